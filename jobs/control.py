@@ -5,11 +5,13 @@ work that is due now. Ctrl-C and SIGTERM stop it between two writes; its ZooKeep
 the controller again. It can be killed at any point without leaving anything to clean up.
 """
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from jobs.core.errors import ExitCode
+from jobs.core.errors import UsageError
+from jobs.runtime.console import CommandResult
 from jobs.runtime.options import AllowSilent, AllowUnclean, Apply, Yes, command, run_as_script
 from jobs.runtime.settings import Settings
 
@@ -33,6 +35,25 @@ def control(
         bool,
         typer.Option("--replace", help="Take over from a running `surveyor control`, which then ends or stands by."),
     ] = False,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Receive brokers' requests, as brokers with inter.broker.protocol.version 2.7 and later need.",
+        ),
+    ] = None,
+    advertise: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Address that brokers connect to, if not that of --listen."),
+    ] = None,
+    listen_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--listen-config",
+            metavar="FILE",
+            help="Security of --listen: TLS, SASL, and which principals are brokers; see docs/configuration.md.",
+        ),
+    ] = None,
     metrics: Annotated[
         str | None,
         typer.Option(
@@ -40,12 +61,15 @@ def control(
             help="Serve /metrics and /healthz until the end; PORT alone listens on the loopback address.",
         ),
     ] = None,
-) -> ExitCode:
+) -> CommandResult:
     """Run as the cluster's controller until stopped."""
-    from jobs.console_output.metrics import parse_address
+    from jobs.adapters.request_server.config import ListenConfig
     from jobs.controller.lifecycle import ControlOptions, control_cluster
+    from jobs.core.addresses import parse_address
     from jobs.runtime.input_files import parse_broker_ids
 
+    if listen is None and (advertise or listen_config):
+        raise UsageError("--advertise and --listen-config need --listen HOST:PORT")
     silent = frozenset(parse_broker_ids(allow_silent, "--allow-silent")) if allow_silent else frozenset[int]()
     options = ControlOptions(
         apply=apply,
@@ -55,6 +79,7 @@ def control(
         allow_silent=silent,
         standby=standby,
         replace=replace,
+        listen=None if listen is None else ListenConfig.of(listen, advertise, listen_config),
         metrics=None if metrics is None else parse_address("--metrics", metrics),
     )
     return control_cluster(settings, options)

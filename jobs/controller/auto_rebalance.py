@@ -11,9 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.controller.context import ControllerContext
-from schemas.rows import Key
+from schemas.rows import BrokerConfig, Key
 from schemas.topic_configs import boolean, whole_number
 
 _ENABLED: Final = "auto.leader.rebalance.enable"
@@ -35,12 +34,12 @@ class AutoLeaderRebalance:
     _next_check: float = field(default_factory=lambda: time.monotonic() + FIRST_CHECK_SECONDS)
 
     @classmethod
-    def of(cls, broker_configs: Iterable[Row]) -> Self:
+    def of(cls, broker_configs: Iterable[BrokerConfig]) -> Self:
         """Make it from the brokers' settings; a setting without a value has Kafka's default."""
         values: dict[str, set[str]] = {_ENABLED: set(), _INTERVAL: set(), _PERCENTAGE: set()}
         for row in broker_configs:
-            if row["name"] in values and row["value"] is not None:
-                values[row["name"]].add(row["value"])
+            if row.name in values and row.value is not None:
+                values[row.name].add(row.value)
         enabled = all(boolean(value) for value in values[_ENABLED])
         interval_seconds, percentage = (
             max((number for value in values[name] if (number := whole_number(value)) is not None), default=default)
@@ -48,7 +47,7 @@ class AutoLeaderRebalance:
         )
         return cls(float(interval_seconds) if enabled else float("inf"), percentage / 100)
 
-    def with_configs(self, broker_configs: Iterable[Row]) -> "AutoLeaderRebalance":
+    def with_configs(self, broker_configs: Iterable[BrokerConfig]) -> "AutoLeaderRebalance":
         """Return it with other broker settings; the time of the next check changes only if the interval does."""
         changed = AutoLeaderRebalance.of(broker_configs)
         return (

@@ -16,10 +16,9 @@ from typing import Final
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.configs import read_configs_and_failures, read_overrides
-from jobs.adapters.delta.warehouse import Row
 from jobs.controller.broker_protocols import IBP, unsupported_protocols
 from jobs.runtime.settings import Settings
-from schemas.rows import Broker
+from schemas.rows import Broker, BrokerConfig
 
 REQUEST_TIMEOUT_SECONDS: Final = 20.0
 """Seconds in which all brokers must respond, in the thread that asks them."""
@@ -31,19 +30,19 @@ MAX_TRIES: Final = 10
 A broker that starts is registered in ZooKeeper some seconds before it accepts connections.
 """
 
-ConfigReader = Callable[[Sequence[Broker]], tuple[list[Row], dict[int, str]]]
+ConfigReader = Callable[[Sequence[Broker]], tuple[list[BrokerConfig], dict[int, str]]]
 """Reads the settings of brokers, given as rows of BROKERS.
 
 It also returns, by broker id, why a broker did not respond.
 """
 
-_PollResult = tuple[Sequence[Broker], list[Row], dict[int, str]]
+_PollResult = tuple[Sequence[Broker], list[BrokerConfig], dict[int, str]]
 
 
 def admin_config_reader(client: KazooClient, settings: Settings) -> ConfigReader:
     """Return a function that reads settings as a snapshot does."""
 
-    def request_configs(brokers: Sequence[Broker]) -> tuple[list[Row], dict[int, str]]:
+    def request_configs(brokers: Sequence[Broker]) -> tuple[list[BrokerConfig], dict[int, str]]:
         overrides, _ = read_overrides(client)
         return read_configs_and_failures(brokers, settings.conf.command_config, overrides, REQUEST_TIMEOUT_SECONDS)
 
@@ -55,9 +54,11 @@ class BrokerConfigPoller:
     """Reads settings in a thread of its own, one batch of brokers after another."""
 
     read_configs: ConfigReader
-    configs: list[Row]
+    configs: list[BrokerConfig]
     log_line: Callable[[str], None]
     wakeup: Callable[[], None]
+    is_serving: bool = False
+    """Whether brokers can ask this process, so that every protocol version is supported."""
     _due: dict[int, Broker] = field(default_factory=dict)
     """Brokers of the next batch."""
     _results: SimpleQueue[_PollResult] = field(default_factory=SimpleQueue)
@@ -89,13 +90,13 @@ class BrokerConfigPoller:
                 return
             time.sleep(RETRY_SECONDS)
 
-    def _read_configs(self, brokers: Sequence[Broker]) -> tuple[list[Row], dict[int, str]]:
+    def _read_configs(self, brokers: Sequence[Broker]) -> tuple[list[BrokerConfig], dict[int, str]]:
         try:
             return self.read_configs(brokers)
         except Exception as error:  # noqa: BLE001 - the known settings hold until the next attempt
             return [], {row.broker_id: str(error) or type(error).__name__ for row in brokers}
 
-    def take_changed(self, registered: Iterable[int]) -> list[Row] | None:
+    def take_changed(self, registered: Iterable[int]) -> list[BrokerConfig] | None:
         """Return the settings of all brokers if they have changed, else None.
 
         If a broker did not respond, its known settings are kept. Settings of brokers that are no longer registered are
@@ -105,11 +106,11 @@ class BrokerConfigPoller:
         while (result := self._next_result()) is not None:
             brokers, rows, errors = result
             self._log_failures(brokers, rows, errors)
-            known_brokers = {row["broker_id"] for row in self.configs}
-            new_rows = [row for row in rows if row["broker_id"] not in errors or row["broker_id"] not in known_brokers]
-            updated_brokers = {row["broker_id"] for row in new_rows}
+            known_brokers = {row.broker_id for row in self.configs}
+            new_rows = [row for row in rows if row.broker_id not in errors or row.broker_id not in known_brokers]
+            updated_brokers = {row.broker_id for row in new_rows}
             registered_ids = {*registered}
-            kept_rows = [row for row in self.configs if row["broker_id"] in registered_ids - updated_brokers]
+            kept_rows = [row for row in self.configs if row.broker_id in registered_ids - updated_brokers]
             changed |= _values(self.configs) != _values(kept_rows + new_rows)
             self.configs = kept_rows + new_rows
         self._start_if_due()
@@ -121,9 +122,9 @@ class BrokerConfigPoller:
         except Empty:
             return None
 
-    def _log_failures(self, brokers: Sequence[Broker], rows: Sequence[Row], errors: dict[int, str]) -> None:
+    def _log_failures(self, brokers: Sequence[Broker], rows: Sequence[BrokerConfig], errors: dict[int, str]) -> None:
         """Log once for each registration which settings are not supported, and which brokers did not respond."""
-        unsupported = unsupported_protocols(rows)
+        unsupported = {} if self.is_serving else unsupported_protocols(rows)
         for row in brokers:
             broker, epoch = row.broker_id, row.broker_epoch
             if self._warned_epochs.get(broker) == epoch:
@@ -131,24 +132,25 @@ class BrokerConfigPoller:
             if broker in unsupported:
                 self.log_line(
                     f"surveyor: WARNING: broker {broker} runs with {IBP} {unsupported[broker]}: it asks the controller "
-                    "to change ISRs, and from 3.0 on for producer ids, which `surveyor control` does not support. "
+                    "to change ISRs, and from 3.0 on for producer ids, and this process runs without --listen. "
                     "Partitions that it leads can no longer change their ISR, and idempotent producers may get no ids "
                     f"from it. Stop the broker, set {IBP}=2.6 and start it again, or stop `surveyor control`, so that "
                     "Kafka's controller takes over",
                 )
                 self._warned_epochs[broker] = epoch
             elif broker in errors:
+                premise = "" if self.is_serving else f": make sure that its {IBP} is 2.7-IV1 at most"
                 self.log_line(
-                    f"surveyor: broker {broker} did not return its settings ({errors[broker]}): make sure that its "
-                    f"{IBP} is 2.7-IV1 at most; it is asked again with the next resync",
+                    f"surveyor: broker {broker} did not return its settings ({errors[broker]}){premise}; it is asked "
+                    "again with the next resync",
                 )
                 self._warned_epochs[broker] = epoch
 
 
-def _of_brokers(brokers: Iterable[Broker], rows: Iterable[Row]) -> list[Row]:
+def _of_brokers(brokers: Iterable[Broker], rows: Iterable[BrokerConfig]) -> list[BrokerConfig]:
     ids = {row.broker_id for row in brokers}
-    return [row for row in rows if row["broker_id"] in ids]
+    return [row for row in rows if row.broker_id in ids]
 
 
-def _values(rows: Iterable[Row]) -> set[tuple[int, str, str | None]]:
-    return {(row["broker_id"], row["name"], row["value"]) for row in rows}
+def _values(rows: Iterable[BrokerConfig]) -> set[tuple[int, str, str | None]]:
+    return {(row.broker_id, row.name, row.value) for row in rows}

@@ -1,66 +1,107 @@
 """Which inter-broker protocol the brokers run, and whether `surveyor control` serves all requests of that protocol."""
 
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Collection, Iterable
+from typing import Final, NamedTuple
 
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.configs import read_broker_configs, read_overrides
-from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import read_brokers
 from jobs.adapters.zookeeper.connection import with_retries
 from jobs.core.errors import RefusedError
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
+from schemas.rows import BrokerConfig
 from schemas.topic_configs import boolean
 
 IBP: Final = "inter.broker.protocol.version"
 _SHUTDOWN: Final = "controlled.shutdown.enable"
-_ALTER_ISR_SINCE: Final = (2, 7)
-"""First protocol version with AlterIsr: from 2.7-IV2 (which a plain "2.7" means) brokers ask the controller to change
-ISRs. `surveyor control` does not serve that API.
-"""
+_LATEST_IV: Final = 99
+"""Stands for the latest internal version of a release, which a release alone means: "2.7" is 2.7-IV2."""
+
+
+class Protocol(NamedTuple):
+    """An inter-broker protocol version; 2.7-IV2 is (2, 7, 2)."""
+
+    major: int
+    minor: int
+    iv: int = _LATEST_IV
+
+    @classmethod
+    def parse(cls, text: str | None) -> "Protocol | None":
+        """Return the version, None if it cannot be parsed.
+
+        >>> Protocol.parse("2.7-IV1") < Protocol.parse("2.7") < Protocol.parse("3.9-IV0")
+        True
+        """
+        match = re.match(r"(\d+)\.(\d+)(?:-IV(\d+))?", text or "")
+        if match is None:
+            return None
+        return cls(int(match[1]), int(match[2]), _LATEST_IV if match[3] is None else int(match[3]))
+
+
+ALTER_ISR_SINCE: Final = Protocol(2, 7, 2)
+"""First protocol version in which brokers ask the controller to change ISRs (AlterPartition)."""
 
 CONFIG_TIMEOUT_SECONDS: Final = 20.0
 """Seconds for the brokers that returned no configs at first to return them now."""
 
 
-def unsupported_protocols(configs: Iterable[Row]) -> dict[int, str | None]:
+def unsupported_protocols(configs: Iterable[BrokerConfig]) -> dict[int, str | None]:
     """Return the brokers whose protocol needs an API that is not served, each with its protocol version."""
-    protocols = {row["broker_id"]: row["value"] for row in configs if row["name"] == IBP and not row["assumed"]}
-    return {broker: value for broker, value in protocols.items() if _uses_alter_isr(value)}
+    return {broker: value for broker, value in _protocols(configs).items() if _uses_alter_isr(value)}
 
 
-def refuse_protocols(configs: list[Row]) -> None:
+def earliest_protocol(configs: Iterable[BrokerConfig], brokers: Collection[int]) -> Protocol | None:
+    """Return the earliest protocol version of these brokers, None if that of a broker is unknown."""
+    known = {broker: Protocol.parse(value) for broker, value in _protocols(configs).items()}
+    versions = [known.get(broker) for broker in brokers]
+    return None if not versions or None in versions else min(version for version in versions if version)
+
+
+def _protocols(configs: Iterable[BrokerConfig]) -> dict[int, str | None]:
+    return {row.broker_id: row.value for row in configs if row.name == IBP and not row.assumed}
+
+
+def refuse_protocols(configs: list[BrokerConfig]) -> None:
     """Raise RefusedError if some brokers would wait forever for requests that `surveyor control` does not serve."""
     protocols = unsupported_protocols(configs)
     unsupported = sorted(protocols)
     if unsupported:
         raise RefusedError(
             f"brokers {', '.join(map(str, unsupported))} run with {IBP} {protocols[unsupported[0]]}: from 2.7-IV2 on "
-            "they ask the controller to change ISRs, and from 3.0 on for producer ids, which `surveyor control` does "
-            f"not serve; set {IBP}=2.6 on all brokers, or keep Kafka's controller and use `surveyor reconcile`",
+            "they ask the controller to change ISRs, and from 3.0 on for producer ids; give --listen HOST:PORT, where "
+            f"they can reach this process, or set {IBP}=2.6 on all brokers, or keep Kafka's controller and use "
+            "`surveyor reconcile`",
         )
     waiting = sorted(
-        row["broker_id"]
+        row.broker_id
         for row in configs
-        if row["name"] == _SHUTDOWN and not row["assumed"] and boolean(row["value"]) is not False
+        if row.name == _SHUTDOWN and not row.assumed and boolean(row.value) is not False
     )
     if waiting:
         log(
             f"surveyor: brokers {', '.join(map(str, waiting))} will wait about 15 s for a controlled shutdown, which "
-            f"is not served; drain them before you stop them, or set {_SHUTDOWN}=false",
+            f"is served with --listen only; drain them before you stop them, or set {_SHUTDOWN}=false",
         )
 
 
-def complete_configs(configs: list[Row], settings: Settings, client: KazooClient, allowed: frozenset[int]) -> list[Row]:
+def complete_configs(
+    configs: list[BrokerConfig],
+    settings: Settings,
+    client: KazooClient,
+    allowed: frozenset[int],
+    *,
+    is_serving: bool = False,
+) -> list[BrokerConfig]:
     """Return the configs of all registered brokers, after asking those without a known protocol again.
 
     The first request gives each broker little time. A busy broker, or one that registered since, is no reason to refuse
     the take-over. `configs` and the result have the columns of BROKER_CONFIGS; brokers in `allowed` are not
-    asked. Raises RefusedError if a broker does not answer, or runs a protocol that is not served.
+    asked. Without `is_serving` raises RefusedError if a broker does not answer, or runs a protocol whose requests are
+    not served.
     """
     known = _configs_of(configs) | allowed
     missing = [broker for broker in with_retries(lambda: read_brokers(client)) if broker.broker_id not in known]
@@ -72,13 +113,14 @@ def complete_configs(configs: list[Row], settings: Settings, client: KazooClient
         answered = read_broker_configs(
             missing, settings.conf.command_config, overrides, CONFIG_TIMEOUT_SECONDS, CONFIG_TIMEOUT_SECONDS
         )
-    _refuse_unanswered(ids - _configs_of(answered))
-    refuse_protocols(answered)
-    return [*(row for row in configs if row["broker_id"] not in ids), *answered]
+    if not is_serving:
+        _refuse_unanswered(ids - _configs_of(answered))
+        refuse_protocols(answered)
+    return [*(row for row in configs if row.broker_id not in ids), *answered]
 
 
-def _configs_of(configs: list[Row]) -> set[int]:
-    return {row["broker_id"] for row in configs if row["name"] == IBP and not row["assumed"]}
+def _configs_of(configs: list[BrokerConfig]) -> set[int]:
+    return {*_protocols(configs)}
 
 
 def _refuse_unanswered(silent: set[int]) -> None:
@@ -87,8 +129,8 @@ def _refuse_unanswered(silent: set[int]) -> None:
         ids = ",".join(map(str, sorted(silent)))
         raise RefusedError(
             f"brokers {ids} did not return their {IBP}: from 2.7-IV2 on they could no longer change ISRs; nothing "
-            f"was written. Give a --command-config that they accept, or --allow-silent {ids} if you know that "
-            "their version is older",
+            f"was written. Give a --command-config that they accept, or --listen HOST:PORT, where they can ask this "
+            f"process, or --allow-silent {ids} if you know that their version is older",
         )
 
 
@@ -98,9 +140,5 @@ def _uses_alter_isr(protocol: str | None) -> bool:
     >>> [_uses_alter_isr(value) for value in ("2.6", "2.7-IV1", "2.7-IV2", "2.7", "3.9-IV0", None)]
     [False, False, True, True, True, True]
     """
-    match = re.match(r"(\d+)\.(\d+)(?:-IV(\d+))?", protocol or "")
-    if match is None:
-        return True
-    version = int(match[1]), int(match[2])
-    early = version == _ALTER_ISR_SINCE and match[3] is not None and int(match[3]) <= 1
-    return version >= _ALTER_ISR_SINCE and not early
+    version = Protocol.parse(protocol)
+    return version is None or version >= ALTER_ISR_SINCE

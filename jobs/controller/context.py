@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.cluster import EmptyRequest
 from planner.rules.partitions import PartitionInfo, TopicInfo
-from schemas.enums import RequestKind
+from schemas.enums import UNKNOWN_EPOCH, RequestKind
 from schemas.notices import LEADER_AND_ISR, UPDATE_METADATA, Notice
 from schemas.rows import Broker, Key, ZnodeRequest
 from schemas.znode_json import LAST_EPOCH
@@ -48,6 +48,11 @@ class ControllerContext:
     """Partitions that had a state and have none now. They are not new, and which replica may lead them is unknown."""
     latest_epoch: int = 0
     """The latest controller epoch in any partition state."""
+    shutting_down: set[int] = field(default_factory=set)
+    """Registered brokers that are shutting down in a controlled way (`ControllerContext.shuttingDownBrokerIds`)."""
+    former_topic_ids: dict[str, str] = field(default_factory=dict)
+    """Ids of topics whose znode has lost its id, as an older tool writes it: brokers still know the topic by it."""
+    _topics_by_id: dict[str, str] = field(default_factory=dict)
     _preferred_counts: Counter[int] = field(default_factory=Counter)
     """By broker, the number of partitions whose preferred replica it is."""
     _not_led_by_preferred: dict[int, set[Key]] = field(default_factory=lambda: defaultdict(set))
@@ -64,6 +69,10 @@ class ControllerContext:
         """Unregistered brokers that partitions refer to."""
         by_broker = [*self._partitions_by_broker.items()]
         return [broker for broker, keys in by_broker if keys and broker not in self.brokers]
+
+    def led_by(self, broker_id: int) -> list[Key]:
+        """The partitions that a broker leads, in order."""
+        return sorted(key for key in self.of_broker(broker_id) if self.partitions[key].leader == broker_id)
 
     def of_topic(self, topic: str) -> list[Key]:
         return [(topic, partition) for partition in sorted(self._partitions_by_topic[topic])]
@@ -99,8 +108,14 @@ class ControllerContext:
         config_changed = self.topics.get(name, topic).config != topic.config
         if _is_recreated(self.topics.get(name, topic), topic):
             self.remove_topic(name)  # it is another topic under the same name
+        former_id = self.topic_id(name)
+        if topic.topic_id is not None:
+            self.former_topic_ids.pop(name, None)
+        elif former_id is not None:
+            self.former_topic_ids[name] = former_id
         before = {key: self.partitions[key] for key in self.of_topic(name)}
         after = {row.key: row for row in partitions}
+        self._put_topic_id(name, topic.topic_id)
         self.topics[name] = topic
         for key in before.keys() - after.keys():
             self._remove_partition(key)
@@ -116,23 +131,24 @@ class ControllerContext:
 
         One that lost its state counts as not understood until it has a state again, or its topic is removed.
         """
-        before = self.partitions.get(row.key)
+        key = row.key  # one object for all indexes
+        before = self.partitions.get(key)
         if row.leader is not None:
-            self.lost_states.discard(row.key)
-        elif row.state_version is None and (row.key in self.lost_states or (before is not None and before.had_state)):
-            self.lost_states.add(row.key)
+            self.lost_states.discard(key)
+        elif row.state_version is None and (key in self.lost_states or (before is not None and before.had_state)):
+            self.lost_states.add(key)
             row = replace(row, understood=False)
         brokers_before, brokers_now = before.brokers if before else set(), row.brokers
         for broker in brokers_before - brokers_now:
-            self._partitions_by_broker[broker].discard(row.key)
+            self._partitions_by_broker[broker].discard(key)
         for broker in brokers_now - brokers_before:
-            self._partitions_by_broker[broker].add(row.key)
+            self._partitions_by_broker[broker].add(key)
         if row.controller_epoch is not None and row.controller_epoch < LAST_EPOCH:
             self.latest_epoch = max(self.latest_epoch, row.controller_epoch)
-        self._recount(before, row)
-        self.partitions[row.key] = row
+        self._recount(key, before, row)
+        self.partitions[key] = row
         self._partitions_by_topic[row.topic].add(row.partition)
-        (self.moving.add if row.is_moving else self.moving.discard)(row.key)
+        (self.moving.add if row.is_moving else self.moving.discard)(key)
 
     def mark_lost(self, key: Key) -> None:
         """Note that a partition without a state had one: it is not new."""
@@ -143,12 +159,22 @@ class ControllerContext:
         """Remove a topic that no longer exists."""
         for key in self.of_topic(topic):
             self._remove_partition(key)
+        self._put_topic_id(topic, None)
+        self.former_topic_ids.pop(topic, None)
         self.topics.pop(topic, None)
         self._partitions_by_topic.pop(topic, None)
 
+    def _put_topic_id(self, topic: str, topic_id: str | None) -> None:
+        """Index a topic by its id, and no longer by its former one."""
+        former = self.topic_id(topic)
+        if former is not None and former != topic_id:
+            self._topics_by_id.pop(former, None)
+        if topic_id is not None:
+            self._topics_by_id[topic_id] = topic
+
     def _remove_partition(self, key: Key) -> None:
         row = self.partitions.pop(key, None)
-        self._recount(row, None)
+        self._recount(key, row, None)
         for broker in row.brokers if row else ():
             self._partitions_by_broker[broker].discard(key)
         self.stopped.pop(key, None)
@@ -157,15 +183,15 @@ class ControllerContext:
         self.moving.discard(key)
         self.failed.pop(key, None)
 
-    def _recount(self, before: PartitionInfo | None, now: PartitionInfo | None) -> None:
+    def _recount(self, key: Key, before: PartitionInfo | None, now: PartitionInfo | None) -> None:
         """Update the counts of the preferred replica."""
         if before is not None and before.replicas:
             self._preferred_counts[before.replicas[0]] -= 1
-            self._not_led_by_preferred[before.replicas[0]].discard(before.key)
+            self._not_led_by_preferred[before.replicas[0]].discard(key)
         if now is not None and now.replicas:
             self._preferred_counts[now.replicas[0]] += 1
             if now.leader is not None and now.leader != now.replicas[0]:
-                self._not_led_by_preferred[now.replicas[0]].add(now.key)
+                self._not_led_by_preferred[now.replicas[0]].add(key)
 
     def imbalance(self) -> dict[int, tuple[int, set[Key]]]:
         """By broker, the number of partitions that prefer it, and those of them that it does not lead.
@@ -210,7 +236,12 @@ class ControllerContext:
         return self.is_queued(row.topic) and not (row.is_moving and row.had_state)
 
     def topic_id(self, topic: str) -> str | None:
-        return self.topics[topic].topic_id if topic in self.topics else None
+        known = self.topics.get(topic)
+        return None if known is None else known.topic_id
+
+    def topic_of_id(self, topic_id: str) -> str | None:
+        """Return the name of the topic with an id, None if there is none."""
+        return self._topics_by_id.get(topic_id)
 
     @property
     def live(self) -> list[int]:
@@ -224,8 +255,8 @@ class ControllerContext:
 
 def _is_recreated(before: TopicInfo, now: TopicInfo) -> bool:
     """Return whether a topic was deleted and created again. An id that appears or disappears is no evidence of that."""
-    ids = {before.topic_id, now.topic_id} - {None}
-    return len(ids) > 1 or before.topic_version > now.topic_version
+    created, ids = {before.czxid, now.czxid} - {None, UNKNOWN_EPOCH}, {before.topic_id, now.topic_id} - {None}
+    return len(created) > 1 or len(ids) > 1 or before.topic_version > now.topic_version
 
 
 def full_state_for(context: ControllerContext, broker_ids: Collection[int], keys: Iterable[Key]) -> Iterator[Notice]:
@@ -235,18 +266,16 @@ def full_state_for(context: ControllerContext, broker_ids: Collection[int], keys
     `KafkaController.onBrokerStartup`. A topic that is queued for deletion is left out, except for replicas of
     partitions that still move. The deletion waits for the move, and a replica copies only after a LeaderAndIsr.
     """
-    recipients = tuple(sorted(broker_ids))
+    recipients, chosen = tuple(sorted(broker_ids)), frozenset(broker_ids)
     for key in keys:
         row = context.partitions[key]
         if not row.is_legible or context.is_being_deleted(row):
             continue
-        replica_brokers = tuple(broker for broker in recipients if broker in row.replicas)
-        for api, brokers in (
-            (LEADER_AND_ISR, replica_brokers),
-            (UPDATE_METADATA, () if context.is_queued(row.topic) else recipients),
-        ):
-            if brokers:
-                yield partition_notification(row, context.topic_id(row.topic), api, brokers)
+        topic_id, replica_brokers = context.topic_id(row.topic), tuple(sorted(chosen.intersection(row.replicas)))
+        if replica_brokers:
+            yield partition_notification(row, topic_id, LEADER_AND_ISR, replica_brokers)
+        if recipients and not context.is_queued(row.topic):
+            yield partition_notification(row, topic_id, UPDATE_METADATA, recipients)
 
 
 def partition_notification(row: PartitionInfo, topic_id: str | None, api: str, brokers: tuple[int, ...]) -> Notice:

@@ -22,32 +22,50 @@ from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.connection import LOST
 from jobs.adapters.zookeeper.controllership import SESSION_OVER, Controllership, SessionLostError
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
+from jobs.controller.admin_apis.requests import AdminDesk
 from jobs.controller.admin_requests import AdminRequestRemover
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
+from jobs.controller.broker_apis.apis import BrokerApis, Office
+from jobs.controller.broker_apis.isr_writer import IsrWriter
+from jobs.controller.broker_apis.shutdowns import (
+    BROKER_NOT_AVAILABLE,
+    UNCHECKED_EPOCH,
+    ShutdownAnswer,
+    ShutdownQueue,
+    ShutdownRequest,
+)
 from jobs.controller.broker_config_poller import BrokerConfigPoller, admin_config_reader
+from jobs.controller.broker_protocols import Protocol, earliest_protocol
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.broker_requests.broker_startup import BrokerStartup
 from jobs.controller.broker_requests.responses import ResponseHandler
 from jobs.controller.broker_requests.retries import RetryQueue
 from jobs.controller.broker_requests.zk_notifications import NotificationHandler
 from jobs.controller.context import ControllerContext
+from jobs.controller.controller_node import controller_endpoints
 from jobs.controller.cycle_summary import CycleSummary
 from jobs.controller.decisions import DecisionEngine, Decisions, released_replicas, restrict_to_in_sync
+from jobs.controller.failover_znodes import assign_topic_ids, enable_features, uses_topic_ids
 from jobs.controller.metadata_reader import MetadataReader
+from jobs.controller.phantom_replicas import PhantomReplicas
 from jobs.controller.plan_inbox import PlanInbox
 from jobs.controller.resync import Resync
 from jobs.controller.state_writer import StateWriter
 from jobs.controller.write_behind import CycleRecord, EndedDrains, WriteBehindLog
 from jobs.controller.zk_watches import ZkWatches
+from jobs.core.errors import RefusedError
 from jobs.core.signals import interrupted
 from jobs.execution.batch.notify import EPOCH_STEPS, raised_line
 from jobs.repositories.drained_brokers import carry_over
 from jobs.repositories.plans.commit_log import RowOutcome
 from jobs.runtime.settings import Settings
+from planner.rules.alter_partition import IsrCandidates
 from planner.rules.topic_deletion import DeletionStep
 from schemas.enums import DrainMode, OperationKind, Outcome, RejectionCode
+from schemas.response_codes import NONE, STALE_BROKER_EPOCH
 from schemas.rows import Change, Key, Snapshot
 from schemas.text import pluralise
+from schemas.znodes import Endpoint
 
 POLL_INTERVAL_SECONDS: Final = 2.0
 """Seconds after which a cycle starts, although nothing woke the controller."""
@@ -63,6 +81,9 @@ FIRST_RETRY_SECONDS: Final = 0.05
 
 The pause doubles with each further such cycle, up to the poll interval.
 """
+
+MAX_SHUTDOWN_ATTEMPTS: Final = 3
+"""Attempts to write the changes of a controlled shutdown; the broker asks again for what remains."""
 
 MAX_DOUBLINGS: Final = 6
 """Limit for the number of times that this pause is doubled."""
@@ -88,6 +109,10 @@ class ResidentController:
     """
     context: ControllerContext = field(default_factory=ControllerContext)
     """Empty at first, except for `lost_states`, which come from the recorded history."""
+    apis: BrokerApis | None = None
+    """Where brokers' requests arrive; None if they are not served."""
+    served: Sequence[Endpoint] = ()
+    """Where they are received."""
     summary: CycleSummary = field(init=False)
     watches: ZkWatches = field(init=False)
     reader: MetadataReader = field(init=False)
@@ -102,6 +127,9 @@ class ResidentController:
     resync: Resync = field(init=False)
     config_poller: BrokerConfigPoller | None = field(init=False)
     startup: BrokerStartup = field(init=False)
+    phantoms: PhantomReplicas = field(init=False)
+    isr_writer: IsrWriter = field(init=False)
+    shutdowns: ShutdownQueue = field(init=False)
     on_cycle: Callable[[float], None] = _ignore
     """Called with the duration of each cycle in seconds."""
     _dirty_partitions: set[Key] = field(default_factory=set)
@@ -140,25 +168,53 @@ class ResidentController:
         if self.settings:
             read_configs = admin_config_reader(self.control.client, self.settings)
             self.config_poller = BrokerConfigPoller(
-                read_configs, self.engine.broker_configs, self.log_line, self.watches.signal
+                read_configs, self.engine.broker_configs, self.log_line, self.watches.signal, self.apis is not None
             )
         self.auto_rebalance = AutoLeaderRebalance.of(self.engine.broker_configs)
-        self.startup = BrokerStartup(self.control, self.context, channels, self._is_failing)
+        self.startup = BrokerStartup(
+            self.control, self.context, channels, self.broker_requests.batch_of, self._is_failing
+        )
+        self.phantoms = PhantomReplicas(self.control, self.context, self.reader, self.log_line)
+        self.isr_writer = IsrWriter(self.control, self.context, self._isr_candidates, self.watches.signal)
+        self.shutdowns = ShutdownQueue(self.watches.signal)
 
     def initialize(self) -> None:
         """Read all of the cluster, and send the full state to all live brokers, the list of live brokers first."""
         started = time.monotonic()
         if self.plan_inbox:
             self.plan_inbox.announce()
+        if self.apis:  # until brokers know us, they ask the former controller
+            self.reader.load_brokers()
+            self._name_endpoints()
+            self.broker_requests.send((), live_brokers_to=self.context.live)
         self.notifications.delete_all()
         self.reader.load_all()
+        if self.apis:
+            self._complete_znodes()
+            self.phantoms.replace_all()
+            self.apis.open(
+                Office(
+                    self.control,
+                    self.context,
+                    self.isr_writer,
+                    self.shutdowns,
+                    AdminDesk(
+                        self.control,
+                        self.context,
+                        lambda: self.engine.broker_configs,
+                        self._protocol,
+                        self.watches.signal,
+                    ),
+                    lambda: self.broker_requests.endpoints,
+                )
+            )
         self._dirty_partitions = set(self.context.partitions)
         self._resuming = set(self.context.moving)
         self.broker_requests.send_full_state(
             self.context.live, have_started=False
         )  # as at Kafka's fail-over, the live brokers come first
         self._request_broker_configs(
-            self.context.brokers.keys() - {row["broker_id"] for row in self.engine.broker_configs}
+            self.context.brokers.keys() - {row.broker_id for row in self.engine.broker_configs}
         )
         brokers, partitions = len(self.context.brokers), len(self.context.partitions)
         self.log_line(
@@ -214,7 +270,9 @@ class ResidentController:
         self._requests_due |= changes.requests or not self.resync.is_under_way
 
     def stop(self) -> None:
-        """Stop sending requests to brokers."""
+        """Stop answering requests of brokers, and sending them requests."""
+        if self.apis:
+            self.apis.close()
         self.startup.stop()
         if self.plan_inbox:
             self.plan_inbox.close()
@@ -248,6 +306,10 @@ class ResidentController:
         self._raise_epoch_if_refused(effects.refused_epochs)
         self._on_broker_changes()
         self._apply_broker_configs()
+        if self.apis:
+            self._dirty_partitions |= self.phantoms.replace_all() | self._take_isr_changes()
+            self._give_topic_ids({topic for topic, _ in changes.partitions if self.context.topic_id(topic) is None})
+            self._shut_down()
         self._dirty_partitions |= self.notifications.isr_changes()
         self.notifications.log_dirs()
         self._send_retries(idle)
@@ -344,9 +406,13 @@ class ResidentController:
             self.log_line(f"  broker {mark.broker_id} is no longer drained: it has registered again")
         if ended:
             self.log.record(EndedDrains(ended))
-        self.broker_requests.drained_brokers = frozenset(
-            row.broker_id for row in self.engine.drained if row.mode == DrainMode.RESIDENT
-        )
+        self._note_stopped_brokers()
+
+    def _note_stopped_brokers(self) -> None:
+        """Note which brokers are not to be sent what would start replicas that a drain or a shutdown has stopped."""
+        self.context.shutting_down &= self.context.brokers.keys()
+        drained = {row.broker_id for row in self.engine.drained if row.mode == DrainMode.RESIDENT}
+        self.broker_requests.drained_brokers = frozenset(drained | self.context.shutting_down)
 
     def _request_broker_configs(self, broker_ids: Iterable[int]) -> None:
         if self.config_poller:
@@ -361,10 +427,15 @@ class ResidentController:
             return
         self.engine.set_broker_configs(configs)
         self.auto_rebalance = self.auto_rebalance.with_configs(configs)
+        if self.apis:  # an upgraded cluster may know topic ids now, and look for us elsewhere
+            self._name_endpoints()
+            self._complete_znodes()
         leaderless = (key for key, row in self.context.partitions.items() if row.leader not in self.context.brokers)
         self._dirty_partitions, self._requests_due = self._dirty_partitions.union(leaderless), True
 
     def _decide(self, due: set[Key], balance: AbstractSet[Key], *, requests_due: bool) -> Decisions:
+        if self.apis:
+            due = due - self.phantoms.pending()
         if not (due or balance or requests_due):
             return Decisions()
         bounced = self._bounced
@@ -411,6 +482,7 @@ class ResidentController:
         for broker in sorted(with_new_endpoints - started):
             self.log_line(f"  broker {broker} has written its registration again")
         self._dirty_partitions, self._requests_due = self._dirty_partitions | changed, True
+        self.context.shutting_down -= started | failed
         self._end_drains()
         self._request_broker_configs(started)
         to_send = started - self._bounced
@@ -421,6 +493,106 @@ class ResidentController:
         plan_topics = self.plan_inbox.topics if self.plan_inbox else ()
         self.broker_requests.resend({key for key in self.reader.newly_readable_partitions if key[0] not in plan_topics})
         self.reader.acknowledge()
+
+    def _isr_candidates(self) -> IsrCandidates:
+        """Return which brokers may be in an ISR; called in the thread of the ISR writer."""
+        absent = self.context.shutting_down | self._bounced
+        epochs = {row.broker_id: row.broker_epoch for row in [*self.context.brokers.values()]}
+        return IsrCandidates(
+            {broker: epoch for broker, epoch in epochs.items() if broker not in absent},
+            self.broker_requests.drained_brokers,
+        )
+
+    def _take_isr_changes(self) -> set[Key]:
+        """Send brokers the ISRs that leaders have changed; return the partitions to be decided on.
+
+        A change of an ISR alone makes nothing due but the next step of a reassignment, or of a request.
+        """
+        asked, outdated = self.isr_writer.take_over()
+        if not (asked or outdated):
+            return set()
+        changed = self.reader.refresh_partitions(outdated)
+        self.broker_requests.send_metadata(asked | outdated)
+        return changed | (asked & (self.context.moving | self.context.requested_partitions))
+
+    def _shut_down(self) -> None:
+        """Carry out the controlled shutdowns that brokers ask for, and answer them.
+
+        What a broker leads is moved first; clients of the other partitions notice nothing.
+        """
+        requests = self.shutdowns.take()
+        due = list[ShutdownRequest]()
+        for request in requests:
+            error = self._shutdown_error(request)
+            if error:
+                request.answer.set_result(ShutdownAnswer(error))
+            else:
+                due.append(request)
+        if not due:
+            return
+        brokers = frozenset(request.broker_id for request in due)
+        for broker in sorted(brokers - self.context.shutting_down):
+            self.log_line(f"  broker {broker} is shutting down")
+        self.context.shutting_down |= brokers
+        self._note_stopped_brokers()
+        self._move_off(brokers, {key for broker in brokers for key in self.context.led_by(broker)})
+        self._move_off(brokers, {key for broker in brokers for key in self.context.of_broker(broker)})
+        for broker in brokers:
+            self.broker_requests.stop_replicas(broker)
+        for request in due:
+            led = self.context.led_by(request.broker_id)
+            remaining = [key for key in led if len(self.context.partitions[key].replicas) > 1]
+            request.answer.set_result(ShutdownAnswer(NONE, remaining))
+
+    def _move_off(self, brokers: frozenset[int], keys: set[Key]) -> None:
+        """Let others lead these partitions, and take the brokers that shut down out of their ISRs."""
+        for _ in range(MAX_SHUTDOWN_ATTEMPTS):
+            self.reader.refresh_partitions(keys)
+            decided = self.engine.shut_down(self.context, keys, brokers)
+            verdicts = self._write(decided, self._record_cycle(decided))
+            self.summary.add_cycle(verdicts, ())
+            if all(verdict.outcome is Outcome.APPLIED for verdict in verdicts):
+                break
+
+    def _shutdown_error(self, request: ShutdownRequest) -> int:
+        """Return the error code of a shutdown that is not carried out, 0 if it is."""
+        broker = self.context.brokers.get(request.broker_id)
+        if broker is None:
+            return BROKER_NOT_AVAILABLE
+        is_outdated = request.broker_epoch not in {UNCHECKED_EPOCH, broker.broker_epoch}
+        return STALE_BROKER_EPOCH if is_outdated else NONE
+
+    def _protocol(self) -> Protocol | None:
+        """Return the earliest protocol version of the brokers, None if that of a broker is unknown."""
+        return earliest_protocol(self.engine.broker_configs, self.context.brokers.keys())
+
+    def _name_endpoints(self) -> None:
+        """Name the endpoints as the brokers' listeners are named; keep the former ones if a listener is not served."""
+        try:
+            self.broker_requests.endpoints = controller_endpoints(
+                self.engine.broker_configs, [*self.context.brokers.values()], self.served
+            )
+        except RefusedError as error:
+            self.log_line(f"surveyor: WARNING: {error}")
+
+    def _complete_znodes(self) -> None:
+        """Write what Kafka's fail-over writes at the earliest protocol version of the brokers."""
+        protocol = self._protocol()
+        if protocol is not None:
+            enable_features(self.control, protocol)
+        self._give_topic_ids({name for name, topic in self.context.topics.items() if topic.topic_id is None})
+
+    def _give_topic_ids(self, without_id: set[str]) -> None:
+        """Give ids to topics without one, if all brokers know ids, and send them to the brokers.
+
+        A follower that knows an id cannot fetch from a leader that does not. A topic that is new has no state to be
+        sent: it gets its id before its first state.
+        """
+        if not (without_id and uses_topic_ids(self._protocol())):
+            return
+        assign_topic_ids(self.control, self.context, without_id)
+        self._dirty_partitions |= self.reader.refresh_topics(without_id)
+        self.broker_requests.resend_topics({each for each in without_id if self.context.topic_id(each) is not None})
 
     def _send_retries(self, idle: Collection[int]) -> None:
         """Send again what brokers answered with an error, each broker after its own delay."""

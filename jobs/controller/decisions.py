@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.controller.context import ControllerContext
 from jobs.repositories.drained_brokers import has_registered_again
 from planner.broker_requests import notices_for_deletion
 from planner.rules.cycle import CycleState
 from planner.rules.decisions import Decision
-from planner.rules.partitions import NONE, BrokerConfig, BrokerSets, ControllerConfig
-from planner.rules.topic_deletion import Deletion, DeletionStep, deletion_step, replicas_to_delete
+from planner.rules.partitions import NONE, BrokerSets, ControllerConfig
+from planner.rules.topic_deletion import Deletion, DeletionStep, deletion_step, replica_states, replicas_to_delete
 from schemas.enums import LEADER_DURING_DELETE, NO_LEADER, Action, DrainMode, RequestKind
 from schemas.notices import Notice
-from schemas.rows import Change, DrainedBroker, Key
+from schemas.rows import BrokerConfig, Change, DrainedBroker, Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class DecisionEngine:
     """Decides by the broker settings that were read last."""
 
     warehouse: Warehouse
-    broker_configs: list[Row]
+    broker_configs: list[BrokerConfig]
     allow_unclean: bool = False
     drained: list[DrainedBroker] = field(default_factory=list)
     _config: ControllerConfig = field(default_factory=ControllerConfig)
@@ -46,11 +46,10 @@ class DecisionEngine:
     def __post_init__(self) -> None:
         self.set_broker_configs(self.broker_configs)
 
-    def set_broker_configs(self, broker_configs: list[Row]) -> None:
+    def set_broker_configs(self, broker_configs: list[BrokerConfig]) -> None:
         """Use other broker settings from now on."""
         self.broker_configs = broker_configs
-        values = (BrokerConfig(row["name"], row["value"], row["assumed"]) for row in broker_configs)
-        self._config = ControllerConfig.of(values, allow_unclean=self.allow_unclean)
+        self._config = ControllerConfig.of(broker_configs, allow_unclean=self.allow_unclean)
 
     def refresh_drained(self) -> None:
         """Read which brokers are drained."""
@@ -100,6 +99,26 @@ class DecisionEngine:
             ),
         )
 
+    def shut_down(self, context: ControllerContext, keys: Collection[Key], brokers: frozenset[int]) -> Decisions:
+        """Decide on these partitions as these brokers shut down.
+
+        A replica that is neither the leader nor in sync needs no change, and a partition with one replica gets none
+        (`KafkaController.doControlledShutdown`).
+        """
+        state = self._state(context, frozenset(), (), ())
+        rows = (context.partitions[key] for key in sorted(keys) if key in context.partitions)
+        decided = [
+            decision
+            for row in rows
+            if len(row.replicas) > 1
+            and not brokers.isdisjoint([row.leader, *(row.isr or ())])
+            and (decision := state.controlled_shutdown(row, brokers)) is not None
+        ]
+        return Decisions(
+            [decision.change for decision in decided if decision.change is not None],
+            [decision for decision in decided if decision.code is not None],
+        )
+
     def _state(
         self,
         context: ControllerContext,
@@ -112,6 +131,7 @@ class DecisionEngine:
             b: row.understood and b not in unknown for b, row in context.brokers.items() if b not in assumed_dead
         }
         modes = {row.broker_id: DrainMode(row.mode) for row in self.drained}
+        modes |= dict.fromkeys(context.shutting_down, DrainMode.RESIDENT)
         return CycleState(
             partitions=context.partitions,
             topics=context.topics,
@@ -150,7 +170,7 @@ def _deletion_notices(
     for step in steps:
         if step.step is DeletionStep.DELETE:
             rows = [context.partitions[key] for key in context.of_topic(step.topic)]
-            replicas = replicas_to_delete(rows, _confirmed(context, step.topic))
+            replicas = replicas_to_delete(replica_states(rows, state.brokers, _confirmed(context, step.topic)))
             yield from notices_for_deletion(step.topic, step.topic_id, replicas, state.brokers.eligible, delete=delete)
 
 

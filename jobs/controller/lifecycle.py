@@ -8,7 +8,7 @@ no dead leader is replaced.
 import gc
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +20,14 @@ from msgspec.structs import replace
 
 from jobs.adapters.brokers.configs import read_broker_configs, read_overrides
 from jobs.adapters.brokers.connection import refuse_unresponsive
+from jobs.adapters.request_server.authentication import (
+    SCRAM,
+    Credentials,
+    RefusedCredentialsError,
+    ScramCredential,
+)
+from jobs.adapters.request_server.config import ListenConfig
+from jobs.adapters.request_server.server import RequestServer
 from jobs.adapters.zookeeper.cluster import CONTROLLER, DELETE_TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import LOST, connected, forbidden, poll_until, with_retries
 from jobs.adapters.zookeeper.controllership import (
@@ -30,9 +38,12 @@ from jobs.adapters.zookeeper.controllership import (
     current_controller,
     refuse_take_over,
 )
+from jobs.adapters.zookeeper.scram_users import scram_credential
+from jobs.controller.broker_apis.apis import BrokerApis
 from jobs.controller.broker_protocols import complete_configs, refuse_protocols
 from jobs.controller.context import ControllerContext
 from jobs.controller.controller import ResidentController
+from jobs.controller.controller_node import controller_endpoints
 from jobs.controller.decisions import DecisionEngine, Decisions
 from jobs.controller.lost_states import lost_states
 from jobs.controller.metadata_reader import MetadataReader
@@ -45,13 +56,14 @@ from jobs.execution.batch.commit import RESIGN_TIMEOUT_SECONDS, refuse_unreachab
 from jobs.repositories.controller_epochs import latest_recorded_epoch
 from jobs.repositories.drained_brokers import expired_drain_lines, remove_expired
 from jobs.repositories.snapshots import last_snapshot
-from jobs.runtime.console import confirm, emit_result, is_terminal, log, truncate
+from jobs.runtime.console import CommandResult, confirm, is_terminal, log, truncate
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from schemas.enums import NO_CONTROLLER, Step
 from schemas.rows import Snapshot
 from schemas.text import pluralise
+from schemas.znodes import Endpoint
 
 CONFIG_TIMEOUT_SECONDS: Final = 10.0
 """Seconds for all brokers to return their settings; those that do not are asked once more."""
@@ -85,15 +97,33 @@ class ControlOptions:
     replace: bool = False
     metrics: tuple[str, int] | None = None
     """Where metrics and health are served."""
+    listen: ListenConfig | None = None
+    """Where brokers' requests are received; None if they are not served."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Preparation:
     """What a controller needs before its take-over."""
 
     cluster_id: str | None
     engine: DecisionEngine
     context: ControllerContext
+
+    def take_context(self) -> ControllerContext:
+        """Return the context, which the controller reads again; another controllership begins with an empty one."""
+        context, self.context = self.context, ControllerContext(lost_states={*self.context.lost_states})
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What this process serves, over all its controllerships."""
+
+    metrics: ControllerMetrics
+    apis: BrokerApis | None = None
+    """Answers brokers' requests; None if they are not served."""
+    served: Sequence[Endpoint] = ()
+    """Where they are received."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,26 +135,32 @@ class Term:
     ended: FencedError | SessionLostError | None
 
 
-def control_cluster(settings: Settings, options: ControlOptions) -> ExitCode:
+def control_cluster(settings: Settings, options: ControlOptions) -> CommandResult:
     """Be the controller until a signal arrives; without `apply`, show what is due."""
     settings.lake.ensure_tables()
     with connected(settings.zookeeper) as client:
         prepared = _prepare(settings, options, client)
     if not options.apply:
-        if options.standby or options.replace or options.metrics:
-            log("surveyor: --standby, --replace and --metrics have no effect without --apply", logging.WARNING)
+        if options.standby or options.replace or options.metrics or options.listen:
+            log(
+                "surveyor: --standby, --replace, --metrics and --listen have no effect without --apply", logging.WARNING
+            )
         keys = prepared.context.partitions.keys()
         return _report_dry(settings, prepared.engine.decide(prepared.context, keys, deletions=True))
     if not options.yes and is_terminal() and not confirm("become the controller of this cluster?"):
         raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
-    with defer_signals(), _metrics(settings, options) as metrics:
+    with (
+        defer_signals(),
+        _metrics(settings, options) as metrics,
+        _listening(settings, options, prepared, metrics) as services,
+    ):
         if options.standby:
-            return _stand_by(settings, options, prepared, metrics)
+            return _stand_by(settings, options, prepared, services)
         timeout = None if options.replace else RELEASE_TIMEOUT_SECONDS
-        term = _run_term(settings, options, prepared, metrics, timeout)
+        term = _run_term(settings, options, prepared, services, timeout)
         if term.ended is not None:
             raise type(term.ended)(term.line, term.result)
-        return _report(settings, term)
+        return _result_of(term)
 
 
 @contextmanager
@@ -142,14 +178,58 @@ def _metrics(settings: Settings, options: ControlOptions) -> Iterator[Controller
             server.shutdown()
 
 
-def _report(settings: Settings, term: Term) -> ExitCode:
-    emit_result(settings, term.result, f"resigned: {term.line}")
-    return exit_code() if interrupted() else ExitCode.DONE
-
-
-def _stand_by(
+@contextmanager
+def _listening(
     settings: Settings, options: ControlOptions, prepared: Preparation, metrics: ControllerMetrics
-) -> ExitCode:
+) -> Iterator[Services]:
+    """Yield the services of this process; brokers' requests are received if that was asked for.
+
+    Before this process is the controller, it answers that it is not.
+    """
+    if options.listen is None:
+        yield Services(metrics)
+        return
+    apis = BrokerApis()
+    with _credentials(settings, options.listen) as credentials:
+        server = RequestServer(options.listen, apis, credentials)
+        server.start()
+        try:
+            # what the brokers' listeners need is refused before the take-over
+            named = controller_endpoints(
+                prepared.engine.broker_configs, [*prepared.context.brokers.values()], server.endpoints
+            )
+            for each in named:
+                log(f"surveyor: brokers' requests are received at {each.listener}://{each.host}:{each.port}")
+            yield Services(metrics, apis, server.endpoints)
+        finally:
+            apis.stop()
+            server.stop()
+
+
+@contextmanager
+def _credentials(settings: Settings, config: ListenConfig) -> Iterator[Credentials]:
+    """Yield how the SCRAM credentials of brokers are read: by a session of their own, while the process runs."""
+    if not any(mechanism in SCRAM for mechanism in config.mechanisms):
+        yield lambda _user, _mechanism: None
+        return
+    with connected(settings.zookeeper) as client:
+
+        def read(user: str, mechanism: str) -> ScramCredential | None:
+            try:
+                return scram_credential(client, user, mechanism)
+            except (SurveyorError, *LOST) as error:
+                log(f"surveyor: the credentials of brokers cannot be read: {error}", logging.WARNING)
+                raise RefusedCredentialsError from None
+
+        yield read
+
+
+def _result_of(term: Term) -> CommandResult:
+    code = exit_code() if interrupted() else ExitCode.DONE
+    return CommandResult(term.result, f"resigned: {term.line}", exit_code=code)
+
+
+def _stand_by(settings: Settings, options: ControlOptions, prepared: Preparation, services: Services) -> CommandResult:
     """Be the controller whenever no other Surveyor is, until a signal arrives.
 
     A broker that became the controller in between is taken over from. A term that ends because another controller took
@@ -165,7 +245,7 @@ def _stand_by(
             if interrupted():
                 break
             is_in_office = True
-            term = _run_term(settings, options, prepared, metrics, None if replaces else 0.0)
+            term = _run_term(settings, options, prepared, services, None if replaces else 0.0)
         except ControllershipHeldError:
             continue  # another standby was faster
         except (RefusedError, SessionLostError, UnreadableError) as error:
@@ -178,10 +258,10 @@ def _stand_by(
             replaces = False
         terms, wait, last_problem = terms + 1, RECONNECT_SECONDS, ""
         if term.ended is None:
-            return _report(settings, term)
+            return _result_of(term)
         log(f"surveyor: {term.line}; standing by again", logging.WARNING)
-    emit_result(settings, {"terms": terms}, f"ended while standing by, after {pluralise(terms, 'term')} as controller")
-    return exit_code()
+    line = f"ended while standing by, after {pluralise(terms, 'term')} as controller"
+    return CommandResult({"terms": terms}, line, exit_code=exit_code())
 
 
 def _await_turn(settings: Settings, options: ControlOptions, prepared: Preparation) -> Preparation:
@@ -230,9 +310,11 @@ def _prepare(settings: Settings, options: ControlOptions, client: KazooClient) -
     overrides, _ = with_retries(lambda: read_overrides(client))
     with progress("asking brokers for their settings"):
         configs = read_broker_configs(state.brokers, settings.conf.command_config, overrides, CONFIG_TIMEOUT_SECONDS)
-    refuse_protocols(configs)
+    is_serving = options.listen is not None
+    if not is_serving:
+        refuse_protocols(configs)
     if options.apply:
-        configs = complete_configs(configs, settings, client, options.allow_silent)
+        configs = complete_configs(configs, settings, client, options.allow_silent, is_serving=is_serving)
         refuse_unresponsive(state.brokers, settings.conf.controller_id, options.allow_silent, settings.listener)
     engine = DecisionEngine(settings.lake, configs, allow_unclean=options.allow_unclean)
     engine.refresh_drained()
@@ -242,7 +324,7 @@ def _prepare(settings: Settings, options: ControlOptions, client: KazooClient) -
 def _first_context(settings: Settings, client: KazooClient) -> ControllerContext:
     """Read the cluster as the controller will, and mark the partitions that lost their state."""
     context = ControllerContext()
-    with progress("reading topics and partitions"):
+    with progress("reading topics and partitions"), _without_garbage_collection():
         with_retries(lambda: MetadataReader(client, ZkWatches(client), context).load_all())
     for topic, partition in sorted(lost_states(settings.lake, context)):
         log(
@@ -253,8 +335,8 @@ def _first_context(settings: Settings, client: KazooClient) -> ControllerContext
     return context
 
 
-def _report_dry(settings: Settings, due: Decisions) -> ExitCode:
-    """Show what the controller would do first."""
+def _report_dry(settings: Settings, due: Decisions) -> CommandResult:
+    """Return what the controller would do first."""
     result = {
         "dry_run": True,
         "due": len(due.changes),
@@ -268,24 +350,22 @@ def _report_dry(settings: Settings, due: Decisions) -> ExitCode:
         f"{pluralise(len(due.changes), 'change', 'is', 'are')} due; nothing was written: --apply takes the "
         "controllership and keeps it"
     )
-    emit_result(settings, result, title, *truncate(lines, command_line(settings, "plan", "reconcile", "--refresh")))
-    return ExitCode.DONE
+    return CommandResult(result, title, *truncate(lines, command_line(settings, "plan", "reconcile", "--refresh")))
 
 
 def _run_term(
     settings: Settings,
     options: ControlOptions,
     prepared: Preparation,
-    metrics: ControllerMetrics,
+    services: Services,
     release_timeout: float | None,
 ) -> Term:
     """Be the controller once; wait `release_timeout` seconds for another Surveyor, or with None take over from it."""
     log_writer = WriteBehindLog(settings.lake)
     log_writer.start()
     try:
-        with _controllership(settings, prepared, log_writer, release_timeout) as controller:
-            controller.context.lost_states |= prepared.context.lost_states
-            metrics.begin(controller)
+        with _controllership(settings, prepared, services, log_writer, release_timeout) as controller:
+            services.metrics.begin(controller)
             ended = _run_until_ended(controller, until_quiet=options.until_quiet)
         # the advice in the error is for commits; the next controller completes everything that is due
         why = "" if ended is None else f"{str(ended).partition(';')[0]}; "
@@ -295,7 +375,7 @@ def _run_term(
         log_writer.record(AuditEntry(Step.HAND_BACK, str(error)))
         raise
     finally:
-        metrics.end()
+        services.metrics.end()
         log_writer.close()
     result = {"cycles": controller.summary.cycles, **controller.summary.by_action, "stale": controller.summary.stale}
     return Term(line, result, ended)
@@ -304,7 +384,8 @@ def _run_term(
 def _run_until_ended(controller: ResidentController, *, until_quiet: bool) -> FencedError | SessionLostError | None:
     """Be the controller until stopped; return the error that ended it otherwise."""
     try:
-        _initialize(controller)
+        with _without_garbage_collection():
+            _initialize(controller)
         gc.freeze()  # the context is not garbage, and scanning it would take tenths of a second
         controller.run(until_quiet=until_quiet)
     except (FencedError, SessionLostError) as error:
@@ -312,6 +393,16 @@ def _run_until_ended(controller: ResidentController, *, until_quiet: bool) -> Fe
     finally:
         gc.unfreeze()
     return None
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Read without scanning what was read again and again, which takes a third of the time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _initialize(controller: ResidentController) -> None:
@@ -327,7 +418,11 @@ def _initialize(controller: ResidentController) -> None:
 
 @contextmanager
 def _controllership(
-    settings: Settings, prepared: Preparation, log_writer: WriteBehindLog, release_timeout: float | None
+    settings: Settings,
+    prepared: Preparation,
+    services: Services,
+    log_writer: WriteBehindLog,
+    release_timeout: float | None,
 ) -> Iterator[ResidentController]:
     """Take the controllership, and resign by ending the session."""
     recorded = latest_recorded_epoch(settings.lake, prepared.cluster_id)
@@ -347,7 +442,17 @@ def _controllership(
             log(line)
         newest = last_snapshot(settings.lake) or Snapshot(snapshot_id=NO_SNAPSHOT, taken_at=datetime.now(UTC))
         snapshot = replace(newest, cluster_id=prepared.cluster_id)
-        controller = ResidentController(control, prepared.engine, log_writer, snapshot, log, settings)
+        controller = ResidentController(
+            control,
+            prepared.engine,
+            log_writer,
+            snapshot,
+            log,
+            settings,
+            context=prepared.take_context(),
+            apis=services.apis,
+            served=services.served,
+        )
         log_writer.record(controller.cycle_record(verdicts=[]))
         log_writer.record(AuditEntry(Step.TAKE_OVER, f"controller epoch {control.epoch}; until resigned"))
         try:

@@ -25,7 +25,7 @@ from jobs.adapters.zookeeper.cluster import (
     read_requests,
 )
 from jobs.adapters.zookeeper.connection import children, forbidden
-from jobs.adapters.zookeeper.current_state import state_path
+from jobs.adapters.zookeeper.current_state import key_of_state, state_path
 from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.controller.context import ControllerContext
@@ -38,6 +38,9 @@ from schemas.rows import Broker, Key, ZnodeRequest
 from schemas.znodes import FORBIDDEN_REASON, MalformedZnodeError, State, decode_state, read_config
 
 _OF_TOPIC: Final = f"{TOPICS}/"
+
+STATE_FIELDS: Final = (*State.__struct_fields__, "state_version")
+"""Fields of PartitionInfo that are read from the znode of the state."""
 
 
 @dataclass(slots=True)
@@ -68,8 +71,12 @@ class MetadataReader:
     """Topics that are no longer queued for deletion."""
     newly_readable_partitions: set[Key] = field(default_factory=set)
     """Partitions whose state has become readable or has been created; brokers that just started must be sent it."""
+    _illegible_states: set[Key] = field(default_factory=set)
+    """States that are not understood, and not watched yet."""
     _deletions_known: bool = False
     """Whether the topics that are queued for deletion were read at least once."""
+    _watched_topics: set[str] = field(default_factory=set)
+    """Topics whose znodes are watched; the context may know more, from before the take-over."""
     _watched: set[int] = field(default_factory=set)
     """Brokers whose registrations are watched: a watch of the parent does not fire when a child's data changes."""
 
@@ -80,8 +87,13 @@ class MetadataReader:
         self._brokers(changes)
         self._topics(changes, reread=list(self.context.topics))
         self._requests(changes)
+        self._watch_illegible()
         self.acknowledge()
         return changes
+
+    def load_brokers(self) -> None:
+        """Read the brokers before everything else, so that they can be sent who the controller is."""
+        self._brokers(MetadataChanges())
 
     def acknowledge(self) -> None:
         """Clear the sets of brokers, topics and partitions that the caller has handled."""
@@ -104,6 +116,7 @@ class MetadataReader:
             self._topics(changes, reread=changed)
         if CONFIG_CHANGES in fired:
             self._configs(changes)
+        self._watch_illegible({key for path in fired if (key := key_of_state(path)) is not None})
         self._requests(changes)
         return changes
 
@@ -113,7 +126,7 @@ class MetadataReader:
         znodes = read_permitted(self.client, [state_path(row.key) for row in partitions])
         changed = set()
         for row, znode in zip(partitions, znodes, strict=True):
-            now = _with_state(row, znode.version, znode.data)
+            now = with_state(row, znode.version, znode.data)
             if not self._moves_understood(row.topic):
                 now = replace(now, understood=False)
             if now == row:
@@ -121,7 +134,8 @@ class MetadataReader:
             self.context.put_partition(now)
             if self.context.partitions[row.key] != row:
                 changed.add(row.key)
-                self._note_if_readable(row, self.context.partitions[row.key])
+                self._note_legibility(row, self.context.partitions[row.key])
+        self._watch_illegible()
         return changed
 
     def _moves_understood(self, topic: str) -> bool:
@@ -131,6 +145,7 @@ class MetadataReader:
         """Read topics as a whole; return the partitions that changed."""
         changes = MetadataChanges()
         self._topics(changes, reread=list(names))
+        self._watch_illegible()
         return changes.partitions
 
     def _brokers(self, changes: MetadataChanges) -> None:
@@ -188,8 +203,11 @@ class MetadataReader:
         names = set(children(self.client, TOPICS) or ())
         for topic in self.context.topics.keys() - names:
             self.context.remove_topic(topic)
+        self._watched_topics &= names
         to_read = sorted((names - self.context.topics.keys()) | (names & set(reread)))
-        self.watches.watch(f"{_OF_TOPIC}{name}" for name in to_read if name not in self.context.topics)
+        new = [name for name in to_read if name not in self._watched_topics]
+        self.watches.watch(f"{_OF_TOPIC}{name}" for name in new)
+        self._watched_topics.update(new)
         queued = self.context.topics_to_be_deleted
         for rows in read_topic_rows(self.client, to_read):
             of_topic: dict[str, list[Any]] = {row["topic"]: [] for row in rows.topics}
@@ -197,16 +215,31 @@ class MetadataReader:
                 of_topic[row["topic"]].append(row)
             for topic_row in rows.topics:
                 info = msgspec.convert(topic_row | {"deletion_requested": topic_row["topic"] in queued}, TopicInfo)
-                partitions = msgspec.convert(of_topic[info.topic], list[PartitionInfo])
+                partitions = [PartitionInfo(**row) for row in of_topic[info.topic]]
                 before = {row.key: self.context.partitions.get(row.key) for row in partitions}
                 changed = self.context.put_topic(info, partitions)
                 changes.partitions |= changed
                 for key in changed:
-                    self._note_if_readable(before[key], self.context.partitions[key])
+                    self._note_legibility(before[key], self.context.partitions[key])
 
-    def _note_if_readable(self, before: PartitionInfo | None, now: PartitionInfo) -> None:
+    def _note_legibility(self, before: PartitionInfo | None, now: PartitionInfo) -> None:
         if now.is_legible and not (before and before.is_legible):
             self.newly_readable_partitions.add(now.key)
+        elif _is_state_illegible(now):
+            self._illegible_states.add(now.key)
+
+    def _watch_illegible(self, fired: Collection[Key] = ()) -> None:
+        """Watch the states that were found not understood, and those of them whose watch has fired.
+
+        Nothing else tells of their repair before the next resync. Each new one is read once more after its watch is
+        set.
+        """
+        new, self._illegible_states = self._illegible_states, set()
+        again = {key for key in fired if key in self.context.partitions} - new
+        again = {key for key in again if _is_state_illegible(self.context.partitions[key])}
+        self.watches.watch(state_path(key) for key in new | again)
+        for key in new:
+            self.watches.signal(state_path(key))
 
     def _configs(self, changes: MetadataChanges) -> None:
         """Read the settings of all topics again, because one may now allow unclean elections."""
@@ -263,8 +296,12 @@ class MetadataReader:
 
 
 def topics_in_paths(paths: Iterable[str]) -> set[str]:
-    """Return the names of the topics whose znodes are among these paths."""
-    return {path.removeprefix(_OF_TOPIC) for path in paths if path.startswith(_OF_TOPIC)}
+    """Return the names of the topics that these paths are of."""
+    return {path.removeprefix(_OF_TOPIC).partition("/")[0] for path in paths if path.startswith(_OF_TOPIC)}
+
+
+def _is_state_illegible(row: PartitionInfo) -> bool:
+    return row.state_version is not None and not row.understood
 
 
 def _as_last_understood(before: Broker | None, now: Broker) -> Broker:
@@ -282,10 +319,10 @@ def _has_restarted(before: Broker, now: Broker) -> bool:
     return before.broker_epoch != now.broker_epoch or (now.understood and not before.understood)
 
 
-def _with_state(row: PartitionInfo, version: int | None, data: bytes | None) -> PartitionInfo:
-    """Return a partition with the state that was read; without a state it is new."""
+def with_state(row: PartitionInfo, version: int | None, data: bytes | None) -> PartitionInfo:
+    """Return a partition with the state that was read, understood if that state is; without a state it is new."""
     if version is None:
-        return replace(row, **dict.fromkeys((*State.__struct_fields__, "state_version")))
+        return replace(row, **dict.fromkeys(STATE_FIELDS))
     try:
         state = decode_state(data)
     except MalformedZnodeError:

@@ -31,6 +31,9 @@ from schemas.rows import Key
 BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0)
 """Seconds of a cycle."""
 
+ANSWER_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0)
+"""Seconds until AlterPartition is answered; a leader waits 30 s."""
+
 STALLED_SECONDS: Final = 60.0
 """Seconds without the end of a cycle after which a controller counts as stalled."""
 
@@ -44,6 +47,7 @@ class ControllerMetrics(MetricFamilies):
     """The present controllership; None while the process stands by."""
     _registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     _cycle_seconds: Histogram = field(init=False)
+    _answer_seconds: Histogram = field(init=False)
     _last_cycle: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -54,15 +58,27 @@ class ControllerMetrics(MetricFamilies):
             registry=self._registry,
             buckets=BUCKETS,
         )
+        self._answer_seconds = Histogram(
+            "surveyor_control_alter_partition_seconds",
+            "Time between an AlterPartition request and its answer.",
+            ["cluster"],
+            registry=self._registry,
+            buckets=ANSWER_BUCKETS,
+        )
 
     def observe_cycle(self, seconds: float) -> None:
         """Add a cycle that has ended."""
         self._cycle_seconds.labels(self.cluster).observe(seconds)
         self._last_cycle = time.monotonic()
 
+    def observe_answer(self, seconds: float) -> None:
+        """Add a request of a leader that was answered."""
+        self._answer_seconds.labels(self.cluster).observe(seconds)
+
     def begin(self, controller: ResidentController) -> None:
         """Serve the metrics of this controllership from now on."""
         controller.on_cycle = self.observe_cycle
+        controller.isr_writer.on_answer = self.observe_answer
         self._last_cycle = time.monotonic()
         self.controller = controller
 

@@ -33,7 +33,7 @@ from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import Plan, read_plan
 from jobs.runtime.cli_enums import Mode
-from jobs.runtime.console import Result, confirm, emit_result, is_terminal, log
+from jobs.runtime.console import CommandResult, Result, confirm, is_terminal, log
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_step, stated_command, suggestion
@@ -71,7 +71,7 @@ def reconcile_once(
     options: ReconcileOptions,
     everything: bool,
     detailed: bool,
-) -> ExitCode:
+) -> CommandResult:
     """Take a snapshot, plan what is due after failures, and commit it or show what a commit would do."""
     _refuse_admin(mode)
     plan = _plan(settings, options)
@@ -101,7 +101,7 @@ def reconcile_once(
 
 def reconcile_until_quiet(
     settings: Settings, mode: Mode, limits: CommitLimits, *, hold: float, yes: bool, options: ReconcileOptions
-) -> ExitCode:
+) -> CommandResult:
     """Reconcile until nothing is due, with a log line for each cycle; only the first cycle asks for confirmation.
 
     While replicas copy, nothing is due, and the command waits. It does not wait for brokers that are down.
@@ -138,8 +138,7 @@ def reconcile_until_quiet(
                 why = suggestion(settings, "see why", "show", "rejections", plan.plan_id)
                 nothing = "nothing more can be written" if outage else "nothing is due"
                 title, steps = f"{nothing} after {cycles} cycles", [why] if plan.rejections else []
-                _report_nothing_due(settings, plan, extras, {"due": 0}, title, steps=steps)
-                return ExitCode.DONE
+                return _nothing_due_result(settings, plan, extras, {"due": 0}, title, steps=steps)
             preflight = check_before_commit(settings, zookeeper, plan, mode, limits)
             _refuse_resident(preflight)
             refuse_unless_agreed(settings, plan, preflight, DEFAULT, extras, yes=yes or cycles > 0)
@@ -157,8 +156,7 @@ def reconcile_until_quiet(
                 steps = after_commit(settings, plan.called, answer.result["status"], answer.result)
                 steps = [same_step(settings, "continue", "reconcile")] if interrupted() else steps
                 lines = f"not quiet after {cycles} cycles: {answer.lines[0]}", *answer.lines[1:]
-                emit_result(settings, result, *lines, steps=steps, warnings=[])
-                return code
+                return CommandResult(result, *lines, steps=steps, warnings=[], exit_code=code)
 
 
 def _refuse_admin(mode: Mode) -> None:
@@ -210,7 +208,7 @@ def _nothing_due(
     apply: bool,
     yes: bool,
     detailed: bool,
-) -> ExitCode:
+) -> CommandResult:
     """Report that nothing is due, without connecting to any broker."""
     result = extras.result | {"status": plan.row.status, "dry_run": not apply, "due": 0, "applied_now": 0}
     nothing = "nothing can be written" if "outage" in extras.result else "nothing is due"
@@ -218,17 +216,19 @@ def _nothing_due(
     stale_epoch = _raise_stale_epoch(settings, zookeeper, plan, apply=apply, yes=yes)
     done = "it was taken over above that" if apply else "--apply takes over above that"
     lines = [f"  {stale_epoch}; {done}"] if stale_epoch else []
-    _report_nothing_due(settings, plan, extras, result | counts([]), title, *lines, steps=[])
-    return ExitCode.CHANGES if stale_epoch and detailed and not apply else ExitCode.DONE
+    shown = _nothing_due_result(settings, plan, extras, result | counts([]), title, *lines, steps=[])
+    if stale_epoch and detailed and not apply:
+        shown.exit_code = ExitCode.CHANGES
+    return shown
 
 
-def _report_nothing_due(
+def _nothing_due_result(
     settings: Settings, plan: Plan, extras: ReportExtras, result: Result, *lines: str, steps: Sequence[Suggestion]
-) -> None:
-    """Show that nothing is due, and the warnings of what the plan could not look at."""
+) -> CommandResult:
+    """Return that nothing is due, and the warnings of what the plan could not look at."""
     plan_warned = plan_warnings(settings.lake, plan.row)
     shown = (f"  warning: {warning}" for warning in plan_warned)
-    emit_result(settings, extras.result | result, *lines, *extras.lines, *shown, steps=steps, warnings=plan_warned)
+    return CommandResult(extras.result | result, *lines, *extras.lines, *shown, steps=steps, warnings=plan_warned)
 
 
 def _raise_stale_epoch(

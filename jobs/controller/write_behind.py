@@ -25,6 +25,7 @@ from msgspec.structs import asdict
 
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
 from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
+from jobs.core.memory import return_unused
 from jobs.repositories import broker_responses
 from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.drained_brokers import delete_marks
@@ -164,17 +165,21 @@ class WriteBehindLog:
             self._thread.join(timeout_seconds)
 
     def _run(self) -> None:
-        over = False
-        while not over:
-            work, over = self._next()
-            for item in work:
-                self._buffer(item)
-            self._write()
-            if not self._buffered_rows and self._work.empty():
-                self._pending_since = None
+        while self._write_next():
+            return_unused()  # with what was written
         if rows := self._buffered_rows:
             lost = f"{pluralise(rows, 'row')} could not be written to the warehouse before the end, and are lost"
             log(f"surveyor: {lost}", logging.ERROR)
+
+    def _write_next(self) -> bool:
+        """Write the next records; return whether more may follow."""
+        work, over = self._next()
+        for item in work:
+            self._buffer(item)
+        self._write()
+        if not self._buffered_rows and self._work.empty():
+            self._pending_since = None
+        return not over
 
     def _next(self) -> tuple[list[_Item], bool]:
         """Wait for records or for the next retry; return the records, and whether the log was closed."""

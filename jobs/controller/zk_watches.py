@@ -27,6 +27,7 @@ from jobs.adapters.zookeeper.cluster import (
     TOPICS,
 )
 from jobs.adapters.zookeeper.connection import LOST, await_result
+from jobs.adapters.zookeeper.current_state import key_of_state
 from jobs.adapters.zookeeper.plan_submission import PLANS
 
 _CHILDREN: Final = (BROKER_IDS, TOPICS, DELETE_TOPICS, ISR_CHANGES, LOG_DIR_EVENTS, CONFIG_CHANGES, PLANS)
@@ -63,11 +64,14 @@ class ZkWatches:
             raise
 
     def drain(self) -> set[str]:
-        """Return the paths whose watches have fired, and watch them again."""
+        """Return the paths whose watches have fired, and watch them again, but for states.
+
+        A state is watched only while it is not understood.
+        """
         with self._lock:
             fired, self._fired = self._fired, set()
             self.wakeup.clear()
-        self.watch(fired)
+        self.watch(path for path in fired if key_of_state(path) is None)
         return fired
 
     def signal(self, path: str = "") -> None:

@@ -6,7 +6,7 @@ refused.
 
 import ssl
 import stat
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -21,10 +21,12 @@ CERTIFICATE: Final = "ssl.certificate.location"
 KEY_PASSWORD: Final = "ssl.key.password"  # noqa: S105 - the name of a setting
 
 
-def read_key_values(path: Path, option: str, known_keys: Collection[str]) -> dict[str, str]:
+def read_key_values(
+    path: Path, option: str, known_keys: Collection[str], *, is_known: Callable[[str], bool] = lambda _: False
+) -> dict[str, str]:
     """Read the file given by `option`; raise UsageError for unknown keys and for a password readable by other users.
 
-    Messages never contain a value.
+    `is_known`: which other keys are known, such as those with a name in them. Messages never contain a value.
     """
     import javaproperties  # noqa: PLC0415 - it imports asyncio, which is slow and not needed without such a file
 
@@ -35,7 +37,7 @@ def read_key_values(path: Path, option: str, known_keys: Collection[str]) -> dic
         raise UsageError(f"cannot read {option} {path}: {_error_text(error)}") from None
     values = {key: value.strip() for key, value in properties.items()}  # as Kafka's ConfigDef does
     for key, value in values.items():
-        if key not in known_keys or not value:
+        if not value or not (key in known_keys or is_known(key)):
             raise UsageError(
                 f"{option} {path}: {key!r} is not known or has no value; known are {', '.join(known_keys)}"
             )

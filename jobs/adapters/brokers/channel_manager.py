@@ -148,6 +148,7 @@ class BrokerQueue:
                 self._send(batches)
             except Exception:  # noqa: BLE001 - the next batch must not wait for a bad one
                 _LOG.exception("surveyor: cannot prepare requests to broker %s", self.broker.broker_id)
+            del batches  # or the requests of a full state stay in memory until the next batch
         self._disconnect()
 
     def _next(self) -> list[QueuedBatch]:
@@ -312,7 +313,7 @@ class ChannelManager:
         brokers, which get all metadata before anything else.
         """
         messages = EncodedRequests(batch)
-        recipients = {broker for notice in batch.notices for broker in notice.brokers}.union(live_brokers_to)
+        recipients = {*live_brokers_to}.union(*{notice.brokers for notice in batch.notices})
         with self._lock:
             self.retain(batch.brokers)
             for broker in sorted(recipients & self._queues.keys() & batch.live):

@@ -24,7 +24,7 @@ from jobs.adapters.zookeeper.connection import children
 from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.core.errors import UnreadableError
 from schemas.kafka_decoders import blocked
-from schemas.rows import Broker, QuarantinedZnode
+from schemas.rows import Broker, BrokerConfig, QuarantinedZnode
 from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR, parsed
 from schemas.znodes import MalformedZnodeError, read_config
 
@@ -86,7 +86,7 @@ def read_broker_configs(
     overrides: Overrides,
     patience: float,
     broker_timeout: float = BROKER_TIMEOUT_SECONDS,
-) -> list[Row]:
+) -> list[BrokerConfig]:
     """Request settings and versions from every broker in parallel; return rows of BROKER_CONFIGS, without snapshot id.
 
     `brokers` are rows of BROKERS; the result has one row per broker and name, in order. `patience` (seconds) bounds the
@@ -104,7 +104,7 @@ def read_configs_and_failures(
     overrides: Overrides,
     patience: float,
     broker_timeout: float = BROKER_TIMEOUT_SECONDS,
-) -> tuple[list[Row], dict[int, str]]:
+) -> tuple[list[BrokerConfig], dict[int, str]]:
     """Return the rows of `read_broker_configs`, and the reasons why brokers did not answer, by broker id."""
     answers, failures = ask_brokers(
         brokers, read_properties(command_config), patience, _ask, broker_timeout=broker_timeout
@@ -163,13 +163,13 @@ def _retained(config: Mapping[str, str | None]) -> BrokerSettings:
     return {name: value for name, value in config.items() if name in KAFKA_DEFAULTS}
 
 
-def _rows(broker_id: int, answer: BrokerSettings, overrides: Overrides) -> Iterator[Row]:
+def _rows(broker_id: int, answer: BrokerSettings, overrides: Overrides) -> Iterator[BrokerConfig]:
     overridden = {**_retained(overrides.get(None, {})), **_retained(overrides.get(broker_id, {}))}
     read = {name: value for name, value in overridden.items() if value is not None}
     values = {name: None if value is None else parsed(value) for name, value in {**read, **answer}.items()}
     for name, default in _DEFAULTS.items():
         assumed = name not in values
-        yield {"broker_id": broker_id, "name": name, "value": values.get(name, default), "assumed": assumed}
+        yield BrokerConfig(broker_id=broker_id, name=name, value=values.get(name, default), assumed=assumed)
 
 
 def _ask(ask: Ask, broker: Broker) -> BrokerSettings:

@@ -53,6 +53,8 @@ class ControlBatch:
     controller_epoch: int
     brokers: Sequence[Broker]
     notices: Sequence[Notice]
+    node: Broker | None = None
+    """The controller itself, which brokers list among the live brokers if they are to send it requests."""
 
     @property
     def live(self) -> set[int]:
@@ -157,7 +159,8 @@ class EncodedRequests:
         with self._lock:
             if key not in self._metadata:
                 topics = self._topics(UPDATE_METADATA, version, request.notices)
-                brokers = _array([_live_broker(row) for row in self.batch.brokers])
+                listed = [*self.batch.brokers, *([self.batch.node] if self.batch.node else [])]
+                brokers = _array([_live_broker(row) for row in listed])
                 self._metadata[key] = b"".join([*topics, brokers, _NO_TAGS])
             return self._metadata[key]
 
@@ -313,3 +316,12 @@ def as_uuid(topic_id: str | None) -> uuid.UUID | None:
     UUID('00000000-0000-0000-0000-000000000002')
     """
     return None if topic_id is None else uuid.UUID(bytes=base64.urlsafe_b64decode(topic_id + "=="))
+
+
+def topic_id_text(topic_id: uuid.UUID) -> str:
+    """Return a topic id as it is in ZooKeeper.
+
+    >>> topic_id_text(uuid.UUID("00000000-0000-0000-0000-000000000002"))
+    'AAAAAAAAAAAAAAAAAAAAAg'
+    """
+    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()

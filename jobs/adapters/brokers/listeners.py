@@ -15,10 +15,9 @@ from jobs.adapters.brokers.admin import read_properties
 from jobs.core.errors import UsageError
 from jobs.core.properties import load_pem
 from schemas.rows import Broker
-from schemas.znode_json import SECURITY_PROTOCOLS
+from schemas.znode_json import PLAINTEXT, SECURITY_PROTOCOLS
 from schemas.znodes import Endpoint
 
-PLAINTEXT: Final = "PLAINTEXT"
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 OPTION: Final = "--command-config"
 

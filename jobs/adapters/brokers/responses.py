@@ -1,10 +1,8 @@
 """Brokers' responses to control requests, decoded by kio, as rows of `answers` and as lines for people."""
 
 import importlib
-import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain, repeat
@@ -16,31 +14,11 @@ from jobs.adapters.brokers.admin import error_name
 from jobs.adapters.brokers.connection import error_of
 from jobs.adapters.brokers.control_encoding import as_uuid
 from jobs.adapters.delta.warehouse import schema_of
+from jobs.adapters.kio_protocol import entity_reader
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.response_codes import NOT_SENT, STALE_CONTROLLER_EPOCH, ResponseMeaning, meaning
 from schemas.rows import Broker
 from schemas.text import pluralise
-
-
-@contextmanager
-def _hidden(package: str) -> Iterator[None]:
-    """Import as if a package were not installed.
-
-    kio imports Hypothesis and registers its types there, which slows each start down and creates a folder `.hypothesis`
-    in the working directory.
-    """
-    former = sys.modules.get(package)
-    sys.modules[package] = None  # type: ignore[assignment] # makes `import` fail
-    try:
-        yield
-    finally:
-        del sys.modules[package]
-        if former is not None:
-            sys.modules[package] = former
-
-
-with _hidden("hypothesis"):
-    from kio.serial import entity_reader
 
 _ABOUT_PARTITIONS: Final = (ResponseMeaning.ACCEPTED, ResponseMeaning.UNKNOWN)
 """Meanings of a request-level error that concern the partitions of the request, not its sender."""

@@ -274,15 +274,13 @@ def commit(multi: TransactionRequest) -> list[Any]:
 def forbidden(what: str) -> str:
     """Return the message for an operation that an ACL forbids, with the remedy.
 
-    >>> print(forbidden("set /controller_epoch"))
-    ZooKeeper forbids to set /controller_epoch (NoAuth): name the brokers' user in --zookeeper-config, or let the ACL \
-(of the parent, for create and delete) allow it to this host; if only writes are forbidden, use --mode admin, which \
-lets Kafka's controller write
+    >>> print(forbidden("read /controller_epoch"))
+    ZooKeeper forbids to read /controller_epoch (NoAuth): name the brokers' user in --zookeeper-config, or let the ACL \
+(of the parent, for create and delete) allow it to this host
     """
     return (
         f"ZooKeeper forbids to {what} (NoAuth): name the brokers' user in {OPTION}, or let the ACL (of the parent, for "
-        "create and delete) allow it to this host; if only writes are forbidden, use --mode admin, which lets Kafka's "
-        "controller write"
+        "create and delete) allow it to this host"
     )
 
 

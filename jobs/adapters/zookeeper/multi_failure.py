@@ -52,7 +52,8 @@ class MultiFailure:
                 "(it closes connections over requests larger than its jute.maxbuffer)"
             )
         if self.forbidden:
-            return forbidden(f"{self.operation} {self.path}")
+            advice = "where only writes are forbidden, `surveyor commit --mode admin` lets Kafka's controller write"
+            return f"{forbidden(f'{self.operation} {self.path}')}; {advice}"
         if isinstance(self.error, TooLargeError):
             return f"cannot {self.operation} {self.path}: {self.error}"
         return f"ZooKeeper refused to {self.operation} {self.path} ({type(self.error).__name__})"

@@ -12,6 +12,7 @@ from kazoo.exceptions import NoAuthError
 
 from jobs.adapters.zookeeper.cluster import CONTROLLER_EPOCH, TOPICS
 from jobs.adapters.zookeeper.connection import await_result, children, commit, read
+from jobs.adapters.zookeeper.current_state import state_path
 from jobs.adapters.zookeeper.multi_failure import multi_failure
 
 _PROBE: Final = "surveyor-doctor"
@@ -24,7 +25,7 @@ def unwritable_paths(client: KazooClient) -> list[str]:
 
     / and /brokers/topics stand for creating and deleting children: /controller and new topics.
     """
-    states = [f"{TOPICS}/{topic}/partitions/0/state" for topic in (children(client, TOPICS) or [])[:1]]
+    states = [state_path((topic, 0)) for topic in (children(client, TOPICS) or [])[:1]]
     closed = [path for path in ("/", TOPICS) if _is_forbidden(client, path, below=True)]
     return closed + [path for path in (CONTROLLER_EPOCH, *states) if _is_forbidden(client, path, below=False)]
 

@@ -16,6 +16,7 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.cluster import CONFIGS, TOPICS, quarantined
 from jobs.adapters.zookeeper.connection import Znode, children
+from jobs.adapters.zookeeper.current_state import state_path
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from schemas.enums import NO_LEADER
 from schemas.rows import QuarantinedZnode
@@ -33,8 +34,8 @@ from schemas.znodes import (
 PARTITIONS_PER_CHUNK: Final = 50_000
 """Partitions in memory at a time; this bounds a reader's memory."""
 
-_NO_KNOWN_REPLICAS: Final[list[int]] = []
-"""The replicas of a partition whose entry in the assignment cannot be decoded."""
+_NO_BROKERS: Final[list[int]] = []
+"""Of a partition that does not move, or whose entry in the assignment cannot be decoded; never changed."""
 
 _LARGEST_PARTITION: Final = 2**31 - 1
 
@@ -65,7 +66,7 @@ def latest_epoch_of_states(client: KazooClient) -> int:
     folders = [f"{TOPICS}/{name}/partitions" for name in names]
     partitions = children_of(client, folders, resume=True, permitted=True)
     numbered = zip(names, partitions, strict=True)
-    paths = (f"{TOPICS}/{name}/partitions/{number}/state" for name, numbers in numbered for number in numbers)
+    paths = (state_path((name, number)) for name, numbers in numbered for number in numbers)
     latest = 0
     while chunk := list(islice(paths, PARTITIONS_PER_CHUNK)):
         epochs = map(_controller_epoch, read_permitted(client, chunk, resume=True))
@@ -90,8 +91,10 @@ class _Topic:
     quarantine: list[QuarantinedZnode] = field(default_factory=list)
 
     def state_paths(self) -> Iterator[str]:
-        for partition in (*sorted({*self.assignment.partitions, *self.opaque}), *self.orphans):
-            yield f"{TOPICS}/{self.row['topic']}/partitions/{partition}/state"
+        numbers = sorted({*self.assignment.partitions, *self.opaque})
+        partitions: list[int | str] = [*numbers, *self.orphans]
+        for partition in partitions:
+            yield state_path((self.row["topic"], partition))
 
 
 def read_topic_rows(client: KazooClient, names: Sequence[str]) -> Iterator[TopicRows]:
@@ -150,7 +153,7 @@ def _read_states(client: KazooClient, topics: Sequence[_Topic], *, is_retry: boo
 def _topic(znode: Znode, config: Znode, children: Sequence[str]) -> _Topic:
     """Decode a topic's own znodes; parts that cannot be decoded are quarantined, and the rest is kept."""
     name = znode.path.rsplit("/", 1)[1]
-    topic = _Topic({"topic": name, "topic_version": znode.version})
+    topic = _Topic({"topic": name, "topic_version": znode.version, "czxid": znode.stat and znode.stat.czxid})
     settings, unread = ({}, []) if config.data is None else read_config(config.data)
     if unread:
         topic.quarantine.append(quarantined(config, "; ".join(unread)))
@@ -210,16 +213,14 @@ def _assigned_partitions(topic: _Topic) -> Iterator[Row]:
     """Yield one row per partition without its state; an opaque partition has no known replicas."""
     assignment = topic.assignment
     topic_columns = {name: topic.row[name] for name in ("topic", "topic_version")}
-    for partition, replicas in sorted(
-        (dict.fromkeys(topic.opaque, _NO_KNOWN_REPLICAS) | assignment.partitions).items()
-    ):
+    for partition, replicas in sorted((dict.fromkeys(topic.opaque, _NO_BROKERS) | assignment.partitions).items()):
         yield {
             **topic_columns,
             "understood": bool(replicas) and not assignment.unread_moves,
             "partition": partition,
             "replicas": replicas,
-            "adding_replicas": assignment.adding_replicas.get(partition, []),
-            "removing_replicas": assignment.removing_replicas.get(partition, []),
+            "adding_replicas": assignment.adding_replicas.get(partition, _NO_BROKERS),
+            "removing_replicas": assignment.removing_replicas.get(partition, _NO_BROKERS),
         }
 
 
@@ -230,7 +231,7 @@ def _add_state(row: Row, znode: Znode) -> bool:
     row["state_version"] = znode.version
     state = decode_state(znode.data)
     row["leader"] = state.leader
-    row["isr"] = state.isr
+    row["isr"] = row["replicas"] if state.isr == row["replicas"] else state.isr  # one list, of a hundred thousand
     row["leader_epoch"] = state.leader_epoch
     row["controller_epoch"] = state.controller_epoch
     row["leader_recovery_state"] = state.leader_recovery_state

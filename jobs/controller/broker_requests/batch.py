@@ -15,6 +15,7 @@ from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.broker_requests.retries import RetryBatch, key_of
 from jobs.controller.context import ControllerContext, full_state_for, partition_notification
+from jobs.controller.controller_node import controller_node
 from jobs.controller.decisions import Decisions
 from planner.broker_requests import notices_for
 from planner.rules.decisions import Decision
@@ -22,7 +23,8 @@ from planner.rules.partitions import PartitionInfo
 from planner.rules.topic_deletion import DeletionStep
 from schemas.enums import LEADER_DURING_DELETE, RejectionCode
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
-from schemas.rows import Change, Key
+from schemas.rows import Broker, Change, Key
+from schemas.znodes import Endpoint
 
 Registered = frozenset[tuple[int, int]]
 """Brokers with their broker epochs."""
@@ -35,6 +37,8 @@ class BrokerRequestBatch:
     control: Controllership
     context: ControllerContext
     channels: ChannelManager
+    endpoints: Sequence[Endpoint] = ()
+    """Where brokers reach this controller, if it serves their requests."""
     drained_brokers: frozenset[int] = frozenset()
     """Brokers whose replicas a drain has stopped.
 
@@ -58,10 +62,14 @@ class BrokerRequestBatch:
         """
         live_brokers = [row for row in self.context.brokers.values() if row.understood]
         if notices or live_brokers_to:
-            batch = ControlBatch(self.control.controller_id, self.control.epoch, live_brokers, notices)
-            self.channels.send(batch, live_brokers_to, starting)
+            self.channels.send(self.batch_of(live_brokers, notices), live_brokers_to, starting)
         else:
             self.channels.retain(live_brokers)  # the last broker may have failed, which leaves no recipients
+
+    def batch_of(self, live_brokers: Sequence[Broker], notices: Sequence[Notice]) -> ControlBatch:
+        """Return notices as a batch of this controllership."""
+        node = controller_node(self.control.controller_id, self.endpoints, live_brokers) if self.endpoints else None
+        return ControlBatch(self.control.controller_id, self.control.epoch, live_brokers, notices, node)
 
     def send_changes(self, changes: Sequence[Change]) -> None:
         """Send the changes that were just written."""
@@ -139,6 +147,21 @@ class BrokerRequestBatch:
                 drained.append(partition_notification(row, self.context.topic_id(row.topic), STOP_REPLICA, (broker,)))
         self.send(drained)
         return {*map(key_of, notices)}
+
+    def stop_replicas(self, broker: int) -> None:
+        """Send a broker that shuts down StopReplica for the replicas that follow; their logs are kept."""
+        rows = (self.context.partitions[key] for key in sorted(self.context.of_broker(broker)))
+        self.send(
+            [
+                partition_notification(row, self.context.topic_id(row.topic), STOP_REPLICA, (broker,))
+                for row in rows
+                if broker in row.replicas
+                and row.is_legible
+                and row.leader != broker
+                and broker not in (row.isr or ())
+                and not self.context.is_being_deleted(row)
+            ]
+        )
 
     def ask_for_log_dirs(self, broker: int) -> None:
         """Send a broker the states of its replicas again; it answers with an error for those whose log dir failed."""

@@ -7,7 +7,7 @@ replicas; both use one queue, in order. This thread reads only data that a cycle
 copied at once.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Event, Thread
 from typing import Final
@@ -38,6 +38,7 @@ class BrokerStartup:
     control: Controllership
     context: ControllerContext
     channels: ChannelManager
+    batch_of: Callable[[Sequence[Broker], Sequence[Notice]], ControlBatch]
     is_failing: Callable[[int], bool]
     """Whether the failure of a broker is not completely written, so that its known state is outdated."""
     _sent: dict[int, int] = field(default_factory=dict)
@@ -101,7 +102,7 @@ class BrokerStartup:
     def _send(self, row: Broker) -> None:
         live_brokers = [other for other in self.context.brokers.copy().values() if other.understood]
         notices = [*self._metadata(row.broker_id)]
-        batch = ControlBatch(self.control.controller_id, self.control.epoch, [*live_brokers, row], notices)
+        batch = self.batch_of([*live_brokers, row], notices)
         self._sent[row.broker_id] = row.broker_epoch
         self.channels.send_to_starting(row, batch)
 

@@ -231,6 +231,19 @@ def test_topic_is_deleted_after_its_replicas(tree: KafkaTree, controller: Reside
     ]
 
 
+def test_partly_deleted_topic_is_deleted(tree: KafkaTree, controller: ResidentController) -> None:
+    """DeleteTopicTest: testDeletingPartiallyDeletedTopic, after a controller that died while it deleted znodes."""
+    tree.add_topic("old", {0: [0, 1], 1: [1, 2]})
+    tree.client.delete("/brokers/topics/old/partitions/0", recursive=True)
+    tree.client.create("/admin/delete_topics/old")
+    initialize(controller)
+    run_until_quiet(controller)
+
+    assert tree.client.exists("/brokers/topics/old") is None
+    assert tree.client.get_children("/admin/delete_topics") == []
+    assert all(requests_to(tree, b, "stop_replica")["old", p].delete_partition for b, p in ((0, 0), (1, 0), (2, 1)))
+
+
 def test_moving_topic_without_state_is_deleted(tree: KafkaTree, controller: ResidentController) -> None:
     """Kafka's controllers resign over it one after another; that move would never end."""
     assigned = Assignment({0: [0, 1]}, {0: [1]}, {}, None)

@@ -16,6 +16,7 @@ from planner.rules.partitions import PartitionInfo
 from schemas.enums import RequestKind
 from schemas.rows import ZnodeRequest
 from tests.jobs.support.kafka.registrations import broker_without_endpoints
+from tests.planner.frames import broker_config
 
 ENABLED, INTERVAL = "auto.leader.rebalance.enable", "leader.imbalance.check.interval.seconds"
 PERCENTAGE = "leader.imbalance.per.broker.percentage"
@@ -36,7 +37,7 @@ INFINITE = float("inf")
 def test_broker_settings_determine_the_interval(
     configs: list[tuple[str, str | None]], interval_seconds: float, threshold: float
 ) -> None:
-    balance = AutoLeaderRebalance.of({"name": name, "value": value} for name, value in configs)
+    balance = AutoLeaderRebalance.of(broker_config(0, name, value) for name, value in configs)
 
     assert (balance.interval_seconds, balance.threshold) == (interval_seconds, threshold)
 

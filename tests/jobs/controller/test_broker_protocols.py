@@ -2,23 +2,20 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jobs.controller import broker_protocols
 from jobs.core.errors import RefusedError
 from jobs.runtime.settings import ClusterConf, Settings
-from schemas.rows import Broker
+from schemas.rows import Broker, BrokerConfig
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
-
-Row = dict[str, Any]
 
 IBP = "inter.broker.protocol.version"
 
 
-def config_row(broker_id: int, value: str | None) -> Row:
-    return {"broker_id": broker_id, "name": IBP, "value": value, "assumed": value is None}
+def config_row(broker_id: int, value: str | None) -> BrokerConfig:
+    return BrokerConfig(broker_id=broker_id, name=IBP, value=value, assumed=value is None)
 
 
 @pytest.fixture
@@ -31,7 +28,7 @@ def asked_again(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The brokers that are asked again; all answer with 2.6 except broker 2, which runs with 3.9."""
     ids: list[int] = []
 
-    def answer(brokers: Sequence[Broker], *_: object) -> list[Row]:
+    def answer(brokers: Sequence[Broker], *_: object) -> list[BrokerConfig]:
         ids.extend(broker.broker_id for broker in brokers)
         return [config_row(it.broker_id, "3.9-IV0" if it.broker_id == 2 else "2.6") for it in brokers]
 
@@ -41,10 +38,7 @@ def asked_again(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize(("value", "refused"), [("2.6", False), ("2.7-IV1", False), ("2.7", True), ("3.9-IV0", True)])
 def test_brokers_with_unserved_protocols_are_refused(value: str, refused: bool) -> None:  # noqa: FBT001
-    rows = [
-        {"broker_id": 3, "name": "inter.broker.protocol.version", "value": value, "assumed": False},
-        {"broker_id": 4, "name": "inter.broker.protocol.version", "value": None, "assumed": True},
-    ]
+    rows = [config_row(3, value), config_row(4, None)]
 
     if not refused:
         broker_protocols.refuse_protocols(rows)

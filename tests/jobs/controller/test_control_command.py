@@ -1,5 +1,6 @@
 """`surveyor control` as a command: dry run, apply until quiet or until stopped, and refusals."""
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Collection
@@ -47,6 +48,14 @@ def test_dry_run_shows_due_changes_without_writing(tree: KafkaTree, surveyor: Su
     assert "orders-0: elect: broker 7 is gone; first live in-sync replica is 1" in ran.stdout
     assert "auto-0: create" in ran.stdout
     assert tree.dump() == before
+
+
+def test_reading_the_cluster_exempts_nothing_from_garbage_collection(surveyor: Surveyor) -> None:
+    """A standby reads it every five minutes, for weeks: what is frozen each time would never be freed."""
+    before = gc.get_freeze_count()
+
+    assert surveyor("control").code == 0
+    assert (gc.get_freeze_count(), gc.isenabled()) == (before, True)
 
 
 def test_apply_resigns_once_nothing_is_due(tree: KafkaTree, surveyor: Surveyor) -> None:

@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Final
 
 import pytest
 from kazoo.client import KazooClient
@@ -35,7 +36,7 @@ from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.zookeeper.fenced import OURS
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
-REASSIGN = "/admin/reassign_partitions"
+REASSIGN, ELECTION = "/admin/reassign_partitions", "/admin/preferred_replica_election"
 
 
 def test_take_over_sends_live_brokers_first_then_full_state(tree: KafkaTree, controller: ResidentController) -> None:
@@ -338,6 +339,31 @@ def test_another_controller_ends_it_immediately(tree: KafkaTree, controller: Res
         run_until_quiet(controller)
 
     assert tree.version("orders") == 0
+
+
+MOVED_ON: Final[dict[str, Callable[[KafkaTree], object]]] = {
+    "topic creation": lambda tree: put_assignment(tree, "new", {0: [0, 1]}),
+    "topic deletion": lambda tree: tree.client.create("/admin/delete_topics/orders"),
+    "preferred election": lambda tree: tree.client.create(ELECTION, encode_partitions([TopicPartition("orders", 0)])),
+    "reassignment": lambda tree: tree.client.create(REASSIGN, encode_partitions([TopicPartition("orders", 0, [2])])),
+}
+"""What is due when another controller takes over: the four testControllerMoveOn… of ControllerIntegrationTest."""
+
+
+@pytest.mark.parametrize("event", MOVED_ON)
+def test_another_controller_ends_it_before_its_next_write(
+    tree: KafkaTree, controller: ResidentController, event: str
+) -> None:
+    tree.add_topic("orders", {0: [1, 0]})
+    initialize(controller)
+    tree.elect(2, epoch=99)
+    MOVED_ON[event](tree)
+    before = tree.dump()
+
+    with pytest.raises(FencedError):
+        run_until_quiet(controller)
+
+    assert tree.dump() == before
 
 
 def test_lost_session_ends_it_without_a_write(tree: KafkaTree, controller: ResidentController) -> None:

@@ -26,7 +26,7 @@ def unit_command() -> list[str]:
 @pytest.mark.parametrize("command", [unit_command(), CONTAINER["command"]], ids=["systemd", "Kubernetes"])
 def test_the_command_line_is_accepted(command: list[str]) -> None:
     assert Path(command[0]).name == "surveyor"
-    assert {"--apply", "--yes", "--standby", "--metrics"} <= {*command}
+    assert {"--apply", "--yes", "--standby", "--metrics", "--listen", "--advertise"} <= {*command}
     assert CliRunner().invoke(app, [*command[1:], "--help"]).exit_code == 0
 
 

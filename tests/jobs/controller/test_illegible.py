@@ -130,11 +130,40 @@ def test_started_broker_is_sent_a_state_once_readable(
     assert ("orders", 0) not in requests_to(orders, 1, "leader_and_isr")
 
     mend()
-    orders.touch("/brokers/topics/orders")
     run_until_quiet(controller)
 
     assert requests_to(orders, 1, "leader_and_isr")["orders", 0].leader == 0
     assert requests_to(orders, 1, "update_metadata")["orders", 0].leader == 0
+
+
+def test_a_state_that_is_repaired_is_decided_on_at_once(orders: KafkaTree, controller: ResidentController) -> None:
+    """No watch tells of a state otherwise; until the next resync its partition would stay without a leader."""
+    initialize(controller)
+    mend = illegible_state(orders)
+    run_until_quiet(controller)
+    orders.unregister(0)
+    run_until_quiet(controller)
+    orders.write(state_path("orders", 0), b"{still illegible")
+    run_until_quiet(controller)
+
+    mend()
+    run_until_quiet(controller)
+    assert orders.state("orders").leader == 1
+
+    before = len(controller.watches.drain())
+    orders.touch(state_path("orders", 0))
+    assert (before, controller.watches.drain()) == (0, set())  # it is no longer watched
+
+
+def test_a_topic_of_that_name_is_no_state(tree: KafkaTree, controller: ResidentController) -> None:
+    """The znode of a topic is watched again each time that its watch has fired."""
+    tree.add_topic("state", {0: [0, 1]}, topic_id=None)
+    initialize(controller)
+    for number in (1, 2):
+        put_assignment(tree, "state", {p: [0, 1] for p in range(number + 1)})
+        run_until_quiet(controller)
+
+        assert tree.state("state", number).leader == 0
 
 
 def test_restored_topic_is_sent_to_brokers(tree: KafkaTree, controller: ResidentController) -> None:

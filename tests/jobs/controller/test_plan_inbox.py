@@ -98,7 +98,7 @@ def carried_out(controller: ResidentController, process: CommitProcess) -> tuple
         return process.poll() is not None
 
     with process:
-        assert eventually(has_ended, seconds=60)
+        assert eventually(has_ended)
         stdout, stderr = process.communicate()
     assert eventually(lambda: not controller.cycle() and not is_busy(controller))
     return process.returncode, stdout + stderr
@@ -225,7 +225,7 @@ def test_interrupted_commit_withdraws_its_plan(
     tree: KafkaTree, controller: ResidentController, surveyor: Surveyor, plan: str
 ) -> None:
     with commit(surveyor, plan, "--apply") as process:
-        assert eventually(lambda: bool(tree.client.get_children("/surveyor/plans")), seconds=60)
+        assert eventually(lambda: bool(tree.client.get_children("/surveyor/plans")))
         process.send_signal(signal.SIGTERM)
         stdout, stderr = process.communicate(timeout=60)
     controller.cycle()
@@ -462,7 +462,7 @@ def test_ended_cycle_advises_no_commit(tree: KafkaTree, controller: ResidentCont
 @pytest.mark.usefixtures("controller")
 def test_resigned_controller_leaves_the_commit_to_retry(tree: KafkaTree, surveyor: Surveyor, plan: str) -> None:
     with commit(surveyor, plan, "--apply") as process:
-        assert eventually(lambda: bool(tree.client.get_children("/surveyor/plans")), seconds=60)
+        assert eventually(lambda: bool(tree.client.get_children("/surveyor/plans")))
         tree.client.delete("/surveyor/control")
         _, stderr = process.communicate(timeout=60)
 
@@ -479,7 +479,7 @@ def test_reassignment_plan_is_submitted_as_a_request(
     plan = store_plan(surveyor.lake, tree, moves, kind="reassign")
 
     with commit(surveyor, plan.plan_id, "--apply") as process:
-        assert eventually(lambda: controller.cycle() and bool(controller.context.moving), seconds=60)
+        assert eventually(lambda: controller.cycle() and bool(controller.context.moving))
         state = tree.state("few")
         tree.write(state_path("few", 0), encode_state(State(state.controller_epoch, 0, state.leader_epoch, [0, 1, 2])))
         code, output = carried_out(controller, process)
@@ -508,7 +508,7 @@ def test_cancelled_plan_reverts_moves(tree: KafkaTree, controller: ResidentContr
 
     cancels = Thread(target=cancel)
     cancels.start()
-    assert eventually(lambda: not controller.cycle() and not cancels.is_alive(), seconds=60)
+    assert eventually(lambda: not controller.cycle() and not cancels.is_alive())
 
     assert [(verdict.change.key, verdict.outcome) for verdict in verdicts] == [(("few", 0), Outcome.APPLIED)]
     assignment = assigned(tree, "few")

@@ -5,18 +5,18 @@ from collections.abc import Sequence
 import pytest
 from kazoo.client import KazooClient
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import read_brokers
 from jobs.controller import broker_config_poller
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.broker_config_poller import BrokerConfigPoller
 from jobs.controller.controller import ResidentController
 from jobs.core.errors import FencedError
-from schemas.rows import Broker
+from schemas.rows import Broker, BrokerConfig
 from tests.jobs.support.controllers.resident import initialize, put_isr, run_until_quiet
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.kafka.registrations import broker_without_endpoints
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration
+from tests.planner.frames import broker_config
 
 IBP, UNCLEAN = "inter.broker.protocol.version", "unclean.leader.election.enable"
 
@@ -31,13 +31,11 @@ class Brokers:
         self.configs: dict[int, dict[str, str]] = {}
         self.requests: list[int] = []
 
-    def ask(self, brokers: Sequence[Broker]) -> tuple[list[Row], dict[int, str]]:
+    def ask(self, brokers: Sequence[Broker]) -> tuple[list[BrokerConfig], dict[int, str]]:
         ids = [row.broker_id for row in brokers]
         self.requests += ids
-        rows: list[Row] = [
-            {"broker_id": broker, "name": name, "value": value, "assumed": False}
-            for broker in ids
-            for name, value in self.configs.get(broker, {}).items()
+        rows = [
+            broker_config(broker, name, value) for broker in ids for name, value in self.configs.get(broker, {}).items()
         ]
         return rows, {broker: "it did not answer in time" for broker in ids if broker not in self.configs}
 
@@ -113,7 +111,7 @@ def test_starting_broker_is_asked_until_it_responds(
     initialize(controller)
     brokers.configs[4] = {IBP: "2.6"}
 
-    def starts(rows: Sequence[Broker]) -> tuple[list[Row], dict[int, str]]:
+    def starts(rows: Sequence[Broker]) -> tuple[list[BrokerConfig], dict[int, str]]:
         if brokers.requests.count(3) == 2:
             brokers.configs[3] = {IBP: "3.9-IV0"}
         return brokers.ask(rows)
@@ -161,18 +159,18 @@ def test_settings_of_unresponsive_brokers_are_kept(
     resync_fully(controller)
     del brokers.configs[0]
     resync_fully(controller)
-    assert {(row["broker_id"], row["name"]) for row in poller.configs} == {*((b, IBP) for b in (0, 1, 2)), (0, UNCLEAN)}
+    assert {(row.broker_id, row.name) for row in poller.configs} == {*((b, IBP) for b in (0, 1, 2)), (0, UNCLEAN)}
 
     tree.unregister(0)
     resync_fully(controller)
-    assert {row["broker_id"] for row in poller.configs} == {1, 2}
+    assert {row.broker_id for row in poller.configs} == {1, 2}
 
 
 @pytest.mark.parametrize(("interval_seconds", "is_kept"), [("60", True), ("30", False)])
 def test_changed_settings_do_not_delay_the_next_balance_check(interval_seconds: str, *, is_kept: bool) -> None:
     balance = AutoLeaderRebalance(60.0, 0.1, _next_check=12.0)
 
-    changed = balance.with_configs([{"name": "leader.imbalance.check.interval.seconds", "value": interval_seconds}])
+    changed = balance.with_configs([broker_config(0, "leader.imbalance.check.interval.seconds", interval_seconds)])
 
     assert changed.interval_seconds == float(interval_seconds)
     assert (changed._next_check == 12.0) is is_kept  # noqa: SLF001

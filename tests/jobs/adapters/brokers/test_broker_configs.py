@@ -80,7 +80,7 @@ def ask(
     rows = read_broker_configs(brokers, properties, overrides or {}, patience)
     configs: dict[int, dict[str, tuple[str | None, bool]]] = {}
     for row in rows:
-        configs.setdefault(row["broker_id"], {})[row["name"]] = (row["value"], row["assumed"])
+        configs.setdefault(row.broker_id, {})[row.name] = (row.value, bool(row.assumed))
     assert len(rows) == sum(map(len, configs.values()))
     return configs
 
@@ -144,7 +144,7 @@ def test_no_secret_is_told(kafka: EmbeddedCluster, tmp_path: Path) -> None:
     rows = [*read_broker_configs(registered(kafka), log_in(tmp_path, "admin"), overrides, PATIENT)]
 
     assert b"keystore.password" in written
-    assert {row["name"] for row in rows} == NAMES
+    assert {row.name for row in rows} == NAMES
     assert not any(word in str([rows, overrides]) for word in (SECRET, "password", "jaas"))
 
 
@@ -233,7 +233,7 @@ def test_a_hundred_silent_brokers_are_asked_at_once() -> None:
         taking.join()
 
     assert len(connections) == 100
-    assert all(row["assumed"] for row in rows)
+    assert all(row.assumed for row in rows)
 
 
 def test_one_unresponsive_broker_does_not_take_all_the_time() -> None:

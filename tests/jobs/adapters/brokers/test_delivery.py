@@ -393,6 +393,8 @@ def test_stall_of_this_machine_does_not_count(brokers: FakeBrokers, monkeypatch:
     refuse_unresponsive([registered(brokers, 0)], OURS, ())
     later.join()
 
+    assert brokers[0].version_requests > 0
+
 
 def test_answer_that_cannot_be_read_is_no_success() -> None:
     broken = BrokerResponse(

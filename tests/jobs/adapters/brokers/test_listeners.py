@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 import trustme
@@ -366,14 +367,24 @@ def answer(error_code: int = 0, message: str | None = None, data: bytes = b"") -
     )
 
 
-def speak(mechanism: str, answers: list[bytes]) -> None:
+def speak(mechanism: str, answers: list[bytes]) -> list[Any]:
+    """Authenticate; return the requests that were sent."""
     user = {"sasl_mechanism": mechanism, "sasl_plain_username": "u", "sasl_plain_password": PASSWORD}
-    given = iter(answers)
-    authenticate(lambda _: next(given), user)
+    given, sent = iter(answers), list[Any]()
+
+    def exchange(request: Any) -> bytes:  # noqa: ANN401 - of kafka-python
+        sent.append(request)
+        return next(given)
+
+    authenticate(exchange, user)
+    return sent
 
 
 def test_plain_is_taken() -> None:
-    speak("PLAIN", scripted(answer()))
+    handshake, authentication = speak("PLAIN", scripted(answer()))
+
+    assert handshake.mechanism == "PLAIN"
+    assert authentication.auth_bytes.split(b"\0")[1:] == [b"u", PASSWORD.encode()]
 
 
 @pytest.mark.parametrize(

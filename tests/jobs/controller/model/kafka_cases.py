@@ -2,7 +2,8 @@
 
 Names are those of the methods in Kafka 3.9: ControllerIntegrationTest (C), TopicDeletionManagerTest (D),
 DeleteTopicTest (T), ReplicaStateMachineTest (R), PartitionStateMachineTest (P), and the parts of
-ReassignPartitionsIntegrationTest (A) that concern the controller, which later became ReassignPartitionsCommandTest.
+ReassignPartitionsIntegrationTest (A) that concern the controller, which later became ReassignPartitionsCommandTest, and
+LeaderElectionTest (L).
 Each case is a cluster of its own, except for reassignments, and one controller serves all of them. If Kafka creates a
 topic first, it exists here already, at leader epoch 5, and epochs are counted from there. Cases that need another
 controller in between are in a table of their own, run in a small simulation: a new controller sends all brokers the
@@ -19,24 +20,7 @@ Intended differences:
 - A preferred replica that leads already is not elected again.
 - A cancelled or overridden move costs one more leader epoch.
 
-Not included, and why:
-- testAlterPartition*, testIdempotentAlterPartition, testShutdownBrokerNotAddedToIsr: AlterPartition is not supported.
-- testControlledShutdown, testControllerRejectControlledShutdown…, …TransitionForControlledShutdown: nor is that API.
-- testControllerFeatureZNodeSetup*: /feature is for inter.broker.protocol.version 2.7 and later, which is refused.
-- testTopicId*, testNoTopicId*: topics keep the ids they have; from 2.8 on only the controller would add them.
-- testAutoPreferredReplicaLeaderElection*: time stands still here. When leaders are balanced, and which, is tested in
-  tests/jobs/controller/test_auto_rebalance.py, and once due these are elections as in
-  testPreferredReplicaLeaderElection.
-- testPreemption*, testControllerEpochPersists…, testControllerMove…: take-overs are tested on a real ZooKeeper
-  (tests/jobs/controller/test_controller.py), and by the histories here.
-- testMetadataPropagation*, testEmptyCluster: that brokers know which brokers are alive is an invariant of each history.
-- testInvalid…Transition, …PartitionsCount, P's …ToNewPartition…, …ToOffline… and …ToNonexistentPartition…: there are no
-  states in memory; legal transitions are a table of the planner (tests/planner/reconciliation/test_replica_states.py).
-- …ZooKeeperClientException…, …ErrorCodeFrom…: lost connections and refused multis occur in each history here.
-- KRaft's half of DeleteTopicTest, and testDeleteTopicWithCleaner: not the controller's.
-- of ReassignPartitionsIntegrationTest, throttles, log dirs and --generate: they belong to the tool and the brokers.
-  Records and high watermarks are tested with real brokers (tests/jobs/stories/test_control_brokers.py).
-  testReassignmentCompletionDuring…: `surveyor control` does not start with brokers of which some use AlterPartition.
+Kafka's other tests, and what tests the same here, are in docs/kafka-tests.md.
 """
 
 from typing import Any, Final, NamedTuple
@@ -142,6 +126,11 @@ CASES: Final[dict[str, Case]] = {
     ),
     "C.testControllerDetectsBouncedBrokers": Case(
         {0: [0, 1]}, [(0, "bounce", (1,))], {T0: (0, FIRST_LEADER_EPOCH + 1, [0, 1])}
+    ),
+    "L.testLeaderElectionAndEpoch": Case(
+        {0: [0, 1]},
+        [(0, "kill", (1,)), (2, "start", (1,)), (5, "kill", (0,))],
+        {T0: (1, FIRST_LEADER_EPOCH + 2, [1])},
     ),
     "P.testOfflinePartitionToOnlinePartitionTransition": Case(
         {0: [1]}, [(0, "kill", (1,)), (2, "start", (1,))], {T0: (1, FIRST_LEADER_EPOCH + 2, [1])}

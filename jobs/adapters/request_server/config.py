@@ -1,0 +1,157 @@
+"""Where brokers' requests are received, and which clients are let in: `--listen`, `--advertise`, `--listen-config`.
+
+Corresponds to `listeners`, `advertised.listeners` and the settings of `SslConfigs` and `BrokerSecurityConfigs`. Keys of
+PEM files are those of the other configuration files.
+"""
+
+import difflib
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from jobs.adapters.request_server.authentication import MECHANISMS, PLAIN
+from jobs.core.addresses import parse_address
+from jobs.core.errors import UsageError
+from jobs.core.properties import AUTHORITIES, CERTIFICATE, KEY_PASSWORD, PRIVATE_KEY, load_pem, read_key_values
+from schemas.znode_json import PLAINTEXT, SECURITY_PROTOCOLS
+
+OPTION: Final = "--listen-config"
+
+PROTOCOL: Final = "security.protocol"
+PRINCIPALS: Final = "broker.principals"
+CLIENT_AUTH: Final = "ssl.client.auth"
+ENABLED_MECHANISMS: Final = "sasl.enabled.mechanisms"
+CONTROL_LISTEN: Final = "control.plane.listen"
+CONTROL_ADVERTISE: Final = "control.plane.advertise"
+CONTROL_PROTOCOL: Final = "control.plane.security.protocol"
+PASSWORD_PREFIX: Final = "sasl.plain.user."  # noqa: S105 - a prefix of settings
+PASSWORD_SUFFIX: Final = ".password"  # noqa: S105
+
+KEYS: Final = (
+    PROTOCOL,
+    PRINCIPALS,
+    CLIENT_AUTH,
+    AUTHORITIES,
+    CERTIFICATE,
+    PRIVATE_KEY,
+    KEY_PASSWORD,
+    ENABLED_MECHANISMS,
+    CONTROL_LISTEN,
+    CONTROL_ADVERTISE,
+    CONTROL_PROTOCOL,
+)
+_CLIENT_AUTH: Final = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
+_ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - refused below
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """One address to listen at: what brokers are told to connect to, and the security protocol there."""
+
+    security_protocol: str
+    host: str
+    port: int
+    advertised_host: str
+    advertised_port: int
+    """0 if the port is chosen when it is bound, as in tests."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenConfig:
+    """All of it."""
+
+    bindings: tuple[Binding, ...]
+    tls: ssl.SSLContext | None = None
+    mechanisms: tuple[str, ...] = ()
+    passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Passwords of PLAIN by user."""
+    principals: frozenset[str] = frozenset()
+    """Who is let in; at a PLAINTEXT listener that is everyone who can connect."""
+
+    @classmethod
+    def of(cls, listen: str, advertise: str | None, file: Path | None) -> "ListenConfig":
+        """Read the options and the file; raise UsageError for what cannot be served, or would let in anyone."""
+        values = {} if file is None else read_key_values(file, OPTION, KEYS, is_known=_is_password)
+        bindings = [_binding("--listen", listen, "--advertise", advertise, values.get(PROTOCOL, PLAINTEXT))]
+        if CONTROL_LISTEN in values:
+            protocol = values.get(CONTROL_PROTOCOL, values.get(PROTOCOL, PLAINTEXT))
+            advertised = values.get(CONTROL_ADVERTISE)
+            bindings.append(_binding(CONTROL_LISTEN, values[CONTROL_LISTEN], CONTROL_ADVERTISE, advertised, protocol))
+        protocols = {binding.security_protocol for binding in bindings}
+        secured = protocols - {PLAINTEXT}
+        if secured and PRINCIPALS not in values:
+            raise UsageError(
+                f"{OPTION} {file}: {PRINCIPALS} is missing: name the brokers' principals, separated by semicolons, "
+                "such as User:kafka or User:CN=broker1,O=Example"
+            )
+        principals = frozenset(name.strip() for name in values.get(PRINCIPALS, "").split(";") if name.strip())
+        passwords = {
+            key.removeprefix(PASSWORD_PREFIX).removesuffix(PASSWORD_SUFFIX): value
+            for key, value in values.items()
+            if _is_password(key)
+        }
+        uses_tls, uses_sasl = any(p.endswith("SSL") for p in secured), any(p.startswith("SASL") for p in secured)
+        return cls(
+            tuple(bindings),
+            _tls(file, values, needs_certificate="SSL" in secured) if uses_tls else None,
+            _mechanisms(file, values, passwords) if uses_sasl else (),
+            passwords,
+            principals,
+        )
+
+
+def _is_password(key: str) -> bool:
+    return key.startswith(PASSWORD_PREFIX) and key.endswith(PASSWORD_SUFFIX)
+
+
+def _binding(option: str, listen: str, advertise_option: str, advertise: str | None, protocol: str) -> Binding:
+    if protocol not in SECURITY_PROTOCOLS:
+        near = difflib.get_close_matches(protocol, SECURITY_PROTOCOLS, 1)
+        known = ", ".join(SECURITY_PROTOCOLS)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise UsageError(f"{OPTION}: {PROTOCOL} is {protocol!r}; it is one of {known}{hint}")
+    host, port = parse_address(option, listen)
+    advertised_host, advertised_port = parse_address(advertise_option, advertise) if advertise else (host, port)
+    if advertised_host in _ANY_ADDRESS:
+        raise UsageError(f"brokers cannot connect to {advertised_host}: give {advertise_option} HOST:PORT")
+    return Binding(protocol, host, port, advertised_host, advertised_port)
+
+
+def _tls(file: Path | None, values: Mapping[str, str], *, needs_certificate: bool) -> ssl.SSLContext:
+    """Make the context of a server: TLS 1.2 or later; with SSL alone, a certificate is all that tells who asks."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if CERTIFICATE not in values:
+        raise UsageError(f"{OPTION} {file}: {CERTIFICATE} is missing: the certificate that brokers are shown")
+    mode = values.get(CLIENT_AUTH, "required" if needs_certificate else "none")
+    if mode not in _CLIENT_AUTH:
+        raise UsageError(f"{OPTION} {file}: {CLIENT_AUTH} is {mode!r}; it is one of {', '.join(_CLIENT_AUTH)}")
+    if needs_certificate and mode != "required":
+        raise UsageError(f"{OPTION} {file}: {CLIENT_AUTH} must be required with SSL: only a certificate tells who asks")
+    if mode != "none" and AUTHORITIES not in values:
+        raise UsageError(f"{OPTION} {file}: {AUTHORITIES} is missing: who signs the brokers' certificates")
+    load_pem(
+        context,
+        f"{OPTION} {file}",
+        authorities=values.get(AUTHORITIES),
+        certificate=values[CERTIFICATE],
+        key=values.get(PRIVATE_KEY),
+        password=values.get(KEY_PASSWORD, ""),
+    )
+    context.verify_mode = _CLIENT_AUTH[mode]
+    return context
+
+
+def _mechanisms(file: Path | None, values: Mapping[str, str], passwords: Mapping[str, str]) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in values.get(ENABLED_MECHANISMS, "").split(",") if name.strip())
+    unknown = [name for name in names if name not in MECHANISMS]
+    if unknown or not names:
+        raise UsageError(
+            f"{OPTION} {file}: {ENABLED_MECHANISMS} is {values.get(ENABLED_MECHANISMS)!r}; it is one or more of "
+            f"{', '.join(MECHANISMS)}, separated by commas"
+        )
+    if PLAIN in names and not passwords:
+        raise UsageError(f"{OPTION} {file}: PLAIN needs the brokers' user, {PASSWORD_PREFIX}NAME{PASSWORD_SUFFIX}")
+    return names

@@ -1,0 +1,43 @@
+"""What the server knows of a request's sender, and what it needs of a handler."""
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Entity = Any
+"""A request or response of kio, of any API and version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sent a request."""
+
+    protocol: str
+    """Security protocol of the listener at which the request came in."""
+    principal: str
+    """`User:ANONYMOUS`, `User:CN=…` of a client certificate, or `User:NAME` of SASL."""
+    address: str
+    client_id: str | None
+
+
+class ApiHandler(Protocol):
+    """Answers requests."""
+
+    def versions(self, protocol: str) -> Mapping[int, tuple[int, int]]:
+        """Return the APIs that are served at listeners of a security protocol, with their first and last version."""
+
+    def relay_to(self, protocol: str) -> tuple[str, int] | None:
+        """Return the address of a broker that answers everything else at a listener, None if nothing else is served.
+
+        A relay speaks plain text, and hides who asks.
+        """
+
+    def relayed_unless_answered(self) -> Mapping[int, tuple[int, int]]:
+        """Return the APIs whose requests are read here, and relayed unless `answers` claims them."""
+
+    def answers(self, api_key: int, request: Entity) -> bool:
+        """Return whether a request of such an API is answered here."""
+
+    def submit(self, caller: Caller, api_key: int, version: int, request: Entity) -> Future[Entity]:
+        """Answer a request without waiting; the future gets the response, or an exception closes the connection."""

@@ -1,0 +1,45 @@
+"""SCRAM credentials of users, as brokers store them in /config/users.
+
+Corresponds to `ScramCredentialUtils.credentialFromString`. Names of users are percent-encoded in paths
+(`Sanitizer.sanitize`).
+"""
+
+import base64
+import binascii
+from typing import Final
+from urllib.parse import quote
+
+from kazoo.client import KazooClient
+
+from jobs.adapters.request_server.authentication import ScramCredential
+from jobs.adapters.zookeeper.connection import read, with_retries
+from schemas.znodes import read_config
+
+USERS: Final = "/config/users"
+
+_SAFE: Final = "-_.~"
+
+
+def scram_credential(client: KazooClient, user: str, mechanism: str) -> ScramCredential | None:
+    """Read a user's credential for a mechanism, such as SCRAM-SHA-256; None if there is none that can be decoded.
+
+    Raise UnreadableError if an ACL forbids to read it, as in a cluster with zookeeper.set.acl=true.
+    """
+    znode = with_retries(lambda: read(client, f"{USERS}/{quote(user, safe=_SAFE)}"))
+    config, _ = ({}, ()) if znode.data is None else read_config(znode.data)
+    text = (config or {}).get(mechanism)
+    return None if text is None else decode_credential(text)
+
+
+def decode_credential(text: str) -> ScramCredential | None:
+    """Decode the text of a credential, None if it is malformed.
+
+    >>> decode_credential("salt=c2FsdA==,stored_key=a2V5,server_key=c2VydmVy,iterations=4096").iterations
+    4096
+    """
+    values = dict(part.partition("=")[::2] for part in text.split(","))
+    try:
+        salt, stored, server = (base64.b64decode(values[name]) for name in ("salt", "stored_key", "server_key"))
+        return ScramCredential(salt, stored, server, int(values["iterations"]))
+    except (KeyError, ValueError, binascii.Error):
+        return None

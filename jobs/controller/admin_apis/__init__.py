@@ -1,0 +1,1 @@
+"""What people's tools ask of the controller: topics, reassignments and elections."""

@@ -1,0 +1,114 @@
+"""Which requests of admin clients are answered, and which are refused because a command of Surveyor does the work."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from jobs.adapters.request_server.handler import Entity
+from jobs.adapters.request_server.messages import response_entity
+from jobs.controller.admin_apis.broker_questions import (
+    ALTER_CONFIGS,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_LOG_DIRS,
+    INCREMENTAL_ALTER_CONFIGS,
+    LIST_GROUPS,
+    LIST_TRANSACTIONS,
+    alter_configs,
+    describe_configs,
+    describe_log_dirs,
+    incremental_alter_configs,
+    list_groups,
+    list_transactions,
+)
+from jobs.controller.admin_apis.reassignments import (
+    ALTER_REASSIGNMENTS,
+    ELECT_LEADERS,
+    LIST_REASSIGNMENTS,
+    alter_reassignments,
+    elect_leaders,
+    list_reassignments,
+)
+from jobs.controller.admin_apis.requests import AdminDesk, AdminError, Answer, answered
+from jobs.controller.admin_apis.topics import (
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS_API,
+    create_partitions,
+    create_topics,
+    delete_topics,
+)
+
+ALTER_SCRAM_USERS: Final = 51
+UPDATE_FEATURES: Final = 57
+
+CONFIG_VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
+    DESCRIBE_CONFIGS: (0, 4),
+    ALTER_CONFIGS: (0, 2),
+    INCREMENTAL_ALTER_CONFIGS: (0, 1),
+}
+"""Requests that are answered if they are about the controller; a broker answers all others."""
+
+VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
+    LIST_GROUPS: (0, 5),
+    DESCRIBE_LOG_DIRS: (0, 4),
+    LIST_TRANSACTIONS: (0, 1),
+    CREATE_TOPICS: (0, 7),
+    DELETE_TOPICS_API: (0, 6),
+    CREATE_PARTITIONS: (0, 3),
+    ELECT_LEADERS: (0, 2),
+    ALTER_REASSIGNMENTS: (0, 0),
+    LIST_REASSIGNMENTS: (0, 0),
+    ALTER_SCRAM_USERS: (0, 0),
+    UPDATE_FEATURES: (0, 1),
+}
+
+_NO_SCRAM: Final = Answer(
+    AdminError.POLICY_VIOLATION,
+    "Surveyor is the controller, and does not change users. Stop it for that time, or change them with "
+    "`kafka-configs --zookeeper`",
+)
+_NO_FEATURES: Final = Answer(
+    AdminError.POLICY_VIOLATION, "Surveyor is the controller, and finalizes no features; brokers of ZooKeeper have none"
+)
+
+
+def _alter_scram_users(_desk: AdminDesk, version: int, request: Entity) -> Entity:
+    users = dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))
+    results = [
+        response_entity(ALTER_SCRAM_USERS, version, "AlterUserScramCredentialsResult", user=user, **answered(_NO_SCRAM))
+        for user in users
+    ]
+    return response_entity(ALTER_SCRAM_USERS, version, "AlterUserScramCredentialsResponse", results=tuple(results))
+
+
+def _update_features(_desk: AdminDesk, version: int, request: Entity) -> Entity:
+    results = [
+        response_entity(
+            UPDATE_FEATURES, version, "UpdatableFeatureResult", feature=each.feature, **answered(_NO_FEATURES)
+        )
+        for each in request.feature_updates
+    ]
+    name = "UpdateFeaturesResponse"
+    return response_entity(UPDATE_FEATURES, version, name, results=tuple(results), **answered(_NO_FEATURES))
+
+
+_HANDLERS: Final[Mapping[int, Callable[[AdminDesk, int, Entity], Entity]]] = {
+    CREATE_TOPICS: create_topics,
+    DELETE_TOPICS_API: delete_topics,
+    CREATE_PARTITIONS: create_partitions,
+    ELECT_LEADERS: elect_leaders,
+    ALTER_REASSIGNMENTS: alter_reassignments,
+    LIST_REASSIGNMENTS: list_reassignments,
+    LIST_GROUPS: list_groups,
+    DESCRIBE_LOG_DIRS: describe_log_dirs,
+    LIST_TRANSACTIONS: list_transactions,
+    DESCRIBE_CONFIGS: describe_configs,
+    ALTER_CONFIGS: alter_configs,
+    INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    ALTER_SCRAM_USERS: _alter_scram_users,
+    UPDATE_FEATURES: _update_features,
+}
+
+
+def answer_admin(desk: AdminDesk, api: int, version: int, request: Entity) -> Entity:
+    """Answer a request of an admin client; may wait as long as the client does."""
+    return _HANDLERS[api](desk, version, request)

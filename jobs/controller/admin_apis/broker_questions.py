@@ -1,0 +1,92 @@
+"""What clients ask each broker of itself, answered by the controller that they see among the brokers.
+
+It has no groups, transactions, log dirs and settings. A broker would refuse a question about another broker's settings,
+and would answer the others as if they were about it.
+"""
+
+from typing import Final
+
+from jobs.adapters.request_server.handler import Entity
+from jobs.adapters.request_server.messages import response_entity
+from jobs.controller.admin_apis.requests import OK, AdminDesk, AdminError, Answer, answered
+
+LIST_GROUPS: Final = 16
+DESCRIBE_CONFIGS: Final = 32
+ALTER_CONFIGS: Final = 33
+DESCRIBE_LOG_DIRS: Final = 35
+INCREMENTAL_ALTER_CONFIGS: Final = 44
+LIST_TRANSACTIONS: Final = 66
+
+_BROKER: Final = 4
+"""Type of a resource (`ConfigResource.Type`)."""
+
+_DELETE: Final = 1
+"""`AlterConfigOp.OpType`: reset to the default, which changes nothing where nothing is set."""
+
+_NO_SETTINGS: Final = Answer(AdminError.POLICY_VIOLATION, "this is Surveyor, the controller; it has no settings")
+_OTHER: Final = Answer(AdminError.INVALID_REQUEST, "ask about other resources without the controller's settings")
+
+
+def concerns_controller(controller_id: int, request: Entity) -> bool:
+    """Return whether a request for settings names the controller as a broker."""
+    return any(_is_ours(controller_id, each) for each in request.resources)
+
+
+def _is_ours(controller_id: int, resource: Entity) -> bool:
+    return bool(resource.resource_type == _BROKER and resource.resource_name == str(controller_id))
+
+
+def list_groups(_desk: AdminDesk, version: int, _request: Entity) -> Entity:
+    """Answer that there are no groups."""
+    return response_entity(LIST_GROUPS, version, "ListGroupsResponse", groups=(), **answered(OK))
+
+
+def list_transactions(_desk: AdminDesk, version: int, _request: Entity) -> Entity:
+    """Answer that there are no transactions."""
+    states = {"unknown_state_filters": (), "transaction_states": ()}
+    return response_entity(LIST_TRANSACTIONS, version, "ListTransactionsResponse", **states, **answered(OK))
+
+
+def describe_log_dirs(_desk: AdminDesk, version: int, _request: Entity) -> Entity:
+    """Answer with one log dir without a name; clients take none for a lack of permission."""
+    one = response_entity(DESCRIBE_LOG_DIRS, version, "DescribeLogDirsResult", log_dir="", topics=(), **answered(OK))
+    return response_entity(DESCRIBE_LOG_DIRS, version, "DescribeLogDirsResponse", results=(one,), **answered(OK))
+
+
+def describe_configs(desk: AdminDesk, version: int, request: Entity) -> Entity:
+    """Answer that the controller has no settings."""
+    results = [
+        response_entity(
+            DESCRIBE_CONFIGS,
+            version,
+            "DescribeConfigsResult",
+            resource_type=each.resource_type,
+            resource_name=each.resource_name,
+            configs=(),
+            **answered(OK if _is_ours(desk.control.controller_id, each) else _OTHER),
+        )
+        for each in request.resources
+    ]
+    return response_entity(DESCRIBE_CONFIGS, version, "DescribeConfigsResponse", results=tuple(results))
+
+
+def alter_configs(desk: AdminDesk, version: int, request: Entity) -> Entity:
+    """Refuse to set anything; nothing is set, so resetting succeeds."""
+    return _altered(desk, ALTER_CONFIGS, "AlterConfigsResponse", version, request)
+
+
+def incremental_alter_configs(desk: AdminDesk, version: int, request: Entity) -> Entity:
+    """Refuse to set anything; nothing is set, so resetting succeeds."""
+    return _altered(desk, INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigsResponse", version, request)
+
+
+def _altered(desk: AdminDesk, api: int, response: str, version: int, request: Entity) -> Entity:
+    results = []
+    for each in request.resources:
+        answer = _OTHER
+        if _is_ours(desk.control.controller_id, each):
+            resets = all(getattr(config, "config_operation", None) == _DELETE for config in each.configs)
+            answer = OK if resets else _NO_SETTINGS
+        fields = {"resource_type": each.resource_type, "resource_name": each.resource_name, **answered(answer)}
+        results.append(response_entity(api, version, "AlterConfigsResourceResponse", **fields))
+    return response_entity(api, version, response, responses=tuple(results))

@@ -1,0 +1,247 @@
+"""AlterPartitionReassignments, ListPartitionReassignments and ElectLeaders.
+
+Corresponds to `KafkaController.alterPartitionReassignments`, `listPartitionReassignments` and `electLeaders`.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from jobs.adapters.request_server.handler import Entity
+from jobs.adapters.request_server.messages import response_entity
+from jobs.adapters.zookeeper.cluster import PREFERRED_ELECTION, REASSIGN
+from jobs.adapters.zookeeper.connection import Znode, read
+from jobs.adapters.zookeeper.multi import Create, SetData
+from jobs.controller.admin_apis.requests import (
+    CHANGED,
+    MAX_ATTEMPTS,
+    NO_TOPIC,
+    OK,
+    TIMED_OUT,
+    AdminDesk,
+    AdminError,
+    Answer,
+    answered,
+    seconds_of,
+)
+from planner.rules.partitions import PartitionInfo, without
+from schemas.enums import RequestKind
+from schemas.rows import Key
+from schemas.znodes import MalformedZnodeError, TopicPartition, encode_partitions, read_partitions
+
+ALTER_REASSIGNMENTS: Final = 45
+LIST_REASSIGNMENTS: Final = 46
+ELECT_LEADERS: Final = 43
+
+_PREFERRED: Final = 0
+
+
+def alter_reassignments(desk: AdminDesk, version: int, request: Entity) -> Entity:
+    """Begin, replace or cancel reassignments, as /admin/reassign_partitions does; each partition is answered."""
+    asked = {
+        (topic.name, each.partition_index): None if each.replicas is None else [*each.replicas]
+        for topic in request.topics
+        for each in topic.partitions
+    }
+    answers, targets = dict[Key, Answer](), dict[Key, list[int]]()
+    for key, replicas in asked.items():
+        refusal = _refusal(desk, key, replicas)
+        if refusal is None:
+            targets[key] = _target(desk.context.partitions[key], replicas)
+        else:
+            answers[key] = refusal
+    if targets:
+        answers |= _request(desk, targets, seconds_of(request.timeout))
+    topics = [
+        response_entity(
+            ALTER_REASSIGNMENTS,
+            version,
+            "ReassignableTopicResponse",
+            name=topic.name,
+            partitions=tuple(
+                response_entity(
+                    ALTER_REASSIGNMENTS,
+                    version,
+                    "ReassignablePartitionResponse",
+                    partition_index=each.partition_index,
+                    **answered(answers[topic.name, each.partition_index]),
+                )
+                for each in topic.partitions
+            ),
+        )
+        for topic in request.topics
+    ]
+    name = "AlterPartitionReassignmentsResponse"
+    return response_entity(ALTER_REASSIGNMENTS, version, name, responses=tuple(topics), **answered(OK))
+
+
+def _refusal(desk: AdminDesk, key: Key, replicas: Sequence[int] | None) -> Answer | None:
+    row = desk.context.partitions.get(key)
+    if row is None or desk.context.is_queued(key[0]):
+        return NO_TOPIC
+    if replicas is None:
+        none = Answer(AdminError.NO_REASSIGNMENT_IN_PROGRESS, "no reassignment of this partition is in progress")
+        return None if row.is_moving or key in desk.context.requested(RequestKind.REASSIGN) else none
+    if not replicas or len({*replicas}) < len(replicas) or min(replicas) < 0:
+        return Answer(AdminError.INVALID_REPLICA_ASSIGNMENT, f"{replicas}: expected broker ids without duplicates")
+    if dead := without(replicas, {*desk.context.live}):
+        alive = ", ".join(map(str, desk.context.live))
+        return Answer(AdminError.INVALID_REPLICA_ASSIGNMENT, f"brokers {dead} are not alive; alive are {alive}")
+    return None
+
+
+def _target(row: PartitionInfo, replicas: Sequence[int] | None) -> list[int]:
+    """Return the requested replicas; for a cancellation those before the move."""
+    return without(row.replicas, row.adding_replicas) if replicas is None else [*replicas]
+
+
+def _request(desk: AdminDesk, targets: Mapping[Key, list[int]], seconds: float) -> dict[Key, Answer]:
+    """Write the requests, and wait until the cycle has begun or refused each."""
+    entries = [TopicPartition(topic, partition, replicas) for (topic, partition), replicas in targets.items()]
+    refusal = _merge(desk, REASSIGN, entries)
+    if refusal is not None:
+        return dict.fromkeys(targets, refusal)
+
+    def is_begun(key: Key) -> bool:
+        row = desk.context.partitions.get(key)
+        return row is None or without(row.replicas, row.removing_replicas) == targets[key]
+
+    def is_taken() -> bool:
+        """Whether each has begun, or is no longer requested."""
+        waiting = [key for key in targets if not is_begun(key)]
+        requested = desk.context.requested(RequestKind.REASSIGN)
+        if not waiting or any(key in requested for key in waiting):
+            return not waiting
+        # the context may not know them yet
+        named = {(each.topic, each.partition) for each in _entries(read(desk.control.client, REASSIGN))}
+        return named.isdisjoint(waiting)
+
+    desk.await_cycle(is_taken, seconds)
+    waits = Answer(AdminError.REQUEST_TIMED_OUT, "the request waits; `surveyor status` says for what")
+    return {key: OK if is_begun(key) else waits for key in targets}
+
+
+def _entries(znode: Znode) -> list[TopicPartition]:
+    """Return the entries of a request znode; one that cannot be parsed has none, and the controller withdraws it."""
+    try:
+        return read_partitions(znode.data)[0] if znode.data else []
+    except MalformedZnodeError:
+        return []
+
+
+def _merge(desk: AdminDesk, path: str, entries: Collection[TopicPartition]) -> Answer | None:
+    """Add entries to a request znode, in place of those for the same partitions; return why not, None if written."""
+    added = {(each.topic, each.partition) for each in entries}
+    for _ in range(MAX_ATTEMPTS):
+        znode = read(desk.control.client, path)
+        present = [each for each in _entries(znode) if (each.topic, each.partition) not in added]
+        data = encode_partitions([*present, *entries])
+        op = Create(path, data) if znode.version is None else SetData(path, data, znode.version)
+        refusal = desk.write([op])
+        if refusal != CHANGED:
+            return refusal
+    return CHANGED
+
+
+def list_reassignments(desk: AdminDesk, version: int, request: Entity) -> Entity:
+    """List the partitions whose replicas are being added or removed."""
+    moving = [desk.context.partitions.get(key) for key in sorted(desk.context.moving.copy())]
+    rows = [row for row in moving if row is not None]
+    if request.topics is not None:
+        wanted = {(topic.name, number) for topic in request.topics for number in topic.partition_indexes}
+        rows = [row for row in rows if row.key in wanted]
+    by_topic = defaultdict[str, list[Entity]](list)
+    for row in rows:
+        by_topic[row.topic].append(
+            response_entity(
+                LIST_REASSIGNMENTS,
+                version,
+                "OngoingPartitionReassignment",
+                partition_index=row.partition,
+                replicas=tuple(row.replicas),
+                adding_replicas=tuple(row.adding_replicas),
+                removing_replicas=tuple(row.removing_replicas),
+            )
+        )
+    topics = [
+        response_entity(
+            LIST_REASSIGNMENTS, version, "OngoingTopicReassignment", name=name, partitions=tuple(partitions)
+        )
+        for name, partitions in by_topic.items()
+    ]
+    name = "ListPartitionReassignmentsResponse"
+    return response_entity(LIST_REASSIGNMENTS, version, name, topics=tuple(topics), **answered(OK))
+
+
+def elect_leaders(desk: AdminDesk, version: int, request: Entity) -> Entity:
+    """Elect preferred replicas; an unclean election is left to a plan with its evidence."""
+    is_preferred = getattr(request, "election_type", _PREFERRED) == _PREFERRED
+    named = request.topic_partitions
+    keys: Iterable[Key] = (
+        [*desk.context.partitions.copy()]
+        if named is None
+        else [(each.topic, number) for each in named for number in each.partitions]
+    )
+    judge = _preferred_refusal if is_preferred else _unclean_refusal
+    answers = dict[Key, Answer]()
+    due = list[Key]()
+    for key in keys:
+        refusal = judge(desk.context.partitions.get(key), desk.context.is_queued(key[0]))
+        if refusal is None:
+            due.append(key)
+        else:
+            answers[key] = refusal
+    if due:
+        answers |= _elect(desk, due, seconds_of(request.timeout))
+    if named is None:  # as Kafka does, only those are named for which something was to be done
+        answers = {key: each for key, each in answers.items() if each.error is not AdminError.ELECTION_NOT_NEEDED}
+    by_topic = defaultdict[str, list[Entity]](list)
+    for (topic, partition), answer in sorted(answers.items()):
+        fields = answered(answer)
+        by_topic[topic].append(
+            response_entity(ELECT_LEADERS, version, "PartitionResult", partition_id=partition, **fields)
+        )
+    results = [
+        response_entity(ELECT_LEADERS, version, "ReplicaElectionResult", topic=name, partition_result=tuple(partitions))
+        for name, partitions in by_topic.items()
+    ]
+    return response_entity(
+        ELECT_LEADERS, version, "ElectLeadersResponse", replica_election_results=tuple(results), **answered(OK)
+    )
+
+
+def _preferred_refusal(row: PartitionInfo | None, is_queued: bool) -> Answer | None:  # noqa: FBT001
+    if row is None or is_queued or not row.replicas:
+        return NO_TOPIC
+    is_led = row.leader == row.replicas[0]
+    return Answer(AdminError.ELECTION_NOT_NEEDED, "Leader election not needed.") if is_led else None
+
+
+def _unclean_refusal(row: PartitionInfo | None, is_queued: bool) -> Answer | None:  # noqa: FBT001
+    if row is None or is_queued:
+        return NO_TOPIC
+    if row.leader is not None and row.leader >= 0:
+        return Answer(AdminError.ELECTION_NOT_NEEDED, "it has a leader")
+    advice = "an unclean election may lose acknowledged records: `surveyor plan recover` shows the evidence first"
+    return Answer(AdminError.ELIGIBLE_LEADERS_NOT_AVAILABLE, advice)
+
+
+def _elect(desk: AdminDesk, due: Sequence[Key], seconds: float) -> dict[Key, Answer]:
+    """Request the elections, and wait until the cycle has made a pass over all of them."""
+    refusal = _merge(desk, PREFERRED_ELECTION, [TopicPartition(*key) for key in due])
+    if refusal is not None:
+        return dict.fromkeys(due, refusal)
+
+    def is_led(key: Key) -> bool:
+        row = desk.context.partitions.get(key)
+        return row is None or row.leader == row.replicas[0]
+
+    was_made: Callable[[], bool] = lambda: all(map(is_led, due)) or not _is_election_requested(desk)  # noqa: E731
+    if not desk.await_cycle(was_made, seconds):
+        return {key: OK if is_led(key) else TIMED_OUT for key in due}
+    unavailable = Answer(AdminError.PREFERRED_LEADER_NOT_AVAILABLE, "the preferred replica is not alive or not in sync")
+    return {key: OK if is_led(key) else unavailable for key in due}
+
+
+def _is_election_requested(desk: AdminDesk) -> bool:
+    return read(desk.control.client, PREFERRED_ELECTION).version is not None

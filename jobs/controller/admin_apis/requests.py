@@ -1,0 +1,123 @@
+"""Requests of admin clients: how they are answered, and what all of them share.
+
+Corresponds to the part of `KafkaApis` that needs the active controller for `Admin`. What is asked for is written to the
+znodes that the controller obeys anyway, under the fence; the cycle carries it out, and the answer waits for it as long
+as the client does.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+from jobs.adapters.kio_protocol import ErrorCode
+from jobs.adapters.zookeeper.controllership import Controllership
+from jobs.adapters.zookeeper.multi import Op
+from jobs.controller.broker_protocols import Protocol
+from jobs.controller.context import ControllerContext
+from jobs.execution.batch.topic_znodes import too_large
+from schemas.rows import BrokerConfig
+
+POLL_SECONDS: Final = 0.02
+"""Seconds between two looks at what the cycle has done."""
+
+MAX_WAIT_SECONDS: Final = 60.0
+"""Maximum number of seconds that a client may have the answer wait."""
+
+MAX_ATTEMPTS: Final = 5
+"""Attempts to write a znode that others write as well."""
+
+
+class AdminError(IntEnum):
+    """Kafka's error codes in the answers."""
+
+    NONE = 0
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    REQUEST_TIMED_OUT = 7
+    INVALID_TOPIC = 17
+    TOPIC_AUTHORIZATION_FAILED = 29
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_REPLICA_ASSIGNMENT = 39
+    INVALID_CONFIG = 40
+    NOT_CONTROLLER = 41
+    INVALID_REQUEST = 42
+    POLICY_VIOLATION = 44
+    REASSIGNMENT_IN_PROGRESS = 60
+    TOPIC_DELETION_DISABLED = 73
+    PREFERRED_LEADER_NOT_AVAILABLE = 80
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
+    ELECTION_NOT_NEEDED = 84
+    NO_REASSIGNMENT_IN_PROGRESS = 85
+    UNKNOWN_TOPIC_ID = 100
+
+
+class Answer(NamedTuple):
+    """The answer for one topic or partition."""
+
+    error: AdminError = AdminError.NONE
+    message: str | None = None
+
+
+OK: Final = Answer()
+NO_TOPIC: Final = Answer(AdminError.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+TIMED_OUT: Final = Answer(AdminError.REQUEST_TIMED_OUT, "it goes on, and was not complete in time")
+CHANGED: Final = Answer(AdminError.REQUEST_TIMED_OUT, "its znode changed during each attempt to write it; ask again")
+
+
+class RefusedRequestError(Exception):
+    """A request, or a part of it, that is answered with an error."""
+
+    def __init__(self, error: AdminError, message: str | None) -> None:
+        super().__init__(message)
+        self.answer = Answer(error, message)
+
+
+@dataclass(frozen=True, slots=True)
+class AdminDesk:
+    """What the answers need of one controllership."""
+
+    control: Controllership
+    context: ControllerContext
+    configs: Callable[[], Sequence[BrokerConfig]]
+    """The settings of the brokers."""
+    protocol: Callable[[], Protocol | None]
+    """The earliest protocol version of the brokers, None if that of a broker is unknown."""
+    wake: Callable[[], None]
+    """Starts a cycle."""
+
+    def config(self, name: str, default: str) -> str:
+        """Return a setting of the brokers; the first known value if they differ."""
+        return next((each.value for each in self.configs() if each.name == name and each.value is not None), default)
+
+    def write(self, ops: Sequence[Op]) -> Answer | None:
+        """Write under the fence; return why not, None if it was written.
+
+        What does not fit into a request of ZooKeeper is not sent: ZooKeeper would close our connection.
+        """
+        refused = too_large(ops) or self.control.commit(ops)
+        if refused is None:
+            return None
+        return Answer(AdminError.POLICY_VIOLATION, str(refused)) if refused.is_final else CHANGED
+
+    def await_cycle(self, is_done: Callable[[], bool], seconds: float) -> bool:
+        """Wait until the cycle has done something; return whether it has."""
+        self.wake()
+        deadline = time.monotonic() + min(seconds, MAX_WAIT_SECONDS)
+        while not is_done():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(POLL_SECONDS)
+        return True
+
+
+def answered(answer: Answer) -> dict[str, Any]:
+    """Return an answer as the fields of an entity."""
+    return {"error_code": ErrorCode(answer.error), "error_message": answer.message}
+
+
+def seconds_of(timeout: timedelta) -> float:
+    return max(0.0, timeout.total_seconds())

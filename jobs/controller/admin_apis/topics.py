@@ -1,0 +1,311 @@
+"""CreateTopics, CreatePartitions and DeleteTopics.
+
+Corresponds to `ZkAdminManager.createTopics`, `createPartitions` and `deleteTopics`.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from jobs.adapters.brokers.control_encoding import as_uuid, topic_id_text
+from jobs.adapters.request_server.handler import Entity
+from jobs.adapters.request_server.messages import response_entity
+from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS
+from jobs.adapters.zookeeper.connection import read
+from jobs.adapters.zookeeper.current_state import topic_path
+from jobs.adapters.zookeeper.multi import Create, SetData
+from jobs.controller.admin_apis.requests import (
+    CHANGED,
+    NO_TOPIC,
+    OK,
+    TIMED_OUT,
+    AdminDesk,
+    AdminError,
+    Answer,
+    RefusedRequestError,
+    answered,
+    seconds_of,
+)
+from jobs.controller.failover_znodes import random_topic_id, uses_topic_ids
+from planner.rules.replica_placement import place_replicas, start_of_round
+from schemas.enums import METADATA_TOPIC
+from schemas.rows import Key
+from schemas.topic_configs import DELETION_ENABLED, boolean, config_name_faults, conflicts, value_faults
+from schemas.znodes import (
+    Assignment,
+    MalformedZnodeError,
+    check_topic_name,
+    decode_assignment,
+    encode_assignment,
+    encode_config,
+    metric_name,
+)
+
+CREATE_TOPICS: Final = 19
+CREATE_PARTITIONS: Final = 37
+DELETE_TOPICS_API: Final = 20
+
+_DEFAULT: Final = -1
+"""Number of partitions, or replication factor, of a request that leaves it to the brokers' settings."""
+
+_IDS_SINCE: Final = 6
+"""First version of DeleteTopics that may name topics by their ids."""
+
+
+def create_topics(desk: AdminDesk, version: int, request: Entity) -> Entity:
+    """Create topics; the answer waits until each partition has a leader."""
+    counts = Counter(topic.name for topic in request.topics)
+    made, answers = dict[str, Assignment](), dict[str, Answer]()
+    for topic in request.topics:
+        try:
+            _refuse_repeated(topic.name, counts[topic.name])
+            made[topic.name] = _create(desk, topic, is_dry=getattr(request, "validate_only", False))
+            answers[topic.name] = OK
+        except RefusedRequestError as error:
+            answers[topic.name] = error.answer
+    if not getattr(request, "validate_only", False):
+        keys = [(name, number) for name, assignment in made.items() for number in assignment.partitions]
+        seconds = seconds_of(request.timeout)
+        if not desk.await_cycle(lambda: all(_has_leader(desk, key) for key in keys), seconds):
+            late = {name for name, _ in (key for key in keys if not _has_leader(desk, key))}
+            answers |= dict.fromkeys(late, TIMED_OUT)
+    results = [
+        _creation_result(version, name, answers[name], made.get(name))
+        for name in dict.fromkeys(t.name for t in request.topics)
+    ]
+    return response_entity(CREATE_TOPICS, version, "CreateTopicsResponse", topics=tuple(results))
+
+
+def _refuse_repeated(name: str, count: int) -> None:
+    if count > 1:
+        raise RefusedRequestError(AdminError.INVALID_REQUEST, f"{name} is named {count} times")
+
+
+def _creation_result(version: int, name: str, answer: Answer, made: Assignment | None) -> Entity:
+    shape = (
+        {}
+        if made is None
+        else {"num_partitions": len(made.partitions), "replication_factor": len(made.partitions[min(made.partitions)])}
+    )
+    known = answer.error is AdminError.NONE and made is not None
+    return response_entity(
+        CREATE_TOPICS,
+        version,
+        "CreatableTopicResult",
+        name=name,
+        topic_id=None if made is None else as_uuid(made.topic_id),
+        topic_config_error_code=0,
+        configs=() if known else None,
+        **shape,
+        **answered(answer),
+    )
+
+
+def _has_leader(desk: AdminDesk, key: Key) -> bool:
+    row = desk.context.partitions.get(key)
+    return row is not None and row.leader is not None
+
+
+def _create(desk: AdminDesk, topic: Entity, *, is_dry: bool) -> Assignment:
+    """Check a topic and write it; raise RefusedRequestError with Kafka's error for what is wrong with it."""
+    _refuse_name(desk, topic.name)
+    config = {each.name: each.value for each in topic.configs}
+    _refuse_config(config)
+    partitions = _explicit(desk, topic) if topic.assignments else _placed(desk, topic)
+    assignment = Assignment(partitions, {}, {}, random_topic_id() if uses_topic_ids(desk.protocol()) else None)
+    written = {name: value for name, value in config.items() if value is not None}
+    path = f"{CONFIGS}/{topic.name}"
+    znode = read(desk.control.client, path)
+    data = encode_config(written)
+    setting = Create(path, data) if znode.version is None else SetData(path, data, znode.version)
+    if is_dry:
+        return assignment
+    refusal = desk.write([setting, Create(topic_path(topic.name), encode_assignment(assignment))])
+    if refusal is not None:
+        raise RefusedRequestError(*refusal)
+    return assignment
+
+
+def _refuse_name(desk: AdminDesk, name: str) -> None:
+    try:
+        check_topic_name(name)
+    except ValueError as error:
+        raise RefusedRequestError(AdminError.INVALID_TOPIC, str(error)) from None
+    if name == METADATA_TOPIC:
+        raise RefusedRequestError(AdminError.TOPIC_AUTHORIZATION_FAILED, f"{name} is KRaft's own log")
+    if name in desk.context.topics:
+        queued = " and is queued for deletion" if desk.context.is_queued(name) else ""
+        raise RefusedRequestError(AdminError.TOPIC_ALREADY_EXISTS, f"topic {name} exists{queued}")
+    metric = metric_name(name)
+    alike = [other for other in [*desk.context.topics] if metric_name(other) == metric]
+    if alike:
+        message = f"topic {name} collides with {alike[0]}: '.' and '_' are one in metric names"
+        raise RefusedRequestError(AdminError.INVALID_TOPIC, message)
+
+
+def _refuse_config(config: Mapping[str, str | None]) -> None:
+    values = {name: value for name, value in config.items() if value is not None}
+    nulls = [f"{name}: null is no value" for name, value in config.items() if value is None]
+    faults = [*nulls, *config_name_faults(config), *value_faults(values), *conflicts(values)]
+    if faults:
+        raise RefusedRequestError(AdminError.INVALID_CONFIG, "; ".join(faults))
+
+
+def _placed(desk: AdminDesk, topic: Entity) -> dict[int, list[int]]:
+    """Place the replicas of a new topic as brokers do, from a random start."""
+    count = topic.num_partitions
+    count = int(desk.config("num.partitions", "1")) if count == _DEFAULT else count
+    factor = topic.replication_factor
+    factor = int(desk.config("default.replication.factor", "1")) if factor == _DEFAULT else factor
+    if count <= 0:
+        raise RefusedRequestError(AdminError.INVALID_PARTITIONS, f"{count} partitions: at least 1 is needed")
+    racks = _racks(desk)
+    _refuse_factor(factor, racks)
+    start, shift = random.randrange(len(racks)), random.randrange(len(racks))  # noqa: S311 - to spread, not to hide
+    return place_replicas(racks, range(count), factor, start_index=start, shift=shift)
+
+
+def _racks(desk: AdminDesk) -> dict[int, str | None]:
+    return {broker: desk.context.brokers[broker].rack for broker in desk.context.live}
+
+
+def _refuse_factor(factor: int, racks: Collection[int]) -> None:
+    if not 0 < factor <= len(racks):
+        message = f"replication factor {factor}: {len(racks)} brokers are alive"
+        raise RefusedRequestError(AdminError.INVALID_REPLICATION_FACTOR, message)
+
+
+def _explicit(desk: AdminDesk, topic: Entity) -> dict[int, list[int]]:
+    """Return the replicas that a request lists; Kafka wants partitions from 0 on, of equal replication factor."""
+    if topic.num_partitions != _DEFAULT or topic.replication_factor != _DEFAULT:
+        message = "give either assignments, or the number of partitions and the replication factor"
+        raise RefusedRequestError(AdminError.INVALID_REQUEST, message)
+    partitions = {each.partition_index: [*each.broker_ids] for each in topic.assignments}
+    if sorted(partitions) != [*range(len(topic.assignments))]:
+        message = f"partitions {sorted(partitions)}: expected each from 0 on, once"
+        raise RefusedRequestError(AdminError.INVALID_REPLICA_ASSIGNMENT, message)
+    _refuse_replicas(desk, partitions.values(), len(partitions[0]))
+    return partitions
+
+
+def _refuse_replicas(desk: AdminDesk, lists: Collection[Sequence[int]], factor: int) -> None:
+    live = {*desk.context.live}
+    for replicas in lists:
+        if not replicas or len({*replicas}) < len(replicas) or len(replicas) != factor:
+            message = f"{[*replicas]}: expected {factor} broker ids without duplicates"
+            raise RefusedRequestError(AdminError.INVALID_REPLICA_ASSIGNMENT, message)
+        if dead := sorted({*replicas} - live):
+            raise RefusedRequestError(AdminError.INVALID_REPLICA_ASSIGNMENT, f"brokers {dead} are not alive")
+
+
+def create_partitions(desk: AdminDesk, version: int, request: Entity) -> Entity:
+    """Add partitions to topics; the answer waits until each has a leader."""
+    answers, added = dict[str, Answer](), list[Key]()
+    for topic in request.topics:
+        try:
+            added += _extend(desk, topic, is_dry=request.validate_only)
+            answers[topic.name] = OK
+        except RefusedRequestError as error:
+            answers[topic.name] = error.answer
+    if not request.validate_only and not desk.await_cycle(
+        lambda: all(_has_leader(desk, key) for key in added), seconds_of(request.timeout)
+    ):
+        answers |= {name: TIMED_OUT for name, number in added if not _has_leader(desk, (name, number))}
+    results = [
+        response_entity(CREATE_PARTITIONS, version, "CreatePartitionsTopicResult", name=name, **answered(answer))
+        for name, answer in answers.items()
+    ]
+    return response_entity(CREATE_PARTITIONS, version, "CreatePartitionsResponse", results=tuple(results))
+
+
+def _extend(desk: AdminDesk, topic: Entity, *, is_dry: bool) -> list[Key]:
+    """Check the new partitions of a topic and write them; return them."""
+    name, count = topic.name, topic.count
+    if name not in desk.context.topics or desk.context.is_queued(name):
+        raise RefusedRequestError(*NO_TOPIC)
+    znode = read(desk.control.client, topic_path(name))
+    try:
+        assignment = decode_assignment(znode.data)
+    except MalformedZnodeError as error:
+        raise RefusedRequestError(
+            AdminError.POLICY_VIOLATION, f"{topic_path(name)} cannot be parsed: {error}"
+        ) from None
+    present = assignment.partitions
+    if assignment.adding_replicas or assignment.removing_replicas:
+        message = f"partitions of {name} are being reassigned; wait until that is complete"
+        raise RefusedRequestError(AdminError.REASSIGNMENT_IN_PROGRESS, message)
+    if count <= len(present):
+        raise RefusedRequestError(AdminError.INVALID_PARTITIONS, f"{name} has {len(present)} partitions already")
+    new = range(len(present), count)
+    factor = len(present[0])
+    if topic.assignments is None:
+        racks = _racks(desk)
+        _refuse_factor(factor, racks)
+        start = start_of_round(sorted(racks), present[0][0])
+        placed = place_replicas(racks, new, factor, start_index=start, shift=start)
+    else:
+        lists = [[*each.broker_ids] for each in topic.assignments]
+        if len(lists) != len(new):
+            message = f"{len(lists)} assignments for {len(new)} new partitions"
+            raise RefusedRequestError(AdminError.INVALID_REPLICA_ASSIGNMENT, message)
+        _refuse_replicas(desk, lists, factor)
+        placed = dict(zip(new, lists, strict=True))
+    if is_dry:
+        return []
+    data = encode_assignment(replace(assignment, partitions=present | placed))
+    refusal = desk.write([SetData(topic_path(name), data, znode.version or 0)])
+    if refusal is not None:
+        raise RefusedRequestError(*refusal)
+    return [(name, number) for number in new]
+
+
+def delete_topics(desk: AdminDesk, version: int, request: Entity) -> Entity:
+    """Queue topics for deletion; the answer waits until they are deleted."""
+    asked = _deletions(desk, version, request)
+    answers = dict[int, Answer]()
+    for number, (name, _) in enumerate(asked):
+        answers[number] = Answer(AdminError.UNKNOWN_TOPIC_ID) if name is None else _queue(desk, name)
+    due = {name for number, (name, _) in enumerate(asked) if name is not None and answers[number] == OK}
+    is_done: Callable[[], bool] = lambda: due.isdisjoint(desk.context.topics)  # noqa: E731
+    if due and not desk.await_cycle(is_done, seconds_of(request.timeout)):
+        left = due & desk.context.topics.keys()
+        answers |= {number: TIMED_OUT for number, (name, _) in enumerate(asked) if name in left}
+    results = [
+        response_entity(
+            DELETE_TOPICS_API,
+            version,
+            "DeletableTopicResult",
+            name=name,
+            topic_id=topic_id,
+            **answered(answers[number]),
+        )
+        for number, (name, topic_id) in enumerate(asked)
+    ]
+    return response_entity(DELETE_TOPICS_API, version, "DeleteTopicsResponse", responses=tuple(results))
+
+
+def _deletions(desk: AdminDesk, version: int, request: Entity) -> list[tuple[str | None, object]]:
+    """Return the names of the topics with the ids that were given; a name of None if there is no topic of that id."""
+    if version < _IDS_SINCE:
+        return [(name, None) for name in request.topic_names]
+    return [
+        (each.name, None)
+        if each.name is not None
+        else (desk.context.topic_of_id(topic_id_text(each.topic_id)), each.topic_id)
+        for each in request.topics
+    ]
+
+
+def _queue(desk: AdminDesk, name: str) -> Answer:
+    if name not in desk.context.topics:
+        return NO_TOPIC
+    if boolean(desk.config(DELETION_ENABLED, "true")) is False:
+        return Answer(AdminError.TOPIC_DELETION_DISABLED, f"{DELETION_ENABLED} is false")
+    path = f"{DELETE_TOPICS}/{name}"
+    if read(desk.control.client, path).version is not None:
+        return OK
+    refused = desk.control.commit([Create(path)])
+    return OK if refused is None or read(desk.control.client, path).version is not None else CHANGED

@@ -1,0 +1,211 @@
+"""Answers brokers' requests: by the present controllership, or that this process is not the controller.
+
+Corresponds to the part of `KafkaApis` that needs the active controller. The server lives as long as the process, a
+controllership may end before. Brokers that are told NOT_CONTROLLER look for the controller again.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import count
+from threading import Lock
+from typing import Any, Final
+
+from kazoo.exceptions import KazooException
+
+from jobs.adapters.request_server.handler import Caller, Entity
+from jobs.adapters.zookeeper.controllership import Controllership
+from jobs.controller.admin_apis.apis import CONFIG_VERSIONS, answer_admin
+from jobs.controller.admin_apis.apis import VERSIONS as ADMIN_VERSIONS
+from jobs.controller.admin_apis.broker_questions import concerns_controller
+from jobs.controller.admin_apis.requests import AdminDesk
+from jobs.controller.broker_apis.isr_writer import IsrAnswer, IsrWriter
+from jobs.controller.broker_apis.messages import (
+    ALLOCATE_PRODUCER_IDS,
+    ALTER_PARTITION,
+    CONTROLLED_SHUTDOWN,
+    VERSIONS,
+    alter_partition_request,
+    alter_partition_response,
+    controlled_shutdown_response,
+    producer_ids_response,
+)
+from jobs.controller.broker_apis.producer_ids import allocate_block
+from jobs.controller.broker_apis.shutdowns import UNCHECKED_EPOCH, ShutdownAnswer, ShutdownQueue, ShutdownRequest
+from jobs.controller.context import ControllerContext
+from jobs.core.errors import RefusedError, SurveyorError
+from schemas.response_codes import STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH
+from schemas.znode_json import PLAINTEXT
+from schemas.znodes import Endpoint
+
+_LOG: Final = logging.getLogger(__name__)
+
+_NOT_CONTROLLER: Final = 41
+_UNKNOWN_SERVER_ERROR: Final = -1
+
+ADMIN_THREADS: Final = 8
+"""Requests of people that are answered at the same time; each may wait until a cycle has done what it asks for."""
+
+_BROKER_ID_NOT_REGISTERED: Final = 102
+
+
+@dataclass(slots=True)
+class Office:
+    """What answers requests during one controllership."""
+
+    control: Controllership
+    context: ControllerContext
+    isr_writer: IsrWriter
+    shutdowns: ShutdownQueue
+    desk: AdminDesk
+    endpoints: Callable[[], Sequence[Endpoint]] = tuple
+    """Where brokers see us, under the names of their listeners."""
+    _turns: Iterator[int] = field(default_factory=count)
+
+    def relay_address(self) -> tuple[str, int] | None:
+        """Return a live broker's address at the listener at which it sees us, a different broker each time."""
+        names = {each.listener for each in self.endpoints() if each.security_protocol == PLAINTEXT}
+        addresses = [
+            (each.host, each.port)
+            for broker in [*self.context.brokers.values()]
+            if broker.understood and broker.broker_id not in self.context.shutting_down
+            for each in broker.endpoints or ()
+            if each.listener in names
+        ]
+        return addresses[next(self._turns) % len(addresses)] if addresses else None
+
+
+@dataclass(slots=True)
+class BrokerApis:
+    """The handler of a request server."""
+
+    _office: Office | None = None
+    _lock: Lock = field(default_factory=Lock)
+    _executor: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(max_workers=1, thread_name_prefix="producer-ids")
+    )
+
+    _admin_executor: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(ADMIN_THREADS, thread_name_prefix="admin-requests")
+    )
+
+    def open(self, office: Office) -> None:
+        """Answer by this controllership from now on."""
+        with self._lock:
+            self._office = office
+        office.isr_writer.start()
+
+    def close(self) -> None:
+        """Answer that this process is not the controller from now on; also what waits."""
+        with self._lock:
+            office, self._office = self._office, None
+        if office is not None:
+            office.isr_writer.stop()
+            office.shutdowns.stop()
+
+    def stop(self) -> None:
+        """Answer nothing more; called at the end of the process."""
+        self.close()
+        self._executor.shutdown()
+        self._admin_executor.shutdown(wait=False, cancel_futures=True)
+
+    def versions(self, protocol: str) -> Mapping[int, tuple[int, int]]:
+        """Return the APIs that are served, with their first and last version; those of people in plain text only."""
+        return {**VERSIONS, **ADMIN_VERSIONS} if protocol == PLAINTEXT else VERSIONS
+
+    def relay_to(self, protocol: str) -> tuple[str, int] | None:
+        """Return a live broker's address, where the controller is seen by clients of a plain-text listener."""
+        with self._lock:
+            office = self._office
+        return None if office is None or protocol != PLAINTEXT else office.relay_address()
+
+    def relayed_unless_answered(self) -> Mapping[int, tuple[int, int]]:
+        """Return the APIs for settings, of which those of the controller itself are answered here."""
+        return CONFIG_VERSIONS
+
+    def answers(self, _api_key: int, request: Entity) -> bool:
+        """Return whether a request for settings is about the controller."""
+        with self._lock:
+            office = self._office
+        return office is not None and concerns_controller(office.control.controller_id, request)
+
+    def submit(self, _caller: Caller, api_key: int, version: int, request: Entity) -> Future[Entity]:
+        """Answer a request; its future gets the response."""
+        with self._lock:
+            office = self._office
+            if api_key == ALTER_PARTITION:
+                return _alter_partition(office, version, request)
+            if api_key == CONTROLLED_SHUTDOWN:
+                return _controlled_shutdown(office, version, request)
+            if api_key == ALLOCATE_PRODUCER_IDS:
+                return self._executor.submit(_allocate_producer_ids, office, version, request)
+            if office is not None and (api_key in ADMIN_VERSIONS or api_key in CONFIG_VERSIONS):
+                return self._admin_executor.submit(_answer_admin, office.desk, api_key, version, request)
+        raise ValueError(f"API {api_key} is not served")
+
+
+def _alter_partition(office: Office | None, version: int, request: Entity) -> Future[Entity]:
+    if office is None:
+        return _done(alter_partition_response(version, request, IsrAnswer(_NOT_CONTROLLER, {}), lambda _: None))
+    name_of = office.context.topic_of_id
+    answer = office.isr_writer.submit(alter_partition_request(version, request, name_of))
+    return _then(answer, lambda result: alter_partition_response(version, request, result, name_of))
+
+
+def _controlled_shutdown(office: Office | None, version: int, request: Entity) -> Future[Entity]:
+    if office is None:
+        return _done(controlled_shutdown_response(version, STALE_CONTROLLER_EPOCH))
+    epoch = getattr(request, "broker_epoch", UNCHECKED_EPOCH)
+    answer = office.shutdowns.submit(ShutdownRequest(request.broker_id, epoch))
+    return _then(answer, lambda result: _shutdown_response(version, result))
+
+
+def _shutdown_response(version: int, answer: ShutdownAnswer) -> Entity:
+    return controlled_shutdown_response(version, answer.error, answer.remaining)
+
+
+def _allocate_producer_ids(office: Office | None, version: int, request: Entity) -> Entity:
+    if office is None:
+        return producer_ids_response(version, _NOT_CONTROLLER)
+    broker = office.context.brokers.get(request.broker_id)
+    if broker is None:
+        return producer_ids_response(version, _BROKER_ID_NOT_REGISTERED)
+    if broker.broker_epoch != request.broker_epoch:
+        return producer_ids_response(version, STALE_BROKER_EPOCH)
+    try:
+        block = allocate_block(office.control, request.broker_id)
+    except RefusedError as error:
+        _LOG.warning("surveyor: broker %s gets no producer ids: %s", request.broker_id, error)
+        return producer_ids_response(version, _UNKNOWN_SERVER_ERROR)
+    except (SurveyorError, KazooException) as error:  # the broker asks again, and looks for the controller first
+        _LOG.info("surveyor: broker %s gets no producer ids now: %s", request.broker_id, error)
+        return producer_ids_response(version, _NOT_CONTROLLER)
+    return producer_ids_response(version, 0, block.start, block.length)
+
+
+def _answer_admin(desk: AdminDesk, api_key: int, version: int, request: Entity) -> Entity:
+    try:
+        return answer_admin(desk, api_key, version, request)
+    except (SurveyorError, KazooException) as error:  # the client asks again, and looks for the controller first
+        raise ConnectionAbortedError(str(error)) from None
+
+
+def _done(response: Entity) -> Future[Entity]:
+    future = Future[Entity]()
+    future.set_result(response)
+    return future
+
+
+def _then(answer: Future[Any], convert: Callable[[Any], Entity]) -> Future[Entity]:
+    """Return a future that gets the converted result of another."""
+    response = Future[Entity]()
+
+    def set_response(done: Future[Any]) -> None:
+        try:
+            response.set_result(convert(done.result()))
+        except Exception as error:  # noqa: BLE001 - the server logs it, and closes the connection
+            response.set_exception(error)
+
+    answer.add_done_callback(set_response)
+    return response

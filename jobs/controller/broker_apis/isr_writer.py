@@ -1,0 +1,358 @@
+"""Writes the ISRs that leaders propose, in a thread of its own, with fenced multis.
+
+Corresponds to `KafkaController.alterPartitions`. A leader's high watermark waits for the answer, so a proposal does not
+wait for a cycle. The thread judges by the controller's context, and by the states that it has written itself and that
+the cycle has not taken over yet; the versions of the znodes decide. A cycle that has written the same partition makes
+the multi fail, and a multi of this thread makes that of a cycle fail. Both then read the states and judge again.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+from typing import Final, NamedTuple
+
+from kazoo.exceptions import KazooException
+from msgspec.structs import replace
+
+from jobs.adapters.zookeeper.connection import LOST
+from jobs.adapters.zookeeper.controllership import Controllership, check_registered
+from jobs.adapters.zookeeper.current_state import state_path
+from jobs.adapters.zookeeper.multi import Op, SetData
+from jobs.adapters.zookeeper.multi_failure import MultiFailure
+from jobs.adapters.zookeeper.multi_read import read_permitted
+from jobs.controller.context import ControllerContext
+from jobs.controller.metadata_reader import STATE_FIELDS, with_state
+from jobs.core.errors import SurveyorError
+from planner.rules.alter_partition import IsrCandidates, IsrError, IsrProposal, IsrVerdict, judge_proposal
+from planner.rules.partitions import PartitionInfo
+from schemas.response_codes import NONE, STALE_BROKER_EPOCH
+from schemas.rows import Key
+from schemas.znodes import State, encode_state
+
+_LOG: Final = logging.getLogger(__name__)
+
+MAX_MULTI_STATES: Final = 500
+"""Maximum number of states that a multi writes."""
+
+MAX_BATCH_PROPOSALS: Final = 20_000
+"""Number of proposals after which no further waiting request is handled together with others."""
+
+_MAX_ATTEMPTS: Final = 3
+"""Attempts for states whose multi fails; after the last one their leaders are told to propose again."""
+
+
+class IsrResult(NamedTuple):
+    """The answer for one partition: an error, and the present state if there is none."""
+
+    error: IsrError
+    row: PartitionInfo | None = None
+
+
+class IsrAnswer(NamedTuple):
+    """The answer to a request: an error of the whole request, or a result for each proposal."""
+
+    error: int
+    results: Mapping[Key, IsrResult]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IsrRequest:
+    """An AlterPartition request of one broker."""
+
+    broker_id: int
+    broker_epoch: int
+    version: int
+    proposals: Sequence[IsrProposal]
+    answer: Future[IsrAnswer] = field(default_factory=Future)
+    received_at: float = field(default_factory=time.monotonic)
+
+
+class WrittenState(NamedTuple):
+    """A state that this thread wrote, with the id of its topic, which tells it from a later topic of that name."""
+
+    topic_id: str | None
+    row: PartitionInfo
+
+
+@dataclass(slots=True)
+class IsrWriter:
+    """Answers the AlterPartition requests of one controllership."""
+
+    control: Controllership
+    context: ControllerContext
+    candidates: Callable[[], IsrCandidates]
+    """Which brokers may be in an ISR now; called in this thread."""
+    wake: Callable[[], None]
+    """Wakes the cycle, which takes over what was written and sends it to the brokers."""
+    on_answer: Callable[[float], None] = lambda _: None
+    """Called with the seconds between each request and its answer."""
+    _waiting: SimpleQueue[IsrRequest | None] = field(default_factory=SimpleQueue)
+    _written: dict[Key, WrittenState] = field(default_factory=dict)
+    _asked: set[Key] = field(default_factory=set)
+    _outdated: set[Key] = field(default_factory=set)
+    _lock: Lock = field(default_factory=Lock)
+    _thread: Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread, unless it runs."""
+        if self._thread is not None:
+            return
+        self._thread = Thread(target=self._run, daemon=True, name="isr-writer")
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Answer no further request; those that wait are answered with NOT_CONTROLLER."""
+        self._waiting.put(None)
+        if self._thread is not None:
+            self._thread.join()
+
+    def submit(self, request: IsrRequest) -> Future[IsrAnswer]:
+        """Queue a request; may be called from any thread."""
+        self._waiting.put(request)
+        return request.answer
+
+    def take_over(self) -> tuple[set[Key], set[Key]]:
+        """Put what was written into the context; return the partitions asked about, and those read as outdated.
+
+        Only the cycle calls this. A state is dropped here after the context has it, so that a request that arrives
+        meanwhile is judged by one of both.
+        """
+        with self._lock:
+            written = [*self._written.items()]
+            asked, self._asked = self._asked, set()
+            outdated, self._outdated = self._outdated, set()
+        for key, state in written:
+            row = self.context.partitions.get(key)
+            if row is not None:
+                now = self._merged(row, state)
+                if now is not row:
+                    self.context.put_partition(now)
+            with self._lock:
+                if self._written.get(key) is state:
+                    del self._written[key]
+        return asked, outdated
+
+    def _run(self) -> None:
+        while batch := self._next():
+            try:
+                self._answer(batch)
+            except (SurveyorError, KazooException) as error:
+                _LOG.info("surveyor: AlterPartition is not answered any more: %s", error)
+            except Exception:  # noqa: BLE001 - the next request must not wait for a bad one
+                _LOG.exception("surveyor: cannot answer AlterPartition")
+            _refuse(batch)
+            self.wake()
+
+    def _next(self) -> list[IsrRequest]:
+        """Return the requests that wait, at least one; none at the end."""
+        first = self._waiting.get()
+        batch, count = [first] if first is not None else [], 0
+        while batch and count < MAX_BATCH_PROPOSALS:
+            count += len(batch[-1].proposals)
+            try:
+                request = self._waiting.get_nowait()
+            except Empty:
+                return batch
+            if request is None:
+                self._waiting.put(None)
+                return batch
+            batch.append(request)
+        if not batch:
+            _refuse(self._left())
+        return batch
+
+    def _left(self) -> Iterable[IsrRequest]:
+        while True:
+            try:
+                request = self._waiting.get_nowait()
+            except Empty:
+                return
+            if request is not None:
+                yield request
+
+    def _answer(self, batch: Sequence[IsrRequest]) -> None:
+        """Answer requests; those that are about the same partition one after the other."""
+        waiting = [*batch]
+        while waiting:
+            together, seen, later = list[IsrRequest](), set[Key](), list[IsrRequest]()
+            for request in waiting:
+                keys = {proposal.key for proposal in request.proposals}
+                (together if seen.isdisjoint(keys) else later).append(request)
+                seen |= keys
+            self._answer_together(together)
+            waiting = later
+
+    def _answer_together(self, requests: Sequence[IsrRequest]) -> None:
+        """Answer requests that have no partition in common."""
+        known = []
+        for request in requests:
+            broker = self.context.brokers.get(request.broker_id)
+            if broker is not None and broker.broker_epoch == request.broker_epoch:
+                known.append(request)
+            else:
+                self._reply(request, IsrAnswer(STALE_BROKER_EPOCH, {}))
+        versions = {proposal.key: request.version for request in known for proposal in request.proposals}
+        results = self._results([p for request in known for p in request.proposals], versions)
+        for request in known:
+            keys = [proposal.key for proposal in request.proposals]
+            with self._lock:
+                self._asked.update(keys)
+            self._reply(request, IsrAnswer(NONE, {key: results[key] for key in keys}))
+
+    def _reply(self, request: IsrRequest, answer: IsrAnswer) -> None:
+        request.answer.set_result(answer)
+        self.on_answer(time.monotonic() - request.received_at)
+
+    def _results(self, proposals: Sequence[IsrProposal], versions: Mapping[Key, int]) -> dict[Key, IsrResult]:
+        """Judge proposals, and write those that are accepted.
+
+        What would be refused is judged again by the state in ZooKeeper, and so is what could not be written.
+        """
+        results = dict[Key, IsrResult]()
+        pending, rows = proposals, {proposal.key: self._row(proposal.key) for proposal in proposals}
+        for attempt in range(_MAX_ATTEMPTS + 1):
+            candidates = self.candidates()
+            accepted, refused = list[IsrProposal](), list[IsrProposal]()
+            for proposal in pending:
+                row = rows[proposal.key]
+                verdict = self._judge(proposal, row, candidates, versions[proposal.key])
+                if verdict.changes:
+                    accepted.append(proposal)
+                else:
+                    results[proposal.key] = _result(verdict, row)
+                    if verdict.error is not IsrError.NONE:
+                        refused.append(proposal)
+            unwritten = self._write(accepted, rows, results) if accepted and attempt < _MAX_ATTEMPTS else accepted
+            pending = unwritten if attempt else [*refused, *unwritten]
+            if not pending:
+                break
+            rows |= self._read(pending)
+        results |= {proposal.key: IsrResult(IsrError.OPERATION_NOT_ATTEMPTED) for proposal in pending}
+        return results
+
+    def _judge(
+        self, proposal: IsrProposal, row: PartitionInfo | None, candidates: IsrCandidates, version: int
+    ) -> IsrVerdict:
+        """Judge a proposal; a state of a later controller epoch than ours waits until the cycle has raised ours."""
+        verdict = judge_proposal(proposal, row, candidates, version=version)
+        is_of_later_controller = row is not None and (row.controller_epoch or 0) > self.control.epoch
+        return IsrVerdict(IsrError.OPERATION_NOT_ATTEMPTED) if verdict.changes and is_of_later_controller else verdict
+
+    def _row(self, key: Key) -> PartitionInfo | None:
+        """Return a partition as the context or this thread knows it."""
+        row, written = self.context.partitions.get(key), self._written.get(key)
+        return row if row is None or written is None else self._merged(row, written)
+
+    def _merged(self, row: PartitionInfo, written: WrittenState) -> PartitionInfo:
+        """Return a partition with the state that this thread wrote, if that is later than the one known."""
+        state = written.row
+        is_later = (state.state_version or 0) > (-1 if row.state_version is None else row.state_version)
+        if not is_later or written.topic_id != self.context.topic_id(row.topic):
+            return row
+        return replace(row, **{name: getattr(state, name) for name in STATE_FIELDS})
+
+    def _read(self, proposals: Sequence[IsrProposal]) -> dict[Key, PartitionInfo | None]:
+        """Read partitions from ZooKeeper; tell the cycle to read those that are not as it knows them.
+
+        A partition is judged by its state even if it is not understood for another reason, such as a list of moving
+        replicas that cannot be read: its leader must be able to go on without a dead follower.
+        """
+        keys = [proposal.key for proposal in proposals]
+        rows = dict[Key, PartitionInfo | None]()
+        for key, (version, data) in zip(keys, self._znodes(keys), strict=True):
+            known = self.context.partitions.get(key)
+            rows[key] = None if known is None else with_state(known, version, data)
+            if known is not None and rows[key] != known:
+                with self._lock:
+                    self._outdated.add(key)
+        return rows
+
+    def _znodes(self, keys: Sequence[Key]) -> list[tuple[int | None, bytes | None]]:
+        """Read states; after a lost connection once more, if the session is still ours."""
+        paths = [state_path(key) for key in keys]
+        try:
+            znodes = read_permitted(self.control.client, paths)
+        except LOST:
+            self.control.await_reconnect()
+            znodes = read_permitted(self.control.client, paths)
+        return [(znode.version, znode.data) for znode in znodes]
+
+    def _write(
+        self,
+        proposals: Sequence[IsrProposal],
+        rows: Mapping[Key, PartitionInfo | None],
+        results: dict[Key, IsrResult],
+    ) -> list[IsrProposal]:
+        """Write accepted proposals in multis; add their results, and return those that were not written."""
+        unwritten = list[IsrProposal]()
+        for start in range(0, len(proposals), MAX_MULTI_STATES):
+            some = proposals[start : start + MAX_MULTI_STATES]
+            epoch = self.control.epoch
+            after = {each.key: _after(each, rows[each.key], epoch) for each in some}
+            refused = self.control.commit(_ops(some, rows, after))
+            if refused is not None:
+                unwritten += self._set_aside(some, refused, results)
+                continue
+            with self._lock:
+                self._written |= {key: WrittenState(self.context.topic_id(key[0]), row) for key, row in after.items()}
+            results |= {key: IsrResult(IsrError.NONE, row) for key, row in after.items()}
+        return unwritten
+
+    def _set_aside(
+        self, proposals: Sequence[IsrProposal], refused: MultiFailure, results: dict[Key, IsrResult]
+    ) -> list[IsrProposal]:
+        """Return the proposals to be judged again; one whose state must not be written is answered at once."""
+        if not refused.is_final:
+            return [*proposals]
+        _LOG.warning("surveyor: an ISR cannot be changed: %s", refused)
+        failed = [each for each in proposals if state_path(each.key) == refused.path] or proposals
+        results |= {each.key: IsrResult(IsrError.OPERATION_NOT_ATTEMPTED) for each in failed}
+        return [each for each in proposals if each.key not in results]
+
+
+def _refuse(requests: Iterable[IsrRequest]) -> None:
+    """Answer requests that were not answered with NOT_CONTROLLER, after which the broker repeats them."""
+    for request in requests:
+        if not request.answer.done():
+            request.answer.set_result(IsrAnswer(IsrError.NOT_CONTROLLER, {}))
+
+
+def _result(verdict: IsrVerdict, row: PartitionInfo | None) -> IsrResult:
+    return IsrResult(verdict.error, row if verdict.error is IsrError.NONE else None)
+
+
+def _after(proposal: IsrProposal, row: PartitionInfo | None, epoch: int) -> PartitionInfo:
+    """Return a partition with the proposed ISR; leader and leader epoch stay."""
+    if row is None or row.state_version is None:
+        raise ValueError(f"{proposal.topic}-{proposal.partition} has no state to be changed")
+    return replace(
+        row,
+        isr=proposal.isr,
+        leader_recovery_state=proposal.leader_recovery_state,
+        controller_epoch=epoch,
+        state_version=row.state_version + 1,
+    )
+
+
+def _ops(
+    proposals: Sequence[IsrProposal], rows: Mapping[Key, PartitionInfo | None], after: Mapping[Key, PartitionInfo]
+) -> list[Op]:
+    """Operations that write the states; a broker that joins an ISR must be registered."""
+    joining = set[int]()
+    ops = list[Op]()
+    for proposal in proposals:
+        row, now = rows[proposal.key], after[proposal.key]
+        if row is None or row.state_version is None:
+            continue
+        joining.update(_joining(now.isr or (), row.isr or ()))
+        values = {name: getattr(now, name) for name in State.__struct_fields__}
+        ops.append(SetData(state_path(proposal.key), encode_state(State(**values)), row.state_version))
+    return [op for broker in sorted(joining) for op in check_registered(broker)] + ops
+
+
+def _joining(after: Collection[int], before: Collection[int]) -> list[int]:
+    return [broker for broker in after if broker not in before]

@@ -1,0 +1,120 @@
+"""AlterPartition, AllocateProducerIds and ControlledShutdown as messages: kio's entities in and out.
+
+Corresponds to `KafkaApis.handleAlterPartitionRequest`, `handleAllocateProducerIdsRequest` and
+`handleControlledShutdownRequest`. The versions are those of Kafka 2.7 to 3.9: topics have a name in AlterPartition
+before version 2 and an id afterwards, members of an ISR have broker epochs from version 3 on.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from jobs.adapters.brokers.control_encoding import topic_id_text
+from jobs.adapters.kio_protocol import ErrorCode
+from jobs.adapters.request_server.handler import Entity
+from jobs.adapters.request_server.messages import response_entity
+from jobs.controller.broker_apis.isr_writer import IsrAnswer, IsrRequest
+from planner.rules.alter_partition import IsrProposal
+from schemas.enums import RECOVERED
+from schemas.rows import Key
+
+ALTER_PARTITION: Final = 56
+ALLOCATE_PRODUCER_IDS: Final = 67
+CONTROLLED_SHUTDOWN: Final = 7
+
+VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
+    ALTER_PARTITION: (0, 3),
+    ALLOCATE_PRODUCER_IDS: (0, 0),
+    CONTROLLED_SHUTDOWN: (0, 3),
+}
+
+IDS_SINCE: Final = 2
+"""First version of AlterPartition with topic ids instead of names."""
+
+_EPOCHS_SINCE: Final = 3
+_RECOVERY_SINCE: Final = 1
+_UNKNOWN_TOPIC_ID: Final = 100
+
+NameOf = Callable[[str], str | None]
+"""Returns the name of the topic with an id (22 characters of base64url), None if there is none."""
+
+
+def alter_partition_request(
+    version: int,
+    request: Entity,
+    name_of: NameOf,
+) -> IsrRequest:
+    """Return the proposals of a request; topics whose id is unknown are left out, and answered as such."""
+    proposals = [
+        IsrProposal(
+            topic=topic,
+            partition=each.partition_index,
+            leader=request.broker_id,
+            leader_epoch=each.leader_epoch,
+            partition_epoch=each.partition_epoch,
+            isr=[b.broker_id for b in each.new_isr_with_epochs] if version >= _EPOCHS_SINCE else [*each.new_isr],
+            broker_epochs=[b.broker_epoch for b in each.new_isr_with_epochs] if version >= _EPOCHS_SINCE else [],
+            leader_recovery_state=each.leader_recovery_state if version >= _RECOVERY_SINCE else RECOVERED,
+        )
+        for data in request.topics
+        if (topic := _topic(data, version, name_of)) is not None
+        for each in data.partitions
+    ]
+    return IsrRequest(request.broker_id, request.broker_epoch, version, proposals)
+
+
+def alter_partition_response(
+    version: int,
+    request: Entity,
+    answer: IsrAnswer,
+    name_of: NameOf,
+) -> Entity:
+    """Return the response to a request, in the order of the request; without topics if the whole request failed."""
+    topics = () if answer.error else tuple(_topic_response(version, each, answer, name_of) for each in request.topics)
+    name = "AlterPartitionResponse"
+    return response_entity(ALTER_PARTITION, version, name, error_code=ErrorCode(answer.error), topics=topics)
+
+
+def _topic_response(version: int, data: Entity, answer: IsrAnswer, name_of: NameOf) -> Entity:
+    topic = _topic(data, version, name_of)
+    named = {"topic_id": data.topic_id} if version >= IDS_SINCE else {"topic_name": data.topic_name}
+    partitions = [_partition_response(version, topic, each.partition_index, answer) for each in data.partitions]
+    return response_entity(ALTER_PARTITION, version, "TopicData", **named, partitions=tuple(partitions))
+
+
+def _partition_response(version: int, topic: str | None, number: int, answer: IsrAnswer) -> Entity:
+    result = None if topic is None else answer.results.get((topic, number))
+    row = None if result is None else result.row
+    return response_entity(
+        ALTER_PARTITION,
+        version,
+        "PartitionData",
+        partition_index=number,
+        error_code=ErrorCode(_UNKNOWN_TOPIC_ID if result is None else result.error),
+        leader_id=0 if row is None else row.leader,
+        leader_epoch=0 if row is None else row.leader_epoch,
+        isr=() if row is None else tuple(row.isr or ()),
+        leader_recovery_state=0 if row is None else row.leader_recovery_state or 0,
+        partition_epoch=0 if row is None else row.state_version,
+    )
+
+
+def _topic(data: Entity, version: int, name_of: NameOf) -> str | None:
+    if version < IDS_SINCE:
+        return str(data.topic_name)
+    return None if data.topic_id is None else name_of(topic_id_text(data.topic_id))
+
+
+def producer_ids_response(version: int, error: int, start: int = -1, length: int = 0) -> Entity:
+    """Return the response with a block of producer ids, or with an error."""
+    values = {"error_code": ErrorCode(error), "producer_id_start": start, "producer_id_len": length}
+    return response_entity(ALLOCATE_PRODUCER_IDS, version, "AllocateProducerIdsResponse", **values)
+
+
+def controlled_shutdown_response(version: int, error: int, remaining: Collection[Key] = ()) -> Entity:
+    """Return the response with the partitions that the broker still leads, or with an error."""
+    left = tuple(
+        response_entity(CONTROLLED_SHUTDOWN, version, "RemainingPartition", topic_name=topic, partition_index=partition)
+        for topic, partition in sorted(remaining)
+    )
+    values = {"error_code": ErrorCode(error), "remaining_partitions": left}
+    return response_entity(CONTROLLED_SHUTDOWN, version, "ControlledShutdownResponse", **values)

@@ -1,0 +1,87 @@
+"""Allocates blocks of producer ids to brokers.
+
+Corresponds to `KafkaController.allocateProducerIds` and `ZkProducerIdManager.getNewProducerIdBlock`: the next block
+begins after the one in /latest_producer_id_block, which is set at its version. A block is never given twice. One that
+was written and not received, because an answer was lost, is skipped, as in Kafka.
+"""
+
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
+from msgspec import Meta, Struct
+
+from jobs.adapters.zookeeper.connection import LOST, Znode, read
+from jobs.adapters.zookeeper.controllership import Controllership
+from jobs.adapters.zookeeper.multi import Create, Op, SetData
+from jobs.core.errors import RefusedError, SurveyorError
+
+PRODUCER_IDS: Final = "/latest_producer_id_block"
+
+BLOCK_SIZE: Final = 1000
+"""Producer ids in a block (`ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE`)."""
+
+_LAST_ID: Final = 2**63 - 1
+_MAX_ATTEMPTS: Final = 100
+
+
+class ProducerIdBlock(NamedTuple):
+    """A block of producer ids: its first id and its length."""
+
+    start: int
+    length: int
+
+
+class _Stored(Struct, frozen=True):
+    """/latest_producer_id_block: `{"version":1,"broker":0,"block_start":"0","block_end":"999"}`."""
+
+    version: int
+    broker: int
+    block_start: Annotated[str, Meta(pattern=r"^\d+$")]
+    block_end: Annotated[str, Meta(pattern=r"^\d+$")]
+
+
+_DECODER: Final = msgspec.json.Decoder(_Stored)
+
+
+def allocate_block(control: Controllership, broker: int) -> ProducerIdBlock:
+    """Write the next block for a broker and return it.
+
+    Raise FencedError if another controller has taken over, and RefusedError if the znode cannot be understood or no ids
+    are left: then no id is known not to be in use.
+    """
+    for _ in range(_MAX_ATTEMPTS):
+        try:
+            znode = read(control.client, PRODUCER_IDS)
+        except LOST:
+            control.await_reconnect()
+            continue
+        block = next_block(znode.data)
+        refused = control.commit([_write(znode, broker, block)])
+        if refused is None:
+            return block
+        if refused.is_final:
+            raise RefusedError(f"no producer ids can be allocated: {refused}")
+    raise SurveyorError(f"{PRODUCER_IDS} changed during each of {_MAX_ATTEMPTS} attempts to write it")
+
+
+def next_block(data: bytes | None) -> ProducerIdBlock:
+    """Return the block after the stored one; the first one if none is stored.
+
+    >>> next_block(b'{"version":1,"broker":0,"block_start":"0","block_end":"999"}')
+    ProducerIdBlock(start=1000, length=1000)
+    """
+    if not data:
+        return ProducerIdBlock(0, BLOCK_SIZE)
+    try:
+        start = int(_DECODER.decode(data).block_end) + 1
+    except msgspec.DecodeError as error:
+        raise RefusedError(f"no producer ids can be allocated: {PRODUCER_IDS} could not be decoded: {error}") from None
+    if start > _LAST_ID - BLOCK_SIZE:
+        raise RefusedError(f"no producer ids are left: {PRODUCER_IDS} ends at {start - 1}")
+    return ProducerIdBlock(start, BLOCK_SIZE)
+
+
+def _write(znode: Znode, broker: int, block: ProducerIdBlock) -> Op:
+    stored = _Stored(1, broker, str(block.start), str(block.start + block.length - 1))
+    data = msgspec.json.encode(stored)
+    return Create(PRODUCER_IDS, data) if znode.version is None else SetData(PRODUCER_IDS, data, znode.version)

@@ -1,0 +1,89 @@
+"""The controller as brokers see it: an entry among the live brokers, where they send their requests.
+
+Brokers find the controller by its id among the live brokers of the last UpdateMetadata, at the control-plane listener
+if there is one and at the inter-broker listener otherwise (`NodeToControllerChannelManager`, `KafkaServer`). They may
+assign a replica to any live broker, so `phantom_replicas` replaces those that name the controller.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from jobs.core.errors import RefusedError
+from schemas.rows import Broker, BrokerConfig
+from schemas.znode_json import PLAINTEXT
+from schemas.znodes import Endpoint
+
+INTER_BROKER: Final = "inter.broker.listener.name"
+INTER_BROKER_PROTOCOL: Final = "security.inter.broker.protocol"
+CONTROL_PLANE: Final = "control.plane.listener.name"
+
+
+def controller_node(controller_id: int, endpoints: Sequence[Endpoint], brokers: Iterable[Broker]) -> Broker:
+    """Return the controller's entry among the live brokers.
+
+    It has the rack of a broker if any broker has one: a broker creates no topic while some live brokers have racks and
+    others have none (`AdminUtils.getBrokerMetadatas`).
+    """
+    racks = sorted({broker.rack for broker in brokers if broker.rack is not None})
+    return Broker(
+        broker_id=controller_id,
+        broker_epoch=0,
+        endpoints=[*endpoints],
+        rack=racks[0] if racks else None,
+        understood=True,
+    )
+
+
+def controller_endpoints(
+    configs: Iterable[BrokerConfig], brokers: Sequence[Broker], served: Sequence[Endpoint]
+) -> list[Endpoint]:
+    """Return the endpoints under the names of the listeners at which brokers look for the controller.
+
+    `configs`: rows of BROKER_CONFIGS. `served`: the endpoints of our server. Raise RefusedError if none of them has the
+    security protocol of a listener.
+    """
+    values = defaultdict[int, dict[str, str | None]](dict)
+    for row in configs:
+        values[row.broker_id][row.name] = row.value
+    protocols = {each.listener: each.security_protocol for broker in brokers for each in broker.endpoints or ()}
+    names = {name for of_broker in values.values() for name in _listener_names(of_broker)}
+    endpoints = []
+    for name in sorted(names):
+        protocol = protocols.get(name, name)
+        address = next((each for each in served if each.security_protocol == protocol), None)
+        if address is None:
+            ours = ", ".join(sorted({each.security_protocol for each in served}))
+            raise RefusedError(
+                f"brokers look for the controller at their listener {name}, which uses {protocol}, and --listen serves "
+                f"{ours}: set security.protocol={protocol} in the file of --listen-config"
+            )
+        endpoints.append(Endpoint(name, protocol, address.host, address.port))
+    _refuse_shared(endpoints, brokers)
+    return endpoints
+
+
+def _refuse_shared(endpoints: Sequence[Endpoint], brokers: Sequence[Broker]) -> None:
+    """Raise RefusedError if clients would see us where their requests cannot be relayed to a broker.
+
+    Clients take any broker of their listener for metadata. In plain text a broker answers them through us; with TLS or
+    SASL it would take them for us.
+    """
+    names = {each.listener for each in endpoints}
+    secured = [each for each in endpoints if each.security_protocol != PLAINTEXT]
+    for broker in brokers:
+        has_no_other = broker.endpoints and {each.listener for each in broker.endpoints} <= names
+        if has_no_other and secured:
+            raise RefusedError(
+                f"broker {broker.broker_id} has no listener but {', '.join(sorted(names))}, so its clients would see "
+                f"this process among the brokers, and cannot be served by {secured[0].security_protocol}. Give the "
+                f"brokers a listener of their own ({INTER_BROKER}), or keep Kafka's controller and use "
+                "`surveyor reconcile`"
+            )
+
+
+def _listener_names(values: Mapping[str, str | None]) -> Iterable[str]:
+    """Yield the names of the inter-broker listener and of the control-plane listener of a broker."""
+    yield values.get(INTER_BROKER) or values.get(INTER_BROKER_PROTOCOL) or PLAINTEXT
+    if control_plane := values.get(CONTROL_PLANE):
+        yield control_plane

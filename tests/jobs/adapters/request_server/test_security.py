@@ -1,0 +1,282 @@
+"""TLS and SASL of the request server: with the client that sends our own control requests, by kafka-python."""
+
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from struct import pack
+from typing import Final
+
+import pytest
+from cryptography import x509
+from scramp import ScramMechanism
+
+from jobs.adapters.brokers.connection import BrokerConnection
+from jobs.adapters.brokers.listeners import AuthenticationFailedError, Listener
+from jobs.adapters.request_server import server as request_server
+from jobs.adapters.request_server.authentication import Credentials, ScramCredential
+from jobs.adapters.request_server.config import ListenConfig
+from jobs.adapters.request_server.server import RequestServer
+from jobs.core.errors import UsageError
+from schemas.rows import Broker
+from schemas.znodes import Endpoint
+from tests.jobs.adapters.request_server.clients import (
+    PRODUCER_IDS,
+    ProducerIdHandler,
+    RawClient,
+    api_versions_request,
+    connected_to,
+)
+from tests.jobs.support.kafka.secured_kafka import write_properties
+from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates
+
+PASSWORD: Final = "hunter-2-hunter"  # noqa: S105 - not a real password
+WithFile = Callable[[dict[str, str]], ListenConfig]
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates.made_in(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def principal(certificates: Certificates) -> str:
+    """The client's principal by another library than the server's."""
+    pem = certificates.client.read_bytes()
+    certificate = x509.load_pem_x509_certificate(pem[pem.index(b"-----BEGIN CERTIFICATE") :])
+    return f"User:{certificate.subject.rfc4514_string()}"
+
+
+@pytest.fixture
+def configured(tmp_path: Path, certificates: Certificates) -> WithFile:
+    def of(lines: dict[str, str]) -> ListenConfig:
+        pem = {"ssl.certificate.location": str(certificates.server), "ssl.ca.location": str(certificates.ca)}
+        secured = lines.get("security.protocol", "").endswith("SSL")
+        file = write_properties(tmp_path / "listen.properties", (pem if secured else {}) | lines)
+        return ListenConfig.of("127.0.0.1:0", None, file)
+
+    return of
+
+
+@contextmanager
+def serving(config: ListenConfig, credentials: Credentials = lambda _user, _mechanism: None) -> Iterator[Broker]:
+    """A server as a row of BROKERS."""
+    server = RequestServer(config, ProducerIdHandler(), credentials)
+    server.start()
+    try:
+        endpoint = server.endpoints[0]
+        named = Endpoint("L", endpoint.security_protocol, "127.0.0.1", endpoint.port)
+        yield Broker(broker_id=9, broker_epoch=1, endpoints=[named], understood=True)
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def listener(tmp_path: Path, certificates: Certificates) -> Callable[[dict[str, str]], Listener]:
+    """A client, by the lines of its client.properties."""
+
+    def of(lines: dict[str, str]) -> Listener:
+        trusted = {"ssl.ca.location": str(certificates.ca)} if lines["security.protocol"].endswith("SSL") else {}
+        return Listener.of(write_properties(tmp_path / "client.properties", trusted | lines), "L")
+
+    return of
+
+
+def served_to(broker: Broker, listener: Listener) -> set[int]:
+    """Connect, authenticate, and ask for the versions: the APIs that are served."""
+    connection = BrokerConnection.to(broker, "test", lambda: None, 10.0, listener)
+    try:
+        return {*connection.api_versions()}
+    finally:
+        connection.close()
+
+
+def scram(user: str, password: str) -> Credentials:
+    """Credentials of one user for both mechanisms."""
+
+    def credentials(name: str, mechanism: str) -> ScramCredential | None:
+        salt, stored, server, iterations = ScramMechanism(mechanism).make_auth_info(password, iteration_count=4096)
+        return ScramCredential(salt, stored, server, iterations) if name == user else None
+
+    return credentials
+
+
+SASL: Final = {
+    "broker.principals": "User:admin; User:kafka",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+}
+USERS: Final = {f"sasl.plain.user.{name}.password": PASSWORD for name in ("kafka", "guest")}
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+def test_a_broker_by_its_password(
+    configured: WithFile, listener: Callable[[dict[str, str]], Listener], protocol: str, mechanism: str
+) -> None:
+    config = configured({"security.protocol": protocol, **SASL, **USERS})
+    client = {"security.protocol": protocol, "sasl.mechanism": mechanism, "sasl.username": "kafka"}
+
+    with serving(config, scram("kafka", PASSWORD)) as broker:
+        served = served_to(broker, listener({**client, "sasl.password": PASSWORD}))
+        assert served == {17, 18, 36, PRODUCER_IDS}
+        with pytest.raises(AuthenticationFailedError):
+            served_to(broker, listener({**client, "sasl.password": "another"}))
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_users_that_are_no_brokers_are_not_let_in(
+    configured: WithFile,
+    listener: Callable[[dict[str, str]], Listener],
+    caplog: pytest.LogCaptureFixture,
+    mechanism: str,
+) -> None:
+    config = configured({"security.protocol": "SASL_PLAINTEXT", **SASL, **USERS})
+    client = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, "sasl.password": PASSWORD}
+
+    with serving(config, scram("guest", PASSWORD)) as broker:
+        for user in ("guest", "stranger"):
+            with pytest.raises(AuthenticationFailedError):
+                served_to(broker, listener({**client, "sasl.username": user}))
+    assert "User:guest is not among broker.principals" in caplog.text
+    assert PASSWORD not in caplog.text
+
+
+def test_nothing_is_served_before_authentication(configured: WithFile) -> None:
+    config = configured({"security.protocol": "SASL_PLAINTEXT", **SASL, **USERS})
+    with serving(config) as broker:
+        assert broker.endpoints
+        with connected_to(broker.endpoints[0].port) as client:
+            assert client.api_versions(3)[1].keys() == {17, 18, 36, PRODUCER_IDS}
+            with pytest.raises(EOFError):
+                client.producer_ids(1)
+
+
+def test_clients_must_prove_who_they_are_in_time(configured: WithFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_server, "HANDSHAKE_SECONDS", 0.2)
+    with serving(configured({"security.protocol": "SASL_PLAINTEXT", **SASL, **USERS})) as broker:
+        assert broker.endpoints
+        with connected_to(broker.endpoints[0].port) as client:
+            assert client.is_closed
+
+
+def test_unknown_clients_make_way_for_others(
+    configured: WithFile, listener: Callable[[dict[str, str]], Listener], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_server, "MAX_UNKNOWN_CONNECTIONS", 2)
+    client = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "kafka"}
+    with serving(configured({"security.protocol": "SASL_PLAINTEXT", **SASL, **USERS})) as broker:
+        assert broker.endpoints
+        port = broker.endpoints[0].port
+        with connected_to(port) as first, connected_to(port):
+            assert served_to(broker, listener({**client, "sasl.password": PASSWORD}))
+            assert first.is_closed
+
+
+def test_a_broker_by_its_certificate(
+    configured: WithFile,
+    listener: Callable[[dict[str, str]], Listener],
+    certificates: Certificates,
+    principal: str,
+) -> None:
+    own = {"security.protocol": "SSL", "ssl.certificate.location": str(certificates.client)}
+
+    with serving(configured({"security.protocol": "SSL", "broker.principals": principal})) as broker:
+        assert served_to(broker, listener(own)) == {18, PRODUCER_IDS}
+        with pytest.raises((AuthenticationFailedError, OSError, EOFError, ssl.SSLError)):
+            served_to(broker, listener({"security.protocol": "SSL"}))
+    with (
+        serving(configured({"security.protocol": "SSL", "broker.principals": "User:CN=broker"})) as broker,
+        pytest.raises((AuthenticationFailedError, OSError, EOFError, ssl.SSLError)),
+    ):
+        served_to(broker, listener(own))
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ({"security.protocol": "SASL_SLL"}, "did you mean SASL_SSL"),
+        ({"security.protocol": "SASL_SSL"}, "broker.principals is missing"),
+        ({"security.protocol": "SASL_PLAINTEXT", "broker.principals": "User:kafka"}, "sasl.enabled.mechanisms is None"),
+        (
+            {"security.protocol": "SASL_PLAINTEXT", **SASL, "sasl.enabled.mechanisms": "GSSAPI"},
+            "sasl.enabled.mechanisms is 'GSSAPI'",
+        ),
+        ({"security.protocol": "SASL_PLAINTEXT", **SASL}, r"PLAIN needs the brokers' user, sasl\.plain\.user\.NAME"),
+        (
+            {"security.protocol": "SSL", "broker.principals": "User:kafka", "ssl.client.auth": "none"},
+            "ssl.client.auth must be required",
+        ),
+        ({"sasl.mechanism": "PLAIN"}, "'sasl.mechanism' is not known"),
+        ({"control.plane.listen": "nowhere"}, "control.plane.listen 'nowhere' is no address"),
+    ],
+)
+def test_files_that_would_let_in_anyone_are_refused(configured: WithFile, lines: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        configured(lines)
+
+
+def test_addresses_that_brokers_cannot_connect_to_are_refused() -> None:
+    with pytest.raises(UsageError, match="give --advertise HOST:PORT"):
+        ListenConfig.of("0.0.0.0:9093", None, None)
+
+    [binding] = ListenConfig.of("0.0.0.0:9093", "surveyor.example:9094", None).bindings
+    assert (binding.port, binding.advertised_host, binding.advertised_port) == (9093, "surveyor.example", 9094)
+
+
+def test_the_control_plane_may_have_another_protocol(configured: WithFile) -> None:
+    config = configured(
+        {
+            "security.protocol": "SASL_SSL",
+            **SASL,
+            **USERS,
+            "control.plane.listen": "127.0.0.1:0",
+            "control.plane.security.protocol": "PLAINTEXT",
+        }
+    )
+
+    assert [binding.security_protocol for binding in config.bindings] == ["SASL_SSL", "PLAINTEXT"]
+
+
+def test_a_handshake_that_does_not_end_is_cut_off(
+    configured: WithFile, principal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_server, "HANDSHAKE_SECONDS", 0.3)
+    with serving(configured({"security.protocol": "SSL", "broker.principals": principal})) as broker:
+        assert broker.endpoints
+        with connected_to(broker.endpoints[0].port) as client:
+            assert client.is_closed
+
+
+def test_clients_in_a_handshake_make_way_for_others(
+    configured: WithFile,
+    listener: Callable[[dict[str, str]], Listener],
+    certificates: Certificates,
+    principal: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(request_server, "MAX_UNKNOWN_CONNECTIONS", 2)
+    own = {"security.protocol": "SSL", "ssl.certificate.location": str(certificates.client)}
+    with serving(configured({"security.protocol": "SSL", "broker.principals": principal})) as broker:
+        assert broker.endpoints
+        port = broker.endpoints[0].port
+        with connected_to(port) as first, connected_to(port):
+            assert served_to(broker, listener(own))
+            assert first.is_closed
+
+
+def test_a_large_request_over_tls(configured: WithFile, certificates: Certificates, principal: str) -> None:
+    """Larger than what the server buffers before it pauses."""
+    context = ssl.create_default_context(cafile=str(certificates.ca))
+    context.load_cert_chain(certificates.client)
+    with serving(configured({"security.protocol": "SSL", "broker.principals": principal})) as broker:
+        assert broker.endpoints
+        port = broker.endpoints[0].port
+        with (
+            socket.create_connection(("127.0.0.1", port), 10) as plain,
+            context.wrap_socket(plain, server_hostname="127.0.0.1") as connection,
+        ):
+            client = RawClient(connection)
+            for size in (100, 2_000_000, 100):
+                client.send(api_versions_request(3, "x" * size))
+                assert client.receive()[:4] == pack(">i", 7)

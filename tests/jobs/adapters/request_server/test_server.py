@@ -1,0 +1,228 @@
+"""The request server in plain text: what it answers, and that no client harms another."""
+
+import select
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from struct import pack, unpack
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jobs.adapters.request_server import server as request_server
+from jobs.adapters.request_server.config import ListenConfig
+from jobs.adapters.request_server.server import RequestServer
+from jobs.core.errors import UsageError
+from tests.jobs.adapters.request_server.clients import (
+    PRODUCER_IDS,
+    ProducerIdHandler,
+    RawClient,
+    api_versions_request,
+    connected_to,
+    framed,
+    producer_ids_request,
+)
+from tests.jobs.support.kafka.real_cluster import eventually
+
+PLAIN = ListenConfig.of("127.0.0.1:0", None, None)
+
+
+@pytest.fixture
+def handler() -> ProducerIdHandler:
+    return ProducerIdHandler()
+
+
+@pytest.fixture
+def port(handler: ProducerIdHandler) -> Iterator[int]:
+    server = RequestServer(PLAIN, handler)
+    server.start()
+    yield server.endpoints[0].port
+    server.stop()
+    assert "request-server" not in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
+def test_versions_are_told(port: int, version: int) -> None:
+    with connected_to(port) as client:
+        assert client.api_versions(version) == (0, {18: (0, 4), PRODUCER_IDS: (0, 0)})
+
+
+def test_a_later_version_of_api_versions_is_answered_as_version_0(port: int) -> None:
+    with connected_to(port) as client:
+        client.send(framed(pack(">hhih", 18, 99, 5, 4) + b"later body"))
+        answer = client.receive()
+
+        assert unpack(">ih", answer[:6]) == (5, 35)
+        assert client.producer_ids(3) == 3  # the connection is still good
+
+
+def test_requests_of_one_connection_are_answered_in_order(port: int, handler: ProducerIdHandler) -> None:
+    handler.held = {1}
+    with connected_to(port) as client:
+        client.send(b"".join(producer_ids_request(broker) for broker in (0, 1, 2)))
+        assert client.received_start() == 0
+        while not handler.waiting:
+            pass
+        assert [caller.client_id for caller in handler.callers] == ["test", "test"]  # the third is not read yet
+        handler.answer_held()
+        assert [client.received_start(), client.received_start()] == [1, 2]
+
+
+def test_a_client_that_waits_delays_no_other(port: int, handler: ProducerIdHandler) -> None:
+    handler.held = {1}
+    with connected_to(port) as slow, connected_to(port) as other:
+        slow.send(producer_ids_request(1))
+
+        assert [other.producer_ids(broker) for broker in range(2, 20)] == [*range(2, 20)]
+        handler.answer_held()
+        assert slow.received_start() == 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        framed(pack(">hhih", 3, 12, 1, 4) + b"test" + b"\0\0"),  # Metadata
+        framed(pack(">hhih", PRODUCER_IDS, 9, 1, 4) + b"test"),
+        framed(b"\0"),
+        framed(pack(">hhih", PRODUCER_IDS, 0, 1, 500) + b"test"),
+        framed(pack(">hhih", PRODUCER_IDS, 0, 1, 4) + b"test" + b"\xff\xff\xff\xff\xff\xff"),
+        framed(producer_ids_request(1)[4:-1]),
+        framed(producer_ids_request(1)[4:] + b"more"),
+        pack(">i", -5),
+        pack(">i", 2**31 - 1),
+        b"\x16\x03\x01\x02\x00\x01\x00",  # the beginning of TLS
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_what_cannot_be_answered_ends_the_connection(port: int, data: bytes) -> None:
+    with connected_to(port) as client:
+        client.send(data)
+        assert client.is_closed
+    with connected_to(port) as client:
+        assert client.producer_ids(3) == 3
+
+
+def test_a_handler_that_fails_ends_the_connection(port: int, caplog: pytest.LogCaptureFixture) -> None:
+    with connected_to(port) as client:
+        client.send(producer_ids_request(-1))
+        assert client.is_closed
+    assert "a broker with a negative id" in caplog.text
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.binary(min_size=1, max_size=60), min_size=1, max_size=4), st.booleans())
+def test_random_bytes_do_no_harm(port: int, parts: list[bytes], is_framed: bool) -> None:  # noqa: FBT001
+    with connected_to(port) as client, connected_to(port) as other:
+        for part in parts:
+            try:
+                client.send(framed(part) if is_framed else part)
+            except ConnectionError:
+                break
+        assert other.producer_ids(5) == 5
+
+
+def test_a_request_that_trickles_in_ends_the_connection(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_server, "TRANSFER_SECONDS", 0.2)
+    with connected_to(port) as client, connected_to(port) as other:
+        client.send(api_versions_request(0)[:6])
+
+        assert other.producer_ids(5) == 5
+        assert client.is_closed
+
+
+def test_a_silent_connection_ends(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_server, "IDLE_SECONDS", 0.2)
+    with connected_to(port) as client:
+        assert client.is_closed
+
+
+@pytest.mark.parametrize("limit", ["MAX_CONNECTIONS_PER_ADDRESS", "MAX_CONNECTIONS"])
+def test_of_too_many_connections_the_most_silent_makes_way(
+    port: int, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(request_server, limit, 5)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(connected_to(port)) for _ in range(5)]
+        assert [client.producer_ids(1) for client in (*clients[1:], clients[0])] == [1] * 5
+
+        assert stack.enter_context(connected_to(port)).producer_ids(2) == 2
+        assert clients[1].is_closed
+        assert [client.producer_ids(1) for client in (clients[0], *clients[2:])] == [1] * 4
+
+
+def test_a_request_in_flight_makes_way_for_nobody(
+    port: int, handler: ProducerIdHandler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_server, "MAX_CONNECTIONS_PER_ADDRESS", 1)
+    handler.held = {1}
+    with connected_to(port) as client:
+        client.send(producer_ids_request(1))
+        assert eventually(lambda: bool(handler.waiting))
+
+        with connected_to(port) as other:
+            assert other.is_closed
+        handler.answer_held()
+        assert client.receive()
+
+
+def test_large_requests_of_one_address_wait_for_each_other(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a thousand halves of requests would take the memory of the controller."""
+    monkeypatch.setattr(request_server, "LARGE_REQUEST_BYTES", 10)
+    request = api_versions_request(3)
+    with connected_to(port) as first, connected_to(port) as second, connected_to(port) as third:
+        for client in (first, second):
+            client.send(request[:8])
+        assert not _is_readable(second, 0.3)
+        third.send(request)
+        assert not _is_readable(third, 0.3)
+
+        first.send(request[8:])
+        assert first.receive()
+        assert third.receive()
+
+
+def _is_readable(client: RawClient, seconds: float) -> bool:
+    readable, _, _ = select.select([client.connection], [], [], seconds)
+    return bool(readable)
+
+
+def test_a_client_that_takes_no_answers_holds_up_nobody(port: int) -> None:
+    with connected_to(port) as greedy, connected_to(port) as other:
+        greedy.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        greedy.connection.setblocking(False)
+        requests = api_versions_request(0) * 20_000
+        sent = greedy.connection.send(requests)
+
+        assert sent > 0
+        assert [other.producer_ids(broker) for broker in range(50)] == [*range(50)]
+
+
+def test_what_is_not_served_is_relayed(handler: ProducerIdHandler) -> None:
+    """Byte for byte, in both directions; versions of what is served here take the place of the broker's."""
+    broker_handler = ProducerIdHandler()
+    broker = RequestServer(PLAIN, broker_handler)
+    broker.start()
+    try:
+        handler.relay = "127.0.0.1", broker.endpoints[0].port
+        server = RequestServer(PLAIN, handler)
+        server.start()
+        try:
+            with connected_to(server.endpoints[0].port) as client:
+                assert client.api_versions(3) == (0, {18: (0, 4), PRODUCER_IDS: (0, 0)})
+                assert client.producer_ids(4) == 4
+                assert (len(handler.callers), len(broker_handler.callers)) == (1, 0)
+                client.send(framed(pack(">hhih", 3, 12, 1, 4) + b"test" + b"\0\0"))  # the broker closes it
+                assert client.is_closed
+        finally:
+            server.stop()
+    finally:
+        broker.stop()
+
+
+def test_an_address_in_use_is_refused(port: int, handler: ProducerIdHandler) -> None:
+    server = RequestServer(ListenConfig.of(f"127.0.0.1:{port}", None, None), handler)
+
+    with pytest.raises(UsageError, match="cannot listen"):
+        server.start()

@@ -1,0 +1,153 @@
+"""A client that asks the controller, with the entities of kio, while cycles run."""
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from kio.schema.index import api_key_map
+from kio.static.primitive import i32Timedelta
+
+from jobs.adapters.request_server.handler import Caller
+from jobs.controller.broker_apis.apis import BrokerApis
+from jobs.controller.controller import ResidentController
+from tests.jobs.support.controllers.resident import drain_watches
+
+CALLER = Caller("PLAINTEXT", "User:ANONYMOUS", "127.0.0.1", "admin")
+CYCLES = 200
+
+Answers = dict[Any, tuple[int, str | None]]
+"""Error code and message by topic, or by topic and partition."""
+
+
+def milliseconds(count: int) -> Any:  # noqa: ANN401 - of kio
+    return i32Timedelta.parse(timedelta(milliseconds=count))
+
+
+@dataclass(slots=True)
+class AdminClient:
+    """The tools of one person."""
+
+    controller: ResidentController
+    apis: BrokerApis
+
+    def ask(self, api: int, version: int, request: Any) -> Any:  # noqa: ANN401 - of kio
+        """Ask, and run cycles until the answer is there."""
+        pending = self.apis.submit(CALLER, api, version, request)
+        for _ in range(CYCLES):
+            if pending.done():
+                break
+            drain_watches(self.controller)
+            self.controller.cycle()
+        return pending.result(1)
+
+    def create(self, *topics: Mapping[str, Any], version: int = 7, timeout: int = 20_000, dry: bool = False) -> Answers:
+        """Create topics; each by name, partitions, factor, assignments and configs."""
+        module = _request(19, version)
+        entities = [
+            module.CreatableTopic(
+                name=topic["name"],
+                num_partitions=topic.get("partitions", -1),
+                replication_factor=topic.get("factor", -1),
+                assignments=tuple(
+                    module.CreatableReplicaAssignment(partition_index=number, broker_ids=tuple(replicas))
+                    for number, replicas in topic.get("assignments", {}).items()
+                ),
+                configs=tuple(
+                    module.CreatableTopicConfig(name=name, value=value)
+                    for name, value in topic.get("configs", {}).items()
+                ),
+            )
+            for topic in topics
+        ]
+        dry_run = {"validate_only": dry} if version >= 1 else {}
+        request = module.CreateTopicsRequest(topics=tuple(entities), timeout=milliseconds(timeout), **dry_run)
+        response = self.ask(19, version, request)
+        return {each.name: (int(each.error_code), getattr(each, "error_message", None)) for each in response.topics}
+
+    def extend(
+        self, topic: str, count: int, assignments: Sequence[Sequence[int]] | None = None
+    ) -> tuple[int, str | None]:
+        """Add partitions to a topic."""
+        module = _request(37, 3)
+        lists = (
+            None
+            if assignments is None
+            else tuple(module.CreatePartitionsAssignment(broker_ids=tuple(each)) for each in assignments)
+        )
+        extended = module.CreatePartitionsTopic(name=topic, count=count, assignments=lists)
+        request = module.CreatePartitionsRequest(topics=(extended,), timeout=milliseconds(20_000), validate_only=False)
+        [result] = self.ask(37, 3, request).results
+        return int(result.error_code), result.error_message
+
+    def delete(self, *names: str, timeout: int = 20_000, version: int = 5) -> Answers:
+        """Delete topics by name."""
+        request = _request(20, version).DeleteTopicsRequest(topic_names=names, timeout=milliseconds(timeout))
+        response = self.ask(20, version, request)
+        return {each.name: (int(each.error_code), getattr(each, "error_message", None)) for each in response.responses}
+
+    def delete_by_id(self, topic_id: Any) -> tuple[str | None, int]:  # noqa: ANN401 - a UUID
+        """Delete a topic by its id; return its name and the error code."""
+        module = _request(20, 6)
+        asked = module.DeleteTopicState(name=None, topic_id=topic_id)
+        [result] = self.ask(20, 6, module.DeleteTopicsRequest(topics=(asked,), timeout=milliseconds(20_000))).responses
+        return result.name, int(result.error_code)
+
+    def reassign(self, targets: Mapping[tuple[str, int], Sequence[int] | None], timeout: int = 20_000) -> Answers:
+        """Begin reassignments, or cancel them where the target is None."""
+        module = _request(45, 0)
+        topics = tuple(
+            module.ReassignableTopic(
+                name=topic,
+                partitions=(
+                    module.ReassignablePartition(
+                        partition_index=partition, replicas=None if replicas is None else tuple(replicas)
+                    ),
+                ),
+            )
+            for (topic, partition), replicas in targets.items()
+        )
+        request = module.AlterPartitionReassignmentsRequest(timeout=milliseconds(timeout), topics=topics)
+        return {
+            (topic.name, each.partition_index): (int(each.error_code), each.error_message)
+            for topic in self.ask(45, 0, request).responses
+            for each in topic.partitions
+        }
+
+    def reassignments(self, topics: Mapping[str, Sequence[int]] | None = None) -> dict[tuple[str, int], Any]:
+        """List reassignments: replicas, adding and removing."""
+        module = _request(46, 0)
+        named = (
+            None
+            if topics is None
+            else tuple(
+                module.ListPartitionReassignmentsTopics(name=name, partition_indexes=tuple(numbers))
+                for name, numbers in topics.items()
+            )
+        )
+        response = self.ask(46, 0, module.ListPartitionReassignmentsRequest(timeout=milliseconds(1000), topics=named))
+        return {
+            (topic.name, each.partition_index): (each.replicas, each.adding_replicas, each.removing_replicas)
+            for topic in response.topics
+            for each in topic.partitions
+        }
+
+    def elect(self, kind: int, keys: Sequence[tuple[str, int]] | None) -> Answers:
+        """Elect leaders: 0 preferred, 1 unclean."""
+        module = _request(43, 2)
+        named = (
+            None
+            if keys is None
+            else tuple(module.TopicPartitions(topic=topic, partitions=(partition,)) for topic, partition in keys)
+        )
+        request = module.ElectLeadersRequest(election_type=kind, topic_partitions=named, timeout=milliseconds(20_000))
+        return {
+            (topic.topic, each.partition_id): (int(each.error_code), each.error_message)
+            for topic in self.ask(43, 2, request).replica_election_results
+            for each in topic.partition_result
+        }
+
+
+def _request(api: int, version: int) -> Any:  # noqa: ANN401 - a module
+    return importlib.import_module(f"kio.schema.{api_key_map[api]}.v{version}.request")

@@ -1,0 +1,88 @@
+"""AllocateProducerIds: each block is given once, also when brokers or controllers ask side by side."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import pytest
+from kazoo.client import KazooClient
+
+from jobs.adapters.zookeeper.controllership import Controllership, take_over
+from jobs.controller.broker_apis.apis import BrokerApis
+from jobs.controller.broker_apis.producer_ids import PRODUCER_IDS, ProducerIdBlock, allocate_block, next_block
+from jobs.controller.controller import ResidentController
+from jobs.core.errors import FencedError, RefusedError
+from tests.jobs.controller.broker_apis.asking import AskingBrokers
+from tests.jobs.support.controllers.resident import initialize
+from tests.jobs.support.zookeeper.fenced import OURS
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+
+STORED: Final = b'{"version":1,"broker":2,"block_start":"4000","block_end":"4999"}'
+"""As Kafka 3.9.2 writes it."""
+
+
+def test_the_first_block(tree: KafkaTree, control: Controllership) -> None:
+    assert allocate_block(control, 1) == ProducerIdBlock(0, 1000)
+    assert tree.client.get(PRODUCER_IDS)[0] == b'{"version":1,"broker":1,"block_start":"0","block_end":"999"}'
+
+
+@pytest.mark.parametrize("data", [None, b""])
+def test_an_empty_znode_is_none(tree: KafkaTree, control: Controllership, data: bytes | None) -> None:
+    """Brokers create it without data."""
+    tree.client.create(PRODUCER_IDS, data or b"")
+
+    assert allocate_block(control, 1).start == 0
+
+
+def test_the_block_after_the_stored_one(tree: KafkaTree, control: Controllership) -> None:
+    tree.write(PRODUCER_IDS, STORED)
+
+    assert [allocate_block(control, 1).start, allocate_block(control, 0).start] == [5000, 6000]
+
+
+def test_blocks_are_given_once(tree: KafkaTree, control: Controllership) -> None:
+    tree.write(PRODUCER_IDS, STORED)
+    with ThreadPoolExecutor(4) as pool:
+        blocks = [*pool.map(lambda broker: allocate_block(control, broker % 3).start, range(20))]
+
+    assert sorted(blocks) == [5000 + 1000 * number for number in range(20)]
+
+
+def test_a_controller_that_was_overtaken_gives_none(
+    tree: KafkaTree, control: Controllership, client: KazooClient
+) -> None:
+    tree.write(PRODUCER_IDS, STORED)
+    take_over(client, OURS, release_timeout=None)
+
+    with pytest.raises(FencedError):
+        allocate_block(control, 1)
+    assert tree.client.get(PRODUCER_IDS)[0] == STORED
+
+
+@pytest.mark.parametrize("data", [b"[]", b"{}", b"5", b'{"version":1,"broker":1,"block_start":"0","block_end":"x"}'])
+def test_what_cannot_be_decoded_is_no_start(data: bytes) -> None:
+    with pytest.raises(RefusedError, match="could not be decoded"):
+        next_block(data)
+
+
+def test_ids_end() -> None:
+    last = 2**63 - 1
+    data = f'{{"version":1,"broker":1,"block_start":"0","block_end":"{last - 500}"}}'.encode()
+
+    with pytest.raises(RefusedError, match="no producer ids are left"):
+        next_block(data)
+
+
+def test_brokers_are_answered(
+    tree: KafkaTree, controller: ResidentController, apis: BrokerApis, asking: AskingBrokers
+) -> None:
+    assert asking.producer_ids(1) == (41, -1, 0)  # not the controller yet
+    initialize(controller)
+
+    assert asking.producer_ids(1) == (0, 0, 1000)
+    assert asking.producer_ids(2) == (0, 1000, 1000)
+    assert asking.producer_ids(2, epoch=5) == (77, -1, 0)
+    assert asking.producer_ids(7, epoch=5) == (102, -1, 0)
+    tree.write(PRODUCER_IDS, b"?")
+    assert asking.producer_ids(1) == (-1, -1, 0)
+    apis.close()
+    assert asking.producer_ids(1) == (41, -1, 0)
