@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from jobs.core.errors import ExitCode, UsageError
+from jobs.core.errors import UsageError
 from jobs.runtime.completion import plans
+from jobs.runtime.console import CommandResult
 from jobs.runtime.options import command, run_as_script
 from jobs.runtime.settings import Settings
 
@@ -50,7 +51,7 @@ def cancel(
             help="Also cancel where in-sync replicas are deleted and original replicas are dead, if one is in sync.",
         ),
     ] = False,
-) -> ExitCode:
+) -> CommandResult:
     """Cancel running reassignments and close their plan, or remove leftover throttles."""
     given = {"PLAN": plan is not None, "--partitions": partitions is not None, "--throttles": throttles}
     if sum(given.values()) != 1:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from jobs.core.errors import ExitCode
 from jobs.runtime.cli_enums import Mode, Via
+from jobs.runtime.console import CommandResult
 from jobs.runtime.options import (
     All,
     AllowMajorityDead,
@@ -54,7 +54,7 @@ def commit(
     ] = None,
     everything: All = False,
     detailed_exitcode: DetailedExitcode = False,
-) -> ExitCode:
+) -> CommandResult:
     """Apply a plan to the cluster, or show what would be written."""
     from jobs.core.units import parse_seconds
     from jobs.execution.admin.reassignment_options import ReassignmentOptions, bytes_per_second

@@ -17,9 +17,10 @@ from jobs.core import logs
 from jobs.core.errors import MissingError, UsageError
 from jobs.core.logs import LogFormat
 from jobs.core.signals import SIGNALS
-from jobs.runtime.console import emit_result, log
+from jobs.runtime.console import CommandResult, log
 from jobs.runtime.lazy_commands import LOG_FORMAT_VARIABLE
 from jobs.runtime.options import command, run_as_script
+from jobs.runtime.output import emit
 from jobs.runtime.settings import Settings
 
 EXTRA: Final = "kafka-surveyor[dashboard]"
@@ -56,7 +57,7 @@ def _serve(settings: Settings, address: str, port: int) -> NoReturn:
         )
     _refuse_taken(address, port)
     url = f"http://{f'[{address}]' if ':' in address else address}:{port}"
-    emit_result(settings, {"url": url, "cluster": settings.cluster})
+    emit(settings, CommandResult({"url": url, "cluster": settings.cluster}))
     log(f"dashboard of {settings.warehouse}: {url} (press Ctrl-C to stop)")
     if logs.is_json():
         os.environ[LOG_FORMAT_VARIABLE] = LogFormat.JSON

@@ -15,11 +15,14 @@ from jobs.adapters.spark.remote import REMOTE
 from jobs.adapters.spark.session import start_session
 
 
-def spark_session(settings: Mapping[str, str] | None = None, *, remote: str | None = None) -> SparkSession:
+def spark_session(
+    settings: Mapping[str, str] | None = None, *, remote: str | None = None, warehouse: str = ""
+) -> SparkSession:
     """Return the session of this process; start one if there is none.
 
     `settings` are Spark settings and override `conf/spark-defaults.conf`; master and memory apply only if a JVM is
-    started. `remote` is the URL of a Spark Connect server; the default is SPARK_REMOTE. Raise MissingError if Java,
-    Delta's jars or the server cannot be found; the message names the remedy.
+    started. `remote` is the URL of a Spark Connect server; the default is SPARK_REMOTE. For a `warehouse` on S3 the
+    session can read it. Raise MissingError if Java, the jars or the server cannot be found; the message names the
+    remedy.
     """
-    return start_session("notebook", settings, remote=remote or os.environ.get(REMOTE))
+    return start_session("notebook", settings, remote=remote or os.environ.get(REMOTE), warehouse=warehouse)

@@ -6,10 +6,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from jobs.core.errors import ExitCode, UsageError
+from jobs.core.errors import UsageError
 from jobs.plan_topics import assign, config, delete, expand
 from jobs.runtime.completion import brokers as known_brokers
 from jobs.runtime.completion import comma_separated, snapshots
+from jobs.runtime.console import CommandResult
 from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.lazy_commands import HELP
 from jobs.runtime.options import AllowUnclean, Requests, Throttle, check_throttle
@@ -32,7 +33,7 @@ def reconcile(
     allow_unclean: AllowUnclean = False,
     requests: Requests = False,
     options: PlanOptions,
-) -> ExitCode:
+) -> CommandResult:
     """Plan repairs after failures: replace dead leaders, shrink ISRs, elect first leaders."""
     from jobs.planning.plan import report_plan
     from jobs.planning.reconcile import plan_reconcile
@@ -80,7 +81,7 @@ def elect(
         typer.Option(help="With --preferred: skip brokers that joined less than this before the snapshot, as 10m, 2h."),
     ] = None,
     options: PlanOptions,
-) -> ExitCode:
+) -> CommandResult:
     """Plan leader elections: preferred, offline or unclean."""
     from jobs.core.units import parse_seconds
     from jobs.planning.elect import OfflineRequest, PreferredRequest
@@ -138,7 +139,7 @@ def drain(
         typer.Option("--allow-offline", help="Plan even if partitions go offline when the brokers stop."),
     ] = False,
     options: PlanOptions,
-) -> ExitCode:
+) -> CommandResult:
     """Plan to move leadership off brokers, such as before a shutdown."""
     from jobs.planning.drain import drain_planner
     from jobs.planning.plan import report_plan
@@ -154,7 +155,7 @@ def undrain(
     *,
     brokers: Brokers,
     options: PlanOptions,
-) -> ExitCode:
+) -> CommandResult:
     """Plan to undo a drain: restore the replica order, or restart the stopped replicas."""
     from jobs.planning.drain import undrain_planner
     from jobs.planning.plan import report_plan
@@ -177,7 +178,7 @@ def recover(
         typer.Option(metavar="TOPIC-N", help="Allow an unclean election for this partition; may be repeated."),
     ] = None,
     options: PlanOptions,
-) -> ExitCode:
+) -> CommandResult:
     """Plan leaders for offline partitions; unclean elections only where allowed, by least data loss."""
     from jobs.planning.plan import report_plan
     from jobs.planning.recover import parse_partitions, recover_planner
@@ -274,7 +275,7 @@ def reassign(
     ] = False,
     throttle: Throttle = None,
     options: PlanOptions,
-) -> ExitCode:
+) -> CommandResult:
     """Plan replica moves by a file, brokers, a replication factor, balance, racks or a snapshot."""
     from jobs.planning.placement.explicit_targets import FROM_FILE, TO_SNAPSHOT
     from jobs.planning.placement.placement_options import PlacementLimits

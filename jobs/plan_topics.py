@@ -5,10 +5,11 @@ from typing import Annotated, Final
 
 import typer
 
-from jobs.core.errors import ExitCode, UsageError, raise_any
+from jobs.core.errors import UsageError, raise_any
 from jobs.runtime.completion import brokers as known_brokers
 from jobs.runtime.completion import comma_separated
 from jobs.runtime.completion import topics as known_topics
+from jobs.runtime.console import CommandResult
 from jobs.runtime.plan_options import PlanOptions, question
 from jobs.runtime.settings import Settings
 
@@ -61,7 +62,7 @@ def assign(
     strategy: Annotated[str, typer.Option(help="kafka, simple, or balanced (kafka with balanced racks).")] = "kafka",
     disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
     options: PlanOptions,
-) -> ExitCode:
+) -> CommandResult:
     """Plan new topics with their replicas and first leaders."""
     from jobs.planning.plan import report_plan
     from jobs.planning.topics.assign import AssignRequest
@@ -127,7 +128,7 @@ def expand(
     disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
     allow_internal: AllowInternal = False,
     options: PlanOptions,
-) -> ExitCode:
+) -> CommandResult:
     """Plan more partitions for a topic; keys may map to other partitions afterwards."""
     from jobs.planning.plan import report_plan
     from jobs.planning.topics.existing_topic import topic_name
@@ -156,7 +157,7 @@ def config(
     delete: Annotated[list[str] | None, typer.Option(help="Config to delete; may be repeated.")] = None,
     allow_unknown_config: AllowUnknownConfig = False,
     options: PlanOptions,
-) -> ExitCode:
+) -> CommandResult:
     """Plan changes to a topic's configuration."""
     from jobs.planning.plan import report_plan
     from jobs.planning.topics.config import ConfigRequest, parse_overrides
@@ -179,7 +180,7 @@ def delete(
     ],
     allow_internal: AllowInternal = False,
     options: PlanOptions,
-) -> ExitCode:
+) -> CommandResult:
     """Plan the deletion of topics with all their records, which cannot be undone."""
     from jobs.planning.plan import report_plan
     from jobs.planning.topics.delete import DeleteRequest

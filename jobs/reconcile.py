@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from jobs.core.errors import ExitCode
 from jobs.runtime.cli_enums import Mode
+from jobs.runtime.console import CommandResult
 from jobs.runtime.options import (
     All,
     AllowMajorityDead,
@@ -46,7 +46,7 @@ def reconcile(
     allow_silent: AllowSilent = None,
     everything: All = False,
     detailed_exitcode: DetailedExitcode = False,
-) -> ExitCode:
+) -> CommandResult:
     """Take a snapshot, plan the repairs that are due, and commit the plan."""
     from jobs.controller.reconcile import ReconcileOptions, reconcile_once, reconcile_until_quiet
     from jobs.preconditions.limits import CommitLimits, hold_seconds

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from jobs.runtime.completion import plans, snapshots
+from jobs.runtime.console import CommandResult
 from jobs.runtime.options import Throttle, check_throttle, command, run_as_script
 from jobs.runtime.settings import Settings
 
@@ -26,12 +27,12 @@ def report(
         typer.Option(help="Report the cluster as of this snapshot [default: the newest].", autocompletion=snapshots),
     ] = None,
     throttle: Throttle = None,
-) -> None:
+) -> CommandResult:
     """Write a self-contained HTML report of the cluster's history or of a plan."""
     from jobs.web.report import write_report
 
     check_throttle(throttle, settings.conf.throttle)
-    write_report(settings, out, plan, snapshot)
+    return write_report(settings, out, plan, snapshot)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from jobs.core.errors import ExitCode
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.completion import plans, snapshots
+from jobs.runtime.console import CommandResult
 from jobs.runtime.options import (
     DetailedExitcode,
     MaxChanges,
@@ -47,7 +47,7 @@ def rollback(
     max_changes: MaxChanges = None,
     throttle: Throttle = None,
     detailed_exitcode: DetailedExitcode = False,
-) -> ExitCode:
+) -> CommandResult:
     """Plan the reversal of a plan's moves; with --apply, also commit it."""
     from jobs.execution.admin.reassignment_options import ReassignmentOptions, bytes_per_second
     from jobs.execution.rollback import roll_back_plan

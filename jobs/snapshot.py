@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.core.errors import ExitCode
+from jobs.runtime.console import CommandResult
 from jobs.runtime.options import on_spark, run_as_script
 from jobs.runtime.settings import Settings
 
@@ -16,7 +16,7 @@ def snapshot(
     fleet: Annotated[
         bool, typer.Option("--all", help="Take a snapshot of every cluster of the --conf file, one after the other.")
     ] = False,
-) -> ExitCode:
+) -> CommandResult:
     """Store a snapshot of the cluster's ZooKeeper metadata in the Delta tables."""
     from jobs.snapshots.snapshot import snapshot_fleet, snapshot_one
 

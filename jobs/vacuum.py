@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from jobs.runtime.console import CommandResult
 from jobs.runtime.options import command, run_as_script
 from jobs.runtime.settings import Settings
 
@@ -19,11 +20,11 @@ def vacuum(
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
-) -> None:
+) -> CommandResult:
     """Delete snapshots older than --keep and the files that only they use."""
     from jobs.snapshots.vacuum import drop_old
 
-    drop_old(settings, keep, dry_run=dry_run)
+    return drop_old(settings, keep, dry_run=dry_run)
 
 
 if __name__ == "__main__":

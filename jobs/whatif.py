@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from jobs.runtime.completion import snapshots
+from jobs.runtime.console import CommandResult
 from jobs.runtime.options import on_spark, run_as_script
 from jobs.runtime.settings import Settings
 
@@ -27,11 +28,11 @@ def whatif(
     everything: Annotated[
         bool, typer.Option("--all", help="List every partition of every row, not only the first ones.")
     ] = False,
-) -> None:
+) -> CommandResult:
     """Simulate the loss of brokers or racks and rank the losses by impact."""
     from jobs.planning.whatif import report_losses
 
-    report_losses(settings, lose, snapshot, limit, everything=everything)
+    return report_losses(settings, lose, snapshot, limit, everything=everything)
 
 
 if __name__ == "__main__":

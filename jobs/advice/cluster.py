@@ -10,7 +10,8 @@ from datetime import datetime
 from shlex import quote
 from typing import Final
 
-from jobs.adapters.zookeeper.cluster import CONTROLLER_EPOCH, DELETE_TOPICS, TOPICS
+from jobs.adapters.zookeeper.cluster import CONTROLLER_EPOCH, DELETE_TOPICS
+from jobs.adapters.zookeeper.current_state import state_path
 from jobs.adapters.zookeeper.migration import migration_notice
 from jobs.advice.outage import Outage
 from jobs.core.units import format_duration
@@ -124,7 +125,7 @@ def _last_epoch(situation: ClusterSituation) -> Iterator[Suggestion]:
     """Suggest how to mend states that no controller may overwrite: none can have a later epoch."""
     for name in situation.health.named.get("last_epoch", ()):
         topic, _, partition = name.rpartition("-")
-        path = f"{TOPICS}/{topic}/partitions/{partition}/state"
+        path = state_path((topic, partition))
         what = f"{path} has controller epoch {LAST_EPOCH}, the last one, and is not overwritten by any controller"
         epoch = situation.health.controller_epoch or situation.latest_epoch
         yield Suggestion(

@@ -23,7 +23,7 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.configs import KAFKA_DEFAULTS, Overrides, read_configs_and_failures, read_overrides
 from jobs.adapters.brokers.connection import unreachable_reasons
-from jobs.adapters.delta.warehouse import Row
+from jobs.adapters.delta.object_store import refuse_unconditional
 from jobs.adapters.delta.warehouse_paths import is_local, refuse_unwritable
 from jobs.adapters.java.home import find_java, java_version
 from jobs.adapters.java.jars import cache_folder, has_delta_jars
@@ -44,7 +44,7 @@ from jobs.runtime.suggestions import with_full_command
 from jobs.snapshots.cluster_view import view_now
 from jobs.snapshots.health import health_of
 from schemas.enums import NO_CONTROLLER
-from schemas.rows import Broker
+from schemas.rows import Broker, BrokerConfig
 from schemas.text import pluralise
 from schemas.topic_configs import DEFAULT_MIN_ISR
 
@@ -148,6 +148,9 @@ def _warehouse(settings: Settings) -> Checks:
             f"{where} can be written, {format_bytes(free)} free",
             None if enough else "free some space: a write without space fails and leaves the tables unchanged",
         )
+    else:
+        refuse_unconditional(where)
+        yield CheckResult("warehouse", CheckStatus.FINE, f"{where} can be written, and no commit overwrites another")
     recent = warehouse_status_if_readable(settings.lake)
     if recent.fault:
         yield CheckResult(
@@ -306,7 +309,7 @@ def _brokers(settings: Settings, state: ClusterState, overrides: Overrides) -> C
     configs, why_not = read_configs_and_failures(
         state.brokers, settings.conf.command_config, overrides, PROBE_TIMEOUT_SECONDS
     )
-    silent = sorted({row["broker_id"] for row in configs if row["assumed"] and row["name"] == IBP})
+    silent = sorted({row.broker_id for row in configs if row.assumed and row.name == IBP})
     if silent:
         failure = next((f" ({why_not[broker]})" for broker in silent if broker in why_not), " (though asked)")
         yield CheckResult(
@@ -321,7 +324,7 @@ def _brokers(settings: Settings, state: ClusterState, overrides: Overrides) -> C
         yield CheckResult(
             "settings", CheckStatus.FINE, f"{pluralise(len(state.brokers), 'broker')} returned their configs"
         )
-    protocols = sorted({row["value"] for row in configs if row["name"] == IBP and not row["assumed"] and row["value"]})
+    protocols = sorted({row.value for row in configs if row.name == IBP and not row.assumed and row.value})
     if protocols:
         yield CheckResult(
             "protocol",
@@ -332,7 +335,7 @@ def _brokers(settings: Settings, state: ClusterState, overrides: Overrides) -> C
     yield _control_requests(settings, state, configs)
 
 
-def _control_requests(settings: Settings, state: ClusterState, configs: Sequence[Row]) -> CheckResult:
+def _control_requests(settings: Settings, state: ClusterState, configs: Sequence[BrokerConfig]) -> CheckResult:
     """Whether batch mode could send requests to each broker, and over which listener it should."""
     check = "control requests"
     try:
@@ -349,7 +352,7 @@ def _control_requests(settings: Settings, state: ClusterState, configs: Sequence
             "does not",
         )
     endpoints = [endpoint.listener for row in state.brokers if (endpoint := listener.endpoint(row))]
-    planes = {row["value"] for row in configs if row["name"] == CONTROL_PLANE and row["value"]}
+    planes = {row.value for row in configs if row.name == CONTROL_PLANE and row.value}
     if unused_planes := sorted(planes.difference(endpoints)):
         text = f"every broker can be notified; the brokers' control-plane listener is {', '.join(unused_planes)}"
         advice = "set clusters.NAME.control_listener in the conf, so that control requests do not wait for clients'"

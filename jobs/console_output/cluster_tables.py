@@ -30,7 +30,8 @@ from jobs.repositories.brokers_last_seen import brokers_last_seen, last_seen_aft
 from jobs.repositories.snapshots import as_of, last_snapshot, rows_as_of, table_as_of
 from jobs.repositories.stored_rows import Bools, Ints, StoredRows
 from jobs.repositories.warehouse_status import default_min_isr_of
-from jobs.runtime.console import emit_result, show, stream, warnings_in_json
+from jobs.runtime.console import CommandResult, warnings_in_json
+from jobs.runtime.output import emit, show, stream
 from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import ZNODE_COLUMNS, ClusterView, view_now, with_last_known_replicas
 from jobs.snapshots.health import with_derived_columns
@@ -268,7 +269,7 @@ def show_brokers(settings: Settings, snapshot_id: int | None, *, now: bool = Fal
     ]
     columns = [*BROKER_COLUMNS, *["last_seen_at"] * any(row["last_seen_at"] for row in rows)]
     table = table_parts(settings, f"brokers of {settings.cluster}, {cluster.where}", columns, rows)
-    emit_result(settings, cluster.about | {"rows": rows}, *table, cluster.age_line(len(rows)))
+    emit(settings, CommandResult(cluster.about | {"rows": rows}, *table, cluster.age_line(len(rows))))
 
 
 def _columns(broker: Broker | LastSeenBroker | None) -> Row:

@@ -10,7 +10,8 @@ from jobs.adapters.delta.warehouse import Row
 from jobs.console_output.tables import ROWS_SHOWN, displayed_columns, show_rows, with_short_message, without_secret
 from jobs.repositories.snapshots import find_snapshot
 from jobs.repositories.stored_rows import StoredRows
-from jobs.runtime.console import emit_result, table
+from jobs.runtime.console import CommandResult, table
+from jobs.runtime.output import emit
 from jobs.runtime.settings import Settings
 from jobs.sql_views.database import Summaries
 from schemas.rows import Snapshot
@@ -42,7 +43,10 @@ def _show_all(settings: Settings, *, everything: bool) -> None:
     listed = [with_short_message(row) | _display_row(row) for row in latest]
     more = [f"the latest {len(latest)} of {len(rows)}; --all shows all"] if len(latest) < len(rows) else []
     title = f"commits of {settings.cluster}"
-    emit_result(settings, {"rows": rows}, table(title, displayed_columns(settings, LOG_COLUMNS, listed), listed), *more)
+    emit(
+        settings,
+        CommandResult({"rows": rows}, table(title, displayed_columns(settings, LOG_COLUMNS, listed), listed), *more),
+    )
 
 
 def _display_row(row: Row) -> Row:

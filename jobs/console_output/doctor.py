@@ -7,7 +7,8 @@ from typing import Final
 
 from jobs.advice.doctor import CheckResult, CheckStatus, run_checks
 from jobs.core.errors import ExitCode
-from jobs.runtime.console import emit_result, wrapped
+from jobs.runtime.console import CommandResult, wrapped
+from jobs.runtime.output import emit
 from jobs.runtime.settings import Settings
 from schemas.text import pluralise
 
@@ -26,7 +27,7 @@ def show_checks(settings: Settings) -> ExitCode:
         "warnings": counts[CheckStatus.WARNING],
         "findings": [asdict(finding) for finding in findings],
     }
-    emit_result(settings, result, *lines(findings), "", _verdict(counts))
+    emit(settings, CommandResult(result, *lines(findings), "", _verdict(counts)))
     return ExitCode.ERROR if counts[CheckStatus.FAULT] else ExitCode.DONE
 
 

@@ -14,7 +14,8 @@ from jobs.console_output.kafka_text import generated, kafka_json
 from jobs.core.errors import ExitCode, RefusedError, UsageError
 from jobs.repositories.plans.repository import Plan, read_plan, refuse_edited
 from jobs.runtime.cli_enums import Format
-from jobs.runtime.console import Result, emit_result, log, next_in_json, next_lines
+from jobs.runtime.console import CommandResult, Result, log
+from jobs.runtime.output import emit, next_in_json, next_lines
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
 from schemas.enums import Action, PlanStatus
@@ -72,10 +73,10 @@ def export_plan(
     steps = [] if inverse else [suggestion(settings, "once the other tool has started", "verify", whole.called)]
     if out is not None:
         _write(out, text)
-        emit_result(settings, result | {"file": str(out)}, f"{summary} in {out}", steps=steps)
+        emit(settings, CommandResult(result | {"file": str(out)}, f"{summary} in {out}", steps=steps))
         return ExitCode.DONE
     reassignment = {"reassignment": msgspec.json.decode(kafka_json(targets))}
-    emit_result(settings, result | reassignment | next_in_json(steps))
+    emit(settings, CommandResult(result | reassignment | next_in_json(steps)))
     if settings.for_people:
         sys.stdout.write(f"{text}\n")
         for line in (f"  {summary}", *next_lines(steps)):

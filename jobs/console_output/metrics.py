@@ -5,7 +5,6 @@ unknown before the first snapshot are omitted, so that they are not mistaken for
 """
 
 import logging
-import re
 import socket
 import sys
 import time
@@ -25,12 +24,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import ThreadingWSGIServer
 
 from jobs.adapters.delta.warehouse_paths import no_warehouse
+from jobs.core.addresses import parse_address
 from jobs.core.errors import SurveyorError, UnreadableError, UsageError
 from jobs.repositories.plans.commit_log import Outcomes, read_outcomes
 from jobs.repositories.snapshots import find_snapshot
 from jobs.repositories.warehouse_status import WarehouseStatus, default_min_isr_of, read_warehouse_status
 from jobs.runtime.atomic_files import refuse_unwritable, replace_file
-from jobs.runtime.console import emit_result, log
+from jobs.runtime.console import CommandResult, log
+from jobs.runtime.output import emit
 from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import view_of
 from jobs.snapshots.health import Health, health_of
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 PATH: Final = "/metrics"
 HEALTH_PATH: Final = "/healthz"
 
-LOOPBACK: Final = "127.0.0.1"
 """Where the metrics are served unless another address is given, since any client that connects can read them."""
 
 REQUEST_TIMEOUT_SECONDS: Final = 5.0
@@ -59,9 +59,6 @@ MAX_SCRAPES: Final = 8
 
 BACKLOG: Final = 1024
 """Connections that the operating system accepts ahead; socketserver's 5 would delay a request by a second or more."""
-
-_ADDRESS: Final = re.compile(r"(?:(?P<host>[\w.-]+|\[[0-9A-Fa-f:.]+\])?:)?(?P<port>[0-9]{1,5})", re.ASCII)
-_LAST_PORT: Final = 65535
 
 
 class MetricFamilies:
@@ -127,12 +124,12 @@ def _write(settings: Settings, out: Path | None) -> None:
     }
     text = generate_latest(MetricsCollector(lambda: metrics)).decode()
     if out is None:
-        emit_result(settings, result)
+        emit(settings, CommandResult(result))
         if settings.for_people:
             print(text, end="")  # noqa: T201 - the text that Prometheus reads
         return
     replace_file(out, text)
-    emit_result(settings, result, f"{len(result['samples'])} samples written to {out}")
+    emit(settings, CommandResult(result, f"{len(result['samples'])} samples written to {out}"))
 
 
 def _serve(settings: Settings, listen: str) -> None:
@@ -145,18 +142,6 @@ def _serve(settings: Settings, listen: str) -> None:
     with MetricsServer(address, lambda: read_metrics(settings)) as server:
         log(f"surveyor: metrics at {server.url}; press Ctrl-C to stop")
         server.serve_forever()
-
-
-def parse_address(option: str, text: str) -> tuple[str, int]:
-    """Parse HOST:PORT; the default host is the loopback address.
-
-    >>> parse_address("--listen", "9308"), parse_address("--listen", "[::]:9308")
-    (('127.0.0.1', 9308), ('::', 9308))
-    """
-    parts = _ADDRESS.fullmatch(text)
-    if parts is None or int(parts["port"]) > _LAST_PORT:
-        raise UsageError(f"{option} {text!r} is no address: expected HOST:PORT, or PORT on the loopback")
-    return (parts["host"] or LOOPBACK).strip("[]"), int(parts["port"])
 
 
 @dataclass(frozen=True, slots=True)

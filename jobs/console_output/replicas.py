@@ -16,7 +16,8 @@ from jobs.console_output.tables import (
     warn_of_unread_topics,
 )
 from jobs.repositories.stored_rows import StoredRows
-from jobs.runtime.console import show, stream, warnings_in_json
+from jobs.runtime.console import warnings_in_json
+from jobs.runtime.output import show, stream
 from jobs.runtime.settings import Settings
 from jobs.sql_views.database import Summaries
 from schemas.text import pluralise

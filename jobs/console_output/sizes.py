@@ -13,7 +13,8 @@ from jobs.console_output.tables import table_parts
 from jobs.core.errors import UnreadableError, UsageError
 from jobs.core.units import format_bytes
 from jobs.preconditions.copy_volume import usable_bytes
-from jobs.runtime.console import emit_result
+from jobs.runtime.console import CommandResult
+from jobs.runtime.output import emit
 from jobs.runtime.settings import Settings
 
 BROKER_COLUMNS: Final = ("broker_id", "log_dirs", "replicas", "future", "bytes", "largest", "taken_at")
@@ -61,7 +62,7 @@ def show_sizes(settings: Settings, topic: str | None) -> None:
     counts = ("bytes", "largest", "usable_bytes")
     shown = [{**row, **{name: format_bytes(row[name]) for name in counts if row.get(name) is not None}} for row in rows]
     shown = [{**row, FREE: row["usable_bytes"]} if "usable_bytes" in row else row for row in shown]
-    emit_result(settings, {"rows": rows}, *table_parts(settings, title, columns, shown))
+    emit(settings, CommandResult({"rows": rows}, *table_parts(settings, title, columns, shown)))
 
 
 def _read(lake: Warehouse, *filters: Filter) -> pa.Table:

@@ -26,7 +26,8 @@ from jobs.repositories.warehouse_status import (
     missing_since,
     warehouse_status_if_readable,
 )
-from jobs.runtime.console import emit_result, wrapped, write_json
+from jobs.runtime.console import CommandResult, wrapped
+from jobs.runtime.output import emit, write_json
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, with_full_command
 from jobs.snapshots.cluster_view import view_now, view_of, with_last_known_replicas
@@ -85,7 +86,7 @@ class Status:
 def show_status(settings: Settings, snapshot_id: int | None) -> None:
     """Show the status once; raise UnreadableError if the cluster cannot be read."""
     status = read_status(settings, snapshot_id)
-    emit_result(settings, status.json, *lines(status))
+    emit(settings, CommandResult(status.json, *lines(status)))
 
 
 def watch_status(settings: Settings, every: float) -> None:

@@ -21,7 +21,8 @@ from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.snapshots import as_of, find_snapshot
 from jobs.repositories.stored_rows import StoredRows
 from jobs.runtime.cli_enums import Output
-from jobs.runtime.console import emit_result, log, show, stream, table, warn
+from jobs.runtime.console import CommandResult, log, table, warn
+from jobs.runtime.output import emit, show, stream
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from jobs.snapshots.diff import COLUMNS, differences
@@ -42,7 +43,7 @@ _FULL_MESSAGE_HINT: Final = "--json has the full text"
 
 def write_table(settings: Settings, title: str, columns: Sequence[str], rows: Sequence[Row], **extra: Any) -> None:  # noqa: ANN401
     """Print rows; the text output has these columns, or all columns with `-o wide`."""
-    emit_result(settings, {**extra, "rows": list(rows)}, *table_parts(settings, title, columns, rows))
+    emit(settings, CommandResult({**extra, "rows": list(rows)}, *table_parts(settings, title, columns, rows)))
 
 
 def write_as_of(
@@ -61,7 +62,10 @@ def write_as_of(
     number = snapshot.snapshot_id
     shown = rows if for_people is None else for_people
     table = table_parts(settings, f"{name} of {settings.cluster}, snapshot {number}", columns, shown)
-    emit_result(settings, of_snapshot(snapshot) | {"rows": list(rows)}, *table, age_line(snapshot.taken_at, len(rows)))
+    emit(
+        settings,
+        CommandResult(of_snapshot(snapshot) | {"rows": list(rows)}, *table, age_line(snapshot.taken_at, len(rows))),
+    )
 
 
 def snapshot_shown(settings: Settings, snapshot_id: int | None, *, now: str = "") -> Snapshot:
@@ -238,8 +242,11 @@ def show_differences(settings: Settings, before: int, after: int) -> None:
             settings, f"{settings.cluster}, snapshot {before} to {after}", COLUMNS, rows, before=before, after=after
         )
     else:
-        emit_result(
-            settings, {"before": before, "after": after, "rows": []}, f"snapshots {before} and {after} do not differ"
+        emit(
+            settings,
+            CommandResult(
+                {"before": before, "after": after, "rows": []}, f"snapshots {before} and {after} do not differ"
+            ),
         )
 
 
@@ -278,7 +285,9 @@ def show_plans(settings: Settings) -> None:
     ]
     lines = [{**row, "names": ", ".join(row["names"]), "what": size} for row, size in zip(rows, sizes, strict=True)]
     columns = ("plan_id", "names", "kind", "status", "complete", "what", "created_at")
-    emit_result(settings, {"rows": rows}, *table_parts(settings, f"plans of {settings.cluster}", columns, lines))
+    emit(
+        settings, CommandResult({"rows": rows}, *table_parts(settings, f"plans of {settings.cluster}", columns, lines))
+    )
 
 
 def is_complete(plan: PlanRecord) -> bool:

@@ -14,7 +14,8 @@ from jobs.preconditions.limits import UNCOMMITTABLE
 from jobs.repositories.figures import Figures, figures_in
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.cli_enums import TextFormat
-from jobs.runtime.console import Result, emit_result, log, truncate
+from jobs.runtime.console import CommandResult, Result, log, truncate
+from jobs.runtime.output import emit
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from planner.reassignment.cancellation import ReassignmentStatus
@@ -82,7 +83,7 @@ def show_verification(settings: Settings, verification: Verification, text: Text
         result["evenness"] = {"now": verification.evenness, "planned": _planned_evenness(plan)}
     result |= in_json(outage)
     if text is TextFormat.KAFKA:
-        emit_result(settings, result, *_kafka_lines(verification))
+        emit(settings, CommandResult(result, *_kafka_lines(verification)))
         return
     summary = ", ".join(f"{counts[status]} {status.replace('_', ' ')}" for status in _COUNTED if counts[status])
     closed = f", {plan.row.status}" if plan.row.status in UNCOMMITTABLE else ""
@@ -97,8 +98,9 @@ def show_verification(settings: Settings, verification: Verification, text: Text
         *(["  the throttle of its commit is set: it slows down all copying of replicas"] if throttled else []),
     ]
     steps = after_verification(settings, plan, set(counts), moving=bool(verification.moving), throttled=throttled)
-    emit_result(
-        settings, result, f"plan {plan.title}{closed}: {summary or 'no changes'}{complete}", *lines, steps=steps
+    emit(
+        settings,
+        CommandResult(result, f"plan {plan.title}{closed}: {summary or 'no changes'}{complete}", *lines, steps=steps),
     )
 
 

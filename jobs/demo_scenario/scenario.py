@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from signal import SIGINT, SIGTERM
+from signal import SIGTERM
 from typing import Final
 
 from jobs.adapters.delta.warehouse import Row
@@ -21,12 +21,14 @@ from jobs.adapters.spark.remote import REMOTE
 from jobs.adapters.spark.session import stop_session
 from jobs.adapters.zookeeper.connection import connected, poll_until
 from jobs.adapters.zookeeper.controllership import current_controller
+from jobs.adapters.zookeeper.current_state import state_path
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.core.errors import ExitCode, SurveyorError
 from jobs.core.signals import raise_on_signal
 from jobs.demo_scenario.traffic import Traffic, read_everything
 from jobs.repositories.snapshots import as_of, find_snapshot
-from jobs.runtime.console import emit_result, stdout
+from jobs.runtime.console import CommandResult, stdout
+from jobs.runtime.output import emit
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import DEFAULT_WAREHOUSE, Settings, settings_from
 from schemas.enums import NO_CONTROLLER
@@ -221,7 +223,7 @@ class DemoScenario:
     def states(self) -> Iterator[tuple[Row, State]]:
         """Yield the partitions of the newest snapshot with their current states in ZooKeeper."""
         rows = self.rows("partitions")
-        paths = [f"/brokers/topics/{row['topic']}/partitions/{row['partition']}/state" for row in rows]
+        paths = [state_path((row["topic"], row["partition"])) for row in rows]
         with connected(self.settings.zookeeper) as client:
             znodes = read_many(client, paths)
         for row, znode in zip(rows, znodes, strict=True):
@@ -239,7 +241,7 @@ def run_demo(settings: Settings, run: Run) -> ExitCode:
         acked, read_back = scenario.execute()
     lost = acked - read_back
     result = {"acked": len(acked), "read": len(acked & read_back), "lost": len(lost)}
-    emit_result(settings, result, "records " + " ".join(f"{name}={count}" for name, count in result.items()))
+    emit(settings, CommandResult(result, "records " + " ".join(f"{name}={count}" for name, count in result.items())))
     return ExitCode.ERROR if lost or not acked else ExitCode.DONE
 
 
@@ -286,7 +288,7 @@ def run_resident(arguments: Sequence[str]) -> Iterator[ResidentProcess]:
         try:
             yield ResidentProcess(process)
         finally:
-            process.send_signal(SIGINT)
+            process.terminate()  # a shell's background job ignores SIGINT, and so do its children
             with suppress(subprocess.TimeoutExpired):
                 process.wait(STOP_TIMEOUT_SECONDS)
             process.kill()

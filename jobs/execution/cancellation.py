@@ -47,7 +47,7 @@ from jobs.preconditions.cancellation import (
 )
 from jobs.repositories.plans.commit_log import CommitLog, RowOutcome, close_plan
 from jobs.repositories.plans.repository import Plan, read_plan
-from jobs.runtime.console import Result, confirm, emit_result, format_cell, is_terminal, log
+from jobs.runtime.console import CommandResult, Result, confirm, format_cell, is_terminal, log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_step
@@ -344,7 +344,7 @@ def _verdict(
 
 def cancel_plan(
     settings: Settings, plan: str, *, apply: bool, yes: bool, skip_unsafe: bool, fewer_copies: bool
-) -> ExitCode:
+) -> CommandResult:
     """Cancel a plan, or show what that would do."""
     stored_plan = read_plan(settings.lake, plan)
     with ZooKeeperSession(settings.zookeeper) as zookeeper:
@@ -362,21 +362,19 @@ def _cancel_stored(
     yes: bool,
     skip_unsafe: bool,
     fewer_copies: bool,
-) -> ExitCode:
+) -> CommandResult:
     with zookeeper.connected() as client:
         cancellation = read_cancellation(client, settings, stored_plan, fewer_copies=fewer_copies)
     if not skip_unsafe:
         _refuse(stored_plan, cancellation)
     if not _has_work(stored_plan, cancellation):
-        emit_result(
-            settings,
+        return CommandResult(
             _result(stored_plan, cancellation),
             f"plan {stored_plan.title}: nothing is left to cancel",
             *_lines(stored_plan, cancellation),
             steps=_steps(settings, stored_plan, cancellation),
             warnings=[],
         )
-        return ExitCode.DONE
     if not apply:
         dry = _result(stored_plan, cancellation) | {"dry_run": True}
         note = "dry run: nothing was written; --apply writes"
@@ -385,8 +383,7 @@ def _cancel_stored(
             same_step(settings, "apply", "cancel", stored_plan.called, "--apply"),
             *_steps(settings, stored_plan, cancellation),
         ]
-        emit_result(settings, dry, title, *_lines(stored_plan, cancellation), note, steps=steps, warnings=[])
-        return ExitCode.DONE
+        return CommandResult(dry, title, *_lines(stored_plan, cancellation), note, steps=steps, warnings=[])
     if not yes and not _is_confirmed(stored_plan, cancellation):
         raise SurveyorError("not cancelled: the question was not answered with yes")
     verdicts = cancel_running(settings, zookeeper, stored_plan, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
@@ -417,7 +414,9 @@ def _is_confirmed(plan: Plan, cancellation: CancellationPlan) -> bool:
     return confirm("cancel it?")
 
 
-def _report(settings: Settings, plan: Plan, cancellation: CancellationPlan, verdicts: Sequence[RowOutcome]) -> ExitCode:
+def _report(
+    settings: Settings, plan: Plan, cancellation: CancellationPlan, verdicts: Sequence[RowOutcome]
+) -> CommandResult:
     result = _result(plan, cancellation, verdicts)
     failed = [verdict for verdict in verdicts if verdict.outcome in {Outcome.FAILED, Outcome.UNKNOWN}]
     failures = [
@@ -431,8 +430,15 @@ def _report(settings: Settings, plan: Plan, cancellation: CancellationPlan, verd
     )
     is_unfinished = bool(failed or cancellation.safe)
     steps = _steps(settings, plan, cancellation, again=is_unfinished)
-    emit_result(settings, result, title, *failures[:LINES_SHOWN], *_lines(plan, cancellation), steps=steps, warnings=[])
-    return ExitCode.ERROR if is_unfinished else ExitCode.DONE
+    return CommandResult(
+        result,
+        title,
+        *failures[:LINES_SHOWN],
+        *_lines(plan, cancellation),
+        steps=steps,
+        warnings=[],
+        exit_code=ExitCode.ERROR if is_unfinished else ExitCode.DONE,
+    )
 
 
 def _steps(settings: Settings, plan: Plan, cancellation: CancellationPlan, *, again: bool = False) -> list[Suggestion]:

@@ -14,7 +14,7 @@ from jobs.adapters.zookeeper.controllership import MAX_TAKEOVER_ATTEMPTS, Overta
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.advice.plans import after_commit
 from jobs.console_output.plan_text import pending_summary
-from jobs.core.errors import ExitCode, RefusedError, SurveyorError
+from jobs.core.errors import RefusedError, SurveyorError
 from jobs.core.signals import defer_signals
 from jobs.execution.admin.commit import commit_admin, end_throttle, maintain_throttle
 from jobs.execution.admin.connections import admin_of, controller_of
@@ -33,7 +33,7 @@ from jobs.repositories.actor import Actor
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import Plan, moves_replicas, read_plan
 from jobs.runtime.cli_enums import Mode, Via
-from jobs.runtime.console import Result, emit_result, log
+from jobs.runtime.console import CommandResult, Result, log
 from jobs.runtime.settings import Settings
 from schemas.enums import Outcome, PlanStatus
 from schemas.text import pluralise
@@ -162,7 +162,7 @@ def commit_plan(
     yes: bool,
     everything: bool,
     detailed: bool,
-) -> ExitCode:
+) -> CommandResult:
     """Apply a plan, or show what that would do; for a closed or committed plan, maintain its throttle."""
     stored_plan = read_plan(settings.lake, plan)
     rate, status = running.throttle, stored_plan.row.status
@@ -205,21 +205,21 @@ def with_default_throttle(settings: Settings, plan: Plan, running: ReassignmentO
     return replace(running, throttle=settings.throttle)
 
 
-def _maintain_throttle_only(settings: Settings, zookeeper: ZooKeeperSession, plan: Plan, rate: int | None) -> ExitCode:
+def _maintain_throttle_only(
+    settings: Settings, zookeeper: ZooKeeperSession, plan: Plan, rate: int | None
+) -> CommandResult:
     """Maintain the throttle of a closed plan, and report how many of its partitions still move."""
     moving = maintain_throttle(settings, zookeeper, plan, rate)
     result: Result = {"plan_id": plan.plan_id, "status": plan.row.status, "applied_now": 0, "moving": moving}
     title = f"plan {plan.title} is {plan.row.status}: no change was requested, only its throttle was maintained"
     steps = after_commit(settings, plan.called, PlanStatus.COMMITTED, {}) if moving else []
-    emit_result(
-        settings,
+    return CommandResult(
         result | counts([]),
         title,
         f"  {pluralise(moving, 'partition', 'still moves', 'still move')}",
         steps=steps,
         warnings=[],
     )
-    return ExitCode.DONE
 
 
 def _needs_watching(settings: Settings, zookeeper: ZooKeeperSession, plan: Plan, running: ReassignmentOptions) -> bool:
@@ -245,7 +245,7 @@ def _clear_stale_throttle(settings: Settings, zookeeper: ZooKeeperSession, plan:
         log(f"surveyor: the throttle of plan {plan.plan_id} is still set: {error}", logging.WARNING)
 
 
-def _already_committed(settings: Settings, zookeeper: ZooKeeperSession, plan: Plan, *, apply: bool) -> ExitCode:
+def _already_committed(settings: Settings, zookeeper: ZooKeeperSession, plan: Plan, *, apply: bool) -> CommandResult:
     """Report that a plan is committed, after removing a leftover throttle."""
     if apply:
         _clear_stale_throttle(settings, zookeeper, plan)
@@ -256,5 +256,4 @@ def _already_committed(settings: Settings, zookeeper: ZooKeeperSession, plan: Pl
     throttles = throttle_lines(settings.lake, plan, [], None)
     steps = after_commit(settings, plan.called, plan.row.status, outcomes)
     title = f"plan {plan.title} is already committed: nothing is due"
-    emit_result(settings, result, title, *throttles, steps=steps, warnings=[])
-    return ExitCode.DONE
+    return CommandResult(result, title, *throttles, steps=steps, warnings=[])

@@ -19,7 +19,7 @@ from jobs.execution.admin.lease import LeaseGuardedAdmin, lease_for
 from jobs.execution.admin.reassignment_options import Resource, ResourceKind
 from jobs.execution.admin.throttles import clear_throttle
 from jobs.repositories.warehouse_status import throttled_plans
-from jobs.runtime.console import confirm, emit_result, is_terminal, log, warn
+from jobs.runtime.console import CommandResult, confirm, is_terminal, log, warn
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import same_step
 from jobs.snapshots.cluster_view import ClusterView, view_now
@@ -33,7 +33,7 @@ ThrottleConfigs = dict[Resource, dict[str, str]]
 """The throttle configs that are set, by broker and topic."""
 
 
-def cancel_throttles(settings: Settings, *, apply: bool, yes: bool) -> ExitCode:
+def cancel_throttles(settings: Settings, *, apply: bool, yes: bool) -> CommandResult:
     """Remove the throttles, or list them; refused while replicas move."""
     view = view_now(settings.zookeeper)
     throttles = _leftover_throttles(view)
@@ -44,14 +44,12 @@ def cancel_throttles(settings: Settings, *, apply: bool, yes: bool) -> ExitCode:
     result = {"throttles": [*_rows(throttles)]}
     if not throttles:
         nothing = "no throttle is known" if view.throttle_warnings else "no throttle is set"
-        emit_result(settings, result, nothing, warnings=[])
-        return ExitCode.DONE
+        return CommandResult(result, nothing, warnings=[])
     if not apply:
         note = "dry run: nothing was written; --apply removes them"
         steps = [same_step(settings, "apply", "cancel", "--apply")]
         title = f"throttles of {pluralise(len(throttles), 'broker or topic', 'is set', 'are set')}, and nothing moves"
-        emit_result(settings, result | {"dry_run": True}, title, *shown, note, steps=steps, warnings=[])
-        return ExitCode.DONE
+        return CommandResult(result | {"dry_run": True}, title, *shown, note, steps=steps, warnings=[])
     if not yes and is_terminal():
         for line in shown:
             log(line)
@@ -72,7 +70,7 @@ def _leftover_throttles(view: ClusterView) -> ThrottleConfigs:
     return brokers | {(ResourceKind.TOPIC, name): lists for name, lists in sorted(view.throttled_topics.items())}
 
 
-def _clear(settings: Settings) -> ExitCode:
+def _clear(settings: Settings) -> CommandResult:
     with ZooKeeperSession(settings.zookeeper) as zookeeper, zookeeper.connected() as client:
         state = read_cluster(client)
         refuse_migration(state.migration)
@@ -90,8 +88,9 @@ def _clear(settings: Settings) -> ExitCode:
     result = {"cleared": len(cleared), "failed": len(refused), "throttles": [*_rows(throttles)]}
     lines += [f"  cleared {override_text(resource, throttles[resource])}" for resource in cleared]
     title = f"throttles of {pluralise(len(cleared), 'resource')} removed, {len(refused)} not removed"
-    emit_result(settings, result, title, *lines[:LINES_SHOWN], warnings=[])
-    return ExitCode.ERROR if refused else ExitCode.DONE
+    return CommandResult(
+        result, title, *lines[:LINES_SHOWN], warnings=[], exit_code=ExitCode.ERROR if refused else ExitCode.DONE
+    )
 
 
 def _delete_overrides(admin: Admin, lease: Lease, resource: Resource, values: dict[str, str]) -> str | None:

@@ -41,7 +41,7 @@ from jobs.preconditions.cancellation import allowed_by_option
 from jobs.repositories.actor import this_actor
 from jobs.repositories.plans.commit_log import next_attempt
 from jobs.repositories.plans.rows import NO_PLAN, CommitRows
-from jobs.runtime.console import confirm, emit_result, is_terminal, log
+from jobs.runtime.console import CommandResult, confirm, is_terminal, log
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import same_step
 from planner.reassignment.cancellation import CancellationRisk, cancellation_risk
@@ -124,7 +124,7 @@ def parse_partitions(text: str) -> list[Key]:
 
 def cancel_partitions(
     settings: Settings, text: str, *, apply: bool, yes: bool, skip_unsafe: bool, fewer_copies: bool = False
-) -> ExitCode:
+) -> CommandResult:
     """Cancel the reassignments of these partitions and remove requests for them, or show what that would do."""
     keys = parse_partitions(text)
     with ZooKeeperSession(settings.zookeeper) as zookeeper, zookeeper.connected() as client:
@@ -133,15 +133,13 @@ def cancel_partitions(
             _refuse_unsafe(partitions)
         pending = [partition for partition in partitions if _is_due(partition)]
         if not pending:
-            emit_result(settings, _result(partitions), "nothing is left to cancel", *_lines(partitions), warnings=[])
-            return ExitCode.DONE
+            return CommandResult(_result(partitions), "nothing is left to cancel", *_lines(partitions), warnings=[])
         if not apply:
             note = "dry run: nothing was written; --apply writes"
             step = same_step(settings, "apply", "cancel", "--apply")
             title = f"{pluralise(len(pending), 'partition')} to be cancelled"
             result = _result(partitions) | {"dry_run": True}
-            emit_result(settings, result, title, *_lines(partitions), note, steps=[step], warnings=[])
-            return ExitCode.DONE
+            return CommandResult(result, title, *_lines(partitions), note, steps=[step], warnings=[])
         if not yes and is_terminal():
             for line in _lines(partitions):
                 log(line)
@@ -197,7 +195,7 @@ def _refuse_unsafe(partitions: Iterable[_Partition]) -> None:
 
 def _apply(
     settings: Settings, client: KazooClient, keys: Sequence[Key], lease: Lease, *, skip_unsafe: bool, fewer_copies: bool
-) -> ExitCode:
+) -> CommandResult:
     """Read again under the lease, remove requests, and ask the controller to cancel."""
     state, partitions = _read(client, keys, fewer_copies=fewer_copies)
     if not skip_unsafe:
@@ -220,7 +218,7 @@ def _apply(
         if code not in {NONE, NO_REASSIGNMENT_IN_PROGRESS}
     }
     final = _wait(client, list(pending), reasons.keys(), timeout_seconds)
-    return _report(settings, final, reasons, audit)
+    return _report(final, reasons, audit)
 
 
 def _request(
@@ -303,8 +301,8 @@ def _wait(
     return poll_until(read_again, are_finished, timeout_seconds)
 
 
-def _report(settings: Settings, final: Sequence[_Partition], reasons: Mapping[Key, str], audit: _Audit) -> ExitCode:
-    """Record and show the outcomes; `reasons` are those of refusals."""
+def _report(final: Sequence[_Partition], reasons: Mapping[Key, str], audit: _Audit) -> CommandResult:
+    """Record the outcomes, and return what shows them; `reasons` are those of refusals."""
     unfinished = [partition for partition in final if partition.is_moving or partition.request is not None]
     cancelled = [partition for partition in final if partition not in unfinished]
     audit.record(
@@ -319,14 +317,13 @@ def _report(settings: Settings, final: Sequence[_Partition], reasons: Mapping[Ke
     lines = [f"  {partition.name}  {reasons.get(partition.key, 'still moves')}" for partition in unfinished]
     lines += [f"  {partition.name}  {_at_rest(partition)}" for partition in cancelled]
     result = _result(final) | {"cancelled_now": len(cancelled), "failed": len(unfinished)}
-    emit_result(
-        settings,
+    return CommandResult(
         result,
         f"{pluralise(len(cancelled), 'partition')} cancelled, {len(unfinished)} not",
         *lines[:LINES_SHOWN],
         warnings=[],
+        exit_code=ExitCode.ERROR if unfinished else ExitCode.DONE,
     )
-    return ExitCode.ERROR if unfinished else ExitCode.DONE
 
 
 def _at_rest(partition: _Partition) -> str:

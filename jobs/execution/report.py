@@ -25,7 +25,7 @@ from jobs.preconditions.unread_metadata import unread_warnings
 from jobs.repositories.plans.commit_log import CLOSED, CommitLog, RowOutcome, closed_line
 from jobs.repositories.plans.repository import Plan, read_plan
 from jobs.runtime.cli_enums import Mode, Via
-from jobs.runtime.console import Result, confirm, emit_result, is_terminal, keep_warnings, log, truncate, typed_answer
+from jobs.runtime.console import CommandResult, Result, confirm, is_terminal, keep_warnings, log, truncate, typed_answer
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
@@ -51,8 +51,8 @@ def report_dry(
     *,
     detailed: bool,
     everything: bool,
-) -> ExitCode:
-    """Show what would be written; the exit code is CHANGES only if the detailed exit code was requested."""
+) -> CommandResult:
+    """Return what would be written; the exit code is CHANGES only if the detailed exit code was requested."""
     result: Result = {
         **extras.result,
         "plan_id": plan.plan_id,
@@ -79,8 +79,15 @@ def report_dry(
     steps = after_dry_run(settings, plan.called, due=bool(preflight.pending))
     note = "dry run: nothing was written; --apply writes"
     all_warnings = [*warned, *deletion_warnings(deletions), *apply_warnings]
-    emit_result(settings, result, *review, *extras.lines, note, steps=steps, warnings=all_warnings)
-    return ExitCode.CHANGES if detailed and preflight.pending else ExitCode.DONE
+    return CommandResult(
+        result,
+        *review,
+        *extras.lines,
+        note,
+        steps=steps,
+        warnings=all_warnings,
+        exit_code=ExitCode.CHANGES if detailed and preflight.pending else ExitCode.DONE,
+    )
 
 
 def _apply_obstacle(settings: Settings, preflight: Preflight, running: ReassignmentOptions) -> str | None:
@@ -203,17 +210,19 @@ def _cancellation_summary(ledger: CommitLog) -> str:
 
 def report_applied(
     settings: Settings, plan: Plan, ledger: CommitLog, extras: ReportExtras, *, detailed: bool
-) -> ExitCode:
-    """Show the result of a commit and return its exit code."""
+) -> CommandResult:
+    """Return what a commit shows at its end."""
     answer = plan_result(settings, plan, ledger, detailed=detailed)
     steps = after_commit(settings, plan.called, answer.result["status"], answer.result)
-    emit_result(settings, extras.result | answer.result, *answer.lines, *extras.lines, steps=steps, warnings=[])
+    code = ExitCode(answer.exit_code)
     if interrupted():
         applied_now = answer.result["applied_now"]
         skipped = len(ledger.of(Outcome.SKIPPED))
         log(f"surveyor: interrupted: {applied_now} written, {skipped} left; commit again to continue")
-        return exit_code()
-    return ExitCode(answer.exit_code)
+        code = exit_code()
+    return CommandResult(
+        extras.result | answer.result, *answer.lines, *extras.lines, steps=steps, warnings=[], exit_code=code
+    )
 
 
 def _exit_code(ledger: CommitLog, *, detailed: bool) -> ExitCode:

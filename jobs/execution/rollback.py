@@ -22,7 +22,7 @@ from jobs.repositories.plans.repository import Plan, find_plan, read_plan
 from jobs.repositories.plans.rows import InMemoryRows, PlanHeader
 from jobs.repositories.plans.store import result_of, store
 from jobs.runtime.cli_enums import Mode
-from jobs.runtime.console import Result, emit_result, log
+from jobs.runtime.console import CommandResult, Result, log
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import stated_command
 from schemas.enums import Outcome, PlanKind, PlanStatus
@@ -41,8 +41,8 @@ def roll_back_plan(
     apply: bool,
     yes: bool,
     detailed: bool,
-) -> ExitCode:
-    """Plan the rollback and show it, or commit it and report the result."""
+) -> CommandResult:
+    """Plan the rollback, and commit it if requested; return what that shows."""
     original = read_plan(settings.lake, plan)
     refuse_without_snapshot(original)
     if to_snapshot == original.row.snapshot_id:
@@ -63,8 +63,13 @@ def roll_back_plan(
     row = find_plan(settings.lake, rollback.plan_id)
     steps = after_planning(settings, row, alias.name or rollback.plan_id, operations=0)
     warned = plan_warnings(settings.lake, row)
-    emit_result(settings, _result(rollback, original), *_plan_lines(settings, row), steps=steps, warnings=warned)
-    return ExitCode.CHANGES if detailed and rollback.changes else ExitCode.DONE
+    return CommandResult(
+        _result(rollback, original),
+        *_plan_lines(settings, row),
+        steps=steps,
+        warnings=warned,
+        exit_code=ExitCode.CHANGES if detailed and rollback.changes else ExitCode.DONE,
+    )
 
 
 def _parameters(original: Plan, to_snapshot: int | None) -> dict[str, Any]:
@@ -131,13 +136,14 @@ def _plan_lines(settings: Settings, plan: PlanRecord) -> Iterator[Any]:
         yield "nothing was written to the cluster"
 
 
-def _report(settings: Settings, plan: Plan, original: Plan, counts: dict[str, int], *, is_back: bool) -> ExitCode:
+def _report(settings: Settings, plan: Plan, original: Plan, counts: dict[str, int], *, is_back: bool) -> CommandResult:
     original = read_plan(settings.lake, original.plan_id)
     steps = after_commit(settings, plan.called, plan.row.status, counts) if plan.changes else []
     result = _result(plan, original) | {"rolled_back": is_back, **counts}
     summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
-    emit_result(
-        settings,
+    failed = any(counts.get(outcome.value) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED))
+    stale = counts.get(Outcome.STALE.value) and not counts.get(Outcome.APPLIED.value)
+    return CommandResult(
         result,
         f"plan {plan.title}: {plan.row.status}; {summary or 'nothing is due'}",
         *rejection_lines(settings, plan),
@@ -145,7 +151,5 @@ def _report(settings: Settings, plan: Plan, original: Plan, counts: dict[str, in
         + ("" if is_back else f"; it becomes rolled_back once `surveyor verify {plan.plan_id}` finds all of it back"),
         steps=steps,
         warnings=[],
+        exit_code=ExitCode.ERROR if failed else ExitCode.STALE if stale else ExitCode.DONE,
     )
-    failed = any(counts.get(outcome.value) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED))
-    stale = counts.get(Outcome.STALE.value) and not counts.get(Outcome.APPLIED.value)
-    return ExitCode.ERROR if failed else ExitCode.STALE if stale else ExitCode.DONE

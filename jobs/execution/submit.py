@@ -19,7 +19,7 @@ from jobs.execution.preflight import Preflight
 from jobs.preconditions.limits import CommitLimits
 from jobs.repositories.actor import this_actor
 from jobs.repositories.plans.repository import Plan, record_submission
-from jobs.runtime.console import emit_result, log
+from jobs.runtime.console import CommandResult, log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from schemas.submitted_plan import PlanResult, SubmittedPlan, decode_submitted, encode_submitted, submission_of
@@ -37,7 +37,7 @@ def submit_and_wait(
     limits: CommitLimits,
     *,
     detailed: bool,
-) -> ExitCode:
+) -> CommandResult:
     """Let the resident controller carry out a plan, and show its result."""
     log(f"  mode {preflight.mode} ({preflight.why}); {pluralise(len(preflight.pending), 'row', 'is', 'are')} due")
     submission = SubmittedPlan(
@@ -66,8 +66,9 @@ def submit_and_wait(
         error.exit_code = ExitCode(plan_result.exit_code)
         raise error
     steps = after_commit(settings, plan.called, plan_result.result["status"], plan_result.result)
-    emit_result(settings, plan_result.result, *plan_result.lines, steps=steps, warnings=[])
-    return ExitCode(plan_result.exit_code)
+    return CommandResult(
+        plan_result.result, *plan_result.lines, steps=steps, warnings=[], exit_code=ExitCode(plan_result.exit_code)
+    )
 
 
 def _submit(settings: Settings, client: KazooClient, plan: Plan, submission: SubmittedPlan) -> PlanResult:

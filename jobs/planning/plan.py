@@ -42,7 +42,7 @@ from jobs.repositories.plans.rows import InMemoryRows, PlanHeader, PlanRows
 from jobs.repositories.plans.store import result_of, store
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import find_snapshot, rows_as_of
-from jobs.runtime.console import Result, emit_result, log
+from jobs.runtime.console import CommandResult, Result, log
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
@@ -85,8 +85,8 @@ class PlanDraft:
 Planner = Callable[[SnapshotTables], PlanDraft]
 
 
-def report_plan(settings: Settings, options: PlanOptions, planner: Planner) -> ExitCode:
-    """Make a plan and show it; return CHANGES only if the detailed exit code was requested."""
+def report_plan(settings: Settings, options: PlanOptions, planner: Planner) -> CommandResult:
+    """Make a plan, and return what shows it; the exit code is CHANGES only if the detailed one was requested."""
     result = make_plan(settings, options, planner)
     lake = settings.lake
     result["operations"] = len(lake.rows("operations", ("plan_id", "=", result["plan_id"])))
@@ -97,8 +97,9 @@ def report_plan(settings: Settings, options: PlanOptions, planner: Planner) -> E
     name = options.name or row.plan_id
     steps = after_planning(settings, row, name, operations=result["operations"])
     lines = plan_lines(settings, row, name) if settings.for_people else ()
-    emit_result(settings, result, *lines, steps=steps, warnings=plan_warnings(lake, row))
-    return ExitCode.CHANGES if options.detailed and (result["changes"] or result["operations"]) else ExitCode.DONE
+    has_changes = bool(result["changes"] or result["operations"])
+    code = ExitCode.CHANGES if options.detailed and has_changes else ExitCode.DONE
+    return CommandResult(result, *lines, steps=steps, warnings=plan_warnings(lake, row), exit_code=code)
 
 
 def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Result:
@@ -170,7 +171,7 @@ def _is_small(lake: Warehouse, table: str) -> bool:
 
 def _session(settings: Settings, *, tiny: bool, one_task: bool) -> SparkSession:
     """Return a session with the settings for plans, for a tiny cluster or any other."""
-    session = start_session("surveyor plan", short_lived=True, remote=settings.remote)
+    session = start_session("surveyor plan", short_lived=True, remote=settings.remote, warehouse=settings.warehouse)
     if tiny:
         return with_settings(session, PLANNING_SETTINGS | (ONE_TASK if one_task else BROADCASTING))
     # tasks compile their code themselves if a rule is too long for a stage, so no more tasks than run at once

@@ -24,7 +24,7 @@ from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.snapshots import find_snapshot, rows_as_of, table_as_of
 from jobs.repositories.warehouse_status import default_min_isr_of
-from jobs.runtime.console import emit_result, table
+from jobs.runtime.console import CommandResult, table
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, suggestion
@@ -74,8 +74,10 @@ COSTS: Final = {
 """Counts whose partitions are named on the console, and how they are called there."""
 
 
-def report_losses(settings: Settings, lose: str, snapshot: int | None, limit: int, *, everything: bool = False) -> None:
-    """Show the impact of losses, the worst first, with the partitions concerned."""
+def report_losses(
+    settings: Settings, lose: str, snapshot: int | None, limit: int, *, everything: bool = False
+) -> CommandResult:
+    """Return the impact of losses, the worst first, with the partitions concerned."""
     loss = parse_lose(lose)
     chosen = find_snapshot(settings.lake, snapshot)
     rows = _costs(settings, chosen, loss)
@@ -93,7 +95,7 @@ def report_losses(settings: Settings, lose: str, snapshot: int | None, limit: in
     }
     steps = [*_suggestions(settings, result, is_newest=snapshot is None)]
     people = _for_people(settings, result, len(rows) if everything else limit, everything=everything)
-    emit_result(settings, result, *people, steps=steps, warnings=result["warnings"])
+    return CommandResult(result, *people, steps=steps, warnings=result["warnings"])
 
 
 def _name_partitions(settings: Settings, snapshot: Snapshot, rows: list[Row], *, everything: bool) -> None:
@@ -165,7 +167,12 @@ def _costs(settings: Settings, snapshot: Snapshot, lose: FailureScenario) -> lis
     lake, snapshot_id = settings.lake, snapshot.snapshot_id
     lake.ensure_tables()
     with progress("starting Spark"):
-        at = PlanningTables(SparkWarehouse(start_session("surveyor whatif", remote=settings.remote), lake), snapshot)
+        at = PlanningTables(
+            SparkWarehouse(
+                start_session("surveyor whatif", remote=settings.remote, warehouse=settings.warehouse), lake
+            ),
+            snapshot,
+        )
     with progress("losing " + lose.value):
         tables = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
         rows = [row.asDict() for row in costs_of_losing(*tables, snapshot_id=snapshot_id, lose=lose).collect()]

@@ -21,6 +21,7 @@ from jobs.repositories.plans.repository import Plan, refuse_edited
 from jobs.runtime.settings import Settings
 from planner.reassignment.cancellation import CancellationRisk, ReassignmentStatus, cancellation_risk, status_of
 from planner.reassignment.rollback import steps_by_partition, steps_of
+from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentState, OperationState
 from schemas.enums import Action, PlanStatus, RejectionCode
 from schemas.replica_assignment import ReplicaAssignment
@@ -131,7 +132,7 @@ def _partition_status(
     first_step = steps[0]
     current, reason = _assignment_of(first_step, partition)
     if first_step.topic in deleting:
-        reason = "its topic is queued for deletion"
+        reason = reasons.DELETION_REQUESTED.say()
     if current is None or reason is not None:
         return PartitionStatus(first_step, ReassignmentStatus.DIVERGED, reason or "")
     status, number = status_of(steps_of(steps), current)

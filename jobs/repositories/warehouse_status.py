@@ -12,14 +12,14 @@ from typing import Final
 
 import pyarrow as pa
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.repositories.brokers_last_seen import brokers_last_seen
 from jobs.repositories.controller_epochs import latest_recorded_epoch
-from jobs.repositories.snapshots import as_of, last_snapshot, rows_as_of
+from jobs.repositories.snapshots import last_snapshot, rows_as_of
 from planner.columns.numpy_rules import default_min_isr, max_known_min_isr
 from schemas.enums import PlanStatus
-from schemas.rows import Broker, DrainedBroker, PlanRecord, Snapshot
+from schemas.rows import Broker, BrokerConfig, DrainedBroker, PlanRecord, Snapshot
 from schemas.topic_configs import MIN_ISR
 
 OPEN: Final = (PlanStatus.PLANNED, PlanStatus.COMMITTING, PlanStatus.PARTIAL)
@@ -109,5 +109,5 @@ def default_min_isr_of(lake: Warehouse, snapshot: Snapshot | None) -> int:
     return default_min_isr(_min_isr_rows(lake, snapshot))
 
 
-def _min_isr_rows(lake: Warehouse, snapshot: Snapshot | None) -> list[Row]:
-    return [] if snapshot is None else as_of(lake, snapshot, "broker_configs", ("name", "=", MIN_ISR))
+def _min_isr_rows(lake: Warehouse, snapshot: Snapshot | None) -> list[BrokerConfig]:
+    return [] if snapshot is None else rows_as_of(lake, snapshot, BrokerConfig, ("name", "=", MIN_ISR))

@@ -1,36 +1,58 @@
-"""Output of commands: results on stdout, as tables or one JSON object; errors and progress on stderr."""
+"""Messages on stderr, questions on the terminal, the format of tables, and the result that a command returns."""
 
-import json
 import logging
 import os
 import sys
 import termios
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import typer
 
 from jobs.core import status_line
+from jobs.core.errors import ExitCode
 from jobs.core.logs import LOGGER
-from jobs.core.status_line import colored, escape_control_chars
+from jobs.core.status_line import escape_control_chars
 from schemas.text import LINES_SHOWN
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from jobs.runtime.settings import Settings
     from jobs.runtime.suggestions import Suggestion
 
 LINE_COLUMNS: Final = 80
 """Width of text other than tables, for narrow terminals."""
 
 Result = dict[str, Any]
+"""The JSON object of a command."""
+
+
+class CommandResult:
+    """What a command shows at its end, and its exit code; services return it, and `command` prints it.
+
+    `fields` are those of the JSON object, `lines` the tables and lines for people. `steps` are suggestions for the next
+    command; they are `next` of the object and the last lines. None is for commands without suggestions. `warnings` are
+    the warnings among the lines, for commands that warn; the object repeats these and the logged ones.
+    """
+
+    __slots__ = ("exit_code", "fields", "lines", "steps", "warnings")
+
+    def __init__(
+        self,
+        fields: Result,
+        *lines: "Table | str",
+        steps: "Sequence[Suggestion] | None" = None,
+        warnings: Iterable[str] | None = None,
+        exit_code: ExitCode = ExitCode.DONE,
+    ) -> None:
+        self.fields, self.lines, self.steps = fields, lines, steps
+        self.warnings, self.exit_code = warnings, exit_code
 
 
 UNLIMITED_COLUMNS: Final = 2000
@@ -95,42 +117,6 @@ def warnings_in_json(shown: Iterable[str] = ()) -> Result:
     return {"warnings": list(_warnings_given | dict.fromkeys(shown))}
 
 
-def emit_result(
-    settings: "Settings",
-    result: Result,
-    *people: "Table | str",
-    steps: "Sequence[Suggestion] | None" = None,
-    warnings: Iterable[str] | None = None,
-) -> None:
-    """Write the result: one JSON object for --json and --result-file, else tables and lines for people.
-
-    `steps` are suggestions for the next command; they are `next` of the object and the last lines. None is for commands
-    without suggestions. `warnings` are the warnings among the lines, for commands that warn; the object repeats these
-    and the logged ones.
-    """
-    if warnings is not None:
-        result = result | warnings_in_json(warnings)
-    if steps is not None:
-        result = result | next_in_json(steps)
-    write_json(result, settings.as_json, settings.result_file)
-    if settings.for_people:
-        for part in (*people, *next_lines(steps or ())):
-            show(part)
-    elif not settings.as_json:
-        lists = {name: value for name, value in result.items() if isinstance(value, list)}
-        sys.stdout.writelines(to_yaml({name: result[name] for name in result if name not in lists}, lists))
-
-
-def next_in_json(steps: "Iterable[Suggestion]") -> Result:
-    """Return suggestions as part of the JSON object."""
-    return {"next": [{"what": step.what, "command": step.command} for step in steps]}
-
-
-def next_lines(steps: "Iterable[Suggestion]") -> Iterator[str]:
-    """Return suggestions as lines for people; each is one unwrapped line, to be copied."""
-    return (f"{step.what}: {step.command}" for step in steps)
-
-
 def is_terminal() -> bool:
     """Return whether stdin is a terminal, so that the user can be asked."""
     return sys.stdin.isatty()
@@ -164,106 +150,11 @@ def _discard_typed_keys() -> None:
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
-def show(part: "Table | str") -> None:
-    """Print a table, or a line with control characters escaped."""
-    if isinstance(part, str):
-        print(colored(escape_control_chars(part), sys.stdout))  # noqa: T201 - rich takes a hundred times as long
-        return
-    console = stdout(part.width or 0)
-    if console.is_terminal:
-        console.print(part)
-        return
-    with console.capture() as drawn:  # rich pads every line to the width of the table
-        console.print(part)
-    print("\n".join(line.rstrip() for line in drawn.get().removesuffix("\n").split("\n")))  # noqa: T201 - as above
-
-
 def wrapped(text: str, label: str) -> list[str]:
     """Wrap a text into lines of at most LINE_COLUMNS, with its label before the first."""
     return textwrap.wrap(
         text, LINE_COLUMNS, initial_indent=label, subsequent_indent=" " * len(label), break_on_hyphens=False
     ) or [label]
-
-
-def write_json(result: Result, as_json: bool, result_file: Path | None) -> None:  # noqa: FBT001 - as the flag is
-    """Write the JSON object to stdout and the result file, as requested."""
-    text = json.dumps(result, default=str)
-    if as_json:
-        print(text)  # noqa: T201 - the object and nothing else
-    if result_file is not None:
-        try:
-            result_file.write_text(text + "\n", encoding="utf-8")
-        except OSError as error:
-            log(f"surveyor: --result-file {result_file} could not be written: {error.strerror}", logging.ERROR)
-
-
-def stream(settings: "Settings", result: Result, lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
-    """Write `result` and lists of rows as one JSON object or YAML, row by row, so that memory stays bounded."""
-    with ExitStack() as files:
-        sinks: list[TextIO] = [sys.stdout] if settings.as_json else []
-        if settings.result_file is not None:
-            sinks.append(files.enter_context(settings.result_file.open("w", encoding="utf-8")))
-        for text in _texts(result, lists) if sinks else ():
-            for sink in sinks:
-                sink.write(text)
-    if not (settings.as_json or settings.for_people):
-        sys.stdout.writelines(to_yaml(result, lists))
-
-
-def _texts(result: Result, lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterator[str]:
-    r"""Yield the JSON object in pieces.
-
-    >>> "".join(_texts({"plan_id": "5f"}, {"rows": [{"partition": 0}, {"partition": 1}], "rest": []}))
-    '{"plan_id": "5f", "rows": [{"partition": 0}, {"partition": 1}], "rest": []}\n'
-    """
-    yield json.dumps(result, default=str)[:-1]
-    for name, rows in lists.items():
-        yield f', "{name}": ['
-        yield from (", " * (number > 0) + json.dumps(row, default=str) for number, row in enumerate(rows))
-        yield "]"
-    yield "}\n"
-
-
-def to_yaml(result: Mapping[str, Any], lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterator[str]:
-    """Yield the YAML of the object of --json and of its lists; each piece ends with a newline.
-
-    Values without a JSON type, such as timestamps, are strings. Lists are written row by row, so a million rows are
-    never in memory as one text.
-
-    >>> print("".join(to_yaml({"plan_id": "5f", "at": None}, {"rows": [{"topic": "no", "isr": [1]}], "more": []})))
-    plan_id: 5f
-    at: null
-    rows:
-    - topic: 'no'
-      isr:
-      - 1
-    more: []
-    <BLANKLINE>
-    """
-    if result:
-        yield _yaml(result)
-    for name, rows in lists.items():
-        yield from _yaml_list(name, rows)
-
-
-def _yaml_list(name: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    is_empty = True
-    for row in rows:
-        if is_empty:
-            yield f"{name}:\n"
-        is_empty = False
-        yield _yaml([row])
-    if is_empty:
-        yield f"{name}: []\n"
-
-
-def _yaml(value: Any) -> str:  # noqa: ANN401 - what JSON can hold
-    import yaml  # noqa: PLC0415 - slow, and only needed for YAML
-
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml, if present, is twenty times as fast
-    plain = json.loads(json.dumps(value, default=str))
-    text: str = yaml.dump(plain, Dumper=dumper, sort_keys=False, allow_unicode=True, width=10_000)
-    return text
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> "Table":

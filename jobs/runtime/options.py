@@ -23,8 +23,9 @@ from jobs.core.units import slow_rate_warning
 from jobs.runtime.atomic_files import refuse_unwritable
 from jobs.runtime.cli_enums import Output
 from jobs.runtime.completion import brokers, clusters, comma_separated, plans, snapshots
-from jobs.runtime.console import escape_unencodable, forget_warnings, log, warn, write_json
+from jobs.runtime.console import CommandResult, escape_unencodable, forget_warnings, log, warn
 from jobs.runtime.lazy_commands import HELP, LOG_FORMAT_OPTION, LOG_FORMAT_VARIABLE, run_program
+from jobs.runtime.output import emit, write_json
 from jobs.runtime.settings import NO_THROTTLE, settings_from
 from jobs.runtime.suggestions import typed_options
 
@@ -145,11 +146,14 @@ DEBUG: Final = "SURVEYOR_DEBUG"
 
 _ON_SPARK: Final[dict[str, tuple[Any, Any]]] = {**_COMMON, "remote": (Remote, None)}
 
-Command = Callable[..., ExitCode | None]
+Command = Callable[..., CommandResult | ExitCode | None]
 
 
 def command(function: Command) -> Command:
-    """Add the common options to `function(settings, ...)`; turn its errors into a message and an exit code."""
+    """Add the common options to `function(settings, ...)`; print its result.
+
+    Errors become a message and an exit code.
+    """
     return _with_options(function, _COMMON)
 
 
@@ -186,9 +190,12 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
             common = {name: arguments.pop(name) for name in options}
             settings = settings_from(**common, fleet=arguments.get("fleet", False), typed=typed_options(context))
             its_own = {"context": context} if "context" in own.parameters else {}
-            code = function(settings, **arguments, **its_own) or ExitCode.DONE
+            result = function(settings, **arguments, **its_own) or ExitCode.DONE
+            if isinstance(result, CommandResult):
+                emit(settings, result)
+                result = result.exit_code
             sys.stdout.flush()  # here, where a broken pipe is still reported
-            raise typer.Exit(code)
+            raise typer.Exit(result)
 
     parameters = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)

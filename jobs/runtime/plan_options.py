@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from jobs.core.errors import ExitCode, UsageError
+from jobs.core.errors import UsageError
+from jobs.runtime.console import CommandResult
 from jobs.runtime.options import Command, DetailedExitcode, Name, ReplaceName, SnapshotId, on_spark
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import stated_command
@@ -32,7 +33,7 @@ class PlanOptions:
     """The typed command, as formatted by `stated_command`."""
 
 
-def question(ask: Callable[..., ExitCode]) -> Command:
+def question(ask: Callable[..., CommandResult]) -> Command:
     """Make a command of `ask(settings, ..., options=PlanOptions(...))` by adding the common options."""
 
     def run(
@@ -44,7 +45,7 @@ def question(ask: Callable[..., ExitCode]) -> Command:
         replace_name: ReplaceName = False,
         detailed_exitcode: DetailedExitcode = False,
         **own: Any,  # noqa: ANN401 - the options of this subcommand
-    ) -> ExitCode:
+    ) -> CommandResult:
         if refresh and snapshot is not None:
             raise UsageError(
                 f"--refresh plans on a new snapshot, --snapshot {snapshot} on an existing one: give one of the two"

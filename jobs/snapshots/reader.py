@@ -38,7 +38,7 @@ from jobs.core.errors import UnreadableError
 from jobs.runtime.console import log
 from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings
-from schemas.rows import Broker, QuarantinedZnode
+from schemas.rows import Broker, BrokerConfig, QuarantinedZnode
 from schemas.text import pluralise
 from schemas.znodes import FORBIDDEN_REASON
 
@@ -65,7 +65,7 @@ class DriverMetadata:
     state: ClusterState
     tiny: bool
     """Whether there are so few partitions that Spark's parallelism costs more than it saves."""
-    configs: Future[list[Row]]
+    configs: Future[list[BrokerConfig]]
     """The broker configs, which are still being requested."""
 
 
@@ -74,7 +74,7 @@ class StagedMetadata:
     """Everything that was read for a snapshot."""
 
     state: ClusterState
-    broker_configs: list[Row]
+    broker_configs: list[BrokerConfig]
     staged: DataFrame
     counts: dict[str, int]
     """Number of staged rows by kind."""
@@ -108,10 +108,12 @@ def _is_tiny(client: KazooClient) -> bool:
     return True
 
 
-def _request_broker_configs(settings: Settings, brokers: Sequence[Broker], overrides: Overrides) -> Future[list[Row]]:
+def _request_broker_configs(
+    settings: Settings, brokers: Sequence[Broker], overrides: Overrides
+) -> Future[list[BrokerConfig]]:
     """Request the broker configs in a daemon thread, which does not keep the process alive."""
     read_properties(settings.conf.command_config)  # errors in the file are reported before Spark starts
-    response: Future[list[Row]] = Future()
+    response: Future[list[BrokerConfig]] = Future()
 
     def request() -> None:
         try:
@@ -182,9 +184,9 @@ def _counts(phases: Phases, tallies: Sequence[Row]) -> dict[str, int]:
     return {kind: row["rows"] for kind, row in kinds.items()}
 
 
-def _warn_of_silent_brokers(configs: list[Row]) -> None:
-    answered = {row["broker_id"] for row in configs if row["name"].startswith("api.") and not row["assumed"]}
-    silent = {row["broker_id"] for row in configs} - answered
+def _warn_of_silent_brokers(configs: list[BrokerConfig]) -> None:
+    answered = {row.broker_id for row in configs if row.name.startswith("api.") and not row.assumed}
+    silent = {row.broker_id for row in configs} - answered
     if silent:
         log(
             f"surveyor: {pluralise(len(silent), 'broker')} did not report their configs, Kafka's defaults "

@@ -18,7 +18,7 @@ from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.core.errors import UnreadableError
 from jobs.core.units import Part, format_bytes
-from jobs.runtime.console import Result, emit_result, log
+from jobs.runtime.console import CommandResult, Result, log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
@@ -101,8 +101,8 @@ def _listed(lines: Collection[str]) -> str:
     return "\n  ".join([*list(lines)[:MAX_LISTED], *more])
 
 
-def report_sizes(settings: Settings) -> None:
-    """Request the sizes, and print a summary and warnings."""
+def report_sizes(settings: Settings) -> CommandResult:
+    """Request the sizes, log warnings, and return a summary."""
     result = take_sizes(settings)
     for warning in _warnings(result):
         log(f"surveyor: {warning}", logging.WARNING)
@@ -115,8 +115,8 @@ def report_sizes(settings: Settings) -> None:
         suggestion(settings, "show the sizes", "show", "sizes"),
         suggestion(settings, "balance the bytes", "plan", "reassign", "--rebalance", "--by-size", "--refresh"),
     ]
-    emit_result(
-        settings, result, f"sizes of {settings.cluster}: {format_bytes(result['bytes'])} in {counts}", steps=steps
+    return CommandResult(
+        result, f"sizes of {settings.cluster}: {format_bytes(result['bytes'])} in {counts}", steps=steps
     )
 
 

@@ -23,7 +23,7 @@ from jobs.adapters.zookeeper.migration import migration_notice
 from jobs.core.errors import ExitCode, SurveyorError, UsageError
 from jobs.repositories.drained_brokers import expired_drain_lines, remove_expired
 from jobs.repositories.snapshots import last_snapshot
-from jobs.runtime.console import Result, emit_result, log
+from jobs.runtime.console import CommandResult, Result, log
 from jobs.runtime.options import unexpected_error_message
 from jobs.runtime.progress import Phases, progress
 from jobs.runtime.settings import Settings
@@ -125,7 +125,9 @@ def _row(settings: Settings, reading: StagedMetadata, began: _StartTime) -> Row:
 
 
 def _session(settings: Settings, *, tiny: bool, alone: bool) -> SparkSession:
-    session = start_session("surveyor snapshot", short_lived=alone, remote=settings.remote)
+    session = start_session(
+        "surveyor snapshot", short_lived=alone, remote=settings.remote, warehouse=settings.warehouse
+    )
     return with_settings(session, ONE_TASK) if tiny else session
 
 
@@ -147,27 +149,25 @@ def _warn(state: ClusterState, counts: dict[str, int]) -> None:
         )
 
 
-def snapshot_one(settings: Settings) -> ExitCode:
-    """Take one cluster's snapshot and show it."""
+def snapshot_one(settings: Settings) -> CommandResult:
+    """Take one cluster's snapshot, and return what that shows."""
     result = take_snapshot(settings)
     steps = [suggestion(settings, "see what is due", "status")]
-    emit_result(settings, result, snapshot_line(settings.cluster, result), steps=steps)
-    return ExitCode.DONE
+    return CommandResult(result, snapshot_line(settings.cluster, result), steps=steps)
 
 
-def snapshot_fleet(settings: Settings) -> ExitCode:
+def snapshot_fleet(settings: Settings) -> CommandResult:
     """Take a snapshot of each cluster; a failure is reported and does not affect the others."""
     if not settings.fleet:
         raise UsageError("--all takes the clusters of the --conf file; give one with [clusters.NAME] sections")
     results = {cluster.cluster: _take_or_report(cluster) for cluster in settings.fleet}
     failed = [result for result in results.values() if "error" in result]
     lines = (snapshot_line(name, result) for name, result in results.items() if "error" not in result)
-    emit_result(
-        settings, {"clusters": results, "failed": len(failed)}, *lines, steps=[*_after_fleet(settings, results)]
-    )
+    code = ExitCode.ERROR if failed else ExitCode.DONE
     if len(failed) == len(results):
-        return ExitCode(failed[0]["exit_code"])
-    return ExitCode.ERROR if failed else ExitCode.DONE
+        code = ExitCode(failed[0]["exit_code"])
+    steps = [*_after_fleet(settings, results)]
+    return CommandResult({"clusters": results, "failed": len(failed)}, *lines, steps=steps, exit_code=code)
 
 
 def _after_fleet(settings: Settings, results: Mapping[str, Result]) -> Iterator[Suggestion]:

@@ -24,7 +24,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.units import parse_period
 from jobs.repositories.plans.store import drop_plans, is_empty
 from jobs.repositories.snapshots import find_snapshot, rows_to_keep
-from jobs.runtime.console import Result, emit_result, table
+from jobs.runtime.console import CommandResult, Result, table
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from schemas.columns import TABLES
@@ -137,14 +137,14 @@ def _remove_files(
     return after
 
 
-def drop_old(settings: Settings, keep: str | None, *, dry_run: bool) -> None:
-    """Delete what is older than `keep`, by default the configured retention, and print a summary."""
+def drop_old(settings: Settings, keep: str | None, *, dry_run: bool) -> CommandResult:
+    """Delete what is older than `keep`, by default the configured retention, and return a summary."""
     kept = settings.conf.retention if keep is None else keep
     age = parse_period("--keep", kept)
     find_snapshot(settings.lake)
     settings.lake.ensure_tables()
     result = vacuum_warehouse(settings.lake, datetime.now(UTC), age, dry_run=dry_run)
-    emit_result(settings, {"keep": kept, "dry_run": dry_run, **result}, *_for_people(settings, result, dry_run=dry_run))
+    return CommandResult({"keep": kept, "dry_run": dry_run, **result}, *_for_people(settings, result, dry_run=dry_run))
 
 
 def _for_people(settings: Settings, result: Result, *, dry_run: bool) -> list[Any]:

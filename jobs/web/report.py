@@ -12,7 +12,7 @@ from jobs.core.errors import UsageError
 from jobs.core.units import format_bytes
 from jobs.repositories.snapshots import find_snapshot
 from jobs.runtime.atomic_files import refuse_unwritable, replace_file
-from jobs.runtime.console import emit_result
+from jobs.runtime.console import CommandResult
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.sql_views.database import Summaries
@@ -24,7 +24,7 @@ MOST_CHANGES: Final = 2_000_000
 """Maximum number of changes read for reasons and outcomes; changes of the newest plans are read."""
 
 
-def write_report(settings: Settings, out: Path | None, plan: str | None, snapshot_id: int | None) -> None:
+def write_report(settings: Settings, out: Path | None, plan: str | None, snapshot_id: int | None) -> CommandResult:
     """Write the report of a plan, or of the cluster; raise UsageError if the file cannot be written."""
     now = datetime.now(UTC)
     if plan is not None and snapshot_id is not None:
@@ -48,7 +48,7 @@ def write_report(settings: Settings, out: Path | None, plan: str | None, snapsho
     written = replace_file(path, html)
     result |= {"path": str(path), "bytes": written}
     about = f"plan {result['plan_id']}" if plan else f"{settings.cluster}, snapshot {result['snapshot_id']}"
-    emit_result(settings, result, f"report of {about}: {path} ({format_bytes(written)})")
+    return CommandResult(result, f"report of {about}: {path} ({format_bytes(written)})")
 
 
 def summaries(lake: Warehouse, snapshot: Snapshot) -> Summaries:

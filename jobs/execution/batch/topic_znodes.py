@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.current_state import topic_path
-from jobs.adapters.zookeeper.multi import Op, SetData
+from jobs.adapters.zookeeper.multi import Create, Op, SetData
 from jobs.adapters.zookeeper.multi_failure import MultiFailure, TooLargeError
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.core.errors import RefusedError
@@ -87,14 +87,16 @@ def with_assignments(data: bytes | None, changes: Iterable[Change]) -> bytes:
 
 
 def too_large(ops: Iterable[Op]) -> MultiFailure | None:
-    """Find a topic whose new content exceeds a request: a moving partition names its replicas three times."""
+    """Find a znode whose new content exceeds a request: a moving partition names its replicas three times."""
     for op in ops:
-        if isinstance(op, SetData) and len(op.data) > MAX_ZNODE_BYTES:
+        size_of_data = len(op.data or b"") if isinstance(op, (Create, SetData)) else 0
+        if size_of_data > MAX_ZNODE_BYTES:
             size = (
-                f"it would take {len(op.data):,} bytes, more than {MAX_ZNODE_BYTES:,}, and ZooKeeper takes about "
+                f"it would take {size_of_data:,} bytes, more than {MAX_ZNODE_BYTES:,}, and ZooKeeper takes about "
                 "a megabyte"
             )
-            return MultiFailure("set", op.path, TooLargeError(f"{size} a request (jute.maxbuffer); move fewer at once"))
+            verb = "set" if isinstance(op, SetData) else "create"
+            return MultiFailure(verb, op.path, TooLargeError(f"{size} a request (jute.maxbuffer); move fewer at once"))
     return None
 
 

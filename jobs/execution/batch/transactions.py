@@ -28,7 +28,7 @@ MULTI_BYTES: Final = 1 << 19
 TOPIC_MULTI_BYTES: Final = 1 << 17
 """Bytes of a topic above which it gets a multi of its own."""
 
-_OPERATION_BYTES: Final = 60
+OPERATION_BYTES: Final = 60
 """Maximum bytes of an operation besides its path and data: header, lengths, ACL, version."""
 
 _STATE_BYTES: Final = 160
@@ -73,7 +73,7 @@ def batches(changes: Sequence[Change], topics: TopicZnodes, chroot: str, max_cha
 def _row_bytes(change: Change, chroot: str) -> int:
     """Maximum bytes of one change: up to three paths, the longest of them that of its state, and the state."""
     path = len(chroot) + len(state_path(change.key))
-    return 3 * (path + _OPERATION_BYTES) + _OPERATION_BYTES + _STATE_BYTES + _ISR_MEMBER_BYTES * len(change.isr_after)
+    return 3 * (path + OPERATION_BYTES) + OPERATION_BYTES + _STATE_BYTES + _ISR_MEMBER_BYTES * len(change.isr_after)
 
 
 def _shared_bytes(topic: str, topics: TopicZnodes, chroot: str) -> int:
@@ -81,7 +81,7 @@ def _shared_bytes(topic: str, topics: TopicZnodes, chroot: str) -> int:
     if topic not in topics.creations or _is_large(topic, topics):
         return 0
     path = len(f"{chroot}{TOPICS}/{topic}/partitions")
-    return 3 * (path + _OPERATION_BYTES) + sum(map(len, topics.created(topic)))
+    return 3 * (path + OPERATION_BYTES) + sum(map(len, topics.created(topic)))
 
 
 def _is_large(topic: str, topics: TopicZnodes) -> bool:

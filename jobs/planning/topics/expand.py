@@ -21,7 +21,8 @@ from jobs.planning.topics.new_partitions import (
 from jobs.planning.topics.new_topics import not_alive_fault
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import rows_as_of
-from planner.topics.creation import expansion_changes, start_of_round
+from planner.rules.replica_placement import start_of_round
+from planner.topics.creation import expansion_changes
 from planner.topics.topic_size import size_faults, topic_bytes
 from schemas.enums import INTERNAL_TOPICS, OperationKind, PlanKind
 from schemas.rows import Broker

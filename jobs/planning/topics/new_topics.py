@@ -15,7 +15,7 @@ from jobs.runtime.input_files import assignment_faults, read_new_topics
 from planner.topics.topic_size import size_faults, topic_bytes
 from schemas.enums import METADATA_TOPIC
 from schemas.topic_configs import conflicts
-from schemas.znodes import Assignment, encode_assignment
+from schemas.znodes import Assignment, encode_assignment, metric_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +107,8 @@ def topic_name_faults(at: SnapshotTables, names: Sequence[str]) -> Iterator[Faul
     )
     requested = _by_metric_name(valid)
     for name in valid:
-        taken_alike = taken[_metric_name(name)]
-        others = sorted({*taken_alike, *requested[_metric_name(name)]} - {name})
+        taken_alike = taken[metric_name(name)]
+        others = sorted({*taken_alike, *requested[metric_name(name)]} - {name})
         if name in taken_alike:
             snapshot_id = at.snapshot.snapshot_id
             yield RefusedError, f"topic {name} exists in snapshot {snapshot_id}; choose another name"
@@ -116,12 +116,8 @@ def topic_name_faults(at: SnapshotTables, names: Sequence[str]) -> Iterator[Faul
             yield RefusedError, f"topic {name} collides with {others[0]}: '.' and '_' are one in metric names"
 
 
-def _metric_name(topic: str) -> str:
-    return topic.replace(".", "_")
-
-
 def _by_metric_name(topics: Iterable[str]) -> dict[str, list[str]]:
     grouped: dict[str, list[str]] = defaultdict(list)
     for topic in topics:
-        grouped[_metric_name(topic)].append(topic)
+        grouped[metric_name(topic)].append(topic)
     return grouped
