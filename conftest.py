@@ -42,11 +42,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
+pytest.register_assert_rewrite("tests.jobs.stories.control_acts", "tests.jobs.support")
+"""Acts and checks that several tests share say what they compared, as tests do."""
+
 FIXTURES = {
     "brokers": {"cluster"},
     "zookeeper": {"zookeeper_server", "ensemble"},
     "spark": {"spark"},
     "browser": {"browser"},
+    "objects": {"object_store", "careless_store"},
     "torture": {"proxy", "ensemble"},
 }
 """The marker that a test gets for a fixture it uses, itself or by way of others."""
@@ -111,6 +115,27 @@ def _starts_no_server(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
 
 def _refuse(server: Server) -> None:
     raise AssertionError(f"{server.name} started by a test without the marker `brokers` or `zookeeper`")
+
+
+@pytest.fixture(autouse=True)
+def _one_spark(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every command that a test runs in the worker uses the session of the run, whichever test comes first.
+
+    A session of its own would keep the fixture `spark` of later tests from connecting to the run's.
+    """
+    get_or_create = SparkSession.Builder.getOrCreate
+
+    def connect_first(builder: SparkSession.Builder) -> SparkSession:
+        if request.node.get_closest_marker(UNIT):
+            raise AssertionError("Spark started by a test without the fixture `spark`")
+        patch.undo()
+        request.getfixturevalue("spark")
+        return get_or_create(builder)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if "spark" not in request.fixturenames and not isinstance(request.node, pytest.DoctestItem):
+            patch.setattr(SparkSession.Builder, "getOrCreate", connect_first)
+        yield
 
 
 @pytest.fixture(scope="session")

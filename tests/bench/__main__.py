@@ -21,6 +21,7 @@ from tests.bench.notification import CHANGE_COUNT, bench_notification
 from tests.bench.parts import bench_planning, bench_writing
 from tests.bench.placement import bench_placement
 from tests.bench.report import Report
+from tests.bench.resident import bench_resident
 from tests.bench.snapshots import UNCHANGED, Sample, SnapshotBench
 from tests.bench.takeover import bench_takeover
 
@@ -69,6 +70,7 @@ def run(options: argparse.Namespace) -> Report:
     failures = [
         figure for bench in (bench_failover, bench_takeover) for size in options.failover for figure in bench(size)
     ]
+    failures += bench_resident()
     planning = [*bench_planning(spark, options.planned, TURNS), *bench_placement(REPEATS)]
     costs = [sample.cost for sample in samples if sample.cost]
     return Report(

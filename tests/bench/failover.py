@@ -1,8 +1,10 @@
 """The same failure side by side, on real brokers: Kafka's own controller, then `surveyor control`.
 
 Of three brokers one is killed with SIGKILL. From its vanished registration until others lead what it led, and
-until it is in no ISR any more, by ZooKeeper's own clock. Both controllers work for the same brokers at the same
-settings, one after the other, and share the processors with them.
+until it is in no ISR any more, by ZooKeeper's own clock. Then it comes back: from its registration until it is in every
+ISR, each of which its leader asks the controller for. Then it shuts down in a controlled way: from SIGTERM until others
+lead what it led. Both controllers work for the same brokers at their defaults, one after the other, and share the
+processors with them.
 """
 
 import os
@@ -19,6 +21,7 @@ from typing import Final, NamedTuple
 from kazoo.client import KazooClient
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.embedded.ports import LOOPBACK, free_port
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.runtime.console import log as print_log
@@ -26,6 +29,7 @@ from jobs.runtime.progress import progress
 from schemas.znodes import TopicPartition
 from tests.bench.clusters.real_brokers import (
     HEAP,
+    MILLISECOND,
     PATIENCE,
     SETTINGS,
     controller,
@@ -36,19 +40,25 @@ from tests.bench.clusters.real_brokers import (
     until,
     written_at,
 )
-from tests.bench.figures import Figure
+from tests.bench.figures import Figure, processor_seconds
 
 VICTIM: Final = 2
 
-TARGETS: Final = {6_000: (0.7, 0.3), 12_000: (0.4, 0.2)}
+TARGETS: Final = {6_000: (0.3, 0.25), 12_000: (0.3, 0.2)}
 """Shares of Kafka's time, for leaders and for ISRs, by partitions."""
+
+BACK_TARGET, SHUTDOWN_TARGET, IDLE_TARGET = 1.0, 0.5, 0.01
 
 
 class Outage(NamedTuple):
-    """Seconds from the vanished registration until no partition is led by it, and until it is in no ISR."""
+    """Seconds from the vanished registration until no partition is led by it, and until it is in no ISR; from its new
+    registration until it is in every ISR; and from SIGTERM until it leads nothing.
+    """
 
     leaders: float
     isrs: float
+    back: float
+    shutdown: float
 
 
 def bench_failover(partitions: int) -> Iterator[Figure]:
@@ -62,16 +72,18 @@ def bench_failover(partitions: int) -> Iterator[Figure]:
             healed(client, places)
         let_another_control(client)
         kafkas = _outage(cluster, client, places)
-        _heal(cluster, client, places)
         with tempfile.TemporaryDirectory() as folder, running_controller(cluster, Path(folder)):
             ours = _outage(cluster, client, places)
-            _heal(cluster, client, places)
             idle = _idle(folder)
     leaders, isrs = TARGETS.get(partitions, (None, None))
     of = f"one of 3 brokers is killed, {partitions:,} partitions of 3 replicas"
     yield Figure(f"{of}: all leaders moved", ours.leaders, "Kafka's controller", kafkas.leaders, leaders)
     yield Figure(f"{of}: all ISRs shrunk", ours.isrs, "Kafka's controller", kafkas.isrs, isrs)
-    yield Figure(f"surveyor control, idle, {partitions:,} partitions", idle, "one core", 1.0, 0.03)
+    back = f"the broker comes back, {partitions:,} partitions: every ISR full"
+    yield Figure(back, ours.back, "Kafka's controller", kafkas.back, BACK_TARGET)
+    shutdown = f"a broker that leads {partitions // 3:,} shuts down: all leaders moved"
+    yield Figure(shutdown, ours.shutdown, "Kafka's controller", kafkas.shutdown, SHUTDOWN_TARGET)
+    yield Figure(f"surveyor control, idle, {partitions:,} partitions", idle, "one core", 1.0, IDLE_TARGET)
 
 
 def _outage(cluster: EmbeddedCluster, client: KazooClient, places: Sequence[TopicPartition]) -> Outage:
@@ -81,9 +93,41 @@ def _outage(cluster: EmbeddedCluster, client: KazooClient, places: Sequence[Topi
     for some in (places[::100], places):  # few at first, as looking takes processors, too
         until(lambda some=some: all(state and VICTIM not in state.isr for _, state in states(client, some)), 0.5)  # type: ignore[misc]
     led, all_of_them = (max(written_at(read_states(client, some))) - vanished for some in (of_victim, places))
-    outage = Outage(led, all_of_them)
-    print_log(f"  leaders moved after {outage.leaders:.2f} s, ISRs shrunk after {outage.isrs:.2f} s")
+    back = _back(cluster, client, places)
+    outage = Outage(led, all_of_them, back, _shutdown(cluster, client, places))
+    print_log(
+        f"  leaders moved after {outage.leaders:.2f} s, ISRs shrunk after {outage.isrs:.2f} s, full again after "
+        f"{outage.back:.2f} s; shut down after {outage.shutdown:.2f} s"
+    )
     return outage
+
+
+def _back(cluster: EmbeddedCluster, client: KazooClient, places: Sequence[TopicPartition]) -> float:
+    """Start the broker; return the seconds until it is in every ISR, after which everything is as before."""
+    with progress("the broker comes back"):
+        cluster.brokers[VICTIM].start()
+        registration = f"/brokers/ids/{VICTIM}"
+        until(lambda: client.exists(registration) is not None, 0.2)
+        since = client.exists(registration).ctime * MILLISECOND
+        until(lambda: all(state and VICTIM in state.isr for _, state in states(client, places)), 1.0)
+        seconds: float = max(written_at(read_states(client, places))) - since
+        cluster.brokers[VICTIM].wait_ready(PATIENCE)
+        healed(client, places)
+    return seconds
+
+
+def _shutdown(cluster: EmbeddedCluster, client: KazooClient, places: Sequence[TopicPartition]) -> float:
+    """Shut the broker down; return the seconds until it leads nothing, after which everything is as before."""
+    pid = cluster.brokers[VICTIM].pid
+    assert pid is not None
+    since = time.time()
+    os.kill(pid, signal.SIGTERM)
+    until(lambda: all(state and state.leader != VICTIM for _, state in states(client, places)), 0.5)
+    of_victim = [place for place in places if place.partition % 3 == VICTIM]
+    seconds: float = max(written_at(read_states(client, of_victim))) - since
+    until(lambda: not cluster.brokers[VICTIM].is_running(), 0.5)
+    _back(cluster, client, places)
+    return seconds
 
 
 def _last_seen(client: KazooClient, path: str) -> float:
@@ -94,13 +138,6 @@ def _last_seen(client: KazooClient, path: str) -> float:
         time.sleep(0.002)
         before = time.time()
     return seen
-
-
-def _heal(cluster: EmbeddedCluster, client: KazooClient, places: Sequence[TopicPartition]) -> None:
-    with progress("the broker comes back"):
-        cluster.brokers[VICTIM].start()
-        cluster.brokers[VICTIM].wait_ready(PATIENCE)
-        healed(client, places)
 
 
 def let_another_control(client: KazooClient) -> None:
@@ -115,7 +152,8 @@ def let_another_control(client: KazooClient) -> None:
 @contextmanager
 def running_controller(cluster: EmbeddedCluster, folder: Path) -> Iterator[None]:
     log = folder / "control.log"
-    command = [sys.executable, "-m", "jobs.entry", "control", "--apply", "--yes"]
+    listen = f"{LOOPBACK}:{free_port()}"
+    command = [sys.executable, "-m", "jobs.entry", "control", "--apply", "--yes", "--listen", listen]
     where = ["--zookeeper", cluster.zookeeper.connect, "--warehouse", str(folder / "w")]
     with log.open("w") as out, subprocess.Popen([*command, *where], stdout=out, stderr=out) as process:
         (folder / "pid").write_text(str(process.pid))
@@ -128,7 +166,7 @@ def running_controller(cluster: EmbeddedCluster, folder: Path) -> Iterator[None]
             yield
         finally:
             print_log(log.read_text()[-1000:])
-            process.send_signal(signal.SIGINT)
+            process.terminate()
             process.wait(60)
 
 
@@ -136,22 +174,9 @@ def _idle(folder: str, seconds: float = 30.0) -> float:
     """The share of one core that the controller takes while nothing happens."""
     time.sleep(60.0)
     pid = int((Path(folder) / "pid").read_text())
-    before = _cpu(pid)
+    before = processor_seconds(pid)
     time.sleep(seconds)
-    return (_cpu(pid) - before) / seconds
-
-
-def _cpu(pid: int) -> float:
-    """Seconds of processor time of a process and its children."""
-    total = 0.0
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            name, fields = stat.parent.name, stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(name) == pid or int(fields[1]) == pid:
-            total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return total
+    return (processor_seconds(pid) - before) / seconds
 
 
 if __name__ == "__main__":

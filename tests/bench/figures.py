@@ -162,3 +162,16 @@ def _peak(pid: int) -> int | None:
     except OSError:
         return None
     return int(peak[1]) * 1024 if peak else None
+
+
+def processor_seconds(pid: int) -> float:
+    """Seconds of processor time of a process and its children."""
+    total = 0.0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, fields = stat.parent.name, stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(name) == pid or int(fields[1]) == pid:
+            total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return total

@@ -22,6 +22,7 @@ from typing import Final
 from kazoo.client import KazooClient
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.embedded.ports import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.connection import connected, read
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
@@ -131,7 +132,7 @@ def _made_ready(cluster: EmbeddedCluster, folder: Path) -> Iterator[int]:
     """`surveyor control` at its question; yields where to answer it."""
     ours, terminal = pty.openpty()
     log = folder / "control.log"
-    command = [sys.executable, "-m", "jobs.entry", "control", "--apply"]
+    command = [sys.executable, "-m", "jobs.entry", "control", "--apply", "--listen", f"{LOOPBACK}:{free_port()}"]
     where = ["--zookeeper", cluster.zookeeper.connect, "--warehouse", str(folder / "w")]
     with log.open("w") as out, subprocess.Popen([*command, *where], stdin=terminal, stdout=out, stderr=out) as process:
         try:
@@ -140,7 +141,7 @@ def _made_ready(cluster: EmbeddedCluster, folder: Path) -> Iterator[int]:
             yield ours
         finally:
             print_log(log.read_text()[-1000:])
-            process.send_signal(signal.SIGINT)
+            process.terminate()
             process.wait(60)
             os.close(ours)
             os.close(terminal)

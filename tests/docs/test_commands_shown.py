@@ -15,7 +15,7 @@ HAND_WRITTEN: Final = [page for page in pages() if page.name != "commands.md"]
 OF_OTHERS: Final = {
     "--randomly-seed",
     *("--generate", "--verify", "--execute", "--topics-to-move"),  # kafka-reassign-partitions
-    "--describe",  # kafka-topics, kafka-configs
+    *("--create", "--alter", "--delete", "--describe", "--list", "--cancel"),  # kafka-topics, kafka-reassign-partitions
     *("--jars", "--master", "--py-files", "--archives", "--files", "--properties-file"),  # spark-submit
     "--index-url",  # pip
     *("--conn-type", "--conn-host"),  # airflow connections add

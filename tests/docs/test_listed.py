@@ -6,16 +6,27 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from jobs.adapters.request_server.config import KEYS, PASSWORD_PREFIX, PASSWORD_SUFFIX
 from jobs.core.errors import ExitCode
 from jobs.runtime.settings import ClusterConf, Conf, LimitsConf
 from schemas.enums import LintCode, RejectionCode
 from tests.docs.generated import path_of
 from tests.docs.markdown import ROOT
 
+CONF_KEY = r"^\| `([a-zN][\w.]+)` \|"
+LISTEN = "## listen.properties"
 
-def _rows(page: str, row: str) -> list[Any]:
-    """The first columns of the rows of a page that look so; one column is a string, several are tuples."""
-    return re.findall(row, path_of(page).read_text(encoding="utf-8"), re.MULTILINE)
+
+def _rows(page: str, row: str, *, before: str = "", after: str = "") -> list[Any]:
+    """The first columns of the rows of a page that look so; one column is a string, several are tuples.
+
+    `before` and `after`: a heading that ends, or begins, the part of the page that is read.
+    """
+    text = path_of(page).read_text(encoding="utf-8")
+    assert before in text
+    assert after in text
+    text = text.partition(before)[0] if before else text.partition(after)[2] if after else text
+    return re.findall(row, text, re.MULTILINE)
 
 
 def test_every_exit_code_has_its_row() -> None:
@@ -34,7 +45,13 @@ def test_every_key_of_the_conf_has_its_row() -> None:
         *_keys(ClusterConf, cluster, "limits"),
         *_keys(LimitsConf, f"{cluster}limits."),
     ]
-    assert sorted(_rows("configuration.md", r"^\| `([a-zN][\w.]+)` \|")) == sorted(known)
+    assert sorted(_rows("configuration.md", CONF_KEY, before=LISTEN)) == sorted(known)
+
+
+def test_every_key_of_the_listener_has_its_row() -> None:
+    cells = _rows("configuration.md", r"^\| (`[^|]+`) \|", after=LISTEN)
+    keys = [key for cell in cells for key in re.findall(r"`([^`]+)`", cell)]
+    assert sorted(keys) == sorted([*KEYS, f"{PASSWORD_PREFIX}NAME{PASSWORD_SUFFIX}"])
 
 
 def test_every_code_of_a_rejection_has_its_row() -> None:

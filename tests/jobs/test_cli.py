@@ -190,7 +190,7 @@ def test_options_come_after_the_command(line: str, meant: str) -> None:
 
 
 def test_every_command_takes_a_form() -> None:
-    """As kubectl's do; what the form does is one function's, `jobs.runtime.console.emit_result`."""
+    """As kubectl's do; what the form does is one function's, `jobs.runtime.output.emit`."""
     without = [
         name
         for group in ("", "show", "plan")

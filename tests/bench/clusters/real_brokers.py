@@ -22,7 +22,8 @@ from schemas.znodes import (
     encode_partitions,
 )
 
-SETTINGS: Final = {"inter.broker.protocol.version": "2.6", "controlled.shutdown.enable": "false"}
+SETTINGS: Final = dict[str, str]()
+"""The brokers' own defaults: they ask the controller for ISRs, and before they shut down."""
 HEAP: Final = "1500m"
 """12,000 replicas fill 512 MB, and a broker then does little but look for more, for minutes."""
 OURS: Final = 2147483647

@@ -27,8 +27,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.console_output import metrics as module
-from jobs.console_output.metrics import MetricsServer, families, parse_address, read_figures
+from jobs.console_output.metrics import MetricsServer, families, read_figures
 from jobs.core import logs
+from jobs.core.addresses import parse_address
 from jobs.core.errors import UnreadableError, UsageError
 from jobs.runtime.settings import settings_from
 from schemas.enums import NO_LEADER, Outcome, PlanStatus
@@ -354,7 +355,9 @@ def test_connections_may_wait() -> None:
     """Before the server accepts any."""
     with MetricsServer(LOOPBACK, list) as page:
         clients = [connected(page) for _ in range(100)]
+        peers = {client.getpeername()[1] for client in clients}
 
+    assert peers == {page.server_port}
     for client in clients:
         client.close()
 

@@ -8,7 +8,8 @@ import pytest
 from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.cli import run
 from jobs.planning.whatif import COLUMNS as COSTS
-from jobs.runtime.console import show, table
+from jobs.runtime.console import table
+from jobs.runtime.output import show
 from schemas.columns import TABLES
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.rows.lake_rows import NOW

@@ -2,7 +2,8 @@
 
 import pytest
 
-from jobs.runtime.console import log, show, table
+from jobs.runtime.console import log, table
+from jobs.runtime.output import show
 
 
 def test_table_lines_in_a_pipe_have_no_trailing_blanks(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,17 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.repositories.snapshots import find_snapshot
 from jobs.sql_views.database import Summaries
-from planner.reconciliation.replica_states import with_state
+from planner.rules.state_machines import replica_state
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA
 from schemas.response_codes import KAFKA_STORAGE_ERROR, NONE
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
-from tests.planner.frames import as_rows
 
 EPOCH = 10
 CASES = [*product((True, False), ("live", "opaque", "dead", "failed"), (True, False), (None, NONE, 3))]
@@ -48,14 +46,17 @@ def lake(tmp_path: Path) -> Warehouse:
     return lake
 
 
-def test_states_are_those_of_the_rule(spark: SparkSession, lake: Warehouse) -> None:
-    worlds = [
-        (f"t{number:03d}", True, deleting, fate == "live", is_new, stopped is not None, stopped == NONE)
+def test_states_are_those_of_the_rule(lake: Warehouse) -> None:
+    expected = {
+        f"t{number:03d}": replica_state(
+            deletes=deleting,
+            in_reach=fate == "live",
+            is_new=is_new,
+            is_told=stopped is not None,
+            is_deleted=stopped == NONE,
+        ).value
         for number, (deleting, fate, is_new, stopped) in enumerate(CASES)
-    ]
-    flags = ("assigned", "deletion_requested", "in_reach", "is_new", "told", "deleted")
-    frame = spark.createDataFrame(worlds, ", ".join(["topic string", *(f"{name} boolean" for name in flags)]))
-    expected = {row["topic"]: row["state"] for row in as_rows(frame.transform(with_state))}
+    }
     expected |= {
         f"t{number:03d}": "not understood"  # the rule has no state for a broker that may be alive
         for number, (deleting, fate, _, stopped) in enumerate(CASES)

@@ -5,11 +5,17 @@ that is written and read throughout. The order and the authors of writes are rea
 """
 
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
+from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.embedded.ports import LOOPBACK, free_port
+from jobs.adapters.embedded.servers import EmbeddedKafka
 from schemas.znodes import State, TopicPartition, decode_assignment, decode_state, encode_partitions
 from tests.jobs.support.commands.control_process import (
     OURS,
@@ -17,14 +23,23 @@ from tests.jobs.support.commands.control_process import (
     end_session_of,
     idle_controller,
     mark,
-    running_controller,
     written_since,
 )
-from tests.jobs.support.kafka.controlled_cluster import DELETIONS, PARTITIONS, REASSIGN, TOPIC, ControlledCluster
-from tests.jobs.support.kafka.real_cluster import eventually, topic_metadata
+from tests.jobs.support.kafka.controlled_cluster import (
+    DELETIONS,
+    ELECTION,
+    PARTITIONS,
+    REASSIGN,
+    TOPIC,
+    ControlledCluster,
+    restart,
+)
+from tests.jobs.support.kafka.real_cluster import Flow, eventually, topic_metadata
+from tests.jobs.support.zookeeper.kafka_tree import state_path
 from tests.jobs.torture.zookeeper_log import CREATE, DELETE, SET, Op, Transaction
 
 NOTIFICATIONS = "/isr_change_notification/"
+BOTH = "seed003"
 HANDLED = re.compile(rf"Handling LeaderAndIsr request correlationId \d+ from controller {OURS} for (\d+) partitions")
 
 
@@ -119,16 +134,21 @@ def a_broker_joins_and_the_seeds_move_goes_to_it(controlled: ControlledCluster) 
 
 
 def _steps(controlled: ControlledCluster, since: int, topic: str, epoch: int) -> Iterator[dict[str, object]]:
-    """What a move wrote, multi by multi; of ISRs that the leader writes one after another, the last."""
+    """What a move wrote, multi by multi; of ISRs that the leader asks for one after another, the last.
+
+    An ISR that a leader asks for is of the same leader epoch, whether the leader writes it or the controller.
+    """
     grown: dict[str, object] = {}
+    leader_epoch = 0
     for each in written_since(controlled.cluster, since):
-        ours = each.session == controlled.controller.session
         step = {name: value for op in each.ops for name, value in _step(op, topic, epoch)}
-        if step and not ours and "state" in step:
-            grown = {"by the leader": step["state"]}
-        elif step and ours:
+        state = step.get("state")
+        if isinstance(state, tuple) and state[2] == leader_epoch:
+            grown = {"by the leader": state}
+        elif step:
             yield from [grown] if grown else []
-            grown = {}
+            grown, leader_epoch = {}, state[2] if isinstance(state, tuple) else leader_epoch
+            assert each.session == controlled.controller.session
             yield step
 
 
@@ -188,16 +208,52 @@ def a_broker_is_silent_then_dead_then_back(controlled: ControlledCluster, broker
 
 
 def isr_changes_are_read_and_taken_away(controlled: ControlledCluster) -> None:
-    """All ISR changes notified by leaders in this controllership and known to all brokers now."""
+    """All ISR changes notified by leaders in this controllership."""
     ours = [each for each in written_since(controlled.cluster, 0) if each.session == controlled.controller.session]
     removed = {op.path for each in ours for op in each.ops if op.kind == DELETE and op.path.startswith(NOTIFICATIONS)}
     assert removed
     controlled.wait_until(lambda: controlled.kafka.client.get_children(NOTIFICATIONS) == [])
+
+
+def every_broker_knows_the_isrs(controlled: ControlledCluster) -> None:
     known = {p: {*state.isr} for p, state in enumerate(controlled.states())}
     addresses = [broker.address for broker in controlled.cluster.brokers.values()]
     controlled.wait_until(
         lambda: all({p: {*seen[2]} for p, seen in topic_metadata(at, TOPIC).items()} == known for at in addresses)
     )
+
+
+def a_broker_gets_another_listener(controlled: ControlledCluster, broker: int) -> None:
+    """By its dynamic settings; it writes its registration again, and the other brokers learn of its endpoints."""
+    address, added = controlled.cluster.brokers[broker].address, f"{LOOPBACK}:{free_port()}"
+    settings = {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,ADDED:PLAINTEXT",
+        "listeners": f"PLAINTEXT://{address},ADDED://{added}",
+    }
+    entries = {name: ("SET", value) for name, value in settings.items()}
+    client = KafkaAdminClient(bootstrap_servers=controlled.cluster.bootstrap.split(","))
+    client.alter_configs([ConfigResource(ConfigResourceType.BROKER, str(broker), entries)], incremental=True)
+    client.close()
+    controlled.wait_until(lambda: f"broker {broker} has written its registration again" in controlled.controller.output)
+    controlled.wait_until(lambda: len(AdminClient({"bootstrap.servers": added}).list_topics(timeout=30).brokers) >= 1)
+    controlled.wait_until(controlled.is_whole)
+
+
+def a_state_is_illegible_for_a_while(controlled: ControlledCluster) -> None:
+    """Nothing is written to it meanwhile, and its partition is led again once it is restored."""
+    controlled.create("torn", {0: [0, 1, 2]})
+    controlled.wait_until(lambda: controlled.is_whole("torn"))
+    path = state_path("torn", 0)
+    data = controlled.kafka.client.get(path)[0]
+    controlled.kafka.client.set(path, data[:-5])
+    controlled.kill(0)
+    controlled.wait_until(lambda: all(0 not in state.isr for state in controlled.states()))
+    assert controlled.kafka.client.get(path)[0] == data[:-5]
+    controlled.kafka.client.set(path, data)
+    controlled.wait_until(lambda: controlled.states("torn")[0].leader in {1, 2})
+    assert controlled.takes_records("torn")
+    controlled.restart(0)
+    controlled.wait_until(lambda: controlled.is_whole("torn") and controlled.is_whole())
 
 
 @contextmanager
@@ -217,8 +273,7 @@ def it_is_killed_and_the_next_one_goes_on(controlled: ControlledCluster, broker:
             assert leaderless
             before = mark(controlled.kafka)
             log_lengths = {each: len(controlled.cluster.brokers[each].log_of_this_run()) for each in (0, 1, 2)}
-            with running_controller(controlled.kafka, controlled.warehouse) as controller:
-                controlled.controllers.append(controller)
+            with controlled.running_controller():
                 controlled.wait_until(
                     lambda: all(controlled.kafka.state(TOPIC, p).leader != broker for p in leaderless)
                 )
@@ -269,7 +324,7 @@ def it_is_stopped_longer_than_its_session(controlled: ControlledCluster, broker:
     with controlled.controller.stopped():
         before = mark(controlled.kafka)
         end_session_of(controlled.kafka, controlled.controller)
-        assert eventually(lambda: controller_id(controlled.kafka) in controlled.cluster.brokers, 60)
+        assert eventually(lambda: controller_id(controlled.kafka) in controlled.cluster.brokers)
         allowed = {controlled.kafka.client.client_id[0], *_sessions(controlled)}
         controlled.kill(broker)
         controlled.wait_until(lambda: all(broker not in state.isr for state in controlled.states()))
@@ -286,3 +341,116 @@ def _sessions(controlled: ControlledCluster) -> set[int]:
     """Of the brokers that are registered."""
     ids = controlled.kafka.client.get_children("/brokers/ids")
     return {controlled.kafka.client.get(f"/brokers/ids/{broker}")[1].ephemeralOwner for broker in ids}
+
+
+@contextmanager
+def second_log_dir(broker: EmbeddedKafka) -> Iterator[Path]:
+    """Another log dir, the next to get a log, as the first holds more; the broker lives without it again afterwards."""
+    before, folder = broker.overrides, broker.folder / "second"
+    broker.overrides = {**before, "log.dirs": f"{broker.folder / 'data'},{folder}"}
+    restart(broker)
+    yield folder
+    broker.overrides = before
+    restart(broker)
+
+
+def a_broker_fails_and_starts(controlled: ControlledCluster) -> None:
+    """As the controller has thought of beforehand; then its leaders are asked for.
+
+    While it is down, another one goes down, and both come back. The one that went down last leads their partitions.
+    """
+    controlled.create(BOTH, {0: [1, 3], 1: [3, 1]})
+    controlled.wait_until(lambda: all({*state.isr} == {1, 3} for state in controlled.states(BOTH)))
+    before = mark(controlled.kafka)
+    epochs = {p: state.leader_epoch for p, state in enumerate(controlled.states()) if 1 in state.isr}
+    controlled.kill(1)
+    controlled.wait_until(
+        lambda: all(state.leader in {0, 2, 3} and 1 not in state.isr for state in controlled.states())
+    )
+    assert {p: controlled.states()[p].leader_epoch for p in epochs} == {p: epoch + 1 for p, epoch in epochs.items()}
+    controlled.wait_until(lambda: [state.isr for state in controlled.states(BOTH)] == [[3], [3]])
+    controlled.kill(3)
+    controlled.wait_until(
+        lambda: [(state.leader, state.isr) for state in controlled.states(BOTH)] == [(-1, [3]), (-1, [3])]
+    )
+    controlled.restart(1, 3)
+    controlled.wait_until(lambda: all({*state.isr} == {1, 3} for state in controlled.states(BOTH)))
+    assert [leaders_since(controlled, before, BOTH, p) for p in range(2)] == [[3, -1, 3], [3, -1, 3]]
+    controlled.delete(BOTH)
+    controlled.wait_until(lambda: controlled.is_deleted(BOTH))
+    controlled.wait_until(controlled.is_whole)
+
+    preferred = {p: replicas[0] for p, replicas in controlled.assigned(TOPIC).partitions.items()}
+    controlled.kafka.client.create(ELECTION, encode_partitions([TopicPartition(TOPIC, p) for p in PARTITIONS]))
+    controlled.wait_until(lambda: {p: state.leader for p, state in enumerate(controlled.states())} == preferred)
+    controlled.wait_until(lambda: controlled.kafka.client.exists(ELECTION) is None, 60)
+
+
+def replicas_move_while_records_come_in(controlled: ControlledCluster) -> None:
+    controlled.ask_to_move(TOPIC, {0: [1, 2, 3], 1: [3, 1], 2: [9]})
+    controlled.wait_until(lambda: controlled.asked_to_move() == {2}, 180)
+    controlled.kafka.client.delete(REASSIGN)  # broker 9 never comes, and the request would wait for it
+
+    assignment = controlled.assigned(TOPIC)
+    assert [assignment.partitions[p] for p in range(3)] == [[1, 2, 3], [3, 1], [2, 0, 1]]
+    assert (assignment.adding_replicas, assignment.removing_replicas) == ({}, {})
+    controlled.wait_until(lambda: f"{TOPIC}-0" not in controlled.log_names(0, TOPIC))
+
+
+def a_disk_is_lost(controlled: ControlledCluster) -> None:
+    with second_log_dir(controlled.cluster.brokers[3]) as disk:
+        controlled.write_topic("disk", {0: [3, 0], 1: [0, 3]})
+        controlled.wait_until(lambda: len(list(disk.glob("disk-*"))) == 2)
+        controlled.wait_until(lambda: all(len(state.isr) == 2 for state in controlled.states("disk")))
+        controlled.wait_until(lambda: all(3 in state.isr for state in controlled.states()[:2]))  # it was restarted
+        shutil.rmtree(disk)
+        disk.touch()
+        controlled.wait_until(lambda: [state.isr for state in controlled.states("disk")] == [[0], [0]])
+        assert [state.leader for state in controlled.states("disk")] == [0, 0]
+        assert [3 in state.isr for state in controlled.states()[:2]] == [True, True]  # their log dir is another
+    controlled.wait_until(lambda: all(len(state.isr) == 2 for state in controlled.states("disk")))
+    controlled.wait_until(controlled.is_whole)
+
+
+def a_broker_is_drained_and_comes_back(controlled: ControlledCluster) -> None:
+    controlled.drain(1)
+    states, replicas = controlled.states(), controlled.assigned(TOPIC).partitions
+    assert all(state.leader != 1 for state in states)
+    controlled.restart(1)
+    controlled.wait_until(controlled.is_whole)
+    assert all(state.leader != 1 for state in controlled.states())
+    assert any(1 in replicas[p] for p in PARTITIONS)
+
+
+@contextmanager
+def records_flow(controlled: ControlledCluster) -> Iterator[None]:
+    """Run a controller while a topic is written and read, and verify at the end that no record is lost."""
+    with controlled.running_controller():
+        controlled.write_topic(TOPIC, {p: [p % 3, (p + 1) % 3, (p + 2) % 3] for p in range(4)})
+        controlled.wait_until(lambda: controlled.has_state(TOPIC, 3), 60)
+        controlled.write_topic(TOPIC, {p: [p % 3, (p + 1) % 3, (p + 2) % 3] for p in PARTITIONS})
+        controlled.wait_until(lambda: controlled.has_state(TOPIC, 5), 60)
+        controlled.wait_until(
+            lambda: len(topic_metadata(controlled.cluster.brokers[3].address, TOPIC)) == len(PARTITIONS)
+        )
+        with Flow(controlled.cluster.bootstrap, TOPIC, len(PARTITIONS)) as flow:
+            yield
+        assert flow.failed == []
+        assert flow.kept <= flow.stored(len(PARTITIONS))
+
+
+def brokers_fail_and_replicas_move(controlled: ControlledCluster) -> None:
+    """The acts with which each life of a cluster begins."""
+    a_broker_fails_and_starts(controlled)
+    replicas_move_while_records_come_in(controlled)
+    a_topic_is_created_by_its_first_record(controlled)
+    a_broker_bounces_in_one_look(controlled, 2)
+    a_broker_joins_and_the_seeds_move_goes_to_it(controlled)
+    a_broker_is_silent_then_dead_then_back(controlled, 3)
+
+
+def all_kinds_of_changes_are_recorded(controlled: ControlledCluster) -> None:
+    applied = ("outcome", "=", "applied")
+    written = {row["action"] for row in Warehouse(str(controlled.warehouse), "default").rows("commits", applied)}
+    moved = {"start_reassignment", "narrow_to_target", "end_reassignment", "withdraw_reassignment"}
+    assert written >= {"create", "elect", "shrink_isr", "elect_preferred", "delete_topic", *moved}

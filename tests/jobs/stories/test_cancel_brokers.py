@@ -137,7 +137,7 @@ def test_cancelled_while_its_commit_waits(
     before = overrides(kafka)
 
     with commit_process(kafka.hosts, surveyor.lake, plan.plan_id, "--throttle", str(RATE)) as process:
-        assert eventually(lambda: bool(assignment(kafka, topic).adding_replicas), seconds=60)
+        assert eventually(lambda: bool(assignment(kafka, topic).adding_replicas))
         throttled = overrides(kafka)
         cancelled = run(surveyor, kafka, "cancel", plan)
         stdout, _ = process.communicate(timeout=90)
@@ -160,10 +160,10 @@ def test_complete_move_rolled_back(cluster: EmbeddedCluster, kafka: KafkaTree, s
 
     with Traffic(cluster.bootstrap, topic) as traffic:
         run(surveyor, kafka, "commit", plan)
-        assert eventually(lambda: run(surveyor, kafka, "verify", plan)["is_complete"], seconds=40)
+        assert eventually(lambda: run(surveyor, kafka, "verify", plan)["is_complete"])
         moved = assignment(kafka, topic).partitions
         undoing = run(surveyor, kafka, "rollback", plan)
-        assert eventually(lambda: assignment(kafka, topic).partitions == BEFORE, seconds=40)
+        assert eventually(lambda: assignment(kafka, topic).partitions == BEFORE)
         back = run(surveyor, kafka, "rollback", plan)
 
     assert moved == {0: [0, 1, 2], 1: [2, 0]}

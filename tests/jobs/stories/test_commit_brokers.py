@@ -229,7 +229,7 @@ def test_dead_brokers_partition_is_elected_and_it_comes_back(
     cluster.brokers[1].restart()
 
     assert (elected.leader, elected.isr) == (0, [2, 0])
-    assert eventually(lambda: sorted(kafka.state(topic, 1).isr) == [0, 1, 2], seconds=40)
+    assert eventually(lambda: sorted(kafka.state(topic, 1).isr) == [0, 1, 2])
 
 
 def test_topic_without_states_is_taken_up_by_kafka_and_by_us(
@@ -243,7 +243,7 @@ def test_topic_without_states_is_taken_up_by_kafka_and_by_us(
         nothing = ZnodeReads({path: Znode(path, None, None) for path in required_reads(plan.changes)})
         made = topic_ops("without.states", plan.changes, TopicZnodes.of(plan), nothing)
         assert held.commit(made) is None
-    assert eventually(lambda: bool(kafka.client.exists("/brokers/topics/without.states/partitions/2/state")), 40)
+    assert eventually(lambda: bool(kafka.client.exists("/brokers/topics/without.states/partitions/2/state")))
 
     commit(surveyor, kafka, plan)
 
@@ -345,7 +345,7 @@ def test_broker_registers_while_its_absence_is_proved(cluster: EmbeddedCluster, 
             results = [*commit_multi(multi)]
             time.sleep(0.01)
         cluster.brokers[2].wait_ready()
-        assert eventually(lambda: all(len(kafka.state(topic, p).isr) == 3 for p in REPLICAS), seconds=60)
+        assert eventually(lambda: all(len(kafka.state(topic, p).isr) == 3 for p in REPLICAS))
 
     assert isinstance(results[0], NodeExistsError)
     assert absent > 10
@@ -379,7 +379,7 @@ def test_broker_that_stops_in_the_middle_does_not_hold_the_others(
     assert seconds, done.stderr
     assert float(seconds[1]) < 20
     assert eventually(cluster.brokers[1].is_registered)
-    assert eventually(lambda: all(sorted(kafka.state(topic, p).isr) == [0, 1, 2] for p in REPLICAS), seconds=60)
+    assert eventually(lambda: all(sorted(kafka.state(topic, p).isr) == [0, 1, 2] for p in REPLICAS))
 
 
 def test_a_round_in_small(cluster: EmbeddedCluster, kafka: KafkaTree, lake: Warehouse, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def topic(request: pytest.FixtureRequest, cluster: EmbeddedCluster, kafka: Kafka
     new = NewTopic(name, num_partitions=len(REPLICAS), replica_assignment=list(REPLICAS.values()))
     admin.create_topics([new])[name].result()
     assert eventually(lambda: in_sync(kafka, name))
-    assert eventually(lambda: everything_in_sync(kafka), seconds=60)
+    assert eventually(lambda: everything_in_sync(kafka))
     return name
 
 
@@ -173,7 +173,7 @@ def test_drain_by_kafkas_controller_lasts_and_is_undone(
             {0: [0, 2, 1], 1: [2, 0, 1], 2: [2, 0, 1]},
         )
         cluster.brokers[B].restart()
-        assert eventually(lambda: in_sync(kafka, topic), seconds=40)
+        assert eventually(lambda: in_sync(kafka, topic))
         assert leaders(kafka, topic) == {0: 0, 1: 2, 2: 2}
         committed(surveyor, "undrain", "--brokers", str(B))
 
@@ -206,8 +206,8 @@ def test_resident_drain_ends_with_the_controllership(
             drained_under(held, surveyor)
             assert holds(lambda: all(B not in kafka.state(topic, p).isr for p in (0, 2)), seconds=3)
             after = leaders(kafka, topic)
-        assert eventually(lambda: broker_in_control(kafka), seconds=40)
-        assert eventually(lambda: in_sync(kafka, topic), seconds=40)
+        assert eventually(lambda: broker_in_control(kafka))
+        assert eventually(lambda: in_sync(kafka, topic))
 
     assert after == {0: 0, 1: 2, 2: 2}
     assert responses(surveyor, "StopReplica", topic, held.epoch) == [(0, 0), (2, 0)]
@@ -236,14 +236,14 @@ def test_resident_drain_and_undrain_under_one_controllership(
             undrain = surveyor.json("plan", "undrain", "--brokers", str(B))
             assert commit_held(surveyor, undrain["plan_id"], held).status == "committed"
             assert set(responses(surveyor, "LeaderAndIsr", topic, held.epoch)) == {(p, 0) for p in REPLICAS}
-            assert spoken != OLD or eventually(lambda: in_sync(kafka, topic), seconds=40)
+            assert spoken != OLD or eventually(lambda: everything_in_sync(kafka))
             drained_under(held, surveyor)
             killed(cluster, held.client, B)
             cluster.brokers[B].restart()
             surveyor.json("snapshot")
             assert surveyor.json("show", "drained")["rows"] == []
-        assert eventually(lambda: broker_in_control(kafka), seconds=40)
-        assert eventually(lambda: in_sync(kafka, topic), seconds=40)
+        assert eventually(lambda: broker_in_control(kafka))
+        assert eventually(lambda: in_sync(kafka, topic))
 
     assert after == {0: 0, 1: 2, 2: 2}
     assert surveyor.json("show", "drained")["rows"] == []
@@ -263,9 +263,9 @@ def test_clean_recovery_and_back_to_the_preferred(
             plan = surveyor.json("plan", "recover")
             assert commit_held(surveyor, plan["plan_id"], held).status == "committed"
             elected = kafka.state(topic, 1)
-        assert eventually(lambda: broker_in_control(kafka), seconds=40)
+        assert eventually(lambda: broker_in_control(kafka))
         cluster.brokers[B].restart()
-        assert eventually(lambda: in_sync(kafka, topic), seconds=40)
+        assert eventually(lambda: in_sync(kafka, topic))
         committed(surveyor, "elect", "--preferred", "--imbalance-threshold", "0", mode="admin")
 
     assert (elected.leader, elected.isr) == (2, [2, 0])
@@ -293,9 +293,9 @@ def test_unclean_recovery_loses_at_most_what_the_plan_said(
         cluster.brokers[broker].start()
     for broker in (1, 2):
         cluster.brokers[broker].wait_ready()
-    assert eventually(lambda: broker_in_control(kafka), seconds=40)
+    assert eventually(lambda: broker_in_control(kafka))
     # the last thing a fail-over of Kafka's controller writes: until then a plan is stale before it is committed
-    assert eventually(lambda: kafka.state(topic, 0).leader == -1, seconds=40)
+    assert eventually(lambda: kafka.state(topic, 0).leader == -1)
 
     surveyor.json("snapshot")
     assert surveyor.json("plan", "recover")["changes"] == 0
@@ -303,7 +303,7 @@ def test_unclean_recovery_loses_at_most_what_the_plan_said(
     surveyor.json("commit", plan["plan_id"], "--apply", "--yes")
     elected = kafka.state(topic, 0)
     cluster.brokers[0].restart()
-    assert eventually(lambda: in_sync(kafka, topic), seconds=60)
+    assert eventually(lambda: in_sync(kafka, topic))
 
     assert (elected.leader, elected.isr[0]) == (2, 2)
     (reason,) = (row["reason"] for row in surveyor.lake.rows("changes", ("plan_id", "=", plan["plan_id"])))

@@ -94,7 +94,7 @@ def test_killed_between_two_throttled_waves(  # noqa: PLR0913, PLR0917 - fixture
 
     with Traffic(cluster.bootstrap, topic) as traffic:
         with commit_process(kafka.hosts, lake, plan.plan_id, "--throttle", str(SLOW)) as process:
-            assert eventually(lambda: is_moving(kafka, topic), seconds=60)
+            assert eventually(lambda: is_moving(kafka, topic))
             process.send_signal(signal.SIGKILL)
             process.wait(20)
         caught = assignment(kafka, topic).partitions
@@ -102,7 +102,7 @@ def test_killed_between_two_throttled_waves(  # noqa: PLR0913, PLR0917 - fixture
         sped = {LEADER_RATE: "50000000", FOLLOWER_RATE: "50000000"}
         for broker in (0, 1, 3):
             assert admin.alter_override("broker", str(broker), sped) == 0
-        assert eventually(lambda: not is_moving(kafka, topic), seconds=60)
+        assert eventually(lambda: not is_moving(kafka, topic))
         for broker in (0, 1, 3):
             assert admin.alter_override("broker", str(broker), dict.fromkeys(sped, str(SLOW))) == 0
         between = assignment(kafka, topic).partitions
@@ -129,7 +129,7 @@ def test_rate_changed_in_mid_move_and_interrupted(
     before = overrides(kafka)
 
     with commit_process(kafka.hosts, lake, plan.plan_id, "--throttle", str(SLOW)) as process:
-        assert eventually(lambda: is_moving(kafka, topic), seconds=60)
+        assert eventually(lambda: is_moving(kafka, topic))
         process.send_signal(signal.SIGTERM)
         stdout, _ = process.communicate(timeout=60)
     status, moving = surveyor.status(plan.plan_id), is_moving(kafka, topic)
@@ -161,7 +161,7 @@ def test_never_beside_somebody_elses(
     for broker in (0, 1, 2):
         assert admin.alter_override("broker", str(broker), dict.fromkeys(slow)) == 0
     assert admin.alter_override("topic", topic, dict.fromkeys(theirs)) == 0
-    assert eventually(lambda: not is_moving(kafka, topic), seconds=60)
+    assert eventually(lambda: not is_moving(kafka, topic))
 
     assert done.exit_code == REFUSED
     assert f"{topic}-1 to [1, 0]" in done.stderr
@@ -193,7 +193,7 @@ def test_two_commits_with_throttles_at_once(kafka: KafkaTree, lake: Warehouse, t
     script = SETS_AND_WAITS.format(gate=str(gate))
 
     with commit_process(kafka.hosts, lake, first.plan_id, "--throttle", "40MB/s", script=script) as one:
-        assert eventually(lambda: f"topics/{topic}" in overrides(kafka), seconds=60)
+        assert eventually(lambda: f"topics/{topic}" in overrides(kafka))
         throttled = overrides(kafka)
         with commit_process(kafka.hosts, lake, second.plan_id, "--throttle", "30MB/s", script=PATIENT) as two:
             waiting = next(line for line in two.stdout or () if "has the lease of this cluster" in line)

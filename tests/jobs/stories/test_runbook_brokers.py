@@ -94,7 +94,7 @@ class Hands:
 
     def settle(self) -> None:
         """Wait until Kafka has done what it does by itself."""
-        assert eventually(lambda: broker_in_control(self.kafka) and self.is_settled(), seconds=60)
+        assert eventually(lambda: broker_in_control(self.kafka) and self.is_settled())
 
     def is_settled(self) -> bool:
         """Live replicas are in sync with a live leader; without a live leader, no in-sync replica is alive."""

@@ -220,14 +220,14 @@ def test_a_controller_that_stays_and_what_it_leaves_to_kafkas_own(
     acls = dict[str, list[ACL]]()
 
     def act() -> None:
-        assert eventually(lambda: controller_id(kafka) == OURS, 60)
+        assert eventually(lambda: controller_id(kafka) == OURS)
         acls["/controller"] = kafka.client.get_acls("/controller")[0]
         cluster.brokers[1].kill()
         cluster.brokers[1].expire()
-        assert eventually(lambda: (led().leader, led().isr) == (0, [0]), 60)
+        assert eventually(lambda: (led().leader, led().isr) == (0, [0]))
         assert eventually(lambda: topic_metadata(cluster.brokers[0].address, "ours")[0][0] == 0)
         cluster.brokers[1].restart()
-        assert eventually(lambda: led().isr == [0, 1], 60)
+        assert eventually(lambda: led().isr == [0, 1])
 
     with run_during_control(act):
         ran = surveyor.run("control", "--apply", "--yes", "--zookeeper", kafka.hosts, *way.options)
@@ -248,7 +248,7 @@ def test_a_controller_that_stays_and_what_it_leaves_to_kafkas_own(
     assert {tuple(acl.id.scheme for acl in some) for some in acls.values()} == {("sasl", "world")}
     going = deletion(surveyor.lake, kafka, "ours")
     assert surveyor.apply(kafka.hosts, going.plan_id, *way.options).exit_code == 0
-    assert eventually(lambda: kafka.client.exists("/brokers/topics/ours") is None, 60)
+    assert eventually(lambda: kafka.client.exists("/brokers/topics/ours") is None)
     assert PASSWORD not in ran.output
 
 

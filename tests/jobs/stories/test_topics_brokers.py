@@ -160,7 +160,7 @@ def test_deleted_topic_goes(
     commit(surveyor, kafka, plan, mode)
 
     assert [each["records"] for each in json.loads(output)["deleted"]] == [7 if mode == "admin" else None]
-    assert eventually(lambda: kafka.client.exists(f"/brokers/topics/{topic}") is None, seconds=60)
+    assert eventually(lambda: kafka.client.exists(f"/brokers/topics/{topic}") is None)
     result = json.loads(surveyor.run("verify", plan.plan_id, "--zookeeper", kafka.hosts, "--json").stdout)
     assert result["is_complete"]
 
@@ -255,10 +255,10 @@ def test_a_failed_log_dir_does_not_lead_again_and_again(
     assert eventually((second_dir / f"{name}-0").is_dir)
     cluster.brokers[2].kill()
     cluster.brokers[2].expire()
-    assert eventually(lambda: kafka.state(name).isr == [1], seconds=60)
+    assert eventually(lambda: kafka.state(name).isr == [1])
     shutil.rmtree(second_dir)
     second_dir.touch()
-    assert eventually(lambda: kafka.state(name).leader == NO_LEADER, seconds=60)
+    assert eventually(lambda: kafka.state(name).leader == NO_LEADER)
     cluster.brokers[2].start()
     cluster.brokers[2].wait_ready()
 

@@ -116,7 +116,7 @@ def prepare(cluster: TortureCluster, client: KazooClient) -> None:
     ]
     for future in admin.create_topics(new).values():
         future.result()
-    assert eventually(lambda: not unsettled(cluster, client), 60), unsettled(cluster, client)
+    assert eventually(lambda: not unsettled(cluster, client)), unsettled(cluster, client)
 
 
 def run_round(

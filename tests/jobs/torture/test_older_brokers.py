@@ -1,4 +1,4 @@
-"""Batch mode on brokers of 2.8.2, and on current ones with the protocol of 2.4: they obey and lose nothing."""
+"""Batch mode and the resident controller on brokers of 2.8.2, and on current ones with the protocol of 2.4."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,6 +15,8 @@ from jobs.adapters.java.jars import OLDER_KAFKA, kafka_jars
 from jobs.adapters.zookeeper.controllership import controllership
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.held import commit_held
+from tests.jobs.support.kafka.asked_cluster import TOPIC as ASKED
+from tests.jobs.support.kafka.asked_cluster import asked
 from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, kafka_tree, topic_metadata
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -104,8 +106,17 @@ def test_leaders_isrs_and_topics_are_changed(cluster: EmbeddedCluster, kafka: Ka
             assert commit_held(surveyor, plan.plan_id, held).status == "committed"
             assert eventually(lambda: everybody_sees(cluster, TOPIC, [2, 2, 0], {0, 2}))
         cluster.brokers[1].restart()
-        assert eventually(lambda: all(len(kafka.state(TOPIC, number).isr) == 3 for number in REPLICAS), 60)
+        assert eventually(lambda: all(len(kafka.state(TOPIC, number).isr) == 3 for number in REPLICAS))
 
     assert traffic.failed == []
     assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
     assert {row["error"] for row in lake.rows("answers")} == {0}
+
+
+def test_they_ask_the_resident_controller(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    """From 2.7 on they ask for ISRs, from 3.0 on for producer ids, and all of them before they shut down."""
+    with asked(cluster, tmp_path / "w") as story:
+        with Traffic(cluster.bootstrap, ASKED) as traffic:
+            story.lose_and_shut_down()
+        assert traffic.failed == []
+        assert "WARNING" not in story.controller.output

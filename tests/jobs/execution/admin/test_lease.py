@@ -100,6 +100,7 @@ def test_lease_of_an_ended_session_is_not_deleted(proxy: ZooKeeperProxy, tree: K
             with_retries(lambda: sync(lease.client))
             lease.release()
             theirs.refuse_lost()
+            assert tree.client.exists(LEASE) is not None
 
 
 def test_zookeeper_denies_the_lease(tree: KafkaTree, settings: Settings) -> None:

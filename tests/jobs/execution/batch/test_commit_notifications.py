@@ -220,6 +220,8 @@ def test_lagging_zookeeper_server_is_no_alarm(tree: KafkaTree, plan: Plan, monke
 
     verify_written(tree.client, NotificationResult(epoch=8, written=[WrittenChange(plan.changes[0], 1)]))
 
+    assert tree.version(T, 0) == 1  # it was read after the server had caught up
+
 
 def test_unreadable_registration_during_take_over_leaves_no_open_intent(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch

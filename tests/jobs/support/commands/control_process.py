@@ -53,21 +53,28 @@ class ControllerProcess:
 
 
 @contextmanager
-def running_controller(kafka: KafkaTree, warehouse: Path) -> Iterator[ControllerProcess]:
-    """Run the command as an operator does; end it by Ctrl-C unless it has ended before."""
+def running_controller(kafka: KafkaTree, warehouse: Path, *options: str) -> Iterator[ControllerProcess]:
+    """Run the command as an operator does, until it is the controller."""
     before = int(kafka.client.get("/controller_epoch")[0])
-    log = warehouse.with_name(f"{warehouse.name}-{before}.log")
-    with log.open("w") as output:
-        command = [sys.executable, "-m", "jobs.entry", "control", "--apply", "--yes"]
-        where = ["--zookeeper", kafka.hosts, "--warehouse", str(warehouse)]
-        process = subprocess.Popen([*command, *where], stdout=output, stderr=output, text=True)
-        controller = ControllerProcess(process, log)
-    try:
+    with started_controller(kafka, warehouse, f"{warehouse.name}-{before}.log", *options) as controller:
         taken = eventually(lambda: controller_id(kafka) == OURS or controller.process.poll() is not None, 300)
         assert taken, controller.output[-3000:]
         assert controller.process.poll() is None, controller.output[-3000:]
         controller.session = kafka.client.get("/controller")[1].ephemeralOwner
         controller.epoch = int(kafka.client.get("/controller_epoch")[0])
+        yield controller
+
+
+@contextmanager
+def started_controller(kafka: KafkaTree, warehouse: Path, log_name: str, *options: str) -> Iterator[ControllerProcess]:
+    """Start the command; end it by Ctrl-C unless it has ended before."""
+    log = warehouse.with_name(log_name)
+    with log.open("w") as output:
+        command = [sys.executable, "-m", "jobs.entry", "control", "--apply", "--yes", *options]
+        where = ["--zookeeper", kafka.hosts, "--warehouse", str(warehouse)]
+        process = subprocess.Popen([*command, *where], stdout=output, stderr=output, text=True)
+        controller = ControllerProcess(process, log)
+    try:
         yield controller
     finally:
         controller.process.send_signal(signal.SIGCONT)

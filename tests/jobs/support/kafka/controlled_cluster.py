@@ -10,6 +10,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.embedded.ports import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from schemas.znodes import (
     Assignment,
@@ -21,7 +22,7 @@ from schemas.znodes import (
     encode_partitions,
 )
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.commands.control_process import ControllerProcess
+from tests.jobs.support.commands.control_process import ControllerProcess, running_controller
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
@@ -42,6 +43,8 @@ class ControlledCluster:
     cluster: EmbeddedCluster
     kafka: KafkaTree
     folder: Path
+    listens: bool = False
+    """Whether the controllers receive what brokers ask; brokers at their default settings need that."""
     controllers: list[ControllerProcess] = field(default_factory=list)
 
     @property
@@ -51,6 +54,14 @@ class ControlledCluster:
     @property
     def warehouse(self) -> Path:
         return self.folder / "w"
+
+    @contextmanager
+    def running_controller(self) -> Iterator[ControllerProcess]:
+        """Run another controller of this cluster."""
+        options = ("--listen", f"{LOOPBACK}:{free_port()}") if self.listens else ()
+        with running_controller(self.kafka, self.warehouse, *options) as controller:
+            self.controllers.append(controller)
+            yield controller
 
     def wait_until(self, holds: Callable[[], bool], seconds: float = 120) -> None:
         """Wait until a condition holds; otherwise fail with the states and the controller's output."""
@@ -79,6 +90,8 @@ class ControlledCluster:
         self.write_topic(topic, replicas)
         holders = [(broker, f"{topic}-{p}") for p, brokers in replicas.items() for broker in brokers]
         self.wait_until(lambda: all(name in self.log_names(broker, topic) for broker, name in holders), 60)
+        if self.listens:  # it gets its id once every broker has said that it knows ids, also one that has just joined
+            self.wait_until(lambda: self.assigned(topic).topic_id is not None)
 
     def assigned(self, topic: str) -> Assignment:
         return decode_assignment(self.kafka.client.get(f"/brokers/topics/{topic}")[0])

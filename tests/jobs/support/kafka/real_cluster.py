@@ -4,6 +4,7 @@ import base64
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from threading import Event, Thread
 from typing import Self
@@ -19,6 +20,9 @@ from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
+TRANSACTION_PAUSE, TRANSACTION_SECONDS = 0.5, 60.0
+"""Between two transactions, and until one is given up; the brokers abort it then, too."""
+
 PAUSE, AT_ONCE = 0.05, 5
 """A hundred records a second, five at a time: three brokers spend their time on requests, however few are in each."""
 
@@ -33,7 +37,7 @@ class TopicMetadata(dict[int, tuple[int, list[int], list[int]]]):
         return -2, [], []
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 20) -> bool:
+def eventually(condition: Callable[[], bool], seconds: float = 60) -> bool:
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -145,8 +149,55 @@ class Traffic:
         return numbers
 
 
+class Transactions:
+    """A transactional producer that never stops; a quarter of its transactions are aborted.
+
+    Values are negative. Those of a transaction that failed are neither committed nor aborted, as far as one knows.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, over: Event) -> None:
+        self.committed: set[int] = set()
+        self.aborted: set[int] = set()
+        self._topic = topic
+        self._settings: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": f"flow-{topic}",
+            "log_level": 0,
+        }
+        self._over = over
+        self._numbers = count(1)
+        self.thread = Thread(target=self._run)
+
+    def _run(self) -> None:
+        producer: Producer | None = None
+        while not self._over.wait(TRANSACTION_PAUSE):
+            try:
+                if producer is None:  # also ends the transaction that failed before
+                    producer = Producer(self._settings)
+                    producer.init_transactions(TRANSACTION_SECONDS)
+                self._transact(producer)
+            except KafkaException:
+                producer = None
+
+    def _transact(self, producer: Producer) -> None:
+        values = {-next(self._numbers) for _ in range(3)}
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(self._topic, str(value).encode())
+        if min(values) % 4:
+            producer.commit_transaction(TRANSACTION_SECONDS)
+            self.committed |= values
+        else:
+            producer.flush(TRANSACTION_SECONDS)
+            producer.abort_transaction(TRANSACTION_SECONDS)
+            self.aborted |= values
+
+
 class Flow(Traffic):
-    """Traffic with a consumer that reads all the time; in the end it has read all acknowledged records."""
+    """Traffic with a transactional producer, and with a consumer that reads all the time.
+
+    In the end the consumer has read what was acknowledged or committed, and nothing that was aborted.
+    """
 
     pause = 4 * PAUSE  # minutes on end
 
@@ -156,22 +207,40 @@ class Flow(Traffic):
         self._partitions = partitions
         self._all_read = Event()
         self._reading = Thread(target=self._consume)
+        self.transactions = Transactions(bootstrap, topic, self._over)
 
     def __enter__(self) -> Self:
         super().__enter__()
         self._reading.start()
+        self.transactions.thread.start()
         return self
 
     def __exit__(self, *failure: object) -> None:
+        committed = len(self.transactions.committed)
         try:
+            if failure[0] is None:
+                assert eventually(lambda: len(self.transactions.committed) > committed, 120), "no transaction ends"
             super().__exit__(*failure)
-            assert eventually(lambda: self.acknowledged <= self.consumed, 60), self.acknowledged - self.consumed
+            self.transactions.thread.join()
+            assert eventually(lambda: self.kept <= self.consumed), self.kept - self.consumed
+            assert self.consumed.isdisjoint(self.transactions.aborted)
         finally:
+            self._over.set()
             self._all_read.set()
             self._reading.join()
 
+    @property
+    def kept(self) -> set[int]:
+        """The records that must not be lost."""
+        return self.acknowledged | self.transactions.committed
+
     def _consume(self) -> None:
-        settings = {"group.id": "flow", "enable.auto.commit": False, "log_level": 0}
+        settings = {
+            "group.id": "flow",
+            "enable.auto.commit": False,
+            "log_level": 0,
+            "isolation.level": "read_committed",
+        }
         consumer = Consumer({"bootstrap.servers": self._bootstrap, **settings})
         consumer.assign([TopicPartition(self.topic, partition, 0) for partition in range(self._partitions)])
         while not self._all_read.is_set():

@@ -65,7 +65,7 @@ def _rows(small: DriverMetadata, read: pa.Table, threshold: float) -> dict[str, 
     partitions = _partitions(seen, arrays)
     return {
         "brokers": [row.columns() for row in state.brokers],
-        "broker_configs": configs,
+        "broker_configs": [row.columns() for row in configs],
         "requests": [row.columns() for row in state.requests],
         "topics": topics,
         "partitions": partitions,
