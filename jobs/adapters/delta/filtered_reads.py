@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
-from pyarrow.dataset import FileSystemDataset
 
 from jobs.adapters.delta.warehouse_paths import is_hdfs, is_local
 
@@ -38,6 +37,8 @@ def read_where(
     table: DeltaTable, files: fs.FileSystem | None, filters: Sequence[Filter], columns: list[str] | None
 ) -> pa.Table:
     """Read the rows that pass all filters; there must be at least one filter."""
+    from pyarrow.dataset import FileSystemDataset  # noqa: PLC0415 - imports pandas, a quarter of a command's start
+
     dataset = table.to_pyarrow_dataset(filesystem=files)
     needed = list(dataset.get_fragments(_all(filters, _plain_column)))
     pruned = FileSystemDataset(needed, dataset.schema, dataset.format, dataset.filesystem)

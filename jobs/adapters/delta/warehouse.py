@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
-from pyarrow.dataset import field as dataset_field
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from jobs.adapters.delta.filtered_reads import Filter, native_files, read_where
@@ -220,7 +219,7 @@ class Warehouse:
         def write() -> None:
             delta = self._open(table)
             dataset = delta.to_pyarrow_dataset(filesystem=native_files(self.path(table)))
-            stored = dataset.scanner(filter=dataset_field("cluster") == self.cluster).to_batches()
+            stored = dataset.scanner(filter=pc.field("cluster") == self.cluster).to_batches()
             rest = (batch.filter(pc.invert(pc.is_in(_joined_keys(batch, key), taken))) for batch in stored)
             batches = (batch.select(kept.schema.names).cast(kept.schema) for batch in rest)
             rows = pa.RecordBatchReader.from_batches(kept.schema, chain(batches, kept.to_batches()))

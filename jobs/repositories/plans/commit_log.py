@@ -238,7 +238,6 @@ def note_verified(lake: Warehouse, plan: Plan) -> None:
 
 _KEY: Final = ("plan_id", "attempt", *CHANGE_COLUMNS)
 _PLAN_COLUMNS: Final = ("plan_id", "snapshot_id", "kind", "parameters", "created_at", "status")
-_STEPS: Final = pa.array([step.value for step in Step])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,7 +261,8 @@ def read_outcomes(lake: Warehouse) -> Outcomes:
     plans = typed(PlanRecord, lake.read("plans", columns=_PLAN_COLUMNS))
     statuses = Counter(plan.status for plan in plans if not plan.is_cycle)
     commits = lake.read("commits", columns=[*_KEY, "outcome", "committed_at"])
-    of_plans = commits.filter(pc.invert(pc.is_in(commits["action"].cast(pa.string()), _STEPS)))
+    steps = pa.array([step.value for step in Step])
+    of_plans = commits.filter(pc.invert(pc.is_in(commits["action"].cast(pa.string()), steps)))
     is_intent = pc.equal(of_plans["outcome"].cast(pa.string()), Outcome.PENDING.value)
     done = of_plans.filter(pc.invert(is_intent))
     counted = Counter(done["outcome"].to_pylist())
