@@ -7,7 +7,7 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +38,7 @@ from tests.jobs.support.commands.control_process import (
     running_controller,
     started_controller,
 )
-from tests.jobs.support.kafka.asked_cluster import PARTITIONS, TOPIC, asked
+from tests.jobs.support.kafka.asked_cluster import PARTITIONS, TOPIC, Asked, asked
 from tests.jobs.support.kafka.real_cluster import Flow, eventually, kafka_tree
 from tests.jobs.support.kafka.secured_kafka import write_properties
 from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates
@@ -285,7 +285,7 @@ def test_kafkas_own_tools(tmp_path: Path) -> None:
         for _ in range(500):
             producer.produce("made", b"x" * 20_000, partition=0)
         assert producer.flush(60) == 0
-        before = decode_assignment(story.kafka.client.get("/brokers/topics/made")[0]).partitions
+        before = assignment(story, "made")
         [joining] = {0, 1, 2} - {*before[0]}
         target = [joining, before[0][1]]
         file = tmp_path / "moves.json"
@@ -295,9 +295,8 @@ def test_kafkas_own_tools(tmp_path: Path) -> None:
         tools.shown(moves, *named, "--execute", "--throttle", "10000")
         assert "made-0" in tools.shown(moves, "--list")
         assert "made-0 is still in progress" in tools.shown(moves, *named, "--verify")
-        tools.shown(moves, *named, "--cancel")
-        cancelled = decode_assignment(story.kafka.client.get("/brokers/topics/made")[0])
-        assert {*cancelled.partitions[0]} == {*before[0]}
+        tools.shown(moves, *named, "--cancel")  # answered once it has begun; it ends with the next AlterPartition
+        story.wait_until(lambda: {*assignment(story, "made")[0]} == {*before[0]})
         tools.shown(moves, *named, "--execute")
         story.wait_until(lambda: "made-0 is completed" in tools.shown(moves, *named, "--verify"))
 
@@ -312,6 +311,10 @@ def test_kafkas_own_tools(tmp_path: Path) -> None:
         tools.shown(topics, "--delete", "--topic", "made")
         assert "made" not in tools.shown(topics, "--list").split()
         assert committed_group(cluster.bootstrap) == 0
+
+
+def assignment(story: Asked, topic: str) -> Mapping[int, Sequence[int]]:
+    return decode_assignment(story.kafka.client.get(f"/brokers/topics/{topic}")[0]).partitions
 
 
 def throttle(cluster: EmbeddedCluster, topic: str) -> None:
