@@ -23,7 +23,7 @@ def controller_node(controller_id: int, endpoints: Sequence[Endpoint], brokers: 
     """Return the controller's entry among the live brokers.
 
     It has the rack of a broker if any broker has one: a broker creates no topic while some live brokers have racks and
-    others have none (`AdminUtils.getBrokerMetadatas`).
+    others have none (`AdminZkClient.getBrokerMetadatas`).
     """
     racks = sorted({broker.rack for broker in brokers if broker.rack is not None})
     return Broker(

@@ -29,7 +29,7 @@ FEATURES_SINCE: Final = Protocol(2, 7, 0)
 """First protocol version with /feature (`MetadataVersion.isFeatureVersioningSupported`)."""
 
 TOPIC_IDS_SINCE: Final = Protocol(2, 8, 0)
-"""First protocol version with topic ids (`MetadataVersion.usesTopicId`)."""
+"""First protocol version with topic ids (`MetadataVersion.isTopicIdsSupported`)."""
 
 _FEATURE_V2_SINCE: Final = Protocol(3, 3, 0)
 _DISABLED, _ENABLED = 0, 1

@@ -1,6 +1,6 @@
 """How much a plan copies: replicas and bytes of each wave, and how long that takes at a given rate.
 
-Corresponds to `calculateReassignmentMoves` of `ReassignPartitionsCommand`. A throttle limits what each broker sends and
+Corresponds to `ReassignPartitionsCommand.calculateProposedMoveMap`. A throttle limits what each broker sends and
 what it receives (KIP-73), so a wave lasts as long as the broker that copies most. Bytes are from the last `surveyor
 sizes`: the largest log among a partition's replicas. They are no part of a plan, so its id does not depend on them.
 """

@@ -1,9 +1,10 @@
-"""Events between two snapshots: what Kafka's ten ZooKeeper listeners would have reported, as rows for users.
+"""Events between two snapshots: the changes that Kafka's ZooKeeper handlers react to, as rows for users.
 
-The listeners are BrokerChange, TopicChange, PartitionModifications, DeleteTopics, PartitionsReassigned,
-ReassignedPartitionsIsrChange, PreferredReplicaElection, IsrChangeNotification, LogDirEvent and LeaderChange. Events are
-for dashboards and never trigger anything: decisions are made from the current state. Znodes that are not understood
-produce no event. In: the same table before and after. Out: EVENTS.
+Kafka's controller queues a `ControllerEvent` for each: BrokerChange, BrokerModifications, TopicChange,
+PartitionModifications, TopicDeletion, ZkPartitionReassignment, PartitionReassignmentIsrChange, ReplicaLeaderElection,
+IsrChangeNotification, LogDirEventNotification and ControllerChange. Here events are for dashboards and never trigger
+anything: decisions are made from the current state. Znodes that cannot be decoded produce no event. In: the same table
+before and after. Out: EVENTS.
 """
 
 from collections.abc import Sequence

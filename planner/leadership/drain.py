@@ -1,6 +1,6 @@
 """Drains: brokers demoted while Kafka's controller is running, or shut down in a controlled way without it.
 
-Corresponds to `Election.electControlledShutdown` and `KafkaController.doControlledShutdown`. The new leader is the
+Corresponds to `Election.leaderForControlledShutdown` and `KafkaController.doControlledShutdown`. The new leader is the
 first replica of the assignment that is in the ISR, alive and not drained. All drained brokers leave the ISR. Draining
 several brokers is one decision. A drained broker stops the replicas that follow, and becomes a follower of the
 partitions it led. (A replica stopped at a leader epoch it already knows cannot be restarted at that epoch by any

@@ -1,6 +1,6 @@
 """Preferred replica election: leadership returns to the first replica of the assignment.
 
-Corresponds to `Election.electPreferredReplica`: the preferred replica must be alive and in the ISR, and the ISR does
+Corresponds to `Election.leaderForPreferredReplica`: the preferred replica must be alive and in the ISR, and the ISR does
 not change. Without a list of partitions, those of brokers whose imbalance exceeds the threshold are considered. In:
 PARTITIONS, TOPICS, BROKERS, IMBALANCE or the requested partitions. Out: CHANGES and REJECTIONS.
 """

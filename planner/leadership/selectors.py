@@ -41,13 +41,13 @@ def offline(partitions: DataFrame, unclean_allowed: Column) -> DataFrame:
 
 
 def preferred(partitions: DataFrame) -> DataFrame:
-    """Elect the first replica of the assignment unless it is drained; the ISR stays (`electPreferredReplica`)."""
+    """Elect the first replica of the assignment unless it is drained; the ISR stays (`leaderForPreferredReplica`)."""
     preferred_in_sync = intersect(F.slice("replicas", 1, 1), F.col("isr"))
     return partitions.transform(_with_choice, first(intersect(preferred_in_sync, F.col("electable"))), F.col("isr"))
 
 
 def reassigned(partitions: DataFrame, target: Column) -> DataFrame:
-    """Elect the first replica of the target that is in sync; the ISR stays (`electLeaderForReassign`)."""
+    """Elect the first replica of the target that is in sync; the ISR stays (`leaderForReassign`)."""
     return partitions.transform(_with_choice, _in_sync(target), F.col("isr"))
 
 
@@ -55,7 +55,7 @@ def controlled_shutdown(partitions: DataFrame, shutting_down: Column) -> DataFra
     """Elect the first replica in sync that stays; all brokers that shut down leave the ISR at once.
 
     `shutting_down` are the ids of all brokers that shut down, which are still registered. They are one decision, so
-    that no partition moves to a broker that is about to stop (`electLeaderForControlledShutdown`).
+    that no partition moves to a broker that is about to stop (`leaderForControlledShutdown`).
     """
     staying = difference(F.col("replicas"), shutting_down)
     return partitions.transform(_with_choice, _in_sync(staying), difference(F.col("isr"), shutting_down))

@@ -136,7 +136,7 @@ def restart_changes(
     """Return one CHANGES row per partition in which a replica on these brokers must follow again.
 
     A resident drain stopped these replicas. LeaderAndIsr is sent to all replicas at the next leader epoch, because a
-    broker ignores one at an epoch that it already knows (`PartitionInfo.makeFollower`). Leader and ISR stay; a replica
+    broker ignores one at an epoch that it already knows (`Partition.makeFollower`). Leader and ISR stay; a replica
     that catches up is added to the ISR by its leader. Corresponds to `KafkaController.onBrokerStartup`.
     """
     due = _stopped(partitions, topics, brokers, broker_ids).where("code IS NULL")

@@ -1,6 +1,6 @@
 """Checks of reassignment targets, for Surveyor's own plans and for given ones.
 
-Corresponds to `ReassignPartitionsCommand.parsePartitionAssignmentData` and to the validation of
+Corresponds to `ReassignPartitionsCommand.parsePartitionReassignmentData` and to the validation of
 `KafkaController.processApiPartitionReassignment`. It also checks racks, the replication factor, min.insync.replicas,
 the leader, and the size of /brokers/topics/T while replicas are added. The checks compare the target with the current
 assignment: racks, min.insync.replicas, dead replicas and znode size are faults only if the target is worse. If it is as

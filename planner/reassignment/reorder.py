@@ -1,7 +1,7 @@
 """Changes of replica order followed by leader elections: two waves, executed by Kafka's controller.
 
 Corresponds to a reassignment to the same replicas (`KafkaController.onPartitionReassignment`), which is complete at
-once: no data moves and the leader epoch grows by one. `Election.electPreferredReplica` is requested only after that.
+once: no data moves and the leader epoch grows by one. `Election.leaderForPreferredReplica` is requested only after that.
 In: partitions with topic and broker sets, a `target` order and a `why`. Out: CHANGES without a plan id.
 """
 

@@ -102,7 +102,7 @@ def elections_after_moves(
 ) -> DataFrame:
     """Return one CHANGES row per partition that another replica than its preferred one would lead after its moves.
 
-    Kafka's controller keeps the leader while it stays in the list (`electLeaderForReassign`), so a new order alone does
+    Kafka's controller keeps the leader while it stays in the list (`leaderForReassign`), so a new order alone does
     not balance leaders. The epochs are those of the executing controller.
     """
     preferred, leader = first(F.col("target")), _leader_after()

@@ -1,6 +1,6 @@
 """The controlled shutdown of a broker, for one partition: another replica leads, and the broker leaves the ISR.
 
-Corresponds to `KafkaController.doControlledShutdown` and `Election.electLeaderForControlledShutdown`. The same as
+Corresponds to `KafkaController.doControlledShutdown` and `Election.leaderForControlledShutdown`. The same as
 `planner.leadership.drain` in resident mode, which explains the rule, without Spark.
 """
 

@@ -213,7 +213,7 @@ def _no_leader_reason(row: PartitionInfo, brokers: BrokerSets) -> str:
 
 
 def preferred_election(key: Key, row: PartitionInfo | None, topic: TopicInfo | None, brokers: BrokerSets) -> Decision:
-    """Decide on a requested election of the preferred replica (`Election.electPreferredReplica`).
+    """Decide on a requested election of the preferred replica (`Election.leaderForPreferredReplica`).
 
     It is done in one pass, and the request is withdrawn whatever the outcome.
     """

@@ -1,7 +1,7 @@
 """First leaders of new partitions: the first live replica leads, and the live replicas are the ISR.
 
 Corresponds to `PartitionStateMachine.initializeLeaderAndIsrForPartitions`. Replicas of partitions added to a topic
-continue Kafka's algorithm from the existing ones (`AdminUtils.addPartitions`). In: assignments (topic, partition,
+continue Kafka's algorithm from the existing ones (`AdminZkClient.addPartitions`). In: assignments (topic, partition,
 replicas, topic_id), each with a live replica, and BROKERS. Out: CHANGES.
 """
 

@@ -1,7 +1,7 @@
 """The warehouse without a JVM: Delta tables created, read and written by deltalake.
 
 Used for small tables (snapshots, brokers, plans, commits) and for the commit, which must start within a second. All
-tables are created here from `schemas.tables`, so they exist from the first use.
+tables are created here from `schemas.columns`, so they exist from the first use.
 """
 
 import json

@@ -17,7 +17,14 @@ from schemas.znodes import read_config
 
 USERS: Final = "/config/users"
 
-_SAFE: Final = "-_.~"
+
+def sanitized(user: str) -> str:
+    """Return the name of a user's znode, as `Sanitizer.sanitize` encodes it: only letters, digits, "-_." stay.
+
+    >>> sanitized("CN=a ~b*+")
+    'CN%3Da%20%7Eb%2A%2B'
+    """
+    return quote(user, safe="").replace("~", "%7E")  # quote never encodes "~", Java's URLEncoder does
 
 
 def scram_credential(client: KazooClient, user: str, mechanism: str) -> ScramCredential | None:
@@ -25,7 +32,7 @@ def scram_credential(client: KazooClient, user: str, mechanism: str) -> ScramCre
 
     Raise UnreadableError if an ACL forbids to read it, as in a cluster with zookeeper.set.acl=true.
     """
-    znode = with_retries(lambda: read(client, f"{USERS}/{quote(user, safe=_SAFE)}"))
+    znode = with_retries(lambda: read(client, f"{USERS}/{sanitized(user)}"))
     config, _ = ({}, ()) if znode.data is None else read_config(znode.data)
     text = (config or {}).get(mechanism)
     return None if text is None else decode_credential(text)

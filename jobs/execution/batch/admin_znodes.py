@@ -1,6 +1,6 @@
 """Removal of finished requests in /admin and of deleted topics, under the controller's fence.
 
-Corresponds to `KafkaController.removePartitionsFromReassignedPartitions`,
+Corresponds to `KafkaController.maybeRemoveFromZkReassignment`,
 `removePartitionsFromPreferredReplicaElection`, `TopicDeletionManager.completeDeleteTopic` and the deletion of
 notifications. Every multi checks /controller_epoch and the versions that were read. If a znode has changed since it was
 read, ZooKeeper refuses the multi, and the next cycle reads and decides again.

@@ -1,6 +1,6 @@
 """An oracle for drains in plain Python, one partition at a time, written from Kafka's procedures.
 
-Corresponds to `KafkaController.doControlledShutdown` and `Election.electControlledShutdown`; a demotion is a reorder
+Corresponds to `KafkaController.doControlledShutdown` and `Election.leaderForControlledShutdown`; a demotion is a reorder
 and a preferred election.
 """
 
