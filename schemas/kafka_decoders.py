@@ -1,9 +1,9 @@
-"""The behaviour of Kafka's own decoders on a znode: whether they throw, and what of Kafka then cannot start.
+"""Predicts whether Kafka can decode a znode and, if not, which function of Kafka fails.
 
 Corresponds to the `decode` methods of `kafka.zk.ZkData` of 3.9, with `kafka.utils.Json`: most of them treat data that
 is not JSON as empty, and throw on JSON of another shape. An exception during a controller's start ends that controller,
 and the next one as well. `schemas.znodes` is stricter, so every znode found here is in quarantine. In: a path and its
-data. Out: what Kafka cannot do while the znode is as it is.
+data. Out: the function that fails while the znode is as it is.
 """
 
 import re
@@ -21,7 +21,7 @@ _INT_LIMIT: Final = 2**31
 _KAFKA_ENDPOINT: Final = re.compile(r"(?P<listener>.*)://\[?[0-9a-zA-Z\-%._:]*\]?:(?P<port>-?[0-9]+)")
 _LAST_FEATURE_VERSION: Final = 32767
 _GARBAGE: Final = object()
-"""Stands for data that is not JSON."""
+"""The value of data that is not JSON."""
 
 
 class Blocked(StrEnum):
@@ -32,7 +32,7 @@ class Blocked(StrEnum):
     START = "broker start"
     """A broker stops at once when it starts."""
     ALL = "fail-over and broker start"
-    """Fail-over and broker start."""
+    """As FAIL_OVER and START together: a broker that starts and a controller both read the registrations."""
     REGISTRATION = "controller"
     """No broker can become the controller."""
     PRODUCER_IDS = "producer ids"
@@ -156,7 +156,10 @@ def _broker(data: bytes | None) -> None:
 
 
 def _endpoints(broker: dict[str, Any]) -> None:
-    """No endpoints at all are decoded; the controller that then looks for its brokers' addresses resigns."""
+    """Raise if an endpoint is invalid.
+
+    An empty list decodes, but the controller then resigns because it has no address for the broker.
+    """
     protocols = _object(broker.get("listener_security_protocol_map", SECURITY_PROTOCOLS))
     if not all(_text(protocol).upper() in SECURITY_PROTOCOLS for protocol in protocols.values()):
         raise _ThrownError

@@ -45,6 +45,18 @@ FAILED_LOG_DIRS: Final = Sentence("; log dir failed, as it answered with error 5
 DRAINED_BROKER_LEADS: Final = Sentence(f"; {DRAINED_LEADS}{{leader}} leads")
 WAITS_FOR_CHANGE: Final = Sentence("another change of this partition is made first: {action}")
 
+# deferred preferred elections
+NOT_STABLE: Final = Sentence(
+    "preferred replica {preferred} is not known to have been in the ISR in all of the last {snapshots} snapshots"
+)
+NOT_SETTLED: Final = Sentence(
+    "broker {preferred} joined {age} s before this snapshot, as snapshots recorded it; the minimum is {minimum} s"
+)
+CAPPED: Final = Sentence(
+    "over the cap of {cap} elections per plan: brokers with more imbalance come first; "
+    "commit this plan, then plan again"
+)
+
 # leadership after failures
 UNPLANNED_IN_QUARANTINE: Final = Sentence("its znode is in quarantine: no change is planned for it")
 FIRST_LEADER: Final = Sentence("{what}: first live replica leads, live replicas are in sync")

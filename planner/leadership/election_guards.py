@@ -10,8 +10,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.requested_partitions import KEY
+from planner.columns.sentences import sentence
 from planner.history.events import EventKind
 from planner.history.snapshot_diff import has_vanished
+from schemas import reasons
 from schemas.enums import RejectionCode
 
 
@@ -60,12 +62,7 @@ def with_stability(
 
     `first_snapshot` is the first of them, None if there are fewer snapshots: then no partition is stable.
     """
-    preferred = F.col("preferred").cast("string")
-    reason = F.concat(
-        F.lit("preferred replica "),
-        preferred,
-        F.lit(f" is not known to have been in the ISR in all of the last {snapshots} snapshots"),
-    )
+    reason = sentence(reasons.NOT_STABLE, preferred=F.col("preferred"), snapshots=F.lit(snapshots))
     code = RejectionCode.NOT_STABLE
     if first_snapshot is None:
         return _defer(verdicts, F.lit(True), code, reason)  # noqa: FBT003 - a Spark literal
@@ -105,12 +102,11 @@ def broker_ages(brokers: DataFrame, events: DataFrame, snapshots: DataFrame, sna
 def with_min_broker_age(verdicts: DataFrame, ages: DataFrame, settle_seconds: float) -> DataFrame:
     """Defer elections of a broker that was first seen less than `settle_seconds` before the snapshot."""
     ages = ages.select(F.col("broker_id").alias("preferred"), "age")
-    reason = F.concat(
-        F.lit("broker "),
-        F.col("preferred").cast("string"),
-        F.lit(" has been there for "),
-        F.floor("age").cast("string"),
-        F.lit(f" s only, as snapshots saw it, less than {settle_seconds:g} s"),
+    reason = sentence(
+        reasons.NOT_SETTLED,
+        preferred=F.col("preferred"),
+        age=F.floor("age"),
+        minimum=F.lit(f"{settle_seconds:g}"),
     )
     joined = verdicts.join(F.broadcast(ages), "preferred", "left")
     return _defer(joined, F.col("age") < settle_seconds, RejectionCode.NOT_SETTLED, reason)
@@ -126,8 +122,6 @@ def with_cap(verdicts: DataFrame, imbalance: DataFrame, max_elections: int) -> D
         .limit(max_elections)
         .select(*KEY, F.lit(True).alias("within"))  # noqa: FBT003 - a Spark literal
     )
-    reason = F.lit(
-        f"this plan may have {max_elections} elections, and others are for worse brokers; plan again after them"
-    )
+    reason = sentence(reasons.CAPPED, cap=F.lit(max_elections))
     joined = verdicts.join(within_cap, KEY, "left")
     return _defer(joined, F.col("within").isNull(), RejectionCode.CAPPED, reason)

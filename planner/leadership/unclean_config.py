@@ -20,7 +20,10 @@ RECOVERING_SINCE: Final = 302
 
 
 def with_unclean_allowed(partitions: DataFrame, broker_configs: DataFrame, *, everywhere: bool) -> DataFrame:
-    """Add `unclean_allowed`: false if the topic's config was not read, as it may forbid it, unless `everywhere`."""
+    """Add `unclean_allowed`.
+
+    It is false if the topic's config could not be read, unless `everywhere` is true.
+    """
     allowed = F.coalesce(F.expr(UNCLEAN_OVERRIDE), "default_unclean_election")
     defaults = broker_configs.agg(default_unclean_election(), default_recovery_state())
     return partitions.crossJoin(F.broadcast(defaults)).withColumns(

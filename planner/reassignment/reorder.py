@@ -1,8 +1,8 @@
 """Changes of replica order followed by leader elections: two waves, executed by Kafka's controller.
 
 Corresponds to a reassignment to the same replicas (`KafkaController.onPartitionReassignment`), which is complete at
-once: no data moves and the leader epoch grows by one. `Election.leaderForPreferredReplica` is requested only after that.
-In: partitions with topic and broker sets, a `target` order and a `why`. Out: CHANGES without a plan id.
+once: no data moves and the leader epoch grows by one. `Election.leaderForPreferredReplica` is requested only after
+that. In: partitions with topic and broker sets, a `target` order and a `why`. Out: CHANGES without a plan id.
 """
 
 from pyspark.sql import Column, DataFrame

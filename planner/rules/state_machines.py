@@ -2,8 +2,8 @@
 
 Corresponds to `PartitionState.validPreviousStates`, `ReplicaState.validPreviousStates`, `PartitionStateMachine` and
 `ReplicaStateMachine`. No states are kept: they follow from the znodes and from the responses of brokers, as Kafka's
-controller initializes them at its fail-over. What a rule decides is judged by them once more before it is written: an
-illegal transition is refused and reported, and the other partitions continue (`logInvalidTransition`).
+controller initializes them at its fail-over. Every decision is checked against the state machines before it is written.
+An illegal transition is refused and reported, and the other partitions continue (`logInvalidTransition`).
 """
 
 from collections.abc import Collection, Container, Mapping
@@ -70,18 +70,19 @@ def partition_state(leader: int | None, live: Container[int]) -> PartitionState:
 
 
 def replica_state(
-    *, deletes: bool, in_reach: bool, is_new: bool, is_told: bool = False, is_deleted: bool = False
+    *, is_deleting: bool, is_reachable: bool, is_new: bool, stop_replica_sent: bool = False, is_deleted: bool = False
 ) -> ReplicaState:
     """Return the state of a replica that is assigned (`ReplicaStateMachine.initializeReplicaState`).
 
-    `deletes`: its log is to be deleted. `in_reach`: its broker is registered and understood, and its log dir has not
-    failed. `is_told`: the broker was sent StopReplica with deletion. `is_deleted`: it has confirmed that.
+    `is_deleting`: its log is to be deleted. `is_reachable`: its broker is registered and understood, and its log dir
+    has not failed. `stop_replica_sent`: the broker was sent StopReplica with deletion. `is_deleted`: it has confirmed
+    that.
     """
-    if deletes and is_deleted:
+    if is_deleting and is_deleted:
         return _R.DELETION_SUCCESSFUL
-    if not in_reach:
-        return _R.DELETION_INELIGIBLE if deletes else _R.OFFLINE
-    if deletes and is_told:
+    if not is_reachable:
+        return _R.DELETION_INELIGIBLE if is_deleting else _R.OFFLINE
+    if is_deleting and stop_replica_sent:
         return _R.DELETION_STARTED
     return _R.NEW if is_new else _R.ONLINE
 
@@ -100,9 +101,13 @@ def illegal_transition(change: Change, brokers: BrokerSets, stopped: Collection[
         return f"it is {state} and would be {after}; {change.action} leads to {leads_to} from {allowed} only"
     leaving = () if stopped is None else without(change.replicas_before or (), change.replicas_after)
     for broker in leaving:
-        in_reach = broker in brokers.eligible and broker not in brokers.failed
+        is_reachable = broker in brokers.eligible and broker not in brokers.failed
         replica = replica_state(
-            deletes=True, in_reach=in_reach, is_new=False, is_told=True, is_deleted=broker in (stopped or ())
+            is_deleting=True,
+            is_reachable=is_reachable,
+            is_new=False,
+            stop_replica_sent=True,
+            is_deleted=broker in (stopped or ()),
         )
         if replica not in (*PREVIOUS_REPLICA_STATES[_R.NON_EXISTENT], _R.DELETION_INELIGIBLE):
             allowed = ", ".join(PREVIOUS_REPLICA_STATES[_R.NON_EXISTENT])

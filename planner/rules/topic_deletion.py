@@ -86,8 +86,8 @@ def replica_states(
     """Return the state of each replica of a queued topic, by partition and broker."""
     return {
         (row.partition, broker): replica_state(
-            deletes=True,
-            in_reach=broker in brokers.eligible and broker not in failed.get(row.partition, NONE),
+            is_deleting=True,
+            is_reachable=broker in brokers.eligible and broker not in failed.get(row.partition, NONE),
             is_new=row.leader is None,
             is_deleted=broker in confirmed.get(row.partition, NONE),
         )

@@ -34,6 +34,8 @@ WORDS: Final[Mapping[str, str]] = {
     "heretofore": "until now",
     "hitherto": "until now",
     "thereof": "of it",
+    "let in": "accept, authenticate",
+    "in sight": "in progress, visible",
     "in office": "while it is the controller",
     "out of office": "no longer the controller",
     "own up": "record, audit",

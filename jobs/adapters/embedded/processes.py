@@ -160,14 +160,14 @@ class Server(ABC):
     def _change_port_or_refuse(self) -> None:
         if not self._may_change_port:
             raise SurveyorError(
-                f"Port {self.port} on {LOOPBACK}, meant for {self.name}, is in use by another process: "
-                "stop that one, or choose another port."
+                f"port {self.port} on {LOOPBACK}, meant for {self.name}, is in use by another process: "
+                "stop that process, or choose another port"
             )
         self.port = free_port()
 
     def _failure(self, what: str) -> SurveyorError:
         tail = "\n".join(self.log_of_this_run().splitlines()[-_TAIL_LINES:])
-        return SurveyorError(f"The embedded {self.name} {what}. The end of its log, {self.log}:\n{tail}")
+        return SurveyorError(f"the embedded {self.name} {what}; the end of its log, {self.log}:\n{tail}")
 
 
 @contextmanager

@@ -215,8 +215,8 @@ class EmbeddedKafka(Server):
         while self.is_registered():
             if time.monotonic() > deadline:
                 raise SurveyorError(
-                    f"Broker {self.broker_id} is registered in ZooKeeper {self.zookeeper_connect} by another process "
-                    f"(/brokers/ids/{self.broker_id}): stop that one, or choose another id."
+                    f"broker {self.broker_id} is registered in ZooKeeper {self.zookeeper_connect} by another process "
+                    f"(/brokers/ids/{self.broker_id}): stop that process, or choose another id"
                 )
             time.sleep(0.1)
 
@@ -233,7 +233,7 @@ def _session(connect: str) -> "Iterator[KazooClient]":
         client.start(timeout=CONNECT_SECONDS)
         yield client
     except KazooTimeoutError as error:
-        raise SurveyorError(f"ZooKeeper at {connect} does not answer: start it before the brokers.") from error
+        raise SurveyorError(f"ZooKeeper at {connect} does not answer: start it before the brokers") from error
     finally:
         client.stop()
         client.close()

@@ -19,7 +19,7 @@ _VERSION = re.compile(r'version "([^"]+)"')
 _MAJOR = re.compile(r"(?:1\.)?(\d+)")
 _ADVICE = (
     f"Surveyor needs Java {OLDEST} to {NEWEST}: install one (`apt-get install openjdk-17-jdk-headless`) "
-    "or set JAVA_HOME to it."
+    "or set JAVA_HOME to it"
 )
 
 
@@ -28,9 +28,9 @@ def find_java() -> Path:
     java = _from_home() or _from_path()
     major = _MAJOR.match(java_version(java))
     if major is None:
-        raise MissingError(f"{java} does not report its version. {_ADVICE}")
+        raise MissingError(f"{java} does not report its version; {_ADVICE}")
     if not OLDEST <= int(major[1]) <= NEWEST:
-        raise MissingError(f"Found Java {major[1]} at {java}. {_ADVICE}")
+        raise MissingError(f"{java} is Java {major[1]}; {_ADVICE}")
     return java
 
 
@@ -45,14 +45,14 @@ def _from_home() -> Path | None:
         return None
     java = Path(home, "bin", "java")
     if not os.access(java, os.X_OK):
-        raise MissingError(f"JAVA_HOME is {home}, but there is no program {java}. {_ADVICE}")
+        raise MissingError(f"JAVA_HOME is {home}, but there is no program {java}; {_ADVICE}")
     return java
 
 
 def _from_path() -> Path:
     java = shutil.which("java")
     if java is None:
-        raise MissingError(f"No Java found: JAVA_HOME is not set and there is no `java` on PATH. {_ADVICE}")
+        raise MissingError(f"cannot find Java: JAVA_HOME is not set and there is no `java` on PATH; {_ADVICE}")
     return Path(java)
 
 
@@ -62,7 +62,7 @@ def java_version(java: Path) -> str:
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)  # noqa: S603 - the user's own Java
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise MissingError(f"{java} cannot be run: {error}. {_ADVICE}") from error
+        raise MissingError(f"{java} cannot be run: {error}; {_ADVICE}") from error
     match = _VERSION.search(answer.stderr)
     return match[1] if match else ""
 

@@ -111,12 +111,12 @@ def zookeeper_jars() -> list[Path]:
     """
     pyspark = find_spec("pyspark")
     if pyspark is None or pyspark.origin is None:
-        raise MissingError("pyspark is not installed with Surveyor: run `make setup`, or install Surveyor again.")
+        raise MissingError("pyspark is not installed with Surveyor: run `make setup`, or install Surveyor again")
     folders = [Path(pyspark.origin).parent, *([Path(os.environ[SPARK_HOME])] if SPARK_HOME in os.environ else [])]
     jars = next(filter(None, (_jars_in(folder / "jars") for folder in folders)), None)
     if jars is None:
         looked_at = " nor in ".join(str(folder / "jars") for folder in folders)
-        raise MissingError(f"Spark's jars are not in {looked_at}: run `make setup`, or set SPARK_HOME to a Spark.")
+        raise MissingError(f"Spark's jars are not in {looked_at}: run `make setup`, or set SPARK_HOME to a Spark")
     return jars
 
 
@@ -163,8 +163,8 @@ def _working_folder(folder: Path) -> tempfile.TemporaryDirectory[str]:
         return tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent)
     except OSError as error:
         raise MissingError(
-            f"The jars are stored in {folder.parent}, which cannot be written: {error.strerror}. "
-            "Set SURVEYOR_CACHE to a writable folder."
+            f"cannot write {folder.parent}, where the jars are stored: {error.strerror}; "
+            "set SURVEYOR_CACHE to a writable folder"
         ) from error
 
 

@@ -22,12 +22,12 @@ _SALT_BYTES: Final = 32
 
 
 class RefusedCredentialsError(Exception):
-    """The client has not proved who it is."""
+    """The client's credentials are wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What is stored of a user's password (`ScramCredential`)."""
+    """The stored keys of a user's password (`ScramCredential`)."""
 
     salt: bytes
     stored_key: bytes
@@ -43,7 +43,7 @@ class SaslExchange(Protocol):
     """One authentication, message by message."""
 
     user: str | None
-    """Who was authenticated; None until then."""
+    """Name of the authenticated user; None until then."""
 
     def respond(self, message: bytes) -> bytes:
         """Return the answer to a message; raise RefusedCredentialsError if the client is refused."""
@@ -103,7 +103,7 @@ class ScramExchange:
         return answer
 
     def _authentication(self, name: str) -> tuple[bytes, bytes, bytes, int]:
-        """Return what scramp needs of a user; for an unknown one keys that no password has."""
+        """Return a user's salt, keys and iterations; for an unknown user keys that match no password."""
         self._name = name
         known = self.credentials(name, self.mechanism)
         self._is_known = known is not None

@@ -1,17 +1,17 @@
-"""What the server knows of a request's sender, and what it needs of a handler."""
+"""The sender of a request, and the interface of a handler."""
 
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-Entity = Any
+ApiMessage = Any
 """A request or response of kio, of any API and version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sent a request."""
+    """The sender of a request."""
 
     protocol: str
     """Security protocol of the listener at which the request came in."""
@@ -30,14 +30,14 @@ class ApiHandler(Protocol):
     def relay_to(self, protocol: str) -> tuple[str, int] | None:
         """Return the address of a broker that answers everything else at a listener, None if nothing else is served.
 
-        A relay speaks plain text, and hides who asks.
+        The relay connects in plain text, and the broker sees Surveyor's address, not the client's.
         """
 
-    def relayed_unless_answered(self) -> Mapping[int, tuple[int, int]]:
-        """Return the APIs whose requests are read here, and relayed unless `answers` claims them."""
+    def conditional_apis(self) -> Mapping[int, tuple[int, int]]:
+        """Return the APIs whose requests are read here, and relayed unless `handles` claims them."""
 
-    def answers(self, api_key: int, request: Entity) -> bool:
+    def handles(self, api_key: int, request: ApiMessage) -> bool:
         """Return whether a request of such an API is answered here."""
 
-    def submit(self, caller: Caller, api_key: int, version: int, request: Entity) -> Future[Entity]:
+    def submit(self, caller: Caller, api_key: int, version: int, request: ApiMessage) -> Future[ApiMessage]:
         """Answer a request without waiting; the future gets the response, or an exception closes the connection."""

@@ -23,7 +23,7 @@ from jobs.adapters.kio_protocol import (
     i32Timedelta,
     schema_name_map,
 )
-from jobs.adapters.request_server.handler import Entity
+from jobs.adapters.request_server.handler import ApiMessage
 
 API_VERSIONS: Final = 18
 SASL_HANDSHAKE: Final = 17
@@ -88,7 +88,7 @@ def read_relayed_header(data: bytes) -> Header:
 
 def merged_api_versions(
     data: bytes, header: Header, served: Mapping[int, tuple[int, int]], relayed: Mapping[int, tuple[int, int]]
-) -> Entity:
+) -> ApiMessage:
     """Read a broker's response to ApiVersions, and put the versions that are served here in place of the broker's.
 
     `relayed`: APIs whose requests are read here and may be relayed, so both sides must know the version.
@@ -105,7 +105,7 @@ def merged_api_versions(
     return replace(response, api_keys=own.api_keys)
 
 
-def read_body(data: bytes, header: Header) -> Entity:
+def read_body(data: bytes, header: Header) -> ApiMessage:
     """Read the body of a request; raise MalformedRequestError if it cannot be read, or is followed by more."""
     reader = _reader(header.api_key, header.version)
     try:
@@ -117,7 +117,7 @@ def read_body(data: bytes, header: Header) -> Entity:
     return body
 
 
-def encode_response(header: Header, response: Entity) -> bytes:
+def encode_response(header: Header, response: ApiMessage) -> bytes:
     """Return a response with its length and header."""
     buffer = io.BytesIO()
     entity_writer(type(response))(buffer, response)
@@ -126,7 +126,7 @@ def encode_response(header: Header, response: Entity) -> bytes:
     return pack(">i", len(body)) + body
 
 
-def api_versions_response(version: int, versions: Mapping[int, tuple[int, int]], error: int = 0) -> Entity:
+def api_versions_response(version: int, versions: Mapping[int, tuple[int, int]], error: int = 0) -> ApiMessage:
     """Return the versions that are served; an unsupported version of the request is answered as version 0."""
     keys = tuple(
         response_entity(API_VERSIONS, version, "ApiVersion", api_key=key, min_version=first, max_version=last)
@@ -135,7 +135,7 @@ def api_versions_response(version: int, versions: Mapping[int, tuple[int, int]],
     return response_entity(API_VERSIONS, version, "ApiVersionsResponse", error_code=ErrorCode(error), api_keys=keys)
 
 
-def response_entity(api_key: int, version: int, name: str, /, **values: Any) -> Entity:  # noqa: ANN401 - of any type
+def response_entity(api_key: int, version: int, name: str, /, **values: Any) -> ApiMessage:  # noqa: ANN401 - of any type
     """Make an entity of a response, not throttled; values that this version does not have are left out."""
     kind, known = _response_kind(api_key, version, name)
     values.setdefault("throttle_time", _NO_THROTTLE)

@@ -1,8 +1,8 @@
 """Receives requests of brokers, in a thread of its own: connections, TLS, SASL, one request at a time.
 
 Corresponds to `SocketServer` and `SaslServerAuthenticator`. The requests of one connection are answered in order, the
-next is read once the last is answered. What a client may use is bounded before it is let in, and its silence at all
-times, so that no client delays another: the handler answers without waiting, and only the loop of this thread reads.
+next is read once the last is answered. Unauthenticated clients have strict limits. Idle connections time out. The
+handler never blocks, so one client cannot delay another.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from jobs.adapters.request_server.authentication import (
     exchange_of,
 )
 from jobs.adapters.request_server.config import OPTION, PRINCIPALS, Binding, ListenConfig
-from jobs.adapters.request_server.handler import ApiHandler, Caller, Entity
+from jobs.adapters.request_server.handler import ApiHandler, ApiMessage, Caller
 from jobs.adapters.request_server.messages import (
     API_VERSIONS,
     SASL_AUTHENTICATE,
@@ -56,13 +56,13 @@ _LOG: Final = logging.getLogger(__name__)
 
 MAX_CONNECTIONS: Final = 2000
 MAX_CONNECTIONS_PER_ADDRESS: Final = 1000
-"""Maximum numbers of connections; for a further one the connection is closed that has been silent longest.
+"""Maximum numbers of connections; for a further one the connection that has been idle longest is closed.
 
 That is what Kafka does on the brokers' listener (`max.connections`, `Selector.lowestPriorityChannel`).
 """
 
 MAX_UNKNOWN_CONNECTIONS: Final = 200
-"""Maximum number of connections whose clients have not proved yet who they are; the oldest is closed for a new one."""
+"""Maximum number of unauthenticated connections; for a new one the oldest is closed."""
 
 MAX_REQUEST_BYTES: Final = 16 << 20
 """Maximum bytes of a request: some 300,000 partitions of AlterPartition."""
@@ -76,16 +76,16 @@ MAX_LARGE_REQUESTS_PER_ADDRESS: Final = 2
 """Maximum numbers of large requests that are in memory at the same time; further ones wait for TRANSFER_SECONDS."""
 
 MAX_FIRST_BYTES: Final = 512 << 10
-"""Maximum bytes of a request before the client has proved who it is (`sasl.server.max.receive.size`)."""
+"""Maximum bytes of a request of an unauthenticated client (`sasl.server.max.receive.size`)."""
 
 HANDSHAKE_SECONDS: Final = 10.0
-"""Seconds within which a client must have proved who it is."""
+"""Seconds within which a client must authenticate."""
 
 TRANSFER_SECONDS: Final = 30.0
-"""Seconds within which a request must arrive once it has begun, and a response must be taken."""
+"""Seconds within which a request must arrive once it has begun, and the client must read a response."""
 
 IDLE_SECONDS: Final = 600.0
-"""Seconds after which a silent connection is closed (`connections.max.idle.ms`)."""
+"""Seconds after which an idle connection is closed (`connections.max.idle.ms`)."""
 
 REFUSAL_SECONDS: Final = 0.1
 """Seconds until a failed authentication is answered (`connection.failed.authentication.delay.ms`)."""
@@ -105,7 +105,7 @@ class _ClosedError(Exception):
 
 
 class _Connection(NamedTuple):
-    """An open connection, until its client has proved who it is."""
+    """An open connection of an unauthenticated client."""
 
     writer: asyncio.StreamWriter
     since: float
@@ -125,21 +125,21 @@ def _raise_open_files() -> int:
 
 @dataclass(slots=True)
 class RequestServer:
-    """Listens as long as the process runs; the handler may change what it answers meanwhile."""
+    """Listens as long as the process runs; the handler may change its APIs in the meantime."""
 
     config: ListenConfig
     handler: ApiHandler
     credentials: Credentials = lambda _user, _mechanism: None
     """Credentials for SCRAM; called in threads of their own."""
     endpoints: list[Endpoint] = field(default_factory=list)
-    """What brokers are told: security protocol and advertised address of each binding, once it listens."""
+    """Announced to brokers: security protocol and advertised address of each binding, once it listens."""
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
     _thread: Thread | None = None
     _servers: list[asyncio.Server] = field(default_factory=list)
     _max_files: int = 0
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _silent: "dict[_Session, None]" = field(default_factory=dict)
-    """Connections from which the next request is awaited, the one that has been silent longest first."""
+    """Connections from which the next request is awaited, the one that has been idle longest first."""
     _large: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_LARGE_REQUESTS))
     _large_of: defaultdict[str, asyncio.Semaphore] = field(
         default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(MAX_LARGE_REQUESTS_PER_ADDRESS))
@@ -200,7 +200,9 @@ class RequestServer:
         """Serve a connection in a task of its own, in place of another if there are too many."""
         address = str((writer.get_extra_info("peername") or ("unknown",))[0])
         if not self._has_room(address):
-            self._warn(address, f"{address} is not let in: too many connections, and all have requests in flight")
+            self._warn(
+                address, f"connection from {address} rejected: connection limit reached and no idle connection to close"
+            )
             writer.close()
             return
         if len(self._unknown) >= MAX_UNKNOWN_CONNECTIONS:
@@ -224,7 +226,7 @@ class RequestServer:
         silent = next((session for session in self._silent if session.address == crowded), None)
         if silent is None:
             return False
-        self._warn(crowded, f"{crowded} has too many connections: those that have been silent longest are closed")
+        self._warn(crowded, f"{crowded} has too many connections: those that have been idle longest are closed")
         del self._silent[silent]
         silent.close()
         return True
@@ -278,16 +280,16 @@ class RequestServer:
         self._warned[client] = now
         _LOG.warning("surveyor: %s", message)
 
-    def admit(self, writer: asyncio.StreamWriter, address: str, principal: str) -> None:
-        """Let a client in that has proved who it is; raise _ClosedError if it is no broker."""
+    def authorize(self, writer: asyncio.StreamWriter, address: str, principal: str) -> None:
+        """Accept an authenticated client; raise _ClosedError if its principal is not allowed."""
         if principal not in self.config.principals:
             raise _ClosedError(f"{principal} is not among {PRINCIPALS} of {OPTION}")
-        self.let_in(writer, address, principal)
+        self.mark_authenticated(writer, address, principal)
 
-    def let_in(self, writer: asyncio.StreamWriter, address: str, principal: str) -> None:
-        """Let a client in without a check."""
+    def mark_authenticated(self, writer: asyncio.StreamWriter, address: str, principal: str) -> None:
+        """Accept a client without a check."""
         self._unknown.pop(writer, None)
-        _LOG.debug("surveyor: %s is let in as %s", address, principal)
+        _LOG.debug("surveyor: %s is authenticated as %s", address, principal)
 
     async def credential_exchange(self, exchange: SaslExchange, message: bytes) -> bytes:
         """Take a step of an authentication in a thread, because it may wait for ZooKeeper."""
@@ -304,7 +306,7 @@ class _Session:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     principal: str | None = None
-    """Who is let in; None until then."""
+    """Principal of the authenticated client; None until then."""
     _exchange: SaslExchange | None = None
     _relay: Relay | None = None
     _ends_at: float = field(default_factory=lambda: time.monotonic() + HANDSHAKE_SECONDS)
@@ -312,9 +314,9 @@ class _Session:
     async def run(self) -> None:
         await self._start_tls()
         if not self._uses_sasl:
-            principal = self._of_certificate()
+            principal = self._certificate_principal()
             is_open = self.binding.security_protocol == PLAINTEXT
-            (self.server.let_in if is_open else self.server.admit)(self.writer, self.address, principal)
+            (self.server.mark_authenticated if is_open else self.server.authorize)(self.writer, self.address, principal)
             self.principal = principal
         while True:
             async with AsyncExitStack() as stack:
@@ -329,23 +331,23 @@ class _Session:
         self.writer.transport.abort()
 
     async def _respond(self, data: bytes) -> bytes:
-        """Answer a request, or have a broker answer what is not served here, where that is possible."""
+        """Answer a request, or relay it to a broker if it is not served here and the listener allows it."""
         header, handler = read_relayed_header(data), self.server.handler
-        is_served = self.principal is None or header.api_key in self._of_handler
+        is_served = self.principal is None or header.api_key in self._handler_versions
         address = None if is_served else handler.relay_to(self.binding.security_protocol)
         if address is None:
             header = read_header(data, self._versions)
             return encode_response(header, await self._answer(header, data))
-        shared = handler.relayed_unless_answered()
+        shared = handler.conditional_apis()
         if header.api_key in shared:
             header = read_header(data, shared)
             request = read_body(data, header)
-            if handler.answers(header.api_key, request):
+            if handler.handles(header.api_key, request):
                 return encode_response(header, await self._submitted(header, request))
         answer = await self._relayed(address, data)
         first, last = VERSIONS[API_VERSIONS]
         if header.api_key == API_VERSIONS and first <= header.version <= last:
-            return encode_response(header, merged_api_versions(answer, header, self._of_handler, shared))
+            return encode_response(header, merged_api_versions(answer, header, self._handler_versions, shared))
         return pack(">i", len(answer)) + answer
 
     async def _relayed(self, address: tuple[str, int], data: bytes) -> bytes:
@@ -355,7 +357,7 @@ class _Session:
         return await self._relay.ask(data)
 
     async def _start_tls(self) -> None:
-        """Do the handshake of TLS, once the client is counted; a server of asyncio lets any number begin one."""
+        """Start TLS after the connection is counted: asyncio's own TLS server does not limit concurrent handshakes."""
         tls, plain = self.server.config.tls, self.writer.transport
         if tls is None or not self.binding.security_protocol.endswith("SSL"):
             return
@@ -374,23 +376,23 @@ class _Session:
 
     @property
     def _versions(self) -> Mapping[int, tuple[int, int]]:
-        """The APIs that may be requested now; ApiVersions names those of the handler already before."""
-        return self._of_server if self.principal is None else {**self._of_server, **self._of_handler}
+        """The APIs that may be requested now. ApiVersions lists the handler's APIs even before authentication."""
+        return self._server_versions if self.principal is None else {**self._server_versions, **self._handler_versions}
 
     @property
-    def _of_server(self) -> Mapping[int, tuple[int, int]]:
+    def _server_versions(self) -> Mapping[int, tuple[int, int]]:
         return {**VERSIONS, **SASL_VERSIONS} if self._uses_sasl else VERSIONS
 
     @property
-    def _of_handler(self) -> Mapping[int, tuple[int, int]]:
+    def _handler_versions(self) -> Mapping[int, tuple[int, int]]:
         return self.server.handler.versions(self.binding.security_protocol)
 
-    def _of_certificate(self) -> str:
+    def _certificate_principal(self) -> str:
         certificate = self.writer.get_extra_info("peercert") or {}
         return certificate_principal(certificate["subject"]) if certificate.get("subject") else ANONYMOUS
 
     async def _read(self, stack: AsyncExitStack) -> bytes:
-        """Read one request; a client that is not let in yet has little time, and no large requests.
+        """Read one request; an unauthenticated client has little time, and no large requests.
 
         What a large request reserves is free again when the stack closes.
         """
@@ -401,14 +403,17 @@ class _Session:
             head = await self.reader.readexactly(4)
         self.server.silence_ends(self)
         (size,) = unpack(">i", head)
-        if not 0 < size <= (MAX_REQUEST_BYTES if is_known else MAX_FIRST_BYTES):
-            raise MalformedRequestError(f"a request of {size} bytes")
+        limit = MAX_REQUEST_BYTES if is_known else MAX_FIRST_BYTES
+        if not 0 < size <= limit:
+            raise MalformedRequestError(
+                f"request of {size} bytes exceeds the limit of {limit} (is this a Kafka client?)"
+            )
         if size > LARGE_REQUEST_BYTES:
             await self.server.reserve(stack, self.address)
         async with asyncio.timeout(TRANSFER_SECONDS if is_known else max(0.0, self._ends_at - time.monotonic())):
             return await self.reader.readexactly(size)
 
-    async def _answer(self, header: Header, data: bytes) -> Entity:
+    async def _answer(self, header: Header, data: bytes) -> ApiMessage:
         if header.api_key == API_VERSIONS:
             return self._api_versions(header, data)
         request = read_body(data, header)
@@ -418,20 +423,20 @@ class _Session:
             return await self._authenticate(header, request)
         return await self._submitted(header, request)
 
-    async def _submitted(self, header: Header, request: Entity) -> Entity:
+    async def _submitted(self, header: Header, request: ApiMessage) -> ApiMessage:
         caller = Caller(self.binding.security_protocol, self.principal or ANONYMOUS, self.address, header.client_id)
-        pending: Future[Entity] = self.server.handler.submit(caller, header.api_key, header.version, request)
+        pending: Future[ApiMessage] = self.server.handler.submit(caller, header.api_key, header.version, request)
         return await asyncio.wrap_future(pending)
 
-    def _api_versions(self, header: Header, data: bytes) -> Entity:
-        served = {**self._of_server, **self._of_handler}
+    def _api_versions(self, header: Header, data: bytes) -> ApiMessage:
+        served = {**self._server_versions, **self._handler_versions}
         first, last = VERSIONS[API_VERSIONS]
         if not first <= header.version <= last:
             return api_versions_response(0, served, UNSUPPORTED_VERSION)
         read_body(data, header)
         return api_versions_response(header.version, served)
 
-    def _handshake(self, request: Entity) -> Entity:
+    def _handshake(self, request: ApiMessage) -> ApiMessage:
         config = self.server.config
         mechanisms = config.mechanisms
         if self.principal is not None or self._exchange is not None:
@@ -441,7 +446,7 @@ class _Session:
         self._exchange = exchange_of(request.mechanism, config.passwords, self.server.credentials)
         return SaslHandshakeResponse(error_code=ErrorCode.none, mechanisms=mechanisms)
 
-    async def _authenticate(self, header: Header, request: Entity) -> Entity:
+    async def _authenticate(self, header: Header, request: ApiMessage) -> ApiMessage:
         if self._exchange is None:
             raise _ClosedError("SaslAuthenticate before SaslHandshake")
         exchange = self._exchange
@@ -449,7 +454,7 @@ class _Session:
             answer = await self.server.credential_exchange(exchange, request.auth_bytes)
             if exchange.user is not None:
                 principal = f"User:{exchange.user}"
-                self.server.admit(self.writer, self.address, principal)
+                self.server.authorize(self.writer, self.address, principal)
                 self.principal, self._exchange = principal, None
         except (RefusedCredentialsError, _ClosedError) as error:
             await asyncio.sleep(REFUSAL_SECONDS)
@@ -463,6 +468,6 @@ class _Session:
         return _authenticate_response(header.version, 0, None, answer)
 
 
-def _authenticate_response(version: int, error: int, message: str | None, data: bytes = b"") -> Entity:
+def _authenticate_response(version: int, error: int, message: str | None, data: bytes = b"") -> ApiMessage:
     fields = {"error_code": ErrorCode(error), "error_message": message, "auth_bytes": data}
     return response_entity(SASL_AUTHENTICATE, version, "SaslAuthenticateResponse", **fields)

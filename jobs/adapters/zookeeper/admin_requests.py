@@ -160,7 +160,7 @@ def _rewrite(
             continue  # the next read shows whether the write was executed
         if refused is None:
             return True
-        if refused.forbidden:
+        if refused.is_forbidden:
             raise SurveyorError(str(refused))
         if refused.path != REASSIGN:
             return False
@@ -219,7 +219,7 @@ def _place(client: KazooClient, path: str, request: bytes) -> None:
         refused = multi_failure(multi, results)
         if refused is None:
             return
-        if refused.forbidden:
+        if refused.is_forbidden:
             raise SurveyorError(str(refused))
         if isinstance(refused.error, NodeExistsError):
             if read_latest(client, path).data == request:

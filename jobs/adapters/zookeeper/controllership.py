@@ -31,7 +31,7 @@ from jobs.adapters.zookeeper.connection import (
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.migration import refuse_migration
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op, SetData, add
-from jobs.adapters.zookeeper.multi_failure import MultiFailure, lost, multi_failure
+from jobs.adapters.zookeeper.multi_failure import MultiFailure, lost_response, multi_failure
 from jobs.core.errors import FencedError, RefusedError, SurveyorError, UnreadableError
 from jobs.core.signals import interrupted
 from schemas.enums import NO_CONTROLLER
@@ -92,9 +92,9 @@ class Controllership:
             results = commit(multi)
         except LOST as error:
             self.await_reconnect()
-            return lost(multi, error)
+            return lost_response(multi, error)
         refused = multi_failure(multi, results)
-        if refused is not None and refused.path == CONTROLLER_EPOCH and not refused.forbidden:
+        if refused is not None and refused.path == CONTROLLER_EPOCH and not refused.is_forbidden:
             raise fenced(self.epoch)
         return refused
 
@@ -318,7 +318,7 @@ def _commit_takeover(client: KazooClient, multi: TransactionRequest, session: in
         await_reconnect(client, session)
         return _owns_controller(client, session)
     refused = multi_failure(multi, results)
-    if refused is not None and refused.forbidden:
+    if refused is not None and refused.is_forbidden:
         raise SurveyorError(f"nothing was written, the controllership was not taken over: {refused}")
     return refused is None
 

@@ -1,7 +1,7 @@
 """Reads from ZooKeeper what the rows of a plan rest on, for `jobs.preconditions`.
 
-A znode that its ACL forbids to read makes unknown only what rests on it (`read_permitted`). Nothing here calls `sync`:
-callers do, where what they read must not be older than the call.
+If an ACL forbids reading a znode, only the values that depend on it are unknown (`read_permitted`). Nothing here calls
+`sync`: callers do, where what they read must not be older than the call.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Signs that a cluster is migrating to KRaft, and a persistent /controller that only looks like such a sign.
 
 Corresponds to `KafkaZkClient.tryRegisterKRaftControllerAsActiveController`: a KRaft controller writes /migration, then
-makes /controller persistent and puts its own epoch into it. A persistent /controller without both was made by hand,
+makes /controller persistent and puts its own epoch into it. A persistent /controller without both was created manually,
 and it also prevents brokers from electing a controller. All functions take a sign as in ClusterState and `snapshots`.
 """
 
@@ -11,8 +11,9 @@ from jobs.core.errors import RefusedError
 
 MADE_BY_HAND: Final = "is persistent, and neither /migration nor kraftControllerEpoch is there: it was made by hand"
 
-_DELETE: Final = (
-    "find out who made it; `zookeeper-shell HOST:PORT delete /controller` lets a broker become the controller"
+_CREATED_MANUALLY: Final = (
+    "/controller is persistent and has no KRaft epoch, so it was created manually. No broker can become the "
+    "controller. Find its origin, then run: zookeeper-shell HOST:PORT delete /controller"
 )
 
 
@@ -26,21 +27,21 @@ def is_made_by_hand(sign: str) -> bool:
 
 
 def migration_notice(sign: str) -> str:
-    """Describe a sign in the output of read-only commands.
+    """Describe a sign for the output of read-only commands.
 
     >>> migration_notice("/migration names KRaft controller 3000")
-    'a migration to KRaft is in sight (/migration names KRaft controller 3000): plans and commits are refused'
+    'migration to KRaft is in progress (/migration names KRaft controller 3000): plans and commits are refused'
     """
     if is_made_by_hand(sign):
-        return f"{sign}, and no broker becomes the controller while it exists; plans and commits are refused: {_DELETE}"
-    return f"a migration to KRaft is in sight ({sign}): plans and commits are refused"
+        return f"plans and commits are refused: {_CREATED_MANUALLY}"
+    return f"migration to KRaft is in progress ({sign}): plans and commits are refused"
 
 
 def migration_refusal(sign: str) -> str:
     """Describe a sign as the reason why nothing is written."""
     if is_made_by_hand(sign):
-        return f"{sign}, and no broker becomes the controller while it exists; {_DELETE}"
-    return f"a migration to KRaft is in progress ({sign}): ZooKeeper is no longer the authority; use Kafka's own tools"
+        return _CREATED_MANUALLY
+    return f"migration to KRaft is in progress ({sign}): ZooKeeper is no longer the authority; use Kafka's own tools"
 
 
 def refuse_migration(sign: str | None) -> None:

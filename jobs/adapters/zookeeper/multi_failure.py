@@ -36,23 +36,23 @@ class MultiFailure:
         return self.path is None
 
     @property
-    def forbidden(self) -> bool:
+    def is_forbidden(self) -> bool:
         """Whether an ACL forbids the operation, so a retry is useless."""
         return isinstance(self.error, NoAuthError)
 
     @property
     def is_final(self) -> bool:
         """Whether a retry would be refused as long as the cluster does not change."""
-        return self.forbidden or isinstance(self.error, TooLargeError)
+        return self.is_forbidden or isinstance(self.error, TooLargeError)
 
     def __str__(self) -> str:
         if self.is_lost:
             return (
-                f"the connection was lost over {self.operation}, in each attempt; ZooKeeper's log says why "
-                "(it closes connections over requests larger than its jute.maxbuffer)"
+                f"lost the ZooKeeper connection on every attempt to send {self.operation}; "
+                "check ZooKeeper's log and jute.maxbuffer"
             )
-        if self.forbidden:
-            advice = "where only writes are forbidden, `surveyor commit --mode admin` lets Kafka's controller write"
+        if self.is_forbidden:
+            advice = "if Surveyor may read but not write, run `surveyor commit --mode admin`"
             return f"{forbidden(f'{self.operation} {self.path}')}; {advice}"
         if isinstance(self.error, TooLargeError):
             return f"cannot {self.operation} {self.path}: {self.error}"
@@ -68,9 +68,9 @@ def multi_failure(multi: TransactionRequest, results: Sequence[Any]) -> MultiFai
     return None
 
 
-def lost(multi: TransactionRequest, error: Exception) -> MultiFailure:
+def lost_response(multi: TransactionRequest, error: Exception) -> MultiFailure:
     """Return the failure of a multi whose response was lost."""
-    return MultiFailure(f"a multi of {multi_bytes(multi)} bytes", None, error)
+    return MultiFailure(f"a transaction of {multi_bytes(multi)} bytes", None, error)
 
 
 def multi_bytes(multi: TransactionRequest) -> int:

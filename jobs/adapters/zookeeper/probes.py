@@ -44,7 +44,7 @@ def _is_forbidden(client: KazooClient, path: str, *, below: bool) -> bool:
 
 def _was_forbidden(multi: TransactionRequest, results: Iterable[object]) -> bool:
     refused = multi_failure(multi, [*results])
-    return refused is not None and refused.forbidden
+    return refused is not None and refused.is_forbidden
 
 
 def server_time(client: KazooClient) -> float | None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from jobs.adapters.request_server.handler import Entity
+from jobs.adapters.request_server.handler import ApiMessage
 from jobs.adapters.request_server.messages import response_entity
 from jobs.controller.admin_apis.broker_questions import (
     ALTER_CONFIGS,
@@ -71,7 +71,7 @@ _NO_FEATURES: Final = Answer(
 )
 
 
-def _alter_scram_users(_desk: AdminDesk, version: int, request: Entity) -> Entity:
+def _alter_scram_users(_desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
     users = dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))
     results = [
         response_entity(ALTER_SCRAM_USERS, version, "AlterUserScramCredentialsResult", user=user, **answered(_NO_SCRAM))
@@ -80,7 +80,7 @@ def _alter_scram_users(_desk: AdminDesk, version: int, request: Entity) -> Entit
     return response_entity(ALTER_SCRAM_USERS, version, "AlterUserScramCredentialsResponse", results=tuple(results))
 
 
-def _update_features(_desk: AdminDesk, version: int, request: Entity) -> Entity:
+def _update_features(_desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
     results = [
         response_entity(
             UPDATE_FEATURES, version, "UpdatableFeatureResult", feature=each.feature, **answered(_NO_FEATURES)
@@ -91,7 +91,7 @@ def _update_features(_desk: AdminDesk, version: int, request: Entity) -> Entity:
     return response_entity(UPDATE_FEATURES, version, name, results=tuple(results), **answered(_NO_FEATURES))
 
 
-_HANDLERS: Final[Mapping[int, Callable[[AdminDesk, int, Entity], Entity]]] = {
+_HANDLERS: Final[Mapping[int, Callable[[AdminDesk, int, ApiMessage], ApiMessage]]] = {
     CREATE_TOPICS: create_topics,
     DELETE_TOPICS_API: delete_topics,
     CREATE_PARTITIONS: create_partitions,
@@ -109,6 +109,6 @@ _HANDLERS: Final[Mapping[int, Callable[[AdminDesk, int, Entity], Entity]]] = {
 }
 
 
-def answer_admin(desk: AdminDesk, api: int, version: int, request: Entity) -> Entity:
+def answer_admin(desk: AdminDesk, api: int, version: int, request: ApiMessage) -> ApiMessage:
     """Answer a request of an admin client; may wait as long as the client does."""
     return _HANDLERS[api](desk, version, request)

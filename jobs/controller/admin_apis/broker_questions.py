@@ -6,7 +6,7 @@ and would answer the others as if they were about it.
 
 from typing import Final
 
-from jobs.adapters.request_server.handler import Entity
+from jobs.adapters.request_server.handler import ApiMessage
 from jobs.adapters.request_server.messages import response_entity
 from jobs.controller.admin_apis.requests import OK, AdminDesk, AdminError, Answer, answered
 
@@ -27,33 +27,33 @@ _NO_SETTINGS: Final = Answer(AdminError.POLICY_VIOLATION, "this is Surveyor, the
 _OTHER: Final = Answer(AdminError.INVALID_REQUEST, "ask about other resources without the controller's settings")
 
 
-def concerns_controller(controller_id: int, request: Entity) -> bool:
+def concerns_controller(controller_id: int, request: ApiMessage) -> bool:
     """Return whether a request for settings names the controller as a broker."""
     return any(_is_ours(controller_id, each) for each in request.resources)
 
 
-def _is_ours(controller_id: int, resource: Entity) -> bool:
+def _is_ours(controller_id: int, resource: ApiMessage) -> bool:
     return bool(resource.resource_type == _BROKER and resource.resource_name == str(controller_id))
 
 
-def list_groups(_desk: AdminDesk, version: int, _request: Entity) -> Entity:
+def list_groups(_desk: AdminDesk, version: int, _request: ApiMessage) -> ApiMessage:
     """Answer that there are no groups."""
     return response_entity(LIST_GROUPS, version, "ListGroupsResponse", groups=(), **answered(OK))
 
 
-def list_transactions(_desk: AdminDesk, version: int, _request: Entity) -> Entity:
+def list_transactions(_desk: AdminDesk, version: int, _request: ApiMessage) -> ApiMessage:
     """Answer that there are no transactions."""
     states = {"unknown_state_filters": (), "transaction_states": ()}
     return response_entity(LIST_TRANSACTIONS, version, "ListTransactionsResponse", **states, **answered(OK))
 
 
-def describe_log_dirs(_desk: AdminDesk, version: int, _request: Entity) -> Entity:
+def describe_log_dirs(_desk: AdminDesk, version: int, _request: ApiMessage) -> ApiMessage:
     """Answer with one log dir without a name; clients take none for a lack of permission."""
     one = response_entity(DESCRIBE_LOG_DIRS, version, "DescribeLogDirsResult", log_dir="", topics=(), **answered(OK))
     return response_entity(DESCRIBE_LOG_DIRS, version, "DescribeLogDirsResponse", results=(one,), **answered(OK))
 
 
-def describe_configs(desk: AdminDesk, version: int, request: Entity) -> Entity:
+def describe_configs(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
     """Answer that the controller has no settings."""
     results = [
         response_entity(
@@ -70,17 +70,17 @@ def describe_configs(desk: AdminDesk, version: int, request: Entity) -> Entity:
     return response_entity(DESCRIBE_CONFIGS, version, "DescribeConfigsResponse", results=tuple(results))
 
 
-def alter_configs(desk: AdminDesk, version: int, request: Entity) -> Entity:
+def alter_configs(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
     """Refuse to set anything; nothing is set, so resetting succeeds."""
     return _altered(desk, ALTER_CONFIGS, "AlterConfigsResponse", version, request)
 
 
-def incremental_alter_configs(desk: AdminDesk, version: int, request: Entity) -> Entity:
+def incremental_alter_configs(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
     """Refuse to set anything; nothing is set, so resetting succeeds."""
     return _altered(desk, INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigsResponse", version, request)
 
 
-def _altered(desk: AdminDesk, api: int, response: str, version: int, request: Entity) -> Entity:
+def _altered(desk: AdminDesk, api: int, response: str, version: int, request: ApiMessage) -> ApiMessage:
     results = []
     for each in request.resources:
         answer = _OTHER

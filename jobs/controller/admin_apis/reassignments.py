@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from jobs.adapters.request_server.handler import Entity
+from jobs.adapters.request_server.handler import ApiMessage
 from jobs.adapters.request_server.messages import response_entity
 from jobs.adapters.zookeeper.cluster import PREFERRED_ELECTION, REASSIGN
 from jobs.adapters.zookeeper.connection import Znode, read
@@ -36,7 +36,7 @@ ELECT_LEADERS: Final = 43
 _PREFERRED: Final = 0
 
 
-def alter_reassignments(desk: AdminDesk, version: int, request: Entity) -> Entity:
+def alter_reassignments(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
     """Begin, replace or cancel reassignments, as /admin/reassign_partitions does; each partition is answered."""
     asked = {
         (topic.name, each.partition_index): None if each.replicas is None else [*each.replicas]
@@ -143,14 +143,14 @@ def _merge(desk: AdminDesk, path: str, entries: Collection[TopicPartition]) -> A
     return CHANGED
 
 
-def list_reassignments(desk: AdminDesk, version: int, request: Entity) -> Entity:
+def list_reassignments(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
     """List the partitions whose replicas are being added or removed."""
     moving = [desk.context.partitions.get(key) for key in sorted(desk.context.moving.copy())]
     rows = [row for row in moving if row is not None]
     if request.topics is not None:
         wanted = {(topic.name, number) for topic in request.topics for number in topic.partition_indexes}
         rows = [row for row in rows if row.key in wanted]
-    by_topic = defaultdict[str, list[Entity]](list)
+    by_topic = defaultdict[str, list[ApiMessage]](list)
     for row in rows:
         by_topic[row.topic].append(
             response_entity(
@@ -173,7 +173,7 @@ def list_reassignments(desk: AdminDesk, version: int, request: Entity) -> Entity
     return response_entity(LIST_REASSIGNMENTS, version, name, topics=tuple(topics), **answered(OK))
 
 
-def elect_leaders(desk: AdminDesk, version: int, request: Entity) -> Entity:
+def elect_leaders(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
     """Elect preferred replicas; an unclean election is left to a plan with its evidence."""
     is_preferred = getattr(request, "election_type", _PREFERRED) == _PREFERRED
     named = request.topic_partitions
@@ -195,7 +195,7 @@ def elect_leaders(desk: AdminDesk, version: int, request: Entity) -> Entity:
         answers |= _elect(desk, due, seconds_of(request.timeout))
     if named is None:  # as Kafka does, only those are named for which something was to be done
         answers = {key: each for key, each in answers.items() if each.error is not AdminError.ELECTION_NOT_NEEDED}
-    by_topic = defaultdict[str, list[Entity]](list)
+    by_topic = defaultdict[str, list[ApiMessage]](list)
     for (topic, partition), answer in sorted(answers.items()):
         fields = answered(answer)
         by_topic[topic].append(

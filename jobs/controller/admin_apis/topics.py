@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from jobs.adapters.brokers.control_encoding import as_uuid, topic_id_text
-from jobs.adapters.request_server.handler import Entity
+from jobs.adapters.request_server.handler import ApiMessage
 from jobs.adapters.request_server.messages import response_entity
 from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS
 from jobs.adapters.zookeeper.connection import read
@@ -55,7 +55,7 @@ _IDS_SINCE: Final = 6
 """First version of DeleteTopics that may name topics by their ids."""
 
 
-def create_topics(desk: AdminDesk, version: int, request: Entity) -> Entity:
+def create_topics(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
     """Create topics; the answer waits until each partition has a leader."""
     counts = Counter(topic.name for topic in request.topics)
     made, answers = dict[str, Assignment](), dict[str, Answer]()
@@ -84,7 +84,7 @@ def _refuse_repeated(name: str, count: int) -> None:
         raise RefusedRequestError(AdminError.INVALID_REQUEST, f"{name} is named {count} times")
 
 
-def _creation_result(version: int, name: str, answer: Answer, made: Assignment | None) -> Entity:
+def _creation_result(version: int, name: str, answer: Answer, made: Assignment | None) -> ApiMessage:
     shape = (
         {}
         if made is None
@@ -109,7 +109,7 @@ def _has_leader(desk: AdminDesk, key: Key) -> bool:
     return row is not None and row.leader is not None
 
 
-def _create(desk: AdminDesk, topic: Entity, *, is_dry: bool) -> Assignment:
+def _create(desk: AdminDesk, topic: ApiMessage, *, is_dry: bool) -> Assignment:
     """Check a topic and write it; raise RefusedRequestError with Kafka's error for what is wrong with it."""
     _refuse_name(desk, topic.name)
     config = {each.name: each.value for each in topic.configs}
@@ -154,7 +154,7 @@ def _refuse_config(config: Mapping[str, str | None]) -> None:
         raise RefusedRequestError(AdminError.INVALID_CONFIG, "; ".join(faults))
 
 
-def _placed(desk: AdminDesk, topic: Entity) -> dict[int, list[int]]:
+def _placed(desk: AdminDesk, topic: ApiMessage) -> dict[int, list[int]]:
     """Place the replicas of a new topic as brokers do, from a random start."""
     count = topic.num_partitions
     count = int(desk.config("num.partitions", "1")) if count == _DEFAULT else count
@@ -178,7 +178,7 @@ def _refuse_factor(factor: int, racks: Collection[int]) -> None:
         raise RefusedRequestError(AdminError.INVALID_REPLICATION_FACTOR, message)
 
 
-def _explicit(desk: AdminDesk, topic: Entity) -> dict[int, list[int]]:
+def _explicit(desk: AdminDesk, topic: ApiMessage) -> dict[int, list[int]]:
     """Return the replicas that a request lists; Kafka wants partitions from 0 on, of equal replication factor."""
     if topic.num_partitions != _DEFAULT or topic.replication_factor != _DEFAULT:
         message = "give either assignments, or the number of partitions and the replication factor"
@@ -201,7 +201,7 @@ def _refuse_replicas(desk: AdminDesk, lists: Collection[Sequence[int]], factor: 
             raise RefusedRequestError(AdminError.INVALID_REPLICA_ASSIGNMENT, f"brokers {dead} are not alive")
 
 
-def create_partitions(desk: AdminDesk, version: int, request: Entity) -> Entity:
+def create_partitions(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
     """Add partitions to topics; the answer waits until each has a leader."""
     answers, added = dict[str, Answer](), list[Key]()
     for topic in request.topics:
@@ -221,7 +221,7 @@ def create_partitions(desk: AdminDesk, version: int, request: Entity) -> Entity:
     return response_entity(CREATE_PARTITIONS, version, "CreatePartitionsResponse", results=tuple(results))
 
 
-def _extend(desk: AdminDesk, topic: Entity, *, is_dry: bool) -> list[Key]:
+def _extend(desk: AdminDesk, topic: ApiMessage, *, is_dry: bool) -> list[Key]:
     """Check the new partitions of a topic and write them; return them."""
     name, count = topic.name, topic.count
     if name not in desk.context.topics or desk.context.is_queued(name):
@@ -262,7 +262,7 @@ def _extend(desk: AdminDesk, topic: Entity, *, is_dry: bool) -> list[Key]:
     return [(name, number) for number in new]
 
 
-def delete_topics(desk: AdminDesk, version: int, request: Entity) -> Entity:
+def delete_topics(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
     """Queue topics for deletion; the answer waits until they are deleted."""
     asked = _deletions(desk, version, request)
     answers = dict[int, Answer]()
@@ -287,7 +287,7 @@ def delete_topics(desk: AdminDesk, version: int, request: Entity) -> Entity:
     return response_entity(DELETE_TOPICS_API, version, "DeleteTopicsResponse", responses=tuple(results))
 
 
-def _deletions(desk: AdminDesk, version: int, request: Entity) -> list[tuple[str | None, object]]:
+def _deletions(desk: AdminDesk, version: int, request: ApiMessage) -> list[tuple[str | None, object]]:
     """Return the names of the topics with the ids that were given; a name of None if there is no topic of that id."""
     if version < _IDS_SINCE:
         return [(name, None) for name in request.topic_names]

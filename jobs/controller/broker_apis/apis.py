@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kazoo.exceptions import KazooException
 
-from jobs.adapters.request_server.handler import Caller, Entity
+from jobs.adapters.request_server.handler import ApiMessage, Caller
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.admin_apis.apis import CONFIG_VERSIONS, answer_admin
 from jobs.controller.admin_apis.apis import VERSIONS as ADMIN_VERSIONS
@@ -120,17 +120,17 @@ class BrokerApis:
             office = self._office
         return None if office is None or protocol != PLAINTEXT else office.relay_address()
 
-    def relayed_unless_answered(self) -> Mapping[int, tuple[int, int]]:
+    def conditional_apis(self) -> Mapping[int, tuple[int, int]]:
         """Return the APIs for settings, of which those of the controller itself are answered here."""
         return CONFIG_VERSIONS
 
-    def answers(self, _api_key: int, request: Entity) -> bool:
+    def handles(self, _api_key: int, request: ApiMessage) -> bool:
         """Return whether a request for settings is about the controller."""
         with self._lock:
             office = self._office
         return office is not None and concerns_controller(office.control.controller_id, request)
 
-    def submit(self, _caller: Caller, api_key: int, version: int, request: Entity) -> Future[Entity]:
+    def submit(self, _caller: Caller, api_key: int, version: int, request: ApiMessage) -> Future[ApiMessage]:
         """Answer a request; its future gets the response."""
         with self._lock:
             office = self._office
@@ -145,7 +145,7 @@ class BrokerApis:
         raise ValueError(f"API {api_key} is not served")
 
 
-def _alter_partition(office: Office | None, version: int, request: Entity) -> Future[Entity]:
+def _alter_partition(office: Office | None, version: int, request: ApiMessage) -> Future[ApiMessage]:
     if office is None:
         return _done(alter_partition_response(version, request, IsrAnswer(_NOT_CONTROLLER, {}), lambda _: None))
     name_of = office.context.topic_of_id
@@ -153,7 +153,7 @@ def _alter_partition(office: Office | None, version: int, request: Entity) -> Fu
     return _then(answer, lambda result: alter_partition_response(version, request, result, name_of))
 
 
-def _controlled_shutdown(office: Office | None, version: int, request: Entity) -> Future[Entity]:
+def _controlled_shutdown(office: Office | None, version: int, request: ApiMessage) -> Future[ApiMessage]:
     if office is None:
         return _done(controlled_shutdown_response(version, STALE_CONTROLLER_EPOCH))
     epoch = getattr(request, "broker_epoch", UNCHECKED_EPOCH)
@@ -161,11 +161,11 @@ def _controlled_shutdown(office: Office | None, version: int, request: Entity) -
     return _then(answer, lambda result: _shutdown_response(version, result))
 
 
-def _shutdown_response(version: int, answer: ShutdownAnswer) -> Entity:
+def _shutdown_response(version: int, answer: ShutdownAnswer) -> ApiMessage:
     return controlled_shutdown_response(version, answer.error, answer.remaining)
 
 
-def _allocate_producer_ids(office: Office | None, version: int, request: Entity) -> Entity:
+def _allocate_producer_ids(office: Office | None, version: int, request: ApiMessage) -> ApiMessage:
     if office is None:
         return producer_ids_response(version, _NOT_CONTROLLER)
     broker = office.context.brokers.get(request.broker_id)
@@ -184,22 +184,22 @@ def _allocate_producer_ids(office: Office | None, version: int, request: Entity)
     return producer_ids_response(version, 0, block.start, block.length)
 
 
-def _answer_admin(desk: AdminDesk, api_key: int, version: int, request: Entity) -> Entity:
+def _answer_admin(desk: AdminDesk, api_key: int, version: int, request: ApiMessage) -> ApiMessage:
     try:
         return answer_admin(desk, api_key, version, request)
     except (SurveyorError, KazooException) as error:  # the client asks again, and looks for the controller first
         raise ConnectionAbortedError(str(error)) from None
 
 
-def _done(response: Entity) -> Future[Entity]:
-    future = Future[Entity]()
+def _done(response: ApiMessage) -> Future[ApiMessage]:
+    future = Future[ApiMessage]()
     future.set_result(response)
     return future
 
 
-def _then(answer: Future[Any], convert: Callable[[Any], Entity]) -> Future[Entity]:
+def _then(answer: Future[Any], convert: Callable[[Any], ApiMessage]) -> Future[ApiMessage]:
     """Return a future that gets the converted result of another."""
-    response = Future[Entity]()
+    response = Future[ApiMessage]()
 
     def set_response(done: Future[Any]) -> None:
         try:

@@ -10,7 +10,7 @@ from typing import Final
 
 from jobs.adapters.brokers.control_encoding import topic_id_text
 from jobs.adapters.kio_protocol import ErrorCode
-from jobs.adapters.request_server.handler import Entity
+from jobs.adapters.request_server.handler import ApiMessage
 from jobs.adapters.request_server.messages import response_entity
 from jobs.controller.broker_apis.isr_writer import IsrAnswer, IsrRequest
 from planner.rules.alter_partition import IsrProposal
@@ -40,7 +40,7 @@ NameOf = Callable[[str], str | None]
 
 def alter_partition_request(
     version: int,
-    request: Entity,
+    request: ApiMessage,
     name_of: NameOf,
 ) -> IsrRequest:
     """Return the proposals of a request; topics whose id is unknown are left out, and answered as such."""
@@ -64,24 +64,24 @@ def alter_partition_request(
 
 def alter_partition_response(
     version: int,
-    request: Entity,
+    request: ApiMessage,
     answer: IsrAnswer,
     name_of: NameOf,
-) -> Entity:
+) -> ApiMessage:
     """Return the response to a request, in the order of the request; without topics if the whole request failed."""
     topics = () if answer.error else tuple(_topic_response(version, each, answer, name_of) for each in request.topics)
     name = "AlterPartitionResponse"
     return response_entity(ALTER_PARTITION, version, name, error_code=ErrorCode(answer.error), topics=topics)
 
 
-def _topic_response(version: int, data: Entity, answer: IsrAnswer, name_of: NameOf) -> Entity:
+def _topic_response(version: int, data: ApiMessage, answer: IsrAnswer, name_of: NameOf) -> ApiMessage:
     topic = _topic(data, version, name_of)
     named = {"topic_id": data.topic_id} if version >= IDS_SINCE else {"topic_name": data.topic_name}
     partitions = [_partition_response(version, topic, each.partition_index, answer) for each in data.partitions]
     return response_entity(ALTER_PARTITION, version, "TopicData", **named, partitions=tuple(partitions))
 
 
-def _partition_response(version: int, topic: str | None, number: int, answer: IsrAnswer) -> Entity:
+def _partition_response(version: int, topic: str | None, number: int, answer: IsrAnswer) -> ApiMessage:
     result = None if topic is None else answer.results.get((topic, number))
     row = None if result is None else result.row
     return response_entity(
@@ -98,19 +98,19 @@ def _partition_response(version: int, topic: str | None, number: int, answer: Is
     )
 
 
-def _topic(data: Entity, version: int, name_of: NameOf) -> str | None:
+def _topic(data: ApiMessage, version: int, name_of: NameOf) -> str | None:
     if version < IDS_SINCE:
         return str(data.topic_name)
     return None if data.topic_id is None else name_of(topic_id_text(data.topic_id))
 
 
-def producer_ids_response(version: int, error: int, start: int = -1, length: int = 0) -> Entity:
+def producer_ids_response(version: int, error: int, start: int = -1, length: int = 0) -> ApiMessage:
     """Return the response with a block of producer ids, or with an error."""
     values = {"error_code": ErrorCode(error), "producer_id_start": start, "producer_id_len": length}
     return response_entity(ALLOCATE_PRODUCER_IDS, version, "AllocateProducerIdsResponse", **values)
 
 
-def controlled_shutdown_response(version: int, error: int, remaining: Collection[Key] = ()) -> Entity:
+def controlled_shutdown_response(version: int, error: int, remaining: Collection[Key] = ()) -> ApiMessage:
     """Return the response with the partitions that the broker still leads, or with an error."""
     left = tuple(
         response_entity(CONTROLLED_SHUTDOWN, version, "RemainingPartition", topic_name=topic, partition_index=partition)

@@ -80,7 +80,7 @@ def _write(control: Controllership, task: Operation) -> RowOutcome:
             continue
         if refused is None:
             return RowOutcome(task, Outcome.APPLIED, "written")
-        if refused.forbidden:
+        if refused.is_forbidden:
             break
     else:
         if refused is not None and refused.is_lost:

@@ -2,9 +2,9 @@
 
 A topic that is large or gets more partitions is written in a multi of its own before its states. A crash in between
 leaves a topic without some states: the next commit finds the topic as planned and continues, and so would Kafka's
-controller, which treats it as a new topic (`onNewPartitionCreation`). Nothing here reads ZooKeeper: `required_reads` names
-what a creation depends on, and the writer reads it once before. If a znode has changed since, the multi is refused. The
-size of a multi in bytes is limited.
+controller, which treats it as a new topic (`onNewPartitionCreation`). Nothing here reads ZooKeeper: `required_reads`
+names what a creation depends on, and the writer reads it once before. If a znode has changed since, the multi is
+refused. The size of a multi in bytes is limited.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

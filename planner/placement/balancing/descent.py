@@ -15,9 +15,10 @@ from planner.placement.problem import Bools, Ints
 UNLIMITED: Final = 1 << 60
 MIN_RECIPIENTS: Final = 16
 """Minimum number of brokers among which a broker shares its excess, if so many lack load."""
-SCARCE_BUDGET: Final = 4
-SOURCES_TRIED: Final = 32
+LOW_BUDGET_COPIES: Final = 4
 """With no more copies left than this in the budget, the best path from several full brokers is taken."""
+SOURCES_TRIED: Final = 32
+"""Number of the fullest brokers among which the best path is searched."""
 
 
 class Graph(Protocol):
@@ -30,14 +31,14 @@ class Graph(Protocol):
     def shift(self, source: int, target: int, cost: int, most: int) -> int: ...
 
 
-def descend(graph: Graph, takers: Bools, budget: int = UNLIMITED) -> None:
-    """Balance the load of `takers` with at most `budget` additional copies."""
-    descent = _Descent(graph, takers, budget)
-    done, moved = ~takers, False
+def descend(graph: Graph, recipients: Bools, budget: int = UNLIMITED) -> None:
+    """Balance the load of `recipients` with at most `budget` additional copies."""
+    descent = _Descent(graph, recipients, budget)
+    done, moved = ~recipients, False
     while moved or not done.all():
         if done.all():
-            done, moved = ~takers, False
-        if descent.budget <= SCARCE_BUDGET:
+            done, moved = ~recipients, False
+        if descent.budget <= LOW_BUDGET_COPIES:
             if not descent.best_step():
                 return
             continue
@@ -48,7 +49,7 @@ def descend(graph: Graph, takers: Bools, budget: int = UNLIMITED) -> None:
             done[source] = True
 
 
-def even_goal(load: Ints, takers: Bools, budget: int) -> Ints:
+def even_goal(load: Ints, recipients: Bools, budget: int) -> Ints:
     """Return the loads after `budget` free moves from the fullest to the emptiest brokers, at most to the even share.
 
     >>> even_goal(np.array([9, 5, 0, 0]), np.array([True, True, True, False]), 100)
@@ -56,7 +57,7 @@ def even_goal(load: Ints, takers: Bools, budget: int) -> Ints:
     >>> even_goal(np.array([9, 5, 0, 0]), np.array([True, True, True, False]), 2)
     array([7, 5, 2, 0])
     """
-    ranks = np.flatnonzero(takers)[np.argsort(-load[takers], kind="stable")]
+    ranks = np.flatnonzero(recipients)[np.argsort(-load[recipients], kind="stable")]
     if not len(ranks):
         return load
     share, over = divmod(int(load[ranks].sum()), len(ranks))
@@ -88,18 +89,18 @@ def fill_lowest(load: Ints, count: int) -> Ints:
 class _Descent:
     """One balancing run: the goal load of each broker, the share of its excess given at once, and the budget left."""
 
-    def __init__(self, graph: Graph, takers: Bools, budget: int) -> None:
-        self.graph, self.takers, self.budget = graph, takers, budget
-        self.goal = even_goal(graph.load, takers, budget)
+    def __init__(self, graph: Graph, recipients: Bools, budget: int) -> None:
+        self.graph, self.recipients, self.budget = graph, recipients, budget
+        self.goal = even_goal(graph.load, recipients, budget)
         lacking = int((self.goal > graph.load).sum())
         self.share = np.maximum(-((self.goal - graph.load) // min(max(lacking, 1), MIN_RECIPIENTS)), 1)
-        self.scale = len(takers) + 1
+        self.cost_scale = len(recipients) + 1
 
     def step(self, source: int) -> bool:
         """Send load from `source` to the best target; return False if there is none."""
         distance, previous = cheapest_paths(self.graph.lengths, source)
-        cost = distance // self.scale
-        target, amount = self._target_of(source, self.takers & reachable(distance) & (cost <= self.budget), cost)
+        cost = distance // self.cost_scale
+        target, amount = self._target_of(source, self.recipients & reachable(distance) & (cost <= self.budget), cost)
         if amount == 0:
             return False
         self._send(source, target, amount, cost, previous)
@@ -107,22 +108,26 @@ class _Descent:
 
     def best_step(self) -> bool:
         """Send one replica along the best path within the budget; return False if none helps."""
-        best, best_way = -1.0, None
-        for source in np.argsort(np.where(self.takers, -self.graph.load, 1), kind="stable")[:SOURCES_TRIED].tolist():
-            if not self.takers[source]:
+        best, best_path = -1.0, None
+        for source in np.argsort(np.where(self.recipients, -self.graph.load, 1), kind="stable")[
+            :SOURCES_TRIED
+        ].tolist():
+            if not self.recipients[source]:
                 break
             distance, previous = cheapest_paths(self.graph.lengths, source)
-            cost = distance // self.scale
+            cost = distance // self.cost_scale
             gap = self.graph.load[source] - self.graph.load
-            helps = self.takers & reachable(distance) & (cost <= self.budget) & ((gap > 1) | ((gap == 1) & (cost < 0)))
+            helps = (
+                self.recipients & reachable(distance) & (cost <= self.budget) & ((gap > 1) | ((gap == 1) & (cost < 0)))
+            )
             # free moves come first, then the moves that help most for their cost
             worth = np.where(helps, (gap - 1) / np.maximum(cost, 1) + np.where(cost <= 0, UNLIMITED, 0), -1.0)
             target = int(worth.argmax())
             if worth[target] > best:
-                best, best_way = float(worth[target]), (source, target, 1, cost, previous)
-        if best_way is not None:
-            self._send(*best_way)
-        return best_way is not None
+                best, best_path = float(worth[target]), (source, target, 1, cost, previous)
+        if best_path is not None:
+            self._send(*best_path)
+        return best_path is not None
 
     def _send(self, source: int, target: int, amount: int, cost: Ints, previous: Ints) -> None:
         """Shift up to `amount` along the path in `previous`."""
@@ -132,7 +137,9 @@ class _Descent:
         amount = max(1, min(amount, room, self.budget // price if price > 0 else amount))
         for a, b, kind in route:
             if self.graph.shift(a, b, kind, amount) != amount:
-                raise AssertionError(f"{amount} partitions were to shift from {a} to {b} at {kind}, and are not there")
+                raise AssertionError(
+                    f"cannot shift {amount} partitions from broker index {a} to {b} at cost {kind}: fewer are available"
+                )
         self.budget -= price * amount
 
     def _cheapest(self, arc: tuple[int, int]) -> int:

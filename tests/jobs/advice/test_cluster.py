@@ -213,7 +213,7 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
     (
         {"migration": "/controller carries kraftControllerEpoch 3"},
         {},
-        "a migration to KRaft is in sight (/controller carries kraftControllerEpoch 3): plans and commits are refused",
+        "migration to KRaft is in progress (/controller carries kraftControllerEpoch 3): plans and commits are refused",
         None,
     ),
 ]

@@ -475,7 +475,7 @@ def test_an_odd_world_is_said_and_the_result_file_holds_the_result(
     ran = surveyor("snapshot", "--json", "--result-file", str(file))
     assert (ran.code, file.read_text()) == (0, ran.stdout)
     assert "no broker is registered" in ran.stderr
-    assert "migration to KRaft is in sight" in ran.stderr
+    assert "migration to KRaft is in progress" in ran.stderr
 
 
 def test_a_topic_that_is_not_understood_counts_alike_in_snapshots_and_now(surveyor: Surveyor, tree: KafkaTree) -> None:

@@ -49,10 +49,10 @@ def lake(tmp_path: Path) -> Warehouse:
 def test_states_are_those_of_the_rule(lake: Warehouse) -> None:
     expected = {
         f"t{number:03d}": replica_state(
-            deletes=deleting,
-            in_reach=fate == "live",
+            is_deleting=deleting,
+            is_reachable=fate == "live",
             is_new=is_new,
-            is_told=stopped is not None,
+            stop_replica_sent=stopped is not None,
             is_deleted=stopped == NONE,
         ).value
         for number, (deleting, fate, is_new, stopped) in enumerate(CASES)

@@ -1,7 +1,7 @@
 """An oracle for drains in plain Python, one partition at a time, written from Kafka's procedures.
 
-Corresponds to `KafkaController.doControlledShutdown` and `Election.leaderForControlledShutdown`; a demotion is a reorder
-and a preferred election.
+Corresponds to `KafkaController.doControlledShutdown` and `Election.leaderForControlledShutdown`; a demotion is a
+reorder and a preferred election.
 """
 
 from collections.abc import Collection, Sequence

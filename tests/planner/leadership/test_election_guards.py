@@ -125,7 +125,7 @@ def test_nothing_moves_onto_a_broker_that_has_just_joined(spark: SparkSession) -
     careful = with_min_broker_age(verdicts, ages, 600)
     assert _codes(careful) == {0: "NOT_SETTLED", 1: None, 2: "NOT_SETTLED", 3: "NO_STATE"}
     reason = by_partition(careful)["t", 0]["reason"]
-    assert reason == "broker 1 has been there for 599 s only, as snapshots saw it, less than 600 s"
+    assert reason == "broker 1 joined 599 s before this snapshot, as snapshots recorded it; the minimum is 600 s"
 
 
 def _skew(spark: SparkSession, ratios: dict[int, float]) -> DataFrame:

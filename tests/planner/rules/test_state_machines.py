@@ -68,17 +68,23 @@ def test_state_of_a_partition(leader: int | None, state: PartitionState) -> None
 @pytest.mark.parametrize("flags", [*product((False, True), repeat=5)])
 def test_state_of_a_replica(flags: tuple[bool, ...]) -> None:
     """ReplicaStateMachineTest: testStartupOnlinePartition, testStartupOfflinePartition, and deletions on from there."""
-    deletes, in_reach, is_new, is_told, is_deleted = flags
-    state = replica_state(deletes=deletes, in_reach=in_reach, is_new=is_new, is_told=is_told, is_deleted=is_deleted)
+    is_deleting, is_reachable, is_new, stop_replica_sent, is_deleted = flags
+    state = replica_state(
+        is_deleting=is_deleting,
+        is_reachable=is_reachable,
+        is_new=is_new,
+        stop_replica_sent=stop_replica_sent,
+        is_deleted=is_deleted,
+    )
 
-    if not deletes:
-        assert state is ((R.NEW if is_new else R.ONLINE) if in_reach else R.OFFLINE)
+    if not is_deleting:
+        assert state is ((R.NEW if is_new else R.ONLINE) if is_reachable else R.OFFLINE)
     elif is_deleted:
         assert state is R.DELETION_SUCCESSFUL
-    elif not in_reach:
+    elif not is_reachable:
         assert state is R.DELETION_INELIGIBLE
     else:
-        assert state is (R.DELETION_STARTED if is_told else R.NEW if is_new else R.ONLINE)
+        assert state is (R.DELETION_STARTED if stop_replica_sent else R.NEW if is_new else R.ONLINE)
 
 
 def _row(leader: int | None, replicas: list[int], **columns: Any) -> PartitionInfo:  # noqa: ANN401 - columns of PARTITIONS

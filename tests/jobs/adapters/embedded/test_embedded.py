@@ -179,7 +179,7 @@ def test_late_server_names_its_log(tmp_path: Path) -> None:
 def test_port_that_was_asked_for_must_be_free(tmp_path: Path, taken_port: int) -> None:
     server = EmbeddedZooKeeper(tmp_path, port=taken_port)
 
-    with pytest.raises(SurveyorError, match=f"Port {taken_port} .* is in use by another process: stop"):
+    with pytest.raises(SurveyorError, match=f"port {taken_port} .* is in use by another process: stop"):
         server.start()
 
 

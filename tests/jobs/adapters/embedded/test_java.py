@@ -40,9 +40,9 @@ def test_java_home_wins_over_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("answer", "complaint"),
     [
-        ('openjdk version "11.0.2" 2019-01-15', "Found Java 11 at "),
-        ('java version "1.8.0_292"', "Found Java 8 at "),
-        ('openjdk version "25-ea" 2025-09-16', "Found Java 25 at "),
+        ('openjdk version "11.0.2" 2019-01-15', " is Java 11;"),
+        ('java version "1.8.0_292"', " is Java 8;"),
+        ('openjdk version "25-ea" 2025-09-16', " is Java 25;"),
         ("What?", "does not report its version"),
     ],
 )
@@ -55,7 +55,7 @@ def test_unfit_java_is_named_with_the_way_out(tmp_path: Path, answer: str, compl
 
 
 def test_no_java_at_all_is_missing() -> None:
-    with pytest.raises(MissingError, match=r"No Java found.*openjdk-17-jdk-headless") as raised:
+    with pytest.raises(MissingError, match=r"cannot find Java.*openjdk-17-jdk-headless") as raised:
         find_java()
     assert raised.value.exit_code is ExitCode.MISSING
 

@@ -40,10 +40,10 @@ class ProducerIdHandler:
     def relay_to(self, _protocol: str) -> tuple[str, int] | None:
         return self.relay
 
-    def relayed_unless_answered(self) -> Mapping[int, tuple[int, int]]:
+    def conditional_apis(self) -> Mapping[int, tuple[int, int]]:
         return {}
 
-    def answers(self, _api_key: int, _request: Any) -> bool:  # noqa: ANN401
+    def handles(self, _api_key: int, _request: Any) -> bool:  # noqa: ANN401
         return False
 
     def submit(self, caller: Caller, _api_key: int, _version: int, request: Any) -> Future[Any]:  # noqa: ANN401
