@@ -1,4 +1,4 @@
-"""Where brokers' requests are received, and which clients are let in: `--listen`, `--advertise`, `--listen-config`.
+"""Where brokers' requests are received, and which clients are accepted: `--listen`, `--advertise`, `--listen-config`.
 
 Corresponds to `listeners`, `advertised.listeners` and the settings of `SslConfigs` and `BrokerSecurityConfigs`. Keys of
 PEM files are those of the other configuration files.
@@ -68,11 +68,11 @@ class ListenConfig:
     passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Passwords of PLAIN by user."""
     principals: frozenset[str] = frozenset()
-    """Who is let in; at a PLAINTEXT listener that is everyone who can connect."""
+    """The clients that are accepted; a PLAINTEXT listener accepts all."""
 
     @classmethod
     def of(cls, listen: str, advertise: str | None, file: Path | None) -> "ListenConfig":
-        """Read the options and the file; raise UsageError for what cannot be served, or would let in anyone."""
+        """Read the options and the file; raise UsageError for what cannot be served, or would accept any client."""
         values = {} if file is None else read_key_values(file, OPTION, KEYS, is_known=_is_password)
         bindings = [_binding("--listen", listen, "--advertise", advertise, values.get(PROTOCOL, PLAINTEXT))]
         if CONTROL_LISTEN in values:
