@@ -12,9 +12,14 @@ from jobs.adapters.delta.warehouse import Row
 from jobs.planning.plan import PlanDraft
 from jobs.repositories.snapshot_tables import SnapshotTables
 from planner.columns.requested_partitions import join_requested
-from planner.leadership import offline, preferred
-from planner.leadership.election_guards import broker_ages, with_cap, with_min_broker_age, with_stability
+from planner.leadership import offline_election, preferred
 from planner.leadership.imbalance import imbalance
+from planner.leadership.preferred_election_deferral import (
+    broker_ages,
+    defer_over_cap,
+    defer_recent_brokers,
+    defer_unstable,
+)
 from schemas.enums import PlanKind
 
 
@@ -51,12 +56,12 @@ class PreferredRequest:
         if self.stable_for is not None:
             first = _first_snapshot_of(at, self.stable_for)
             history = at["partition_history"]
-            verdicts = with_stability(verdicts, history, first, snapshot_id, self.stable_for)
+            verdicts = defer_unstable(verdicts, history, first, snapshot_id, self.stable_for)
         if self.settle_seconds is not None:
             ages = broker_ages(at["brokers"], at["events"], at.tables.read("snapshots"), snapshot_id)
-            verdicts = with_min_broker_age(verdicts, ages, self.settle_seconds)
+            verdicts = defer_recent_brokers(verdicts, ages, self.settle_seconds)
         if self.max_elections is not None:
-            verdicts = with_cap(verdicts.localCheckpoint(), skew, self.max_elections)
+            verdicts = defer_over_cap(verdicts.localCheckpoint(), skew, self.max_elections)
         return verdicts
 
 
@@ -72,10 +77,12 @@ class OfflineRequest:
         partitions, topics, brokers = at["partitions"], at["topics"], at["brokers"]
         candidates = _requested(at, self.partitions)
         if candidates is None:
-            candidates = offline.candidates_without_leader(partitions, brokers)
+            candidates = offline_election.candidates_without_leader(partitions, brokers)
         considered = join_requested(candidates.localCheckpoint(), partitions, topics, brokers)
-        verdicts, judged = counted(offline.offline_verdicts(considered, at["broker_configs"], unclean=self.unclean))
-        changes, rejections = offline.changes_of(verdicts), offline.rejections_of(verdicts)
+        verdicts, judged = counted(
+            offline_election.offline_verdicts(considered, at["broker_configs"], unclean=self.unclean)
+        )
+        changes, rejections = offline_election.changes_of(verdicts), offline_election.rejections_of(verdicts)
         parameters = {"election": "unclean" if self.unclean else "offline", "partitions": self.partitions}
         return PlanDraft(PlanKind.ELECT, parameters, changes, rejections, at_most=judged)
 

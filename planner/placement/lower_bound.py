@@ -10,7 +10,7 @@ placement undercuts.
 
 import numpy as np
 
-from planner.placement.balancing.descent import fill_lowest
+from planner.placement.balancing.augmenting_paths import fill_lowest
 from planner.placement.problem import Bools, Ints
 
 

@@ -22,8 +22,8 @@ from typing import Final
 
 import numpy as np
 
+from planner.placement.balancing.augmenting_paths import UNLIMITED, descend
 from planner.placement.balancing.byte_weights import spread_bytes
-from planner.placement.balancing.descent import UNLIMITED, descend
 from planner.placement.balancing.exchange_graph import ExchangeGraph
 from planner.placement.balancing.leaders import even_leaders, keep_places
 from planner.placement.balancing.shortest_paths import reachable

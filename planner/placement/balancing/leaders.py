@@ -10,7 +10,7 @@ from functools import reduce
 
 import numpy as np
 
-from planner.placement.balancing.descent import descend
+from planner.placement.balancing.augmenting_paths import descend
 from planner.placement.balancing.shortest_paths import arcs
 from planner.placement.model import PlacementModel, dense_numbers
 from planner.placement.problem import NO_BROKER, Bools, Ints, PlacementGoal

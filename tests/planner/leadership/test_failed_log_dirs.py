@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from planner.columns.broker_sets import FAILED, with_failed
 from planner.columns.requested_partitions import join_requested
-from planner.leadership.offline import candidates_without_leader, changes_of, offline_verdicts
+from planner.leadership.offline_election import candidates_without_leader, changes_of, offline_verdicts
 from planner.leadership.unclean_recovery import offline_partitions, without_in_sync
 from schemas.enums import NO_LEADER, Action
 from schemas.tables import ANSWERS

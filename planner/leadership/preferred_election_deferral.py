@@ -51,7 +51,7 @@ def stable_partitions(candidates: DataFrame, history: DataFrame, first_snapshot:
     )
 
 
-def with_stability(
+def defer_unstable(
     verdicts: DataFrame,
     history: DataFrame,
     first_snapshot: int | None,
@@ -99,7 +99,7 @@ def broker_ages(brokers: DataFrame, events: DataFrame, snapshots: DataFrame, sna
     )
 
 
-def with_min_broker_age(verdicts: DataFrame, ages: DataFrame, settle_seconds: float) -> DataFrame:
+def defer_recent_brokers(verdicts: DataFrame, ages: DataFrame, settle_seconds: float) -> DataFrame:
     """Defer elections of a broker that was first seen less than `settle_seconds` before the snapshot."""
     ages = ages.select(F.col("broker_id").alias("preferred"), "age")
     reason = sentence(
@@ -112,7 +112,7 @@ def with_min_broker_age(verdicts: DataFrame, ages: DataFrame, settle_seconds: fl
     return _defer(joined, F.col("age") < settle_seconds, RejectionCode.NOT_SETTLED, reason)
 
 
-def with_cap(verdicts: DataFrame, imbalance: DataFrame, max_elections: int) -> DataFrame:
+def defer_over_cap(verdicts: DataFrame, imbalance: DataFrame, max_elections: int) -> DataFrame:
     """Allow `max_elections` elections, those for the brokers with the worst imbalance first, in a total order."""
     ratios = imbalance.select(F.col("broker_id").alias("preferred"), "ratio")
     within_cap = (

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from planner.columns.requested_partitions import join_requested
-from planner.leadership.offline import candidates_without_leader, changes_of, offline_verdicts, rejections_of
+from planner.leadership.offline_election import candidates_without_leader, changes_of, offline_verdicts, rejections_of
 from schemas.enums import NO_LEADER, Action, RejectionCode
 from schemas.tables import PARTITIONS
 from tests.planner import oracle

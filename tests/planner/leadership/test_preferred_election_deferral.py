@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from planner.leadership.election_guards import (
+from planner.leadership.preferred_election_deferral import (
     broker_ages,
+    defer_over_cap,
+    defer_recent_brokers,
+    defer_unstable,
     stable_partitions,
-    with_cap,
-    with_min_broker_age,
-    with_stability,
 )
 from schemas.enums import PartitionState
 from schemas.tables import BROKERS, EVENTS, IMBALANCE, PARTITION_HISTORY, SNAPSHOTS
@@ -58,14 +58,14 @@ def _history(spark: SparkSession) -> DataFrame:
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_stable_means_in_every_recent_isr(spark: SparkSession, count: int) -> None:
     verdicts = _verdicts(spark, [("t", number, 1, None) for number in range(len(HISTORIES))])
-    careful = with_stability(verdicts, _history(spark), 5 - count, 4, count)
+    careful = defer_unstable(verdicts, _history(spark), 5 - count, 4, count)
     expected = {n: None if stable[count - 1] else "NOT_STABLE" for n, (_, stable) in enumerate(HISTORIES)}
     assert _codes(careful) == expected
 
 
 def test_nothing_is_stable_before_so_many_snapshots_are_known(spark: SparkSession) -> None:
     verdicts = _verdicts(spark, [("t", 0, 1, None), ("t", 1, 1, "ALREADY_PREFERRED")])
-    careful = with_stability(verdicts, _history(spark), None, 4, 9)
+    careful = defer_unstable(verdicts, _history(spark), None, 4, 9)
     assert {n: (row["code"], row["reason"]) for (_, n), row in by_partition(careful).items()} == {
         0: ("NOT_STABLE", "preferred replica 1 is not known to have been in the ISR in all of the last 9 snapshots"),
         1: ("ALREADY_PREFERRED", "as before"),
@@ -122,7 +122,7 @@ def test_broker_age_counts_from_the_first_sighting(spark: SparkSession) -> None:
 def test_nothing_moves_onto_a_broker_that_has_just_joined(spark: SparkSession) -> None:
     verdicts = _verdicts(spark, [("t", 0, 1, None), ("t", 1, 2, None), ("t", 2, 3, None), ("t", 3, 1, "NO_STATE")])
     ages = spark.createDataFrame([(1, 599.5), (2, 600.0)], "broker_id int, age double")
-    careful = with_min_broker_age(verdicts, ages, 600)
+    careful = defer_recent_brokers(verdicts, ages, 600)
     assert _codes(careful) == {0: "NOT_SETTLED", 1: None, 2: "NOT_SETTLED", 3: "NO_STATE"}
     reason = by_partition(careful)["t", 0]["reason"]
     assert reason == "broker 1 joined 599 s before this snapshot, as snapshots recorded it; the minimum is 600 s"
@@ -145,7 +145,7 @@ def test_the_worst_brokers_come_first(spark: SparkSession, most: int, through: s
         ("a", 4, 3, None),
         ("a", 5, 4, None),
     ]
-    careful = with_cap(_verdicts(spark, rows), _skew(spark, {1: 0.25, 3: 0.5, 4: 0.5}), most)
+    careful = defer_over_cap(_verdicts(spark, rows), _skew(spark, {1: 0.25, 3: 0.5, 4: 0.5}), most)
     codes = _codes(careful)
     assert {number for number, code in codes.items() if code is None} == through
     assert {code for number, code in codes.items() if number not in through} <= {"NOT_STABLE", "CAPPED"}
@@ -159,5 +159,5 @@ def test_the_cap_against_sorting_in_python(spark: SparkSession, drawn: list[tupl
         (topic, number, broker, None) for number, (topic, broker) in enumerate(drawn)
     ]
     order = sorted(rows, key=lambda row: (-ratios.get(row[2], -1), row[2], row[0], row[1]))
-    codes = _codes(with_cap(_verdicts(spark, rows), _skew(spark, ratios), most))
+    codes = _codes(defer_over_cap(_verdicts(spark, rows), _skew(spark, ratios), most))
     assert {number for number, code in codes.items() if code is None} == {row[1] for row in order[:most]}

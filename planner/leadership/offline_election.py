@@ -15,7 +15,7 @@ from planner.columns.changes import as_rejections, changed
 from planner.columns.requested_partitions import KEY, NO_ELECTION_REASONS, reason_by_code, unsuitable_code
 from planner.columns.sentences import sentence
 from planner.leadership.election import ELECTED, no_leader_reason, with_election
-from planner.leadership.state_machine import with_transition
+from planner.leadership.transition_columns import with_transition
 from planner.leadership.unclean_config import with_unclean_allowed
 from schemas import reasons
 from schemas.enums import Action, RejectionCode

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import with_live_brokers
-from planner.leadership.state_machine import legal, with_transition
+from planner.leadership.transition_columns import legal, with_transition
 from planner.rules.state_machines import TRANSITIONS
 from schemas.enums import NO_LEADER, Action, PartitionState
 from tests.planner.frames import World, by_partition, partition_row
