@@ -11,8 +11,8 @@ from shlex import quote
 from typing import Final
 
 from jobs.adapters.zookeeper.cluster import CONTROLLER_EPOCH, DELETE_TOPICS
-from jobs.adapters.zookeeper.current_state import state_path
 from jobs.adapters.zookeeper.migration import migration_notice
+from jobs.adapters.zookeeper.precondition_reader import state_path
 from jobs.advice.outage import Outage
 from jobs.core.units import format_duration
 from jobs.preconditions.limits import MAX_CLOCK_SKEW_SECONDS

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from jobs.adapters.brokers.control_encoding import topic_id_text
 from jobs.adapters.zookeeper.connection import Znode, read
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.adapters.zookeeper.current_state import topic_path
 from jobs.adapters.zookeeper.multi import Create, Op, SetData
 from jobs.adapters.zookeeper.multi_read import read_permitted
+from jobs.adapters.zookeeper.precondition_reader import topic_path
 from jobs.controller.broker_protocols import Protocol
 from jobs.controller.context import ControllerContext
 from jobs.execution.batch.transactions import MULTI_BYTES, OPERATION_BYTES

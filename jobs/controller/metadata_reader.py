@@ -25,8 +25,8 @@ from jobs.adapters.zookeeper.cluster import (
     read_requests,
 )
 from jobs.adapters.zookeeper.connection import children, forbidden
-from jobs.adapters.zookeeper.current_state import key_of_state, state_path
 from jobs.adapters.zookeeper.multi_read import read_permitted
+from jobs.adapters.zookeeper.precondition_reader import key_of_state, state_path
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.controller.context import ControllerContext
 from jobs.controller.zk_watches import ZkWatches

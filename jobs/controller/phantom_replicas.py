@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.connection import read
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.adapters.zookeeper.current_state import topic_path
 from jobs.adapters.zookeeper.multi import SetData
+from jobs.adapters.zookeeper.precondition_reader import topic_path
 from jobs.controller.context import ControllerContext
 from jobs.controller.metadata_reader import MetadataReader
 from planner.rules.phantom_replicas import without_phantom

@@ -21,8 +21,8 @@ from jobs.adapters.spark.remote import REMOTE
 from jobs.adapters.spark.session import stop_session
 from jobs.adapters.zookeeper.connection import connected, poll_until
 from jobs.adapters.zookeeper.controllership import current_controller
-from jobs.adapters.zookeeper.current_state import state_path
 from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.adapters.zookeeper.precondition_reader import state_path
 from jobs.core.errors import ExitCode, SurveyorError
 from jobs.core.signals import raise_on_signal
 from jobs.demo_scenario.traffic import Traffic, read_everything

@@ -26,9 +26,9 @@ from jobs.adapters.brokers.admin import (
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until, sync
-from jobs.adapters.zookeeper.current_state import partitions_now, read_current, read_operations
 from jobs.adapters.zookeeper.lease import Lease, current_holder
 from jobs.adapters.zookeeper.plan_submission import resident
+from jobs.adapters.zookeeper.precondition_reader import partitions_now, read_current, read_operations
 from jobs.advice.plans import after_cancellation
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
 from jobs.execution.admin.commit import end_throttle

@@ -13,7 +13,7 @@ from typing import Final
 from jobs.adapters.brokers.log_dirs import ReplicaSizes, read_replica_sizes
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, sync
-from jobs.adapters.zookeeper.current_state import partitions_now
+from jobs.adapters.zookeeper.precondition_reader import partitions_now
 from jobs.console_output.copy_progress import CopyProgress
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings

@@ -29,10 +29,10 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.admin_requests import withdraw
 from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster, reassign_requests
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until, sync
-from jobs.adapters.zookeeper.current_state import partitions_now
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.adapters.zookeeper.migration import refuse_migration
 from jobs.adapters.zookeeper.plan_submission import resident
+from jobs.adapters.zookeeper.precondition_reader import partitions_now
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UsageError
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.lease import lease_for

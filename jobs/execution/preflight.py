@@ -11,8 +11,13 @@ from jobs.adapters.brokers.connection import refuse_unresponsive
 from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.adapters.zookeeper.controllership import refuse_take_over
-from jobs.adapters.zookeeper.current_state import partitions_now, read_current, read_operations, read_reassignments
 from jobs.adapters.zookeeper.plan_submission import resident
+from jobs.adapters.zookeeper.precondition_reader import (
+    partitions_now,
+    read_current,
+    read_operations,
+    read_reassignments,
+)
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.core.errors import RefusedError
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions

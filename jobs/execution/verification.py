@@ -5,7 +5,7 @@ cluster.
 """
 
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, sync
-from jobs.adapters.zookeeper.current_state import partitions_now, read_current, read_operations
+from jobs.adapters.zookeeper.precondition_reader import partitions_now, read_current, read_operations
 from jobs.console_output.verification import Verification
 from jobs.core.errors import SurveyorError
 from jobs.execution.copy_progress import measure

@@ -29,7 +29,7 @@ from planner.columns.numpy_rules import (
 )
 from planner.reassignment.obstacles import Reassignment, reassignment
 from schemas.enums import NO_LEADER, PartitionState
-from schemas.kafka_decoders import Blocked
+from schemas.kafka_decode_failures import KafkaImpact
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Key, QuarantinedZnode
 from schemas.topic_configs import DEFAULT_MIN_ISR, unparsable_values
@@ -302,7 +302,7 @@ def _unparsable(configs: Mapping[str, TopicConfig]) -> Iterator[QuarantinedZnode
         faults = [*unparsable_values(configs[topic] or {})]
         if faults:
             path, reason = f"{CONFIGS}/{topic}", "; ".join(faults)
-            yield QuarantinedZnode(path=path, blocks=Blocked.START.value, reason=reason)
+            yield QuarantinedZnode(path=path, blocks=KafkaImpact.START.value, reason=reason)
 
 
 def _stateless_reassignments(view: ClusterView, unborn: Bools) -> Iterator[QuarantinedZnode]:
@@ -315,7 +315,7 @@ def _stateless_reassignments(view: ClusterView, unborn: Bools) -> Iterator[Quara
         path, reason = f"{TOPICS}/{topic}", f"{moves} and no live replica; start one of its brokers"
         if topic in view.deleting:
             path, reason = f"{DELETE_TOPICS}/{topic}", f"the topic is queued for deletion, and {moves}"
-        yield QuarantinedZnode(path=path, blocks=Blocked.FAIL_OVER.value, reason=reason)
+        yield QuarantinedZnode(path=path, blocks=KafkaImpact.FAIL_OVER.value, reason=reason)
 
 
 def _names(partitions: pa.Table, marked: Bools) -> list[str]:

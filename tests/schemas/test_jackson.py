@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from schemas.jackson import NotJsonError, coerced_int, first_value, java_int
-from schemas.kafka_decoders import blocked
+from schemas.kafka_decode_failures import impact_of
 from schemas.znodes import (
     BrokerRegistration,
     Controller,
@@ -79,7 +79,7 @@ def test_jackson_reads_the_first_value_of_any_encoding(
     text: str, path: str, decode: Decoder, form: Callable[[str], bytes]
 ) -> None:
     assert decode(form(text)) == decode(text.encode())
-    assert blocked(path, form(text)) is None
+    assert impact_of(path, form(text)) is None
 
 
 NO_JSON: Final = [
@@ -107,13 +107,13 @@ def test_a_partition_is_a_number_as_scala_reads_it(key: str, partition: int) -> 
 
     assert (topic.partitions, topic.unread) == ({partition: [0, 1, 2]}, ())
     assert encode_assignment(topic).startswith(f'{{"version":3,"partitions":{{"{partition}":[0,1,2]}}'.encode())
-    assert blocked("/brokers/topics/t", _topic(key)) is None
+    assert impact_of("/brokers/topics/t", _topic(key)) is None
 
 
 @pytest.mark.parametrize("key", ["", "+", "1 ", " 1", "0x1", "1_0", "\U0001d7cf", "2147483648"])
 def test_a_key_that_scala_refuses_stops_the_fail_over(key: str) -> None:
     assert [part.key for part in read_assignment(_topic(key)).unread] == [key]
-    assert blocked("/brokers/topics/t", _topic(key)) is not None
+    assert impact_of("/brokers/topics/t", _topic(key)) is not None
 
 
 # partitions, adding_replicas, and what Kafka makes of them
@@ -170,7 +170,7 @@ def test_kafka_reads_these_registrations(old: str, new: str, endpoint: tuple[str
     assert decode_broker(data) == BrokerRegistration(
         (Endpoint(listener, "PLAINTEXT", host, endpoint_port),), host_column, port, "a"
     )
-    assert blocked("/brokers/ids/1", data) is None
+    assert impact_of("/brokers/ids/1", data) is None
 
 
 # of a reassignment: "partition", and the partition that Kafka reads, null where it ignores the request

@@ -23,7 +23,7 @@ from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.zookeeper.connection import children
 from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.core.errors import UnreadableError
-from schemas.kafka_decoders import blocked
+from schemas.kafka_decode_failures import impact_of
 from schemas.rows import Broker, BrokerConfig, QuarantinedZnode
 from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR, parsed
 from schemas.znodes import MalformedZnodeError, read_config
@@ -140,7 +140,7 @@ def read_overrides(client: KazooClient) -> tuple[dict[int | None, BrokerSettings
     for znode in read_permitted(client, [f"{DYNAMIC_CONFIGS}/{name}" for name in configured_brokers(client) or ()]):
         if znode.stat is None:
             continue
-        what = blocked(znode.path, znode.data)
+        what = impact_of(znode.path, znode.data)
         unread_znode = partial(QuarantinedZnode, path=znode.path, blocks=what and what.value)
         try:
             entity = _entity(znode.path)

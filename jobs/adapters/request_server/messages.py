@@ -23,7 +23,7 @@ from jobs.adapters.kio_protocol import (
     i32Timedelta,
     schema_name_map,
 )
-from jobs.adapters.request_server.handler import ApiMessage
+from jobs.adapters.request_server.api_handler import ApiMessage
 
 API_VERSIONS: Final = 18
 SASL_HANDSHAKE: Final = 17

@@ -21,6 +21,7 @@ from threading import Thread
 from typing import Final, NamedTuple
 
 from jobs.adapters.kio_protocol import ErrorCode, SaslHandshakeResponse
+from jobs.adapters.request_server.api_handler import ApiHandler, ApiMessage, Caller
 from jobs.adapters.request_server.authentication import (
     Credentials,
     RefusedCredentialsError,
@@ -28,7 +29,6 @@ from jobs.adapters.request_server.authentication import (
     exchange_of,
 )
 from jobs.adapters.request_server.config import OPTION, PRINCIPALS, Binding, ListenConfig
-from jobs.adapters.request_server.handler import ApiHandler, ApiMessage, Caller
 from jobs.adapters.request_server.messages import (
     API_VERSIONS,
     SASL_AUTHENTICATE,

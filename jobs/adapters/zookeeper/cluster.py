@@ -16,7 +16,7 @@ from jobs.adapters.zookeeper.migration import MADE_BY_HAND
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.core.errors import UnreadableError
 from schemas.enums import NO_CONTROLLER, UNKNOWN_EPOCH, RequestKind
-from schemas.kafka_decoders import blocked, ignored_reassignment
+from schemas.kafka_decode_failures import ignored_reassignment, impact_of
 from schemas.rows import Broker, QuarantinedZnode, ZnodeRequest
 from schemas.znodes import (
     FORBIDDEN,
@@ -111,7 +111,7 @@ _SAFE_TO_DELETE: Final = re.compile(rf"{REASSIGN}|{PREFERRED_ELECTION}|{FEATURE}
 
 def quarantined(znode: Znode, reason: str, *, hide_data: bool = False) -> QuarantinedZnode:
     """Return the row of a znode that could not be decoded; its data is hidden if it may contain secrets."""
-    effect = blocked(znode.path, znode.data)
+    effect = impact_of(znode.path, znode.data)
     return QuarantinedZnode(
         path=znode.path,
         data=None if hide_data else printable(znode.data),
@@ -177,10 +177,10 @@ def _quarantine_kafka_only(client: KazooClient, quarantine: _Quarantine) -> None
         is_new_block = znode.path == PRODUCER_IDS and not znode.data
         if znode.stat is None or is_new_block or znode.path in quarantined_paths:
             continue
-        if blocked(znode.path, znode.data):
+        if impact_of(znode.path, znode.data):
             quarantine.append(quarantined(znode, "Kafka's controller cannot read it, or its name"))
     for znode in _quotas_and_credentials(client):
-        if blocked(znode.path, znode.data):
+        if impact_of(znode.path, znode.data):
             reason = "Kafka cannot read it: a value under config is no string"
             quarantine.append(quarantined(znode, reason, hide_data=True))
 

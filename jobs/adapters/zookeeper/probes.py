@@ -12,8 +12,8 @@ from kazoo.exceptions import NoAuthError
 
 from jobs.adapters.zookeeper.cluster import CONTROLLER_EPOCH, TOPICS
 from jobs.adapters.zookeeper.connection import await_result, children, commit, read
-from jobs.adapters.zookeeper.current_state import state_path
 from jobs.adapters.zookeeper.multi_failure import multi_failure
+from jobs.adapters.zookeeper.precondition_reader import state_path
 
 _PROBE: Final = "surveyor-doctor"
 _NONEXISTENT: Final = f"/{_PROBE}/never"

@@ -16,8 +16,8 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.cluster import CONFIGS, TOPICS, quarantined
 from jobs.adapters.zookeeper.connection import Znode, children
-from jobs.adapters.zookeeper.current_state import state_path
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
+from jobs.adapters.zookeeper.precondition_reader import state_path
 from schemas.enums import NO_LEADER
 from schemas.rows import QuarantinedZnode
 from schemas.znode_json import LAST_EPOCH

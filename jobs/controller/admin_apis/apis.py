@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from jobs.adapters.request_server.handler import ApiMessage
+from jobs.adapters.request_server.api_handler import ApiMessage
 from jobs.adapters.request_server.messages import response_entity
 from jobs.controller.admin_apis.broker_questions import (
     ALTER_CONFIGS,

@@ -6,7 +6,7 @@ and would answer the others as if they were about it.
 
 from typing import Final
 
-from jobs.adapters.request_server.handler import ApiMessage
+from jobs.adapters.request_server.api_handler import ApiMessage
 from jobs.adapters.request_server.messages import response_entity
 from jobs.controller.admin_apis.requests import OK, AdminDesk, AdminError, Answer, answered
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from jobs.adapters.request_server.handler import ApiMessage
+from jobs.adapters.request_server.api_handler import ApiMessage
 from jobs.adapters.request_server.messages import response_entity
 from jobs.adapters.zookeeper.cluster import PREFERRED_ELECTION, REASSIGN
 from jobs.adapters.zookeeper.connection import Znode, read

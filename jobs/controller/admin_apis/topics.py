@@ -11,12 +11,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from jobs.adapters.brokers.control_encoding import as_uuid, topic_id_text
-from jobs.adapters.request_server.handler import ApiMessage
+from jobs.adapters.request_server.api_handler import ApiMessage
 from jobs.adapters.request_server.messages import response_entity
 from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS
 from jobs.adapters.zookeeper.connection import read
-from jobs.adapters.zookeeper.current_state import topic_path
 from jobs.adapters.zookeeper.multi import Create, SetData
+from jobs.adapters.zookeeper.precondition_reader import topic_path
 from jobs.controller.admin_apis.requests import (
     CHANGED,
     NO_TOPIC,

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kazoo.exceptions import KazooException
 
-from jobs.adapters.request_server.handler import ApiMessage, Caller
+from jobs.adapters.request_server.api_handler import ApiMessage, Caller
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.admin_apis.apis import CONFIG_VERSIONS, answer_admin
 from jobs.controller.admin_apis.apis import VERSIONS as ADMIN_VERSIONS

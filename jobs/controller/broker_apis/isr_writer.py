@@ -20,10 +20,10 @@ from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.connection import LOST
 from jobs.adapters.zookeeper.controllership import Controllership, check_registered
-from jobs.adapters.zookeeper.current_state import state_path
 from jobs.adapters.zookeeper.multi import Op, SetData
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.adapters.zookeeper.multi_read import read_permitted
+from jobs.adapters.zookeeper.precondition_reader import state_path
 from jobs.controller.context import ControllerContext
 from jobs.controller.metadata_reader import STATE_FIELDS, with_state
 from jobs.core.errors import SurveyorError

@@ -10,7 +10,7 @@ from typing import Final
 
 from jobs.adapters.brokers.control_encoding import topic_id_text
 from jobs.adapters.kio_protocol import ErrorCode
-from jobs.adapters.request_server.handler import ApiMessage
+from jobs.adapters.request_server.api_handler import ApiMessage
 from jobs.adapters.request_server.messages import response_entity
 from jobs.controller.broker_apis.isr_writer import IsrAnswer, IsrRequest
 from planner.rules.alter_partition import IsrProposal

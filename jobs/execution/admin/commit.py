@@ -17,8 +17,8 @@ from kazoo.client import KazooClient
 from jobs.adapters.brokers.admin import UNKNOWN_OUTCOME
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, sync
-from jobs.adapters.zookeeper.current_state import read_reassignments
 from jobs.adapters.zookeeper.lease import Lease
+from jobs.adapters.zookeeper.precondition_reader import read_reassignments
 from jobs.core.errors import RefusedError, StillRunningError, SurveyorError, UnreadableError
 from jobs.core.signals import raise_on_signal
 from jobs.execution.admin.audited_configs import ConfigAdmin

@@ -20,7 +20,7 @@ from jobs.adapters.brokers.admin import (
     error_name,
 )
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until
-from jobs.adapters.zookeeper.current_state import read_operations
+from jobs.adapters.zookeeper.precondition_reader import read_operations
 from jobs.core.errors import UnreadableError
 from jobs.execution.admin.waves import read_and_judge, read_statuses
 from jobs.preconditions.operations import judge_operations

@@ -10,8 +10,8 @@ from typing import Final
 from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.connection import poll_until, sync, with_retries
-from jobs.adapters.zookeeper.current_state import read_current, read_operations
 from jobs.adapters.zookeeper.lease import Lease
+from jobs.adapters.zookeeper.precondition_reader import read_current, read_operations
 from jobs.core.errors import StillRunningError
 from jobs.core.units import Part
 from jobs.preconditions.changes import judge_for_admin

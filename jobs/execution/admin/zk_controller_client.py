@@ -13,15 +13,15 @@ from kazoo.client import KazooClient
 from jobs.adapters.brokers.admin import NO_REASSIGNMENT_IN_PROGRESS, NONE
 from jobs.adapters.zookeeper.admin_requests import ZnodeRequests, override
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until, sync
-from jobs.adapters.zookeeper.current_state import (
+from jobs.adapters.zookeeper.lease import Lease
+from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.adapters.zookeeper.precondition_reader import (
     current_partition,
     current_topic,
     moving_in_zookeeper,
     state_path,
     topic_path,
 )
-from jobs.adapters.zookeeper.lease import Lease
-from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.core.errors import SurveyorError
 from jobs.execution.admin.controller_client import Codes
 from jobs.execution.admin.waves import read_and_judge, read_statuses

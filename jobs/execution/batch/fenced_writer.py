@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from jobs.adapters.zookeeper.cluster import TOPICS, broker_epochs, topics_to_delete
 from jobs.adapters.zookeeper.connection import LOST
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
-from jobs.adapters.zookeeper.current_state import partitions_now, state_path
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.adapters.zookeeper.precondition_reader import partitions_now, state_path
 from jobs.core.errors import FencedError, UnreadableError
 from jobs.execution.batch.topic_znodes import TopicZnodes, too_large
 from jobs.execution.batch.transactions import (

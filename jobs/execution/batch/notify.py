@@ -19,8 +19,8 @@ from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
 from jobs.adapters.zookeeper.cluster import read_brokers
 from jobs.adapters.zookeeper.connection import LOST, Znode, sync, with_retries
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.adapters.zookeeper.current_state import state_path
 from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.adapters.zookeeper.precondition_reader import state_path
 from jobs.core.errors import FencedError, SurveyorError
 from jobs.core.signals import interrupted
 from jobs.runtime.console import log

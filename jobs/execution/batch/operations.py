@@ -14,9 +14,9 @@ from kazoo.exceptions import KazooException
 from jobs.adapters.zookeeper.cluster import CONFIG_CHANGES, CONFIGS, DELETE_TOPICS, TOPICS
 from jobs.adapters.zookeeper.connection import LOST, read
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, fenced
-from jobs.adapters.zookeeper.current_state import read_operations
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Op, SetData
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
+from jobs.adapters.zookeeper.precondition_reader import read_operations
 from jobs.core.errors import FencedError, UnreadableError
 from jobs.execution.batch.admin_znodes import (
     remove_topic,

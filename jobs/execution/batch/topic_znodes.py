@@ -14,10 +14,10 @@ from kazoo.client import KazooClient
 from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.connection import Znode
-from jobs.adapters.zookeeper.current_state import topic_path
 from jobs.adapters.zookeeper.multi import Create, Op, SetData
 from jobs.adapters.zookeeper.multi_failure import MultiFailure, TooLargeError
 from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.adapters.zookeeper.precondition_reader import topic_path
 from jobs.core.errors import RefusedError
 from jobs.preconditions.changes import adds_partition
 from jobs.repositories.plans.repository import Plan

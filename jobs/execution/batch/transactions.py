@@ -14,8 +14,8 @@ from typing import Final
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONFIGS, TOPICS
 from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.controllership import check_absent, check_registered
-from jobs.adapters.zookeeper.current_state import state_path, topic_path
 from jobs.adapters.zookeeper.multi import Check, Create, Op, SetData
+from jobs.adapters.zookeeper.precondition_reader import state_path, topic_path
 from jobs.execution.batch.topic_znodes import TopicZnodes, with_assignments
 from jobs.preconditions.changes import adds_partition, reassigns
 from schemas.enums import NO_VERSION

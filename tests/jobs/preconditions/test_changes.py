@@ -7,7 +7,7 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.adapters.zookeeper.current_state import read_current
+from jobs.adapters.zookeeper.precondition_reader import read_current
 from jobs.preconditions.changes import Preconditions, judge_for_admin
 from schemas.enums import Action, Outcome
 from schemas.rows import Change

@@ -8,7 +8,7 @@ import pytest
 from kazoo.protocol.states import ZnodeStat
 
 from jobs.adapters.zookeeper.connection import Znode
-from jobs.adapters.zookeeper.current_state import operation_state, topic_settings
+from jobs.adapters.zookeeper.precondition_reader import operation_state, topic_settings
 from jobs.preconditions.operations import verdict_on
 from jobs.preconditions.verification import operation_status
 from planner.reassignment.cancellation import ReassignmentStatus

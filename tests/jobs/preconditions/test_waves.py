@@ -10,7 +10,7 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.adapters.zookeeper.connection import ZooKeeperSession
-from jobs.adapters.zookeeper.current_state import read_current
+from jobs.adapters.zookeeper.precondition_reader import read_current
 from jobs.execution.admin.commit import commit_admin
 from jobs.execution.admin.lease import lease_for
 from jobs.preconditions.waves import evaluate_waves

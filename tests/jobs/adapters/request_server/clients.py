@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i32Timedelta
 
-from jobs.adapters.request_server.handler import Caller
+from jobs.adapters.request_server.api_handler import Caller
 from jobs.adapters.request_server.messages import API_VERSIONS
 
 PRODUCER_IDS = 67

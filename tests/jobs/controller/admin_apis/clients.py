@@ -9,7 +9,7 @@ from typing import Any
 from kio.schema.index import api_key_map
 from kio.static.primitive import i32Timedelta
 
-from jobs.adapters.request_server.handler import Caller
+from jobs.adapters.request_server.api_handler import Caller
 from jobs.controller.broker_apis.apis import BrokerApis
 from jobs.controller.controller import ResidentController
 from tests.jobs.support.controllers.resident import drain_watches

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.adapters.brokers.control_encoding import as_uuid
-from jobs.adapters.request_server.handler import Caller
+from jobs.adapters.request_server.api_handler import Caller
 from jobs.controller.broker_apis.apis import BrokerApis
 from jobs.controller.broker_apis.messages import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, CONTROLLED_SHUTDOWN
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree

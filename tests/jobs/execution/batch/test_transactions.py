@@ -7,8 +7,8 @@ import pytest
 from kazoo.protocol.states import ZnodeStat
 
 from jobs.adapters.zookeeper.connection import Znode
-from jobs.adapters.zookeeper.current_state import topic_settings
 from jobs.adapters.zookeeper.multi import Check, Create, Delete, Op, SetData
+from jobs.adapters.zookeeper.precondition_reader import topic_settings
 from jobs.execution.batch import transactions
 from jobs.execution.batch.operations import operations_of
 from jobs.execution.batch.topic_znodes import TopicZnodes

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from jobs.adapters.delta.warehouse import Row
-from jobs.adapters.zookeeper.current_state import read_current
+from jobs.adapters.zookeeper.precondition_reader import read_current
 from jobs.preconditions.changes import judge_for_admin
 from jobs.preconditions.waves import by_wave, evaluate_waves
 from schemas.rows import Change

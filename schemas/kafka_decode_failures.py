@@ -24,7 +24,7 @@ _GARBAGE: Final = object()
 """The value of data that is not JSON."""
 
 
-class Blocked(StrEnum):
+class KafkaImpact(StrEnum):
     """What a znode blocks in Kafka."""
 
     FAIL_OVER = "fail-over"
@@ -178,8 +178,8 @@ def _endpoints(broker: dict[str, Any]) -> None:
         raise _UnusableError
 
 
-_OF_A_REQUEST: Final = frozenset({"version", "partitions"})
-_OF_AN_ENTRY: Final = frozenset({"topic", "partition", "replicas"})
+_REASSIGNMENT_FIELDS: Final = frozenset({"version", "partitions"})
+_ENTRY_FIELDS: Final = frozenset({"topic", "partition", "replicas"})
 
 
 def _reassignment(data: bytes | None) -> None:
@@ -194,7 +194,9 @@ def _reassignment(data: bytes | None) -> None:
         value = _tree(data)
     except _ThrownError:
         return
-    if isinstance(value, dict) and (not value.keys() <= _OF_A_REQUEST or coerced_int(value.get("version")) is None):
+    if isinstance(value, dict) and (
+        not value.keys() <= _REASSIGNMENT_FIELDS or coerced_int(value.get("version")) is None
+    ):
         return
     if value is None or (isinstance(value, dict) and value.get("partitions") is None):
         raise _ThrownError
@@ -222,8 +224,8 @@ def ignored_reassignment(data: bytes | None) -> str | None:
     partitions = value.get("partitions") if isinstance(value, dict) else None
     if not isinstance(value, dict) or not isinstance(partitions, list):
         return None
-    parts = {"it": (value, _OF_A_REQUEST)}
-    parts |= {f"entry {n}": (entry, _OF_AN_ENTRY) for n, entry in enumerate(partitions) if isinstance(entry, dict)}
+    parts = {"it": (value, _REASSIGNMENT_FIELDS)}
+    parts |= {f"entry {n}": (entry, _ENTRY_FIELDS) for n, entry in enumerate(partitions) if isinstance(entry, dict)}
     for where, (part, fields) in parts.items():
         if unknown := sorted(part.keys() - fields):
             return f"{where} has the field {unknown[0]!r}, which Kafka's controller does not know"
@@ -235,7 +237,7 @@ def _is_order(entry: object) -> bool:
     """Whether Jackson can bind the entry; it accepts any members in the list of replicas."""
     if entry is None:
         return True
-    if not isinstance(entry, dict) or not entry.keys() <= _OF_AN_ENTRY:
+    if not isinstance(entry, dict) or not entry.keys() <= _ENTRY_FIELDS:
         return False
     if coerced_int(entry.get("partition")) is None or isinstance(entry.get("topic"), list | dict):
         return False
@@ -282,56 +284,56 @@ def _controller(data: bytes | None) -> None:
 
 Decode = Callable[[bytes | None], None]
 
-_NAME_IS_A_NUMBER: Final = re.compile(r"/brokers/ids/(?P<number>.+)")
-_OF_A_BROKER: Final = re.compile(r"/config/brokers/(?!<default>$)(?P<name>.+)")
+_BROKER_ID_PATH: Final = re.compile(r"/brokers/ids/(?P<number>.+)")
+_BROKER_CONFIG_PATH: Final = re.compile(r"/config/brokers/(?!<default>$)(?P<name>.+)")
 _SEQUENCES: Final = {
     "/isr_change_notification/": "isr_change_",
     "/log_dir_event_notification/": "log_dir_event_",
 }
 """Folders and name prefixes in them; from a shorter name no sequence number can be cut off."""
 
-_RULES: Final[tuple[tuple[re.Pattern[str], Decode, Blocked], ...]] = tuple(
-    (re.compile(path), decode, blocked)
-    for path, decode, blocked in (
-        (r"/brokers/topics/[^/]+", _topic, Blocked.FAIL_OVER),
-        (r"/brokers/topics/[^/]+/partitions/[^/]+/state", _state, Blocked.FAIL_OVER),
-        (r"/brokers/ids/[^/]+", _broker, Blocked.ALL),
-        (r"/admin/reassign_partitions", _reassignment, Blocked.FAIL_OVER),
-        (r"/admin/preferred_replica_election", _election, Blocked.FAIL_OVER),
-        (r"/feature", _feature, Blocked.FAIL_OVER),
-        (r"/controller_epoch", _epoch, Blocked.FAIL_OVER),
-        (r"/controller", _controller, Blocked.REGISTRATION),
-        (r"/config/(topics|brokers|users|clients|ips)/.+", _config, Blocked.START),
-        (r"/cluster/id", _cluster_id, Blocked.START),
-        (r"/latest_producer_id_block", _producer_ids, Blocked.PRODUCER_IDS),
+_RULES: Final[tuple[tuple[re.Pattern[str], Decode, KafkaImpact], ...]] = tuple(
+    (re.compile(path), decode, impact)
+    for path, decode, impact in (
+        (r"/brokers/topics/[^/]+", _topic, KafkaImpact.FAIL_OVER),
+        (r"/brokers/topics/[^/]+/partitions/[^/]+/state", _state, KafkaImpact.FAIL_OVER),
+        (r"/brokers/ids/[^/]+", _broker, KafkaImpact.ALL),
+        (r"/admin/reassign_partitions", _reassignment, KafkaImpact.FAIL_OVER),
+        (r"/admin/preferred_replica_election", _election, KafkaImpact.FAIL_OVER),
+        (r"/feature", _feature, KafkaImpact.FAIL_OVER),
+        (r"/controller_epoch", _epoch, KafkaImpact.FAIL_OVER),
+        (r"/controller", _controller, KafkaImpact.REGISTRATION),
+        (r"/config/(topics|brokers|users|clients|ips)/.+", _config, KafkaImpact.START),
+        (r"/cluster/id", _cluster_id, KafkaImpact.START),
+        (r"/latest_producer_id_block", _producer_ids, KafkaImpact.PRODUCER_IDS),
     )
 )
 
 
-def blocked(path: str, data: bytes | None) -> Blocked | None:
+def impact_of(path: str, data: bytes | None) -> KafkaImpact | None:
     """Return what the znode blocks in Kafka, None if Kafka reads or ignores it.
 
-    >>> blocked("/brokers/topics/orders", b"null"), blocked("/brokers/topics/orders", b"no JSON")
-    (<Blocked.FAIL_OVER: 'fail-over'>, None)
+    >>> impact_of("/brokers/topics/orders", b"null"), impact_of("/brokers/topics/orders", b"no JSON")
+    (<KafkaImpact.FAIL_OVER: 'fail-over'>, None)
 
     What the data of a FORBIDDEN znode blocks is unknown, so only its name counts.
     """
-    broker = _NAME_IS_A_NUMBER.fullmatch(path)
+    broker = _BROKER_ID_PATH.fullmatch(path)
     if broker is not None and java_int(broker["number"]) is None:
-        return Blocked.ALL
+        return KafkaImpact.ALL
     if _has_bad_name(path):
-        return Blocked.FAIL_OVER
-    settings = _OF_A_BROKER.fullmatch(path)
+        return KafkaImpact.FAIL_OVER
+    settings = _BROKER_CONFIG_PATH.fullmatch(path)
     if settings is not None and java_int(settings["name"]) is None:
-        return Blocked.START
-    for pattern, decode, what in _RULES:
+        return KafkaImpact.START
+    for pattern, decode, impact in _RULES:
         if data is not FORBIDDEN and pattern.fullmatch(path):
             try:
                 decode(data)
             except _ThrownError:
-                return what
+                return impact
             except _UnusableError:
-                return Blocked.FAIL_OVER
+                return KafkaImpact.FAIL_OVER
     return None
 
 

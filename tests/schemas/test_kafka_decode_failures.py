@@ -4,16 +4,16 @@ from typing import Final
 
 import pytest
 
-from schemas.kafka_decoders import Blocked, blocked
+from schemas.kafka_decode_failures import KafkaImpact, impact_of
 
-OVER, START = Blocked.FAIL_OVER, Blocked.START
+OVER, START = KafkaImpact.FAIL_OVER, KafkaImpact.START
 TOPIC, STATE, CONFIG = "/brokers/topics/t", "/brokers/topics/t/partitions/0/state", "/config/topics/t"
 REASSIGN, ELECT = "/admin/reassign_partitions", "/admin/preferred_replica_election"
 GOOD_STATE: Final = '{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,2]}'
 BROKER: Final = '{"version":5,"jmx_port":-1,"endpoints":["PLAINTEXT://h:9092"],"host":"h","port":9092}'
 
 # path, data, what it blocks
-CASES: Final[list[tuple[str, str | None, Blocked | None]]] = [
+CASES: Final[list[tuple[str, str | None, KafkaImpact | None]]] = [
     *((TOPIC, data, OVER) for data in (None, "", "  ", "null", "[1]", "5", '"x"')),
     *((TOPIC, data, None) for data in ("hello", "{}", '{"version":1}', '{"partitions":{"0":[1]}} trailing')),
     *(
@@ -78,10 +78,10 @@ CASES: Final[list[tuple[str, str | None, Blocked | None]]] = [
     (ELECT, '{"partitions":[{"partition":0}]}', OVER),
     *(("/controller_epoch", data, OVER) for data in (None, "", "x", "7\n", " 7", "9999999999")),
     *(("/controller_epoch", data, None) for data in ("7", "-1", "+7", "\u0667", "00000000007")),
-    *(("/brokers/ids/7", data, Blocked.ALL) for data in (None, "", "hello", "{}", '{"version":5,"endpoints":[]}')),
+    *(("/brokers/ids/7", data, KafkaImpact.ALL) for data in (None, "", "hello", "{}", '{"version":5,"endpoints":[]}')),
     ("/brokers/ids/7", BROKER, None),
     *(
-        ("/brokers/ids/7", BROKER.replace("}", f",{more}}}"), Blocked.ALL)
+        ("/brokers/ids/7", BROKER.replace("}", f",{more}}}"), KafkaImpact.ALL)
         for more in (
             '"rack":5',
             *(f'"features":{features}' for features in ("5", '"x"', "[]", '{"a":5}', '{"a":null}', '{"a":{}}')),
@@ -116,7 +116,7 @@ CASES: Final[list[tuple[str, str | None, Blocked | None]]] = [
     ("/brokers/ids/7", BROKER.replace("}", ',"endpoints":[]}'), OVER),
     ("/brokers/ids/+7", BROKER, None),
     ("/brokers/ids/00000000007", BROKER, None),
-    ("/brokers/ids/x", BROKER, Blocked.ALL),
+    ("/brokers/ids/x", BROKER, KafkaImpact.ALL),
     ("/isr_change_notification/foo", "{}", OVER),
     ("/isr_change_notification/isr_change_0000000001", "null", None),
     ("/log_dir_event_notification/foo", "{}", OVER),
@@ -125,7 +125,7 @@ CASES: Final[list[tuple[str, str | None, Blocked | None]]] = [
     *(("/feature", data, OVER) for data in ("hello", "{}", '{"version":9,"status":1,"features":{}}')),
     ("/feature", '{"version":1,"status":1,"features":{}}', None),
     *(
-        ("/latest_producer_id_block", data, Blocked.PRODUCER_IDS)
+        ("/latest_producer_id_block", data, KafkaImpact.PRODUCER_IDS)
         for data in ("hello", "{}", '{"broker":1,"block_start":0}')
     ),
     ("/latest_producer_id_block", '{"version":1,"broker":1,"block_start":"0","block_end":"999"}', None),
@@ -134,5 +134,5 @@ CASES: Final[list[tuple[str, str | None, Blocked | None]]] = [
 
 
 @pytest.mark.parametrize(("path", "data", "expected"), CASES)
-def test_what_kafka_throws_on(path: str, data: str | None, expected: Blocked | None) -> None:
-    assert blocked(path, None if data is None else data.encode()) is expected
+def test_what_kafka_throws_on(path: str, data: str | None, expected: KafkaImpact | None) -> None:
+    assert impact_of(path, None if data is None else data.encode()) is expected
