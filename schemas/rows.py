@@ -195,6 +195,19 @@ class DrainedBroker(TableRow, frozen=True, kw_only=True):
     since: datetime
 
 
+class ThrottledConfig(TableRow, frozen=True, kw_only=True):
+    """One row of THROTTLES: a config of a broker or topic that a plan's commit sets, and its value before."""
+
+    TABLE = "throttles"
+    plan_id: str
+    kind: str
+    resource: str
+    name: str
+    before: str | None = None
+    set_to: list[str]
+    set_at: datetime
+
+
 class CommitRecord(TableRow, frozen=True, kw_only=True):
     """One row of COMMITS: an intent, an outcome or a step."""
 

@@ -27,7 +27,7 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from jobs.snapshots.diff import COLUMNS, differences
 from schemas.enums import PlanStatus
-from schemas.rows import PlanRecord, Snapshot
+from schemas.rows import PlanRecord, Snapshot, ThrottledConfig
 from schemas.text import plan_size, pluralise
 
 ROWS_SHOWN: Final = 200
@@ -356,9 +356,11 @@ def show_drained(settings: Settings) -> None:
     write_table(settings, f"drained brokers of {settings.cluster}", ("broker_id", "mode", "plan_id", "since"), rows)
 
 
-def show_throttles(settings: Settings, throttle_rows: Callable[[Warehouse], list[Row]]) -> None:
+def show_throttles(settings: Settings, throttle_rows: Callable[[Warehouse], list[ThrottledConfig]]) -> None:
     """Show the throttles that commits have set."""
     if not settings.lake.exists():
         raise no_warehouse(settings.warehouse)
     columns = ("plan_id", "kind", "resource", "name", "before", "set_to")
-    write_table(settings, f"throttles of {settings.cluster}", columns, throttle_rows(settings.lake))
+    write_table(
+        settings, f"throttles of {settings.cluster}", columns, [row.columns() for row in throttle_rows(settings.lake)]
+    )

@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from kazoo.client import KazooClient
+from msgspec.structs import replace
 
 from jobs.adapters.brokers.configs import DYNAMIC_CONFIGS
-from jobs.adapters.delta.warehouse import Row, Warehouse, quoted
+from jobs.adapters.delta.warehouse import Warehouse, quoted
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONFIGS, TOPICS
 from jobs.adapters.zookeeper.connection import sync
 from jobs.adapters.zookeeper.multi_read import read_many
@@ -29,11 +30,14 @@ from jobs.execution.admin.reassignment_options import (
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.console import log
 from schemas.enums import Action, Step
-from schemas.rows import Change
+from schemas.rows import Change, ThrottledConfig
 from schemas.topic_configs import FOLLOWER_RATE, LEADER_RATE
 from schemas.znodes import MalformedZnodeError, decode_config
 
-_TABLE: Final = "throttles"
+_TABLE: Final = ThrottledConfig.TABLE
+
+ConfigKey = tuple[str, str, str]
+"""Kind of resource, resource, and name of a config."""
 
 CurrentOverrides = Mapping[Resource, Mapping[str, str] | None]
 """Current overrides by resource; None for a topic that does not exist, and for a broker that is not alive."""
@@ -43,17 +47,16 @@ class ThrottleError(SurveyorError):
     """A broker or topic refused a throttle; the configs that were set are in `throttles`."""
 
 
-def throttle_rows(lake: Warehouse, plan_id: str | None = None) -> list[Row]:
+def throttle_rows(lake: Warehouse, plan_id: str | None = None) -> list[ThrottledConfig]:
     """Return the configs that are set, or about to be, by one plan or by all; none if the table does not exist yet."""
     if not lake.has(_TABLE):
         return []
-    rows = lake.rows(_TABLE) if plan_id is None else lake.rows(_TABLE, ("plan_id", "=", plan_id))
-    return sorted(rows, key=_key)
+    return sorted(lake.typed_rows(ThrottledConfig, *([] if plan_id is None else [("plan_id", "=", plan_id)])), key=_key)
 
 
-def rate_of(rows: Iterable[Row]) -> int | None:
+def rate_of(rows: Iterable[ThrottledConfig]) -> int | None:
     """Return the rate that these rows last set, in bytes a second; None if they set none."""
-    rates = [int(row["set_to"][-1]) for row in rows if row["name"] in {LEADER_RATE, FOLLOWER_RATE}]
+    rates = [int(row.set_to[-1]) for row in rows if row.name in {LEADER_RATE, FOLLOWER_RATE}]
     return max(rates, default=None)
 
 
@@ -83,13 +86,13 @@ def set_throttle(  # noqa: PLR0917 - where, by which means, and what
     configs = {resource: values for resource, values in configs.items() if current[resource] is not None}
     for resource, values in configs.items():
         for name, value in values.items():
-            row = rows.setdefault((*resource, name), _row(resource, name, current))
-            row["set_to"] = [*row["set_to"], value] if row["set_to"][-1:] != [value] else row["set_to"]
+            row = rows.get((*resource, name)) or _row(plan_id, resource, name, current)
+            rows[*resource, name] = row if row.set_to[-1:] == [value] else replace(row, set_to=[*row.set_to, value])
     if not rows:
         return
     altering = AuditedConfigs(lake, plan_id, attempt)
     _store(lake, plan_id, rows.values())
-    obsolete = {key: row for key, row in rows.items() if row["name"] not in configs.get(_resource(row), {})}
+    obsolete = {key: row for key, row in rows.items() if row.name not in configs.get(_resource(row), {})}
     if obsolete:
         unrestored = {_key(row) for row in _restore(altering, admin, list(obsolete.values()), current)}
         _store(lake, plan_id, [row for key, row in rows.items() if key not in obsolete or key in unrestored])
@@ -98,7 +101,7 @@ def set_throttle(  # noqa: PLR0917 - where, by which means, and what
 
 def clear_throttle(
     lake: Warehouse, client: KazooClient, admin: ConfigAdmin, plan_id: str, attempt: int | None = None
-) -> list[Row]:
+) -> list[ThrottledConfig]:
     """Restore the configs from before this plan's throttle; return and keep the rows that could not be restored.
 
     Not for a plan whose replicas still move, unless they are cancelled: they would be copied at full speed.
@@ -110,7 +113,7 @@ def clear_throttle(
     unrestored = _restore(AuditedConfigs(lake, plan_id, attempt), admin, rows, current)
     _store(lake, plan_id, unrestored)
     if unrestored:
-        names = ", ".join(sorted({f"{row['kind']} {row['resource']}" for row in unrestored}))
+        names = ", ".join(sorted({f"{row.kind} {row.resource}" for row in unrestored}))
         log(
             f"surveyor: the throttle of plan {plan_id} is not cleared on {names}; "
             f"`surveyor commit {plan_id} --apply` tries again, once they answer",
@@ -125,7 +128,7 @@ def clear_leftover_throttles(lake: Warehouse, client: KazooClient, admin: Config
 
     To be called only while no replicas move but this plan's.
     """
-    for other in sorted({row["plan_id"] for row in throttle_rows(lake)} - {plan_id}):
+    for other in sorted({row.plan_id for row in throttle_rows(lake)} - {plan_id}):
         log(f"surveyor: plan {other} has left its throttle behind, and none of its replicas move")
         clear_throttle(lake, client, admin, other)
 
@@ -145,30 +148,35 @@ def throttle_lines(lake: Warehouse, plan: Plan, pending: Sequence[Change], rate:
 def leftover_lines(lake: Warehouse, plan: Plan | None = None) -> Iterator[str]:
     """Name the throttles that are set by plans other than this one."""
     plan_id = None if plan is None else plan.plan_id
-    for other in sorted({row["plan_id"] for row in throttle_rows(lake)} - {plan_id}):
+    for other in sorted({row.plan_id for row in throttle_rows(lake)} - {plan_id}):
         yield (
             f"  the throttle of plan {other} is still set: `surveyor commit {other} --apply` removes it, "
             "once none of its replicas move"
         )
 
 
-def _key(row: Row) -> tuple[str, str, str]:
-    return row["kind"], row["resource"], row["name"]
+def _key(row: ThrottledConfig) -> ConfigKey:
+    return row.kind, row.resource, row.name
 
 
-def _resource(row: Row) -> Resource:
-    return ResourceKind(row["kind"]), row["resource"]
+def _resource(row: ThrottledConfig) -> Resource:
+    return ResourceKind(row.kind), row.resource
 
 
-def _row(resource: Resource, name: str, current: CurrentOverrides) -> Row:
-    kind, resource_name = resource
-    before = (current[resource] or {}).get(name)
-    common = {"kind": kind.value, "resource": resource_name, "name": name}
-    return {**common, "before": before, "set_to": [], "set_at": datetime.now(UTC)}
+def _row(plan_id: str, resource: Resource, name: str, current: CurrentOverrides) -> ThrottledConfig:
+    return ThrottledConfig(
+        plan_id=plan_id,
+        kind=resource[0].value,
+        resource=resource[1],
+        name=name,
+        before=(current[resource] or {}).get(name),
+        set_to=[],
+        set_at=datetime.now(UTC),
+    )
 
 
-def _store(lake: Warehouse, plan_id: str, rows: Iterable[Row]) -> None:
-    lake.replace(_TABLE, [{**row, "plan_id": plan_id} for row in rows], f"plan_id = {quoted(plan_id)}")
+def _store(lake: Warehouse, plan_id: str, rows: Iterable[ThrottledConfig]) -> None:
+    lake.replace(_TABLE, rows, f"plan_id = {quoted(plan_id)}")
 
 
 def _read_overrides(client: KazooClient, resources: Iterable[Resource]) -> CurrentOverrides:
@@ -206,11 +214,13 @@ def _apply(altering: AuditedConfigs, admin: ConfigAdmin, configs: Configs) -> No
         raise ThrottleError(f"{kind} {resource} refused the throttle: {refusal}")
 
 
-def _restore(altering: AuditedConfigs, admin: ConfigAdmin, rows: Sequence[Row], current: CurrentOverrides) -> list[Row]:
+def _restore(
+    altering: AuditedConfigs, admin: ConfigAdmin, rows: Sequence[ThrottledConfig], current: CurrentOverrides
+) -> list[ThrottledConfig]:
     """Restore the previous values; return the rows of those that could not be restored."""
-    unrestored: list[Row] = []
+    unrestored: list[ThrottledConfig] = []
     previous_values: dict[Resource, dict[str, str | None]] = {}
-    rows_by_resource: dict[Resource, list[Row]] = {}
+    rows_by_resource: dict[Resource, list[ThrottledConfig]] = {}
     for resource in dict.fromkeys(map(_resource, rows)):
         resource_rows = [row for row in rows if _resource(row) == resource]
         current_values = current[resource]
@@ -218,18 +228,16 @@ def _restore(altering: AuditedConfigs, admin: ConfigAdmin, rows: Sequence[Row], 
             # a deleted topic has no config any more; that of a broker is still there when the broker returns
             unrestored += resource_rows if resource[0] is ResourceKind.BROKER else []
             continue
-        own_rows = [row for row in resource_rows if current_values.get(row["name"]) in row["set_to"]]
+        own_rows = [row for row in resource_rows if current_values.get(row.name) in row.set_to]
         for row in resource_rows:
-            if row not in own_rows and current_values.get(row["name"]) != row["before"]:
-                config_name = f"{row['name']} of {row['kind']} {row['resource']}"
+            if row not in own_rows and current_values.get(row.name) != row.before:
+                config_name = f"{row.name} of {row.kind} {row.resource}"
                 log(
-                    f"surveyor: {config_name} was altered by another client: left at {current_values.get(row['name'])}",
+                    f"surveyor: {config_name} was altered by another client: left at {current_values.get(row.name)}",
                     logging.WARNING,
                 )
         rows_by_resource[resource] = own_rows
-        if changed := {
-            row["name"]: row["before"] for row in own_rows if current_values.get(row["name"]) != row["before"]
-        }:
+        if changed := {row.name: row.before for row in own_rows if current_values.get(row.name) != row.before}:
             previous_values[resource] = changed
     for resource, refusal in altering.alter(
         Step.LIFT_THROTTLE, admin, previous_values, continue_after_refusal=True

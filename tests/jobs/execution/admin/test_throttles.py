@@ -205,7 +205,7 @@ def test_a_broker_that_refuses_keeps_its_row(kafka: KafkaTree, brokers: ConfigBr
     brokers.refuses = None
     clear_throttle(settings.lake, brokers.tree.client, brokers, PLAN)
 
-    assert {(row["kind"], row["resource"]) for row in left} == {("broker", "1")}
+    assert {(row.kind, row.resource) for row in left} == {("broker", "1")}
     assert after == rates(1000, 1)
     assert (overrides(kafka), throttle_rows(settings.lake)) == ({}, [])
 
@@ -264,7 +264,7 @@ def test_plans_keep_to_their_own_rows(kafka: KafkaTree, brokers: ConfigBrokers, 
     clear_throttle(settings.lake, brokers.tree.client, brokers, PLAN)
 
     assert overrides(kafka) == {**rates(2000, 2, 3), "topics/u": replicas("0:2", "0:3")}
-    assert {row["plan_id"] for row in throttle_rows(settings.lake)} == {OTHER}
+    assert {row.plan_id for row in throttle_rows(settings.lake)} == {OTHER}
 
 
 def throttle_commits(lake: Warehouse) -> list[tuple[int, str, str, str]]:
