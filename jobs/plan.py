@@ -1,8 +1,8 @@
 """`surveyor plan`: compute a plan from a snapshot on Spark and store it for review; the cluster is not changed."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -17,6 +17,9 @@ from jobs.runtime.options import AllowUnclean, Requests, Throttle, check_throttl
 from jobs.runtime.plan_options import PlanOptions, question
 from jobs.runtime.settings import Settings
 from schemas.enums import DrainMode
+
+if TYPE_CHECKING:
+    from jobs.planning.placement.placement_options import PlacementLimits
 
 Brokers = Annotated[
     str,
@@ -187,140 +190,146 @@ def recover(
     return report_plan(settings, options, planner)
 
 
-@question
-def reassign(
-    settings: Settings,
-    *,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReassignOptions:
+    """The options of `plan reassign`: one goal, its limits, and the sizes to balance by."""
+
     reassignment_json_file: Annotated[
         Path | None,
         typer.Option(help="Use the targets of this file, in the format of kafka-reassign-partitions."),
-    ] = None,
+    ] = None
     topics_to_move_json_file: Annotated[
         Path | None,
         typer.Option(help="Spread these topics over --broker-list, in the format of kafka-reassign-partitions."),
-    ] = None,
+    ] = None
     broker_list: Annotated[
         str | None,
         typer.Option(
             help="Comma-separated ids of the brokers that may hold the topics.",
             autocompletion=comma_separated(known_brokers),
         ),
-    ] = None,
+    ] = None
     add_brokers: Annotated[
         str | None,
         typer.Option(
             help="Comma-separated ids of brokers to fill with their even share; others receive nothing.",
             autocompletion=comma_separated(known_brokers),
         ),
-    ] = None,
+    ] = None
     remove_brokers: Annotated[
         str | None,
         typer.Option(
             help="Comma-separated ids of brokers to empty; they may be dead.",
             autocompletion=comma_separated(known_brokers),
         ),
-    ] = None,
+    ] = None
     replace: Annotated[
         str | None, typer.Option(help="Move replicas of one broker to another where possible, as 7=107[,...].")
-    ] = None,
+    ] = None
     replication_factor: Annotated[
         int | None, typer.Option(min=1, help="Change the number of replicas of each partition.")
-    ] = None,
-    rebalance: Annotated[bool, typer.Option("--rebalance", help="Balance replicas and leaders.")] = False,
+    ] = None
+    rebalance: Annotated[bool, typer.Option("--rebalance", help="Balance replicas and leaders.")] = False
     fix_racks: Annotated[
         bool, typer.Option("--fix-racks", help="Spread replicas over as many racks as possible, evenly.")
-    ] = False,
+    ] = False
     to_snapshot: Annotated[
         int | None,
         typer.Option(help="Restore the replicas of this snapshot.", autocompletion=snapshots),
-    ] = None,
+    ] = None
     topics: Annotated[
         str | None,
         typer.Option(help="Include only the topic of this name, or topics whose whole name matches this regex."),
-    ] = None,
+    ] = None
     exclude: Annotated[
         str | None, typer.Option(help="Exclude the topic of this name, or topics whose whole name matches this regex.")
-    ] = None,
-    max_moves: Annotated[int | None, typer.Option(min=0, help="Copy at most this many replicas.")] = None,
+    ] = None
+    max_moves: Annotated[int | None, typer.Option(min=0, help="Copy at most this many replicas.")] = None
     reorder_leaders: Annotated[
         bool,
         typer.Option("--reorder-leaders", help="Balance leaders also where no replica moves; implied by --rebalance."),
-    ] = False,
+    ] = False
     skip_elections: Annotated[
         bool,
         typer.Option("--skip-elections", help="Omit the last wave, which elects the new preferred replicas."),
-    ] = False,
-    disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
+    ] = False
+    disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False
     allow_below_min_isr: Annotated[
         bool,
         typer.Option("--allow-below-min-isr", help="Allow replica lists shorter than min.insync.replicas."),
-    ] = False,
+    ] = False
     skip_unsafe: Annotated[
         bool,
         typer.Option("--skip-unsafe", help="Leave out targets that fail the lint, instead of refusing all."),
-    ] = False,
+    ] = False
     sizes: Annotated[
         Path | None,
         typer.Option(help="Balance bytes by this CSV or JSON file of topic, partition and bytes per replica."),
-    ] = None,
-    by_size: Annotated[bool, typer.Option("--by-size", help="Balance bytes as recorded by `surveyor sizes`.")] = False,
+    ] = None
+    by_size: Annotated[bool, typer.Option("--by-size", help="Balance bytes as recorded by `surveyor sizes`.")] = False
     max_moves_per_broker: Annotated[
         int | None,
         typer.Option(
             min=1, help="Limit each wave to this many replicas copied to a broker, and as many taken from it."
         ),
-    ] = None,
+    ] = None
     one_replica_at_a_time: Annotated[
         bool, typer.Option("--one-replica-at-a-time", help="Replace only one replica of a partition in each wave.")
-    ] = False,
-    throttle: Throttle = None,
-    options: PlanOptions,
+    ] = False
+
+    def goal(self) -> tuple[str, Any]:
+        """Return the option of the goal with its value; raise UsageError unless exactly one is given."""
+        from jobs.planning.placement.explicit_targets import FROM_FILE, TO_SNAPSHOT
+
+        goals = {
+            FROM_FILE: self.reassignment_json_file,
+            TOPICS_FILE: self.topics_to_move_json_file,
+            "--add-brokers": self.add_brokers,
+            "--remove-brokers": self.remove_brokers,
+            "--replace": self.replace,
+            "--replication-factor": self.replication_factor,
+            "--rebalance": self.rebalance or None,
+            "--fix-racks": self.fix_racks or None,
+            TO_SNAPSHOT: self.to_snapshot,
+        }
+        given = {option: value for option, value in goals.items() if value is not None}
+        if len(given) != 1:
+            instead = f"not {' and '.join(given)}" if given else "none was given"
+            raise UsageError(f"expected exactly one of {', '.join(goals)}: {instead}")
+        ((option, value),) = given.items()
+        if (option == TOPICS_FILE) != (self.broker_list is not None):
+            raise UsageError(f"{TOPICS_FILE} and --broker-list must be given together")
+        return option, value
+
+    def limits(self) -> "PlacementLimits":
+        from jobs.planning.placement.placement_options import PlacementLimits
+        from planner.placement.waves import WaveLimits
+
+        return PlacementLimits(
+            topics=self.topics,
+            exclude=self.exclude,
+            max_moves=self.max_moves,
+            rack_aware=not self.disable_rack_aware,
+            reorder=self.reorder_leaders,
+            elect=not self.skip_elections,
+            brokers=self.broker_list,
+            caps=WaveLimits(moves_per_broker=self.max_moves_per_broker, one_at_a_time=self.one_replica_at_a_time),
+            allow_below_min_isr=self.allow_below_min_isr,
+            skip_unsafe=self.skip_unsafe,
+        )
+
+
+@question
+def reassign(
+    settings: Settings, *, stated: ReassignOptions, throttle: Throttle = None, options: PlanOptions
 ) -> CommandResult:
     """Plan replica moves by a file, brokers, a replication factor, balance, racks or a snapshot."""
-    from jobs.planning.placement.explicit_targets import FROM_FILE, TO_SNAPSHOT
-    from jobs.planning.placement.placement_options import PlacementLimits
     from jobs.planning.placement.reassign import reassign_planner
     from jobs.planning.plan import report_plan
-    from planner.placement.waves import WaveLimits
 
     check_throttle(throttle, settings.conf.throttle)
-    option, value = _only_one(
-        {
-            FROM_FILE: reassignment_json_file,
-            TOPICS_FILE: topics_to_move_json_file,
-            "--add-brokers": add_brokers,
-            "--remove-brokers": remove_brokers,
-            "--replace": replace,
-            "--replication-factor": replication_factor,
-            "--rebalance": rebalance or None,
-            "--fix-racks": fix_racks or None,
-            TO_SNAPSHOT: to_snapshot,
-        },
-    )
-    if (option == TOPICS_FILE) != (broker_list is not None):
-        raise UsageError(f"{TOPICS_FILE} and --broker-list must be given together")
-    limits = PlacementLimits(
-        topics=topics,
-        exclude=exclude,
-        max_moves=max_moves,
-        rack_aware=not disable_rack_aware,
-        reorder=reorder_leaders,
-        elect=not skip_elections,
-        brokers=broker_list,
-        caps=WaveLimits(moves_per_broker=max_moves_per_broker, one_at_a_time=one_replica_at_a_time),
-        allow_below_min_isr=allow_below_min_isr,
-        skip_unsafe=skip_unsafe,
-    )
-    planner = reassign_planner(option, value, limits, sizes, by_size=by_size)
+    planner = reassign_planner(*stated.goal(), stated.limits(), stated.sizes, by_size=stated.by_size)
     return report_plan(settings, options, planner)
-
-
-def _only_one(options: Mapping[str, Any]) -> tuple[str, Any]:
-    given = {option: value for option, value in options.items() if value is not None}
-    if len(given) != 1:
-        instead = f"not {' and '.join(given)}" if given else "none was given"
-        raise UsageError(f"expected exactly one of {', '.join(options)}: {instead}")
-    return next(iter(given.items()))
 
 
 EXAMPLES: Final = """\

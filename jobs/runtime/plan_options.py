@@ -2,8 +2,9 @@
 
 import functools
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from itertools import chain
 from typing import Annotated, Any
 
 import typer
@@ -34,7 +35,16 @@ class PlanOptions:
 
 
 def question(ask: Callable[..., CommandResult]) -> Command:
-    """Make a command of `ask(settings, ..., options=PlanOptions(...))` by adding the common options."""
+    """Make a command of `ask(settings, ..., options=PlanOptions(...))` by adding the common options.
+
+    A parameter that is a dataclass becomes an option for each of its fields.
+    """
+    declared = [each for each in inspect.signature(ask).parameters.values() if each.name != "options"]
+    groups: dict[str, type[Any]] = {
+        each.name: each.annotation
+        for each in declared[1:]
+        if isinstance(each.annotation, type) and is_dataclass(each.annotation)
+    }
 
     def run(
         settings: Settings,
@@ -58,10 +68,22 @@ def question(ask: Callable[..., CommandResult]) -> Command:
             detailed=detailed_exitcode,
             command=stated_command(settings, "plan", ask.__name__),
         )
-        return ask(settings, options=options, **own)
+        grouped = {
+            name: group(**{field.name: own.pop(field.name) for field in fields(group)})
+            for name, group in groups.items()
+        }
+        return ask(settings, options=options, **own, **grouped)
 
     _, *shared, _ = inspect.signature(run).parameters.values()  # before a wrapper takes over the annotations of `ask`
-    own = [each for each in inspect.signature(ask).parameters.values() if each.name != "options"]
+    stated = chain.from_iterable(_options_of(groups[each.name]) if each.name in groups else [each] for each in declared)
     functools.update_wrapper(run, ask)
-    run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+    run.__signature__ = inspect.Signature([*stated, *shared])  # type: ignore[attr-defined]
     return on_spark(run)
+
+
+def _options_of(group: type[Any]) -> Iterator[inspect.Parameter]:
+    """Yield a parameter for each field of a dataclass."""
+    for field in fields(group):
+        yield inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
+        )
