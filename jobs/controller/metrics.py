@@ -5,12 +5,12 @@ from the context in memory when they are asked for. A standby serves them as wel
 """
 
 import time
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Thread
 from typing import Final
 
+import pyarrow as pa
 from prometheus_client import CollectorRegistry, Histogram, Metric
 from prometheus_client.core import CounterMetricFamily
 
@@ -24,9 +24,11 @@ from jobs.console_output.metrics import (
 )
 from jobs.controller.context import ControllerContext
 from jobs.controller.controller import ResidentController
+from jobs.snapshots.health import arrays_of_table, unhealthy_masks
+from planner.columns.numpy_rules import partition_masks
 from planner.rules.partitions import PartitionInfo
 from schemas.enums import RequestKind
-from schemas.rows import Key
+from schemas.topic_configs import DEFAULT_MIN_ISR
 
 BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0)
 """Seconds of a cycle."""
@@ -118,16 +120,15 @@ class ControllerMetrics(MetricFamilies):
 
     def _of_cluster(self, context: ControllerContext) -> Iterator[Metric]:
         rows = [*context.partitions.values()]  # the cycle's thread may add or remove some meanwhile
-        brokers, deleted = context.brokers, context.topics_to_be_deleted
+        brokers = [*context.brokers]
         requested = {row.key for row in context.of_kind(RequestKind.REASSIGN)}
-        counts = Counter(
-            kind for row in rows for kind in _kinds(row, brokers, requested, is_deleted=row.topic in deleted)
-        )
+        counts = _unhealthy(rows, brokers, context.topics_to_be_deleted)
+        counts["moving"] = sum(row.is_moving or row.key in requested for row in rows)
         opaque = len(context.not_understood)
         statuses = {"live": len(brokers), "gone": len(context.gone_brokers), "not_understood": opaque}
         yield self.by("status", "brokers", BROKERS, statuses)
         yield self.gauge("partitions", "Partitions.", len(rows))
-        for name in _KINDS:
+        for name in _COUNTS:
             yield self.gauge(f"{name}_partitions", PARTITIONS[name], counts[name])
         configs = sum(topic.config is None or None in topic.config.values() for topic in [*context.topics.values()])
         yield self.gauge("topic_configs_not_understood", CONFIGS_NOT_UNDERSTOOD, configs)
@@ -142,28 +143,33 @@ class ControllerMetrics(MetricFamilies):
         yield self.by("broker", "control_refusals", "Refusals in a row of a request that is retried.", refusals)
 
 
-_KINDS: Final = ("offline", "without_state", "under_replicated", "moving", "not_understood")
+_COUNTS: Final = ("offline", "without_state", "under_replicated", "moving", "not_understood")
 """Counts of partitions, as `jobs.snapshots.health` has them of a snapshot."""
 
+_JUDGED: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("replicas", pa.list_(pa.int32())),
+        ("isr", pa.list_(pa.int32())),
+        ("leader", pa.int32()),
+        ("understood", pa.bool_()),
+    ]
+)
+"""The fields of a partition that its health follows from."""
 
-def _kinds(
-    row: PartitionInfo, registered: Collection[int], requested: Collection[Key], *, is_deleted: bool
-) -> Iterator[str]:
-    """Yield the counts that include a partition, by the rules of `health_of`.
+
+def _unhealthy(rows: Sequence[PartitionInfo], registered: Collection[int], deleting: Collection[str]) -> dict[str, int]:
+    """Count the partitions that are not healthy, as `health_of` does.
 
     A registered broker is alive, whether or not its registration could be parsed.
     """
-    if row.is_moving or row.key in requested:
-        yield "moving"
-    if not row.understood:
-        yield "not_understood"
-    elif not is_deleted:
-        if row.leader is None:
-            yield "without_state"
-        elif row.leader not in registered:
-            yield "offline"
-        if not {*row.replicas} <= {*(row.isr or ())}:
-            yield "under_replicated"
+    columns = [[getattr(row, name) for row in rows] for name in _JUDGED.names]
+    table = pa.Table.from_arrays(
+        [pa.array(values, kind) for values, kind in zip(columns, _JUDGED.types, strict=True)], schema=_JUDGED
+    )
+    arrays = arrays_of_table(table, {}, deleting, DEFAULT_MIN_ISR)
+    masks = unhealthy_masks(arrays, partition_masks(arrays, registered))
+    return {name: int(mask.sum()) for name, mask in masks.items()}
 
 
 def _quarantined(context: ControllerContext, rows: Iterable[PartitionInfo]) -> int:

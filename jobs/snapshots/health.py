@@ -120,10 +120,8 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
     moving = _moving(view.partitions, view.requested.keys() - void)
     unborn = ~rows.has_state & (rows.deleting | ~is_in(rows.replicas, live).any(axis=1))
     unborn &= StoredRows(view.partitions).is_reassigned()
-    named_kinds = {
-        "leader_outside_isr": rows.judged & marks.leader_outside_isr,
-        "not_understood": ~rows.understood,
-    }
+    unhealthy = unhealthy_masks(rows, marks)
+    named_kinds = {name: unhealthy[name] for name in ("leader_outside_isr", "not_understood")}
     return Health(
         controller_id=view.controller_id,
         controller_epoch=view.controller_epoch,
@@ -139,15 +137,11 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
         deleting_topics=len(view.deleting),
         deletion_waits_for=_absent_from_deletion(rows, live),
         partitions=view.partitions.num_rows,
-        offline=_count(rows.judged & marks.offline),
-        **{name: _count(some) for name, some in named_kinds.items()},
+        **{name: _count(some) for name, some in unhealthy.items()},
         named={
             name: _names(view.partitions, some) for name, some in {**named_kinds, "last_epoch": has_last_epoch}.items()
         },
         configs_not_understood=sum(config is None or None in config.values() for config in view.configs.values()),
-        without_state=_count(rows.judged & marks.new),
-        under_replicated=_count(rows.judged & marks.under_replicated),
-        under_min_isr=_count(rows.judged & marks.under_min_isr),
         moving=_count(moving),
         stalled=[each for each in reassigned if each.obstacle is not None],
         mendable=_count(due.repairable),
@@ -164,6 +158,18 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
     )
 
 
+def unhealthy_masks(rows: PartitionArrays, marks: PartitionMasks) -> dict[str, Bools]:
+    """Return the masks of the partitions that are not healthy, by the figure of `Health` that counts them."""
+    return {
+        "not_understood": ~rows.understood,
+        "offline": rows.judged & marks.offline,
+        "without_state": rows.judged & marks.new,
+        "under_replicated": rows.judged & marks.under_replicated,
+        "under_min_isr": rows.judged & marks.under_min_isr,
+        "leader_outside_isr": rows.judged & marks.leader_outside_isr,
+    }
+
+
 def without_in_sync(view: ClusterView) -> Bools:
     """Mark the `stuck` partitions: offline, without an electable in-sync replica."""
     return repair_masks(arrays_of(view, DEFAULT_MIN_ISR), *_brokers_of(view)).leaderless
@@ -177,18 +183,25 @@ def _brokers_of(view: ClusterView) -> tuple[list[int], set[int]]:
 
 def arrays_of(view: ClusterView, default_min_isr: int) -> PartitionArrays:
     """Convert the partitions to arrays for the numpy rules."""
-    stored = StoredRows(view.partitions)
-    topics = view.partitions["topic"].combine_chunks().dictionary_encode()
+    return arrays_of_table(view.partitions, view.configs, view.deleting, default_min_isr)
+
+
+def arrays_of_table(
+    partitions: pa.Table, configs: Mapping[str, TopicConfig], deleting: Collection[str], default_min_isr: int
+) -> PartitionArrays:
+    """Convert a table with the columns topic, replicas, isr, leader and understood, and the topics' configs."""
+    stored = StoredRows(partitions)
+    topics = partitions["topic"].combine_chunks().dictionary_encode()
     number = topics.indices.to_numpy()
     names = topics.dictionary.to_pylist()
-    minima = [min_isr_of(view.configs.get(name), default_min_isr) for name in names]
+    minima = [min_isr_of(configs.get(name), default_min_isr) for name in names]
     return PartitionArrays(
         replicas=stored.brokers("replicas"),
         isr=stored.brokers("isr"),
         leader=stored.brokers("leader")[:, 0],
-        has_state=np.asarray(pc.is_valid(view.partitions["leader"])),
-        understood=_true_or_null(view.partitions["understood"]),
-        deleting=np.array([name in view.deleting for name in names], dtype=bool)[number],
+        has_state=np.asarray(pc.is_valid(partitions["leader"])),
+        understood=_true_or_null(partitions["understood"]),
+        deleting=np.array([name in deleting for name in names], dtype=bool)[number],
         min_isr=np.array(minima, dtype=np.int32)[number],
     )
 
