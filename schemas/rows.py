@@ -208,6 +208,41 @@ class ThrottledConfig(TableRow, frozen=True, kw_only=True):
     set_at: datetime
 
 
+class RejectionRecord(TableRow, frozen=True, kw_only=True):
+    """One row of REJECTIONS: why a plan has no change for a partition, or no operation for a topic."""
+
+    TABLE = "rejections"
+    plan_id: str = ""
+    topic: str
+    partition: int
+    """WHOLE_TOPIC for a whole topic."""
+    action: str | None = None
+    code: str
+    reason: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Name in messages: orders-7, or the topic."""
+        return self.topic if self.partition == WHOLE_TOPIC else f"{self.topic}-{self.partition}"
+
+
+class CandidateEvidence(TableRow, frozen=True, kw_only=True):
+    """One row of EVIDENCE: a live replica that could lead a partition without a live ISR member."""
+
+    TABLE = "evidence"
+    plan_id: str = ""
+    topic: str
+    partition: int
+    broker_id: int
+    rank: int
+    chosen: bool = False
+    kafkas_choice: bool
+    last_in_isr_snapshot: int | None = None
+    last_in_isr_at: datetime | None = None
+    epochs_since: int | None = None
+    log_size: int | None = None
+
+
 class CommitRecord(TableRow, frozen=True, kw_only=True):
     """One row of COMMITS: an intent, an outcome or a step."""
 
@@ -341,6 +376,10 @@ class Change(ChangeSummary, frozen=True, kw_only=True, gc=False):
         """Topic and partition."""
         return self.topic, self.partition
 
+    def columns(self) -> dict[str, Any]:
+        """Return the values by column, as they are stored."""
+        return msgspec.structs.asdict(self)
+
     @property
     def place(self) -> Place:
         """Identifies the change within its plan."""
@@ -362,18 +401,18 @@ class Change(ChangeSummary, frozen=True, kw_only=True, gc=False):
         )
 
 
-class Operation(Struct, frozen=True, kw_only=True):
-    """One row of OPERATIONS: work on a whole topic. `data` is JSON.
+class Operation(TableRow, frozen=True, kw_only=True):
+    """One row of OPERATIONS: work on a whole topic. `data` is JSON, see `schemas.operation_data`.
 
     A commit records changes and operations, so an operation has the wave and action of a change, and no partition.
     """
 
+    TABLE = "operations"
+    plan_id: str = ""
     sequence: int
     kind: str
     topic: str
     data: str
-    cluster: str = ""
-    plan_id: str = ""
 
     @property
     def wave(self) -> int:

@@ -12,7 +12,7 @@ import msgspec
 from rich.table import Table
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import R, Row, Warehouse
 from jobs.advice.outage import outage_left_by
 from jobs.advice.plans import after_review
 from jobs.console_output.plan_figures import figure_lines, rack_warnings, still_held_lines
@@ -22,7 +22,7 @@ from jobs.console_output.plan_text import (
     deletion_warnings,
     evidence_line,
     operation_sign,
-    row_name,
+    rejection_line,
     shown_data,
     summarise,
     warnings,
@@ -40,7 +40,7 @@ from jobs.runtime.output import next_in_json, next_lines, show, stream
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from schemas.enums import NO_LEADER, Action, PlanKind, RejectionCode
-from schemas.rows import ChangeSummary, Operation, PlanRecord
+from schemas.rows import CandidateEvidence, ChangeSummary, Operation, PlanRecord, RejectionRecord
 from schemas.text import DRAINED_LEADS, LINES_SHOWN, plan_size, pluralise
 
 GROUPS_SHOWN: Final = 20
@@ -140,7 +140,7 @@ class Review:
             self.row.kind,
             msgspec.convert(list(changes.where(few)), list[ChangeSummary]),
             operations,
-            list(doomed),
+            msgspec.convert(list(doomed), list[RejectionRecord]),
             stored_below_min_isr(self.lake, self.row.snapshot_id, changes),
             stored_short_lists(self.lake, self.row.snapshot_id, changes),
             everything=self.only.everything,
@@ -168,13 +168,15 @@ class Review:
             only = " ".join(self.only.flags)
             yield f"  {only}: {plan_size(len(changes), len(operations))}, {len(rejections)} rejected"
         yield from _summary_lines(changes)
-        yield from self._cut(settings, operations, "operations", _operation_line)
+        yield from self._cut(settings, operations, "operations", Operation, _operation_line)
         yield from self._change_lines(settings, changes)
         if len(rejections) > LINES_SHOWN:
             yield _grouped("rejected", rejections.counts("code"), "code")
-        yield from self._cut(settings, rejections, "rejections", _rejection_line)
+        yield from self._cut(settings, rejections, "rejections", RejectionRecord, rejection_line)
         evidence = self.evidence()
-        yield from self._cut(settings, evidence, "lines of evidence", lambda row: f"evidence {evidence_line(row)}")
+        yield from self._cut(
+            settings, evidence, "lines of evidence", CandidateEvidence, lambda row: f"evidence {evidence_line(row)}"
+        )
         if (outage := outage_left_by(self.lake, self.row)) and not self.only.flags:
             yield f"  {outage.sentence}"
         yield from (f"  warning: {warning}" for warning in self.warnings(changes))
@@ -190,15 +192,18 @@ class Review:
         """Return a line per change, grouped by wave if there are several."""
         sizes = {row["wave"]: row["rows"] for row in changes.counts("wave")}
         wave = None
-        for change in self._shown(changes):
-            if len(sizes) > 1 and change["wave"] != wave:
-                wave = change["wave"]
+        for row in self._shown(changes):
+            change = msgspec.convert(row, ChangeSummary)
+            if len(sizes) > 1 and change.wave != wave:
+                wave = change.wave
                 yield f"  wave {wave}: {pluralise(sizes[wave], 'change')}"
-            yield f"  {change_line(msgspec.convert(change, ChangeSummary))}"
+            yield f"  {change_line(change)}"
         yield from self._more(settings, changes, "changes")
 
-    def _cut(self, settings: Settings, rows: StoredRows, what: str, line: Callable[[Row], str]) -> Iterator[str]:
-        yield from (f"  {line(row)}" for row in self._shown(rows))
+    def _cut(
+        self, settings: Settings, rows: StoredRows, what: str, kind: type[R], line: Callable[[R], str]
+    ) -> Iterator[str]:
+        yield from (f"  {line(msgspec.convert(row, kind))}" for row in self._shown(rows))
         yield from self._more(settings, rows, what)
 
     def _shown(self, rows: StoredRows) -> Iterable[Row]:
@@ -232,8 +237,8 @@ def with_warnings(changes: StoredRows, kind: str) -> Bools:
     return changes.with_same_key(few, "topic", "partition") if few.any() else few
 
 
-def _operation_line(row: Row) -> str:
-    return f"{operation_sign(row['kind'])} {row['kind']} {row['topic']} {shown_data(row['kind'], row['data'])}"
+def _operation_line(row: Operation) -> str:
+    return f"{operation_sign(row.kind)} {row.kind} {row.topic} {shown_data(row.kind, row.data)}"
 
 
 def _summary_lines(changes: StoredRows) -> Iterator[Table | str]:
@@ -258,10 +263,6 @@ def _others(count: int, before: str, what: str) -> str:
 def _grouped(title: str, counts: Iterable[Row], column: str) -> str:
     groups = (f"{row['rows']} {row[column]}" for row in counts)
     return f"  {title}: {', '.join(groups)}"
-
-
-def _rejection_line(row: Row) -> str:
-    return f"rejected {row_name(row)}  {row['code']}: {row['reason']}"
 
 
 def show_review(settings: Settings, plan: str, only: RowFilter) -> None:

@@ -6,16 +6,24 @@ from datetime import datetime  # noqa: F401 - for the doctests
 from enum import StrEnum
 from typing import Any, Final
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.core.units import format_bytes
 from jobs.preconditions.deletion_impact import DeletionImpact
-from jobs.repositories.plans.checked_configs import set_by
+from jobs.repositories.plans.checked_configs import checked_config, set_by
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.console import format_cell, truncate
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
-from schemas.enums import NO_LEADER, WHOLE_TOPIC, Action, OperationKind, PlanKind, RejectionCode
-from schemas.rows import ChangeSummary, Operation, PlanRecord, PlanRow, operations_among
+from schemas.enums import NO_LEADER, Action, OperationKind, PlanKind, RejectionCode
+from schemas.operation_data import AlteredConfig
+from schemas.rows import (
+    CandidateEvidence,
+    ChangeSummary,
+    Operation,
+    PlanRecord,
+    PlanRow,
+    RejectionRecord,
+    operations_among,
+)
 from schemas.text import DRAINED_LEADS, LINES_SHOWN, join_words, plan_size, pluralise
 from schemas.topic_configs import MIN_ISR, UNCLEAN_ELECTION, boolean, whole_number
 
@@ -144,28 +152,28 @@ def deletion_warnings(deleted: Sequence[DeletionImpact]) -> list[str]:
     return ["a deletion cannot be undone"] if deleted else []
 
 
-def evidence_line(evidence: Row) -> str:
+def evidence_line(evidence: CandidateEvidence) -> str:
     """Format the history of one candidate of `plan recover`.
 
-    >>> evidence_line({"topic": "orders", "partition": 7, "rank": 1, "broker_id": 5, "last_in_isr_snapshot": 4,
-    ...     "last_in_isr_at": datetime(2026, 11, 21, 12), "epochs_since": 2, "log_size": None, "kafkas_choice": False})
+    >>> evidence_line(CandidateEvidence(topic="orders", partition=7, rank=1, broker_id=5, last_in_isr_snapshot=4,
+    ...     last_in_isr_at=datetime(2026, 11, 21, 12), epochs_since=2, kafkas_choice=False))
     'orders-7  1. broker 5  in sync until snapshot 4 (2026-11-21 12:00:00)  leader epochs since 2  log size unknown'
     """
-    seen, size = evidence["last_in_isr_snapshot"], evidence["log_size"]
+    seen, size = evidence.last_in_isr_snapshot, evidence.log_size
     in_sync = "never seen in sync"
     if seen is not None:
-        at = format_cell(evidence["last_in_isr_at"])
-        in_sync = f"in sync until snapshot {seen} ({at})  leader epochs since {evidence['epochs_since']}"
-    parts = [row_name(evidence), f"{evidence['rank']}. broker {evidence['broker_id']}", in_sync]
+        at = format_cell(evidence.last_in_isr_at)
+        in_sync = f"in sync until snapshot {seen} ({at})  leader epochs since {evidence.epochs_since}"
+    parts = [f"{evidence.topic}-{evidence.partition}", f"{evidence.rank}. broker {evidence.broker_id}", in_sync]
     parts.append("log size unknown" if size is None else f"log of {size} bytes")
-    return "  ".join(parts + ["Kafka's choice"] * evidence["kafkas_choice"])
+    return "  ".join(parts + ["Kafka's choice"] * evidence.kafkas_choice)
 
 
 def warnings(  # noqa: PLR0917 - everything that can cause a warning
     kind: str,
     changes: Sequence[ChangeSummary],
     operations: Sequence[Operation],
-    rejections: Sequence[Row],
+    rejections: Sequence[RejectionRecord],
     below_min_isr: Sequence[str],
     short_lists: Sequence[str] = (),
     *,
@@ -176,7 +184,7 @@ def warnings(  # noqa: PLR0917 - everything that can cause a warning
     `below_min_isr` and `short_lists` are partitions found by `jobs.preconditions.min_isr`.
     """
     offline = [c.name for c in changes if c.leader_after == NO_LEADER]
-    doomed = [row_name(r) for r in rejections if r["code"] == RejectionCode.GOES_OFFLINE]
+    doomed = [row.name for row in rejections if row.code == RejectionCode.GOES_OFFLINE]
     unclean = [c.name for c in changes if c.action == Action.ELECT and not set(c.isr_after) <= set(c.isr_before or ())]
     by_drained = [c.name for c in changes if DRAINED_LEADS in (c.reason or "")]
     last = {c.name: c for c in changes if kind == PlanKind.REASSIGN and c.action == Action.REASSIGN}
@@ -207,20 +215,14 @@ def _keeps_dead(change: ChangeSummary) -> bool:
     return not set(change.replicas_after) <= set(change.requires_live)
 
 
-def row_name(row: Row) -> str:
-    """Return the name of a row's partition, or of its topic.
-
-    >>> row_name({"topic": "orders", "partition": 7}), row_name({"topic": "orders", "partition": None})
-    ('orders-7', 'orders')
-    """
-    if row["partition"] in {None, WHOLE_TOPIC}:
-        return str(row["topic"])
-    return f"{row['topic']}-{row['partition']}"
+def rejection_line(row: RejectionRecord) -> str:
+    """Format a rejection."""
+    return f"rejected {row.name}  {row.code}: {row.reason}"
 
 
 def rejection_lines(settings: Settings, plan: Plan) -> list[str]:
     """Return lines for a plan's rejections, truncated if there are many."""
-    lines = [f"  rejected {row_name(row)}  {row['code']}: {row['reason']}" for row in plan.rejections]
+    lines = [f"  {rejection_line(row)}" for row in plan.rejections]
     return truncate(lines, command_line(settings, "show", "rejections", plan.called, "--all"))
 
 
@@ -236,19 +238,20 @@ def config_warnings(changes: Sequence[ChangeSummary], operations: Sequence[Opera
     for change in changes:
         factors[change.topic] = min(factors.get(change.topic, 2**31), len(change.replicas_after))
     for operation in operations:
-        topic, config, data = operation.topic, set_by(operation), json.loads(operation.data)
+        topic, config, data = operation.topic, set_by(operation), checked_config(operation)
         if boolean(config.get(UNCLEAN_ELECTION)):
             yield (
                 f"topic {topic}: with {UNCLEAN_ELECTION}=true Kafka elects replicas that are not in sync, which "
                 "loses the records they lack; if no in-sync replica is alive, it does so at once"
             )
-        factor = data.get("replication_factor", factors.get(topic))
+        stated = data.replication_factor if isinstance(data, AlteredConfig) else None
+        factor = factors.get(topic) if stated is None else stated
         if factor is not None and (whole_number(config.get(MIN_ISR)) or 0) > factor:
             yield (
                 f"topic {topic}: {MIN_ISR}={config[MIN_ISR]} with {pluralise(factor, 'replica')}: acks=all "
                 "writes will all fail"
             )
-        for name, version in data.get("ignored_before", {}).items():
+        for name, version in data.ignored_before.items():
             yield f"topic {topic}: {name} exists since Kafka {version}; older brokers ignore it"
-        for name in data.get("unknown", []):
+        for name in data.unknown:
             yield f"topic {topic}: {name} is unknown, and its value was not checked"

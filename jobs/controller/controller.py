@@ -18,7 +18,6 @@ from kazoo.exceptions import SessionExpiredError
 
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.listeners import PLAIN
-from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.connection import LOST
 from jobs.adapters.zookeeper.controllership import SESSION_OVER, Controllership, SessionLostError
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
@@ -63,7 +62,7 @@ from planner.rules.alter_partition import IsrCandidates
 from planner.rules.topic_deletion import DeletionStep
 from schemas.enums import DrainMode, OperationKind, Outcome, RejectionCode
 from schemas.response_codes import NONE, STALE_BROKER_EPOCH
-from schemas.rows import Change, Key, Snapshot
+from schemas.rows import Change, Key, RejectionRecord, Snapshot
 from schemas.text import pluralise
 from schemas.znodes import Endpoint
 
@@ -725,7 +724,7 @@ class ResidentController:
     def cycle_record(
         self,
         changes: Sequence[Change] = (),
-        rejections: Sequence[Row] = (),
+        rejections: Sequence[RejectionRecord] = (),
         verdicts: Sequence[RowOutcome] | None = None,
     ) -> CycleRecord:
         """Make the record of a cycle, with the current broker epochs and controller epoch."""

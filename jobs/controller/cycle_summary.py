@@ -4,11 +4,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.repositories.plans.commit_log import RowOutcome
 from planner.rules.decisions import Decision
 from schemas.enums import Outcome
-from schemas.rows import Key, changes_among
+from schemas.rows import Key, RejectionRecord, changes_among
 from schemas.text import DRAINED_LEADS, pluralise
 
 
@@ -30,12 +29,12 @@ class CycleSummary:
             f"; {pluralise(self.stale, 'row', 'was', 'were')} stale" if self.stale else ""
         )
 
-    def add_cycle(self, verdicts: Sequence[RowOutcome], rejections: Iterable[Row]) -> None:
+    def add_cycle(self, verdicts: Sequence[RowOutcome], rejections: Iterable[RejectionRecord]) -> None:
         """Add a cycle to the totals, and log its outcomes and new rejections."""
         self.stale += sum(verdict.outcome not in {Outcome.APPLIED, Outcome.SKIPPED} for verdict in verdicts)
         new_outcomes = self._new_failures(verdicts)
         counts = Counter(f"{verdict.change.action} {verdict.outcome}" for verdict in new_outcomes)
-        counts.update(f"{row['action']}: {row['code']}" for row in rejections)
+        counts.update(f"{row.action}: {row.code}" for row in rejections)
         written = changes_among(verdict.change for verdict in verdicts if verdict.outcome is Outcome.APPLIED)
         elected = [change for change in written if DRAINED_LEADS in change.reason]
         if elected:
@@ -59,22 +58,18 @@ class CycleSummary:
         self._failed_partitions |= {verdict.change.key for verdict in failed}
         return [v for v in verdicts if v.outcome is not Outcome.FAILED or v.change.key not in known]
 
-    def new_rejections(self, decisions: Iterable[Decision]) -> list[Row]:
+    def new_rejections(self, decisions: Iterable[Decision]) -> list[RejectionRecord]:
         """Return the rejections that were not reported for their partitions before."""
-        new = []
+        new: list[RejectionRecord] = []
         for decision in decisions:
-            text = f"{decision.code}: {decision.why_not}"
-            if self._reported_rejections.get(decision.key) != text:
-                self._reported_rejections[decision.key] = text
-                new.append(_rejection(decision))
+            code, text = decision.code, f"{decision.code}: {decision.why_not}"
+            if code is None or self._reported_rejections.get(decision.key) == text:
+                continue
+            self._reported_rejections[decision.key] = text
+            (topic, partition), action = decision.key, decision.wanted.value
+            new.append(
+                RejectionRecord(
+                    topic=topic, partition=partition, action=action, code=code.value, reason=decision.why_not
+                )
+            )
         return new
-
-
-def _rejection(decision: Decision) -> Row:
-    return {
-        "topic": decision.topic,
-        "partition": decision.partition,
-        "action": decision.wanted.value,
-        "code": decision.code and decision.code.value,
-        "reason": decision.why_not,
-    }

@@ -114,9 +114,9 @@ def reconcile_until_quiet(
         while True:
             plan = _plan(settings, options)
             if not plan.size and (
-                copying := [row for row in plan.rejections if row["code"] == RejectionCode.WAITS_FOR_ISR]
+                copying := [row for row in plan.rejections if row.code == RejectionCode.WAITS_FOR_ISR]
             ):
-                first = f"{copying[0]['topic']}-{copying[0]['partition']}: {copying[0]['reason']}"
+                first = f"{copying[0].name}: {copying[0].reason}"
                 log(
                     f"surveyor: {pluralise(len(copying), 'partition', 'copies', 'copy')} ({first}); next "
                     f"snapshot in {pause:g} s"

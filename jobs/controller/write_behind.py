@@ -21,7 +21,6 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
-from msgspec.structs import asdict
 
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
 from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
@@ -34,7 +33,7 @@ from jobs.repositories.plans.commit_log import RowOutcome, set_status
 from jobs.repositories.plans.rows import CommitRows, InMemoryRows, PlanHeader, plan_row, status_after
 from jobs.runtime.console import log
 from schemas.enums import OperationKind, Outcome, PlanKind, PlanStatus, Step
-from schemas.rows import CONTROL, Change, DrainedBroker
+from schemas.rows import CONTROL, Change, DrainedBroker, RejectionRecord
 from schemas.text import pluralise
 
 FLUSH_INTERVAL_SECONDS: Final = 1.0
@@ -65,7 +64,7 @@ class CycleRecord:
     broker_epochs: dict[int, int]
     controller_epoch: int
     changes: Sequence[Change]
-    rejections: Sequence[Row]
+    rejections: Sequence[RejectionRecord]
     verdicts: Sequence[RowOutcome] | None = None
     """None until the cycle has ended."""
     plan_id: str | None = None
@@ -306,8 +305,7 @@ class WriteBehindLog:
     def _cycle(self, record: CycleRecord) -> dict[str, pa.Table]:
         """Convert a cycle to a plan with its intents, and with its outcomes if it has already ended."""
         self._epoch = record.controller_epoch
-        changes = [asdict(change) for change in record.changes]
-        content = InMemoryRows(lake=self.warehouse, changes=changes, rejections=record.rejections)
+        content = InMemoryRows(lake=self.warehouse, changes=record.changes, rejections=record.rejections)
         header = PlanHeader(
             kind=PlanKind.RECONCILE,
             parameters={CONTROL: record.controller_epoch, "at": record.at.isoformat()},

@@ -1,5 +1,6 @@
 """Whether a plan is rolled back: its partitions are read, and the plan is marked once all of them are back."""
 
+import msgspec
 from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.cluster import read_cluster
@@ -10,6 +11,7 @@ from jobs.repositories.plans.commit_log import CommitLog, close_plan
 from jobs.repositories.plans.repository import Plan, read_plan
 from jobs.runtime.settings import Settings
 from planner.reassignment.rollback import steps_by_partition
+from planner.rules.partitions import PartitionInfo, TopicInfo
 from schemas.enums import Outcome, PlanStatus, Step
 
 
@@ -17,9 +19,10 @@ def read_rollback(client: KazooClient, settings: Settings, plan: Plan, to_snapsh
     """Read the plan's partitions and find the steps back; see `find_rollback`."""
     state = read_cluster(client)
     readings = list(read_topic_rows(client, sorted({topic for topic, _ in steps_by_partition(plan.changes)})))
-    partitions = {(row["topic"], row["partition"]): row for reading in readings for row in reading.partitions}
-    topics = {row["topic"]: row for reading in readings for row in reading.topics}
-    return find_rollback(settings, plan, state, partitions, topics, to_snapshot=to_snapshot)
+    partitions = msgspec.convert([row for reading in readings for row in reading.partitions], list[PartitionInfo])
+    topics = msgspec.convert([row for reading in readings for row in reading.topics], list[TopicInfo])
+    current = {row.key: row for row in partitions}, {row.topic: row for row in topics}
+    return find_rollback(settings, plan, state, *current, to_snapshot=to_snapshot)
 
 
 def close_rolled_back(client: KazooClient, settings: Settings, plan: Plan) -> str | None:

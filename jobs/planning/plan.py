@@ -12,7 +12,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.adapters.delta.spark_warehouse import MAX_DRIVER_ROWS, SparkWarehouse
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.spark.session import (
     BROADCASTING,
     ONE_TASK,
@@ -48,7 +48,7 @@ from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.snapshots.snapshot import snapshot_line, take_snapshot
 from schemas.enums import PlanKind, PlanStatus
-from schemas.rows import Broker, PlanRecord, Snapshot
+from schemas.rows import Broker, Operation, PlanRecord, RejectionRecord, Snapshot
 
 PLANNING_SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "false",
@@ -72,8 +72,8 @@ class PlanDraft:
     changes: DataFrame | None
     """None if the plan only has operations, which need no Spark."""
     rejections: DataFrame | None = None
-    operations: list[Row] = field(default_factory=list)
-    rejected_operations: list[Row] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    rejected_operations: list[RejectionRecord] = field(default_factory=list)
     """Rejections of a plan that only has operations."""
     evidence: DataFrame | None = None
     at_most: int | None = None

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.adapters.delta.spark_warehouse import MAX_DRIVER_ROWS, SparkWarehouse, counted
-from jobs.adapters.delta.warehouse import Row
+from jobs.adapters.delta.warehouse import AnyRow, Row, columns_of
 from jobs.repositories.plans import digest
 from jobs.repositories.plans.rows import PlanRows, plan_condition
 from planner.columns.plan_digest import plan_summary, with_lines
@@ -27,12 +27,12 @@ OPERATIONS: Final = "operations"
 class ExtraRows:
     """The rows of a plan in addition to changes and rejections, which are few or none."""
 
-    operations: Sequence[Row] = ()
+    operations: Sequence[AnyRow] = ()
     evidence: DataFrame | None = None
 
     def write(self, tables: SparkWarehouse, plan_id: str) -> None:
         tables.warehouse.replace(
-            OPERATIONS, [{**row, "plan_id": plan_id} for row in self.operations], plan_condition(plan_id)
+            OPERATIONS, [{**columns_of(row), "plan_id": plan_id} for row in self.operations], plan_condition(plan_id)
         )
         if self.evidence is not None:
             tables.replace("evidence", _owned(self.evidence, tables, plan_id), plan_condition(plan_id))

@@ -12,8 +12,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final, TypeVar
 
+import msgspec
+from msgspec import Struct
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -21,7 +23,6 @@ from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.spark.session import cached_with_counts
 from jobs.planning.plan import PlanDraft
 from jobs.planning.planning_tables import vanished_states
-from jobs.planning.topics.existing_topic import operation
 from jobs.repositories.failed_log_dirs import event_lines
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import rows_as_of
@@ -31,8 +32,8 @@ from planner.history.lost_states import vanished_rejections
 from planner.history.snapshot_diff import KEY
 from planner.leadership.failure_handling import changes_of, reconcile_verdicts, rejections_of
 from planner.reconciliation.cycle import Cycle, CycleInput
-from planner.rules.decisions import FULFILLED
-from planner.rules.topic_deletion import DeletionStep
+from planner.rules.decisions import FULFILLED, Decision
+from planner.rules.topic_deletion import Deletion, DeletionStep
 from schemas.enums import (
     CONFIRMED_UNDER,
     LEADER_DURING_DELETE,
@@ -45,10 +46,19 @@ from schemas.enums import (
     RequestKind,
 )
 from schemas.notices import STOP_REPLICA
+from schemas.operation_data import (
+    DeletedReplicas,
+    RemovedTopic,
+    WithdrawnDeletion,
+    WithdrawnElection,
+    WithdrawnReassignment,
+)
 from schemas.replica_assignment import IS_REASSIGNED
 from schemas.response_codes import NONE
-from schemas.rows import CONTROL, Broker, Topic, ZnodeRequest
+from schemas.rows import CONTROL, Broker, Key, Operation, RejectionRecord, Topic, ZnodeRequest
 from schemas.tables import CHANGES, REJECTIONS
+
+R = TypeVar("R", bound=Struct)
 
 MAX_WAITING_LINES: Final = 20
 """Maximum number of lines about waiting requests."""
@@ -167,10 +177,11 @@ class _RequestedSteps:
             cycle = Cycle(replace(self.tables, partitions=_mark_not_understood(self.tables.partitions, vanished)))
             decisions, counts = _tallied_decisions(cycle)
         queued = any(row.kind == RequestKind.DELETE_TOPIC for row in self.requests)
-        deletions = [row.asDict() for row in cycle.deletions.orderBy("topic").collect()] if queued else []
-        waits = [_rejection(row) for row in deletions if row["code"] is not None]
-        done = decisions.where(_REQUEST_DONE).orderBy(*KEY).collect() if counts["done_with"] else ()
-        operations = [*self._withdrawals([row.asDict() for row in done]), *self._of_deletions(deletions, cycle)]
+        deletions = _collected(cycle.deletions.orderBy("topic"), Deletion) if queued else []
+        waits = [_rejection(row, row.code) for row in deletions if row.code is not None]
+        finished = decisions.where(_REQUEST_DONE).select(*KEY, "wanted").orderBy(*KEY)
+        done = _collected(finished, Decision) if counts["done_with"] else []
+        operations = [*self._withdrawals(done), *self._of_deletions(deletions, cycle)]
         return PlanDraft(
             PlanKind.RECONCILE,
             {"allow_unclean": self.tables.allow_unclean, "requests": True, CONFIRMED_UNDER: self._epoch},
@@ -178,7 +189,7 @@ class _RequestedSteps:
             _rejections(decisions, vanished).unionByName(
                 at.tables.frame("rejections", waits), allowMissingColumns=True
             ),
-            [row | {"sequence": number} for number, row in enumerate(operations)],
+            [msgspec.structs.replace(row, sequence=number) for number, row in enumerate(operations)],
             at_most=counts["due"] + counts["refused"] + counts["stateless"] + len(waits),
         )
 
@@ -189,52 +200,51 @@ class _RequestedSteps:
         assert epoch is not None  # noqa: S101 - a snapshot without it has no confirmations
         return epoch
 
-    def _withdrawals(self, withdrawn: list[Row]) -> Iterator[Row]:
+    def _withdrawals(self, withdrawn: list[Decision]) -> Iterator[Operation]:
         """Yield operations that remove requests: elections only once none of them waits for another change."""
-        done: dict[str, set[tuple[str, int]]] = defaultdict(set)
-        for row in withdrawn:
-            done[row["wanted"]].add((row["topic"], row["partition"]))
-        requests: dict[str, dict[str, list[int]]] = defaultdict(dict)
+        done: dict[Action, set[Key]] = defaultdict(set)
+        for decision in withdrawn:
+            done[decision.wanted].add(decision.key)
+        requests: dict[str, dict[int, list[int]]] = defaultdict(dict)
         elections: dict[str, list[int]] = defaultdict(list)
         elected = {row.key for row in self.requests if row.kind == RequestKind.PREFERRED_ELECTION}
         for request in sorted(self.requests, key=attrgetter("key")):
             if request.kind == RequestKind.REASSIGN and request.key in done[Action.REASSIGN]:
                 topic, partition = request.key
-                requests[topic][str(partition)] = [*(request.replicas or ())]
+                requests[topic][partition] = [*(request.replicas or ())]
         for topic, partition in sorted(elected) if elected <= done[Action.ELECT_PREFERRED] else ():
             elections[topic].append(partition)
         for topic, of_topic in requests.items():
-            yield _operation(OperationKind.WITHDRAW_REASSIGNMENT, topic, {"orders": of_topic})
+            yield WithdrawnReassignment(orders=of_topic).operation(topic)
         for topic, partitions in elections.items():
-            yield _operation(OperationKind.WITHDRAW_ELECTION, topic, {"partitions": partitions})
+            yield WithdrawnElection(partitions=partitions).operation(topic)
 
-    def _of_deletions(self, deletions: list[Row], cycle: Cycle) -> Iterator[Row]:
+    def _of_deletions(self, deletions: list[Deletion], cycle: Cycle) -> Iterator[Operation]:
         """Yield the step of each queued topic; a confirmation is valid until another process is the controller.
 
         So StopReplica is sent for all replicas each time, even those confirmed under an earlier controllership of
         Surveyor.
         """
-        going: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-        if any(row["step"] == DeletionStep.DELETE for row in deletions):
+        going: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+        if any(row.step is DeletionStep.DELETE for row in deletions):
             for topic, partition, broker in cycle.replicas_to_delete.orderBy(
                 "topic", "partition", "broker_id"
             ).collect():
-                going[topic][str(partition)].append(broker)
-        epoch = {CONFIRMED_UNDER: self._epoch}
-        removed = [row["topic"] for row in deletions if row["step"] == DeletionStep.REMOVE]
+                going[topic][partition].append(broker)
+        removed = [row.topic for row in deletions if row.step is DeletionStep.REMOVE]
         versions = self._versions_of(removed) if removed else {}
         for row in deletions:
-            topic, known = row["topic"], {"topic_id": row["topic_id"]}
-            match row["step"]:
+            topic, topic_id = row.topic, row.topic_id
+            match row.step:
                 case DeletionStep.DELETE:
-                    yield _operation(OperationKind.DELETE_REPLICAS, topic, known | {"replicas": going[topic]})
+                    yield DeletedReplicas(topic_id=topic_id, replicas=going[topic]).operation(topic)
                 case DeletionStep.REMOVE:
-                    yield _operation(
-                        OperationKind.REMOVE_TOPIC, topic, known | epoch | {"topic_version": versions[topic]}
-                    )
+                    yield RemovedTopic(
+                        topic_id=topic_id, controller_epoch=self._epoch, topic_version=versions[topic]
+                    ).operation(topic)
                 case DeletionStep.REFUSE:
-                    why = {"reason": row["reason"], "exists": row["code"] != RejectionCode.UNKNOWN_TOPIC}
-                    yield _operation(OperationKind.WITHDRAW_DELETION, topic, why)
+                    exists = row.code is not RejectionCode.UNKNOWN_TOPIC
+                    yield WithdrawnDeletion(reason=row.reason, exists=exists).operation(topic)
 
     def _versions_of(self, topics: list[str]) -> dict[str, int]:
         """Return the versions of topics, which make the removal stale if partitions are added.
@@ -274,13 +284,16 @@ def _mark_not_understood(partitions: DataFrame, vanished: DataFrame) -> DataFram
     )
 
 
-def _operation(kind: OperationKind, topic: str, data: dict[str, Any]) -> Row:
-    return operation(0, kind, topic, json.dumps(data, sort_keys=True))
+def _collected(rows: DataFrame, row: type[R]) -> list[R]:
+    """Collect rows as the structs of the rules in plain Python."""
+    return msgspec.convert([each.asDict() for each in rows.collect()], list[row])  # type: ignore[valid-type]
 
 
-def _rejection(deletion: Row) -> Row:
-    common = {"topic": deletion["topic"], "partition": WHOLE_TOPIC, "action": OperationKind.DELETE_TOPIC.value}
-    return common | {"code": deletion["code"], "reason": deletion["reason"]}
+def _rejection(deletion: Deletion, code: str) -> RejectionRecord:
+    action = OperationKind.DELETE_TOPIC.value
+    return RejectionRecord(
+        topic=deletion.topic, partition=WHOLE_TOPIC, action=action, code=code, reason=deletion.reason
+    )
 
 
 def _waiting_lines(at: SnapshotTables, cycle: Cycle) -> Iterator[str]:

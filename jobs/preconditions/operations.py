@@ -5,13 +5,21 @@ is already applied if the cluster is as the operation leaves it, so a commit aft
 stale if the topic is another one, or if another client has altered the same configs since.
 """
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Mapping, Sequence
 
 from jobs.repositories.plans.commit_log import RowOutcome
 from schemas.current_state import Decoded, OperationState, TopicSettings
 from schemas.enums import OperationKind, Outcome
+from schemas.operation_data import (
+    AlteredConfig,
+    DeletedReplicas,
+    DeletedTopic,
+    RemovedTopic,
+    WithdrawnDeletion,
+    WithdrawnElection,
+    WithdrawnReassignment,
+    data_of,
+)
 from schemas.rows import Operation
 from schemas.text import other_topic
 from schemas.topic_configs import conflicts
@@ -31,42 +39,52 @@ def judge_operations(
 
 def verdict_on(operation: Operation, current: OperationState) -> RowOutcome | None:
     """Judge one operation; None if it is pending."""
-    data, settings = json.loads(operation.data), current.topics[operation.topic]
     try:
-        judged = _judge(operation, data, settings, current)
+        judged = _judge(operation, current.topics[operation.topic], current)
     except MalformedZnodeError as error:
         judged = Outcome.STALE, f"topic {operation.topic} is not understood: {error}"
     return None if judged is None else RowOutcome(operation, *judged)
 
 
-def _judge(operation: Operation, data: Mapping[str, Any], settings: TopicSettings, current: OperationState) -> _Judged:
+def _judge(operation: Operation, settings: TopicSettings, current: OperationState) -> _Judged:
     match OperationKind(operation.action):
         case OperationKind.WITHDRAW_REASSIGNMENT:
-            return _reassignments(data, operation.topic, current.reassignments)
+            orders = data_of(operation, WithdrawnReassignment).orders
+            judged = _reassignments(orders, _requested_replicas(operation.topic, current.reassignments))
         case OperationKind.WITHDRAW_ELECTION:
-            return _elections(data, operation.topic, current.elections)
+            partitions = data_of(operation, WithdrawnElection).partitions
+            judged = _elections(partitions, _requested_replicas(operation.topic, current.elections))
         case OperationKind.REMOVE_TOPIC:
-            return _removal(data, settings, current.controller_epoch)
-        case kind:
-            return _JUDGES_OF_TOPIC[kind](data, settings)
+            judged = _removal(data_of(operation, RemovedTopic), settings, current.controller_epoch)
+        case OperationKind.ALTER_CONFIG:
+            judged = _alteration(data_of(operation, AlteredConfig), settings)
+        case OperationKind.DELETE_TOPIC:
+            judged = _deletion(data_of(operation, DeletedTopic).topic_id, settings)
+        case OperationKind.WITHDRAW_DELETION:
+            judged = _refusal(settings, existed=data_of(operation, WithdrawnDeletion).exists)
+        case OperationKind.DELETE_REPLICAS:
+            judged = _pending_deletion(data_of(operation, DeletedReplicas).topic_id, settings)
+        case OperationKind.CREATE_TOPIC | OperationKind.EXPAND_TOPIC as kind:
+            raise ValueError(f"{kind} of {operation.topic} is judged by its changes")
+    return judged
 
 
-def _alteration(data: Mapping[str, Any], settings: TopicSettings) -> _Judged:
+def _alteration(data: AlteredConfig, settings: TopicSettings) -> _Judged:
     if not settings.topic.exists:
         return Outcome.STALE, "the topic is gone"
-    if (other := _other_topic(data, settings)) is not None:
+    if (other := _other_topic(data.topic_id, settings)) is not None:
         return Outcome.STALE, other
     if settings.is_queued:
         return Outcome.STALE, "the topic is queued for deletion"
     overrides = settings.config.get()
-    values = {name: overrides.get(name) for name in data["after"]}
-    if values == data["after"]:
+    values = {name: overrides.get(name) for name in data.after}
+    if values == data.after:
         return Outcome.APPLIED, "found applied"
-    moved = [name for name, value in values.items() if value != data["before"][name]]
+    moved = [name for name, value in values.items() if value != data.before[name]]
     if moved:
         value = "not set" if values[moved[0]] is None else values[moved[0]]
         return Outcome.STALE, f"{moved[0]} is now {value}: another client altered it since the snapshot"
-    merged = overrides | data["after"]
+    merged = overrides | data.after
     conflict = next(conflicts({name: value for name, value in merged.items() if value is not None}), None)
     return (
         None
@@ -75,23 +93,21 @@ def _alteration(data: Mapping[str, Any], settings: TopicSettings) -> _Judged:
     )
 
 
-def _deletion(data: Mapping[str, Any], settings: TopicSettings) -> _Judged:
+def _deletion(topic_id: str | None, settings: TopicSettings) -> _Judged:
     if not settings.topic.exists:
         return Outcome.APPLIED, "found gone"
-    if (other := _other_topic(data, settings)) is not None:
+    if (other := _other_topic(topic_id, settings)) is not None:
         return Outcome.STALE, f"{other}; this one is not the one planned to go"
     return (Outcome.APPLIED, "found queued for deletion") if settings.is_queued else None
 
 
-def _reassignments(data: Mapping[str, Any], topic: str, requests: Decoded[list[TopicPartition]]) -> _Judged:
-    requested = _requested_replicas(topic, requests)
-    same = [p for p, replicas in data["orders"].items() if requested.get(int(p)) == replicas]
+def _reassignments(orders: Mapping[int, list[int]], requested: Mapping[int, list[int]]) -> _Judged:
+    same = [p for p, replicas in orders.items() if requested.get(p) == replicas]
     return None if same else (Outcome.APPLIED, "found withdrawn")
 
 
-def _elections(data: Mapping[str, Any], topic: str, requests: Decoded[list[TopicPartition]]) -> _Judged:
-    requested = _requested_replicas(topic, requests)
-    return None if requested.keys() & set(data["partitions"]) else (Outcome.APPLIED, "found withdrawn")
+def _elections(partitions: Collection[int], requested: Mapping[int, list[int]]) -> _Judged:
+    return None if requested.keys() & set(partitions) else (Outcome.APPLIED, "found withdrawn")
 
 
 def _requested_replicas(topic: str, requests: Decoded[list[TopicPartition]]) -> dict[int, list[int]]:
@@ -99,49 +115,40 @@ def _requested_replicas(topic: str, requests: Decoded[list[TopicPartition]]) -> 
     return {request.partition: request.replicas or [] for request in requests.get() if request.topic == topic}
 
 
-def _refusal(data: Mapping[str, Any], settings: TopicSettings) -> _Judged:
+def _refusal(settings: TopicSettings, *, existed: bool) -> _Judged:
     if not settings.is_queued:
         return Outcome.APPLIED, "found withdrawn"
-    if data["exists"] is not settings.topic.exists:
-        return Outcome.STALE, "the topic is gone" if data["exists"] else "there is such a topic now"
+    if existed is not settings.topic.exists:
+        return Outcome.STALE, "the topic is gone" if existed else "there is such a topic now"
     return None
 
 
-def _pending_deletion(data: Mapping[str, Any], settings: TopicSettings) -> _Judged:
+def _pending_deletion(topic_id: str | None, settings: TopicSettings) -> _Judged:
     if not settings.topic.exists:
         return Outcome.APPLIED, "found gone"
-    if (other := _other_topic(data, settings)) is not None:
+    if (other := _other_topic(topic_id, settings)) is not None:
         return Outcome.STALE, f"{other}; this one is not the one that goes"
     return (Outcome.STALE, "the topic is no longer queued for deletion") if not settings.is_queued else None
 
 
-def _removal(data: Mapping[str, Any], settings: TopicSettings, controller_epoch: Decoded[int]) -> _Judged:
-    judged = _pending_deletion(data, settings)
+def _removal(data: RemovedTopic, settings: TopicSettings, controller_epoch: Decoded[int]) -> _Judged:
+    judged = _pending_deletion(data.topic_id, settings)
     if judged is not None:
         return judged
-    if settings.topic.version != data["topic_version"]:
+    if settings.topic.version != data.topic_version:
         return Outcome.STALE, "partitions were added since its replicas were deleted"
-    epoch, planned_epoch = controller_epoch.get(), data["controller_epoch"]
+    epoch, planned_epoch = controller_epoch.get(), data.controller_epoch
     if epoch - planned_epoch in {0, 1}:
         return None
     return Outcome.STALE, f"another controller has taken over, with epoch {epoch}"
 
 
-def _other_topic(data: Mapping[str, Any], settings: TopicSettings) -> str | None:
+def _other_topic(planned_id: str | None, settings: TopicSettings) -> str | None:
     """Say what happened to the topic; None if it is still the same.
 
     A topic created before 2.8 may get its id from an upgraded controller; it is still the same topic.
     """
     topic_id = settings.topic.content.get().topic_id
-    if data["topic_id"] is None or topic_id == data["topic_id"]:
+    if planned_id is None or topic_id == planned_id:
         return None
-    return other_topic("the topic", data["topic_id"], topic_id)
-
-
-_JUDGES_OF_TOPIC: Final[dict[OperationKind, Callable[[Mapping[str, Any], TopicSettings], _Judged]]] = {
-    OperationKind.ALTER_CONFIG: _alteration,
-    OperationKind.DELETE_TOPIC: _deletion,
-    OperationKind.WITHDRAW_DELETION: _refusal,
-    OperationKind.DELETE_REPLICAS: _pending_deletion,
-}
-"""How operations are judged that rest on their topic alone."""
+    return other_topic("the topic", planned_id, topic_id)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.adapters.zookeeper.migration import refuse_migration
 from jobs.core.errors import RefusedError
@@ -25,15 +25,16 @@ from planner.reassignment.rollback import (
     ClusterFacts,
     Rejection,
     RollbackTarget,
-    assignment_in,
+    assignment_of,
     roll_back_partition,
     steps_by_partition,
     steps_of,
     with_waves_numbered,
 )
+from planner.rules.partitions import PartitionInfo, TopicInfo
 from schemas.enums import Action, LintCode, PlanKind, PlanStatus, RejectionCode
-from schemas.replica_assignment import is_reassigned
-from schemas.rows import Change, Key, Topic
+from schemas.replica_assignment import ReplicaAssignment
+from schemas.rows import Change, Key, RejectionRecord, Topic
 from schemas.text import LINES_SHOWN, pluralise
 
 FORMER_COLUMNS: Final = ("topic", "partition", "replicas", "adding_replicas", "removing_replicas")
@@ -56,19 +57,15 @@ class Rollback:
 
     state: ClusterState
     snapshot_id: int
-    changes: list[Row]
+    changes: list[Change]
     rejected: dict[Key, Rejection]
 
     @property
-    def rejections(self) -> list[Row]:
+    def rejections(self) -> list[RejectionRecord]:
         return [
-            {
-                "topic": topic,
-                "partition": partition,
-                "action": Action.REASSIGN.value,
-                "code": code.value,
-                "reason": reason,
-            }
+            RejectionRecord(
+                topic=topic, partition=partition, action=Action.REASSIGN.value, code=code.value, reason=reason
+            )
             for (topic, partition), (code, reason) in sorted(self.rejected.items())
         ]
 
@@ -95,8 +92,8 @@ def find_rollback(
     settings: Settings,
     plan: Plan,
     state: ClusterState,
-    partitions: Mapping[Key, Row],
-    topics: Mapping[str, Row],
+    partitions: Mapping[Key, PartitionInfo],
+    topics: Mapping[str, TopicInfo],
     *,
     to_snapshot: int | None,
 ) -> Rollback:
@@ -112,7 +109,7 @@ def find_rollback(
     refuse_other_cluster(settings, plan, state)
     _refuse_running(plan, steps_by_key, partitions)
     facts = _cluster_facts(lake, state)
-    changes: list[Row] = []
+    changes: list[Change] = []
     rejected: dict[Key, Rejection] = {}
     for key, steps_forward in steps_by_key.items():
         destination = destination_of(key) if key in requested else NOT_ASKED_FOR
@@ -135,7 +132,9 @@ def _snapshot_id(plan: Plan, to_snapshot: int | None) -> int:
 class _Destinations:
     """The target of each partition: its assignment before the plan's first change, or the one in a snapshot."""
 
-    def __init__(self, name: str, then: Mapping[Key, Row] | None, why_not: Mapping[str, Rejection]) -> None:
+    def __init__(
+        self, name: str, then: Mapping[Key, ReplicaAssignment] | None, why_not: Mapping[str, Rejection]
+    ) -> None:
         self.name = name
         self.then = then
         self.why_not = why_not
@@ -145,15 +144,15 @@ class _Destinations:
             return RollbackTarget(None, self.name)
         if key[0] in self.why_not:
             return self.why_not[key[0]]
-        row = self.then.get(key)
-        if row is None:
+        assignment = self.then.get(key)
+        if assignment is None:
             return Rejection(RejectionCode.UNKNOWN_PARTITION, f"{self.name} does not contain it")
-        if is_reassigned(row["adding_replicas"], row["removing_replicas"]):
+        if assignment.is_moving:
             reason = f"{self.name} shows it being moved, which is no assignment to return to"
             return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, reason)
-        if not row["replicas"]:
+        if not assignment.replicas:
             return Rejection(LintCode.NO_REPLICAS, f"{self.name} shows no replicas")
-        return RollbackTarget(row["replicas"], self.name)
+        return RollbackTarget(assignment.replicas, self.name)
 
 
 def _destinations(lake: Warehouse, plan: Plan, to_snapshot: int | None, topics: list[str]) -> _Destinations:
@@ -162,22 +161,29 @@ def _destinations(lake: Warehouse, plan: Plan, to_snapshot: int | None, topics: 
         return _Destinations(name, None, {})
     snapshot = find_snapshot(lake, to_snapshot)
     topic_filter = ("topic", "in", topics)
-    rows = as_rows(table_as_of(lake, snapshot, "partitions", topic_filter, columns=FORMER_COLUMNS))
+    former = table_as_of(lake, snapshot, "partitions", topic_filter, columns=FORMER_COLUMNS)
+    rows = zip(*(former[name].to_pylist() for name in FORMER_COLUMNS), strict=True)
     ids_then = {row.topic: row.topic_id for row in rows_as_of(lake, snapshot, Topic, topic_filter)}
     ids = {change.topic: change.topic_id for change in plan.changes}
     recreated = Rejection(RejectionCode.UNKNOWN_TOPIC, f"its topic was deleted and created again after {name}")
     rejected_topics = {
         topic: recreated for topic, id_then in ids_then.items() if id_then and ids[topic] and id_then != ids[topic]
     }
-    return _Destinations(name, {(row["topic"], row["partition"]): row for row in rows}, rejected_topics)
+    then = {
+        (topic, partition): ReplicaAssignment(replicas, adding, removing)
+        for topic, partition, replicas, adding, removing in rows
+    }
+    return _Destinations(name, then, rejected_topics)
 
 
-def _refuse_running(plan: Plan, steps_by_key: Mapping[Key, list[Change]], partitions: Mapping[Key, Row]) -> None:
+def _refuse_running(
+    plan: Plan, steps_by_key: Mapping[Key, list[Change]], partitions: Mapping[Key, PartitionInfo]
+) -> None:
     running = [
         f"{topic}-{partition}"
         for (topic, partition), row in partitions.items()
         if (steps := steps_by_key.get((topic, partition)))
-        and status_of(steps_of(steps), assignment_in(row))[0] is ReassignmentStatus.IN_PROGRESS
+        and status_of(steps_of(steps), assignment_of(row))[0] is ReassignmentStatus.IN_PROGRESS
     ]
     if running:
         overflow = f" and {len(running) - LINES_SHOWN} more" if len(running) > LINES_SHOWN else ""

@@ -3,8 +3,7 @@
 The rows are those of `planner.reassignment.targets` with target and source exchanged. The checks are those of
 `planner.reassignment.lint` that concern one partition, in plain Python, because a rollback runs without Spark on the
 current state in ZooKeeper. Fewer racks than now, or more replicas in one, are no fault here but are stated in the
-reason, because the rollback was requested. In: the partition's changes in a plan, its row as in PARTITIONS, its topic,
-the brokers. Out: CHANGES without a plan id, or a Rejection.
+reason, because the rollback was requested.
 """
 
 from collections import Counter
@@ -14,17 +13,17 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from planner.columns.numpy_rules import min_isr_of
 from planner.reassignment.cancellation import ReassignmentStatus, ReassignmentStep, status_of
+from planner.rules.partitions import PartitionInfo, TopicInfo
 from schemas import reasons
-from schemas.columns import CHANGES
-from schemas.enums import Action, LintCode, RejectionCode
+from schemas.enums import NO_VERSION, Action, LintCode, RejectionCode
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key
 from schemas.text import other_topic, pluralise
 from schemas.topic_configs import MIN_ISR
-
-Row = dict[str, Any]
 
 LAST_WAVE: Final = 1
 """Wave of elections before waves are numbered; the moves before them count down from 0."""
@@ -75,20 +74,20 @@ def steps_of(moves: Sequence[Change]) -> list[ReassignmentStep]:
     return [ReassignmentStep(change.replicas_before or (), change.replicas_after) for change in moves]
 
 
-def assignment_in(partition: Row) -> ReplicaAssignment:
-    """Return the assignment in a row of PARTITIONS."""
-    return ReplicaAssignment(partition["replicas"], partition["adding_replicas"], partition["removing_replicas"])
+def assignment_of(partition: PartitionInfo) -> ReplicaAssignment:
+    """Return the replicas of a partition, and which of them are being added and removed."""
+    return ReplicaAssignment(partition.replicas, partition.adding_replicas, partition.removing_replicas)
 
 
 def roll_back_partition(  # noqa: PLR0913 - all that a rollback depends on
     moves: Sequence[Change],
-    partition: Row | None,
-    topic: Row | None,
+    partition: PartitionInfo | None,
+    topic: TopicInfo | None,
     cluster: ClusterFacts,
     target: RollbackTarget,
     *,
     was_elected: bool = False,
-) -> list[dict[str, Any]] | Rejection:
+) -> list[Change] | Rejection:
     """Return the changes that roll a partition back; `wave` counts down from 0, and the last step is undone first.
 
     `was_elected`: the plan elected the replica that it made preferred, so the former preferred replica is elected
@@ -109,21 +108,23 @@ def roll_back_partition(  # noqa: PLR0913 - all that a rollback depends on
     return [*changes, *_election(changes[-1], cluster, target)] if was_elected else changes
 
 
-def _state_rejection(planned: Change, partition: Row, topic: Row, cluster: ClusterFacts) -> Rejection | None:
-    if topic["topic_id"] != planned.topic_id:
-        return Rejection(RejectionCode.UNKNOWN_TOPIC, other_topic("its topic", planned.topic_id, topic["topic_id"]))
-    if partition["topic"] in cluster.deleting:
+def _state_rejection(
+    planned: Change, partition: PartitionInfo, topic: TopicInfo, cluster: ClusterFacts
+) -> Rejection | None:
+    if topic.topic_id != planned.topic_id:
+        return Rejection(RejectionCode.UNKNOWN_TOPIC, other_topic("its topic", planned.topic_id, topic.topic_id))
+    if partition.topic in cluster.deleting:
         return Rejection(RejectionCode.DELETION_REQUESTED, reasons.DELETION_REQUESTED.say())
-    if not partition["understood"]:
+    if not partition.understood:
         return Rejection(RejectionCode.NOT_UNDERSTOOD, "one of its znodes is not understood")
-    if partition.get("leader") is None:
+    if partition.leader is None:
         return Rejection(RejectionCode.NO_STATE, "it has no leader and ISR yet")
     return None
 
 
-def _position_rejection(moves: Sequence[Change], partition: Row, target: RollbackTarget) -> Rejection | None:
+def _position_rejection(moves: Sequence[Change], partition: PartitionInfo, target: RollbackTarget) -> Rejection | None:
     """Reject a partition that is not where the plan may have moved it."""
-    now = assignment_in(partition)
+    now = assignment_of(partition)
     goal = list(steps_of(moves)[0].before if target.replicas is None else target.replicas)
     if now.is_moving:
         returns = now.target == goal or now.target in [list(step.before) for step in steps_of(moves)]
@@ -139,14 +140,16 @@ def _position_rejection(moves: Sequence[Change], partition: Row, target: Rollbac
     return None
 
 
-def _remaining_stops(moves: Sequence[Change], partition: Row, target: RollbackTarget) -> list[tuple[int, list[int]]]:
+def _remaining_stops(
+    moves: Sequence[Change], partition: PartitionInfo, target: RollbackTarget
+) -> list[tuple[int, list[int]]]:
     """Return the waves to undo and the replicas after each, none if the partition is back."""
-    now = list(partition["replicas"])
+    now = list(partition.replicas)
     steps = steps_of(moves)
     goal = list(steps[0].before if target.replicas is None else target.replicas)
     if now == goal:
         return []
-    status, number = status_of(steps, assignment_in(partition))
+    status, number = status_of(steps, assignment_of(partition))
     done = len(steps) if status is ReassignmentStatus.COMPLETE else number
     stops = [(moves[step].wave, list(steps[step].before)) for step in reversed(range(done))]
     ends = [replicas for _, replicas in stops]
@@ -155,12 +158,12 @@ def _remaining_stops(moves: Sequence[Change], partition: Row, target: RollbackTa
     return [(moves[max(done - 1, 0)].wave, goal)]
 
 
-def _leader_rejection(partition: Row, cluster: ClusterFacts) -> Rejection | None:
+def _leader_rejection(partition: PartitionInfo, cluster: ClusterFacts) -> Rejection | None:
     """Reject a partition without a live leader in its ISR.
 
     No replica could copy from it, and an empty replica could be elected.
     """
-    leader, isr = partition["leader"], partition["isr"] or []
+    leader, isr = partition.leader, partition.isr or []
     if leader in cluster.live and leader in isr:
         return None
     reason = f"no live leader in its ISR (leader {leader}, ISR {list(isr)}); run `surveyor plan recover` first"
@@ -168,9 +171,9 @@ def _leader_rejection(partition: Row, cluster: ClusterFacts) -> Rejection | None
 
 
 def _target_rejection(
-    partition: Row, topic: Row, cluster: ClusterFacts, stops: Sequence[tuple[int, list[int]]]
+    partition: PartitionInfo, topic: TopicInfo, cluster: ClusterFacts, stops: Sequence[tuple[int, list[int]]]
 ) -> Rejection | None:
-    for (_, before), (_, after) in pairwise([(0, list(partition["replicas"])), *stops]):
+    for (_, before), (_, after) in pairwise([(0, list(partition.replicas)), *stops]):
         added = [broker for broker in after if broker not in before]
         dead = [broker for broker in added if broker not in cluster.eligible]
         drained = [broker for broker in added if broker in cluster.drained]
@@ -180,8 +183,8 @@ def _target_rejection(
             return Rejection(RejectionCode.DRAINED, f"{after} adds brokers that are drained: {_join_ids(drained)}")
         if len(set(after)) < len(after):
             return Rejection(LintCode.DUPLICATE_BROKER, f"names a broker twice: {_join_ids(after)}")
-    final, min_isr = stops[-1][1], min_isr_of(topic["config"], cluster.min_isr)
-    if len(final) < min(min_isr, len(set(partition["replicas"]))):
+    final, min_isr = stops[-1][1], min_isr_of(topic.config, cluster.min_isr)
+    if len(final) < min(min_isr, len(set(partition.replicas))):
         reason = f"{pluralise(len(final), 'replica')} can never reach {MIN_ISR}={min_isr}"
         return Rejection(LintCode.MIN_ISR_UNREACHABLE, reason)
     return None
@@ -189,75 +192,75 @@ def _target_rejection(
 
 def _changes(  # noqa: PLR0913, PLR0917 - each supplies columns of the change
     moves: Sequence[Change],
-    partition: Row,
-    topic: Row,
+    partition: PartitionInfo,
+    topic: TopicInfo,
     cluster: ClusterFacts,
     stops: Sequence[tuple[int, list[int]]],
     target: RollbackTarget,
-) -> list[dict[str, Any]]:
-    rows = []
-    replicas, leader, isr = list(partition["replicas"]), partition["leader"], partition["isr"]
+) -> list[Change]:
+    changes = []
+    replicas, leader, isr = list(partition.replicas), partition.leader, partition.isr
     for wave, after in stops:
         moved = ReplicaAssignment(replicas).towards(after)
-        leader_after = leader if leader in after else after[0]
-        rows.append(
-            dict.fromkeys(CHANGES.names)
-            | _unchanged_fields(partition, topic)
-            | {
-                "wave": -wave,
-                "action": Action.REASSIGN.value,
-                "replicas_before": replicas,
-                "replicas_after": after,
-                "adding_before": [],
-                "adding_after": moved.adding,
-                "removing_before": [],
-                "removing_after": moved.removing,
-                "leader_before": leader,
-                "leader_after": leader_after,
-                "isr_before": isr,
-                "isr_after": after,
-                "requires_live": [broker for broker in after if broker in cluster.eligible],
-                "reason": _reason(replicas, after, cluster, wave if len(moves) > 1 else None, target),
-            },
+        leader_after = leader if leader is not None and leader in after else after[0]
+        changes.append(
+            Change(
+                **_unchanged_fields(partition, topic),
+                wave=-wave,
+                action=Action.REASSIGN.value,
+                replicas_before=replicas,
+                replicas_after=after,
+                adding_before=[],
+                adding_after=[*moved.adding],
+                removing_before=[],
+                removing_after=[*moved.removing],
+                leader_before=leader,
+                leader_after=leader_after,
+                isr_before=isr,
+                isr_after=after,
+                requires_live=[broker for broker in after if broker in cluster.eligible],
+                reason=_reason(replicas, after, cluster, wave if len(moves) > 1 else None, target),
+            )
         )
         replicas, leader, isr = after, leader_after, after
-    return rows
+    return changes
 
 
-def _election(last: dict[str, Any], cluster: ClusterFacts, target: RollbackTarget) -> list[dict[str, Any]]:
+def _election(last: Change, cluster: ClusterFacts, target: RollbackTarget) -> list[Change]:
     """Return the election of the preferred replica after the last step, none if it leads already or must not lead."""
-    replicas, leader = last["replicas_after"], last["leader_after"]
+    replicas, leader = last.replicas_after, last.leader_after
     preferred = replicas[0]
     if preferred == leader or preferred not in cluster.eligible or preferred in cluster.drained:
         return []
-    election = {
-        "wave": LAST_WAVE,
-        "action": Action.ELECT_PREFERRED.value,
-        "replicas_before": replicas,
-        "adding_after": [],
-        "removing_after": [],
-        "leader_before": leader,
-        "leader_after": preferred,
-        "isr_before": replicas,
-        "leader_epoch_before": None,
-        "requires_live": [preferred],
-        "reason": f"back to {target.name}: preferred replica {preferred} leads again",
-    }
-    return [last | election]
+    election = replace(
+        last,
+        wave=LAST_WAVE,
+        action=Action.ELECT_PREFERRED.value,
+        replicas_before=replicas,
+        adding_after=[],
+        removing_after=[],
+        leader_before=leader,
+        leader_after=preferred,
+        isr_before=replicas,
+        leader_epoch_before=None,
+        requires_live=[preferred],
+        reason=f"back to {target.name}: preferred replica {preferred} leads again",
+    )
+    return [election]
 
 
-def _unchanged_fields(partition: Row, topic: Row) -> dict[str, Any]:
-    recovery = partition["leader_recovery_state"]
+def _unchanged_fields(partition: PartitionInfo, topic: TopicInfo) -> dict[str, Any]:
+    recovery = partition.leader_recovery_state
     return {
-        "topic": partition["topic"],
-        "partition": partition["partition"],
-        "leader_epoch_before": partition["leader_epoch"],
-        "controller_epoch_before": partition["controller_epoch"],
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "leader_epoch_before": partition.leader_epoch,
+        "controller_epoch_before": partition.controller_epoch,
         "leader_recovery_state_before": recovery,
         "leader_recovery_state_after": recovery,
-        "state_version": partition["state_version"],
-        "topic_version": partition["topic_version"],
-        "topic_id": topic["topic_id"],
+        "state_version": NO_VERSION if partition.state_version is None else partition.state_version,
+        "topic_version": partition.topic_version,
+        "topic_id": topic.topic_id,
         "is_new": False,
         "leader_and_isr_to": [],
         "stop_replica_to": [],
@@ -287,11 +290,7 @@ def _join_ids(brokers: Sequence[int]) -> str:
     return ", ".join(map(str, brokers))
 
 
-def with_waves_numbered(changes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Number the waves of all partitions from 0, the last wave of the plan first.
-
-    >>> [row["wave"] for row in with_waves_numbered([{"wave": -2}, {"wave": 0}, {"wave": -5}])]
-    [1, 2, 0]
-    """
-    numbers = {wave: number for number, wave in enumerate(sorted({change["wave"] for change in changes}))}
-    return [change | {"wave": numbers[change["wave"]]} for change in changes]
+def with_waves_numbered(changes: Sequence[Change]) -> list[Change]:
+    """Number the waves of all partitions from 0, the last wave of the plan first: those of -2, 0 and -5 by 1, 2, 0."""
+    numbers = {wave: number for number, wave in enumerate(sorted({change.wave for change in changes}))}
+    return [replace(change, wave=numbers[change.wave]) for change in changes]

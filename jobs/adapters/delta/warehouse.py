@@ -27,7 +27,7 @@ from jobs.adapters.delta.warehouse_paths import absolute, make_all, refuse_unwri
 from jobs.core.errors import UnreadableError
 from schemas.column_types import Columns
 from schemas.columns import CHECKS, KEYS, TABLES
-from schemas.rows import TableRow
+from schemas.rows import Change, TableRow
 
 T = TypeVar("T")
 R = TypeVar("R", bound=TableRow)
@@ -53,7 +53,7 @@ _PROPERTIES_BY_TABLE: Final = {"commits": {"delta.appendOnly": "true"}}
 """The audit trail must stay complete, so Delta itself refuses to change or delete its rows."""
 
 Row = dict[str, Any]
-AnyRow = Mapping[str, Any] | TableRow
+AnyRow = Mapping[str, Any] | TableRow | Change
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +336,7 @@ class Warehouse:
 
 def columns_of(row: AnyRow) -> Mapping[str, Any]:
     """Return the values of a row by column."""
-    return row.columns() if isinstance(row, TableRow) else row
+    return row if isinstance(row, Mapping) else row.columns()
 
 
 def _condition(condition: Filter) -> str:

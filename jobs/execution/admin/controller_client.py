@@ -3,7 +3,6 @@
 Outcomes follow from the answers. If an answer is lost, the state in ZooKeeper shows whether the request was received.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -28,6 +27,7 @@ from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
 from jobs.runtime.progress import progress
 from planner.reassignment.cancellation import ReassignmentStatus
 from schemas.enums import WHOLE_TOPIC, Action, OperationKind, Outcome
+from schemas.operation_data import AlteredConfig, CreatedTopic, DeletedTopic, ExpandedTopic, data_of
 from schemas.rows import Change, Key, Operation, PlanRow, changes_among, operations_among
 
 EXECUTABLE: Final = frozenset({Action.CREATE, Action.ELECT_PREFERRED, Action.REASSIGN})
@@ -187,11 +187,11 @@ def _read_back_reassignments(zookeeper: ZooKeeperSession, ledger: CommitLog, cha
 
 
 def _alter_config(admin: Admin, task: Operation) -> Codes:
-    return {task.key: admin.alter_config(task.topic, json.loads(task.data)["after"])}
+    return {task.key: admin.alter_config(task.topic, data_of(task, AlteredConfig).after)}
 
 
 def _delete_topics(admin: Admin, tasks: Sequence[Operation]) -> Codes:
-    codes = admin.delete_topics({task.topic: json.loads(task.data)["topic_id"] for task in tasks})
+    codes = admin.delete_topics({task.topic: data_of(task, DeletedTopic).topic_id for task in tasks})
     return {(topic, WHOLE_TOPIC): code for topic, code in codes.items()}
 
 
@@ -204,13 +204,15 @@ def _creations(
         changes_by_topic[change.topic][change.partition] = change
     topics: dict[str, Creation] = {}
     for operation in ledger.plan.operations:
-        topic, data = operation.topic, json.loads(operation.data)
+        topic = operation.topic
         rows = changes_by_topic.get(topic)
         if rows and operation.kind == OperationKind.CREATE_TOPIC:
-            topics[topic] = ({number: row.replicas_after for number, row in rows.items()}, data["config"])
+            config = data_of(operation, CreatedTopic).config
+            topics[topic] = ({number: row.replicas_after for number, row in rows.items()}, config)
         elif rows and operation.kind == OperationKind.EXPAND_TOPIC:
             added = [rows[number].replicas_after for number in sorted(rows)]
-            yield [*rows.values()], partial(_expand, admin, topic, data["partitions"], added, [*rows])
+            total = data_of(operation, ExpandedTopic).partitions
+            yield [*rows.values()], partial(_expand, admin, topic, total, added, [*rows])
     for request in creation_requests(topics):
         yield [row for topic in request for row in changes_by_topic[topic].values()], partial(_create, admin, request)
 

@@ -5,7 +5,6 @@ sequential notification in /config/changes (`AdminZkClient.changeTopicConfig`), 
 /admin/delete_topics/T (`createDeleteTopicPath`), which the next controller finds when it takes over.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -28,7 +27,8 @@ from jobs.execution.batch.replica_deletion import confirmation_expired
 from jobs.preconditions.operations import judge_operations
 from jobs.repositories.plans.commit_log import RowOutcome
 from schemas.current_state import TopicSettings
-from schemas.enums import CONFIRMED_UNDER, OperationKind, Outcome
+from schemas.enums import OperationKind, Outcome
+from schemas.operation_data import AlteredConfig, RemovedTopic, WithdrawnElection, WithdrawnReassignment, data_of
 from schemas.rows import Operation
 from schemas.znodes import encode_config, encode_config_change
 
@@ -94,17 +94,19 @@ def _expired_confirmation(control: Controllership, task: Operation) -> str | Non
     """Say why the brokers' confirmations no longer count: another controller has taken over in between."""
     if task.action != OperationKind.REMOVE_TOPIC:
         return None
-    return confirmation_expired(json.loads(task.data)[CONFIRMED_UNDER], control.epoch)
+    return confirmation_expired(data_of(task, RemovedTopic).controller_epoch, control.epoch)
 
 
 def _carry_out(control: Controllership, task: Operation) -> MultiFailure | None:
     """Write one operation at the versions just read, or finish a request in /admin as the resident controller does."""
-    data, topic = json.loads(task.data), task.topic
+    topic = task.topic
     match OperationKind(task.action):
         case OperationKind.WITHDRAW_REASSIGNMENT:
-            return withdraw_reassignments(control, {(topic, int(p)): to for p, to in data["orders"].items()}).refused
+            orders = data_of(task, WithdrawnReassignment).orders
+            return withdraw_reassignments(control, {(topic, p): replicas for p, replicas in orders.items()}).refused
         case OperationKind.WITHDRAW_ELECTION:
-            return withdraw_elections(control, [(topic, partition) for partition in data["partitions"]]).refused
+            partitions = data_of(task, WithdrawnElection).partitions
+            return withdraw_elections(control, [(topic, partition) for partition in partitions]).refused
         case OperationKind.REMOVE_TOPIC:
             return remove_topic(control, topic)
         case OperationKind.WITHDRAW_DELETION:
@@ -133,7 +135,7 @@ def operations_of(task: Operation, settings: TopicSettings, *, has_notifications
 
 
 def _config_write(task: Operation, settings: TopicSettings) -> Op:
-    after = settings.config.get() | json.loads(task.data)["after"]
+    after = settings.config.get() | data_of(task, AlteredConfig).after
     config = encode_config({key: value for key, value in after.items() if value is not None})
     path = f"{CONFIGS}/{task.topic}"
     version = settings.config_version

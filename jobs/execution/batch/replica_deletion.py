@@ -7,7 +7,6 @@ ones. Nothing is written to ZooKeeper here. A later plan removes a queued topic,
 replica is deleted.
 """
 
-import json
 from collections.abc import Collection, Iterator, Sequence
 
 from jobs.adapters.brokers.responses import BrokerResponses
@@ -17,6 +16,7 @@ from jobs.repositories.plans.repository import Plan
 from planner.broker_requests import notices_for, notices_for_deletion
 from schemas.enums import CONFIRMED_UNDER, Action, Outcome
 from schemas.notices import STOP_REPLICA, Notice
+from schemas.operation_data import DeletedReplicas, data_of
 from schemas.response_codes import NONE
 from schemas.rows import Change, Key, Operation
 
@@ -70,9 +70,8 @@ def _notices(deletions: Sequence[Operation], live: Collection[int], *, delete: b
 
 
 def _topic_notices(task: Operation, live: Collection[int], *, delete: bool) -> list[Notice]:
-    data = json.loads(task.data)
-    replicas = {int(partition): on for partition, on in data["replicas"].items()}
-    return notices_for_deletion(task.topic, data["topic_id"], replicas, live, delete=delete)
+    data = data_of(task, DeletedReplicas)
+    return notices_for_deletion(task.topic, data.topic_id, data.replicas, live, delete=delete)
 
 
 def deletion_outcomes(deletions: Sequence[Operation], notified: NotificationResult) -> Iterator[RowOutcome]:
@@ -82,10 +81,8 @@ def deletion_outcomes(deletions: Sequence[Operation], notified: NotificationResu
     """
     confirmed = set(_confirmed_deletions(notified)) if deletions else set()
     for task in deletions:
-        replicas_by_partition = json.loads(task.data)["replicas"]
-        replicas = {
-            (broker, (task.topic, int(partition))) for partition, on in replicas_by_partition.items() for broker in on
-        }
+        by_partition = data_of(task, DeletedReplicas).replicas
+        replicas = {(broker, (task.topic, partition)) for partition, on in by_partition.items() for broker in on}
         progress = f"{len(replicas & confirmed)} of {len(replicas)} replicas are deleted"
         out_of_time = notified.out_of_time or notified.fenced is not None
         yield RowOutcome(

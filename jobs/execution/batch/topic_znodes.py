@@ -4,7 +4,6 @@ Corresponds to `TopicZNode.encode` and `AdminZkClient.createTopicWithAssignment`
 cannot be written in parts, and ZooKeeper drops the connection over a request larger than jute.maxbuffer.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from jobs.core.errors import RefusedError
 from jobs.preconditions.changes import adds_partition
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import OperationKind
+from schemas.operation_data import CreatedTopic, data_of
 from schemas.rows import Change, Operation
 from schemas.znodes import (
     WITH_IDS,
@@ -57,10 +57,10 @@ class TopicZnodes:
     def created(self, topic: str) -> tuple[bytes, bytes]:
         """Return the content of a new topic's znode and of its config znode."""
         if topic not in self._encoded:
-            data = json.loads(self.creations[topic].data)
-            assignment = Assignment(self.planned[topic], {}, {}, data["topic_id"])
-            version = WITHOUT_IDS if data["topic_id"] is None else WITH_IDS
-            self._encoded[topic] = encode_assignment(assignment, version), encode_config(data["config"])
+            data = data_of(self.creations[topic], CreatedTopic)
+            assignment = Assignment(self.planned[topic], {}, {}, data.topic_id)
+            version = WITHOUT_IDS if data.topic_id is None else WITH_IDS
+            self._encoded[topic] = encode_assignment(assignment, version), encode_config(data.config)
         return self._encoded[topic]
 
     def grown(self, topic: str, data: bytes | None) -> bytes | None:

@@ -15,7 +15,6 @@ from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import Fault, RefusedError, UsageError, raise_any
 from jobs.planning.broker_features import config_notes, have_topic_ids
 from jobs.planning.plan import PlanDraft
-from jobs.planning.topics.existing_topic import operation
 from jobs.planning.topics.new_partitions import (
     BALANCED,
     RACK_AWARE,
@@ -32,7 +31,8 @@ from jobs.planning.topics.new_topics import NewTopic, not_alive_fault, topic_nam
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import rows_as_of
 from planner.topics.creation import creation_changes
-from schemas.enums import OperationKind, PlanKind
+from schemas.enums import PlanKind
+from schemas.operation_data import CreatedTopic
 from schemas.rows import Broker, Snapshot
 
 
@@ -121,10 +121,9 @@ class AssignRequest:
         changes = creation_changes(assignments, at["brokers"], at.tables.warehouse.cluster)
         details = [_operation_data(at, ids[row["topic"]], configs[row["topic"]]) for row in rows]
         operations = [
-            operation(number, OperationKind.CREATE_TOPIC, row["topic"], json.dumps(data, sort_keys=True))
-            for number, (row, data) in enumerate(zip(rows, details, strict=True))
+            data.operation(row["topic"], number) for number, (row, data) in enumerate(zip(rows, details, strict=True))
         ]
-        stated = [_parameters_of(row) | data for row, data in zip(rows, details, strict=True)]
+        stated = [_parameters_of(row) | data.columns for row, data in zip(rows, details, strict=True)]
         parameters = settled | ({"topics": stated} if self.from_file else stated[0])
         parameters |= {"allow_unknown_config": True} if self.unknown_config_allowed else {}
         if self._may_crowd(usable):
@@ -166,8 +165,8 @@ def _by_hand(topic: NewTopic) -> Row:
     return {"topic": topic.name, "first_partition": 0, "replica_assignment": topic.by_hand}
 
 
-def _operation_data(at: SnapshotTables, topic_id: str | None, config: dict[str, str]) -> Row:
-    return {"topic_id": topic_id, "config": config, **config_notes(at, config)}
+def _operation_data(at: SnapshotTables, topic_id: str | None, config: dict[str, str]) -> CreatedTopic:
+    return CreatedTopic(topic_id=topic_id, config=config, **config_notes(at, config))
 
 
 def _parameters_of(row: Row) -> Row:

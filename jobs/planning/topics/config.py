@@ -3,19 +3,19 @@
 New values are checked against what Kafka accepts (`schemas.topic_configs`). Any override can be deleted.
 """
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import RefusedError, UsageError
 from jobs.planning.broker_features import config_notes
 from jobs.planning.plan import PlanDraft
-from jobs.planning.topics.existing_topic import ExistingTopic, find_topic, operation
+from jobs.planning.topics.existing_topic import ExistingTopic, find_topic
 from jobs.repositories.snapshot_tables import SnapshotTables
 from schemas.enums import WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
+from schemas.operation_data import AlteredConfig
+from schemas.rows import RejectionRecord
 from schemas.topic_configs import MIN_ISR, conflicts
 
 _NAME: Final = re.compile(r"[A-Za-z0-9]+([._-][A-Za-z0-9]+)*")
@@ -41,8 +41,7 @@ class ConfigRequest:
         self._refuse_conflicts(config)
         operations = []
         if after:
-            text = json.dumps(self._data(at, topic, before, after), sort_keys=True)
-            operations.append(operation(0, OperationKind.ALTER_CONFIG, self.topic, text))
+            operations.append(self._alteration(at, topic, before, after).operation(self.topic))
         missing = [self._not_set(name) for name in before if before[name] is None and self.overrides[name] is None]
         return PlanDraft(
             PlanKind.CONFIG,
@@ -53,17 +52,18 @@ class ConfigRequest:
             rejected_operations=missing,
         )
 
-    def _data(self, at: SnapshotTables, topic: ExistingTopic, before: Overrides, after: Overrides) -> dict[str, Any]:
+    def _alteration(
+        self, at: SnapshotTables, topic: ExistingTopic, before: Overrides, after: Overrides
+    ) -> AlteredConfig:
         values = {name: value for name, value in after.items() if value is not None}
-        data = {
-            "topic_id": topic.row.topic_id,
-            "before": {name: before[name] for name in after},
-            "after": after,
+        replicas = [len(row.replicas) for row in topic.partitions] if MIN_ISR in values else []
+        return AlteredConfig(
+            topic_id=topic.row.topic_id,
+            before={name: before[name] for name in after},
+            after=after,
+            replication_factor=min(replicas, default=None),
             **config_notes(at, values),
-        }
-        if MIN_ISR in values:
-            data["replication_factor"] = min((len(row.replicas) for row in topic.partitions), default=None)
-        return data
+        )
 
     def _refuse_conflicts(self, config: Overrides) -> None:
         merged = config | self.overrides
@@ -71,14 +71,14 @@ class ConfigRequest:
         if fault is not None:
             raise RefusedError(f"topic {self.topic}: {fault}; Kafka refuses such a pair; set or delete one of them")
 
-    def _not_set(self, name: str) -> Row:
-        return {
-            "topic": self.topic,
-            "partition": WHOLE_TOPIC,
-            "action": OperationKind.ALTER_CONFIG.value,
-            "code": RejectionCode.NOT_SET.value,
-            "reason": f"{name} is not set on this topic, so there is nothing to delete",
-        }
+    def _not_set(self, name: str) -> RejectionRecord:
+        return RejectionRecord(
+            topic=self.topic,
+            partition=WHOLE_TOPIC,
+            action=OperationKind.ALTER_CONFIG.value,
+            code=RejectionCode.NOT_SET.value,
+            reason=f"{name} is not set on this topic, so there is nothing to delete",
+        )
 
 
 def _config_of(topic: ExistingTopic) -> Overrides:

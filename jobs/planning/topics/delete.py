@@ -1,17 +1,15 @@
 """Deletion of topics with all their data, requested in /admin/delete_topics."""
 
-import json
 from dataclasses import dataclass
-from typing import Any
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import RefusedError
 from jobs.planning.plan import PlanDraft
-from jobs.planning.topics.existing_topic import is_assignment_understood, operation, unknown_topics
+from jobs.planning.topics.existing_topic import is_assignment_understood, unknown_topics
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import as_of, rows_as_of
+from jobs.repositories.snapshots import rows_as_of
 from schemas.enums import INTERNAL_PREFIX, WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
-from schemas.rows import Topic
+from schemas.operation_data import DeletedTopic
+from schemas.rows import BrokerConfig, RejectionRecord, Topic
 from schemas.topic_configs import DELETION_ENABLED, boolean
 
 
@@ -34,7 +32,7 @@ class DeleteRequest:
     def plan(self, at: SnapshotTables) -> PlanDraft:
         """Plan the deletion of topics that can be deleted; the others are rejections."""
         lake = at.tables.warehouse
-        _refuse_disabled(as_of(lake, at.snapshot, "broker_configs", ("name", "=", DELETION_ENABLED)))
+        _refuse_disabled(rows_as_of(lake, at.snapshot, BrokerConfig, ("name", "=", DELETION_ENABLED)))
         rows = {row.topic: row for row in rows_as_of(lake, at.snapshot, Topic, ("topic", "in", self.topics))}
         unknown = [topic for topic in self.topics if topic not in rows]
         why_unknown = unknown_topics(unknown, at.snapshot.snapshot_id)
@@ -44,8 +42,7 @@ class DeleteRequest:
         rejections = [rejection for _, rejection in verdicts if rejection is not None]
         deletable = [rows[topic] for topic, rejection in verdicts if rejection is None]
         operations = [
-            operation(number, OperationKind.DELETE_TOPIC, row.topic, json.dumps({"topic_id": row.topic_id}))
-            for number, row in enumerate(deletable)
+            DeletedTopic(topic_id=row.topic_id).operation(row.topic, number) for number, row in enumerate(deletable)
         ]
         return PlanDraft(
             PlanKind.DELETE,
@@ -56,7 +53,7 @@ class DeleteRequest:
         )
 
 
-def _rejection(topic: str, known: Topic | None, why_unknown: str) -> Row | None:
+def _rejection(topic: str, known: Topic | None, why_unknown: str) -> RejectionRecord | None:
     if known is None:
         code, reason = RejectionCode.UNKNOWN_TOPIC, why_unknown
     elif known.deletion_requested:
@@ -65,16 +62,16 @@ def _rejection(topic: str, known: Topic | None, why_unknown: str) -> Row | None:
         code, reason = RejectionCode.NOT_UNDERSTOOD, "its znode is not understood; `surveyor show quarantine`"
     else:
         return None
-    common: dict[str, Any] = {"topic": topic, "partition": WHOLE_TOPIC, "action": OperationKind.DELETE_TOPIC.value}
-    return common | {"code": code.value, "reason": reason}
+    action = OperationKind.DELETE_TOPIC.value
+    return RejectionRecord(topic=topic, partition=WHOLE_TOPIC, action=action, code=code.value, reason=reason)
 
 
-def _refuse_disabled(settings: list[Row]) -> None:
+def _refuse_disabled(settings: list[BrokerConfig]) -> None:
     """Refuse if any broker forbids deletion.
 
     Any broker may become the controller, and a controller that forbids deletion drops the request.
     """
-    forbidding = [row["broker_id"] for row in settings if boolean(row["value"]) is False and not row["assumed"]]
+    forbidding = [row.broker_id for row in settings if boolean(row.value) is False and not row.assumed]
     if forbidding:
         raise RefusedError(
             f"{DELETION_ENABLED} is false on brokers {', '.join(map(str, sorted(forbidding)))}: Kafka would drop "

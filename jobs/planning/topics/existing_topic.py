@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import RefusedError, UsageError
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import rows_as_of
-from schemas.enums import OperationKind
 from schemas.replica_assignment import is_reassigned
 from schemas.rows import Partition, Topic
 from schemas.znodes import MalformedZnodeError, check_topic_name
@@ -79,8 +77,3 @@ def unknown_topics(topics: Sequence[str], snapshot_id: int) -> RefusedError:
         f"no topic {' or '.join(topics)} in snapshot {snapshot_id}; `surveyor show topics` lists those there are, "
         "a new one is known after a new `surveyor snapshot`",
     )
-
-
-def operation(sequence: int, kind: OperationKind, topic: str, data: str) -> Row:
-    """Return a row of OPERATIONS."""
-    return {"sequence": sequence, "kind": kind.value, "topic": topic, "data": data}

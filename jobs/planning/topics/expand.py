@@ -1,6 +1,5 @@
 """Partitions added to a topic, by Kafka's algorithm or with explicit replicas."""
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +8,7 @@ from pyspark.sql import functions as F
 from jobs.core.errors import RefusedError, UsageError, raise_any
 from jobs.planning.plan import PlanDraft
 from jobs.planning.planning_tables import requests_of
-from jobs.planning.topics.existing_topic import ExistingTopic, find_topic, is_assignment_understood, operation
+from jobs.planning.topics.existing_topic import ExistingTopic, find_topic, is_assignment_understood
 from jobs.planning.topics.new_partitions import (
     SPREAD_LATER,
     assign_topics,
@@ -24,7 +23,8 @@ from jobs.repositories.snapshots import rows_as_of
 from planner.rules.replica_placement import start_of_round
 from planner.topics.creation import expansion_changes
 from planner.topics.topic_size import size_faults, topic_bytes
-from schemas.enums import INTERNAL_TOPICS, OperationKind, PlanKind
+from schemas.enums import INTERNAL_TOPICS, PlanKind
+from schemas.operation_data import ExpandedTopic
 from schemas.rows import Broker
 from schemas.text import pluralise
 
@@ -72,12 +72,11 @@ class ExpandRequest:
         version = topic.row.topic_version
         changes = expansion_changes(assignments, at["brokers"], at.tables.warehouse.cluster, version)
         placement |= {"allow_internal": True} if self.allow_internal else {}
-        data = {"existing": existing, "partitions": self.partitions, "topic_id": topic.row.topic_id}
-        expansion = operation(0, OperationKind.EXPAND_TOPIC, self.topic, json.dumps(data, sort_keys=True))
+        data = ExpandedTopic(existing=existing, partitions=self.partitions, topic_id=topic.row.topic_id)
         replicas = len(topic.partitions[0].replicas)
         if self.rack_aware and (self.by_hand is not None or may_crowd(replicas, live)):
             placement |= crowded(assigned, live, SPREAD_LATER)
-        return PlanDraft(PlanKind.EXPAND, placement, changes, operations=[expansion])
+        return PlanDraft(PlanKind.EXPAND, placement, changes, operations=[data.operation(self.topic)])
 
     def _placement(self, topic: ExistingTopic, live: list[Broker]) -> dict[str, Any]:
         """Return the input of the algorithm."""

@@ -4,11 +4,11 @@ In batch mode no broker validates what is written, and a broker fails on a value
 controller would refuse such a value, so it is refused early in admin mode too.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from jobs.core.errors import RefusedError
 from schemas.enums import OperationKind
+from schemas.operation_data import AlteredConfig, CheckedConfig, CreatedTopic, data_of
 from schemas.rows import Operation
 from schemas.topic_configs import TIERED, config_name_faults, conflicts, value_faults
 
@@ -23,9 +23,7 @@ def config_faults(config: Mapping[str, str], *, unknown_allowed: bool) -> Iterat
 def refuse_bad_configs(title: str, operations: Sequence[Operation]) -> None:
     """Raise RefusedError if a plan of any origin sets a config that Kafka would not accept."""
     for operation in operations:
-        data = json.loads(operation.data)
-        config = set_by(operation)
-        unchecked = set(data.get("unknown", []))
+        config, unchecked = set_by(operation), checked_config(operation).unknown
         named = {name: value for name, value in config.items() if name not in unchecked}
         fault = next(config_faults(named, unknown_allowed=False), None)
         if fault is None and operation.kind == OperationKind.CREATE_TOPIC:
@@ -36,16 +34,16 @@ def refuse_bad_configs(title: str, operations: Sequence[Operation]) -> None:
 
 def tiered(operations: Sequence[Operation]) -> bool:
     """Whether a plan sets or deletes a config that only a broker with tiered storage can validate."""
-    return any(TIERED in _configs(operation) for operation in operations)
+    return any(TIERED in checked_config(operation).values for operation in operations)
 
 
 def set_by(operation: Operation) -> dict[str, str]:
     """Return the configs that an operation sets."""
-    return {name: value for name, value in _configs(operation).items() if value is not None}
+    return {name: value for name, value in checked_config(operation).values.items() if value is not None}
 
 
-def _configs(operation: Operation) -> dict[str, str | None]:
-    data = json.loads(operation.data)
-    where = {OperationKind.CREATE_TOPIC.value: "config", OperationKind.ALTER_CONFIG.value: "after"}
-    configs: dict[str, str | None] = data.get(where.get(operation.kind, ""), {})
-    return configs
+def checked_config(operation: Operation) -> CheckedConfig:
+    """Return what an operation sets and deletes with the remarks on it; nothing for operations without configs."""
+    if operation.kind == OperationKind.CREATE_TOPIC:
+        return data_of(operation, CreatedTopic)
+    return data_of(operation, AlteredConfig) if operation.kind == OperationKind.ALTER_CONFIG else CheckedConfig()

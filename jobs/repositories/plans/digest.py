@@ -1,6 +1,6 @@
 """A plan's id and counts, computed from its rows in Arrow as `schemas.digest` defines them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -8,15 +8,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Row, schema_of
+from jobs.adapters.delta.warehouse import AnyRow, Row, columns_of, schema_of
 from schemas.digest import HASHED, LINE_END, NULL, SEPARATOR, plan_id_of
 
 _BROKER_BITS: Final = 32
 
 
-def in_arrow(table: str, rows: Sequence[Row]) -> pa.Table:
+def in_arrow(table: str, rows: Iterable[AnyRow]) -> pa.Table:
     """Convert rows to a table in the schema of `table`; absent columns are null."""
-    return pa.Table.from_pylist(list(rows), schema=schema_of(table))
+    return pa.Table.from_pylist([columns_of(row) for row in rows], schema=schema_of(table))
 
 
 def summary(header: str, rows: Mapping[str, pa.Table]) -> Row:

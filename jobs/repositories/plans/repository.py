@@ -5,16 +5,15 @@ from operator import attrgetter
 from typing import Final
 
 import msgspec
-from msgspec.structs import asdict
 
-from jobs.adapters.delta.warehouse import Row, Warehouse, quoted
+from jobs.adapters.delta.warehouse import Warehouse, quoted
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.errors import RefusedError, UsageError
 from jobs.repositories.plans import digest
 from jobs.repositories.plans.names import plan_named
 from jobs.repositories.plans.rows import plan_condition
 from schemas.digest import plan_header
-from schemas.rows import Change, Operation, PlanRecord
+from schemas.rows import Change, Operation, PlanRecord, RejectionRecord
 
 _EDITED: Final = "its stored rows were changed or deleted; plan again"
 
@@ -26,7 +25,7 @@ class Plan:
     row: PlanRecord
     changes: list[Change]
     operations: list[Operation]
-    rejections: list[Row]
+    rejections: list[RejectionRecord]
     given_name: str = ""
     """The id or name that the user gave."""
 
@@ -76,21 +75,21 @@ def read_plan(lake: Warehouse, id_or_name: str) -> Plan:
     try:
         changes = msgspec.convert(lake.rows("changes", mine), list[Change])
         operations = msgspec.convert(lake.rows("operations", mine), list[Operation])
+        rejections = msgspec.convert(lake.rows("rejections", mine), list[RejectionRecord])
     except msgspec.ValidationError as error:
         raise RefusedError(f"plan {row.title} is not what was planned: {error}; {_EDITED}") from None
     changes.sort(key=attrgetter("wave", "topic", "partition"))
     operations.sort(key=attrgetter("sequence"))
-    return Plan(row, changes, operations, lake.rows("rejections", mine), given_name=id_or_name)
+    return Plan(row, changes, operations, rejections, given_name=id_or_name)
 
 
 def refuse_edited(plan: Plan) -> None:
     """Raise RefusedError unless the rows hash to the plan's id."""
-    rows = {
-        "changes": [asdict(change) for change in plan.changes],
-        "operations": [asdict(operation) for operation in plan.operations],
-        "rejections": plan.rejections,
+    in_arrow = {
+        "changes": digest.in_arrow("changes", plan.changes),
+        "operations": digest.in_arrow("operations", plan.operations),
+        "rejections": digest.in_arrow("rejections", plan.rejections),
     }
-    in_arrow = {table: digest.in_arrow(table, some) for table, some in rows.items()}
     hashed = digest.summary(plan_header(plan.row), in_arrow)["plan_id"]
     if hashed != plan.plan_id:
         raise RefusedError(f"plan {plan.title} is not what was planned: its rows hash to {hashed}; {_EDITED}")

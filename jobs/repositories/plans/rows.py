@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 from msgspec.structs import replace
 
-from jobs.adapters.delta.warehouse import Row, Warehouse, quoted, schema_of
+from jobs.adapters.delta.warehouse import AnyRow, Row, Warehouse, columns_of, quoted, schema_of
 from jobs.repositories.actor import Actor
 from jobs.repositories.plans import digest
 from schemas.digest import plan_header
@@ -41,9 +41,9 @@ class InMemoryRows:
     """Rows computed without Spark."""
 
     lake: Warehouse
-    changes: Sequence[Row]
-    rejections: Sequence[Row]
-    operations: Sequence[Row] = field(default_factory=list)
+    changes: Sequence[AnyRow]
+    rejections: Sequence[AnyRow]
+    operations: Sequence[AnyRow] = ()
 
     def summary(self, header: str) -> Row:
         return digest.summary(header, {table: digest.in_arrow(table, rows) for table, rows in self._tables.items()})
@@ -55,10 +55,10 @@ class InMemoryRows:
     def of_plan(self, plan_id: str) -> dict[str, list[Row]]:
         """Return the rows of each table under the plan's id."""
         owner = {"plan_id": plan_id, "cluster": self.lake.cluster}
-        return {table: [row | owner for row in rows] for table, rows in self._tables.items()}
+        return {table: [{**columns_of(row), **owner} for row in rows] for table, rows in self._tables.items()}
 
     @property
-    def _tables(self) -> dict[str, Sequence[Row]]:
+    def _tables(self) -> dict[str, Sequence[AnyRow]]:
         return {"changes": self.changes, "operations": self.operations, "rejections": self.rejections}
 
 

@@ -19,6 +19,7 @@ from jobs.console_output.plan_text import change_line, warnings
 from jobs.core.status_line import colored
 from jobs.repositories.plans.repository import find_plan
 from schemas.enums import Action, PlanKind, RejectionCode
+from schemas.operation_data import AlteredConfig
 from schemas.rows import ChangeSummary, Operation
 from schemas.tables import CHANGES
 from tests.jobs.support.commands.command_line import Surveyor
@@ -188,7 +189,7 @@ def test_rejections_beyond_those_shown(planned: Callable[..., Surveyor]) -> None
 
 def test_an_operation_is_not_no_change(planned: Callable[..., Surveyor]) -> None:
     """Neither of one plan nor in the list of plans."""
-    operation = {"sequence": 0, "kind": "alter_config", "topic": "busy", "data": "{}"}
+    operation = AlteredConfig(topic_id=None, before={}, after={}).operation("busy").columns()
     surveyor = planned([], [], [operation], kind=PlanKind.CONFIG.value)
     assert _lines(surveyor)[0].endswith("config, planned; 1 operation, 0 replica moves, 0 rejected")
     surveyor.lake.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": {}}])

@@ -59,7 +59,7 @@ def _plan(surveyor: Surveyor, *arguments: str) -> tuple[dict[str, list[Any]], di
     refuse_edited(plan)
     return (
         {c.name: [c.leader_after, *c.isr_after] for c in plan.changes},
-        {f"{r['topic']}-{r['partition']}": r["code"] for r in plan.rejections},
+        {row.name: row.code for row in plan.rejections},
     )
 
 

@@ -37,6 +37,9 @@ REMOVED = {"topic_id": MINE, "controller_epoch": 7, "topic_version": 0}
 KIND = OperationKind
 DUE = None
 
+NO_TOPIC: Final = {"exists": False, "reason": "no such topic"}
+KEPT: Final = {"exists": True, "reason": "deletion is off"}
+
 # the operation, the existing znodes, and the outcome
 CASES: Final[dict[str, tuple[OperationKind, dict[str, Any], dict[str, bytes], Outcome | None]]] = {
     "an order": (KIND.WITHDRAW_REASSIGNMENT, {"orders": {"0": [1, 2]}}, {REASSIGN: request(ORDER)}, DUE),
@@ -51,10 +54,10 @@ CASES: Final[dict[str, tuple[OperationKind, dict[str, Any], dict[str, bytes], Ou
     "a garbled order": (KIND.WITHDRAW_REASSIGNMENT, {"orders": {"0": [1]}}, {REASSIGN: b"?"}, Outcome.STALE),
     "an election": (KIND.WITHDRAW_ELECTION, {"partitions": [0]}, {ELECTION: request(ORDER)}, DUE),
     "another election": (KIND.WITHDRAW_ELECTION, {"partitions": [1]}, {ELECTION: request(ORDER)}, Outcome.APPLIED),
-    "no such topic": (KIND.WITHDRAW_DELETION, {"exists": False}, {DELETION: b""}, DUE),
-    "a topic after all": (KIND.WITHDRAW_DELETION, {"exists": False}, {DELETION: b"", T: topic()}, Outcome.STALE),
-    "must not be deleted": (KIND.WITHDRAW_DELETION, {"exists": True}, {DELETION: b"", T: topic()}, DUE),
-    "taken back already": (KIND.WITHDRAW_DELETION, {"exists": True}, {T: topic()}, Outcome.APPLIED),
+    "no such topic": (KIND.WITHDRAW_DELETION, NO_TOPIC, {DELETION: b""}, DUE),
+    "a topic after all": (KIND.WITHDRAW_DELETION, NO_TOPIC, {DELETION: b"", T: topic()}, Outcome.STALE),
+    "must not be deleted": (KIND.WITHDRAW_DELETION, KEPT, {DELETION: b"", T: topic()}, DUE),
+    "taken back already": (KIND.WITHDRAW_DELETION, KEPT, {T: topic()}, Outcome.APPLIED),
     "goes": (KIND.DELETE_REPLICAS, GOES, {DELETION: b"", T: topic()}, DUE),
     "is kept": (KIND.DELETE_REPLICAS, GOES, {T: topic()}, Outcome.STALE),
     "was created again": (KIND.DELETE_REPLICAS, GOES, {DELETION: b"", T: topic(OTHER)}, Outcome.STALE),

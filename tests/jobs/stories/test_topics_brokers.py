@@ -274,7 +274,7 @@ def test_a_failed_log_dir_does_not_lead_again_and_again(
     assert eventually(lambda: kafka.state(name).leader == NO_LEADER)
     plan, elected = due()
     assert elected == []
-    assert [r["reason"].split("; ")[-1] for r in plan.rejections if r["topic"] == name] == [
+    assert [(row.reason or "").split("; ")[-1] for row in plan.rejections if row.topic == name] == [
         "log dir failed, as it answered with error 56: broker 1"
     ]
     plan, elected = due("--allow-unclean")

@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from planner.reassignment.rollback import (
     with_waves_numbered,
 )
 from planner.reassignment.targets import reassignment_changes
+from planner.rules.partitions import PartitionInfo, TopicInfo
 from schemas.enums import Action, LintCode, RejectionCode
 from schemas.rows import Change
 from schemas.tables import BROKERS, PARTITIONS, TOPICS
@@ -41,12 +43,20 @@ def way(*stops: list[int], first_wave: int = 0) -> list[Change]:
 
 
 def back(steps: list[Change], replicas: list[int], to: RollbackTarget = START, **columns: Any) -> Any:  # noqa: ANN401
-    partition = partition_row(replicas, columns.pop("leader", replicas[0]), replicas, **columns)
-    return roll_back_partition(steps, partition, topic_row(), AROUND, to)
+    partition = _partition(replicas, columns.pop("leader", replicas[0]), replicas, **columns)
+    return roll_back_partition(steps, partition, _topic(), AROUND, to)
+
+
+def _partition(replicas: list[int], leader: int | None, isr: list[int], **columns: Any) -> PartitionInfo:  # noqa: ANN401
+    return msgspec.convert(partition_row(replicas, leader, isr, **columns), PartitionInfo)
+
+
+def _topic(**columns: Any) -> TopicInfo:  # noqa: ANN401
+    return msgspec.convert(topic_row(**columns), TopicInfo)
 
 
 def led(changes: Any) -> list[tuple[int, list[int], list[int]]]:  # noqa: ANN401
-    return [(row["wave"], row["replicas_before"], row["replicas_after"]) for row in with_waves_numbered(changes)]
+    return [(row.wave, row.replicas_before or [], row.replicas_after) for row in with_waves_numbered(changes)]
 
 
 THREE: Final = way([1, 2], [3, 2], [3, 4], [3, 4, 1], first_wave=2)
@@ -122,34 +132,32 @@ REFUSED: Final[list[tuple[Row | None, Row, list[int] | None, str, str]]] = [
 def test_what_is_left_alone_and_why(
     columns: Row | None, of_topic: Row, replicas: list[int] | None, code: str, words: str
 ) -> None:
-    partition = None if columns is None else partition_row([3, 2], 3, [3, 2]) | columns
+    partition = None if columns is None else msgspec.structs.replace(_partition([3, 2], 3, [3, 2]), **columns)
 
-    rejection = roll_back_partition(
-        MOVE, partition, topic_row(**of_topic), AROUND, RollbackTarget(replicas, "snapshot 3")
-    )
+    rejection = roll_back_partition(MOVE, partition, _topic(**of_topic), AROUND, RollbackTarget(replicas, "snapshot 3"))
 
     assert isinstance(rejection, Rejection)
     assert (rejection.code, words in rejection.reason) == (code, True), rejection
 
 
 def test_an_equally_short_list_is_allowed() -> None:
-    strict = topic_row(config={"min.insync.replicas": "3"})
-    (row,) = roll_back_partition(MOVE, partition_row([3, 2], 3, [3, 2]), strict, AROUND, START)  # type: ignore[misc]
+    strict = _topic(config={"min.insync.replicas": "3"})
+    (row,) = roll_back_partition(MOVE, _partition([3, 2], 3, [3, 2]), strict, AROUND, START)  # type: ignore[misc]
 
-    assert row["replicas_after"] == [1, 2]
+    assert row.replicas_after == [1, 2]
 
 
 def test_dead_replica_that_stays_is_no_fault() -> None:
     (row,) = back(way([9, 1], [9, 2]), [9, 2], leader=2)
 
-    assert (row["adding_after"], row["requires_live"]) == ([1], [1])
+    assert (row.adding_after, row.requires_live) == ([1], [1])
 
 
 def test_reason_tells_the_step_and_the_racks() -> None:
     (row,) = back(way([1, 3], [1, 2]), [1, 2])
 
-    assert row["reason"] == "back to snapshot 3: adds [3], removes [2]; racks 2 → 1"
-    assert back(THREE, [3, 4])[0]["reason"].startswith("back to snapshot 3, undoes wave 3: adds [2], removes [4]")
+    assert row.reason == "back to snapshot 3: adds [3], removes [2]; racks 2 → 1"
+    assert back(THREE, [3, 4])[0].reason.startswith("back to snapshot 3, undoes wave 3: adds [2], removes [4]")
 
 
 # lists of the plan, formerly preferred -> leader before and after the election, None for none
@@ -164,22 +172,22 @@ ELECTED: Final[list[tuple[list[int], list[int], int, tuple[int, int] | None]]] =
 
 def test_who_led_before_an_election_leads_again() -> None:
     for now, then, leader, expected in ELECTED:
-        partition = partition_row(now, leader, now)
-        arguments = (way(then, now), partition, topic_row(), AROUND, START)
+        partition = _partition(now, leader, now)
+        arguments = (way(then, now), partition, _topic(), AROUND, START)
         steps: Any = roll_back_partition(*arguments, was_elected=True)
-        elections = [row for row in with_waves_numbered(steps) if row["action"] == Action.ELECT_PREFERRED]
-        found = [(row["wave"], row["leader_before"], row["leader_after"], row["replicas_before"]) for row in elections]
+        elections = [row for row in with_waves_numbered(steps) if row.action == Action.ELECT_PREFERRED]
+        found = [(row.wave, row.leader_before, row.leader_after, row.replicas_before) for row in elections]
         assert found == ([(1, *expected, then)] if expected else [])
         without: Any = roll_back_partition(*arguments)
-        assert Action.ELECT_PREFERRED not in {row["action"] for row in without}
+        assert Action.ELECT_PREFERRED not in {row.action for row in without}
 
 
 def test_more_in_one_rack_is_said() -> None:
     """Two and two of four replicas become three and one."""
     crowded = replace(AROUND, racks={**RACKS, 5: "a"}, drained=())
     now, then = [1, 3, 4, 2], [1, 3, 5, 2]
-    steps: Any = roll_back_partition(way(then, now), partition_row(now, 1, now), topic_row(), crowded, START)
-    assert [row["reason"] for row in steps] == [
+    steps: Any = roll_back_partition(way(then, now), _partition(now, 1, now), _topic(), crowded, START)
+    assert [row.reason for row in steps] == [
         "back to snapshot 3: adds [5], removes [4]; most in one rack 2 → 3",
     ]
 
@@ -193,12 +201,12 @@ def test_any_way_leads_back_step_by_step(stops: list[list[int]], data: st.DataOb
 
     changes = back(way(*stops), stops[now])
 
-    assert [row["replicas_before"] for row in changes] == stops[now:0:-1]
-    assert [row["replicas_after"] for row in changes] == stops[now - 1 :: -1]
+    assert [row.replicas_before for row in changes] == stops[now:0:-1]
+    assert [row.replicas_after for row in changes] == stops[now - 1 :: -1]
     for row in changes:
-        before, after = set(row["replicas_before"]), set(row["replicas_after"])
-        assert (set(row["adding_after"]), set(row["removing_after"])) == (after - before, before - after)
-        assert row["leader_after"] in after
+        before, after = set(row.replicas_before), set(row.replicas_after)
+        assert (set(row.adding_after), set(row.removing_after)) == (after - before, before - after)
+        assert row.leader_after in after
 
 
 PAIRS: Final = [([1, 2], [3, 2]), ([1, 2], [2, 1]), ([1, 2], [1, 2, 3]), ([1, 2, 3], [3]), ([1, 2], [4, 3])]
@@ -216,13 +224,14 @@ def test_a_row_is_the_one_that_reassignment_makes(spark: SparkSession) -> None:
     )
     theirs = as_rows(reassignment_changes(*known).orderBy("partition"))
 
-    ours: list[Row] = []
+    ours: list[Change] = []
     for partition, (before, after) in zip(partitions, PAIRS, strict=True):
-        steps = roll_back_partition(way(before, after), partition, topic_row(), AROUND, START)
+        now = msgspec.convert(partition, PartitionInfo)
+        steps = roll_back_partition(way(before, after), now, _topic(), AROUND, START)
         assert not isinstance(steps, Rejection)
         ours += steps
 
-    but = {"reason", "cluster"}
-    assert [{k: v for k, v in row.items() if k not in but} for row in with_waves_numbered(ours)] == [
+    but = {"reason", "cluster", "plan_id"}
+    assert [{k: v for k, v in row.columns().items() if k not in but} for row in with_waves_numbered(ours)] == [
         {k: v for k, v in row.items() if k not in but} for row in theirs
     ]

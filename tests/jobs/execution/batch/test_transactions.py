@@ -21,6 +21,7 @@ from jobs.execution.batch.transactions import (
     topics_needing_own_multi,
 )
 from schemas.enums import NO_VERSION, Action, OperationKind
+from schemas.operation_data import AlteredConfig
 from schemas.rows import Change, Operation
 from schemas.znodes import Assignment, State, encode_assignment, encode_config, encode_config_change, encode_state
 from tests.typed_rows import typed
@@ -148,7 +149,7 @@ def test_batches_are_bounded_by_rows_and_by_bytes(monkeypatch: pytest.MonkeyPatc
     assert [each for batch in by_bytes for each in batch] == changes
 
 
-ALTERED = Operation(sequence=0, kind=OperationKind.ALTER_CONFIG, topic="t", data='{"after":{"a":"2","b":null}}')
+ALTERED = AlteredConfig(topic_id=None, before={}, after={"a": "2", "b": None}).operation("t")
 CHANGED = Create("/config/changes/config_change_", encode_config_change("topics/t"), sequence=True)
 
 

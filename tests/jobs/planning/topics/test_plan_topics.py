@@ -152,7 +152,7 @@ def test_deletions_and_what_cannot_be_deleted(surveyor: Surveyor) -> None:
         (0, "all", '{"topic_id": "all-id"}'),
         (1, "some", '{"topic_id": "some-id"}'),
     ]
-    assert {r["topic"]: (r["partition"], r["code"]) for r in plan.rejections} == {
+    assert {row.topic: (row.partition, row.code) for row in plan.rejections} == {
         "queued": (-1, "DELETION_REQUESTED"),
         "opaque": (-1, "NOT_UNDERSTOOD"),
         "nope": (-1, "UNKNOWN_TOPIC"),

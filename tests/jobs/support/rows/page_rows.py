@@ -1,6 +1,5 @@
 """Warehouses for page tests: a small cluster with a history, and one with very many partitions."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,7 +13,8 @@ from jobs.repositories.plans.names import Alias
 from jobs.repositories.plans.rows import InMemoryRows, PlanHeader
 from jobs.repositories.plans.store import store
 from schemas.columns import TABLES
-from schemas.enums import Action, OperationKind, PlanKind
+from schemas.enums import Action, PlanKind
+from schemas.operation_data import AlteredConfig
 from schemas.rows import PlanRecord
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
@@ -153,8 +153,8 @@ def _commit(lake: Warehouse, plan_id: str) -> None:
 
 def config_operation() -> Row:
     """Return an alteration of a topic's configs, one of which must not be displayed."""
-    data = {"after": {"retention.ms": "1", "ssl.key.password": SECRET}, "before": {"ssl.key.password": SECRET}}
-    return {"sequence": 0, "kind": OperationKind.ALTER_CONFIG.value, "topic": "orders", "data": json.dumps(data)}
+    after: dict[str, str | None] = {"retention.ms": "1", "ssl.key.password": SECRET}
+    return AlteredConfig(topic_id=None, before={"ssl.key.password": SECRET}, after=after).operation("orders").columns()
 
 
 @dataclass(frozen=True, slots=True)
