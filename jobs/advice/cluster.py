@@ -290,7 +290,7 @@ def _drained(situation: ClusterSituation) -> Iterator[Suggestion]:
 
 def _imbalance(situation: ClusterSituation) -> Iterator[Suggestion]:
     live = set(situation.health.live)
-    brokers = [row["broker_id"] for row in situation.health.imbalance if row["exceeds"] and row["broker_id"] in live]
+    brokers = [row.broker_id for row in situation.health.imbalance if row.exceeds and row.broker_id in live]
     if brokers:
         yield Suggestion(
             f"{pluralise(len(brokers), 'broker')} not leading all partitions that prefer them",

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.console_output.kafka_text import generated, kafka_json
 from jobs.core.errors import ExitCode, RefusedError, UsageError
 from jobs.repositories.plans.repository import Plan, read_plan, refuse_edited
@@ -19,20 +18,19 @@ from jobs.runtime.output import emit, next_in_json, next_lines
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
 from schemas.enums import Action, PlanStatus
+from schemas.rows import Key
 from schemas.text import pluralise
 
 
-def targets_of(plan: Plan, wave: int | None = None, *, inverse: bool = False) -> list[Row]:
+def targets_of(plan: Plan, wave: int | None = None, *, inverse: bool = False) -> dict[Key, list[int]]:
     """Return the replicas after the plan or one of its waves; with `inverse`, those before it.
 
     If several waves move a partition, the last wave has its final replicas, and the first wave its original ones.
     """
     moves = [change for change in plan.changes if change.action == Action.REASSIGN and wave in {None, change.wave}]
     if inverse:
-        last = {change.key: change.replicas_before for change in reversed(moves)}
-    else:
-        last = {change.key: change.replicas_after for change in moves}
-    return [{"topic": topic, "partition": number, "replicas": replicas} for (topic, number), replicas in last.items()]
+        return {change.key: change.replicas_before or [] for change in reversed(moves)}
+    return {change.key: change.replicas_after for change in moves}
 
 
 def _refuse_no_wave(plan: Plan, wave: int | None) -> None:

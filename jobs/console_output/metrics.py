@@ -417,7 +417,7 @@ def _of_brokers(figures: Figures) -> Iterator[Metric]:
     yield figures.gauge("controller_epoch", "Number in /controller_epoch.", health.controller_epoch)
     yield figures.gauge("drained_brokers", "Drained brokers.", len(figures.recent.drained))
     for name, column, text in IMBALANCE:
-        values = {row["broker_id"]: row[column] for row in health.imbalance}
+        values = {row.broker_id: getattr(row, column) for row in health.imbalance}
         yield figures.by("broker", name, text, values)
 
 

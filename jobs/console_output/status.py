@@ -277,16 +277,16 @@ def _brokers(health: Health) -> str:
 def _imbalance(health: Health) -> str:
     """Format the most imbalanced live broker, and the number of partitions that prefer missing brokers."""
     live = set(health.live)
-    rows = [row for row in health.imbalance if row["broker_id"] in live]
-    waits = sum(row["not_led"] for row in health.imbalance if row["broker_id"] not in live)
+    rows = [row for row in health.imbalance if row.broker_id in live]
+    waits = sum(row.not_led for row in health.imbalance if row.broker_id not in live)
     of_gone = f"{pluralise(waits, 'partition', 'prefers', 'prefer')} brokers that are gone" if waits else ""
-    if not any(row["not_led"] for row in rows):
+    if not any(row.not_led for row in rows):
         return f"none; {of_gone}" if of_gone else "none"
-    worst = max(rows, key=lambda row: (row["ratio"], -row["broker_id"]))
-    above = sum(row["exceeds"] for row in rows)
+    worst = max(rows, key=lambda row: (row.ratio, -row.broker_id))
+    above = sum(row.exceeds for row in rows)
     return (
-        f"broker {worst['broker_id']} does not lead {worst['not_led']} of {worst['preferred_partitions']} "
-        f"({worst['ratio']:.0%}); {above} above {worst['threshold']:.0%}" + (f"; {of_gone}" if of_gone else "")
+        f"broker {worst.broker_id} does not lead {worst.not_led} of {worst.preferred_partitions} "
+        f"({worst.ratio:.0%}); {above} above {worst.threshold:.0%}" + (f"; {of_gone}" if of_gone else "")
     )
 
 

@@ -133,14 +133,8 @@ def _evenness_lines(evenness: Result) -> Iterator[str]:
 
 def _kafka_lines(verification: Verification) -> Iterator[str]:
     """Return what `kafka-reassign-partitions --verify` would print for the plan's targets."""
-    final_changes = [steps[-1] for steps in steps_by_partition(verification.plan.changes).values()]
-    return status_lines(
-        (
-            {"topic": change.topic, "partition": change.partition, "replicas": change.replicas_after},
-            verification.partitions[change.key].assignment,
-        )
-        for change in final_changes
-    )
+    targets = {key: steps[-1].replicas_after for key, steps in steps_by_partition(verification.plan.changes).items()}
+    return status_lines(targets, {key: verification.partitions[key].assignment for key in targets})
 
 
 def _lines(verification: Verification) -> Iterator[str]:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +19,7 @@ from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, TOPICS
 from jobs.repositories.stored_rows import Bools, Ints, StoredRows
 from jobs.snapshots.cluster_view import ClusterView, TopicConfig
 from planner.columns.numpy_rules import (
+    BrokerImbalance,
     PartitionArrays,
     PartitionMasks,
     has_broker,
@@ -85,8 +87,8 @@ class Health:
     """Offline partitions without an in-sync replica that can lead."""
     led_by_drained: int
     """Partitions led by a drained broker, because no other replica was in sync."""
-    imbalance: list[Row]
-    """Rows of the table `imbalance`, by broker."""
+    imbalance: list[BrokerImbalance]
+    """By broker."""
     quarantined: int
     """Number of znodes in quarantine."""
     blocking: list[QuarantinedZnode]
@@ -104,7 +106,8 @@ class Health:
             {name: getattr(row, name) for name in ("path", "blocks", "reason", "mend")} for row in self.blocking
         ]
         stalled = [_stalled_row(entry) for entry in self.stalled]
-        return asdict(self) | {"gone": gone, "stalled": stalled, "blocking": blocking}
+        imbalanced = [msgspec.structs.asdict(row) for row in self.imbalance]
+        return asdict(self) | {"gone": gone, "stalled": stalled, "imbalance": imbalanced, "blocking": blocking}
 
 
 def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drained: Collection[int] = ()) -> Health:

@@ -8,10 +8,10 @@ brokers.
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from schemas.enums import NO_LEADER
 from schemas.rows import BrokerConfig
@@ -149,8 +149,20 @@ def repair_masks(rows: PartitionArrays, registered: Collection[int], able: Colle
     )
 
 
-def imbalance(rows: PartitionArrays, threshold: float) -> list[dict[str, Any]]:
-    """Return one row per broker that is the preferred replica of a partition, by id; `ratio` is between 0 and 1."""
+class BrokerImbalance(Struct, frozen=True, kw_only=True):
+    """A row of IMBALANCE: the partitions that prefer a broker, and those of them that it does not lead."""
+
+    broker_id: int
+    preferred_partitions: int
+    not_led: int
+    ratio: float
+    """Between 0 and 1."""
+    exceeds: bool
+    threshold: float
+
+
+def imbalance(rows: PartitionArrays, threshold: float) -> list[BrokerImbalance]:
+    """Return one row per broker that is the preferred replica of a partition, by id."""
     preferred = rows.replicas[:, 0]
     counted = ~rows.deleting & (preferred != NO_LEADER)
     not_preferred = counted & rows.has_state & (rows.leader != preferred)
@@ -158,14 +170,14 @@ def imbalance(rows: PartitionArrays, threshold: float) -> list[dict[str, Any]]:
     preferring = np.bincount(index, minlength=len(brokers))
     not_led = np.bincount(index, weights=not_preferred[counted], minlength=len(brokers)).astype(int)
     return [
-        {
-            "broker_id": broker,
-            "preferred_partitions": of_broker,
-            "not_led": others_lead,
-            "ratio": others_lead / of_broker,
-            "exceeds": others_lead / of_broker > threshold,
-            "threshold": threshold,
-        }
+        BrokerImbalance(
+            broker_id=broker,
+            preferred_partitions=of_broker,
+            not_led=others_lead,
+            ratio=others_lead / of_broker,
+            exceeds=others_lead / of_broker > threshold,
+            threshold=threshold,
+        )
         for broker, of_broker, others_lead in zip(brokers.tolist(), preferring.tolist(), not_led.tolist(), strict=True)
     ]
 

@@ -14,6 +14,7 @@ from jobs.advice.outage import Outage
 from jobs.repositories.warehouse_status import WarehouseStatus
 from jobs.runtime.suggestions import Suggestion
 from jobs.snapshots.health import Health
+from planner.columns.numpy_rules import BrokerImbalance
 from planner.leadership.last_in_sync import Start, StartOrder
 from planner.reassignment.obstacles import Reassignment, reassignment
 from schemas.enums import NO_CONTROLLER, DrainMode
@@ -71,8 +72,8 @@ def plan(status: str = "planned", **columns: Any) -> PlanRecord:  # noqa: ANN401
     return plan_record(**{"name": "a", "names": ["a"], "kind": "elect", "status": status, **made, **columns})
 
 
-def uneven(broker: int) -> Row:
-    return {"broker_id": broker, "exceeds": True}
+def uneven(broker: int) -> BrokerImbalance:
+    return BrokerImbalance(broker_id=broker, preferred_partitions=2, not_led=1, ratio=0.5, exceeds=True, threshold=0.1)
 
 
 def steps(health: Health = WELL, **recent: object) -> list[Suggestion]:

@@ -105,7 +105,7 @@ def test_znodes_and_tables_say_the_same(troubled: KafkaTree, lake: Warehouse, sn
     assert [numbers(health) for health in both] == [EXPECTED, EXPECTED]
     columns = ("broker_id", "preferred_partitions", "not_led", "exceeds")
     for health in both:
-        assert [tuple(row[name] for name in columns) for row in health.imbalance] == IMBALANCE
+        assert [tuple(getattr(row, name) for name in columns) for row in health.imbalance] == IMBALANCE
 
 
 def test_what_does_not_move_is_named_and_only_what_waits_counts_as_moving(tree: KafkaTree) -> None:

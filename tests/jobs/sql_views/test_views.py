@@ -154,7 +154,7 @@ def test_what_is_being_deleted_or_not_understood_is_no_trouble_as_for_status(tmp
     seen = health_of(view_of(lake, snapshot), default_min_isr=2, threshold=0.1)
     trouble = ("offline", "under_replicated", "under_min_isr", "not_understood", "deleting_topics", "partitions")
     assert {name: shown[name] for name in trouble} == {name: getattr(seen, name) for name in trouble}
-    assert (shown["under_replicated"], shown["not_led_by_preferred"]) == (1, seen.imbalance[0]["not_led"])
+    assert (shown["under_replicated"], shown["not_led_by_preferred"]) == (1, seen.imbalance[0].not_led)
     assert [(row["topic"], row["partition"]) for row in at.rows("under_replicated")] == [("kept", 0)]
     of_broker = at.rows("leadership")[0]
     assert [of_broker[name] for name in ("preferred", "replicas", "out_of_sync")] == [2, 3, 1]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -70,7 +71,7 @@ def _rows(small: DriverMetadata, read: pa.Table, threshold: float) -> dict[str, 
         "topics": topics,
         "partitions": partitions,
         "partition_history": partitions,
-        "imbalance": imbalance(arrays, threshold),
+        "imbalance": [msgspec.structs.asdict(row) for row in imbalance(arrays, threshold)],
     }
 
 
