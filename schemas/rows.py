@@ -243,6 +243,22 @@ class CandidateEvidence(TableRow, frozen=True, kw_only=True):
     log_size: int | None = None
 
 
+class BrokerAnswer(TableRow, frozen=True, kw_only=True):
+    """One row of ANSWERS: the latest response of a broker about one partition, or about none."""
+
+    TABLE = "answers"
+    broker_id: int
+    api: str
+    topic: str | None = None
+    partition: int | None = None
+    broker_epoch: int | None = None
+    controller_epoch: int | None = None
+    leader_epoch: int | None = None
+    error: int | None = None
+    delete_partition: bool | None = None
+    at: datetime | None = None
+
+
 class CommitRecord(TableRow, frozen=True, kw_only=True):
     """One row of COMMITS: an intent, an outcome or a step."""
 

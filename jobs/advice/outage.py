@@ -7,13 +7,14 @@ the sentence of `Outage`. No JVM is started.
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
+from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.repositories.failed_log_dirs import failed_replicas
 from jobs.repositories.snapshots import PARTITION, has_vanished, last_snapshot
 from jobs.repositories.stored_rows import Bools, Ints, StoredRows
@@ -22,7 +23,7 @@ from jobs.snapshots.cluster_view import ClusterView, view_now, view_of
 from jobs.snapshots.health import without_in_sync
 from planner.leadership.last_in_sync import Start, StartOrder, start_order
 from schemas.enums import NO_LEADER, PartitionState, PlanKind
-from schemas.rows import Key, PlanRecord, Snapshot
+from schemas.rows import BrokerAnswer, Key, PlanRecord, Snapshot
 from schemas.text import abbreviate, pluralise
 
 _OFFLINE: Final = ("partition_state", "=", PartitionState.OFFLINE.value)
@@ -170,10 +171,10 @@ def _outage(view: ClusterView, offline: Bools, lake: Warehouse | None, snapshot:
     last_isr = _last_isr(lake, rows, snapshot)
     registered = [row.broker_id for row in view.brokers]
     order = start_order(StoredRows(rows).brokers("replicas"), last_isr, registered)
-    failed_rows: list[Row] = []
+    failed: list[BrokerAnswer] = []
     if lake is not None and snapshot is not None and order.alive and lake.has("answers"):
-        failed_rows = failed_replicas(lake, snapshot)
-    return Outage(order=order, failed_log_dirs=frozenset(row["broker_id"] for row in failed_rows))
+        failed = failed_replicas(lake, snapshot)
+    return Outage(order=order, failed_log_dirs=frozenset(row.broker_id for row in failed))
 
 
 def _last_isr(lake: Warehouse | None, rows: pa.Table, snapshot: Snapshot | None) -> Ints:
@@ -198,10 +199,12 @@ def last_seen_isr(history: pa.Table) -> dict[Key, list[int]]:
     {('a', 0): [1, 2]}
     """
     last: dict[Key, list[int]] = {}
-    for row in as_rows(history.sort_by("snapshot_id")):
-        key = (row["topic"], row["partition"])
-        if has_vanished(row):
-            last.pop(key, None)
-        elif row["isr"] and row["understood"] is not False:
-            last[key] = row["isr"]
+    rows = history.sort_by("snapshot_id")
+    columns = (rows[name].to_pylist() for name in ("topic", "partition", "isr", "understood", "partition_state"))
+    vanishes = rows["vanished"].to_pylist() if "vanished" in rows.column_names else repeat(None, rows.num_rows)
+    for topic, partition, isr, understood, state, vanished in zip(*columns, vanishes, strict=True):
+        if has_vanished(state, vanished):
+            last.pop((topic, partition), None)
+        elif isr and understood is not False:
+            last[topic, partition] = isr
     return last

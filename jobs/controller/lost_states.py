@@ -6,13 +6,12 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.controller.context import ControllerContext
-from jobs.repositories.snapshots import topics_before
+from jobs.repositories.snapshots import has_vanished, topics_before
 from planner.rules.lost_states import PastState, is_same_topic, lost_state
 from planner.rules.partitions import PartitionInfo, TopicInfo
-from schemas.enums import PartitionState
-from schemas.rows import Key
+from schemas.rows import Key, Topic
 
 _COLUMNS: Final = ("topic", "partition", "snapshot_id", "topic_version", "leader", "partition_state", "vanished")
 
@@ -44,21 +43,16 @@ def _history(lake: Warehouse, keys: Iterable[Key]) -> dict[Key, list[PastState]]
     topics = sorted({topic for topic, _ in wanted})
     table = lake.read("partition_history", ("topic", "in", topics), columns=_COLUMNS)
     partitions = sorted({partition for _, partition in wanted})
-    for row in as_rows(table.filter(pc.field("partition").isin(partitions))):
-        key = row["topic"], row["partition"]
-        if key in wanted:
-            history[key].append(_past_state(row))
+    rows = table.filter(pc.field("partition").isin(partitions))
+    columns = (rows[name].to_pylist() for name in _COLUMNS)
+    for topic, partition, snapshot_id, topic_version, leader, state, vanished in zip(*columns, strict=True):
+        if (topic, partition) in wanted:
+            past = PastState(snapshot_id, topic_version, leader is not None, has_vanished(state, vanished))
+            history[topic, partition].append(past)
     return history
 
 
-def _past_state(row: Row) -> PastState:
-    """Convert a row of history; rows of older versions mark a missing partition by its state alone."""
-    is_missing = row["partition_state"] == PartitionState.NON_EXISTENT
-    vanished = is_missing if row["vanished"] is None else row["vanished"]
-    return PastState(row["snapshot_id"], row["topic_version"], row["leader"] is not None, vanished)
-
-
-def _is_same(row: PartitionInfo, topic: TopicInfo, then: Row | None) -> bool:
+def _is_same(row: PartitionInfo, topic: TopicInfo, then: Topic | None) -> bool:
     if then is None:
         return True
-    return is_same_topic(topic.topic_id, row.topic_version, then["topic_id"], then["topic_version"])
+    return is_same_topic(topic.topic_id, row.topic_version, then.topic_id, then.topic_version)

@@ -241,7 +241,7 @@ def _raise_stale_epoch(
     latest = latest_recorded_epoch(settings.lake, plan.row.cluster_id)
     with zookeeper.connected() as client:
         state, holder = read_cluster(client), resident(client)
-    stale_epoch = set_back(state.control["controller_epoch"], latest)
+    stale_epoch = set_back(state.controller_epoch, latest)
     if stale_epoch is None or not apply:
         return stale_epoch
     if holder is not None:

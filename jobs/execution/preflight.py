@@ -77,9 +77,7 @@ def check_before_commit(
         state = read_cluster(client)
         refuse_beyond(limits, settings, plan, state, datetime.now(UTC))
         resident_controller = None if is_ours else resident(client)
-        epoch_behind = (
-            None if is_ours or resident_controller else set_back(state.control["controller_epoch"], latest_epoch)
-        )
+        epoch_behind = None if is_ours or resident_controller else set_back(state.controller_epoch, latest_epoch)
         selected_mode, reason = choose_mode(
             mode, settings, plan, state, running, resident_controller=resident_controller, epoch_behind=epoch_behind
         )

@@ -34,10 +34,10 @@ def vanished_states(at: SnapshotTables, stateless: DataFrame) -> DataFrame:
     """Return the last known states of these partitions, if they had one before under the same topic."""
     until = F.col("snapshot_id") <= at.snapshot.snapshot_id
     last_states = last_known_states(stateless, at.tables.read("partition_history").where(until)).localCheckpoint()
-    turns = sorted(row["gone"] for row in last_states.select("gone").distinct().collect() if row["gone"] is not None)
+    turns = sorted(gone for (gone,) in last_states.select("gone").distinct().collect() if gone is not None)
     topics = [(turn, row) for turn in turns for row in topics_before(at.tables.warehouse, turn).values()]
     ids = at.tables.spark.createDataFrame(
-        [(row["topic"], turn, row["topic_id"], row["topic_version"]) for turn, row in topics],
+        [(row.topic, turn, row.topic_id, row.topic_version) for turn, row in topics],
         "topic string, gone bigint, id_then string, version_then int",
     )
     return filter_same_topic(last_states, ids).localCheckpoint()

@@ -19,7 +19,6 @@ from msgspec import Struct
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.spark.session import cached_with_counts
 from jobs.planning.plan import PlanDraft
 from jobs.planning.planning_tables import vanished_states
@@ -55,7 +54,7 @@ from schemas.operation_data import (
 )
 from schemas.replica_assignment import IS_REASSIGNED
 from schemas.response_codes import NONE
-from schemas.rows import CONTROL, Broker, Key, Operation, RejectionRecord, Topic, ZnodeRequest
+from schemas.rows import CONTROL, Broker, BrokerAnswer, Key, Operation, RejectionRecord, Topic, ZnodeRequest
 from schemas.tables import CHANGES, REJECTIONS
 
 R = TypeVar("R", bound=Struct)
@@ -131,7 +130,7 @@ def _cycle_input(at: SnapshotTables, requests: list[ZnodeRequest]) -> CycleInput
     )
 
 
-def _stop_confirmations(at: SnapshotTables) -> list[Row]:
+def _stop_confirmations(at: SnapshotTables) -> list[BrokerAnswer]:
     """Return confirmations that a replica was stopped and its log deleted, under the controller of the snapshot.
 
     Kafka's controller starts all replicas when it takes over, so earlier confirmations are void. Confirmations from
@@ -144,12 +143,12 @@ def _stop_confirmations(at: SnapshotTables) -> list[Row]:
         return []
     epochs = {row.broker_id: row.broker_epoch for row in rows_as_of(lake, at.snapshot, Broker)}
     of_last = ("controller_epoch", "=", at.snapshot.controller_epoch)
-    rows = lake.rows("answers", ("api", "=", STOP_REPLICA), ("error", "=", NONE), of_last)
+    rows = lake.typed_rows(BrokerAnswer, ("api", "=", STOP_REPLICA), ("error", "=", NONE), of_last)
     return [
         row
         for row in rows
-        if row["delete_partition"]
-        and (row["leader_epoch"] == LEADER_DURING_DELETE or row["broker_epoch"] == epochs.get(row["broker_id"]))
+        if row.delete_partition
+        and (row.leader_epoch == LEADER_DURING_DELETE or row.broker_epoch == epochs.get(row.broker_id))
     ]
 
 

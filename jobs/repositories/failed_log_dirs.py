@@ -10,19 +10,19 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
+from jobs.adapters.delta.warehouse import Warehouse, typed
 from jobs.repositories.broker_responses import latest_responses
 from jobs.repositories.snapshots import rows_as_of
 from schemas.enums import RequestKind
 from schemas.notices import LEADER_AND_ISR
 from schemas.response_codes import KAFKA_STORAGE_ERROR
-from schemas.rows import Broker, Snapshot, ZnodeRequest
+from schemas.rows import Broker, BrokerAnswer, Snapshot, ZnodeRequest
 
 _OF_LEADER_AND_ISR: Final = ("api", "=", LEADER_AND_ISR)
 _SORT_KEYS: Final = [(name, "ascending") for name in ("broker_id", "topic", "partition")]
 
 
-def failed_replicas(lake: Warehouse, snapshot: Snapshot) -> list[Row]:
+def failed_replicas(lake: Warehouse, snapshot: Snapshot) -> list[BrokerAnswer]:
     """Return the latest response of live brokers for each replica, where it reports a failed log dir."""
     topics = lake.read("answers", _OF_LEADER_AND_ISR, ("error", "=", KAFKA_STORAGE_ERROR), columns=["topic"])[
         "topic"
@@ -32,8 +32,8 @@ def failed_replicas(lake: Warehouse, snapshot: Snapshot) -> list[Row]:
     epochs = {row.broker_id: row.broker_epoch for row in rows_as_of(lake, snapshot, Broker)}
     # a table of an older version also contains earlier responses, until the next commit writes to it
     answers = latest_responses(lake.read("answers", _OF_LEADER_AND_ISR, ("topic", "in", topics.to_pylist())))
-    failed = as_rows(answers.filter(pc.field("error") == KAFKA_STORAGE_ERROR).sort_by(_SORT_KEYS))
-    return [row for row in failed if row["broker_epoch"] == epochs.get(row["broker_id"])]
+    failed = typed(BrokerAnswer, answers.filter(pc.field("error") == KAFKA_STORAGE_ERROR).sort_by(_SORT_KEYS))
+    return [row for row in failed if row.broker_epoch == epochs.get(row.broker_id)]
 
 
 def event_lines(lake: Warehouse, snapshot: Snapshot) -> Iterator[str]:

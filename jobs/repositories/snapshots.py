@@ -13,7 +13,7 @@ from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.errors import RefusedError, UnreadableError, UsageError
 from schemas.columns import KEYS
 from schemas.enums import PartitionState
-from schemas.rows import Snapshot
+from schemas.rows import Snapshot, Topic
 
 PARTITION: Final = KEYS["partitions"]
 """The key of a partition."""
@@ -69,14 +69,14 @@ def as_of(lake: Warehouse, snapshot: Snapshot, table: str, *filters: Filter) -> 
     return as_rows(table_as_of(lake, snapshot, table, *filters))
 
 
-def topics_before(lake: Warehouse, snapshot_id: int) -> dict[str, Row]:
+def topics_before(lake: Warehouse, snapshot_id: int) -> dict[str, Topic]:
     """Return the topics by name in the last snapshot before this one; empty if it can no longer be read."""
     ids = lake.read("snapshots", ("snapshot_id", "<", snapshot_id), columns=["snapshot_id"])["snapshot_id"]
     if not len(ids):
         return {}
     (snapshot,) = lake.typed_rows(Snapshot, ("snapshot_id", "=", pc.max(ids).as_py()))
     try:
-        return {row["topic"]: row for row in as_of(lake, snapshot, "topics")}
+        return {row.topic: row for row in rows_as_of(lake, snapshot, Topic)}
     except UnreadableError:
         return {}
 
@@ -147,10 +147,9 @@ def _last_of_each(ordered: pa.Table, among: pa.ChunkedArray | None = None) -> pa
     return last["row_last"].combine_chunks()
 
 
-def has_vanished(row: Row) -> bool:
+def has_vanished(partition_state: str | None, vanished: bool | None) -> bool:  # noqa: FBT001 - two columns
     """Whether a row of the history records that the partition vanished; rows of older versions show it by state."""
-    vanished = row.get("vanished")
-    return row["partition_state"] == PartitionState.NON_EXISTENT if vanished is None else bool(vanished)
+    return partition_state == PartitionState.NON_EXISTENT if vanished is None else vanished
 
 
 def _existing(rows: pa.Table) -> pa.ChunkedArray:

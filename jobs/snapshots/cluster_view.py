@@ -119,8 +119,8 @@ def view_now(
         quarantine += with_retries(lambda: read_overrides(client))[1]
         rates, unread = with_retries(lambda: _read_rates(client))
     return ClusterView(
-        controller_id=state.control["controller_id"],
-        controller_epoch=state.control["controller_epoch"],
+        controller_id=state.controller_id,
+        controller_epoch=state.controller_epoch,
         migration=state.migration,
         brokers=state.brokers,
         configs=configs,

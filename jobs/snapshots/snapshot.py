@@ -132,7 +132,7 @@ def _session(settings: Settings, *, tiny: bool, alone: bool) -> SparkSession:
 
 
 def _end_drains(settings: Settings, state: ClusterState) -> None:
-    ended = remove_expired(settings.lake, state.control["controller_epoch"], state.live)
+    ended = remove_expired(settings.lake, state.controller_epoch, state.live)
     for line in expired_drain_lines(ended):
         log(line)
 

@@ -77,13 +77,22 @@ class ClusterState:
     zxid: int = 0
 
     @property
+    def controller_id(self) -> int | None:
+        """Broker id in /controller; None if the znode cannot be decoded."""
+        return None if self._is_opaque(CONTROLLER) else self.controller.broker_id
+
+    @property
+    def controller_epoch(self) -> int | None:
+        """Number in /controller_epoch; None if the znode cannot be decoded."""
+        return None if self._is_opaque(CONTROLLER_EPOCH) else self.epoch
+
+    @property
     def control(self) -> dict[str, int | None]:
-        """The controller's id and epoch; null where the znode cannot be decoded."""
-        opaque = {row.path for row in self.quarantine}
-        return {
-            "controller_id": None if CONTROLLER in opaque else self.controller.broker_id,
-            "controller_epoch": None if CONTROLLER_EPOCH in opaque else self.epoch,
-        }
+        """The columns of SNAPSHOTS about the controller."""
+        return {"controller_id": self.controller_id, "controller_epoch": self.controller_epoch}
+
+    def _is_opaque(self, path: str) -> bool:
+        return any(row.path == path for row in self.quarantine)
 
     @property
     def live(self) -> dict[int, int]:

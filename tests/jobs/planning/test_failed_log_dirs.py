@@ -66,7 +66,7 @@ def test_the_last_word_of_the_present_registration_counts(
 
     replicas = failed_replicas(cluster.lake, find_snapshot(cluster.lake))
 
-    assert [(row["broker_id"], row["topic"], row["partition"], row["leader_epoch"]) for row in replicas] == (
+    assert [(row.broker_id, row.topic, row.partition, row.leader_epoch) for row in replicas] == (
         [(1, T, 0, 6)] if failed else []
     )
 
