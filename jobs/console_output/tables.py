@@ -11,14 +11,14 @@ from typing import Any, Final
 from rich.table import Table
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Row, Warehouse, values_of
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.errors import UsageError
 from jobs.core.masking import HIDDEN, is_sensitive, masked_text
 from jobs.core.units import format_duration
 from jobs.preconditions.unread_metadata import SHOWN, unread_in
 from jobs.repositories.plans.repository import find_plan
-from jobs.repositories.snapshots import as_of, find_snapshot
+from jobs.repositories.snapshots import as_of, find_snapshot, rows_as_of
 from jobs.repositories.stored_rows import StoredRows
 from jobs.runtime.cli_enums import Output
 from jobs.runtime.console import CommandResult, log, table, warn
@@ -27,7 +27,7 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from jobs.snapshots.diff import COLUMNS, differences
 from schemas.enums import PlanStatus
-from schemas.rows import PlanRecord, Snapshot, ThrottledConfig
+from schemas.rows import BrokerConfig, PlanRecord, QuarantinedZnode, Snapshot, ThrottledConfig
 from schemas.text import plan_size, pluralise
 
 ROWS_SHOWN: Final = 200
@@ -140,38 +140,38 @@ def show_as_of(
 def show_configs(settings: Settings, snapshot_id: int | None, broker: int | None, *, differing: bool) -> None:
     """Show the broker configs of a snapshot: all, those of one broker, or settings that differ between brokers."""
     snapshot = snapshot_shown(settings, snapshot_id)
-    configs = as_of(settings.lake, snapshot, "broker_configs")
-    brokers = sorted({row["broker_id"] for row in configs})
+    configs = rows_as_of(settings.lake, snapshot, BrokerConfig)
+    brokers = sorted({row.broker_id for row in configs})
     if broker is not None and broker not in brokers:
         has = ", ".join(map(str, brokers)) or "none"
         raise UsageError(
             f"broker {broker} has no configs in snapshot {snapshot.snapshot_id}; brokers with configs: {has}"
         )
-    selected = [row for row in configs if broker in {None, row["broker_id"]}]
+    selected = [row for row in configs if broker in {None, row.broker_id}]
     if differing:
-        names = None if broker is None else {row["name"] for row in selected}
+        names = None if broker is None else {row.name for row in selected}
         rows = [row for row in differing_configs(configs) if names is None or row["name"] in names]
         write_as_of(settings, snapshot, "settings that differ between brokers", ("name", "value", "brokers"), rows)
         return
-    rows = sorted(selected, key=itemgetter("broker_id", "name"))
+    rows = [row.columns() for row in sorted(selected, key=attrgetter("broker_id", "name"))]
     write_as_of(settings, snapshot, "configs", ("broker_id", "name", "value", "assumed"), rows)
 
 
-def differing_configs(configs: Sequence[Row]) -> list[Row]:
+def differing_configs(configs: Sequence[BrokerConfig]) -> list[Row]:
     """Return a row for each value of settings that differ between brokers; assumed values are ignored.
 
-    >>> rows = [{"broker_id": broker, "name": "min.insync.replicas", "value": value, "assumed": broker == 3}
+    >>> rows = [BrokerConfig(broker_id=broker, name="min.insync.replicas", value=value, assumed=broker == 3)
     ...     for broker, value in ((1, "1"), (2, "2"), (3, "9"), (4, "1"))]
     >>> [(row["value"], row["brokers"]) for row in differing_configs(rows)]
     [('1', [1, 4]), ('2', [2])]
     >>> differing_configs(rows[::2])
     []
     """
-    reported = [row for row in configs if not row["assumed"]]
-    brokers = sorted({row["broker_id"] for row in reported})
-    values: dict[str, dict[int, str | None]] = {row["name"]: dict.fromkeys(brokers) for row in reported}
+    reported = [row for row in configs if not row.assumed]
+    brokers = sorted({row.broker_id for row in reported})
+    values: dict[str, dict[int, str | None]] = {row.name: dict.fromkeys(brokers) for row in reported}
     for row in reported:
-        values[row["name"]][row["broker_id"]] = row["value"]
+        values[row.name][row.broker_id] = row.value
     return [
         {"name": name, "value": value, "brokers": [broker for broker in brokers if of_broker[broker] == value]}
         for name, of_broker in sorted(values.items())
@@ -183,13 +183,13 @@ def differing_configs(configs: Sequence[Row]) -> list[Row]:
 def show_quarantine(settings: Settings, snapshot_id: int | None) -> None:
     """Show znodes that could not be parsed; configs with a sensitive setting are hidden."""
     snapshot = snapshot_shown(settings, snapshot_id)
-    rows = sorted(as_of(settings.lake, snapshot, "quarantine"), key=itemgetter("path"))
-    rows = [{**row, "data": HIDDEN if _is_secret(row) else row["data"]} for row in rows]
+    znodes = sorted(rows_as_of(settings.lake, snapshot, QuarantinedZnode), key=attrgetter("path"))
+    rows = [znode.columns() | ({"data": HIDDEN} if _is_secret(znode) else {}) for znode in znodes]
     write_as_of(settings, snapshot, "quarantine", ("path", "blocks", "reason", "data"), rows)
 
 
-def _is_secret(row: Row) -> bool:
-    return row["path"].startswith("/config/") and is_sensitive(row["data"] or "")
+def _is_secret(znode: QuarantinedZnode) -> bool:
+    return znode.path.startswith("/config/") and is_sensitive(znode.data or "")
 
 
 def show_imbalance(settings: Settings, snapshot_id: int | None) -> None:
@@ -218,7 +218,7 @@ def show_history(settings: Settings, topic: str, partition: int | None) -> None:
     filters: list[Filter] = [("topic", "=", topic)]
     if partition is not None:
         filters.append(("partition", "=", partition))
-    taken = {row["snapshot_id"]: row["taken_at"] for row in settings.lake.rows("snapshots")}
+    taken = dict(values_of(settings.lake.read("snapshots"), "snapshot_id", "taken_at"))
     filters.append(("snapshot_id", "<=", max(taken)))  # an incomplete snapshot may have written later rows
     rows = [
         {

@@ -6,7 +6,7 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.delta.warehouse import Warehouse, values_of
 from jobs.controller.context import ControllerContext
 from jobs.repositories.snapshots import has_vanished, topics_before
 from planner.rules.lost_states import PastState, is_same_topic, lost_state
@@ -43,9 +43,8 @@ def _history(lake: Warehouse, keys: Iterable[Key]) -> dict[Key, list[PastState]]
     topics = sorted({topic for topic, _ in wanted})
     table = lake.read("partition_history", ("topic", "in", topics), columns=_COLUMNS)
     partitions = sorted({partition for _, partition in wanted})
-    rows = table.filter(pc.field("partition").isin(partitions))
-    columns = (rows[name].to_pylist() for name in _COLUMNS)
-    for topic, partition, snapshot_id, topic_version, leader, state, vanished in zip(*columns, strict=True):
+    rows = values_of(table.filter(pc.field("partition").isin(partitions)), *_COLUMNS)
+    for topic, partition, snapshot_id, topic_version, leader, state, vanished in rows:
         if (topic, partition) in wanted:
             past = PastState(snapshot_id, topic_version, leader is not None, has_vanished(state, vanished))
             history[topic, partition].append(past)

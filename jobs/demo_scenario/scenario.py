@@ -11,11 +11,12 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from signal import SIGTERM
 from typing import Final
 
-from jobs.adapters.delta.warehouse import Row
+from jobs.adapters.delta.warehouse import Row, values_of
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.spark.remote import REMOTE
 from jobs.adapters.spark.session import stop_session
@@ -26,12 +27,13 @@ from jobs.adapters.zookeeper.precondition_reader import state_path
 from jobs.core.errors import ExitCode, SurveyorError
 from jobs.core.signals import raise_on_signal
 from jobs.demo_scenario.traffic import Traffic, read_everything
-from jobs.repositories.snapshots import as_of, find_snapshot
+from jobs.repositories.snapshots import find_snapshot, rows_as_of
 from jobs.runtime.console import CommandResult, stdout
 from jobs.runtime.output import emit
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import DEFAULT_WAREHOUSE, Settings, settings_from
 from schemas.enums import NO_CONTROLLER
+from schemas.rows import Partition
 from schemas.znodes import State, decode_state
 
 ORDERS: Final = "orders"
@@ -129,7 +131,7 @@ class DemoScenario:
         self.surveyor("commit", "balance", "--apply", "--yes")
         self.surveyor("snapshot")
         self.surveyor("show", "imbalance")
-        if any(row["not_led"] for row in self.rows("imbalance")):
+        if self.has_imbalance():
             raise SurveyorError("some partitions are still not led by their preferred replica")
 
     def grow(self) -> None:
@@ -145,9 +147,9 @@ class DemoScenario:
 
     def targets(self) -> list[Row]:
         """Return the targets: the last replica of the first half of the partitions moves to the new broker."""
-        chosen = sorted(self.rows("partitions"), key=lambda row: (row["topic"], row["partition"]))[:8]
+        chosen = sorted(self.partitions(), key=attrgetter("key"))[:8]
         return [
-            {"topic": row["topic"], "partition": row["partition"], "replicas": [*row["replicas"][:-1], NEWCOMER]}
+            {"topic": row.topic, "partition": row.partition, "replicas": [*row.replicas[:-1], NEWCOMER]}
             for row in chosen
         ]
 
@@ -159,8 +161,9 @@ class DemoScenario:
         self.surveyor("show", "partitions", "--topic", ORDERS)
 
     def a_partition_that_moved(self) -> int:
-        moved = [row for row in self.settings.lake.rows("partition_history") if row["leader"] != row["replicas"][0]]
-        return min((row["partition"] for row in moved if row["topic"] == ORDERS), default=0)
+        history = self.settings.lake.read("partition_history", ("topic", "=", ORDERS))
+        rows = values_of(history, "partition", "leader", "replicas")
+        return min((partition for partition, leader, replicas in rows if leader != replicas[0]), default=0)
 
     @property
     def common(self) -> list[str]:
@@ -179,11 +182,15 @@ class DemoScenario:
             result_file=None,
         )
 
-    def rows(self, table: str) -> list[Row]:
-        """Return the rows of a table at the newest snapshot."""
-        snapshot = find_snapshot(self.settings.lake)
-        filters = (("snapshot_id", "=", snapshot.snapshot_id),) if table == "imbalance" else ()
-        return as_of(self.settings.lake, snapshot, table, *filters)
+    def partitions(self) -> list[Partition]:
+        """Return the partitions of the newest snapshot."""
+        return rows_as_of(self.settings.lake, find_snapshot(self.settings.lake), Partition)
+
+    def has_imbalance(self) -> bool:
+        """Whether a partition of the newest snapshot is not led by its preferred replica."""
+        snapshot_id = find_snapshot(self.settings.lake).snapshot_id
+        rows = self.settings.lake.read("imbalance", ("snapshot_id", "=", snapshot_id), columns=["not_led"])
+        return any(rows["not_led"].to_pylist())
 
     def heading(self, title: str) -> None:
         stdout().print(f"\n[bold]{title}[/bold]")
@@ -218,12 +225,12 @@ class DemoScenario:
         return self.controller() != NO_CONTROLLER
 
     def all_in_sync(self) -> bool:
-        return all(set(state.isr) == set(row["replicas"]) for row, state in self.states())
+        return all(set(state.isr) == set(row.replicas) for row, state in self.states())
 
-    def states(self) -> Iterator[tuple[Row, State]]:
+    def states(self) -> Iterator[tuple[Partition, State]]:
         """Yield the partitions of the newest snapshot with their current states in ZooKeeper."""
-        rows = self.rows("partitions")
-        paths = [state_path((row["topic"], row["partition"])) for row in rows]
+        rows = self.partitions()
+        paths = [state_path(row.key) for row in rows]
         with connected(self.settings.zookeeper) as client:
             znodes = read_many(client, paths)
         for row, znode in zip(rows, znodes, strict=True):

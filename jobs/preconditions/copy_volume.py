@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Row, Warehouse, values_of
 from jobs.core.units import format_bytes, format_duration
 from jobs.repositories.stored_rows import Ints, StoredRows
 from schemas.enums import NO_LEADER, Action
@@ -208,9 +208,10 @@ def usable_bytes(lake: Warehouse) -> dict[int, int]:
 
     Log dirs with the same size and the same free space count as one volume.
     """
-    rows = lake.rows("log_dirs") if lake.has("log_dirs") else []
-    volumes = {(row["broker_id"], row["total_bytes"], row["usable_bytes"]) for row in rows}
     usable: dict[int, int] = {}
+    if not lake.has("log_dirs"):
+        return usable
+    volumes = {*values_of(lake.read("log_dirs"), "broker_id", "total_bytes", "usable_bytes")}
     for broker, _, free in volumes:
         if free is not None:
             usable[broker] = usable.get(broker, 0) + free

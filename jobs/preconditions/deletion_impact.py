@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.delta.warehouse import Warehouse, values_of
 from jobs.core.errors import SurveyorError
 from jobs.repositories.snapshots import find_snapshot, table_as_of
 from schemas.enums import OperationKind, PlanKind
-from schemas.rows import PlanRecord
+from schemas.rows import Operation, PlanRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +38,8 @@ def deletion_impact_of(
     """Return what is lost with the topics that a plan deletes; none for plans of other kinds."""
     if plan.kind != PlanKind.DELETE:
         return []
-    rows = lake.rows("operations", ("plan_id", "=", plan.plan_id), ("kind", "=", OperationKind.DELETE_TOPIC.value))
-    return deletion_impact(lake, plan, [row["topic"] for row in rows], records or {})
+    rows = lake.typed_rows(Operation, ("plan_id", "=", plan.plan_id), ("kind", "=", OperationKind.DELETE_TOPIC.value))
+    return deletion_impact(lake, plan, [row.topic for row in rows], records or {})
 
 
 def deletion_impact(
@@ -60,12 +60,12 @@ def _partitions(lake: Warehouse, plan: PlanRecord, topic: str) -> int | None:
 
 
 def _deleted(lake: Warehouse, topic: str, partitions: int | None, records: int | None) -> DeletionImpact:
-    logs = lake.rows("sizes", ("topic", "=", topic))
+    logs = list(values_of(lake.read("sizes", ("topic", "=", topic)), "bytes", "taken_at"))
     return DeletionImpact(
         topic=topic,
         partitions=partitions,
         replicas=len(logs),
-        bytes=sum(row["bytes"] for row in logs) if logs else None,
-        sizes_at=min((row["taken_at"] for row in logs), default=None),
+        bytes=sum(size for size, _ in logs) if logs else None,
+        sizes_at=min((taken_at for _, taken_at in logs), default=None),
         records=records,
     )

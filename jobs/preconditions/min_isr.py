@@ -10,7 +10,7 @@ are not in the snapshot; their configs have warnings of their own (`jobs.console
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from jobs.adapters.delta.warehouse import Warehouse, as_rows
+from jobs.adapters.delta.warehouse import Warehouse, values_of
 from jobs.core.errors import SurveyorError
 from jobs.repositories.snapshots import find_snapshot, table_as_of
 from jobs.repositories.stored_rows import StoredRows
@@ -43,10 +43,8 @@ def stored_below_min_isr(lake: Warehouse, snapshot_id: int, changes: StoredRows)
     smaller = without_reassignments.where(without_reassignments.shrinks("isr_after", "isr_before"))
     minimum = _min_isr(lake, snapshot_id, smaller.values("topic"))
     candidates = smaller.where(smaller.lengths("isr_after") < max(minimum.values(), default=0))
-    rows = as_rows(candidates.table.select(["topic", "partition", "isr_after"]))
-    return [
-        f"{row['topic']}-{row['partition']}" for row in rows if len(row["isr_after"]) < minimum.get(row["topic"], 0)
-    ]
+    rows = values_of(candidates.table, "topic", "partition", "isr_after")
+    return [f"{topic}-{partition}" for topic, partition, isr in rows if len(isr) < minimum.get(topic, 0)]
 
 
 def short_lists(lake: Warehouse, snapshot_id: int, changes: Sequence[ChangeSummary]) -> list[str]:
@@ -69,8 +67,8 @@ def stored_short_lists(lake: Warehouse, snapshot_id: int, changes: StoredRows) -
         return []
     rows = reassigned.where(reassigned.with_same_key(may_be_short, "topic", "partition")).table
     last = {
-        f"{row['topic']}-{row['partition']}": len(row["replicas_after"]) < minimum.get(row["topic"], 0)
-        for row in as_rows(rows.select(["topic", "partition", "replicas_after"]))
+        f"{topic}-{partition}": len(replicas) < minimum.get(topic, 0)
+        for topic, partition, replicas in values_of(rows, "topic", "partition", "replicas_after")
     }
     return [name for name, short in last.items() if short]
 
@@ -82,8 +80,8 @@ def _min_isr(lake: Warehouse, snapshot_id: int, topics: Collection[str]) -> dict
     topic_filter = [("topic", "in", sorted(topics))] if len(topics) <= MAX_FILTERED_TOPICS else []
     try:
         snapshot = find_snapshot(lake, snapshot_id)
-        rows = as_rows(table_as_of(lake, snapshot, "topics", *topic_filter, columns=["topic", "config"]))
+        rows = table_as_of(lake, snapshot, "topics", *topic_filter, columns=["topic", "config"])
         default = default_min_isr_of(lake, snapshot)
     except SurveyorError:
         return {}
-    return {row["topic"]: min_isr_of(dict(row["config"] or ()), default) for row in rows}
+    return {topic: min_isr_of(dict(config or ()), default) for topic, config in values_of(rows, "topic", "config")}

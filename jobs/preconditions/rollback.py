@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.delta.warehouse import Warehouse, values_of
 from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.adapters.zookeeper.migration import refuse_migration
 from jobs.core.errors import RefusedError
@@ -162,7 +162,6 @@ def _destinations(lake: Warehouse, plan: Plan, to_snapshot: int | None, topics: 
     snapshot = find_snapshot(lake, to_snapshot)
     topic_filter = ("topic", "in", topics)
     former = table_as_of(lake, snapshot, "partitions", topic_filter, columns=FORMER_COLUMNS)
-    rows = zip(*(former[name].to_pylist() for name in FORMER_COLUMNS), strict=True)
     ids_then = {row.topic: row.topic_id for row in rows_as_of(lake, snapshot, Topic, topic_filter)}
     ids = {change.topic: change.topic_id for change in plan.changes}
     recreated = Rejection(RejectionCode.UNKNOWN_TOPIC, f"its topic was deleted and created again after {name}")
@@ -171,7 +170,7 @@ def _destinations(lake: Warehouse, plan: Plan, to_snapshot: int | None, topics: 
     }
     then = {
         (topic, partition): ReplicaAssignment(replicas, adding, removing)
-        for topic, partition, replicas, adding, removing in rows
+        for topic, partition, replicas, adding, removing in values_of(former, *FORMER_COLUMNS)
     }
     return _Destinations(name, then, rejected_topics)
 

@@ -6,7 +6,7 @@ the optimiser have figures of their racks instead.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from jobs.adapters.delta.warehouse import Warehouse, as_rows
+from jobs.adapters.delta.warehouse import Warehouse, values_of
 from jobs.core.errors import SurveyorError
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.snapshots import find_snapshot, rows_as_of
@@ -28,12 +28,9 @@ def lists_of_changes(changes: Iterable[Change]) -> Lists:
 
 def lists_of_stored(changes: StoredRows) -> Lists:
     """Return those of stored changes."""
-    columns = ["topic", "partition", "wave", "replicas_before", "replicas_after"]
-    rows = as_rows(changes.where(changes.equal("action", Action.REASSIGN.value)).table.select(columns))
-    return _lists(
-        ((row["topic"], row["partition"]), row["wave"], row["replicas_before"] or (), row["replicas_after"])
-        for row in rows
-    )
+    moves = changes.where(changes.equal("action", Action.REASSIGN.value)).table
+    rows = values_of(moves, "topic", "partition", "wave", "replicas_before", "replicas_after")
+    return _lists(((topic, partition), wave, before or (), after) for topic, partition, wave, before, after in rows)
 
 
 def _lists(steps: Iterable[tuple[Key, int, Sequence[int], Sequence[int]]]) -> Lists:

@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.delta.warehouse import Warehouse, values_of
 from jobs.core.errors import SurveyorError
 from jobs.repositories.brokers_last_seen import brokers_last_seen
 from jobs.repositories.controller_epochs import latest_recorded_epoch
@@ -95,7 +95,7 @@ def missing_since(lake: Warehouse, snapshot: Snapshot, brokers: Collection[int])
     seen = brokers_last_seen(lake, snapshot)
     last = {broker: seen[broker].snapshot_id if broker in seen else 0 for broker in absent}
     snapshots = lake.read("snapshots", ("snapshot_id", "<=", snapshot.snapshot_id))
-    taken = {row["snapshot_id"]: row["taken_at"] for row in snapshots.select(["snapshot_id", "taken_at"]).to_pylist()}
+    taken = dict(values_of(snapshots, "snapshot_id", "taken_at"))
     return {broker: taken[min(number for number in taken if number > until)] for broker, until in last.items()}
 
 

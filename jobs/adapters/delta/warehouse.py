@@ -5,7 +5,7 @@ tables are created here from `schemas.columns`, so they exist from the first use
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cache
@@ -378,6 +378,11 @@ def as_rows(rows: pa.Table) -> list[Row]:
     """Convert an Arrow table into dictionaries."""
     dictionaries: list[Row] = rows.to_pylist(maps_as_pydicts="strict")
     return dictionaries
+
+
+def values_of(rows: pa.Table, *columns: str) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of some columns for each row of an Arrow table."""
+    return zip(*(rows[column].to_pylist() for column in columns), strict=True)
 
 
 def typed(row: type[R], rows: pa.Table) -> list[R]:
