@@ -183,6 +183,28 @@ class ClusterEvent(TableRow, frozen=True, kw_only=True):
     after: str | None = None
 
 
+class LossImpact(TableRow, frozen=True, kw_only=True):
+    """One row of WHATIF: what the loss of some brokers costs."""
+
+    TABLE = "whatif"
+    snapshot_id: int
+    lose: str
+    scenario: str
+    lost: Brokers
+    offline: int = 0
+    unclean_only: int = 0
+    no_replica: int = 0
+    under_min_isr: int = 0
+    newly_under_min_isr: int = 0
+    leaders_moved: int = 0
+    max_leaders: int = 0
+    most_leaders_on: int | None = None
+    mean_leaders: float | None = None
+    leader_skew: float | None = None
+    not_judged: int = 0
+    newly_offline: int = 0
+
+
 class DrainedBroker(TableRow, frozen=True, kw_only=True):
     """One row of DRAINED."""
 

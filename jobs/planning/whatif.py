@@ -5,17 +5,16 @@ the same snapshot and loss.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from rich.table import Table
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
-from jobs.adapters.delta.warehouse import Row, quoted
+from jobs.adapters.delta.warehouse import quoted, typed
 from jobs.adapters.spark.session import start_session
 from jobs.core.errors import UsageError
 from jobs.planning.planning_tables import PlanningTables
@@ -30,11 +29,11 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, suggestion
 from jobs.snapshots.cluster_view import view_of
 from jobs.snapshots.health import arrays_of
-from planner.columns.numpy_rules import lost_partitions
+from planner.columns.numpy_rules import Bools, lost_partitions
 from planner.topics.crowding import crowding, least_crowding
 from planner.whatif.impact import whatif as costs_of_losing
 from schemas.enums import FailureScenario
-from schemas.rows import Broker, Snapshot
+from schemas.rows import Broker, LossImpact, Snapshot
 from schemas.text import pluralise
 
 COLUMNS: Final = (
@@ -80,26 +79,46 @@ def report_losses(
     """Return the impact of losses, the worst first, with the partitions concerned."""
     loss = parse_lose(lose)
     chosen = find_snapshot(settings.lake, snapshot)
-    rows = _costs(settings, chosen, loss)
+    impacts = _impacts(settings, chosen, loss)
+    shown = impacts if everything else impacts[:limit]
     with progress("naming partitions"):
-        _name_partitions(settings, chosen, rows if everything else rows[:limit], everything=everything)
-    offline = sum(row["newly_offline"] > 0 for row in rows)
+        named = _named_partitions(settings, chosen, shown, everything=everything)
+    rows = [
+        impact.columns() | ({"partitions": named[number]} if number < len(named) else {})
+        for number, impact in enumerate(impacts)
+    ]
+    crowded, warnings = _crowded(settings, chosen), _warnings(settings, chosen, impacts)
     result = {
         "snapshot_id": chosen.snapshot_id,
         "lose": loss.value,
         "scenarios": len(rows),
-        "scenarios_offline": offline,
-        "crowded": _crowded(settings, chosen),
-        "warnings": _warnings(settings, chosen, rows),
+        "scenarios_offline": sum(impact.newly_offline > 0 for impact in impacts),
+        "crowded": crowded,
+        "warnings": warnings,
         "rows": rows,
     }
-    steps = [*_suggestions(settings, result, is_newest=snapshot is None)]
-    people = _for_people(settings, result, len(rows) if everything else limit, everything=everything)
-    return CommandResult(result, *people, steps=steps, warnings=result["warnings"])
+    may_spread = crowded > 0 and loss is FailureScenario.RACKS
+    at = [] if snapshot is None else ["--as-of", str(chosen.snapshot_id)]
+    steps = [*_suggestions(settings, loss, next(iter(impacts), None), at, may_spread=may_spread)]
+    people = [
+        table(f"{settings.cluster}, snapshot {chosen.snapshot_id}, losing {loss.value}", COLUMNS, rows[: len(shown)]),
+        *(
+            [f"... and {len(rows) - limit} more; --limit shows more, --json gives all"]
+            if len(rows) > len(shown)
+            else []
+        ),
+        *_cost_lines(shown, named, everything=everything),
+        f"{result['scenarios_offline']} of {len(rows)} scenarios take partitions offline",
+        *(_crowded_lines(crowded) if may_spread else ()),
+        *(f"warning: {warning}" for warning in warnings),
+    ]
+    return CommandResult(result, *people, steps=steps, warnings=warnings)
 
 
-def _name_partitions(settings: Settings, snapshot: Snapshot, rows: list[Row], *, everything: bool) -> None:
-    """Add `partitions` to each row: by cost, the first partitions counted."""
+def _named_partitions(
+    settings: Settings, snapshot: Snapshot, impacts: Sequence[LossImpact], *, everything: bool
+) -> list[dict[str, list[str]]]:
+    """Return for each impact, by cost, the first partitions counted."""
     lake = settings.lake
     seen = view_of(lake, snapshot)
     arrays = arrays_of(seen, default_min_isr_of(lake, snapshot))
@@ -108,21 +127,22 @@ def _name_partitions(settings: Settings, snapshot: Snapshot, rows: list[Row], *,
     drained = drained_brokers(lake)
     topics, numbers = seen.partitions["topic"], seen.partitions["partition"]
     order = np.asarray(pc.sort_indices(seen.partitions, [("topic", "ascending"), ("partition", "ascending")]))
-    for row in rows:
-        lost = lost_partitions(arrays, live, understood, drained, row["lost"])
-        row["partitions"] = {}
-        for cost in (field.name for field in fields(lost)):
-            places = order[getattr(lost, cost)[order]]
-            first = pa.array(places if everything else places[:MAX_PARTITIONS_IN_JSON])
-            named = zip(topics.take(first).to_pylist(), numbers.take(first).to_pylist(), strict=True)
-            row["partitions"][cost] = [f"{topic}-{number}" for topic, number in named]
+
+    def names(counted: Bools) -> list[str]:
+        places = order[counted[order]]
+        first = pa.array(places if everything else places[:MAX_PARTITIONS_IN_JSON])
+        pairs = zip(topics.take(first).to_pylist(), numbers.take(first).to_pylist(), strict=True)
+        return [f"{topic}-{number}" for topic, number in pairs]
+
+    marked = (lost_partitions(arrays, live, understood, drained, impact.lost) for impact in impacts)
+    return [{field.name: names(getattr(lost, field.name)) for field in fields(lost)} for lost in marked]
 
 
-def _warnings(settings: Settings, snapshot: Snapshot, rows: list[Row]) -> list[str]:
+def _warnings(settings: Settings, snapshot: Snapshot, impacts: Sequence[LossImpact]) -> list[str]:
     """Name what no count includes: partitions without a state, and what is not understood."""
     warnings = []
-    if rows and rows[0]["not_judged"]:
-        not_judged = pluralise(rows[0]["not_judged"], "partition")
+    if impacts and impacts[0].not_judged:
+        not_judged = pluralise(impacts[0].not_judged, "partition")
         warnings.append(f"{not_judged} not judged: not understood, or without a state")
     if unread := unread_in(settings.lake, snapshot):
         them = "it" if unread.is_one else "them"
@@ -146,23 +166,23 @@ def _crowded(settings: Settings, snapshot: Snapshot) -> int:
     )
 
 
-def _suggestions(settings: Settings, result: Row, *, is_newest: bool) -> Iterator[Suggestion]:
+def _suggestions(
+    settings: Settings, loss: FailureScenario, worst: LossImpact | None, at: Sequence[str], *, may_spread: bool
+) -> Iterator[Suggestion]:
     """Yield suggestions about the worst loss, if it takes partitions offline."""
-    worst: Row = next(iter(result["rows"]), {"newly_offline": 0})
-    if not worst["newly_offline"]:
-        if result["crowded"] and result["lose"] == FailureScenario.RACKS.value:
+    if worst is None or not worst.newly_offline:
+        if may_spread:
             yield suggestion(settings, "spread over racks", "plan", "reassign", "--fix-racks", "--refresh")
         return
-    at = [] if is_newest else ["--as-of", str(result["snapshot_id"])]
-    if worst["unclean_only"]:
+    if worst.unclean_only:
         yield suggestion(settings, "show lagging replicas", "show", "partitions", "--under-replicated", *at)
-    for broker in worst["lost"][:1]:
+    for broker in worst.lost[:1]:
         yield suggestion(settings, "show its partitions", "show", "partitions", "--broker", str(broker), *at)
-    if result["lose"] == FailureScenario.RACKS.value:
+    if loss is FailureScenario.RACKS:
         yield suggestion(settings, "spread over racks", "plan", "reassign", "--fix-racks", "--refresh")
 
 
-def _costs(settings: Settings, snapshot: Snapshot, lose: FailureScenario) -> list[Row]:
+def _impacts(settings: Settings, snapshot: Snapshot, lose: FailureScenario) -> list[LossImpact]:
     """Compute and store the impact."""
     lake, snapshot_id = settings.lake, snapshot.snapshot_id
     lake.ensure_tables()
@@ -175,36 +195,26 @@ def _costs(settings: Settings, snapshot: Snapshot, lose: FailureScenario) -> lis
         )
     with progress("losing " + lose.value):
         tables = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
-        rows = [row.asDict() for row in costs_of_losing(*tables, snapshot_id=snapshot_id, lose=lose).collect()]
-    lake.replace("whatif", rows, f"snapshot_id = {snapshot_id} AND lose = {quoted(lose.value)}")
-    return rows
+        impacts = typed(LossImpact, costs_of_losing(*tables, snapshot_id=snapshot_id, lose=lose).toArrow())
+    lake.replace("whatif", impacts, f"snapshot_id = {snapshot_id} AND lose = {quoted(lose.value)}")
+    return impacts
 
 
-def _cost_lines(rows: list[Row], *, everything: bool) -> Iterator[str]:
+def _cost_lines(
+    impacts: Sequence[LossImpact], named: Sequence[Mapping[str, list[str]]], *, everything: bool
+) -> Iterator[str]:
     """Yield a line per scenario and cost with the partitions concerned."""
-    for row in rows:
+    for impact, partitions in zip(impacts, named, strict=True):
         for cost, what in COSTS.items():
-            names = row["partitions"][cost] if everything else row["partitions"][cost][:MAX_PARTITIONS_NAMED]
+            names = partitions[cost] if everything else partitions[cost][:MAX_PARTITIONS_NAMED]
             if names:
-                more = row[cost] - len(names)
-                topics = len({name.rpartition("-")[0] for name in row["partitions"][cost]})
-                of = "" if topics == 1 else f" of {'at least ' * (row[cost] > MAX_PARTITIONS_IN_JSON)}{topics} topics"
-                others = f" and {more} more (--all)" if more else ""
-                yield f"  {row['scenario']}: {pluralise(row[cost], 'partition')}{of} {what}: {', '.join(names)}{others}"
+                count: int = getattr(impact, cost)
+                topics = len({name.rpartition("-")[0] for name in partitions[cost]})
+                of = "" if topics == 1 else f" of {'at least ' * (count > MAX_PARTITIONS_IN_JSON)}{topics} topics"
+                others = f" and {count - len(names)} more (--all)" if count > len(names) else ""
+                yield f"  {impact.scenario}: {pluralise(count, 'partition')}{of} {what}: {', '.join(names)}{others}"
 
 
-def _for_people(settings: Settings, result: Row, limit: int, *, everything: bool) -> list[Table | str]:
-    rows: list[Row] = result["rows"]
-    title = f"{settings.cluster}, snapshot {result['snapshot_id']}, losing {result['lose']}"
-    parts: list[Table | str] = [
-        table(title, COLUMNS, rows[:limit]),
-        f"{result['scenarios_offline']} of {len(rows)} scenarios take partitions offline",
-    ]
-    if len(rows) > limit:
-        parts.insert(1, f"... and {len(rows) - limit} more; --limit shows more, --json gives all")
-    parts[-1:-1] = [*_cost_lines(rows[:limit], everything=everything)]
-    if result["crowded"] and result["lose"] == FailureScenario.RACKS.value:
-        have = pluralise(result["crowded"], "partition", "has", "have")
-        parts.append(f"{have} more replicas in one rack than needed: `plan reassign --fix-racks` spreads them")
-    parts += [f"warning: {warning}" for warning in result["warnings"]]
-    return parts
+def _crowded_lines(crowded: int) -> Iterator[str]:
+    have = pluralise(crowded, "partition", "has", "have")
+    yield f"{have} more replicas in one rack than needed: `plan reassign --fix-racks` spreads them"
