@@ -7,6 +7,7 @@ Rows that the warehouse cannot take, as with a full disk, are kept and tried aga
 that were not written yet are lost; ZooKeeper has all changes, and the next snapshot shows them.
 """
 
+import ctypes
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,6 @@ from deltalake.exceptions import DeltaError
 
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
 from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
-from jobs.core.memory import return_unused
 from jobs.repositories import broker_responses
 from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.drained_brokers import delete_marks
@@ -50,6 +50,8 @@ EXAMPLES: Final = 3
 
 CONSTRAINT_VIOLATED: Final = "Invalid data found"
 """Part of Delta's message about rows that violate a constraint of their table, which no retry changes."""
+
+_C_LIBRARY: Final = ctypes.CDLL(None)
 
 _APPENDED: Final = ("changes", "rejections", "commits", "plans")
 """Tables in the order in which they are written: the row of a plan after the rows of its content."""
@@ -165,7 +167,7 @@ class WriteBehindLog:
 
     def _run(self) -> None:
         while self._write_next():
-            return_unused()  # with what was written
+            _return_unused_memory()  # of what was written
         if rows := self._buffered_rows:
             lost = f"{pluralise(rows, 'row')} could not be written to the warehouse before the end, and are lost"
             log(f"surveyor: {lost}", logging.ERROR)
@@ -333,6 +335,13 @@ class WriteBehindLog:
 
     def _commit_rows(self, plan_id: str) -> CommitRows:
         return CommitRows(plan_id, 1, self.author, self._epoch)
+
+
+def _return_unused_memory() -> None:
+    """Give unused memory of Arrow and of the C library back to the system; the latter is possible with glibc only."""
+    pa.default_memory_pool().release_unused()
+    with suppress(AttributeError):
+        _C_LIBRARY.malloc_trim(0)
 
 
 def _title(item: _Item) -> str:
