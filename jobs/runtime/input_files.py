@@ -80,7 +80,7 @@ class _Election(Struct):
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 
-class _NewTopic(Struct, forbid_unknown_fields=True):
+class NewTopicEntry(Struct, forbid_unknown_fields=True):
     """A topic in a file of new topics, with sizes or with given replicas."""
 
     topic: str
@@ -99,12 +99,12 @@ NEW_TOPICS: Final = (
 """Examples of the files, for error messages."""
 
 
-def read_new_topics(path: Path) -> list[Row]:
-    """Read a file of new topics: topic, partitions, replication_factor, replica_assignment, config."""
-    topics = read_json(path, list[_NewTopic], NEW_TOPICS)
+def read_new_topics(path: Path) -> list[NewTopicEntry]:
+    """Read a file of new topics."""
+    topics = read_json(path, list[NewTopicEntry], NEW_TOPICS)
     if not topics:
         raise UsageError(f"{path} names no topic")
-    return [msgspec.structs.asdict(topic) for topic in topics]
+    return topics
 
 
 def read_reassignment(path: Path) -> list[Row]:

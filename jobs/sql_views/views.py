@@ -7,8 +7,11 @@ that snapshot, and all plans and commits.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from importlib.resources import files
 from typing import Final
+
+from msgspec import Struct
 
 Reads = Mapping[str, Sequence[str]]
 """Tables and the columns that a view reads."""
@@ -79,6 +82,31 @@ _COMMITS: Final = (
     "controller_epoch",
     "run",
 )
+
+
+class ClusterSummary(Struct, frozen=True, kw_only=True):
+    """The row of the view `health`."""
+
+    snapshot_id: int
+    taken_at: datetime
+    cluster_id: str | None
+    controller_id: int | None
+    """-1 for none, None if it is not understood."""
+    controller_epoch: int | None
+    brokers: int
+    brokers_gone: int
+    racks: int
+    topics: int
+    deleting_topics: int
+    partitions: int
+    offline: int
+    under_replicated: int
+    under_min_isr: int
+    reassigning: int
+    not_led_by_preferred: int
+    not_understood: int
+    quarantined: int | None
+    migration: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,13 @@ from operator import itemgetter
 from shlex import quote
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 
 from jobs.adapters.delta.warehouse import Row, as_rows, schema_of
 from jobs.core.masking import masked_text
 from jobs.sql_views.database import Summaries
+from jobs.sql_views.views import ClusterSummary
 from jobs.web.charts import Cell, CellRow, Group, bars, heat_map, lines, percent
 from jobs.web.embedded_table import EmbeddedTable
 from jobs.web.render import Fact, about, alarming, fact, render
@@ -37,7 +39,7 @@ def cluster_page(at: Summaries, now: datetime) -> str:
     return render(
         "cluster.html",
         about=about(at.lake.cluster, at.snapshot, now),
-        health=health_facts(at.rows("health")[0]),
+        health=health_facts(msgspec.convert(at.rows("health")[0], ClusterSummary)),
         brokers=_brokers(at),
         imbalance=_imbalance(at),
         leaders=_leaders(at),
@@ -49,24 +51,24 @@ def cluster_page(at: Summaries, now: datetime) -> str:
     )
 
 
-def health_facts(row: Row) -> list[Fact]:
-    controller = row["controller_id"]
+def health_facts(summary: ClusterSummary) -> list[Fact]:
+    controller = summary.controller_id
     known = "unknown" if controller is None else "none" if controller == NO_CONTROLLER else f"broker {controller}"
     return [
-        alarming("partitions offline", row["offline"], "bad"),
-        alarming("under min ISR", row["under_min_isr"], "bad"),
-        alarming("under-replicated", row["under_replicated"], "warn"),
-        alarming("brokers gone with replicas", row["brokers_gone"], "bad"),
-        alarming("znodes not understood", row["quarantined"] or 0, "warn"),
+        alarming("partitions offline", summary.offline, "bad"),
+        alarming("under min ISR", summary.under_min_isr, "bad"),
+        alarming("under-replicated", summary.under_replicated, "warn"),
+        alarming("brokers gone with replicas", summary.brokers_gone, "bad"),
+        alarming("znodes not understood", summary.quarantined or 0, "warn"),
         Fact("controller", known, "" if controller not in {None, NO_CONTROLLER} else "bad"),
-        fact("partitions not led by the preferred replica", row["not_led_by_preferred"], "warn"),
-        fact("partitions being reassigned", row["reassigning"]),
-        fact("brokers registered", row["brokers"]),
-        fact("racks", row["racks"]),
-        fact("topics", row["topics"]),
-        *([fact("topics being deleted", row["deleting_topics"])] if row["deleting_topics"] else []),
-        fact("partitions", row["partitions"]),
-        *([Fact("sign of a KRaft migration", row["migration"], "warn")] if row["migration"] else []),
+        fact("partitions not led by the preferred replica", summary.not_led_by_preferred, "warn"),
+        fact("partitions being reassigned", summary.reassigning),
+        fact("brokers registered", summary.brokers),
+        fact("racks", summary.racks),
+        fact("topics", summary.topics),
+        *([fact("topics being deleted", summary.deleting_topics)] if summary.deleting_topics else []),
+        fact("partitions", summary.partitions),
+        *([Fact("sign of a KRaft migration", summary.migration, "warn")] if summary.migration else []),
     ]
 
 

@@ -71,13 +71,13 @@ def topics_in(path: Path) -> list[NewTopic]:
     """Read a file of new topics."""
     return [
         NewTopic(
-            name=row["topic"],
-            partitions=row["partitions"],
-            replication_factor=row["replication_factor"],
-            by_hand=row["replica_assignment"],
-            configs=row["config"],
+            name=entry.topic,
+            partitions=entry.partitions,
+            replication_factor=entry.replication_factor,
+            by_hand=entry.replica_assignment,
+            configs=entry.config,
         )
-        for row in read_new_topics(path)
+        for entry in read_new_topics(path)
     ]
 
 

@@ -5,12 +5,14 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 import streamlit as st
 
 from jobs.adapters.delta.warehouse import Row, as_rows
 from jobs.preconditions.copy_volume import volume
 from jobs.repositories.stored_rows import summary
+from jobs.sql_views.views import ClusterSummary
 from jobs.web.cluster_page import broker_name, by_rack, cell_of, health_facts
 from jobs.web.dashboard.cache import SnapshotRef, commit, held_by, plan, plans_and_commits, sections, views
 from jobs.web.dashboard.parts import bars, cards, heat_map, lines, plain, table
@@ -32,7 +34,7 @@ SNAPSHOTS_DRAWN: Final = 60
 def cluster(place: SnapshotRef, _: float) -> None:
     """Show the health of the cluster and its history."""
     known = views(place, ("health", "leadership", "imbalance_history"))
-    cards(health_facts(as_rows(known["health"])[0]))
+    cards(health_facts(msgspec.convert(as_rows(known["health"])[0], ClusterSummary)))
     brokers = as_rows(known["leadership"])
     left, right = st.columns(2)
     with left:

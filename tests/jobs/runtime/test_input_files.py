@@ -51,7 +51,7 @@ FILES: Final[list[tuple[str, Callable[[Path], Any], Any]]] = [
     (EXECUTED, read_reassignment, [{"topic": "foo", "partition": 0, "replicas": [3, 1]}]),
     ('{"topics":[{"topic":"foo"}]}', read_topics_to_move, ["foo"]),
     ('{"partitions":[{"topic":"foo","partition":0}]}', read_election, [{"topic": "foo", "partition": 0}]),
-    ('[{"topic":"foo","partitions":3}]', lambda path: read_new_topics(path)[0]["partitions"], 3),
+    ('[{"topic":"foo","partitions":3}]', lambda path: read_new_topics(path)[0].partitions, 3),
     (SIZES, lambda path: read_size_file(path)["bytes"].to_pylist(), [7]),
     ("topic,partition,bytes\nfoo,0,7\n", lambda path: read_size_file(path)["bytes"].to_pylist(), [7]),
     (
