@@ -1,7 +1,7 @@
 """Java properties files with connection and authentication settings, as Kafka reads them.
 
-A file with a password or a private key must not be readable by other users, nor writable by its group. Otherwise it is
-refused.
+A file with a password, a private key or a command must not be readable by other users, nor writable by its group.
+Otherwise it is refused.
 """
 
 import ssl
@@ -18,6 +18,8 @@ AUTHORITIES: Final = "ssl.ca.location"
 PRIVATE_KEY: Final = "ssl.key.location"
 CERTIFICATE: Final = "ssl.certificate.location"
 """A PEM file that contains its private key unless PRIVATE_KEY is set."""
+TOKEN_COMMAND: Final = "sasl.oauthbearer.token.command"  # noqa: S105 - the name of a setting
+"""A command that prints an OAuth token."""
 KEY_PASSWORD: Final = "ssl.key.password"  # noqa: S105 - the name of a setting
 
 
@@ -42,12 +44,14 @@ def read_key_values(
                 f"{option} {path}: {key!r} is not known or has no value; known are {', '.join(known_keys)}"
             )
     if any(_is_secret(key) for key in values):
-        _refuse_shared(f"{option} {path} has a password in it", path, mode)
+        refuse_shared(f"{option} {path} has a password in it", path, mode)
+    if TOKEN_COMMAND in values:
+        refuse_shared(f"{option} {path} has a command in it", path, mode)
     named = PRIVATE_KEY if PRIVATE_KEY in values else CERTIFICATE
     if named in values and KEY_PASSWORD not in values:
         own = Path(values[named])
         with suppress(OSError):  # reported when it is opened
-            _refuse_shared(f"{option} {path}: {named} {own} has a private key in it", own, own.stat().st_mode)
+            refuse_shared(f"{option} {path}: {named} {own} has a private key in it", own, own.stat().st_mode)
     return values
 
 
@@ -78,7 +82,8 @@ def load_pem(
         raise UsageError(f"{file}: {setting}: {error.strerror}") from None
 
 
-def _refuse_shared(what: str, path: Path, mode: int) -> None:
+def refuse_shared(what: str, path: Path, mode: int) -> None:
+    """Raise UsageError if other users may read a file with this mode, or its group may change it."""
     if mode & stat.S_IRWXO:
         raise UsageError(f"{what}, and all users may read or change it: chmod o= {path}")
     if mode & stat.S_IWGRP:

@@ -26,6 +26,8 @@ from kafka.errors import (
 )
 from kafka.net import manager
 
+from jobs.adapters.brokers.tokens import KEYS as TOKEN_KEYS
+from jobs.adapters.brokers.tokens import TokenError, TokenProvider, provider_of
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.core.logs import quiet_logger
 from jobs.core.properties import read_key_values
@@ -55,7 +57,11 @@ _SETTINGS: Final = {
     "ssl.endpoint.identification.algorithm": "ssl_check_hostname",
     "client.id": "client_id",
 }
-"""Supported keys of client.properties; TLS files are PEM, as in the Python clients."""
+"""Keys of client.properties that kafka-python has too; TLS files are PEM, as in the Python clients."""
+
+_OPTION: Final = "--command-config"
+TOKEN_PROVIDER: Final = "sasl_oauth_token_provider"  # noqa: S105 - the name of a setting
+"""kafka-python's setting that supplies OAuth tokens."""
 
 quiet_logger("kafka")
 
@@ -96,16 +102,33 @@ class AdminUnavailableError(SurveyorError):
     """No broker answered the Admin API."""
 
 
-def read_properties(path: Path | None) -> dict[str, str]:
-    """Read a client.properties file into kafka-python's settings; raise UsageError for unsupported keys."""
+def read_properties(path: Path | None) -> dict[str, Any]:
+    """Read a client.properties file into kafka-python's settings; raise UsageError for unsupported keys.
+
+    All settings are strings, except for TOKEN_PROVIDER.
+    """
     if path is None:
         return {}
-    settings = {_SETTINGS[key]: value for key, value in read_key_values(path, "--command-config", _SETTINGS).items()}
+    values = read_key_values(path, _OPTION, (*_SETTINGS, *TOKEN_KEYS))
+    settings: dict[str, Any] = {_SETTINGS[key]: value for key, value in values.items() if key in _SETTINGS}
+    if settings.get("sasl_mechanism") == "OAUTHBEARER":
+        settings[TOKEN_PROVIDER] = provider_of(values, f"{_OPTION} {path}")
     if "ssl_certfile" in settings:
         settings.setdefault("ssl_password", "")  # without a password, OpenSSL prompts on the terminal
     if settings.get("ssl_check_hostname", "https").lower() != "https":
         settings["ssl_check_hostname"] = ""  # falsy, so host name verification is off
     return settings
+
+
+def require_token(settings: Mapping[str, Any]) -> None:
+    """Raise TokenError if OAuth is configured and there is no valid token.
+
+    kafka-python itself asks for a token in the middle of a connection, where an error looks like a broker that does not
+    answer.
+    """
+    provider: TokenProvider | None = settings.get(TOKEN_PROVIDER)
+    if provider is not None:
+        provider.token()
 
 
 def bootstrap(brokers: Sequence[Broker], settings: dict[str, str]) -> list[str]:
@@ -279,13 +302,14 @@ class _AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python is un
 def _client(addresses: Sequence[str], settings: dict[str, str]) -> tuple[Any, str]:
     """Return kafka-python's client and "", or None and the error."""
     try:
+        require_token(settings)
         client = _AdminClient(
             bootstrap_servers=list(addresses),
             bootstrap_timeout_ms=int(1000 * BOOTSTRAP_TIMEOUT_SECONDS),
             request_timeout_ms=20_000,
             **settings,
         )
-    except (KafkaError, ValueError, OSError, IndexError) as error:  # IndexError: it knows no broker
+    except (TokenError, KafkaError, ValueError, OSError, IndexError) as error:  # IndexError: it knows no broker
         return None, str(error)
     return client, ""
 

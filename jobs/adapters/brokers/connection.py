@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from jobs.adapters.brokers.control_encoding import KEYS, VERSIONS, ControlBatch, EncodedRequests, Request, header
 from jobs.adapters.brokers.listeners import PLAIN, Listener, UnreachableBrokerError, explain_tls_errors, refuse_alert
-from jobs.adapters.brokers.sasl import authenticate
+from jobs.adapters.brokers.sasl import authenticate, prepare
 from jobs.adapters.brokers.transport import Transport
 from jobs.core.errors import RefusedError
 from schemas.notices import STOP_REPLICA
@@ -79,6 +79,7 @@ class BrokerConnection:
     ) -> "BrokerConnection":
         """Connect, request the API versions and authenticate; raise UnreachableBrokerError if a retry is useless."""
         seconds = max(RETRY_BACKOFF_SECONDS, min(patience, PROBE_TIMEOUT_SECONDS))
+        prepare(listener.sasl)
         with explain_tls_errors():
             transport = Transport.to(listener.address(broker), seconds, listener.tls)
             channel = cls(transport, broker, client_id, on_activity, listener, {})

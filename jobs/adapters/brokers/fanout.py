@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from kafka.errors import KafkaTimeoutError
 from kafka.net.compat import KafkaNetClient
 
-from jobs.adapters.brokers.admin import bootstrap
+from jobs.adapters.brokers.admin import bootstrap, require_token
 from schemas.rows import Broker
 
 T = TypeVar("T")
@@ -86,6 +86,7 @@ def _ask(broker: Broker, settings: dict[str, str], seconds: float, question: Ask
     last: Exception = ConnectionError(f"it has no {settings.get('security_protocol', 'PLAINTEXT')} endpoint")
     for address in addresses:
         try:
+            require_token(settings)
             with _connected(address, settings, seconds / len(addresses)) as ask:
                 return question(ask, broker)
         except Exception as error:  # noqa: BLE001 - the next address may do

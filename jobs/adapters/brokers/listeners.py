@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from jobs.adapters.brokers.admin import read_properties
 from jobs.core.errors import UsageError
@@ -18,7 +18,8 @@ from schemas.rows import Broker
 from schemas.znode_json import PLAINTEXT, SECURITY_PROTOCOLS
 from schemas.znodes import Endpoint
 
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+OAUTHBEARER: Final = "OAUTHBEARER"
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 OPTION: Final = "--command-config"
 
 _ALERT: Final = b"\x15\x03"
@@ -40,7 +41,7 @@ class Listener:
     security_protocol: str = PLAINTEXT
     name: str | None = None
     tls: ssl.SSLContext | None = None
-    sasl: Mapping[str, str] = field(default_factory=dict, repr=False)
+    sasl: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Settings of kafka-python's mechanisms; empty without SASL."""
 
     @classmethod
@@ -98,14 +99,14 @@ def _tls(config: Path | None, settings: Mapping[str, str]) -> ssl.SSLContext:
     return context
 
 
-def _sasl(config: Path | None, settings: Mapping[str, str]) -> dict[str, str]:
+def _sasl(config: Path | None, settings: Mapping[str, Any]) -> dict[str, Any]:
     mechanism = settings.get("sasl_mechanism")
     if mechanism not in MECHANISMS:
         known = ", ".join(MECHANISMS)
         raise UsageError(
             f"{OPTION} {config}: sasl.mechanism is {mechanism!r}; for control requests it is one of {known}"
         )
-    if not {"sasl_plain_username", "sasl_plain_password"} <= settings.keys():
+    if mechanism != OAUTHBEARER and not {"sasl_plain_username", "sasl_plain_password"} <= settings.keys():
         raise UsageError(f"{OPTION} {config}: SASL needs sasl.username and sasl.password")
     return {name: value for name, value in settings.items() if name.startswith("sasl_")}
 

@@ -1,8 +1,8 @@
-"""SASL authentication at the start of a connection to a broker: PLAIN and SCRAM, by kafka-python's mechanisms.
+"""SASL authentication at the start of a connection to a broker, by kafka-python's mechanisms.
 
 Corresponds to `SaslClientAuthenticator`: SaslHandshake chooses the mechanism, SaslAuthenticate carries its messages. A
 broker that requires re-authentication (`connections.max.reauth.ms`) closes the connection; the next connection
-authenticates again.
+authenticates again, with a new token if there is one.
 """
 
 import struct
@@ -17,19 +17,23 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-from jobs.adapters.brokers.admin import error_name
-from jobs.adapters.brokers.listeners import AuthenticationFailedError
+from jobs.adapters.brokers.admin import error_name, require_token
+from jobs.adapters.brokers.listeners import OAUTHBEARER, AuthenticationFailedError
+from jobs.adapters.brokers.tokens import TokenError
 
 _VERSION: Final = 1
 """Version of both requests, which brokers support since 2.2."""
 
 _MALFORMED: Final = (ValueError, LookupError, struct.error)
 
+_HINTS: Final = {OAUTHBEARER: "it does not accept the token: see its issuer, audience and expiry, and both clocks"}
+_PASSWORD_HINT: Final = "see sasl.username and sasl.password"  # noqa: S105 - a message
+
 Exchange = Callable[[Any], bytes]
 """Sends one request of kafka-python and returns the raw response."""
 
 
-def authenticate(exchange: Exchange, settings: Mapping[str, str]) -> None:
+def authenticate(exchange: Exchange, settings: Mapping[str, Any]) -> None:
     """Authenticate; raise AuthenticationFailedError if the broker refuses us or cannot prove that it knows the user."""
     name = settings["sasl_mechanism"]
     mechanism = get_sasl_mechanism(name)(**settings)
@@ -44,14 +48,25 @@ def authenticate(exchange: Exchange, settings: Mapping[str, str]) -> None:
             data = exchange(_request(SaslAuthenticateRequest(mechanism.auth_bytes())))
             answer = SaslAuthenticateResponse.decode(data, _VERSION, header=True)
             if answer.error_code:  # its message is left out, as it may contain a PLAIN password
-                raise AuthenticationFailedError(f"{error_name(answer.error_code)}: see sasl.username and sasl.password")
+                hint = _HINTS.get(name, _PASSWORD_HINT)
+                raise AuthenticationFailedError(f"{error_name(answer.error_code)}: {hint}")
             mechanism.receive(answer.auth_bytes)
+    except TokenError as error:
+        raise AuthenticationFailedError(str(error)) from None
     except _MALFORMED:
         raise AuthenticationFailedError(
             f"its responses to {name} are not those of a broker that knows the user"
         ) from None
     if not mechanism.is_authenticated():
         raise AuthenticationFailedError(f"its response to {name} is invalid")
+
+
+def prepare(settings: Mapping[str, Any]) -> None:
+    """Obtain what `authenticate` needs and may take long; raise AuthenticationFailedError if it cannot be had."""
+    try:
+        require_token(settings)
+    except TokenError as error:
+        raise AuthenticationFailedError(str(error)) from None
 
 
 def _request(request: Any) -> Any:  # noqa: ANN401 - kafka-python is untyped

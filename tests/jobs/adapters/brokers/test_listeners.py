@@ -134,6 +134,10 @@ def test_broker_without_such_an_endpoint(protocol: str, name: str | None, why: s
         ({"security_protocol": "SASL_PLAINTEXT"}, "sasl.mechanism is None"),
         ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}, "it is one of PLAIN, SCRAM-"),
         ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}, "SASL needs sasl.username and"),
+        (
+            {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"},
+            "OAUTHBEARER needs one of",
+        ),
         ({"ssl_ca_location": "/nowhere"}, "ssl.ca.location: No such file or directory"),
         ({"ssl_ca_location": __file__}, "ssl.ca.location: not the PEM file it should be (NO_CERT"),
         (
