@@ -4,21 +4,16 @@ What they keep is kept, and what they guard in ZooKeeper stays guarded.
 """
 
 import logging
-import os
-import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import Any, Final
 
 import pytest
 from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from kazoo.security import ACL
 from msgspec.structs import replace as with_values
 
@@ -38,9 +33,15 @@ from schemas.tables import TABLES
 from schemas.znodes import Endpoint
 from tests.jobs.support.commands import commands
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.commands.control_process import controller_id
+from tests.jobs.support.commands.control_process import controller_id, run_during_control
 from tests.jobs.support.commands.held import commit_held
-from tests.jobs.support.kafka.real_cluster import Traffic, eventually, kafka_tree, topic_metadata
+from tests.jobs.support.kafka.real_cluster import (
+    Traffic,
+    create_topic,
+    eventually,
+    kafka_tree,
+    topic_metadata,
+)
 from tests.jobs.support.kafka.secured_kafka import (
     GUEST,
     PASSWORD,
@@ -141,16 +142,6 @@ def conf(folder: Path, listener: str) -> Path:
     return path
 
 
-def create(cluster: EmbeddedCluster, kafka: KafkaTree, topic: str, partitions: int) -> None:
-    """A topic whose partitions broker 1 leads, and broker 0 follows."""
-    new = NewTopic(topic, partitions, replica_assignment=[[1, 0]] * partitions)
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([new])[topic].result()
-    states = [f"/brokers/topics/{topic}/partitions/{partition}/state" for partition in range(partitions)]
-    assert eventually(lambda: all(kafka.client.exists(path) for path in states))
-    assert eventually(lambda: all(sorted(kafka.state(topic, number).isr) == [0, 1] for number in range(partitions)))
-
-
 def refused(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, *options: str) -> str:
     """What a commit says that is refused, and has written nothing."""
     epoch = kafka.client.get("/controller_epoch")
@@ -165,7 +156,7 @@ def test_leaders_move_over_each_listener(
     cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, ways: Ways, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    create(cluster, kafka, "moves", len(ways))
+    create_topic(cluster, kafka, "moves", len(ways))
     with Traffic(cluster.bootstrap, "moves") as traffic:
         for partition, way in enumerate(ways.values()):
             plan = store_plan(surveyor.lake, kafka, [election(kafka, "moves", partition, leader=0)])
@@ -188,7 +179,7 @@ def test_leaders_are_elected_over_each_listener_once_a_broker_was_killed(
     cluster: EmbeddedCluster, kafka: KafkaTree, lake: Warehouse, ways: Ways
 ) -> None:
     """Surveyor is the controller throughout, so no broker elects leaders."""
-    create(cluster, kafka, "killed", len(ways))
+    create_topic(cluster, kafka, "killed", len(ways))
     ours = commands.Surveyor(kafka.hosts, Path(lake.warehouse))
     alone: dict[str, Any] = {"isr_after": [0], "leader_and_isr_to": [0], "requires_dead": [1]}
     with Traffic(cluster.bootstrap, "killed") as traffic, controllership(kafka.endpoint, OURS) as held:
@@ -212,7 +203,7 @@ def test_a_controller_that_stays_and_what_it_leaves_to_kafkas_own(
     cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, ways: Ways
 ) -> None:
     """It tells over SASL_SSL; what it creates in ZooKeeper is the brokers', as if they had made it."""
-    create(cluster, kafka, "theirs", 1)
+    create_topic(cluster, kafka, "theirs", 1)
     way = ways["SCRAM-SHA-512 at the control plane"]
     made = store_plan(surveyor.lake, kafka, [creation("ours", 0, [1, 0], None)], [topic_creation("ours", None, None)])
     assert surveyor.apply(kafka.hosts, made.plan_id, *way.options).exit_code == 0
@@ -258,27 +249,6 @@ def elect_preferred(cluster: EmbeddedCluster, topic: str) -> None:
     admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, 0)]).result()
 
 
-@contextmanager
-def run_during_control(act: Callable[[], None]) -> Iterator[None]:
-    """Run `act` in a thread while the block runs `surveyor control`, then interrupt the block; re-raise its error."""
-    went: list[BaseException] = []
-
-    def run_act() -> None:
-        try:
-            act()
-        except BaseException as error:  # noqa: BLE001 - raised where the test is
-            went.append(error)
-        finally:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    thread = Thread(target=run_act)
-    thread.start()
-    yield
-    thread.join()
-    if went:
-        raise went[0]
-
-
 def test_who_is_not_let_in_or_may_not_control_writes_nothing(
     cluster: EmbeddedCluster,
     kafka: KafkaTree,
@@ -286,7 +256,7 @@ def test_who_is_not_let_in_or_may_not_control_writes_nothing(
     secured: Secured,
     tmp_path: Path,
 ) -> None:
-    create(cluster, kafka, "refused", 1)
+    create_topic(cluster, kafka, "refused", 1)
     plan = store_plan(surveyor.lake, kafka, [election(kafka, "refused", 0, leader=0)])
     control = ("--conf", str(conf(tmp_path, "CONTROL")))
 
@@ -345,7 +315,7 @@ def test_a_question_whether_brokers_can_be_told_tells_them_nothing(
 
     untold = [unreachable_reasons(brokers, str(OURS), way.as_spoken) for way in ways.values()]
 
-    create(cluster, kafka, "afterwards", 1)
+    create_topic(cluster, kafka, "afterwards", 1)
     assert untold == [{}] * len(ways)
     late = "StopReplica request with broker epoch 0 smaller than the current broker epoch"
     assert all(late in broker.log_of_this_run() for broker in cluster.brokers.values())

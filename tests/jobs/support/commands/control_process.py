@@ -1,12 +1,14 @@
 """`surveyor control` as a process of its own on real brokers, and what ZooKeeper's log says of what it wrote."""
 
+import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.sessions import end_session
@@ -114,3 +116,24 @@ def mark(kafka: KafkaTree) -> int:
 def written_since(cluster: EmbeddedCluster, zxid: int) -> list[Transaction]:
     """What was written to ZooKeeper, in its order."""
     return [each for each in transactions([cluster.zookeeper.folder / "data"]) if each.zxid > zxid]
+
+
+@contextmanager
+def run_during_control(act: Callable[[], None]) -> Iterator[None]:
+    """Run `act` in a thread while the block runs `surveyor control`, then interrupt the block; re-raise its error."""
+    went: list[BaseException] = []
+
+    def run_act() -> None:
+        try:
+            act()
+        except BaseException as error:  # noqa: BLE001 - raised where the test is
+            went.append(error)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    thread = Thread(target=run_act)
+    thread.start()
+    yield
+    thread.join()
+    if went:
+        raise went[0]

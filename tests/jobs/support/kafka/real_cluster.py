@@ -12,6 +12,7 @@ from uuid import NAMESPACE_DNS, uuid5
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from jobs.adapters.brokers.admin import bootstrap
 from jobs.adapters.embedded.cluster import EmbeddedCluster
@@ -52,6 +53,16 @@ def kafka_tree(cluster: EmbeddedCluster, config: Path | None = None) -> Iterator
     hosts = cluster.zookeeper.connect
     with connected(ZooKeeperEndpoint(hosts, config)) as client:
         yield KafkaTree(hosts, client, config=config)
+
+
+def create_topic(cluster: EmbeddedCluster, kafka: KafkaTree, topic: str, partitions: int) -> None:
+    """A topic whose partitions broker 1 leads, and broker 0 follows."""
+    new = NewTopic(topic, partitions, replica_assignment=[[1, 0]] * partitions)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([new])[topic].result()
+    states = [f"/brokers/topics/{topic}/partitions/{partition}/state" for partition in range(partitions)]
+    assert eventually(lambda: all(kafka.client.exists(path) for path in states))
+    assert eventually(lambda: all(sorted(kafka.state(topic, number).isr) == [0, 1] for number in range(partitions)))
 
 
 def id_of(topic: str) -> str:
