@@ -253,6 +253,41 @@ class FailureScenario(StrEnum):
     PAIRS = "pairs"
 
 
+class RestartEffect(StrEnum):
+    """What a restart of brokers does to a partition, the worst first."""
+
+    OFFLINE = "offline"
+    """No live replica in sync can lead it; clients can neither write nor read."""
+    UNDER_MIN_ISR = "under_min_isr"
+    """Fewer replicas than min.insync.replicas are in sync; acks=all fails with NotEnoughReplicas (`UnderMinIsr`)."""
+    BELOW_MARGIN = "below_margin"
+    """Enough replicas are in sync, but fewer than min.insync.replicas and the margin (with margin 1: `AtMinIsr`)."""
+    UNKNOWN = "unknown"
+    """A fact that decides it cannot be read. It never counts as safe."""
+
+
+class RestartCode(StrEnum):
+    """Why a restart has its effect on a partition."""
+
+    NO_LIVE_LEADER = "NO_LIVE_LEADER"
+    """It is offline already."""
+    ONLY_REPLICA = "ONLY_REPLICA"
+    """It has one replica, so every restart takes it offline."""
+    NO_OTHER_IN_SYNC = "NO_OTHER_IN_SYNC"
+    """No replica of another broker is alive and in sync."""
+    ONLY_TARGET = "ONLY_TARGET"
+    """Its reassignment, which may end at any moment, leaves replicas on the restarted brokers only."""
+    TOO_FEW_REPLICAS = "TOO_FEW_REPLICAS"
+    """Its replicas on other brokers would not suffice even if all were in sync."""
+    TOO_FEW_IN_SYNC = "TOO_FEW_IN_SYNC"
+    """Its replicas on other brokers suffice once they are in sync."""
+    NOT_UNDERSTOOD = "NOT_UNDERSTOOD"
+    NO_STATE = "NO_STATE"
+    MIN_ISR_UNKNOWN = "MIN_ISR_UNKNOWN"
+    BROKER_NOT_UNDERSTOOD = "BROKER_NOT_UNDERSTOOD"
+    """It depends on a broker whose registration cannot be decoded."""
+
+
 class LintCode(StrEnum):
     """Why a reassignment must not be requested."""
 

@@ -94,6 +94,19 @@ NO_OTHER_CAN_LEAD: Final = Sentence("no other in-sync replica can lead: ISR {isr
 LEADER_NOT_ALIVE: Final = Sentence("its leader {leader} is not alive: reconcile first")
 LAST_IN_ISR: Final = Sentence("no other replica is in the ISR")
 
+# restarts of brokers
+OFFLINE_NOW: Final = Sentence("it has no live leader now: leader {leader}")
+ENDS_WITH_TARGET: Final = Sentence("its reassignment ends with replicas {target:ids} only, and may end at any moment")
+TOO_FEW_REPLICAS: Final = Sentence(
+    "replicas on other brokers: {count}, needed in sync: {needed}; waiting does not help"
+)
+TOO_FEW_IN_SYNC: Final = Sentence("in-sync replicas on other brokers: {count}, needed: {needed}; now in sync: {isr:ids}")
+MIN_ISR_OF_TOPIC_UNREAD: Final = Sentence("min.insync.replicas of its topic cannot be read")
+MIN_ISR_OF_BROKERS_UNREAD: Final = Sentence(
+    "its topic does not set min.insync.replicas, and the default of broker {brokers:ids} cannot be read"
+)
+DEPENDS_ON_OPAQUE: Final = Sentence("it depends on broker {opaque:ids}, whose registration cannot be decoded")
+
 # steps of a reassignment
 UNKNOWN_PARTITION: Final = Sentence("no such partition")
 INVALID_TARGET: Final = Sentence("requested replicas [{requested:ids}]: expected broker ids without duplicates")

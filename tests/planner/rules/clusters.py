@@ -22,8 +22,10 @@ CONFIGS: Final = {
     "unclean.leader.election.enable": ("true", "true", " TRUE ", "false", None),
     "inter.broker.protocol.version": ("3.9-IV0", "3.2", "2.6", "many"),
     "delete.topic.enable": ("true", "true", "true", "false"),
+    "min.insync.replicas": ("1", "1", "2", " 2 ", "many"),
 }
 UNCLEAN_OF_TOPIC: Final = (None, "true", " True\t", "false", "yes")
+MIN_ISR_OF_TOPIC: Final = (None, None, "1", "2", " 2", "3", "many", "")
 
 
 @dataclass(slots=True)
@@ -49,7 +51,7 @@ class RandomCluster:
         self.drained = {b: pick.choice([*DrainMode]) for b in range(BROKERS_AT_MOST) if pick.random() < 0.2}
         self.configs = [
             config_row(broker, name, pick.choice(values), assumed=pick.choice((False, False, False, True, None)))
-            for broker in range(pick.randint(0, 3))
+            for broker in range(pick.choice((0, 1, 2, 3, BROKERS_AT_MOST)))
             for name, values in CONFIGS.items()
             if pick.random() < 0.8
         ]
@@ -68,6 +70,9 @@ class RandomCluster:
         pick = self.chance
         unclean = pick.choice(UNCLEAN_OF_TOPIC)
         config: dict[str, str | None] = {} if unclean is None else {"unclean.leader.election.enable": unclean}
+        min_isr = pick.choice(MIN_ISR_OF_TOPIC)
+        if min_isr is not None:
+            config["min.insync.replicas"] = min_isr or None
         understood = pick.random() < 0.85
         return topic_row(
             name,

@@ -1,0 +1,134 @@
+"""The order in which the brokers of a cluster restart, and which of them may restart at the same time.
+
+Brokers that are down come first, because every partition with a replica on them has fewer replicas in sync until they
+are back. Then the racks follow by name, and the controller comes last and alone, so that the controllership moves once.
+Strimzi's KafkaRoller takes the same order. Brokers of one rack share a wave if no partition then has fewer in-sync
+replicas than min.insync.replicas and the margin. In doing so all replicas on live brokers count as in sync: a wave
+starts only when the ISRs are full again.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from schemas.enums import RestartEffect
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What partitions with equal replicas need: `replicas` on live brokers, and how many of them must be in sync.
+
+    `min_isr` is None if it is unknown; then no two of the replicas may restart at once.
+    """
+
+    replicas: frozenset[int]
+    min_isr: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RestartStep:
+    """The restart of one broker; `harmed` counts the partitions that it hurts although all ISRs are full."""
+
+    wave: int
+    broker_id: int
+    rack: str | None
+    is_down: bool
+    is_controller: bool
+    harmed: Mapping[RestartEffect, int]
+
+
+def restart_order(
+    needs: Mapping[Need, int],
+    racks: Mapping[int, str | None],
+    down: Collection[int],
+    controller: int | None,
+    *,
+    margin: int = 0,
+) -> list[RestartStep]:
+    """Return a step for each broker in `racks`, waves from 1; `needs` counts partitions.
+
+    >>> needs = {Need(frozenset({1, 3, 5}), 2): 1, Need(frozenset({2, 4, 5}), 2): 1}
+    >>> steps = restart_order(needs, {1: "a", 2: "a", 3: "b", 4: "b", 5: "c", 9: None}, down=[9], controller=1)
+    >>> [(step.wave, step.broker_id) for step in steps]
+    [(1, 9), (2, 2), (3, 3), (3, 4), (4, 5), (5, 1)]
+    """
+    holders: dict[int, list[Need]] = defaultdict(list)
+    for need in needs:
+        for broker in need.replicas:
+            holders[broker].append(need)
+    waves = [sorted(down)] if down else []
+    for members in _racks(racks, {*down, controller}):
+        waves += _waves_of_rack(members, holders, margin)
+    if controller in racks and controller not in down:
+        waves.append([controller])
+    return [
+        RestartStep(
+            number,
+            broker,
+            racks[broker],
+            broker in down,
+            broker == controller,
+            {} if broker in down else _harmed(broker, holders[broker], needs, margin),
+        )
+        for number, wave in enumerate(waves, 1)
+        for broker in wave
+    ]
+
+
+def _racks(racks: Mapping[int, str | None], excluded: Collection[int | None]) -> Iterable[list[int]]:
+    """Yield the brokers of each rack by its name; a broker without a rack is a rack of its own, after the others."""
+    by_rack: dict[tuple[bool, str, int], list[int]] = defaultdict(list)
+    for broker in sorted(racks):
+        rack = racks[broker]
+        if broker not in excluded:
+            by_rack[(True, "", broker) if rack is None else (False, rack, 0)].append(broker)
+    return (by_rack[rack] for rack in sorted(by_rack))
+
+
+def _waves_of_rack(members: Sequence[int], holders: Mapping[int, Sequence[Need]], margin: int) -> list[list[int]]:
+    """Put each broker into the first wave that it fits into."""
+    waves: list[set[int]] = []
+    for broker in members:
+        wave = next((wave for wave in waves if _fits(broker, wave, holders[broker], margin)), None)
+        if wave is None:
+            waves.append({broker})
+        else:
+            wave.add(broker)
+    return [sorted(wave) for wave in waves]
+
+
+def _fits(broker: int, wave: set[int], needs: Sequence[Need], margin: int) -> bool:
+    """Whether the broker may restart with the others: alone it need not be safe, but together they must not be worse.
+
+    A broker that hurts a partition alone shares a wave only with brokers that have no replica of it.
+    """
+    for need in needs:
+        others = len(need.replicas & wave)
+        if others and others + 1 > _may_be_down(need, margin):
+            return False
+    return True
+
+
+def _may_be_down(need: Need, margin: int) -> int:
+    """Return how many replicas may be down at once; at least one, as each broker restarts at some time."""
+    if need.min_isr is None:
+        return 1
+    return max(1, len(need.replicas) - max(1, need.min_isr + margin))
+
+
+def _harmed(broker: int, held: Sequence[Need], needs: Mapping[Need, int], margin: int) -> dict[RestartEffect, int]:
+    counts: Counter[RestartEffect] = Counter()
+    for need in held:
+        effect = _effect(len(need.replicas - {broker}), need.min_isr, margin)
+        if effect is not None:
+            counts[effect] += needs[need]
+    return {effect: counts[effect] for effect in RestartEffect if counts[effect]}
+
+
+def _effect(remaining: int, min_isr: int | None, margin: int) -> RestartEffect | None:
+    if remaining == 0:
+        return RestartEffect.OFFLINE
+    if min_isr is None:
+        return RestartEffect.UNKNOWN
+    if remaining < min_isr:
+        return RestartEffect.UNDER_MIN_ISR
+    return RestartEffect.BELOW_MARGIN if remaining < min_isr + margin else None

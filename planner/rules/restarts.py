@@ -1,0 +1,170 @@
+"""What a restart of brokers does to one partition: nothing, offline, under min ISR, below the margin, or unknown.
+
+Corresponds to `KafkaController.doControlledShutdown`, which moves leaders to other replicas in sync and takes the
+brokers out of the ISRs, and to `Partition.appendRecordsToLeader`, which then refuses acks=all if the ISR is smaller than
+min.insync.replicas (metrics `UnderMinIsr` and `AtMinIsr`). The same as `planner.whatif.restarts`, without Spark.
+
+Only live members of the ISR on other brokers count. While a partition is reassigned, it may end at any moment with
+exactly the target in sync, so both the ISR and the target must suffice. Kafka since 3.7 caps min.insync.replicas at the
+number of replicas, and older brokers do not; the uncapped value counts here. A fact that cannot be read is never safe.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from planner.rules.partitions import BrokerSets, PartitionInfo, TopicInfo, among, union, without
+from schemas import reasons
+from schemas.enums import INTERNAL_TOPICS, RestartCode, RestartEffect
+from schemas.replica_assignment import target
+from schemas.rows import BrokerConfig
+from schemas.topic_configs import MIN_ISR, whole_number
+
+_EFFECT: Final = RestartEffect
+_CODE: Final = RestartCode
+
+
+class RestartedPartition(Struct, frozen=True, kw_only=True, gc=False):
+    """A partition that a restart would hurt, or of which it is not known."""
+
+    topic: str
+    partition: int
+    leader: int | None
+    replicas: list[int]
+    isr: list[int] | None
+    live: list[int]
+    """Replicas whose brokers are registered and whose log dir did not fail."""
+    in_sync_after: int | None
+    """In-sync replicas that remain; of a reassigned partition at most its targets. None if the partition is unread."""
+    min_isr: int | None
+    """min.insync.replicas; None if it was not read or does not matter."""
+    effect: RestartEffect
+    code: RestartCode
+    reason: str
+    is_internal: bool
+    """Whether consumer groups or transactions depend on it."""
+
+
+def known_min_isr(configs: Iterable[BrokerConfig]) -> dict[int, int]:
+    """Return the default min.insync.replicas of each broker of which it was read, by rows of BROKER_CONFIGS."""
+    values = {row.broker_id: whole_number(row.value) for row in configs if row.name == MIN_ISR and not row.assumed}
+    return {broker: value for broker, value in values.items() if value is not None}
+
+
+def restart_effect(  # noqa: PLR0911 - a line for each outcome
+    row: PartitionInfo,
+    topic: TopicInfo | None,
+    brokers: BrokerSets,
+    min_isr_of_brokers: Mapping[int, int],
+    *,
+    restarting: frozenset[int],
+    margin: int = 0,
+) -> RestartedPartition | None:
+    """Return what a restart of all these brokers at once does to a partition; None if it does no harm.
+
+    `min_isr_of_brokers` are the known defaults. After the restart at least min.insync.replicas and `margin` more must
+    be in sync. A partition of a topic that is queued for deletion is not harmed.
+    """
+    if topic is not None and topic.deletion_requested:
+        return None
+    is_touched = not restarting.isdisjoint(row.brokers)
+    if not row.understood and (is_touched or not row.replicas):
+        return _harmed(row, brokers, _EFFECT.UNKNOWN, _CODE.NOT_UNDERSTOOD, reasons.QUARANTINED.say())
+    if not is_touched:
+        return None
+    if row.leader is None:
+        return _harmed(row, brokers, _EFFECT.UNKNOWN, _CODE.NO_STATE, reasons.NO_STATE.say())
+    isr = row.isr or []
+    remaining = without(among(isr, brokers.live), restarting)
+    opaque = without(remaining, brokers.eligible)
+    others = without(target(row.replicas, row.removing_replicas), restarting)
+    counts = [len(remaining), len(remaining) - len(opaque)]
+    if row.is_moving:
+        counts = [min(count, len(others)) for count in counts]
+    known: dict[str, Any] = {"in_sync_after": counts[-1]}
+    offline = _offline(row, brokers, remaining, others, restarting)
+    if offline is not None:
+        return _harmed(row, brokers, *offline, **known)
+    may_lead = without(among(union(row.replicas, [*isr, row.leader]), brokers.live), restarting)
+    min_isr, unread = _min_isr(topic, may_lead, min_isr_of_brokers)
+    if min_isr is None:
+        return _harmed(row, brokers, _EFFECT.UNKNOWN, _CODE.MIN_ISR_UNKNOWN, unread, **known)
+    known["min_isr"], needed = min_isr, min_isr + margin
+    most, least = (_effect_of(count, min_isr, margin) for count in counts)
+    if most != least:
+        reason = reasons.DEPENDS_ON_OPAQUE.say(opaque=opaque)
+        return _harmed(row, brokers, _EFFECT.UNKNOWN, _CODE.BROKER_NOT_UNDERSTOOD, reason, **known)
+    if least is None:
+        return None
+    if len(others) < needed:
+        reason = reasons.TOO_FEW_REPLICAS.say(count=len(others), needed=needed)
+        return _harmed(row, brokers, least, _CODE.TOO_FEW_REPLICAS, reason, **known)
+    reason = reasons.TOO_FEW_IN_SYNC.say(count=counts[-1], needed=needed, isr=isr)
+    return _harmed(row, brokers, least, _CODE.TOO_FEW_IN_SYNC, reason, **known)
+
+
+def _effect_of(in_sync: int, min_isr: int, margin: int) -> RestartEffect | None:
+    if in_sync < min_isr:
+        return _EFFECT.UNDER_MIN_ISR
+    return _EFFECT.BELOW_MARGIN if in_sync < min_isr + margin else None
+
+
+def _offline(
+    row: PartitionInfo, brokers: BrokerSets, remaining: list[int], others: list[int], restarting: frozenset[int]
+) -> tuple[RestartEffect, RestartCode, str] | None:
+    """Return why no replica leads after the restart; None if one does."""
+    if row.leader not in brokers.live:
+        return _EFFECT.OFFLINE, _CODE.NO_LIVE_LEADER, reasons.OFFLINE_NOW.say(leader=row.leader)
+    candidates = among(row.replicas, remaining)
+    if row.leader in restarting and not among(candidates, brokers.eligible):
+        if candidates:
+            reason = reasons.DEPENDS_ON_OPAQUE.say(opaque=candidates)
+            return _EFFECT.UNKNOWN, _CODE.BROKER_NOT_UNDERSTOOD, reason
+        if len(row.replicas) == 1:
+            return _EFFECT.OFFLINE, _CODE.ONLY_REPLICA, reasons.ONLY_REPLICA.say(replicas=row.replicas)
+        return _EFFECT.OFFLINE, _CODE.NO_OTHER_IN_SYNC, reasons.NO_OTHER_CAN_LEAD.say(isr=row.isr)
+    if row.is_moving and not others:
+        ends_with = target(row.replicas, row.removing_replicas)
+        return _EFFECT.OFFLINE, _CODE.ONLY_TARGET, reasons.ENDS_WITH_TARGET.say(target=ends_with)
+    return None
+
+
+def _min_isr(
+    topic: TopicInfo | None, may_lead: Iterable[int], min_isr_of_brokers: Mapping[int, int]
+) -> tuple[int | None, str]:
+    """Return the largest min.insync.replicas that a leader may apply; else None, and why it is unknown."""
+    if topic is None or topic.config is None:
+        return None, reasons.MIN_ISR_OF_TOPIC_UNREAD.say()
+    if MIN_ISR in topic.config:
+        return whole_number(topic.config[MIN_ISR]), reasons.MIN_ISR_OF_TOPIC_UNREAD.say()
+    silent = [broker for broker in may_lead if broker not in min_isr_of_brokers]
+    if silent:
+        return None, reasons.MIN_ISR_OF_BROKERS_UNREAD.say(brokers=silent)
+    return max(min_isr_of_brokers[broker] for broker in may_lead), ""
+
+
+def _harmed(
+    row: PartitionInfo,
+    brokers: BrokerSets,
+    effect: RestartEffect,
+    code: RestartCode,
+    reason: str,
+    *,
+    in_sync_after: int | None = None,
+    min_isr: int | None = None,
+) -> RestartedPartition:
+    return RestartedPartition(
+        topic=row.topic,
+        partition=row.partition,
+        leader=row.leader,
+        replicas=row.replicas,
+        isr=row.isr,
+        live=among(row.replicas, brokers.live),
+        in_sync_after=in_sync_after,
+        min_isr=min_isr,
+        effect=effect,
+        code=code,
+        reason=reason,
+        is_internal=row.topic in INTERNAL_TOPICS,
+    )

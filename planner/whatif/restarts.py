@@ -1,0 +1,199 @@
+"""What a restart of brokers does to each partition: offline, under min ISR, below the margin, or unknown.
+
+`planner.rules.restarts` explains the rule and is the same without Spark. In: PARTITIONS, TOPICS, BROKERS,
+BROKER_CONFIGS. Out: RESTARTED_PARTITIONS.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField, StructType
+
+from planner.columns.broker_sets import EMPTY, with_referenced_brokers
+from planner.columns.configs import MIN_ISR_OVERRIDE, whole_number
+from planner.columns.sentences import sentence_sql
+from planner.columns.shape import shaped
+from schemas import reasons
+from schemas.enums import INTERNAL_TOPICS, RestartCode, RestartEffect
+from schemas.replica_assignment import IS_REASSIGNED
+from schemas.tables import BROKER_IDS
+from schemas.topic_configs import MIN_ISR
+
+RESTARTED_PARTITIONS: Final = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("leader", IntegerType()),
+        StructField("replicas", BROKER_IDS),
+        StructField("isr", BROKER_IDS),
+        StructField("live", BROKER_IDS),
+        StructField("in_sync_after", IntegerType()),
+        StructField("min_isr", IntegerType()),
+        StructField("effect", StringType()),
+        StructField("code", StringType()),
+        StructField("reason", StringType()),
+        StructField("is_internal", BooleanType()),
+    ]
+)
+"""The columns of `planner.rules.restarts.RestartedPartition`. No table stores these rows."""
+
+_CODE: Final = RestartCode
+
+_CODES: Final = f"""CASE
+    WHEN NOT understood THEN '{_CODE.NOT_UNDERSTOOD}'
+    WHEN leader IS NULL THEN '{_CODE.NO_STATE}'
+    WHEN NOT array_contains(live, leader) THEN '{_CODE.NO_LIVE_LEADER}'
+    WHEN is_leaderless THEN CASE
+        WHEN size(candidates) > 0 THEN '{_CODE.BROKER_NOT_UNDERSTOOD}'
+        WHEN size(replicas) = 1 THEN '{_CODE.ONLY_REPLICA}'
+        ELSE '{_CODE.NO_OTHER_IN_SYNC}'
+    END
+    WHEN moves AND size(others) = 0 THEN '{_CODE.ONLY_TARGET}'
+    WHEN min_isr IS NULL THEN '{_CODE.MIN_ISR_UNKNOWN}'
+    WHEN NOT effect_of_most <=> effect_of_least THEN '{_CODE.BROKER_NOT_UNDERSTOOD}'
+    WHEN effect_of_least IS NULL THEN NULL
+    WHEN size(others) < needed THEN '{_CODE.TOO_FEW_REPLICAS}'
+    ELSE '{_CODE.TOO_FEW_IN_SYNC}'
+END"""
+
+_OFFLINE: Final = (_CODE.NO_LIVE_LEADER, _CODE.ONLY_REPLICA, _CODE.NO_OTHER_IN_SYNC, _CODE.ONLY_TARGET)
+_COUNTED: Final = (_CODE.TOO_FEW_REPLICAS, _CODE.TOO_FEW_IN_SYNC)
+_UNREAD: Final = (_CODE.NOT_UNDERSTOOD, _CODE.NO_STATE)
+
+
+def _one_of(codes: Collection[RestartCode]) -> str:
+    return f"code IN ({', '.join(repr(code.value) for code in codes)})"
+
+
+_EFFECTS: Final = f"""CASE
+    WHEN {_one_of(_OFFLINE)} THEN '{RestartEffect.OFFLINE}'
+    WHEN {_one_of(_COUNTED)} THEN effect_of_least
+    ELSE '{RestartEffect.UNKNOWN}'
+END"""
+
+_REASONS: Final[Mapping[RestartCode, str]] = {
+    _CODE.NOT_UNDERSTOOD: sentence_sql(reasons.QUARANTINED),
+    _CODE.NO_STATE: sentence_sql(reasons.NO_STATE),
+    _CODE.NO_LIVE_LEADER: sentence_sql(reasons.OFFLINE_NOW, leader="leader"),
+    _CODE.ONLY_REPLICA: sentence_sql(reasons.ONLY_REPLICA, replicas="replicas"),
+    _CODE.NO_OTHER_IN_SYNC: sentence_sql(reasons.NO_OTHER_CAN_LEAD, isr="isr"),
+    _CODE.ONLY_TARGET: sentence_sql(reasons.ENDS_WITH_TARGET, target="target"),
+    _CODE.MIN_ISR_UNKNOWN: f"""IF(
+        config IS NULL OR map_contains_key(config, '{MIN_ISR}'),
+        {sentence_sql(reasons.MIN_ISR_OF_TOPIC_UNREAD)},
+        {sentence_sql(reasons.MIN_ISR_OF_BROKERS_UNREAD, brokers="silent")}
+    )""",
+    _CODE.BROKER_NOT_UNDERSTOOD: sentence_sql(reasons.DEPENDS_ON_OPAQUE, opaque="IF(is_leaderless, candidates, opaque)"),
+    _CODE.TOO_FEW_REPLICAS: sentence_sql(reasons.TOO_FEW_REPLICAS, count="size(others)", needed="needed"),
+    _CODE.TOO_FEW_IN_SYNC: sentence_sql(reasons.TOO_FEW_IN_SYNC, count="least", needed="needed", isr="isr"),
+}
+
+
+def restarted_partitions(  # noqa: PLR0913 - four tables and two options
+    partitions: DataFrame,
+    topics: DataFrame,
+    brokers: DataFrame,
+    broker_configs: DataFrame,
+    *,
+    restarting: Collection[int],
+    margin: int = 0,
+) -> DataFrame:
+    """Return one row per partition that is hurt if all these brokers restart at once, or of which it is not known."""
+    topic_facts = topics.selectExpr(
+        "topic", "deletion_requested", "config", f"{MIN_ISR_OVERRIDE} AS min_isr_override", "true AS is_listed"
+    )
+    ids = f"CAST(array({', '.join(map(str, sorted(restarting)))}) AS array<int>)"
+    facts = broker_configs.transform(_min_isr_of_brokers).selectExpr("*", f"{ids} AS restarting")
+    reasons_by_code = " ".join(f"WHEN '{code}' THEN {reason}" for code, reason in _REASONS.items())
+    internal = ", ".join(repr(name) for name in sorted(INTERNAL_TOPICS))
+    return (
+        partitions.crossJoin(F.broadcast(facts))
+        .where(_may_be_hurt())
+        .join(F.broadcast(topic_facts), "topic", "left")
+        .where("NOT coalesce(deletion_requested, false)")
+        .transform(with_referenced_brokers, brokers)
+        .transform(_with_counts)
+        .transform(_with_min_isr, margin)
+        .selectExpr("*", f"{_CODES} AS code")
+        .where("code IS NOT NULL")
+        .selectExpr(
+            *("topic", "partition", "leader", "replicas", "isr", "code"),
+            "array_intersect(replicas, live) AS live",
+            f"IF({_one_of(_UNREAD)}, NULL, least) AS in_sync_after",
+            f"IF({_one_of((*_UNREAD, *_OFFLINE))} OR is_leaderless, NULL, min_isr) AS min_isr",
+            f"{_EFFECTS} AS effect",
+            f"CASE code {reasons_by_code} END AS reason",
+            f"topic IN ({internal}) AS is_internal",
+        )
+        .orderBy("topic", "partition")
+        .transform(shaped, RESTARTED_PARTITIONS)
+    )
+
+
+def _min_isr_of_brokers(broker_configs: DataFrame) -> DataFrame:
+    """Return one row: `defaults`, the min.insync.replicas of each broker of which it was read."""
+    value = whole_number("value")
+    is_known = f"name = '{MIN_ISR}' AND NOT coalesce(assumed, false) AND {value} IS NOT NULL"
+    entries = f"collect_list(struct(broker_id, {value})) FILTER (WHERE {is_known})"
+    return broker_configs.selectExpr(f"map_from_entries({entries}) AS defaults")
+
+
+def _may_be_hurt() -> str:
+    """Return SQL for partitions that reference a restarted broker, or of which that is not known."""
+    referenced = "concat(coalesce(replicas, array()), coalesce(isr, array()), array(leader))"
+    return f"arrays_overlap({referenced}, restarting) IS TRUE OR (NOT understood AND size(replicas) = 0)"
+
+
+def _with_counts(partitions: DataFrame) -> DataFrame:
+    """Add the replicas that remain, and how many of them are in sync, at most and at least."""
+    members = f"coalesce(isr, {EMPTY})"
+    remaining = f"array_except(array_intersect({members}, live), restarting)"
+    capped = "IF(moves, least(size({0}), size(others)), size({0}))"
+    return (
+        partitions.selectExpr(
+            "*",
+            f"{remaining} AS remaining",
+            f"coalesce({IS_REASSIGNED}, false) AS moves",
+            f"array_except(replicas, coalesce(removing_replicas, {EMPTY})) AS target",
+            f"array_except(array_intersect(concat(replicas, {members}, array(leader)), live), restarting) AS may_lead",
+        )
+        .selectExpr(
+            "*",
+            "array_except(target, restarting) AS others",
+            "array_except(remaining, eligible) AS opaque",
+            "array_intersect(replicas, remaining) AS candidates",
+            "array_intersect(remaining, eligible) AS understood_remaining",
+        )
+        .selectExpr(
+            "*",
+            f"{capped.format('remaining')} AS most",
+            f"{capped.format('understood_remaining')} AS least",
+            "array_contains(restarting, leader) AND NOT arrays_overlap(candidates, eligible) AS is_leaderless",
+        )
+    )
+
+
+def _with_min_isr(partitions: DataFrame, margin: int) -> DataFrame:
+    """Add min.insync.replicas of the possible leaders, null if it is unknown, and what the counts mean."""
+    effect = (
+        f"CASE WHEN {{0}} < min_isr THEN '{RestartEffect.UNDER_MIN_ISR}' "
+        f"WHEN {{0}} < needed THEN '{RestartEffect.BELOW_MARGIN}' END AS effect_of_{{0}}"
+    )
+    default = "array_max(transform(may_lead, broker -> try_element_at(defaults, broker)))"
+    return (
+        partitions.selectExpr(
+            "*", "filter(may_lead, broker -> NOT map_contains_key(defaults, broker)) AS silent"
+        )
+        .selectExpr(
+            "*",
+            f"""CASE
+                WHEN config IS NULL THEN NULL
+                WHEN map_contains_key(config, '{MIN_ISR}') THEN min_isr_override
+                WHEN size(silent) = 0 THEN {default}
+            END AS min_isr""",
+        )
+        .selectExpr("*", f"min_isr + {margin} AS needed")
+        .selectExpr("*", effect.format("most"), effect.format("least"))
+    )
