@@ -13,7 +13,7 @@ from jobs.runtime.completion import comma_separated, snapshots
 from jobs.runtime.console import CommandResult
 from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.lazy_commands import HELP
-from jobs.runtime.options import AllowUnclean, Requests, Throttle, check_throttle
+from jobs.runtime.options import AllowUnclean, Requests, Throttle, check_throttle, command
 from jobs.runtime.plan_options import PlanOptions, question
 from jobs.runtime.settings import Settings
 from schemas.enums import DrainMode
@@ -332,6 +332,20 @@ def reassign(
     return report_plan(settings, options, planner)
 
 
+@command
+def restarts(
+    settings: Settings,
+    *,
+    margin: Annotated[
+        int, typer.Option(min=0, help="In-sync replicas that must remain beyond min.insync.replicas.")
+    ] = 0,
+) -> CommandResult:
+    """Show the order of a rolling restart: rack by rack, the controller last. Nothing is stored."""
+    from jobs.planning.restarts import report_restart_order
+
+    return report_restart_order(settings, margin)
+
+
 EXAMPLES: Final = """\
 Examples:
   surveyor plan reconcile --name repair
@@ -345,6 +359,7 @@ PAGE: Final = {
     "Leadership": (reconcile, elect, recover, drain, undrain),
     "Replica placement": (reassign,),
     "Topics": (assign, expand, config, delete),
+    "Maintenance": (restarts,),
 }
 
 app = typer.Typer(
@@ -356,8 +371,8 @@ app = typer.Typer(
     cls=HelpPage,
 )
 for panel, commands in PAGE.items():
-    for command in commands:
-        app.command(rich_help_panel=panel)(command)
+    for each in commands:
+        app.command(rich_help_panel=panel)(each)
 
 
 if __name__ == "__main__":

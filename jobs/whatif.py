@@ -1,10 +1,11 @@
-"""`surveyor whatif`: simulate the loss of each broker, rack or pair of brokers on a snapshot."""
+"""`surveyor whatif`: simulate the loss of brokers on a snapshot, or the restart of brokers now."""
 
 from typing import Annotated
 
 import typer
 
-from jobs.runtime.completion import snapshots
+from jobs.core.errors import UsageError
+from jobs.runtime.completion import brokers, comma_separated, snapshots
 from jobs.runtime.console import CommandResult
 from jobs.runtime.options import on_spark, run_as_script
 from jobs.runtime.settings import Settings
@@ -15,21 +16,49 @@ def whatif(
     settings: Settings,
     *,
     lose: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="What to lose in turn: brokers=1, racks=1 or pairs (of brokers). "
             "A broker whose rack is unknown counts as a rack of its own.",
         ),
-    ],
+    ] = None,
+    restart: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BROKERS",
+            help="Brokers, as 3 or 3,4, to be restarted at once: exits with 0 if that is safe now, with 23 if it is "
+            "not, with 22 if that cannot be known.",
+            autocompletion=comma_separated(brokers),
+        ),
+    ] = None,
+    margin: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="With --restart: in-sync replicas that must remain beyond min.insync.replicas [default: 0].",
+        ),
+    ] = None,
     snapshot: Annotated[
-        int | None, typer.Option(help="Simulate on this snapshot [default: the newest].", autocompletion=snapshots)
+        int | None,
+        typer.Option(
+            help="Simulate on this snapshot [default: the newest; with --restart the live cluster].",
+            autocompletion=snapshots,
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Show at most this many rows; --json has all.")] = 20,
     everything: Annotated[
         bool, typer.Option("--all", help="List every partition of every row, not only the first ones.")
     ] = False,
 ) -> CommandResult:
-    """Simulate the loss of brokers or racks and rank the losses by impact."""
+    """Simulate the loss of brokers or racks, or the restart of brokers now."""
+    if restart is not None and lose is None:
+        from jobs.planning.restarts import report_restart
+
+        return report_restart(settings, restart, margin or 0, snapshot, limit, everything=everything)
+    if lose is None or restart is not None:
+        raise UsageError("expected exactly one of --lose and --restart")
+    if margin is not None:
+        raise UsageError(f"--margin {margin}: only with --restart")
     from jobs.planning.whatif import report_losses
 
     return report_losses(settings, lose, snapshot, limit, everything=everything)

@@ -100,7 +100,9 @@ ENDS_WITH_TARGET: Final = Sentence("its reassignment ends with replicas {target:
 TOO_FEW_REPLICAS: Final = Sentence(
     "replicas on other brokers: {count}, needed in sync: {needed}; waiting does not help"
 )
-TOO_FEW_IN_SYNC: Final = Sentence("in-sync replicas on other brokers: {count}, needed: {needed}; now in sync: {isr:ids}")
+TOO_FEW_IN_SYNC: Final = Sentence(
+    "in-sync replicas on other brokers: {count}, needed: {needed}; now in sync: {isr:ids}"
+)
 MIN_ISR_OF_TOPIC_UNREAD: Final = Sentence("min.insync.replicas of its topic cannot be read")
 MIN_ISR_OF_BROKERS_UNREAD: Final = Sentence(
     "its topic does not set min.insync.replicas, and the default of broker {brokers:ids} cannot be read"

@@ -27,7 +27,7 @@ LIVE_CLUSTER_OPTIONS: Final = frozenset({"zookeeper", "zookeeper_config", "comma
 WAREHOUSE_ONLY_COMMANDS: Final = frozenset({"export", "metrics", "plan", "report", "show", "vacuum", "whatif"})
 """Commands that do not connect to a cluster, except with CLUSTER_ACCESS_OPTIONS."""
 
-CLUSTER_ACCESS_OPTIONS: Final = frozenset({"--refresh", "--now"})
+CLUSTER_ACCESS_OPTIONS: Final = frozenset({"--refresh", "--now", "--restart"})
 
 OUTPUT_OPTIONS: Final = frozenset({"as_json", "result_file", "output", "log_level", "log_format"})
 

@@ -3,6 +3,7 @@
 Both sources give the same `ClusterView`, with partitions as an Arrow table. Znodes in quarantine are only counted.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter, itemgetter
@@ -49,6 +50,8 @@ ZNODE_COLUMNS: Final = [name for name in schema_of("partitions").names if name n
 RATES_TIMEOUT_SECONDS: Final = 5.0
 """Connect timeout; short, because a user waits for the result."""
 
+_TOPIC: Final = re.compile(rf"{TOPICS}/([^/]+)")
+
 _STATE_COLUMNS: Final = ("leader", "isr", "leader_epoch", "controller_epoch", "state_version", "leader_recovery_state")
 """Columns that a partition without a state znode does not have."""
 
@@ -81,6 +84,10 @@ class ClusterView:
     """Throttle rates by broker or <default>; not recorded in snapshots."""
     unread_broker_configs: Mapping[str, str] = field(default_factory=dict)
     """Why throttle rates of brokers are unknown, by the path that could not be read; not recorded in snapshots."""
+    unread_topics: frozenset[str] = frozenset()
+    """Topics whose assignment could not be read in part or as a whole; they may have partitions that are not listed."""
+    log_dir_events: frozenset[int] = frozenset()
+    """Brokers that report a failed log dir which no controller has handled."""
 
     @property
     def throttled_topics(self) -> dict[str, dict[str, str]]:
@@ -132,6 +139,8 @@ def view_now(
         ignored_request=_ignored_request(quarantine),
         throttled_brokers=rates,
         unread_broker_configs=unread,
+        unread_topics=_unread_topics(quarantine),
+        log_dir_events=_log_dir_events(state.requests),
     )
 
 
@@ -157,6 +166,8 @@ def view_of(lake: Warehouse, snapshot: Snapshot, *partitions: Filter) -> Cluster
     topics = table_as_of(lake, snapshot, "topics", columns=["topic", "config", "deletion_requested"])
     rows = topics.to_pylist(maps_as_pydicts="strict")
     quarantine = rows_as_of(lake, snapshot, QuarantinedZnode) if snapshot.quarantined else []
+    kinds = [RequestKind.REASSIGN.value, RequestKind.LOG_DIR.value]
+    requests = rows_as_of(lake, snapshot, ZnodeRequest, ("kind", "in", kinds))
     return ClusterView(
         controller_id=snapshot.controller_id,
         controller_epoch=snapshot.controller_epoch,
@@ -164,11 +175,13 @@ def view_of(lake: Warehouse, snapshot: Snapshot, *partitions: Filter) -> Cluster
         brokers=rows_as_of(lake, snapshot, Broker),
         configs={row["topic"]: row["config"] for row in rows},
         deleting=frozenset(row["topic"] for row in rows if row["deletion_requested"]),
-        requested=_requested(rows_as_of(lake, snapshot, ZnodeRequest, ("kind", "=", RequestKind.REASSIGN.value))),
+        requested=_requested(requests),
         partitions=table_as_of(lake, snapshot, "partitions", *partitions, columns=PARTITION),
         quarantined=snapshot.quarantined or 0,
         blocking=_blocking(quarantine),
         ignored_request=_ignored_request(quarantine),
+        unread_topics=_unread_topics(quarantine),
+        log_dir_events=_log_dir_events(requests),
     )
 
 
@@ -201,6 +214,15 @@ def _blocking(quarantine: Iterable[QuarantinedZnode]) -> list[QuarantinedZnode]:
 def _ignored_request(quarantine: Iterable[QuarantinedZnode]) -> str | None:
     marks = (row.reason for row in quarantine if row.path == REASSIGN)
     return next((reason for reason in marks if reason.startswith(ignored_by_kafka(""))), None)
+
+
+def _unread_topics(quarantine: Iterable[QuarantinedZnode]) -> frozenset[str]:
+    return frozenset(found[1] for row in quarantine if (found := _TOPIC.fullmatch(row.path)))
+
+
+def _log_dir_events(requests: Iterable[ZnodeRequest]) -> frozenset[int]:
+    is_event = RequestKind.LOG_DIR
+    return frozenset(row.broker_id for row in requests if row.kind == is_event and row.broker_id is not None)
 
 
 def _requested(requests: Iterable[ZnodeRequest]) -> dict[Key, list[int]]:

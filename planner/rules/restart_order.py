@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from schemas.enums import RestartEffect
 
+
 @dataclass(frozen=True, slots=True)
 class Need:
     """What partitions with equal replicas need: `replicas` on live brokers, and how many of them must be in sync.
@@ -58,7 +59,7 @@ def restart_order(
     waves = [sorted(down)] if down else []
     for members in _racks(racks, {*down, controller}):
         waves += _waves_of_rack(members, holders, margin)
-    if controller in racks and controller not in down:
+    if controller is not None and controller in racks and controller not in down:
         waves.append([controller])
     return [
         RestartStep(
@@ -88,7 +89,7 @@ def _waves_of_rack(members: Sequence[int], holders: Mapping[int, Sequence[Need]]
     """Put each broker into the first wave that it fits into."""
     waves: list[set[int]] = []
     for broker in members:
-        wave = next((wave for wave in waves if _fits(broker, wave, holders[broker], margin)), None)
+        wave = next((wave for wave in waves if _fits(wave, holders[broker], margin)), None)
         if wave is None:
             waves.append({broker})
         else:
@@ -96,10 +97,10 @@ def _waves_of_rack(members: Sequence[int], holders: Mapping[int, Sequence[Need]]
     return [sorted(wave) for wave in waves]
 
 
-def _fits(broker: int, wave: set[int], needs: Sequence[Need], margin: int) -> bool:
-    """Whether the broker may restart with the others: alone it need not be safe, but together they must not be worse.
+def _fits(wave: set[int], needs: Sequence[Need], margin: int) -> bool:
+    """Whether a broker with these partitions may restart together with a wave.
 
-    A broker that hurts a partition alone shares a wave only with brokers that have no replica of it.
+    A broker that hurts a partition even alone shares a wave only with brokers that have no replica of it.
     """
     for need in needs:
         others = len(need.replicas & wave)

@@ -1,8 +1,8 @@
 """What a restart of brokers does to one partition: nothing, offline, under min ISR, below the margin, or unknown.
 
 Corresponds to `KafkaController.doControlledShutdown`, which moves leaders to other replicas in sync and takes the
-brokers out of the ISRs, and to `Partition.appendRecordsToLeader`, which then refuses acks=all if the ISR is smaller than
-min.insync.replicas (metrics `UnderMinIsr` and `AtMinIsr`). The same as `planner.whatif.restarts`, without Spark.
+brokers out of the ISRs, and to `Partition.appendRecordsToLeader`, which then refuses acks=all if the ISR is smaller
+than min.insync.replicas (metrics `UnderMinIsr` and `AtMinIsr`). The same as `planner.whatif.restarts`, without Spark.
 
 Only live members of the ISR on other brokers count. While a partition is reassigned, it may end at any moment with
 exactly the target in sync, so both the ISR and the target must suffice. Kafka since 3.7 caps min.insync.replicas at the
@@ -52,7 +52,7 @@ def known_min_isr(configs: Iterable[BrokerConfig]) -> dict[int, int]:
     return {broker: value for broker, value in values.items() if value is not None}
 
 
-def restart_effect(  # noqa: PLR0911 - a line for each outcome
+def restart_effect(  # noqa: PLR0911, PLR0913 - a line for each outcome; facts and two options
     row: PartitionInfo,
     topic: TopicInfo | None,
     brokers: BrokerSets,
@@ -66,13 +66,11 @@ def restart_effect(  # noqa: PLR0911 - a line for each outcome
     `min_isr_of_brokers` are the known defaults. After the restart at least min.insync.replicas and `margin` more must
     be in sync. A partition of a topic that is queued for deletion is not harmed.
     """
-    if topic is not None and topic.deletion_requested:
-        return None
     is_touched = not restarting.isdisjoint(row.brokers)
-    if not row.understood and (is_touched or not row.replicas):
-        return _harmed(row, brokers, _EFFECT.UNKNOWN, _CODE.NOT_UNDERSTOOD, reasons.QUARANTINED.say())
-    if not is_touched:
+    if (topic is not None and topic.deletion_requested) or not (is_touched or _may_be_anywhere(row)):
         return None
+    if not row.understood:
+        return _harmed(row, brokers, _EFFECT.UNKNOWN, _CODE.NOT_UNDERSTOOD, reasons.QUARANTINED.say())
     if row.leader is None:
         return _harmed(row, brokers, _EFFECT.UNKNOWN, _CODE.NO_STATE, reasons.NO_STATE.say())
     isr = row.isr or []
@@ -102,6 +100,10 @@ def restart_effect(  # noqa: PLR0911 - a line for each outcome
         return _harmed(row, brokers, least, _CODE.TOO_FEW_REPLICAS, reason, **known)
     reason = reasons.TOO_FEW_IN_SYNC.say(count=counts[-1], needed=needed, isr=isr)
     return _harmed(row, brokers, least, _CODE.TOO_FEW_IN_SYNC, reason, **known)
+
+
+def _may_be_anywhere(row: PartitionInfo) -> bool:
+    return not row.understood and not row.replicas
 
 
 def _effect_of(in_sync: int, min_isr: int, margin: int) -> RestartEffect | None:
@@ -144,7 +146,7 @@ def _min_isr(
     return max(min_isr_of_brokers[broker] for broker in may_lead), ""
 
 
-def _harmed(
+def _harmed(  # noqa: PLR0913 - what differs by outcome
     row: PartitionInfo,
     brokers: BrokerSets,
     effect: RestartEffect,

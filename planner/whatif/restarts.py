@@ -85,7 +85,9 @@ _REASONS: Final[Mapping[RestartCode, str]] = {
         {sentence_sql(reasons.MIN_ISR_OF_TOPIC_UNREAD)},
         {sentence_sql(reasons.MIN_ISR_OF_BROKERS_UNREAD, brokers="silent")}
     )""",
-    _CODE.BROKER_NOT_UNDERSTOOD: sentence_sql(reasons.DEPENDS_ON_OPAQUE, opaque="IF(is_leaderless, candidates, opaque)"),
+    _CODE.BROKER_NOT_UNDERSTOOD: sentence_sql(
+        reasons.DEPENDS_ON_OPAQUE, opaque="IF(is_leaderless, candidates, opaque)"
+    ),
     _CODE.TOO_FEW_REPLICAS: sentence_sql(reasons.TOO_FEW_REPLICAS, count="size(others)", needed="needed"),
     _CODE.TOO_FEW_IN_SYNC: sentence_sql(reasons.TOO_FEW_IN_SYNC, count="least", needed="needed", isr="isr"),
 }
@@ -183,9 +185,7 @@ def _with_min_isr(partitions: DataFrame, margin: int) -> DataFrame:
     )
     default = "array_max(transform(may_lead, broker -> try_element_at(defaults, broker)))"
     return (
-        partitions.selectExpr(
-            "*", "filter(may_lead, broker -> NOT map_contains_key(defaults, broker)) AS silent"
-        )
+        partitions.selectExpr("*", "filter(may_lead, broker -> NOT map_contains_key(defaults, broker)) AS silent")
         .selectExpr(
             "*",
             f"""CASE

@@ -1,14 +1,11 @@
 """The restart of brokers: worked examples, and plain Python and Spark on random clusters."""
 
-from typing import Any
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict
 from pyspark.sql import SparkSession
 
-from planner.rules.restarts import RestartedPartition, known_min_isr, restart_effect
+from planner.rules.restarts import known_min_isr, restart_effect
 from planner.whatif.restarts import restarted_partitions
 from schemas.rows import BrokerConfig
 from tests.planner.frames import Row, as_rows

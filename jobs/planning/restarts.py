@@ -1,0 +1,381 @@
+"""May these brokers be restarted now, and in which order do all brokers restart?
+
+Both answers rest on the cluster as it is now: the default min.insync.replicas is asked of every broker first, and
+ZooKeeper is read last. No JVM is needed. On a stored snapshot the same rule runs on Spark, and its answer is never
+"safe", because a snapshot is not the present. Neither command stores anything.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from msgspec.structs import asdict
+from rich.table import Table
+
+from jobs.adapters.brokers.configs import read_configs_and_failures, read_overrides
+from jobs.adapters.delta.warehouse import Row
+from jobs.adapters.zookeeper.cluster import read_brokers
+from jobs.adapters.zookeeper.connection import connected, with_retries
+from jobs.core.errors import ExitCode, SurveyorError
+from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
+from jobs.repositories.snapshots import find_snapshot, last_snapshot, rows_as_of
+from jobs.repositories.stored_rows import Bools, StoredRows
+from jobs.runtime.console import CommandResult, table
+from jobs.runtime.input_files import parse_broker_ids
+from jobs.runtime.progress import progress
+from jobs.runtime.settings import Settings
+from jobs.runtime.suggestions import Suggestion, command_line, suggestion
+from jobs.snapshots.cluster_view import ZNODE_COLUMNS, ClusterView, view_now, view_of
+from planner.columns.numpy_rules import has_broker, is_in
+from planner.rules.partitions import BrokerSets, PartitionInfo, TopicInfo
+from planner.rules.restart_order import Need, RestartStep, restart_order
+from planner.rules.restarts import known_min_isr, restart_effect
+from schemas.enums import NO_CONTROLLER, NO_LEADER, RestartCode, RestartEffect
+from schemas.rows import BrokerConfig, LastSeenBroker
+from schemas.text import abbreviate, pluralise
+from schemas.topic_configs import MIN_ISR, boolean, whole_number
+
+CONFIG_TIMEOUT_SECONDS: Final = 10.0
+"""Time limit for asking all brokers for their settings; a broker that does not answer in time is unread."""
+
+COLUMNS: Final = ("topic", "partition", "replicas", "isr", "live", "min_isr", "effect", "reason")
+"""Columns of the console for `whatif --restart`; --json has all of RestartedPartition."""
+
+STEP_COLUMNS: Final = ("position", "wave", "broker_id", "rack", "action", "reason")
+"""Columns of the console for `plan restarts`."""
+
+SAFE: Final = "safe"
+UNSAFE: Final = "unsafe"
+UNKNOWN: Final = "unknown"
+
+EXIT_CODES: Final = {SAFE: ExitCode.DONE, UNSAFE: ExitCode.REFUSED, UNKNOWN: ExitCode.UNREADABLE}
+"""Exit codes of `whatif --restart` by its verdict."""
+
+_PHRASES: Final = {
+    RestartEffect.OFFLINE: "offline",
+    RestartEffect.UNDER_MIN_ISR: "under min ISR",
+    RestartEffect.BELOW_MARGIN: "below the margin",
+    RestartEffect.UNKNOWN: "unknown",
+}
+_SEVERITY: Final = {effect.value: place for place, effect in enumerate(RestartEffect)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartFacts:
+    """What is known of a cluster, now or at a snapshot, wherever it was read from."""
+
+    view: ClusterView
+    configs: Sequence[BrokerConfig]
+    snapshot_id: int | None = None
+    """None for the state of now."""
+
+    @property
+    def understood(self) -> dict[int, bool]:
+        return {row.broker_id: row.understood for row in self.view.brokers}
+
+
+def read_facts(settings: Settings) -> RestartFacts:
+    """Read the cluster as it is now; raise UnreadableError if ZooKeeper cannot be read."""
+    with progress("asking brokers for min.insync.replicas"):
+        with connected(settings.zookeeper) as client:
+            brokers = with_retries(lambda: read_brokers(client))
+            overrides, _ = with_retries(lambda: read_overrides(client))
+        configs, _ = read_configs_and_failures(brokers, settings.conf.command_config, overrides, CONFIG_TIMEOUT_SECONDS)
+    with progress("reading the cluster"):
+        return RestartFacts(view=view_now(settings.zookeeper, columns=ZNODE_COLUMNS), configs=configs)
+
+
+def report_restart(
+    settings: Settings, restart: str, margin: int, snapshot: int | None, limit: int, *, everything: bool = False
+) -> CommandResult:
+    """Return which partitions a restart of these brokers at once would hurt, and whether it is safe."""
+    restarting = sorted(parse_broker_ids(restart, "--restart"))
+    if snapshot is None:
+        facts = read_facts(settings)
+        rows = _rows_now(facts, frozenset(restarting), margin)
+    else:
+        facts, rows = _rows_of_snapshot(settings, snapshot, restarting, margin)
+    rows.sort(key=lambda row: (_SEVERITY[row["effect"]], not row["is_internal"], row["topic"], row["partition"]))
+    counts = Counter(row["effect"] for row in rows)
+    unread = [*_unread(facts, restarting)]
+    verdict = UNSAFE if len(rows) > counts[RestartEffect.UNKNOWN] else UNKNOWN if rows or unread else SAFE
+    result = {
+        "restart": restarting,
+        "margin": margin,
+        "verdict": verdict,
+        "snapshot_id": facts.snapshot_id,
+        "controller_id": facts.view.controller_id,
+        **_on_brokers(facts.view, restarting),
+        **{effect.value: counts[effect.value] for effect in RestartEffect},
+        "unread": unread,
+        "warnings": [*_warnings(facts, restarting)],
+        "rows": rows,
+    }
+    people = _for_people(settings, result, None if everything else limit)
+    steps = [*_suggestions(settings, rows)]
+    return CommandResult(result, *people, steps=steps, warnings=result["warnings"], exit_code=EXIT_CODES[verdict])
+
+
+def _rows_now(facts: RestartFacts, restarting: frozenset[int], margin: int) -> list[Row]:
+    view, brokers = facts.view, BrokerSets.of(facts.understood, {})
+    known = known_min_isr(facts.configs)
+    concerned = view.partitions.filter(_concerned(view, restarting)).to_pylist()
+    partitions = (PartitionInfo(**{name: row[name] for name in PartitionInfo.__struct_fields__}) for row in concerned)
+    effects = (
+        restart_effect(row, _topic(view, row.topic), brokers, known, restarting=restarting, margin=margin)
+        for row in partitions
+    )
+    return [_plain(asdict(effect)) for effect in effects if effect is not None]
+
+
+def _plain(row: Row) -> Row:
+    """Replace enums by their words, as rows of Spark have them."""
+    return row | {"effect": row["effect"].value, "code": row["code"].value}
+
+
+def _topic(view: ClusterView, topic: str) -> TopicInfo | None:
+    if topic not in view.configs:
+        return None
+    config = view.configs[topic]
+    is_deleted = topic in view.deleting
+    return TopicInfo(
+        topic=topic, topic_version=0, config=None if config is None else dict(config), deletion_requested=is_deleted
+    )
+
+
+def _concerned(view: ClusterView, restarting: Collection[int]) -> Bools:
+    """Mark the partitions that reference a restarted broker, and those whose replicas are unknown."""
+    rows = StoredRows(view.partitions)
+    marks: Bools = rows.lengths("replicas") == 0
+    for column in ("replicas", "isr", "leader"):
+        marks |= is_in(rows.brokers(column), restarting).any(axis=1)
+    return marks
+
+
+def _rows_of_snapshot(
+    settings: Settings, snapshot_id: int, restarting: Sequence[int], margin: int
+) -> tuple[RestartFacts, list[Row]]:
+    """Judge a snapshot by the same rule on Spark."""
+    from jobs.adapters.delta.spark_warehouse import SparkWarehouse  # noqa: PLC0415 - the state of now needs no JVM
+    from jobs.adapters.spark.session import start_session  # noqa: PLC0415 - as above
+    from jobs.planning.planning_tables import PlanningTables  # noqa: PLC0415 - as above
+    from planner.whatif.restarts import restarted_partitions  # noqa: PLC0415 - as above
+
+    lake = settings.lake
+    chosen = find_snapshot(lake, snapshot_id)
+    facts = RestartFacts(
+        view=view_of(lake, chosen), configs=rows_as_of(lake, chosen, BrokerConfig), snapshot_id=snapshot_id
+    )
+    with progress("starting Spark"):
+        spark = start_session("surveyor whatif", remote=settings.remote, warehouse=settings.warehouse)
+        at = PlanningTables(SparkWarehouse(spark, lake), chosen)
+    with progress("restarting"):
+        tables = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
+        hurt = restarted_partitions(*tables, restarting=restarting, margin=margin)
+        return facts, [row.asDict() for row in hurt.collect()]
+
+
+def _unread(facts: RestartFacts, restarting: Iterable[int]) -> Iterator[str]:
+    """Yield the facts about the cluster without which no restart counts as safe."""
+    view, registered = facts.view, facts.understood
+    if facts.snapshot_id is not None:
+        yield f"snapshot {facts.snapshot_id} is not the present: without --snapshot the cluster is read as it is now"
+    for broker in restarting:
+        if broker not in registered:
+            yield f"broker {broker} is not registered: it is down, or no broker has this id"
+    yield from _unread_of_cluster(view)
+
+
+def _unread_of_cluster(view: ClusterView) -> Iterator[str]:
+    if view.controller_id is None:
+        yield "the controller cannot be read: whether leaders can move is unknown"
+    elif view.controller_id == NO_CONTROLLER:
+        yield "the cluster has no controller, so no leader can move"
+    if view.migration is not None:
+        yield f"a migration to KRaft is in sight: {view.migration}"
+    for broker in sorted(view.log_dir_events):
+        yield f"broker {broker} reports a failed log dir, and no controller has handled it yet"
+    unread = sorted(view.unread_topics - view.deleting)
+    if unread:
+        yield f"topics whose partitions cannot all be read: {abbreviate(unread)}"
+
+
+def _on_brokers(view: ClusterView, restarting: Collection[int]) -> Row:
+    """Count the partitions with a replica on the brokers, and those that they lead."""
+    rows = StoredRows(view.partitions)
+    return {
+        "partitions": int(is_in(rows.brokers("replicas"), restarting).any(axis=1).sum()),
+        "leaders": int(is_in(rows.brokers("leader"), restarting).any(axis=1).sum()),
+    }
+
+
+_CONTROLLED_SHUTDOWN: Final = "controlled.shutdown.enable"
+
+
+def _warnings(facts: RestartFacts, restarting: Collection[int]) -> Iterator[str]:
+    for row in facts.configs:
+        if row.broker_id in restarting and row.name == _CONTROLLED_SHUTDOWN and boolean(row.value) is False:
+            yield (
+                f"broker {row.broker_id} has {_CONTROLLED_SHUTDOWN}=false: what it leads has no leader until its "
+                "ZooKeeper session ends"
+            )
+    deleted = sorted(
+        topic
+        for topic in facts.view.deleting
+        if topic in facts.view.configs and _has_replica(facts.view, topic, restarting)
+    )
+    if deleted:
+        yield f"topics queued for deletion are not counted, and their deletion waits: {abbreviate(deleted)}"
+
+
+def _has_replica(view: ClusterView, topic: str, brokers: Collection[int]) -> bool:
+    rows = StoredRows(view.partitions)
+    return bool((rows.equal("topic", topic) & is_in(rows.brokers("replicas"), brokers).any(axis=1)).any())
+
+
+def _name(brokers: Sequence[int]) -> str:
+    return f"broker{'s' * (len(brokers) != 1)} {abbreviate(brokers)}"
+
+
+def _for_people(settings: Settings, result: Row, limit: int | None) -> Iterator[Table | str]:
+    rows, brokers = result["rows"], _name(result["restart"])
+    at = "now" if result["snapshot_id"] is None else f"snapshot {result['snapshot_id']}"
+    if rows:
+        title = f"{settings.cluster}, {at}, restarting {brokers}, margin {result['margin']}"
+        yield table(title, COLUMNS, rows[:limit])
+        if limit is not None and len(rows) > limit:
+            yield f"... and {len(rows) - limit} more; --limit shows more, --json gives all"
+    yield from (f"unknown: {fact}" for fact in result["unread"])
+    yield from (f"warning: {warning}" for warning in result["warnings"])
+    held = pluralise(result["partitions"], "partition")
+    on_them = f"{held} there, {result['leaders']} led"
+    counted = ", ".join(f"{result[effect.value]} {_PHRASES[effect]}" for effect in RestartEffect)
+    yield f"restarting {brokers} is {result['verdict']}: {counted} ({on_them})"
+
+
+def _suggestions(settings: Settings, rows: Sequence[Row]) -> Iterator[Suggestion]:
+    codes = {row["code"] for row in rows}
+    if RestartCode.NO_LIVE_LEADER in codes:
+        yield suggestion(settings, "see what is due", "status")
+    if codes & {RestartCode.TOO_FEW_IN_SYNC, RestartCode.NO_OTHER_IN_SYNC}:
+        yield suggestion(settings, "show lagging replicas", "show", "partitions", "--under-replicated", "--now")
+    if RestartCode.MIN_ISR_UNKNOWN in codes:
+        yield suggestion(settings, "see which brokers answer", "doctor")
+
+
+def report_restart_order(settings: Settings, margin: int) -> CommandResult:
+    """Return the order in which all brokers restart, in waves; nothing is stored."""
+    facts = read_facts(settings)
+    racks, notes = _racks(settings, facts)
+    understood, controller = facts.understood, facts.view.controller_id
+    down = sorted(racks.keys() - understood.keys())
+    steps = restart_order(_needs(facts), racks, down, controller, margin=margin)
+    rows = [_step_row(settings, position, step, steps, margin) for position, step in enumerate(steps, 1)]
+    unread = [*_unread_of_cluster(facts.view)]
+    warnings = [*notes, *(f"unknown: {fact}" for fact in unread), *_order_warnings(rows)]
+    result = {
+        "margin": margin,
+        "controller_id": controller,
+        "brokers": len(rows),
+        "waves": steps[-1].wave if steps else 0,
+        "down": down,
+        "warnings": warnings,
+        "rows": rows,
+    }
+    lines = [f"wave {wave}: {check}" for wave, check in dict.fromkeys((r["wave"], r["check"]) for r in rows) if check]
+    size = f"{pluralise(len(rows), 'broker')} in {pluralise(result['waves'], 'wave')}"
+    people: list[Table | str] = [
+        table(f"{settings.cluster}, order of restarts, margin {margin}", STEP_COLUMNS, rows),
+        "before each wave this must end with exit code 0:",
+        *lines,
+        *(f"warning: {warning}" for warning in warnings),
+        f"{size}; the next wave starts only when all ISRs are full",
+    ]
+    return CommandResult(result, *people, warnings=warnings)
+
+
+def _needs(facts: RestartFacts) -> Counter[Need]:
+    """Count the partitions with equal needs: their replicas on live brokers, and min.insync.replicas.
+
+    During a reassignment its targets count. Topics queued for deletion and partitions without known replicas need
+    nothing here; the check before each wave names the latter.
+    """
+    view, registered = facts.view, facts.understood
+    known = known_min_isr(facts.configs)
+    default = None if registered.keys() - known.keys() else max(known.values(), default=None)
+    minima = {topic: _min_isr_of(view, topic, default) for topic in view.configs}
+    needs: Counter[Need] = Counter()
+    live = {broker for broker, is_understood in registered.items() if is_understood}
+    for batch in view.partitions.select(["topic", "replicas", "removing_replicas"]).to_batches():
+        columns = (batch[name].to_pylist() for name in ("topic", "replicas", "removing_replicas"))
+        for topic, replicas, removing in zip(*columns, strict=True):
+            if topic not in view.deleting and replicas:
+                staying = live.intersection(replicas).difference(removing or ())
+                needs[Need(frozenset(staying), minima.get(topic))] += 1
+    return needs
+
+
+def _min_isr_of(view: ClusterView, topic: str, default: int | None) -> int | None:
+    config = view.configs[topic]
+    if config is None:
+        return None
+    return whole_number(config[MIN_ISR]) if MIN_ISR in config else default
+
+
+def _racks(settings: Settings, facts: RestartFacts) -> tuple[dict[int, str | None], list[str]]:
+    """Return the rack of each broker that is registered or has replicas, and what is unknown of it.
+
+    The rack of a broker that is down is the one in the last snapshot, if there is one.
+    """
+    rows = StoredRows(facts.view.partitions)
+    replicas = rows.brokers("replicas")
+    ids = {*facts.understood, *np.unique(replicas[has_broker(replicas)]).tolist()} - {NO_LEADER}
+    last_seen: dict[int, LastSeenBroker] = {}
+    notes: list[str] = []
+    try:
+        snapshot = last_snapshot(settings.lake) if settings.lake.exists() else None
+        last_seen = {} if snapshot is None else brokers_last_seen(settings.lake, snapshot)
+    except (SurveyorError, OSError) as error:
+        notes.append(f"racks of brokers that are down are unknown: {error}")
+    known = rack_of_each(facts.view.brokers, last_seen)
+    return {broker: known.get(broker) for broker in sorted(ids)}, notes
+
+
+def _step_row(settings: Settings, position: int, step: RestartStep, steps: Sequence[RestartStep], margin: int) -> Row:
+    together = ",".join(str(other.broker_id) for other in steps if other.wave == step.wave)
+    with_margin = ["--margin", str(margin)] if margin else []
+    check = None if step.is_down else command_line(settings, "whatif", "--restart", together, *with_margin)
+    return {
+        "position": position,
+        "wave": step.wave,
+        "broker_id": step.broker_id,
+        "rack": step.rack,
+        "action": "start" if step.is_down else "restart",
+        "is_controller": step.is_controller,
+        "reason": _reason(step),
+        "wait": f"broker {step.broker_id} is registered, and no partition is under-replicated",
+        "check": check,
+        **{effect.value: step.harmed.get(effect, 0) for effect in RestartEffect},
+    }
+
+
+def _reason(step: RestartStep) -> str:
+    if step.is_down:
+        return "it is down: start it before another broker stops"
+    last = "it is the controller, which comes last" if step.is_controller else ""
+    harmed = ", ".join(f"{count} {_PHRASES[effect]}" for effect, count in step.harmed.items())
+    by_rack = "" if step.is_controller else "a rack of its own" if step.rack is None else f"rack {step.rack}"
+    return (last or by_rack) + (f"; even with full ISRs: {harmed}" if harmed else "")
+
+
+def _order_warnings(rows: Sequence[Row]) -> Iterator[str]:
+    harmed: dict[str, list[Any]] = {}
+    for row in rows:
+        for effect in RestartEffect:
+            if row[effect.value]:
+                harmed.setdefault(effect.value, []).append(row["broker_id"])
+    for effect, brokers in harmed.items():
+        phrase = _PHRASES[RestartEffect(effect)]
+        yield f"even with full ISRs a restart leaves partitions {phrase}, so its check will fail: {_name(brokers)}"

@@ -1,0 +1,185 @@
+"""`whatif --restart` and `plan restarts` on a tree in ZooKeeper: verdicts, codes, the order; nothing is written."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from schemas.znodes import Assignment, State, encode_assignment, encode_config, encode_state
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, registration, state_path
+
+RACKS = {0: "a", 1: "a", 2: "b", 3: "c"}
+SAFE, UNKNOWN, UNSAFE = 0, 22, 23
+
+
+@pytest.fixture
+def tree(bare_tree: KafkaTree) -> KafkaTree:
+    """Two partitions on three brokers each, at min ISR 2, which every broker applies by default."""
+    bare_tree.lay_out(brokers=())
+    for broker, rack in RACKS.items():
+        bare_tree.register(broker, registration(rack=rack))
+    bare_tree.elect(0, epoch=7)
+    bare_tree.write("/config/brokers/<default>", encode_config({"min.insync.replicas": "2"}))
+    bare_tree.add_topic("orders", {0: [0, 2, 3], 1: [1, 3, 2]})
+    return bare_tree
+
+
+@pytest.fixture
+def surveyor(tree: KafkaTree, tmp_path: Path) -> Surveyor:
+    return Surveyor(tree.hosts, tmp_path / "warehouse")
+
+
+def lead(tree: KafkaTree, leader: int, isr: list[int], partition: int = 0) -> None:
+    data = encode_state(State(controller_epoch=7, leader=leader, leader_epoch=6, isr=isr))
+    tree.client.set(state_path("orders", partition), data)
+
+
+def nothing(_: KafkaTree) -> None:
+    pass
+
+
+def configure(**config: str) -> Callable[[KafkaTree], None]:
+    values = {name.replace("_", "."): value for name, value in config.items()}
+    return lambda tree: tree.write("/config/topics/orders", encode_config(values))
+
+
+def assign(assignment: Assignment) -> Callable[[KafkaTree], None]:
+    return lambda tree: tree.write("/brokers/topics/orders", encode_assignment(assignment))
+
+
+def unread_partitions(tree: KafkaTree) -> None:
+    tree.write("/brokers/topics/broken", b"?")
+
+
+def log_dir_event(tree: KafkaTree) -> None:
+    tree.write("/log_dir_event_notification/log_dir_event_0", b'{"version":1,"broker":2,"event":1}')
+
+
+Case = tuple[Callable[[KafkaTree], object], str, list[str], int, list[str]]
+"""What is changed, which brokers restart with which options, the exit code, and the effects of the rows."""
+
+CASES: list[tuple[str, Callable[[KafkaTree], object], str, list[str], int, list[str]]] = [
+    ("full ISRs", nothing, "3", [], SAFE, []),
+    ("two of three replicas", nothing, "2,3", [], UNSAFE, ["under_min_isr"] * 2),
+    ("no replica in common", nothing, "0,1", [], SAFE, []),
+    ("a margin of one failure", nothing, "0", ["--margin", "1"], UNSAFE, ["below_margin"]),
+    ("another replica lags", lambda tree: lead(tree, 0, [0, 2]), "2", [], UNSAFE, ["under_min_isr"]),
+    ("the broker itself lags", lambda tree: lead(tree, 0, [0, 2]), "3", [], SAFE, []),
+    ("the only replica in sync", lambda tree: lead(tree, 2, [2]), "2", [], UNSAFE, ["offline"]),
+    ("under min ISR already", lambda tree: lead(tree, 0, [0]), "2", [], UNSAFE, ["under_min_isr"]),
+    ("offline already", lambda tree: lead(tree, -1, [9]), "3", [], UNSAFE, ["offline"]),
+    ("one replica", lambda tree: tree.add_topic("__consumer_offsets", {0: [3]}), "3", [], UNSAFE, ["offline"]),
+    ("min ISR 1 of the topic", configure(min_insync_replicas="1"), "2,3", [], SAFE, []),
+    ("a config that is no number", configure(min_insync_replicas="many"), "0", [], UNKNOWN, ["unknown"]),
+    ("a config that is unread", lambda tree: tree.write("/config/topics/orders", b"?"), "0", [], UNKNOWN, ["unknown"]),
+    ("no default", lambda tree: tree.client.delete("/config/brokers/<default>"), "0", [], UNKNOWN, ["unknown"]),
+    ("a state that is unread", lambda tree: tree.write(state_path("orders", 0), b"?"), "0", [], UNKNOWN, ["unknown"]),
+    ("no state", lambda tree: tree.client.delete(state_path("orders", 0)), "0", [], UNKNOWN, ["unknown"]),
+    ("a topic that is unread", unread_partitions, "0", [], UNKNOWN, []),
+    ("no controller", lambda tree: tree.client.delete("/controller"), "0", [], UNKNOWN, []),
+    ("a broker that is down", lambda tree: tree.unregister(1), "1", [], UNSAFE, ["offline"]),
+    ("no such broker", nothing, "7", [], UNKNOWN, []),
+    ("deleted", lambda tree: tree.write("/admin/delete_topics/orders", b""), "2,3", [], SAFE, []),
+    (
+        "to one target",
+        assign(Assignment({0: [3, 0, 2]}, {0: [3]}, {0: [0, 2]}, TOPIC_ID)),
+        "3",
+        [],
+        UNSAFE,
+        ["offline"],
+    ),
+    ("the source", assign(Assignment({0: [1, 3, 0, 2]}, {0: [1, 3]}, {0: [0]}, TOPIC_ID)), "0", [], SAFE, []),
+    ("unread broker", lambda tree: tree.client.set("/brokers/ids/3", b"?"), "0", [], UNKNOWN, ["unknown"]),
+    ("a failed log dir", log_dir_event, "0", [], UNKNOWN, []),
+]
+
+
+@pytest.mark.parametrize("case", [pytest.param(case[1:], id=case[0]) for case in CASES])
+def test_verdicts(tree: KafkaTree, surveyor: Surveyor, case: Case) -> None:
+    change, restart, options, code, effects = case
+    change(tree)
+    before = tree.dump()
+    ran = surveyor("whatif", "--restart", restart, *options, "--json")
+    result = ran.json
+    assert (ran.code, [row["effect"] for row in result["rows"]]) == (code, effects), ran.stdout
+    assert result["verdict"] == {SAFE: "safe", UNKNOWN: "unknown", UNSAFE: "unsafe"}[code]
+    assert bool(result["rows"] or result["unread"]) == (code != SAFE)
+    assert tree.dump() == before
+    assert not surveyor.warehouse.exists()
+
+
+def test_as_people_read_it(tree: KafkaTree, surveyor: Surveyor) -> None:
+    lead(tree, 0, [0, 2])
+    ran = surveyor("whatif", "--restart", "2")
+    assert ran.code == UNSAFE
+    assert "in-sync replicas on other brokers: 1, needed: 2; now in sync: 0, 2" in ran.stdout
+    assert "restarting broker 2 is unsafe: 0 offline, 1 under min ISR, 0 below the margin, 0 unknown" in ran.stdout
+    assert f"show partitions --under-replicated --now --zookeeper {tree.hosts}" in ran.stdout
+    down = surveyor("whatif", "--restart", "7")
+    assert "unknown: broker 7 is not registered: it is down, or no broker has this id" in down.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--restart", "1", "--lose", "pairs"], "expected exactly one of --lose and --restart"),
+        ([], "expected exactly one of --lose and --restart"),
+        (["--lose", "pairs", "--margin", "1"], "--margin 1: only with --restart"),
+        (["--restart", "1,1"], "--restart '1,1' names a broker twice"),
+        (["--restart", "all"], "--restart 'all': expected ids as in 0,1,2"),
+    ],
+)
+def test_questions_that_are_no_questions(tmp_path: Path, options: list[str], message: str) -> None:
+    ran = Surveyor("127.0.0.1:1", tmp_path / "warehouse")("whatif", *options)
+    assert (ran.code, message in ran.stderr) == (2, True)
+
+
+def test_no_zookeeper(tmp_path: Path) -> None:
+    ran = Surveyor("127.0.0.1:1", tmp_path / "warehouse")("whatif", "--restart", "1", "--json")
+    assert ran.code == UNKNOWN
+    assert json.loads(ran.stdout)["exit_code"] == UNKNOWN
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_snapshot_is_never_safe(surveyor: Surveyor) -> None:
+    surveyor.json("snapshot")
+    safe, unsafe = (surveyor("whatif", "--restart", ids, "--snapshot", "1", "--json") for ids in ("3", "2,3"))
+    assert (safe.code, safe.json["rows"], safe.json["verdict"]) == (UNKNOWN, [], "unknown")
+    assert "snapshot 1 is not the present" in safe.json["unread"][0]
+    now = surveyor("whatif", "--restart", "2,3", "--json")
+    assert (unsafe.code, now.code) == (UNSAFE, UNSAFE)
+    assert unsafe.json["rows"] == now.json["rows"]
+
+
+def test_order(tree: KafkaTree, surveyor: Surveyor) -> None:
+    """Broker 4 shares no partition with broker 1 of its rack; broker 5 is down; broker 0 is the controller."""
+    tree.register(4, registration(rack="a"))
+    tree.add_topic("audit", {0: [4, 2, 3], 1: [5, 2, 3]})
+    before = tree.dump()
+    result = surveyor.json("plan", "restarts")
+    steps = [(row["wave"], row["broker_id"], row["rack"], row["action"]) for row in result["rows"]]
+    assert steps == [
+        (1, 5, None, "start"),
+        (2, 1, "a", "restart"),
+        (2, 4, "a", "restart"),
+        (3, 2, "b", "restart"),
+        (4, 3, "c", "restart"),
+        (5, 0, "a", "restart"),
+    ]
+    assert (result["waves"], result["down"], result["controller_id"]) == (5, [5], 0)
+    checks = [row["check"] for row in result["rows"]]
+    here = f"--zookeeper {tree.hosts} --warehouse {surveyor.warehouse}"
+    assert checks[:2] == [None, f"surveyor whatif --restart 1,4 {here}"]
+    assert [row["under_min_isr"] for row in result["rows"]] == [0, 0, 0, 1, 1, 0]
+    assert tree.dump() == before
+    assert not surveyor.warehouse.exists()
+
+
+def test_order_as_people_read_it(tree: KafkaTree, surveyor: Surveyor) -> None:
+    shown = surveyor("plan", "restarts", "--margin", "1")
+    assert shown.code == 0
+    assert f"wave 2: surveyor whatif --restart 2 --margin 1 --zookeeper {tree.hosts}" in shown.stdout
+    assert "even with full ISRs a restart leaves partitions below the margin, so its check will fail" in shown.stdout
+    assert "4 brokers in 4 waves; the next wave starts only when all ISRs are full" in shown.stdout
