@@ -24,9 +24,9 @@ class ExitCode(IntEnum):
     STALE = 21
     """Nothing was applied because rows were stale; with --detailed-exitcode also if only some rows were stale."""
     UNREADABLE = 22
-    """Nothing could be read."""
+    """Nothing could be read, or not enough to know whether a restart is safe."""
     REFUSED = 23
-    """Limits, lint, a KRaft migration or a broker whose registration cannot be decoded."""
+    """Limits, lint, a KRaft migration, a broker whose registration cannot be decoded, or an unsafe restart."""
     MISSING = 24
     """Java, jars, or a Spark Connect server are missing."""
     RUNNING = 25

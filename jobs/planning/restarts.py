@@ -8,7 +8,7 @@ ZooKeeper is read last. No JVM is needed. On a stored snapshot the same rule run
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from msgspec.structs import asdict
@@ -275,17 +275,18 @@ def report_restart_order(settings: Settings, margin: int) -> CommandResult:
     rows = [_step_row(settings, position, step, steps, margin) for position, step in enumerate(steps, 1)]
     unread = [*_unread_of_cluster(facts.view)]
     warnings = [*notes, *(f"unknown: {fact}" for fact in unread), *_order_warnings(rows)]
+    waves = steps[-1].wave if steps else 0
     result = {
         "margin": margin,
         "controller_id": controller,
         "brokers": len(rows),
-        "waves": steps[-1].wave if steps else 0,
+        "waves": waves,
         "down": down,
         "warnings": warnings,
         "rows": rows,
     }
     lines = [f"wave {wave}: {check}" for wave, check in dict.fromkeys((r["wave"], r["check"]) for r in rows) if check]
-    size = f"{pluralise(len(rows), 'broker')} in {pluralise(result['waves'], 'wave')}"
+    size = f"{pluralise(len(rows), 'broker')} in {pluralise(waves, 'wave')}"
     people: list[Table | str] = [
         table(f"{settings.cluster}, order of restarts, margin {margin}", STEP_COLUMNS, rows),
         "before each wave this must end with exit code 0:",
@@ -371,11 +372,8 @@ def _reason(step: RestartStep) -> str:
 
 
 def _order_warnings(rows: Sequence[Row]) -> Iterator[str]:
-    harmed: dict[str, list[Any]] = {}
-    for row in rows:
-        for effect in RestartEffect:
-            if row[effect.value]:
-                harmed.setdefault(effect.value, []).append(row["broker_id"])
-    for effect, brokers in harmed.items():
-        phrase = _PHRASES[RestartEffect(effect)]
-        yield f"even with full ISRs a restart leaves partitions {phrase}, so its check will fail: {_name(brokers)}"
+    for effect in RestartEffect:
+        brokers = [row["broker_id"] for row in rows if row[effect.value]]
+        if brokers:
+            phrase = _PHRASES[effect]
+            yield f"even with full ISRs a restart leaves partitions {phrase}, so its check will fail: {_name(brokers)}"

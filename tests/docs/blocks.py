@@ -75,6 +75,7 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "planning.md": {"[{": DATA},
     "reassigning.md": {"{": DATA, "surveyor cancel": "tests/jobs/stories/test_cancel_brokers.py"},
+    "restarts.md": {"surveyor ": "tests/jobs/stories/test_restarts_brokers.py"},
     "operations.md": {"surveyor reconcile": "tests/jobs/execution/test_reconcile_command.py"},
     "tables.md": {"from ": "tests/jobs/test_notebook.py"},
 }

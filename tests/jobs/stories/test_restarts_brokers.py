@@ -1,0 +1,138 @@
+"""Rolling restarts of real brokers: what is called safe lets no acks=all producer fail, and what is refused does.
+
+The loop of docs/restarts.md is run as the page shows it. In place of ssh it has a script that asks this test.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from tests.docs.blocks import page_path
+from tests.docs.markdown import code_blocks
+from tests.jobs.support.commands.bare import SHELL
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+
+TOO_FEW = {KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
+UNSAFE = 23
+
+SSH = """#!/bin/sh
+echo "$1" > asked.new && mv asked.new asked
+while [ -e asked ]; do sleep 0.1; done
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(3, racks={0: "a", 1: "b", 2: "c"}) as running:
+        yield running
+
+
+@pytest.fixture
+def surveyor(kafka: KafkaTree, tmp_path: Path) -> Surveyor:
+    return Surveyor(kafka.hosts, tmp_path / "warehouse")
+
+
+class ImpatientTraffic(Traffic):
+    """A producer that retries nothing, so that each error of a broker is seen; `codes` has them."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        super().__init__(bootstrap, topic)
+        self.codes: set[int] = set()
+        self._producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 2, "retries": 0})
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        super()._delivered(error, message)
+        if error is not None:
+            self.codes.add(error.code())
+
+
+def make_topic(cluster: EmbeddedCluster, kafka: KafkaTree, name: str, min_isr: int) -> None:
+    replicas = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
+    new = NewTopic(name, 3, replica_assignment=replicas, config={"min.insync.replicas": str(min_isr)})
+    AdminClient({"bootstrap.servers": cluster.bootstrap}).create_topics([new])[name].result()
+    assert eventually(lambda: kafka.client.exists(f"/brokers/topics/{name}/partitions/2/state") is not None)
+    assert eventually(lambda: all(len(kafka.state(name, partition).isr) == len(replicas) for partition in range(3)))
+
+
+def epochs(kafka: KafkaTree) -> dict[int, int]:
+    return {broker: kafka.client.exists(f"/brokers/ids/{broker}").czxid for broker in range(3)}
+
+
+def rolling_restart(cluster: EmbeddedCluster, surveyor: Surveyor, folder: Path) -> list[int]:
+    """Run the loop of the page; return the brokers that it restarted, in order."""
+    (loop,) = (block for block in code_blocks(page_path("restarts.md").read_text()) if "for broker in" in block)
+    ssh = folder / "ssh"
+    ssh.write_text(SSH)
+    ssh.chmod(0o755)
+    own = os.pathsep.join([str(folder), str(Path(sys.prefix, "bin")), os.environ["PATH"]])
+    environment = {
+        **os.environ,
+        "PATH": own,
+        "SURVEYOR_ZOOKEEPER": surveyor.hosts,
+        "SURVEYOR_WAREHOUSE": str(surveyor.warehouse),
+    }
+    restarted = []
+    asked, log = folder / "asked", folder / "loop.log"
+    quick = loop.replace("sleep 10", "sleep 1")
+    with log.open("w") as output:
+        running = subprocess.Popen([SHELL, "-c", quick], cwd=folder, env=environment, stdout=output, stderr=output)
+    try:
+        while not eventually(lambda: running.poll() is not None, 0):
+            if asked.exists():
+                broker = int(asked.read_text().removeprefix("kafka"))
+                cluster.brokers[broker].restart()
+                restarted.append(broker)
+                asked.unlink()
+            assert eventually(lambda: asked.exists() or running.poll() is not None, 300), log.read_text()
+    finally:
+        running.kill()
+        running.wait()
+    assert running.returncode == 0, log.read_text()
+    return restarted
+
+
+def test_a_rolling_restart_and_one_that_is_refused(
+    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, tmp_path: Path
+) -> None:
+    make_topic(cluster, kafka, "orders", min_isr=2)
+    before, controller = epochs(kafka), surveyor.json("status")["controller_id"]
+    expected = [*sorted({0, 1, 2} - {controller}), controller]
+    shown = surveyor("plan", "restarts", "--margin", "1")
+    assert "even with full ISRs a restart leaves partitions below the margin" in shown.stdout, shown.stderr
+
+    with ImpatientTraffic(cluster.bootstrap, "orders") as traffic:
+        assert rolling_restart(cluster, surveyor, tmp_path) == expected
+    assert TOO_FEW.isdisjoint(traffic.codes), traffic.failed
+    assert traffic.acknowledged <= traffic.stored(3)
+    assert all(epoch > before[broker] for broker, epoch in epochs(kafka).items())
+
+    assert eventually(lambda: broker_in_control(kafka))
+    make_topic(cluster, kafka, "tight", min_isr=3)
+    refused = surveyor("whatif", "--restart", "1", "--json")
+    assert refused.code == UNSAFE, refused.stdout
+    assert {(row["topic"], row["code"], row["effect"]) for row in refused.json["rows"]} == {
+        ("tight", "TOO_FEW_REPLICAS", "under_min_isr")
+    }
+    with ImpatientTraffic(cluster.bootstrap, "tight") as traffic:
+        cluster.brokers[1].stop()
+        assert eventually(lambda: not TOO_FEW.isdisjoint(traffic.codes))
+        lagging = surveyor("whatif", "--restart", "2", "--json")
+        assert {row["topic"]: row["code"] for row in lagging.json["rows"]} == {
+            "orders": "TOO_FEW_IN_SYNC",
+            "tight": "TOO_FEW_REPLICAS",
+        }
+        down = surveyor.json("plan", "restarts")["rows"][0]
+        assert (down["broker_id"], down["action"], down["check"]) == (1, "start", None)
+        cluster.brokers[1].start()
+        cluster.brokers[1].wait_ready()
+        assert eventually(lambda: len(kafka.state("tight").isr) == len(cluster.brokers))
