@@ -104,7 +104,10 @@ def restarted_partitions(  # noqa: PLR0913 - four tables and two options
 ) -> DataFrame:
     """Return one row per partition that is hurt if all these brokers restart at once, or of which it is not known."""
     topic_facts = topics.selectExpr(
-        "topic", "deletion_requested", "config", f"{MIN_ISR_OVERRIDE} AS min_isr_override", "true AS is_listed"
+        "topic",
+        "deletion_requested",
+        "config",
+        f"{MIN_ISR_OVERRIDE} AS min_isr_override",
     )
     ids = f"CAST(array({', '.join(map(str, sorted(restarting)))}) AS array<int>)"
     facts = broker_configs.transform(_min_isr_of_brokers).selectExpr("*", f"{ids} AS restarting")

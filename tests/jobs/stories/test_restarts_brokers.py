@@ -59,7 +59,8 @@ class ImpatientTraffic(Traffic):
 def make_topic(cluster: EmbeddedCluster, kafka: KafkaTree, name: str, min_isr: int) -> None:
     replicas = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
     new = NewTopic(name, 3, replica_assignment=replicas, config={"min.insync.replicas": str(min_isr)})
-    AdminClient({"bootstrap.servers": cluster.bootstrap}).create_topics([new])[name].result()
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([new])[name].result()
     assert eventually(lambda: kafka.client.exists(f"/brokers/topics/{name}/partitions/2/state") is not None)
     assert eventually(lambda: all(len(kafka.state(name, partition).isr) == len(replicas) for partition in range(3)))
 
