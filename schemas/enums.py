@@ -284,8 +284,8 @@ class RestartCode(StrEnum):
     NOT_UNDERSTOOD = "NOT_UNDERSTOOD"
     NO_STATE = "NO_STATE"
     MIN_ISR_UNKNOWN = "MIN_ISR_UNKNOWN"
-    BROKER_NOT_UNDERSTOOD = "BROKER_NOT_UNDERSTOOD"
-    """It depends on a broker whose registration cannot be decoded."""
+    BROKER_UNCERTAIN = "BROKER_UNCERTAIN"
+    """It depends on a broker that is registered, but cannot be decoded or does not answer."""
 
 
 class LintCode(StrEnum):

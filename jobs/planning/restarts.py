@@ -6,8 +6,8 @@ ZooKeeper is read last. No JVM is needed. On a stored snapshot the same rule run
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -28,14 +28,15 @@ from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, command_line, suggestion
 from jobs.snapshots.cluster_view import ZNODE_COLUMNS, ClusterView, view_now, view_of
-from planner.columns.numpy_rules import has_broker, is_in
+from jobs.snapshots.health import arrays_of
+from planner.columns.numpy_rules import has_broker, is_in, partition_masks
 from planner.rules.partitions import BrokerSets, PartitionInfo, TopicInfo
 from planner.rules.restart_order import Need, RestartStep, restart_order
 from planner.rules.restarts import known_min_isr, restart_effect
 from schemas.enums import NO_CONTROLLER, NO_LEADER, RestartCode, RestartEffect
 from schemas.rows import BrokerConfig, LastSeenBroker
 from schemas.text import abbreviate, pluralise
-from schemas.topic_configs import MIN_ISR, boolean, whole_number
+from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR, boolean, whole_number
 
 CONFIG_TIMEOUT_SECONDS: Final = 10.0
 """Time limit for asking all brokers for their settings; a broker that does not answer in time is unread."""
@@ -68,6 +69,8 @@ class RestartFacts:
 
     view: ClusterView
     configs: Sequence[BrokerConfig]
+    silent: Mapping[int, str] = field(default_factory=dict)
+    """Why registered brokers did not answer: they may be dead, with a ZooKeeper session that has not ended yet."""
     snapshot_id: int | None = None
     """None for the state of now."""
 
@@ -82,9 +85,11 @@ def read_facts(settings: Settings) -> RestartFacts:
         with connected(settings.zookeeper) as client:
             brokers = with_retries(lambda: read_brokers(client))
             overrides, _ = with_retries(lambda: read_overrides(client))
-        configs, _ = read_configs_and_failures(brokers, settings.conf.command_config, overrides, CONFIG_TIMEOUT_SECONDS)
+        configs, silent = read_configs_and_failures(
+            brokers, settings.conf.command_config, overrides, CONFIG_TIMEOUT_SECONDS
+        )
     with progress("reading the cluster"):
-        return RestartFacts(view=view_now(settings.zookeeper, columns=ZNODE_COLUMNS), configs=configs)
+        return RestartFacts(view=view_now(settings.zookeeper, columns=ZNODE_COLUMNS), configs=configs, silent=silent)
 
 
 def report_restart(
@@ -107,6 +112,8 @@ def report_restart(
         "verdict": verdict,
         "snapshot_id": facts.snapshot_id,
         "controller_id": facts.view.controller_id,
+        "brokers": [*_brokers(facts.view, restarting)],
+        "under_replicated": _under_replicated(facts.view),
         **_on_brokers(facts.view, restarting),
         **{effect.value: counts[effect.value] for effect in RestartEffect},
         "unread": unread,
@@ -119,7 +126,9 @@ def report_restart(
 
 
 def _rows_now(facts: RestartFacts, restarting: frozenset[int], margin: int) -> list[Row]:
-    view, brokers = facts.view, BrokerSets.of(facts.understood, {})
+    view = facts.view
+    is_certain = {broker: known and broker not in facts.silent for broker, known in facts.understood.items()}
+    brokers = BrokerSets.of(is_certain, {})
     known = known_min_isr(facts.configs)
     concerned = view.partitions.filter(_concerned(view, restarting)).to_pylist()
     partitions = (PartitionInfo(**{name: row[name] for name in PartitionInfo.__struct_fields__}) for row in concerned)
@@ -202,6 +211,20 @@ def _unread_of_cluster(view: ClusterView) -> Iterator[str]:
         yield f"topics whose partitions cannot all be read: {abbreviate(unread)}"
 
 
+def _brokers(view: ClusterView, restarting: Iterable[int]) -> Iterator[Row]:
+    """Yield the broker epochs, which grow when a broker has restarted; null if it is not registered."""
+    epochs = {row.broker_id: row.broker_epoch for row in view.brokers}
+    for broker in restarting:
+        yield {"broker_id": broker, "broker_epoch": epochs.get(broker)}
+
+
+def _under_replicated(view: ClusterView) -> int:
+    """Count the partitions of the whole cluster that have a replica outside the ISR, or whose ISR is unknown."""
+    rows = arrays_of(view, DEFAULT_MIN_ISR)
+    lagging = partition_masks(rows, [row.broker_id for row in view.brokers]).under_replicated
+    return int(((lagging | ~rows.understood) & ~rows.deleting).sum())
+
+
 def _on_brokers(view: ClusterView, restarting: Collection[int]) -> Row:
     """Count the partitions with a replica on the brokers, and those that they lead."""
     rows = StoredRows(view.partitions)
@@ -209,6 +232,12 @@ def _on_brokers(view: ClusterView, restarting: Collection[int]) -> Row:
         "partitions": int(is_in(rows.brokers("replicas"), restarting).any(axis=1).sum()),
         "leaders": int(is_in(rows.brokers("leader"), restarting).any(axis=1).sum()),
     }
+
+
+def _silent_brokers(facts: RestartFacts, restarting: Collection[int] = ()) -> Iterator[str]:
+    for broker, reason in sorted(facts.silent.items()):
+        if broker not in restarting:
+            yield f"broker {broker} is registered and does not answer, so its replicas do not count as safe: {reason}"
 
 
 _CONTROLLED_SHUTDOWN: Final = "controlled.shutdown.enable"
@@ -221,18 +250,11 @@ def _warnings(facts: RestartFacts, restarting: Collection[int]) -> Iterator[str]
                 f"broker {row.broker_id} has {_CONTROLLED_SHUTDOWN}=false: what it leads has no leader until its "
                 "ZooKeeper session ends"
             )
-    deleted = sorted(
-        topic
-        for topic in facts.view.deleting
-        if topic in facts.view.configs and _has_replica(facts.view, topic, restarting)
-    )
+    yield from _silent_brokers(facts, restarting)
+    held = StoredRows(facts.view.partitions).where(_concerned(facts.view, restarting))
+    deleted = sorted(facts.view.deleting.intersection(held.values("topic")))
     if deleted:
         yield f"topics queued for deletion are not counted, and their deletion waits: {abbreviate(deleted)}"
-
-
-def _has_replica(view: ClusterView, topic: str, brokers: Collection[int]) -> bool:
-    rows = StoredRows(view.partitions)
-    return bool((rows.equal("topic", topic) & is_in(rows.brokers("replicas"), brokers).any(axis=1)).any())
 
 
 def _name(brokers: Sequence[int]) -> str:
@@ -274,7 +296,7 @@ def report_restart_order(settings: Settings, margin: int) -> CommandResult:
     steps = restart_order(_needs(facts), racks, down, controller, margin=margin)
     rows = [_step_row(settings, position, step, steps, margin) for position, step in enumerate(steps, 1)]
     unread = [*_unread_of_cluster(facts.view)]
-    warnings = [*notes, *(f"unknown: {fact}" for fact in unread), *_order_warnings(rows)]
+    warnings = [*notes, *(f"unknown: {fact}" for fact in unread), *_silent_brokers(facts), *_order_warnings(rows)]
     waves = steps[-1].wave if steps else 0
     result = {
         "margin": margin,
@@ -356,7 +378,7 @@ def _step_row(settings: Settings, position: int, step: RestartStep, steps: Seque
         "action": "start" if step.is_down else "restart",
         "is_controller": step.is_controller,
         "reason": _reason(step),
-        "wait": f"broker {step.broker_id} is registered, and no partition is under-replicated",
+        "wait": f"broker {step.broker_id} has registered again, and no partition is under-replicated",
         "check": check,
         **{effect.value: step.harmed.get(effect, 0) for effect in RestartEffect},
     }

@@ -6,7 +6,8 @@ than min.insync.replicas (metrics `UnderMinIsr` and `AtMinIsr`). The same as `pl
 
 Only live members of the ISR on other brokers count. While a partition is reassigned, it may end at any moment with
 exactly the target in sync, so both the ISR and the target must suffice. Kafka since 3.7 caps min.insync.replicas at the
-number of replicas, and older brokers do not; the uncapped value counts here. A fact that cannot be read is never safe.
+number of replicas, and older brokers do not; the uncapped value counts here. A fact that cannot be read is never safe,
+and neither is an in-sync replica on a broker that is registered and not `eligible`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -92,7 +93,7 @@ def restart_effect(  # noqa: PLR0911, PLR0913 - a line for each outcome; facts a
     most, least = (_effect_of(count, min_isr, margin) for count in counts)
     if most != least:
         reason = reasons.DEPENDS_ON_OPAQUE.say(opaque=opaque)
-        return _harmed(row, brokers, _EFFECT.UNKNOWN, _CODE.BROKER_NOT_UNDERSTOOD, reason, **known)
+        return _harmed(row, brokers, _EFFECT.UNKNOWN, _CODE.BROKER_UNCERTAIN, reason, **known)
     if least is None:
         return None
     if len(others) < needed:
@@ -122,7 +123,7 @@ def _offline(
     if row.leader in restarting and not among(candidates, brokers.eligible):
         if candidates:
             reason = reasons.DEPENDS_ON_OPAQUE.say(opaque=candidates)
-            return _EFFECT.UNKNOWN, _CODE.BROKER_NOT_UNDERSTOOD, reason
+            return _EFFECT.UNKNOWN, _CODE.BROKER_UNCERTAIN, reason
         if len(row.replicas) == 1:
             return _EFFECT.OFFLINE, _CODE.ONLY_REPLICA, reasons.ONLY_REPLICA.say(replicas=row.replicas)
         return _EFFECT.OFFLINE, _CODE.NO_OTHER_IN_SYNC, reasons.NO_OTHER_CAN_LEAD.say(isr=row.isr)

@@ -46,13 +46,13 @@ _CODES: Final = f"""CASE
     WHEN leader IS NULL THEN '{_CODE.NO_STATE}'
     WHEN NOT array_contains(live, leader) THEN '{_CODE.NO_LIVE_LEADER}'
     WHEN is_leaderless THEN CASE
-        WHEN size(candidates) > 0 THEN '{_CODE.BROKER_NOT_UNDERSTOOD}'
+        WHEN size(candidates) > 0 THEN '{_CODE.BROKER_UNCERTAIN}'
         WHEN size(replicas) = 1 THEN '{_CODE.ONLY_REPLICA}'
         ELSE '{_CODE.NO_OTHER_IN_SYNC}'
     END
     WHEN moves AND size(others) = 0 THEN '{_CODE.ONLY_TARGET}'
     WHEN min_isr IS NULL THEN '{_CODE.MIN_ISR_UNKNOWN}'
-    WHEN NOT effect_of_most <=> effect_of_least THEN '{_CODE.BROKER_NOT_UNDERSTOOD}'
+    WHEN NOT effect_of_most <=> effect_of_least THEN '{_CODE.BROKER_UNCERTAIN}'
     WHEN effect_of_least IS NULL THEN NULL
     WHEN size(others) < needed THEN '{_CODE.TOO_FEW_REPLICAS}'
     ELSE '{_CODE.TOO_FEW_IN_SYNC}'
@@ -85,9 +85,7 @@ _REASONS: Final[Mapping[RestartCode, str]] = {
         {sentence_sql(reasons.MIN_ISR_OF_TOPIC_UNREAD)},
         {sentence_sql(reasons.MIN_ISR_OF_BROKERS_UNREAD, brokers="silent")}
     )""",
-    _CODE.BROKER_NOT_UNDERSTOOD: sentence_sql(
-        reasons.DEPENDS_ON_OPAQUE, opaque="IF(is_leaderless, candidates, opaque)"
-    ),
+    _CODE.BROKER_UNCERTAIN: sentence_sql(reasons.DEPENDS_ON_OPAQUE, opaque="IF(is_leaderless, candidates, opaque)"),
     _CODE.TOO_FEW_REPLICAS: sentence_sql(reasons.TOO_FEW_REPLICAS, count="size(others)", needed="needed"),
     _CODE.TOO_FEW_IN_SYNC: sentence_sql(reasons.TOO_FEW_IN_SYNC, count="least", needed="needed", isr="isr"),
 }

@@ -8,18 +8,19 @@ import pytest
 
 from schemas.znodes import Assignment, State, encode_assignment, encode_config, encode_state
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, registration, state_path
+from tests.jobs.support.kafka.fake_brokers import FakeBrokers
+from tests.jobs.support.zookeeper.kafka_tree import NO_PORT, TOPIC_ID, KafkaTree, registration, state_path
 
 RACKS = {0: "a", 1: "a", 2: "b", 3: "c"}
 SAFE, UNKNOWN, UNSAFE = 0, 22, 23
 
 
 @pytest.fixture
-def tree(bare_tree: KafkaTree) -> KafkaTree:
+def tree(bare_tree: KafkaTree, fake_brokers: FakeBrokers) -> KafkaTree:
     """Two partitions on three brokers each, at min ISR 2, which every broker applies by default."""
     bare_tree.lay_out(brokers=())
     for broker, rack in RACKS.items():
-        bare_tree.register(broker, registration(rack=rack))
+        bare_tree.register(broker, registration(fake_brokers[broker].port, rack))
     bare_tree.elect(0, epoch=7)
     bare_tree.write("/config/brokers/<default>", encode_config({"min.insync.replicas": "2"}))
     bare_tree.add_topic("orders", {0: [0, 2, 3], 1: [1, 3, 2]})
@@ -57,6 +58,12 @@ def log_dir_event(tree: KafkaTree) -> None:
     tree.write("/log_dir_event_notification/log_dir_event_0", b'{"version":1,"broker":2,"event":1}')
 
 
+def silence(tree: KafkaTree) -> None:
+    """Broker 3 has been killed, and its session has not ended."""
+    tree.unregister(3)
+    tree.register(3, registration(NO_PORT, "c"))
+
+
 Case = tuple[Callable[[KafkaTree], object], str, list[str], int, list[str]]
 """What is changed, which brokers restart with which options, the exit code, and the effects of the rows."""
 
@@ -92,6 +99,8 @@ CASES: list[tuple[str, Callable[[KafkaTree], object], str, list[str], int, list[
     ),
     ("the source", assign(Assignment({0: [1, 3, 0, 2]}, {0: [1, 3]}, {0: [0]}, TOPIC_ID)), "0", [], SAFE, []),
     ("unread broker", lambda tree: tree.client.set("/brokers/ids/3", b"?"), "0", [], UNKNOWN, ["unknown"]),
+    ("a broker that does not answer", silence, "0", [], UNKNOWN, ["unknown"]),
+    ("its own silence does not matter", silence, "3", [], SAFE, []),
     ("a failed log dir", log_dir_event, "0", [], UNKNOWN, []),
 ]
 
@@ -114,6 +123,10 @@ def test_as_people_read_it(tree: KafkaTree, surveyor: Surveyor) -> None:
     lead(tree, 0, [0, 2])
     ran = surveyor("whatif", "--restart", "2")
     assert ran.code == UNSAFE
+    result = surveyor("whatif", "--restart", "2", "--json").json
+    epoch = tree.client.exists("/brokers/ids/2").czxid
+    assert (result["brokers"], result["under_replicated"]) == ([{"broker_id": 2, "broker_epoch": epoch}], 1)
+    assert (result["partitions"], result["leaders"]) == (2, 0)
     assert "in-sync replicas on other brokers: 1, needed: 2; now in sync: 0, 2" in ran.stdout
     assert "restarting broker 2 is unsafe: 0 offline, 1 under min ISR, 0 below the margin, 0 unknown" in ran.stdout
     assert f"show partitions --under-replicated --now --zookeeper {tree.hosts}" in ran.stdout

@@ -62,8 +62,8 @@ CASES = {
         (OFFLINE, "NO_OTHER_IN_SYNC"),
     ),
     "no state": (partition([1, 2, 3], None, None), {1}, 0, (UNKNOWN, "NO_STATE")),
-    "depends on an opaque one": (partition([1, 2, 5], 1, [1, 2, 5]), {1}, 0, (UNKNOWN, "BROKER_NOT_UNDERSTOOD")),
-    "led by an opaque one": (partition([1, 5], 1, [1, 5]), {1}, 0, (UNKNOWN, "BROKER_NOT_UNDERSTOOD")),
+    "depends on an opaque one": (partition([1, 2, 5], 1, [1, 2, 5]), {1}, 0, (UNKNOWN, "BROKER_UNCERTAIN")),
+    "led by an opaque one": (partition([1, 5], 1, [1, 5]), {1}, 0, (UNKNOWN, "BROKER_UNCERTAIN")),
 }
 
 
