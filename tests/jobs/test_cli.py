@@ -221,7 +221,7 @@ def test_what_is_missing_is_called_as_the_environment_has_it(tmp_path: Path) -> 
     ("words", "completed"),
     [
         ("surveyor pl", ["plan"]),
-        ("surveyor plan re", ["reassign", "reconcile", "recover"]),
+        ("surveyor plan re", ["reassign", "reconcile", "recover", "restarts"]),
         ("surveyor commit --mo", ["--mode"]),
         ("surveyor plan drain --mode ", ["admin", "resident"]),
     ],

@@ -24,9 +24,16 @@ Broken = st.sets(st.integers(0, 6), min_size=1, max_size=3)
 
 
 def partition(replicas: list[int], leader: int | None, isr: list[int] | None, **columns: list[int]) -> PartitionInfo:
-    moves = {"adding_replicas": list[int](), "removing_replicas": list[int](), **columns}
     return PartitionInfo(
-        topic="t", partition=0, replicas=replicas, topic_version=0, understood=True, leader=leader, isr=isr, **moves
+        topic="t",
+        partition=0,
+        replicas=replicas,
+        adding_replicas=columns.get("adding_replicas", []),
+        removing_replicas=columns.get("removing_replicas", []),
+        topic_version=0,
+        understood=True,
+        leader=leader,
+        isr=isr,
     )
 
 
