@@ -203,7 +203,7 @@ def _unread_of_cluster(view: ClusterView) -> Iterator[str]:
     elif view.controller_id == NO_CONTROLLER:
         yield "the cluster has no controller, so no leader can move"
     if view.migration is not None:
-        yield f"a migration to KRaft is in sight: {view.migration}"
+        yield f"a migration to KRaft has begun: {view.migration}"
     for broker in sorted(view.log_dir_events):
         yield f"broker {broker} reports a failed log dir, and no controller has handled it yet"
     unread = sorted(view.unread_topics - view.deleting)
