@@ -6,8 +6,9 @@ than min.insync.replicas (metrics `UnderMinIsr` and `AtMinIsr`). The same as `pl
 
 Only live members of the ISR on other brokers count. While a partition is reassigned, it may end at any moment with
 exactly the target in sync, so both the ISR and the target must suffice. Kafka since 3.7 caps min.insync.replicas at the
-number of replicas, and older brokers do not; the uncapped value counts here. A fact that cannot be read is never safe,
-and neither is an in-sync replica on a broker that is registered and not `eligible`.
+number of replicas, and older brokers do not; the uncapped value counts here. Of several brokers that restart one may be
+back first and lead by its own default, so their defaults count too. A fact that cannot be read is never safe, and
+neither is an in-sync replica on a broker that is registered and not `eligible`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -85,7 +86,8 @@ def restart_effect(  # noqa: PLR0911, PLR0913 - a line for each outcome; facts a
     offline = _offline(row, brokers, remaining, others, restarting)
     if offline is not None:
         return _harmed(row, brokers, *offline, **known)
-    may_lead = without(among(union(row.replicas, [*isr, row.leader]), brokers.live), restarting)
+    down = restarting if len(restarting) == 1 else ()
+    may_lead = without(among(union(row.replicas, [*isr, row.leader]), brokers.live), down)
     min_isr, unread = _min_isr(topic, may_lead, min_isr_of_brokers)
     if min_isr is None:
         return _harmed(row, brokers, _EFFECT.UNKNOWN, _CODE.MIN_ISR_UNKNOWN, unread, **known)

@@ -160,10 +160,11 @@ def _with_counts(partitions: DataFrame) -> DataFrame:
             f"{remaining} AS remaining",
             f"coalesce({IS_REASSIGNED}, false) AS moves",
             f"array_except(replicas, coalesce(removing_replicas, {EMPTY})) AS target",
-            f"array_except(array_intersect(concat(replicas, {members}, array(leader)), live), restarting) AS may_lead",
+            f"array_intersect(concat(replicas, {members}, array(leader)), live) AS on_live",
         )
         .selectExpr(
             "*",
+            f"array_except(on_live, IF(size(restarting) = 1, restarting, {EMPTY})) AS may_lead",
             "array_except(target, restarting) AS others",
             "array_except(remaining, eligible) AS opaque",
             "array_intersect(replicas, remaining) AS candidates",

@@ -1,9 +1,10 @@
 """Restarts in plain Python: what is called safe survives the restart by other rules; waves hurt no more than steps."""
 
 from collections import Counter
+from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from planner.rules.leadership import offline_election
@@ -100,6 +101,7 @@ def test_defaults_of_brokers_that_may_lead() -> None:
     higher = effect(b2="1", b3="3")
     assert higher is not None
     assert (higher.effect, higher.min_isr, higher.in_sync_after) == (UNDER, 3, 2)
+    assert effect(b1="3", b2="1", b3="1") is None  # broker 1 leads again only once it is back and in sync
     assert known_min_isr([broker_config(1, "min.insync.replicas", "2", assumed=True)]) == {}
 
 
@@ -135,6 +137,7 @@ def test_what_is_safe_keeps_a_leader_and_enough_in_sync(
         assert len(brokers.live.intersection(row.isr or [])) >= least + margin
 
 
+@example(RandomCluster(Random(41)), {0}, {4}, 0)  # noqa: S311 - broker 4 has a higher default
 @given(RandomClusters, Broken, Broken, st.integers(0, 1))
 def test_more_brokers_or_more_margin_are_never_safer(
     cluster: RandomCluster, some: set[int], others: set[int], margin: int
