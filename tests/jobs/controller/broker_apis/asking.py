@@ -1,7 +1,7 @@
 """Brokers that ask the controller, with the entities of kio."""
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -47,14 +47,11 @@ class AskingBrokers:
         epoch: int | None = None,
     ) -> Future[Any]:
         """Ask for these ISRs of one topic; the future gets the response."""
-        module = importlib.import_module(f"kio.schema.alter_partition.v{version}.request")
-        named = {"topic_id": as_uuid(topic_id)} if version >= 2 else {"topic_name": topic}
-        request = module.AlterPartitionRequest(
-            broker_id=broker,
-            broker_epoch=self.epoch(broker) if epoch is None else epoch,
-            topics=(
-                module.TopicData(**named, partitions=tuple(_partition(module, version, each) for each in proposed)),
-            ),
+        request = alter_partition_request(
+            version,
+            broker,
+            self.epoch(broker) if epoch is None else epoch,
+            {topic_id if version >= 2 else topic: proposed},
         )
         return self.apis.submit(CALLER, ALTER_PARTITION, version, request)
 
@@ -79,10 +76,28 @@ class AskingBrokers:
 
     def controlled_shutdown(self, broker: int, epoch: int | None = None, version: int = 3) -> Future[Any]:
         """Ask for a controlled shutdown; the next cycle answers."""
-        module = importlib.import_module(f"kio.schema.controlled_shutdown.v{version}.request")
-        known = {} if version < 2 else {"broker_epoch": self.epoch(broker) if epoch is None else epoch}
-        request = module.ControlledShutdownRequest(broker_id=broker, **known)
+        request = controlled_shutdown_request(version, broker, self.epoch(broker) if epoch is None else epoch)
         return self.apis.submit(CALLER, CONTROLLED_SHUTDOWN, version, request)
+
+
+def controlled_shutdown_request(version: int, broker: int, epoch: int) -> Any:  # noqa: ANN401
+    """Return the entity of a request; the broker epoch is sent from version 2 on."""
+    module = importlib.import_module(f"kio.schema.controlled_shutdown.v{version}.request")
+    known = {} if version < 2 else {"broker_epoch": epoch}
+    return module.ControlledShutdownRequest(broker_id=broker, **known)
+
+
+def alter_partition_request(version: int, broker: int, epoch: int, topics: Mapping[str, Sequence[Proposed]]) -> Any:  # noqa: ANN401
+    """Return the entity of a request; topics are named by their ids from version 2 on."""
+    module = importlib.import_module(f"kio.schema.alter_partition.v{version}.request")
+    data = tuple(
+        module.TopicData(
+            **({"topic_id": as_uuid(topic)} if version >= 2 else {"topic_name": topic}),
+            partitions=tuple(_partition(module, version, each) for each in proposed),
+        )
+        for topic, proposed in topics.items()
+    )
+    return module.AlterPartitionRequest(broker_id=broker, broker_epoch=epoch, topics=data)
 
 
 def _partition(module: Any, version: int, proposed: Proposed) -> Any:  # noqa: ANN401

@@ -2,21 +2,25 @@
 
 The memory of a process ends with it; its logs remain. A request is checked as in `KafkaApis` and `ReplicaManager`: by
 broker epoch, controller epoch, then by partition. A leader writes its ISR by compare-and-set at the state version and
-the leader epoch that it was sent, as `ZkAlterPartitionManager` does. A follower catches up between two turns. A
-follower whose leader is not alive by its metadata ignores a LeaderAndIsr.
+the leader epoch that it was sent, as `ZkAlterPartitionManager` does; or it asks the controller (`leaders`). A follower
+catches up between two turns. A follower whose leader is not alive by its metadata ignores a LeaderAndIsr.
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from schemas.enums import LEADER_DURING_DELETE
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.rows import Key
 from schemas.znodes import State, TopicPartition, encode_partitions, encode_state
+from tests.jobs.controller.model.leaders import GIVES_UP, STAYS_PENDING, AlterPartitionManager, Answer, Proposal
 from tests.jobs.controller.model.zookeeper import Tree
 from tests.jobs.support.zookeeper.kafka_tree import registration, state_path
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 NONE, UNKNOWN, STALE_CONTROLLER, STORAGE, FENCED, STALE_BROKER = 0, 3, 11, 56, 74, 77
 FAILED = -1
@@ -34,7 +38,10 @@ class Replica:
     isr: list[int]
     state_version: int
     replicas: list[int]
+    topic_id: str | None
     stopped: bool = False
+    pending: Proposal | None = None
+    """The ISR that it has proposed as the leader, until the controller answers."""
 
     @classmethod
     def of_notice(cls, notice: Notice, controller_epoch: int) -> "Replica":
@@ -45,7 +52,18 @@ class Replica:
             [*notice.isr],
             notice.state_version,
             [*notice.replicas],
+            notice.topic_id,
         )
+
+
+@dataclass(slots=True)
+class Shutdown:
+    """A controlled shutdown that a process asks for (`KafkaServer.controlledShutdown`)."""
+
+    attempts: int = 3
+    future: "Future[Any] | None" = None
+    turns_left: int | None = None
+    """Turns until the process ends, once it has nothing to wait for."""
 
 
 @dataclass(slots=True)
@@ -65,6 +83,11 @@ class Process:
     """Partitions that were removed from its metadata because of a topic deletion, and not sent since."""
     unreported_isrs: list[Key] = field(default_factory=list)
     """Partitions whose ISR the broker changed without a notification so far."""
+    manager: AlterPartitionManager | None = None
+    """What it asks the controller; None if it writes ISRs itself."""
+    shutdown: Shutdown | None = None
+    term: Any = None
+    """The term of the controller that it asks: that of the last UpdateMetadata."""
 
 
 @dataclass(slots=True)
@@ -85,12 +108,19 @@ class SimulatedBroker:
     """The number of requests that it will fail to handle."""
     fails_in_part: bool = False
     """It fails for single partitions, if the API has errors by partition, and handles the others."""
+    deaf: bool = False
+    """It is sent no requests for a while, and does everything else."""
+    make_manager: Callable[[int, int], AlterPartitionManager | None] = lambda *_: None
+    """Returns what a process with this broker epoch asks the controller with."""
+    ask_shutdown: "Callable[[int, int], Future[Any] | None]" = lambda *_: None
+    """Asks for a controlled shutdown; None if there is no connection to a controller."""
 
     def start(self) -> None:
         path = f"/brokers/ids/{self.id}"
         self.tree.put(path, _REGISTRATION, ephemeral=True)
-        self.process = Process(self.tree.nodes[path].czxid)
-        self.stalled = self.lags = False
+        epoch = self.tree.nodes[path].czxid
+        self.process = Process(epoch, manager=self.make_manager(self.id, epoch))
+        self.stalled = self.lags = self.deaf = False
         self.fails = 0
 
     def stop(self) -> None:
@@ -189,8 +219,12 @@ class SimulatedBroker:
         return (replica.leader, replica.leader_epoch, replica.stopped) == (leader, leader_epoch, False)
 
     def update_isrs(self, others: dict[int, "SimulatedBroker"]) -> None:
-        """Update the ISRs of the partitions that it leads, and notify of earlier changes."""
+        """Update the ISRs of the partitions that it leads."""
         if self.process is None:
+            return
+        if self.process.manager is not None:
+            self._ask_for_isrs(self.process, self.process.manager, others)
+            self._shut_down(self.process)
             return
         if self.process.unreported_isrs:
             changed = [
@@ -198,22 +232,90 @@ class SimulatedBroker:
             ]
             self.process.unreported_isrs.clear()
             self.tree.put("/isr_change_notification/isr_change_", encode_partitions(changed), sequence=True)
-        for key, replica in self.process.replicas.items():
+        for key, replica in self.led():
+            self._change_isr(key, replica, others)
+
+    def led(self) -> Iterator[tuple[Key, Replica]]:
+        """Yield the partitions that it leads, as it knows."""
+        for key, replica in [*self.process.replicas.items()] if self.process else ():
             if replica.leader == self.id and not replica.stopped and self.hosts(key):
-                self._change_isr(key, replica, others)
+                yield key, replica
 
     def _change_isr(self, key: Key, replica: Replica, others: dict[int, "SimulatedBroker"]) -> None:
         assert self.process is not None
-        fetching = [
-            broker
-            for broker in replica.replicas
-            if broker == self.id or (broker in others and others[broker].follows(key, self.id, replica.leader_epoch))
-        ]
-        kept = [broker for broker in replica.isr if broker in fetching]
-        isr = kept + [broker for broker in fetching if broker not in kept and broker in self.process.alive]
+        in_sync = self._in_sync(key, replica, others)
+        kept = [broker for broker in replica.isr if broker in in_sync]
+        isr = kept + [broker for broker in in_sync if broker not in kept and broker in self.process.alive]
         if isr == replica.isr:
             return
         now = State(replica.controller_epoch, self.id, replica.leader_epoch, isr)
         if self.tree.set_at(state_path(*key), encode_state(now), replica.state_version):
             replica.isr, replica.state_version = isr, replica.state_version + 1
             self.process.unreported_isrs.append(key)
+
+    def _in_sync(self, key: Key, replica: Replica, others: dict[int, "SimulatedBroker"]) -> list[int]:
+        """Return the replicas of a partition that fetch from this leader, and itself."""
+        return [
+            broker
+            for broker in replica.replicas
+            if broker == self.id or (broker in others and others[broker].follows(key, self.id, replica.leader_epoch))
+        ]
+
+    # with AlterPartition
+    def _ask_for_isrs(
+        self, process: Process, manager: AlterPartitionManager, others: dict[int, "SimulatedBroker"]
+    ) -> None:
+        for proposal, answer in manager.receive():
+            self.receive_isr(proposal, answer)
+        for key, replica in self.led():
+            if replica.pending is None:
+                in_sync = self._in_sync(key, replica, others)
+                kept = [broker for broker in replica.isr if broker in in_sync]
+                joining = [broker for broker in in_sync if broker not in kept and broker in process.alive]
+                # a shrink takes out all, an expansion adds one
+                isr = kept if kept != replica.isr else [*kept, *joining[:1]]
+                if isr != replica.isr:
+                    self.propose(key, isr)
+        manager.propose()
+
+    def propose(self, key: Key, isr: list[int]) -> None:
+        """Propose an ISR, unless a former proposal of the partition is still in flight."""
+        assert self.process is not None and self.process.manager is not None  # noqa: PT018 - for the type checker
+        replica = self.process.replicas[key]
+        proposal = Proposal(key, replica.topic_id, replica.leader_epoch, replica.state_version, isr)
+        if self.process.manager.submit(proposal):
+            replica.pending = proposal
+
+    def receive_isr(self, proposal: Proposal, answer: Answer) -> None:
+        """Handle the answer for a partition, as `Partition.submitAlterPartition`."""
+        replica = self.process.replicas.get(proposal.key) if self.process else None
+        if replica is None or replica.pending is not proposal or answer.code in STAYS_PENDING:
+            return
+        if answer.code in GIVES_UP:
+            replica.pending = None
+        elif answer.code != NONE:
+            self.add_fault(f"{self.id} gets error {answer.code} for {proposal}, and proposes the same for ever")
+        elif answer.leader_epoch == replica.leader_epoch and answer.partition_epoch >= replica.state_version:
+            replica.pending, replica.isr, replica.state_version = None, proposal.isr, answer.partition_epoch
+
+    def _shut_down(self, process: Process) -> None:
+        shutdown = process.shutdown
+        if shutdown is None:
+            return
+        if shutdown.turns_left is not None:
+            shutdown.turns_left -= 1
+            if shutdown.turns_left == 0:
+                self.stop()
+            return
+        if shutdown.future is not None and shutdown.future.done():
+            response = None if shutdown.future.exception() else shutdown.future.result()
+            shutdown.future, shutdown.attempts = None, shutdown.attempts - 1
+            is_done = response is not None and not (response.error_code or response.remaining_partitions)
+            if is_done or shutdown.attempts == 0:
+                shutdown.turns_left = 2
+                return
+        if shutdown.future is None:
+            shutdown.future = self.ask_shutdown(self.id, process.epoch)
+            shutdown.attempts -= shutdown.future is None
+            if shutdown.attempts == 0:
+                shutdown.turns_left = 2

@@ -1,16 +1,17 @@
 """A small simulated cluster, one of many in one ZooKeeper, and the events of its scenario.
 
 Each write and each request is checked for what must never happen: leaders outside of the ISR, epochs that decrease,
-replicas removed before they were stopped, leaders for partitions whose state was lost. `invariants` checks what must
-hold once everything is quiet.
+replicas removed before they were stopped, leaders for partitions whose state was lost. If brokers propose ISRs to the
+controller, `isr_oracle` checks what it writes and answers. `invariants` checks what must hold once everything is quiet.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 from schemas.enums import NO_LEADER
-from schemas.notices import LEADER_AND_ISR, UPDATE_METADATA, Notice
+from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.rows import Key
 from schemas.topic_configs import UNCLEAN_ELECTION
 from schemas.znodes import (
@@ -28,7 +29,9 @@ from schemas.znodes import (
     encode_partitions,
     encode_state,
 )
-from tests.jobs.controller.model.brokers import SimulatedBroker
+from tests.jobs.controller.model.brokers import Shutdown, SimulatedBroker
+from tests.jobs.controller.model.isr_oracle import IsrOracle
+from tests.jobs.controller.model.leaders import NO_ID, Proposal, Question
 from tests.jobs.controller.model.network import MAX_BROKERS, Network
 from tests.jobs.controller.model.scenarios import Event, Point, Scenario
 from tests.jobs.controller.model.zookeeper import Tree, Write
@@ -46,6 +49,9 @@ class SimulatedCluster:
     scenario: Scenario
     tree: Tree
     network: Network
+    oracle: IsrOracle
+    ask: Callable[[Question], None] = lambda _: None
+    """Sends a request of a broker to the controller."""
     brokers: dict[int, SimulatedBroker] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -57,6 +63,8 @@ class SimulatedCluster:
     """Topics that allowed unclean elections when the turn began: the controller may not have read later changes."""
     lost: set[Key] = field(default_factory=set)
     """Partitions whose state was removed or corrupted by an event; the controller must leave them alone."""
+    shut_down: set[int] = field(default_factory=set)
+    """Brokers whose controlled shutdown the present controller has granted."""
     last_turn: int = 0
     """The last turn with a write or a request in this cluster."""
 
@@ -154,8 +162,11 @@ class SimulatedCluster:
         """Start what is down and end all disturbances, except for permanent ones."""
         self.log.append("calm")
         for local, broker in enumerate(self.brokers.values()):
-            broker.stalled = broker.lags = False
+            broker.stalled = broker.lags = broker.deaf = False
             broker.fails = 0
+            if broker.process is not None and broker.process.shutdown is not None:
+                self.log.append(f"calm: stop {local}")
+                broker.stop()
             if broker.process is None and local not in self.scenario.stay_dead:
                 self.log.append(f"calm: start {local}")
                 broker.start()
@@ -187,6 +198,85 @@ class SimulatedCluster:
 
     def _lag(self, local: int) -> None:
         self._broker(local).lags ^= True
+
+    # events of brokers that propose ISRs to the controller
+    def _deaf(self, local: int) -> None:
+        self._broker(local).deaf ^= True
+
+    def _lose_answers(self, local: int, count: int) -> None:
+        process = self._broker(local).process
+        if process is not None and process.manager is not None:
+            process.manager.lost_answers = count
+
+    def _shut_down(self, local: int) -> None:
+        process = self._broker(local).process
+        if process is not None and process.shutdown is None:
+            process.shutdown = Shutdown()
+
+    def _propose(self, local: int, seed: int) -> None:
+        """Let a leader propose any of its replicas, also those that are dead, lag behind, or shut down."""
+        random = Random(seed)  # noqa: S311 - no secret
+        broker = self._broker(local)
+        for key, replica in broker.led():
+            if replica.pending is None and random.random() < 0.7:
+                others = [each for each in replica.replicas if each != broker.id]
+                chosen = random.sample(others, random.randint(0, len(others)))
+                isr = [broker.id, *chosen]
+                random.shuffle(isr)
+                broker.propose(key, isr)
+
+    def _repeat(self, local: int) -> None:
+        """Deliver the last request once more, as after a lost answer; its leader ignores the answer."""
+        process = self._broker(local).process
+        question = process.manager.finished if process is not None and process.manager is not None else None
+        if question is not None and question.is_final:
+            self.ask(Question(question.broker, question.broker_epoch, question.version, question.proposals))
+
+    def _forge(self, local: int, seed: int) -> None:
+        """Send proposals that no controller may accept, about several partitions in one request."""
+        random = Random(seed)  # noqa: S311 - no secret
+        broker = self._broker(local)
+        manager = None if broker.process is None else broker.process.manager
+        keys = [key for topic in self.topics for key in self._keys(topic)]
+        if broker.process is None or manager is None or not keys:
+            return
+        proposals = [self._forged(random, broker.id, key) for key in random.sample(keys, min(len(keys), 3))]
+        question = manager.question((*proposals,))
+        if random.random() < 0.2:
+            question.broker_epoch += random.choice((-1, 1_000_000))
+        self.ask(question)
+
+    def _keys(self, topic: str) -> list[Key]:
+        assignment = self.assignment(topic)
+        return [(topic, partition) for partition in assignment.partitions] if assignment else []
+
+    def _forged(self, random: Random, broker: int, key: Key) -> Proposal:
+        znode, assignment = self.state(key), self.assignment(key[0])
+        assert assignment is not None
+        state, version = znode or (State(1, broker, 0, [broker]), 0)
+        forged = Proposal(key, assignment.topic_id, state.leader_epoch, version, [*state.isr], may_change=False)
+        stranger = self.index * MAX_BROKERS + MAX_BROKERS - 1
+        match random.randrange(8):
+            case 0:
+                forged.leader_epoch -= 1
+            case 1:
+                forged.leader_epoch += 100
+            case 2:
+                forged.partition_epoch -= 1
+                forged.isr = [*reversed(forged.isr), stranger]
+            case 3:
+                forged.partition_epoch += 100
+            case 4:
+                forged.isr = [*forged.isr, stranger]
+            case 5:
+                forged.isr = [*forged.isr, *forged.isr]
+            case 6:
+                forged.isr, forged.recovery = [*forged.isr, stranger], 1
+            case _:
+                forged.key = key[0], key[1] + 7
+                if random.random() < 0.5:
+                    forged.key, forged.topic_id = (self.topic("nothing"), 0), NO_ID
+        return forged
 
     def _act(self) -> None:
         self.run_leaders()
@@ -283,12 +373,15 @@ class SimulatedCluster:
             self.tree.put(state_path(*key), b"{illegible")
 
     # checks at each write and request
-    def check_write(self, write: Write) -> None:
-        """Check a write to one of its topics."""
+    def check_write(self, write: Write, writer_epoch: int | None = None) -> None:
+        """Check a write to one of its topics.
+
+        `writer_epoch`: the controller epoch of the ISR writer, if it has written this.
+        """
         parts = write.path.split("/")
         if parts[-1] == "state":
             self.log.append(f"  {_writer(write)} {parts[3]}-{parts[5]}: {_text(write.before)} -> {_text(write.after)}")
-            self._check_state((parts[3], int(parts[5])), write)
+            self._check_state((parts[3], int(parts[5])), write, writer_epoch)
         elif len(parts) == 4:
             self.log.append(f"  {_writer(write)} {parts[3]}: {_text(write.before)} -> {_text(write.after)}")
             if write.session and write.before:
@@ -296,7 +389,7 @@ class SimulatedCluster:
             if write.after is None:
                 self.lost = {key for key in self.lost if key[0] != parts[3]}
 
-    def _check_state(self, key: Key, write: Write) -> None:
+    def _check_state(self, key: Key, write: Write, writer_epoch: int | None) -> None:
         if write.after is None:
             if write.session and not self.is_queued(key[0]):
                 self.add_fault(f"the state of {key} is deleted, but its topic is not queued for deletion")
@@ -308,9 +401,9 @@ class SimulatedCluster:
                 # a running leader keeps its own state, and writes it if the version is the one it knows
                 self.lost.discard(key)
             return
-        self._check_values(key, write)
+        self._check_values(key, write, writer_epoch)
 
-    def _check_values(self, key: Key, write: Write) -> None:
+    def _check_values(self, key: Key, write: Write, writer_epoch: int | None) -> None:  # noqa: C901 - a line for each
         after = decode_state(write.after)
         if after.leader != NO_LEADER and after.leader not in after.isr:
             self.add_fault(f"{key}: leader {after.leader} is not in the ISR {after.isr}")
@@ -323,6 +416,15 @@ class SimulatedCluster:
             self.add_fault(f"{key}: an epoch decreases: {before} -> {after}")
         if not write.session:
             return
+        if writer_epoch is not None:
+            for fault in self.oracle.check_write(key, writer_epoch, before, after):
+                self.add_fault(fault)
+            return
+        if after.leader != before.leader and after.leader in self.shut_down:
+            # the last resort, as with a drained broker
+            others = [b for b in before.isr if b not in self.shut_down and self._could_lead(b, key)]
+            if others:
+                self.add_fault(f"{key}: {after.leader} shuts down and leads, but {others} could: {before} -> {after}")
         if after.leader_epoch != before.leader_epoch + 1:
             self.add_fault(f"{key}: the controller does not raise the leader epoch by one: {before} -> {after}")
         if not set(after.isr) <= set(before.isr) and not self._is_allowed_unclean(key, before, after):
@@ -350,6 +452,10 @@ class SimulatedCluster:
         process = self.brokers[broker_id].process if broker_id in self.brokers else None
         return process is not None and key not in process.offline and process.epoch <= self.turn_began_at
 
+    def _could_lead(self, broker_id: int, key: Key) -> bool:
+        """Whether the controller must know that a broker is alive, and has not failed lately."""
+        return self._could_stop(broker_id, key) and not self.oracle.has_bounced(broker_id, -1)
+
     def check_request(self, broker: SimulatedBroker, api: str, notice: Notice) -> None:
         """Check a request to a broker."""
         key = notice.topic, notice.partition
@@ -358,6 +464,9 @@ class SimulatedCluster:
         state = self.state(key)
         if api == LEADER_AND_ISR and state is not None and notice.leader_epoch > state[0].leader_epoch:
             self.add_fault(f"{broker.id} is sent leader epoch {notice.leader_epoch} of {key}, which is not written")
+        known = notice.leader, notice.leader_epoch, notice.isr, notice.state_version
+        if api != STOP_REPLICA and notice.leader >= NO_LEADER and not self.oracle.was_written(key, *known):
+            self.add_fault(f"{broker.id} is sent a state of {key} that was never written: {api} {_notice(notice)}")
 
 
 def _legible(data: bytes | None) -> State | None:

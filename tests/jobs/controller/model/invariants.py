@@ -11,7 +11,12 @@ from tests.jobs.controller.model.clusters import ELECT, REASSIGN, SimulatedClust
 
 def violations(cluster: SimulatedCluster) -> list[str]:
     """Return the violated invariants."""
-    return [*_topic_violations(cluster), *_request_violations(cluster), *_log_violations(cluster)]
+    return [
+        *_topic_violations(cluster),
+        *_request_violations(cluster),
+        *_log_violations(cluster),
+        *_proposal_violations(cluster),
+    ]
 
 
 def _topic_violations(cluster: SimulatedCluster) -> Iterator[str]:
@@ -181,3 +186,23 @@ def _log_violations(cluster: SimulatedCluster) -> Iterator[str]:
         for key in broker.process.forgotten & broker.process.metadata.keys() if broker.process else ():
             if key not in assigned:
                 yield f"{broker.id} returns {key} to clients again, which is deleted"
+
+
+def _proposal_violations(cluster: SimulatedCluster) -> Iterator[str]:
+    """Leaders must not wait for an answer, and must have the ISR that is written.
+
+    A leader that is not the leader any more may wait until it hears so.
+    """
+    for broker in cluster.brokers.values():
+        for key, replica in broker.led():
+            znode = cluster.state(key)
+            is_leader = znode is not None and (znode[0].leader, znode[0].leader_epoch) == (
+                broker.id,
+                replica.leader_epoch,
+            )
+            if not is_leader or znode is None or cluster.is_queued(key[0]) or key in cluster.lost:
+                continue
+            if replica.pending is not None:
+                yield f"{broker.id} still proposes {replica.pending}: {znode[0]}"
+            if replica.isr != znode[0].isr:
+                yield f"{broker.id} leads {key} with the ISR {replica.isr}: {znode[0]}"

@@ -7,7 +7,7 @@ brokers of a cluster get only the part of each batch that concerns their cluster
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace as with_values
 
@@ -57,6 +57,7 @@ class ModelQueue(BrokerQueue):
     def __init__(self, broker: Broker, client_id: str, network: "Network") -> None:
         super().__init__(broker, client_id)
         self.network = network
+        self.term = network.term
 
     def start(self) -> None:
         self.network.queues.append(self)
@@ -75,7 +76,10 @@ class ModelQueue(BrokerQueue):
 
     def _send_until_answered(self, batch: QueuedBatch, request: Request) -> BrokerResponse | None:
         broker = self.network.brokers[self.broker.broker_id]
-        return self.network.answer(self.broker, broker, batch.messages.batch, request)
+        response = self.network.answer(self.broker, broker, batch.messages.batch, request)
+        if request.api == UPDATE_METADATA and broker.process and response and response.error == NONE:
+            broker.process.term = self.term
+        return response
 
 
 @dataclass
@@ -90,6 +94,8 @@ class Network:
     """Whether a broker's queue accepts what is put into it."""
     on_request: Callable[[SimulatedBroker, str, Notice], None] = lambda *_: None
     """Called with all notices that a broker receives."""
+    term: Any = None
+    """The term of the controller that sends requests."""
     _batch: ControlBatch | None = None
     _parts: dict[int, EncodedRequests] = field(default_factory=dict)
     _notices: dict[int, list[Notice]] = field(default_factory=dict)
@@ -115,7 +121,8 @@ class Network:
         self.queues = [queue for queue in self.queues if not queue.is_stopped]
         for queue in self.queues:
             broker = self.brokers[queue.broker.broker_id]
-            if broker.process is not None and not broker.stalled and not queue.is_idle and only(broker):
+            hears = broker.process is not None and not (broker.stalled or broker.deaf)
+            if hears and not queue.is_idle and only(broker):
                 self.deliveries += 1
                 queue.step()
 

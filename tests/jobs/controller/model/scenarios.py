@@ -10,7 +10,7 @@ here. Topics and registrations stay readable: the simulated clusters themselves 
 broker is not understood, almost nothing is decided in its cluster.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from random import Random
@@ -84,6 +84,17 @@ _EVENT_WEIGHTS: Final = {
 }
 """Relative frequencies of the events."""
 
+_PROPOSAL_WEIGHTS: Final = {
+    **_EVENT_WEIGHTS,
+    "shut_down": 9,
+    "deaf": 5,
+    "propose": 18,
+    "forge": 6,
+    "repeat": 5,
+    "lose_answers": 6,
+}
+"""The same, if brokers propose ISRs to the controller."""
+
 
 @dataclass
 class _ScenarioDraft:
@@ -108,7 +119,7 @@ class _ScenarioDraft:
             return self.random.choice((("nothing", 0), (topic, count + 5)))
         return topic, self.random.randrange(count)
 
-    def args(self, kind: str) -> tuple[Any, ...] | None:  # noqa: C901, PLR0911 - a case for each kind
+    def args(self, kind: str) -> tuple[Any, ...] | None:  # noqa: C901, PLR0911, PLR0912 - a case for each kind
         """Draw the arguments of an event; None if the event makes no sense."""
         broker = self.random.randrange(self.brokers)
         match kind:
@@ -121,8 +132,15 @@ class _ScenarioDraft:
                     return None
                 self.up.add(down[0])
                 return (self.random.choice(down),)
-            case "bounce" | "stall" | "lag":
+            case "bounce" | "stall" | "lag" | "deaf" | "repeat":
                 return (broker,)
+            case "shut_down":
+                self.up.discard(broker)
+                return (broker,)
+            case "propose" | "forge":
+                return (broker, self.random.randrange(1_000_000))
+            case "lose_answers":
+                return (broker, self.random.randint(1, 3))
             case "fail":
                 return (broker, self.random.randint(1, 6), self.random.random() < 0.5)
             case "fail_dir":
@@ -147,8 +165,8 @@ class _ScenarioDraft:
         return ()
 
 
-def draw_scenario(seed: int, rounds: int) -> Scenario:
-    """Draw a cluster and its events."""
+def draw_scenario(seed: int, rounds: int, *, proposes: bool = False) -> Scenario:
+    """Draw a cluster and its events; `proposes`: with those of brokers that propose ISRs to the controller."""
     random = Random(seed)  # noqa: S311 - no secret
     draft = _ScenarioDraft(random, random.randint(3, 5))
     draft.up = set(range(draft.brokers))
@@ -160,18 +178,18 @@ def draw_scenario(seed: int, rounds: int) -> Scenario:
         seed,
         draft.brokers,
         topics,
-        tuple(_events(random, draft, rounds)),
+        tuple(_events(random, draft, rounds, _PROPOSAL_WEIGHTS if proposes else _EVENT_WEIGHTS)),
         frozenset(random.sample(range(draft.brokers), random.choice((0, 0, 1)))),
         stay_failed=random.random() < 0.5,
         leads_first=random.random() < 0.3,
     )
 
 
-def _events(random: Random, draft: _ScenarioDraft, rounds: int) -> Iterator[Event]:
+def _events(random: Random, draft: _ScenarioDraft, rounds: int, weights: Mapping[str, int]) -> Iterator[Event]:
     stop_probability = random.random() * 0.4
     for number in range(rounds):
         while random.random() > stop_probability:
-            kind = random.choices([*_EVENT_WEIGHTS], [*_EVENT_WEIGHTS.values()])[0]
+            kind = random.choices([*weights], [*weights.values()])[0]
             args = draft.args(kind)
             if args is not None:
                 point = random.choices([*Point], (6, 3, 1))[0]

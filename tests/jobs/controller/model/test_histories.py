@@ -13,10 +13,12 @@ from typing import Final
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
+from planner.rules.alter_partition import IsrError, IsrVerdict
+from tests.jobs.controller.model.leaders import NONE
 from tests.jobs.controller.model.network import Network
 from tests.jobs.controller.model.replay import format_failures
 from tests.jobs.controller.model.scenarios import Event, Point, Scenario, draw_scenario
-from tests.jobs.controller.model.simulation import Simulation, draw_faults
+from tests.jobs.controller.model.simulation import PROTOCOLS, Listener, Simulation, draw_faults, draw_listener
 
 CLUSTERS, ROUNDS = 24, 4
 """Clusters and rounds of the run that is part of every test run.
@@ -43,20 +45,50 @@ def test_histories(tmp_path: Path) -> None:
     assert not failing, format_failures(failing, FAULT_SEED, ROUNDS)
 
 
+@pytest.mark.parametrize(("protocol", "version"), PROTOCOLS)
+def test_histories_with_proposed_isrs(tmp_path: Path, protocol: str, version: int) -> None:
+    """Brokers propose ISRs to the controller, as at their default protocol."""
+    first = version * CLUSTERS
+    scenarios = [draw_scenario(seed, ROUNDS, proposes=True) for seed in range(first, first + CLUSTERS)]
+    faults, listener = draw_faults(FAULT_SEED, ROUNDS), Listener(protocol, version, FAULT_SEED)
+    simulation = Simulation(Warehouse(str(tmp_path), "model"), scenarios, ROUNDS, faults, listener)
+
+    failing = simulation.run()
+
+    assert simulation.oracle.codes[NONE] > 0, "no leader proposed an ISR"
+    assert not failing, format_failures(failing, FAULT_SEED, ROUNDS, listens=True)
+
+
+def test_unchecked_proposal_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oracle can fail: of a controller that accepts each proposal for a partition with a state."""
+    monkeypatch.setattr(
+        "jobs.controller.broker_apis.isr_writer.judge_proposal",
+        lambda _, row, *__, **___: IsrVerdict(IsrError.NONE, changes=row is not None and row.state_version is not None),
+    )
+    scenarios = [draw_scenario(seed, ROUNDS, proposes=True) for seed in range(CLUSTERS)]
+    listener = Listener("3.9", 3, FAULT_SEED)
+
+    failing = Simulation(Warehouse(str(tmp_path), "model"), scenarios, ROUNDS, listener=listener).run()
+
+    assert any("no leader has proposed" in fault for cluster in failing for fault in cluster.faults)
+
+
 @pytest.mark.torture
 @pytest.mark.skipif(not HISTORIES, reason="set HISTORIES to the number of histories")
 @pytest.mark.parametrize(
     "first", [*range(0, HISTORIES, LARGE_SIMULATION), *range(HISTORIES, HISTORIES + HISTORIES // 10, SMALL_SIMULATION)]
 )
-def test_many_histories(tmp_path: Path, first: int) -> None:
+@pytest.mark.parametrize("listens", [False, True])
+def test_many_histories(tmp_path: Path, first: int, listens: bool) -> None:  # noqa: FBT001 - a parameter of the test
     clusters = LARGE_SIMULATION if first < HISTORIES else SMALL_SIMULATION
-    scenarios = [draw_scenario(seed, LONG_ROUNDS) for seed in range(first, first + clusters)]
+    scenarios = [draw_scenario(seed, LONG_ROUNDS, proposes=listens) for seed in range(first, first + clusters)]
+    listener = draw_listener(first) if listens else None
 
     failing = Simulation(
-        Warehouse(str(tmp_path), "model"), scenarios, LONG_ROUNDS, draw_faults(first, LONG_ROUNDS)
+        Warehouse(str(tmp_path), "model"), scenarios, LONG_ROUNDS, draw_faults(first, LONG_ROUNDS), listener
     ).run()
 
-    assert not failing, format_failures(failing, first, LONG_ROUNDS)
+    assert not failing, format_failures(failing, first, LONG_ROUNDS, listens=listens)
 
 
 def test_lost_notice_is_detected(tmp_path: Path) -> None:

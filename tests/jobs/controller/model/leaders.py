@@ -1,0 +1,157 @@
+"""What leaders ask of the controller, as Kafka 2.7 to 3.9 with ZooKeeper: AlterPartition and ControlledShutdown.
+
+Corresponds to `DefaultAlterPartitionManager` and `NodeToControllerRequestThread`: a broker has one AlterPartition
+request in flight, with all pending proposals of its partitions. If the answer is lost, or the controller is another
+one, the whole request is sent again. Errors are handled as in `Partition.submitAlterPartition`.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from jobs.controller.broker_apis.messages import IDS_SINCE
+from schemas.rows import Key
+from tests.jobs.controller.broker_apis.asking import Proposed, alter_partition_request
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+NONE, UNKNOWN_PARTITION, NOT_CONTROLLER, INVALID_REQUEST, NOT_ATTEMPTED = 0, 3, 41, 42, 55
+FENCED_LEADER, STALE_BROKER, INVALID_VERSION, UNKNOWN_TOPIC_ID, INELIGIBLE = 74, 77, 95, 100, 107
+
+GIVES_UP: Final = frozenset({NOT_ATTEMPTED, INELIGIBLE})
+"""The leader goes back to its last committed ISR."""
+
+STAYS_PENDING: Final = frozenset({UNKNOWN_PARTITION, INVALID_REQUEST, FENCED_LEADER, INVALID_VERSION, UNKNOWN_TOPIC_ID})
+"""The leader waits for a LeaderAndIsr with a later leader epoch."""
+
+NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAdw"
+"""The id of no topic."""
+
+
+@dataclass(eq=False, slots=True)
+class Proposal:
+    """An ISR that a leader proposes; each proposal is a thing of its own, whatever its values."""
+
+    key: Key
+    topic_id: str | None
+    leader_epoch: int
+    partition_epoch: int
+    isr: list[int]
+    recovery: int = 0
+    may_change: bool = True
+    """Whether it may be accepted; a forged one may not."""
+    changes: int = 0
+    """The number of states that were written for it."""
+
+
+class Answer(NamedTuple):
+    """The answer for a partition: the error code, and the state if there is none."""
+
+    code: int
+    leader: int = -1
+    leader_epoch: int = -1
+    isr: tuple[int, ...] = ()
+    partition_epoch: int = -1
+
+
+@dataclass(eq=False, slots=True)
+class Question:
+    """An AlterPartition request that a broker sends; it may be sent several times."""
+
+    broker: int
+    broker_epoch: int
+    version: int
+    proposals: tuple[Proposal, ...]
+    future: "Future[Any] | None" = None
+    """None while it is not sent, because the broker knows no controller or cannot connect to it; it has an exception
+    once the connection is lost.
+    """
+
+    is_final: bool = False
+    """Whether all of it was answered with errors that cannot become a success, or with success."""
+
+    def entity(self) -> Any:  # noqa: ANN401 - of kio
+        topics: dict[str, list[Proposed]] = defaultdict(list)
+        for each in self.proposals:
+            name = each.key[0] if self.version < IDS_SINCE else each.topic_id or NO_ID
+            topics[name].append(Proposed(each.isr, each.leader_epoch, each.partition_epoch, each.recovery, each.key[1]))
+        return alter_partition_request(self.version, self.broker, self.broker_epoch, topics)
+
+    def answers(self, response: Any) -> Iterator[tuple[Proposal, Answer]]:  # noqa: ANN401 - of kio
+        """Yield the answer to each proposal, which are in the order of the request."""
+        of_topics: dict[Any, dict[int, Any]] = {}
+        for data in response.topics:
+            name = data.topic_name if self.version < IDS_SINCE else data.topic_id
+            of_topics[name] = {each.partition_index: each for each in data.partitions}
+        names = list(dict.fromkeys(self._names()))
+        by_name = dict(zip(names, of_topics.values(), strict=True))
+        for proposal, name in zip(self.proposals, self._names(), strict=True):
+            data = by_name[name][proposal.key[1]]
+            yield (
+                proposal,
+                Answer(int(data.error_code), data.leader_id, data.leader_epoch, (*data.isr,), data.partition_epoch),
+            )
+
+    def _names(self) -> list[str]:
+        return [each.key[0] if self.version < IDS_SINCE else each.topic_id or NO_ID for each in self.proposals]
+
+
+@dataclass(slots=True)
+class AlterPartitionManager:
+    """The proposals of one broker process."""
+
+    broker: int
+    broker_epoch: int
+    version: int
+    """The latest version that the broker knows; requests that need ids of topics without one have an earlier version.
+    """
+    send: Callable[[Question], None]
+    unsent: dict[Key, Proposal] = field(default_factory=dict)
+    in_flight: Question | None = None
+    finished: Question | None = None
+    """The last request that was answered for good."""
+    lost_answers: int = 0
+    """How many answers are lost from now on."""
+
+    def submit(self, proposal: Proposal) -> bool:
+        """Queue a proposal; return whether it was queued, which it is not while another one of the partition is."""
+        return self.unsent.setdefault(proposal.key, proposal) is proposal
+
+    def receive(self) -> list[tuple[Proposal, Answer]]:
+        """Return the answers that have arrived; without a connection or a controller, send the request again."""
+        question = self.in_flight
+        if question is None:
+            return []
+        if question.future is not None and not question.future.done():
+            return []
+        is_lost = self.lost_answers > 0 and question.future is not None
+        self.lost_answers -= is_lost
+        if question.future is None or question.future.exception() or is_lost:
+            self.send(question)
+            return []
+        response = question.future.result()
+        if response.error_code not in {NONE, NOT_CONTROLLER}:
+            self.in_flight = None
+            return []
+        answers = [] if response.error_code else [*question.answers(response)]
+        if response.error_code or any(answer.code == NOT_CONTROLLER for _, answer in answers):
+            self.send(question)
+            return []
+        self.in_flight, self.finished = None, question
+        question.is_final = all(answer.code in {NONE, FENCED_LEADER, INVALID_VERSION} for _, answer in answers)
+        for proposal, _ in answers:
+            self.unsent.pop(proposal.key, None)
+        return answers
+
+    def propose(self) -> None:
+        """Send all proposals in one request, unless a request is in flight."""
+        if self.in_flight is None and self.unsent:
+            self.in_flight = self.question((*self.unsent.values(),))
+            self.send(self.in_flight)
+
+    def question(self, proposals: tuple[Proposal, ...]) -> Question:
+        has_ids = all(each.topic_id is not None for each in proposals)
+        version = self.version if has_ids else min(self.version, IDS_SINCE - 1)
+        return Question(self.broker, self.broker_epoch, version, proposals)
