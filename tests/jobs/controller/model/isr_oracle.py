@@ -2,8 +2,8 @@
 
 Independent of the controller's code: `kafka_error` has the checks of `KafkaController.tryProcessAlterPartition` (3.9)
 in their order, and those that decision record 028 adds. A request is answered by some state between its arrival and its
-answer, and by registrations of which the controller may have read an earlier one; almost always that is a single state,
-and the error code is determined by it.
+answer, and by registrations of which the controller may have read an earlier one. So several error codes are possible
+while a broker has just come or gone; `determined` and `undetermined` count both cases.
 """
 
 from bisect import bisect
@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, Generic, TypeVar
 
-from jobs.controller.broker_apis.messages import IDS_SINCE
 from schemas.rows import Key
 from schemas.znodes import Assignment, MalformedZnodeError, State, decode_assignment, decode_state
 from tests.jobs.controller.model.leaders import (
     FENCED_LEADER,
+    IDS_SINCE,
     INELIGIBLE,
     INVALID_REQUEST,
     INVALID_VERSION,

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from jobs.controller.broker_apis.messages import IDS_SINCE
 from schemas.rows import Key
 from tests.jobs.controller.broker_apis.asking import Proposed, alter_partition_request
 
@@ -19,6 +18,9 @@ if TYPE_CHECKING:
 
 NONE, UNKNOWN_PARTITION, NOT_CONTROLLER, INVALID_REQUEST, NOT_ATTEMPTED = 0, 3, 41, 42, 55
 FENCED_LEADER, STALE_BROKER, INVALID_VERSION, UNKNOWN_TOPIC_ID, INELIGIBLE = 74, 77, 95, 100, 107
+
+IDS_SINCE: Final = 2
+"""First version of AlterPartition with topic ids instead of names."""
 
 GIVES_UP: Final = frozenset({NOT_ATTEMPTED, INELIGIBLE})
 """The leader goes back to its last committed ISR."""
