@@ -50,7 +50,17 @@ _STORE_REASONS: Final = {
     "SafeModeException": "HDFS is in safe mode",
     "DSQuotaExceeded": "the quota of the folder in HDFS is used up",
 }
-"""Codes of object stores and of HDFS, which appear in the errors of all libraries."""
+"""Codes of object stores and of HDFS, which appear in the errors of all libraries; Arrow has them as ACCESS_DENIED."""
+
+_STATUS_REASONS: Final = {
+    "403": _STORE_REASONS["AccessDenied"],
+    "503": _STORE_REASONS["SlowDown"],
+    "400": "the request is refused: the credentials have expired, or the region is another one",
+}
+"""Reasons by HTTP status, for answers without a body, as those to HEAD."""
+
+_STATUS: Final = re.compile(r"HTTP status (\d{3})|Status Code: (\d{3})|\b(403) Forbidden|\b(503) Service Unavailable")
+"""An HTTP status in the errors of Arrow, of Hadoop and of deltalake."""
 
 
 def is_local(path: str) -> bool:
@@ -204,7 +214,12 @@ def _remove_empty(folder: Path) -> None:
 def store_error_reason(error: BaseException) -> str | None:
     """Return what an object store or HDFS refused, None for any other error."""
     text = str(error)
-    return next((reason for code, reason in _STORE_REASONS.items() if code in text), None)
+    plain = text.replace("_", "").casefold()
+    for code, reason in _STORE_REASONS.items():
+        if code.casefold() in plain:
+            return reason
+    status = next((number for match in _STATUS.findall(text) for number in match if number), "")
+    return _STATUS_REASONS.get(status)
 
 
 def disk_error_message(error: BaseException) -> str | None:
@@ -221,4 +236,7 @@ def disk_error_message(error: BaseException) -> str | None:
                 f"{reason}, of the warehouse, the temporary folder (TMPDIR) or the output: unfinished work was "
                 "discarded; fix that and run the same command again"
             )
+    if type(error).__module__.startswith("deltalake"):  # not imported here, as that takes as long as a short command
+        first = (text.splitlines() or [""])[0][:200]
+        return f"the warehouse was not written ({first}); `surveyor doctor` examines its tables"
     return None

@@ -4,12 +4,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 import boto3
 import pytest
 from deltalake import DeltaTable
 
-from tests.jobs.support.s3_server import IGNORE_CONDITIONS
+from tests.jobs.support.s3_server import IGNORE_CONDITIONS, REFUSE_BY
 
 BUCKET = "lake"
 
@@ -44,6 +46,25 @@ def careless_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The same of a server that ignores conditions."""
     with s3_server(IGNORE_CONDITIONS) as address:
         yield warehouse_at(address, monkeypatch, "careless")
+
+
+@dataclass(frozen=True)
+class RefusingStore:
+    """A warehouse on a server that answers with an error, once it was told to."""
+
+    warehouse: str
+    errors: Path
+
+    def refuse(self, error: str) -> None:
+        self.errors.write_text(error)
+
+
+@pytest.fixture
+def refusing_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RefusingStore]:
+    errors = tmp_path / "errors"
+    errors.write_text("")
+    with s3_server(REFUSE_BY, str(errors)) as address:
+        yield RefusingStore(warehouse_at(address, monkeypatch, "refusing"), errors)
 
 
 def warehouse_at(address: str, monkeypatch: pytest.MonkeyPatch, name: str) -> str:
