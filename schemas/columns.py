@@ -451,3 +451,10 @@ CHECKS: Final[dict[str, dict[str, str]]] = {
     "sizes": {"bytes_not_negative": "bytes >= 0"},
 }
 """Delta CHECK constraints: rows that no writer may store."""
+
+SCHEMA_VERSION: Final = 1
+"""The version of all tables, which each of them stores. A release that changes any table increases it, also if it only
+adds columns.
+
+New columns must be nullable, because that is all that an upgrade in place does.
+"""

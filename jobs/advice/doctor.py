@@ -37,12 +37,14 @@ from jobs.advice.cluster import BLOCKING_SHOWN, repair_suggestion
 from jobs.core.errors import SurveyorError, UsageError
 from jobs.core.units import format_bytes
 from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
+from jobs.repositories.foreign_changes import foreign_changes
 from jobs.repositories.snapshots import rows_as_of
 from jobs.repositories.warehouse_status import warehouse_status_if_readable
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import with_full_command
 from jobs.snapshots.cluster_view import view_now
 from jobs.snapshots.health import health_of
+from schemas.columns import SCHEMA_VERSION
 from schemas.enums import NO_CONTROLLER
 from schemas.rows import Broker, BrokerConfig
 from schemas.text import pluralise
@@ -167,6 +169,18 @@ def _warehouse(settings: Settings) -> Checks:
         )
     else:
         yield CheckResult("tables", CheckStatus.FINE, f"snapshot {recent.snapshot.snapshot_id} is the last")
+    yield from _schema(settings)
+
+
+def _schema(settings: Settings) -> Checks:
+    """Whether another program changed the tables in a way that does harm, or an older Surveyor wrote them."""
+    changes = [*foreign_changes(settings.lake)]
+    for change in changes:
+        status = CheckStatus.FAULT if change.is_fault else CheckStatus.WARNING
+        yield CheckResult("schema", status, change.found, change.remedy)
+    if not changes and settings.lake.exists():
+        found = f"the tables are of version {SCHEMA_VERSION}, and unchanged by other programs"
+        yield CheckResult("schema", CheckStatus.FINE, found)
 
 
 _SET_CLOCK: Final = "set this machine's clock: ages of snapshots and plans are computed with it"

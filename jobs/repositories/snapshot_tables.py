@@ -9,7 +9,9 @@ from pyspark.sql import DataFrame
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Row
+from jobs.core.errors import UnreadableError
 from jobs.repositories.brokers_last_seen import brokers_last_seen
+from jobs.repositories.snapshots import table_as_of
 from schemas.rows import LastSeenBroker, Snapshot
 from schemas.tables import TABLES
 
@@ -32,12 +34,14 @@ class SnapshotTables:
         if table in DRIVER_READ_TABLES:
             # a single partition can be aggregated without a shuffle
             return self.tables.arrow(self._small(table), TABLES[table]).coalesce(1)
-        return self.tables.read(table, self.snapshot.versions[table])
+        try:
+            return self.tables.read(table, self.snapshot.versions[table])
+        except UnreadableError:  # another program removed that version
+            return self.tables.arrow(self._small(table), TABLES[table])
 
     def _small(self, table: str) -> pa.Table:
         """Read a table on the driver, which is faster than Spark's lookup of a Delta version for small tables."""
-        rows = self.tables.warehouse.read(table, version=self.snapshot.versions[table])
-        return rows.select(TABLES[table].names)
+        return table_as_of(self.tables.warehouse, self.snapshot, table).select(TABLES[table].names)
 
     def targets(self, rows: Sequence[Row]) -> DataFrame:
         """Return a DataFrame of requested partitions: topic, partition and replicas, null if not given."""

@@ -96,16 +96,27 @@ def table_as_of(
     """Read a table at the version that a snapshot names, which `surveyor vacuum` keeps as long as the snapshot.
 
     If something else removed that version, partitions are rebuilt from their history; the filters must then be on key
-    columns. Raise UnreadableError for other tables, which have no history.
+    columns. Other tables have no history: of the newest snapshot they are read as they are now, unless a later snapshot
+    that was not completed has written them. Raise UnreadableError otherwise.
     """
     try:
         return lake.read(table, *filters, version=snapshot.versions[table], columns=columns)
     except UnreadableError:
         if table != "partitions":
-            raise
+            if not _is_written_by(lake, snapshot, table):
+                raise
+            return lake.read(table, *filters, columns=columns)
     rows = newest_rows(lake.read("partition_history", ("snapshot_id", "<=", snapshot.snapshot_id), *filters))
     rows = _with_topic_versions(rows, lake, snapshot)
     return rows if columns is None else rows.select(columns)
+
+
+def _is_written_by(lake: Warehouse, snapshot: Snapshot, table: str) -> bool:
+    """Return whether a snapshot is the newest, and no later one has written the rows of a table."""
+    newest = last_snapshot(lake)
+    written = lake.read(table, columns=["snapshot_id"])["snapshot_id"]
+    latest = pc.max(written).as_py() if len(written) else 0
+    return newest is not None and newest.snapshot_id == snapshot.snapshot_id and latest <= snapshot.snapshot_id
 
 
 def _with_topic_versions(rows: pa.Table, lake: Warehouse, snapshot: Snapshot) -> pa.Table:

@@ -18,7 +18,7 @@ from jobs.adapters.delta.warehouse import AnyRow, as_rows, columns_of
 from jobs.adapters.spark.session import task_progress
 from jobs.repositories.brokers_last_seen import last_seen_after
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import as_of, rows_as_of
+from jobs.repositories.snapshots import as_of, rows_as_of, table_as_of
 from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings
 from jobs.snapshots.reader import StagedMetadata
@@ -207,7 +207,7 @@ class SnapshotWriter:
 
     def topics_differ(self, last: Snapshot, new: pa.Table) -> bool:
         """Whether any topic's row changed, apart from `snapshot_id`."""
-        was = self.tables.warehouse.read("topics", version=last.versions["topics"])
+        was = table_as_of(self.tables.warehouse, last, "topics")
         then, now = (rows.drop_columns("snapshot_id").sort_by("topic") for rows in (was, new))
         return not then.equals(now)
 
@@ -275,7 +275,7 @@ class SnapshotWriter:
         columns = ["cluster", "topic", "topic_id", "understood"]
         before, after = (
             {row["topic"]: row for row in as_rows(table.select(columns))}
-            for table in (self.tables.warehouse.read("topics", version=last.versions["topics"]), topics)
+            for table in (table_as_of(self.tables.warehouse, last, "topics"), topics)
         )
         names = [name for name in before.keys() & after.keys() if before[name]["topic_id"] != after[name]["topic_id"]]
         if names:

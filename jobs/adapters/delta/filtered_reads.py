@@ -71,6 +71,13 @@ def native_files(path: str) -> fs.FileSystem | None:
     return fs.SubTreeFileSystem(root, system)
 
 
+def missing_files(path: str, names: Sequence[str]) -> list[str]:
+    """Return those of a table's files that do not exist."""
+    system, root = file_system(path)
+    infos = system.get_file_info([f"{root}/{name}" if root else name for name in names])
+    return [name for name, info in zip(names, infos, strict=True) if info.type == fs.FileType.NotFound]
+
+
 def file_system(path: str) -> tuple[fs.FileSystem, str]:
     """Return Arrow's file system of a table, and the table's folder in it."""
     if is_local(path):

@@ -142,12 +142,15 @@ class SparkWarehouse:
             return
         same = " AND ".join(f"t.{key} = s.{key}" for key in keys)
         place, cluster = (text.replace("{", "{{").replace("}", "}}") for text in (self._sql_path(table), self._cluster))
+        names = TABLES[table].names  # and not *, as another program may have added columns
+        updates = ", ".join(f"t.{name} = s.{name}" for name in names)
+        values = ", ".join(f"s.{name}" for name in names)
         sql = f"""
             MERGE INTO {place} t USING {{changed}} s ON t.cluster = {cluster} AND {same}
             WHEN MATCHED AND s.{vanished} THEN DELETE
-            WHEN MATCHED THEN UPDATE SET *
-            WHEN NOT MATCHED AND NOT s.{vanished} THEN INSERT *
-        """
+            WHEN MATCHED THEN UPDATE SET {updates}
+            WHEN NOT MATCHED AND NOT s.{vanished} THEN INSERT ({", ".join(names)}) VALUES ({values})
+        """  # noqa: S608 - columns, paths and names, each quoted where it could be anything
         self._commit(table, lambda: self.spark.sql(sql, changed=changed))
 
     def _commit(self, table: str, write: Callable[[], object]) -> None:

@@ -7,6 +7,7 @@ tables are created here from `schemas.columns`, so they exist from the first use
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -21,10 +22,22 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
-from jobs.adapters.delta.filtered_reads import Filter, native_files, read_where
+from jobs.adapters.delta.compatibility import (
+    changed_properties,
+    incompatibility,
+    properties_of,
+    write_incompatibility,
+)
+from jobs.adapters.delta.filtered_reads import Filter, missing_files, native_files, read_where
 from jobs.adapters.delta.locks import locked
-from jobs.adapters.delta.warehouse_paths import absolute, make_all, refuse_unwritable, refuse_without_log
-from jobs.core.errors import UnreadableError
+from jobs.adapters.delta.warehouse_paths import (
+    absolute,
+    make_all,
+    refuse_unwritable,
+    refuse_without_log,
+    store_error_reason,
+)
+from jobs.core.errors import SurveyorError, UnreadableError
 from schemas.column_types import Columns
 from schemas.columns import CHECKS, KEYS, TABLES
 from schemas.rows import Change, TableRow
@@ -38,19 +51,13 @@ MAX_WRITE_ATTEMPTS: Final = 5
 TARGET_FILE_BYTES: Final = 1 << 19
 """Target size of files in a rewritten table; small enough that a later MERGE does not rewrite the whole table."""
 
-_PROPERTIES: Final = {
-    "delta.enableDeletionVectors": "false",  # readable by Spark and deltalake
-    # files are skipped by the key columns, which come first; statistics of other columns double the time of a write
-    "delta.dataSkippingNumIndexedCols": "4",
-    # opening a table reads all commits since the last checkpoint, which deltalake writes every 100 commits by default
-    "delta.checkpointInterval": "10",
-    # only `surveyor vacuum` may make a snapshot unreadable, neither Delta's log cleaning nor a plain VACUUM
-    "delta.logRetentionDuration": "interval 3650 days",
-    "delta.deletedFileRetentionDuration": "interval 365 days",
-}
-
-_PROPERTIES_BY_TABLE: Final = {"commits": {"delta.appendOnly": "true"}}
-"""The audit trail must stay complete, so Delta itself refuses to change or delete its rows."""
+_SAME_ROWS: Final = frozenset(
+    {
+        *("OPTIMIZE", "VACUUM START", "VACUUM END", "REORG"),
+        *("SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "ADD CONSTRAINT", "DROP CONSTRAINT", "ADD COLUMN", "ADD COLUMNS"),
+    }
+)
+"""Operations in the log of a table, by deltalake and by Spark, after which it has the rows that it had before."""
 
 Row = dict[str, Any]
 AnyRow = Mapping[str, Any] | TableRow | Change
@@ -77,11 +84,19 @@ class Warehouse:
                 make_all(self.warehouse, missing, lambda tables: _create_all(pool, tables))
 
     def ensure_columns(self, name: str) -> None:
-        """Add the columns that a table of an older version lacks, and update its constraints."""
-        checks = CHECKS.get(name, {})
-        if {*TABLES[name].names} - self.columns(name) or _checks_of(self._open(name)) != checks.keys():
+        """Upgrade a table of an older version, and undo what other programs changed of its settings.
+
+        The version is set after all columns were added, so a crash in between leaves a table that is upgraded again.
+        """
+        table, checks = self._open(name), CHECKS.get(name, {})
+        if found := write_incompatibility(table):
+            raise SurveyorError(f"table {name} at {absolute(self.path(name))} {found.found}; {found.remedy}")
+        if {*TABLES[name].names} - _columns_of(table):
             self._commit(name, lambda: _add_columns(self._open(name), TABLES[name]))
+        if _checks_of(table) != checks.keys():
             self._commit(name, lambda: _update_checks(self._open(name), checks))
+        if changed_properties(name, table):
+            self._commit(name, lambda: _reset_properties(name, self._open(name)))
 
     def exists(self) -> bool:
         """Return whether the warehouse has been used, that is, whether table `snapshots` exists."""
@@ -92,10 +107,15 @@ class Warehouse:
 
         Raise UnreadableError for a table without its log, which says which of its files are valid.
         """
-        if DeltaTable.is_deltatable(self.path(table)):
-            return True
+        with self._store_errors(table):
+            if DeltaTable.is_deltatable(self.path(table)):
+                return True
         refuse_without_log(table, self.path(table))
         return False
+
+    def opened(self, table: str) -> DeltaTable:
+        """Open a table at its newest version; raise UnreadableError if it cannot be read."""
+        return self._open(table)
 
     def version(self, table: str) -> int:
         return self._open(table).version()
@@ -107,7 +127,7 @@ class Warehouse:
 
     def columns(self, table: str, version: int | None = None) -> set[str]:
         """Return a table's columns, at a version or now; tables of older Surveyor versions lack new columns."""
-        return {field.name for field in self._open(table, version).schema().fields}
+        return _columns_of(self._open(table, version))
 
     def read(
         self,
@@ -122,12 +142,42 @@ class Warehouse:
         """
         delta = self._open(table, version)
         try:
-            return self._own_rows(table, delta, *filters, columns=columns)
+            with self._store_errors(table):
+                return self._own_rows(table, delta, *filters, columns=columns)
         except FileNotFoundError as error:
-            raise UnreadableError(
-                f"table {table} at {self.path(table)} has lost a file of version {delta.version()} "
-                f"({_first_line(error)}); something other than `surveyor vacuum` removed it",
-            ) from None
+            if version is not None and self._has_same_rows_since(table, version):
+                return self.read(table, *filters, columns=columns)
+            raise self._lost(table, delta.version(), _first_line(error)) from None
+
+    @contextmanager
+    def _store_errors(self, table: str) -> Iterator[None]:
+        """Raise UnreadableError, in one line, for what the store of a table refuses."""
+        try:
+            yield
+        except (OSError, DeltaError) as error:
+            if reason := store_error_reason(error):
+                raise UnreadableError(
+                    f"table {table} at {absolute(self.path(table))} cannot be read: {reason}; `surveyor doctor` "
+                    "examines the warehouse",
+                ) from None
+            raise
+
+    def _has_same_rows_since(self, table: str, version: int) -> bool:
+        """Return whether no commit after `version` changed a row, so that the newest version has the same rows.
+
+        An OPTIMIZE rewrites the files, and a VACUUM without retention then removes those of the versions before.
+        """
+        delta = self._open(table)
+        commits = delta.history(delta.version() - version)
+        return len(commits) == delta.version() - version and all(
+            commit.get("operation") in _SAME_ROWS for commit in commits
+        )
+
+    def _lost(self, table: str, version: int, what: str) -> UnreadableError:
+        return UnreadableError(
+            f"table {table} at {self.path(table)} has lost a file of version {version} ({what}); something other than "
+            "`surveyor vacuum` removed it",
+        )
 
     def rows(self, table: str, *filters: Filter, version: int | None = None) -> list[Row]:
         """Read rows as dictionaries."""
@@ -144,7 +194,11 @@ class Warehouse:
     def append_all(self, table: str, rows: pa.Table) -> None:
         """Append rows that already have all columns of the table, including `cluster`."""
         if rows.num_rows:
-            self._commit(table, lambda: write_deltalake(self.path(table), rows, mode="append"), shared=True)
+            self._commit(table, lambda: self._append(table, rows), shared=True)
+
+    def _append(self, table: str, rows: pa.Table) -> None:
+        delta = self._open(table)
+        write_deltalake(delta, _with_other_columns(delta, rows), mode="append")
 
     def replace(self, table: str, rows: Iterable[AnyRow], where: str = "true") -> None:
         """Replace the cluster's rows that satisfy `where` by these rows; column `cluster` is filled in."""
@@ -154,18 +208,27 @@ class Warehouse:
         """Replace the cluster's rows that satisfy `where` by rows that already have all columns of the table."""
         data = rows.cast(schema_of(table))
         predicate = self._own(where)
-        if data.num_rows:
-            self._commit(table, lambda: write_deltalake(self.path(table), data, mode="overwrite", predicate=predicate))
-        else:
-            self._commit(table, lambda: self._open(table).delete(predicate))
+
+        def write() -> None:
+            delta = self._open(table)
+            if data.num_rows:
+                write_deltalake(delta, _with_other_columns(delta, data), mode="overwrite", predicate=predicate)
+            else:
+                delta.delete(predicate)
+
+        self._commit(table, write)
 
     def replace_in_parts(self, table: str, batches: Callable[[], Iterable[pa.RecordBatch]], where: str) -> None:
         """Replace the cluster's rows that satisfy `where` by batches, which a repeated attempt asks for again."""
-        schema, predicate = schema_of(table), self._own(where)
+        predicate = self._own(where)
 
         def write() -> None:
-            rows = pa.RecordBatchReader.from_batches(schema, (batch for batch in batches() if batch.num_rows))
-            write_deltalake(self.path(table), rows, mode="overwrite", predicate=predicate)
+            delta = self._open(table)
+            schema = _with_other_columns(delta, schema_of(table).empty_table()).schema
+            rows = (_with_other_columns(delta, pa.table(batch)) for batch in batches() if batch.num_rows)
+            parts = chain.from_iterable(part.to_batches() for part in rows)
+            reader = pa.RecordBatchReader.from_batches(schema, parts)
+            write_deltalake(delta, reader, mode="overwrite", predicate=predicate)
 
         self._commit(table, write)
 
@@ -204,7 +267,8 @@ class Warehouse:
             delta = self._open(table)
             existing = as_rows(self._own_rows(table, delta, *filters))
             if not existing:
-                write_deltalake(delta, rows, mode="overwrite", predicate=predicate)
+                added = _with_other_columns(delta, rows)
+                write_deltalake(delta, added, mode="overwrite", predicate=predicate)
             return existing[0] if existing else None
 
         return self._commit(table, write)
@@ -221,8 +285,9 @@ class Warehouse:
             dataset = delta.to_pyarrow_dataset(filesystem=native_files(self.path(table)))
             stored = dataset.scanner(filter=pc.field("cluster") == self.cluster).to_batches()
             rest = (batch.filter(pc.invert(pc.is_in(_joined_keys(batch, key), taken))) for batch in stored)
-            batches = (batch.select(kept.schema.names).cast(kept.schema) for batch in rest)
-            rows = pa.RecordBatchReader.from_batches(kept.schema, chain(batches, kept.to_batches()))
+            added = _with_other_columns(delta, kept)
+            batches = (batch.select(added.schema.names).cast(added.schema) for batch in rest)
+            rows = pa.RecordBatchReader.from_batches(added.schema, chain(batches, added.to_batches()))
             predicate = f"cluster = {quoted(self.cluster)}"
             write_deltalake(delta, rows, mode="overwrite", predicate=predicate, target_file_size=TARGET_FILE_BYTES)
 
@@ -247,15 +312,26 @@ class Warehouse:
 
     def same_files(self, table: str, version: int) -> bool:
         """Return whether the cluster's rows are in the same files as at `version`, so that they are the same rows."""
-        now, then = self._open(table), self._open(table, version)
+        try:
+            now, then = self._open(table), self._open(table, version)
+        except UnreadableError:  # the version is lost, or the table is, of which the caller's next read will tell
+            return False
         files, files_then = (
             set(opened.file_uris(file_pruning_predicate=[("cluster", "=", self.cluster)])) for opened in (now, then)
         )
         return files == files_then
 
     def paths(self, table: str, version: int | None = None) -> list[str]:
-        """Return the paths on disk of the files with the cluster's rows, at a version or now."""
-        return [f"{self.path(table)}/{unquote(file['path'])}" for file in self._add_actions(table, version)]
+        """Return the paths of the files with the cluster's rows, at a version or now.
+
+        Raise UnreadableError if another program has removed files of the version.
+        """
+        names = [unquote(file["path"]) for file in self._add_actions(table, version)]
+        if version is not None and (lost := missing_files(self.path(table), names)):
+            if not self._has_same_rows_since(table, version):
+                raise self._lost(table, version, lost[0])
+            return self.paths(table)
+        return [f"{self.path(table)}/{name}" for name in names]
 
     def count(self, table: str) -> int | None:
         """Count the cluster's rows by the statistics of the table's files, None if a file has none."""
@@ -305,12 +381,37 @@ class Warehouse:
             retry=conflict, stop=stop_after_attempt(MAX_WRITE_ATTEMPTS), wait=wait_exponential(0.1), reraise=True
         )
         with locked(self.warehouse, table, shared=shared):
-            return again(write)
+            try:
+                return again(write)
+            except CommitFailedError as error:
+                raise self._uncommitted(table, error) from None
+
+    def _uncommitted(self, table: str, error: CommitFailedError) -> SurveyorError:
+        """Return the error for a commit that Delta did not accept, with the reason that another program made."""
+        delta, where = self._open(table), f"table {table} at {absolute(self.path(table))}"
+        if found := write_incompatibility(delta):
+            return SurveyorError(f"{where} {found.found}; {found.remedy}")
+        if changed := changed_properties(table, delta):
+            return SurveyorError(
+                f"{where} was not written ({_first_line(error)}); another program changed {', '.join(changed)}, which "
+                "`surveyor snapshot` sets back",
+            )
+        return SurveyorError(
+            f"{where} was not written: other processes committed first, {MAX_WRITE_ATTEMPTS} times "
+            f"({_first_line(error)}); run the same command again",
+        )
 
     def _open(self, table: str, version: int | None = None) -> DeltaTable:
+        """Open a table; raise UnreadableError if it does not exist, or is not one that this Surveyor can read."""
         try:
-            return DeltaTable(self.path(table), version=version)
+            with self._store_errors(table):
+                delta = DeltaTable(self.path(table), version=version)
         except TableNotFoundError:
+            if version is not None and self.has(table):
+                raise UnreadableError(
+                    f"table {table} at {absolute(self.path(table))} has lost version {version} of its log; something "
+                    "other than `surveyor vacuum` removed it",
+                ) from None
             refuse_without_log(table, self.path(table))
             raise UnreadableError(
                 f"no table {table} at {absolute(self.path(table))}; check --warehouse (SURVEYOR_WAREHOUSE), or "
@@ -321,6 +422,9 @@ class Warehouse:
                 f"table {table} at {absolute(self.path(table))} cannot be opened ({_first_line(error)}); check "
                 "--warehouse, and whether its files are complete",
             ) from None
+        if found := incompatibility(table, delta):
+            raise UnreadableError(f"table {table} at {absolute(self.path(table))} {found.found}; {found.remedy}")
+        return delta
 
     def _own_rows(
         self, table: str, delta: DeltaTable, *filters: Filter, columns: Sequence[str] | None = None
@@ -347,6 +451,14 @@ def _condition(condition: Filter) -> str:
     """
     column, comparison, value = condition
     return f"{column} {comparison} {quoted(value) if isinstance(value, str) else value}"
+
+
+def _with_other_columns(delta: DeltaTable, rows: pa.Table) -> pa.Table:
+    """Add the columns that another program added to a table, as nulls; deltalake takes no rows without them."""
+    for field in delta.schema().fields:
+        if field.name not in rows.schema.names:
+            rows = rows.append_column(field.name, pa.nulls(rows.num_rows, pa.field(field.to_arrow()).type))
+    return rows
 
 
 def _joined_keys(rows: pa.Table | pa.RecordBatch, key: Sequence[str]) -> pa.Array:
@@ -436,10 +548,19 @@ def _create(path: str) -> None:
         schema=Schema.from_json(json.dumps(columns)),
         mode="ignore",
         partition_by=["cluster"],
-        configuration=_PROPERTIES | _PROPERTIES_BY_TABLE.get(name, {}),
+        configuration=properties_of(name),
+        raise_if_key_not_exists=False,  # the schema's version is not a key of Delta's
     )
     for constraint, expression in CHECKS.get(name, {}).items():
         table.alter.add_constraint({constraint: expression})
+
+
+def _columns_of(table: DeltaTable) -> set[str]:
+    return {field.name for field in table.schema().fields}
+
+
+def _reset_properties(name: str, table: DeltaTable) -> None:
+    table.alter.set_table_properties(changed_properties(name, table), raise_if_not_exists=False)
 
 
 def _add_columns(table: DeltaTable, schema: Columns) -> None:

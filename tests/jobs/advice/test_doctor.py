@@ -51,7 +51,7 @@ def test_healthy_cluster(tree: KafkaTree, lake: Warehouse, look: Callable[..., F
     # fake brokers answer control requests and no others
     assert states(findings) == dict.fromkeys(findings, CheckStatus.FINE) | {"settings": CheckStatus.WARNING}
     assert [*findings] == [
-        *("python", "java", "jars", "warehouse", "tables"),
+        *("python", "java", "jars", "warehouse", "tables", "schema"),
         *("zookeeper", "controller", "permissions", "clock", "brokers", "settings", "control requests"),
     ]
     assert findings["controller"][1] == "0, epoch 7"

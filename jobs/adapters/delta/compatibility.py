@@ -1,0 +1,210 @@
+"""Whether this Surveyor can read and write a Delta table, and how a change by another program is undone.
+
+Each table stores the version of its schema as the property `surveyor.schemaVersion`. A table without it was written by
+release 0.1.0, whose version is 1. The next command that writes all tables upgrades those of an older version in place
+(`Warehouse.ensure_tables`), by adding nullable columns. Tables of a later version are refused, because columns unknown
+here may have changed the meaning of the others.
+
+Spark and Arrow read the files that deltalake names as they are. They would misread a table in which Delta renames
+columns or marks rows of a file as deleted, so such tables are refused, too.
+"""
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version as installed_version
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from schemas.columns import KEYS, SCHEMA_VERSION, TABLES
+
+VERSION_PROPERTY: Final = "surveyor.schemaVersion"
+
+FIRST_VERSION: Final = "1"
+"""The version of tables that store none: those of release 0.1.0."""
+
+PARTITION_COLUMN: Final = "cluster"
+
+_PROPERTIES: Final = {
+    "delta.enableDeletionVectors": "false",  # readable by Spark and deltalake
+    # files are skipped by the key columns, which come first; statistics of other columns double the time of a write
+    "delta.dataSkippingNumIndexedCols": "4",
+    # opening a table reads all commits since the last checkpoint, which deltalake writes every 100 commits by default
+    "delta.checkpointInterval": "10",
+    # only `surveyor vacuum` may make a snapshot unreadable, neither Delta's log cleaning nor a plain VACUUM
+    "delta.logRetentionDuration": "interval 3650 days",
+    "delta.deletedFileRetentionDuration": "interval 365 days",
+}
+
+_APPEND_ONLY: Final = "delta.appendOnly"
+
+_APPEND_ONLY_TABLES: Final = frozenset({"commits"})
+"""The audit trail must stay complete, so Delta itself refuses to change or delete its rows."""
+
+_READABLE_FEATURES: Final = frozenset({"timestampNtz", "variantType", "variantType-preview"})
+"""Delta's features that deltalake can read."""
+
+_WRITABLE_FEATURES: Final = _READABLE_FEATURES | {
+    *("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns")
+}
+"""Delta's features that deltalake can write."""
+
+_MAPPING: Final = "delta.columnMapping.mode"
+
+_AT_ONCE: Final = "'delta.dropFeatureTruncateHistory.retentionDuration' = 'interval 0 hours'"
+"""A property without which Delta drops a feature only a day after it was turned off."""
+
+_TURNED_OFF_BY: Final = {
+    "deletionVectors": "'delta.enableDeletionVectors' = 'false'",
+    "columnMapping": f"'{_MAPPING}' = 'none'",
+    "typeWidening": "'delta.enableTypeWidening' = 'false'",
+    "v2Checkpoint": "'delta.checkpointPolicy' = 'classic'",
+    "rowTracking": "'delta.enableRowTracking' = 'false'",
+    "inCommitTimestamp": "'delta.enableInCommitTimestamps' = 'false'",
+}
+"""Properties to set before Delta drops a feature."""
+
+_MAX_VERSIONS_SEARCHED: Final = 100
+"""Number of versions in which one that Surveyor can read is searched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incompatibility:
+    """What a table has that this Surveyor cannot handle, and what to do about it."""
+
+    found: str
+    remedy: str
+
+
+def properties_of(name: str) -> dict[str, str]:
+    """Return the properties of a table: those of Delta that Surveyor relies on, and the version of its schema."""
+    append_only = {_APPEND_ONLY: "true"} if name in _APPEND_ONLY_TABLES else {}
+    return _PROPERTIES | append_only | {VERSION_PROPERTY: str(SCHEMA_VERSION)}
+
+
+def changed_properties(name: str, table: DeltaTable) -> dict[str, str]:
+    """Return the properties that differ from those of a new table, with the values that they should have."""
+    stored = {_APPEND_ONLY: "false"} | table.metadata().configuration
+    expected = {_APPEND_ONLY: "false"} | properties_of(name)
+    return {key: value for key, value in expected.items() if stored.get(key) != value}
+
+
+def schema_version(table: DeltaTable) -> str:
+    """Return the version of a table's schema, which is a number unless another program changed it."""
+    return table.metadata().configuration.get(VERSION_PROPERTY, FIRST_VERSION)
+
+
+def incompatibility(name: str, table: DeltaTable) -> Incompatibility | None:
+    """Return why this Surveyor can neither read nor write a table, None if it can read it."""
+    if found := _unknown_version(table):
+        return Incompatibility(found, "install a Surveyor that knows it, or give another --warehouse")
+    if feature := _unreadable_feature(table):
+        return Incompatibility(
+            f"needs Delta's feature {feature}, which another program turned on", _drop(table, feature)
+        )
+    if found := _other_schema(name, table):
+        return Incompatibility(found, _restore(name, table))
+    return None
+
+
+def write_incompatibility(table: DeltaTable) -> Incompatibility | None:
+    """Return why this Surveyor cannot write a table that it can read, None if it can."""
+    features = {*(table.protocol().writer_features or ())} - _WRITABLE_FEATURES
+    if not features:
+        return None
+    ordered = sorted(features, key=lambda name: (name == "domainMetadata", name))  # others depend on that one
+    found = f"needs Delta's feature {', '.join(ordered)} of its writers, which another program turned on"
+    return Incompatibility(found, _in_spark(*(part for feature in ordered for part in _drop(table, feature))))
+
+
+def _unknown_version(table: DeltaTable) -> str | None:
+    version = schema_version(table)
+    if version.isdecimal() and int(FIRST_VERSION) <= int(version) <= SCHEMA_VERSION:
+        return None
+    known = FIRST_VERSION if int(FIRST_VERSION) == SCHEMA_VERSION else f"{FIRST_VERSION} to {SCHEMA_VERSION}"
+    return f"has schema version {version}, and Surveyor {installed_version('kafka-surveyor')} knows {known}"
+
+
+def _unreadable_feature(table: DeltaTable) -> str | None:
+    """Return a feature by which the rows or columns of a table are not what is in its files."""
+    if table.metadata().configuration.get(_MAPPING, "none") != "none":
+        return "columnMapping"
+    return min({*(table.protocol().reader_features or ())} - _READABLE_FEATURES, default=None)
+
+
+def _other_schema(name: str, table: DeltaTable) -> str | None:
+    """Return what differs from the schema of the table's version; additional columns do not."""
+    metadata = table.metadata()
+    if metadata.partition_columns != [PARTITION_COLUMN]:
+        return f"is partitioned by {', '.join(metadata.partition_columns) or 'nothing'}, expected {PARTITION_COLUMN}"
+    stored, expected = _types(table.schema().to_json()), _types_of(name)
+    for column in expected:
+        if column in stored and stored[column] != expected[column]:
+            return f"has column {column} of type {_shown(stored[column])}, expected {_shown(expected[column])}"
+    is_current = metadata.configuration.get(VERSION_PROPERTY) == str(SCHEMA_VERSION)
+    required = expected if is_current else KEYS[name]
+    missing = [column for column in required if column not in stored]
+    return f"has lost column {', '.join(missing)}" if missing else None
+
+
+def _in_spark(*statements: str) -> str:
+    return f"undo it in Spark SQL: {'; '.join(statements)}"
+
+
+def _drop(table: DeltaTable, feature: str, history: str = "") -> list[str]:
+    """Return the statements that drop a feature; `history` is an option that readers' features need."""
+    altered = f"ALTER TABLE {_name_in_spark(table)}"
+    properties = [_TURNED_OFF_BY[feature]] if feature in _TURNED_OFF_BY else []
+    properties += [_AT_ONCE] if history else []
+    off = [f"{altered} SET TBLPROPERTIES ({', '.join(properties)})"] if properties else []
+    return [*off, f"{altered} DROP FEATURE {feature}{history}"]
+
+
+def _restore(name: str, table: DeltaTable) -> str:
+    newest = table.version()
+    for version in range(newest - 1, max(-1, newest - 1 - _MAX_VERSIONS_SEARCHED), -1):
+        with suppress(DeltaError):
+            older = DeltaTable(table.table_uri, version=version)
+            if not (_unknown_version(older) or _unreadable_feature(older) or _other_schema(name, older)):
+                return _in_spark(f"RESTORE TABLE {_name_in_spark(table)} TO VERSION AS OF {version}")
+    return f"none of its last {_MAX_VERSIONS_SEARCHED} versions is as expected; take the table from a backup"
+
+
+def _name_in_spark(table: DeltaTable) -> str:
+    uri = table.table_uri
+    path = unquote(urlsplit(uri).path) if uri.startswith("file:") else uri
+    return f"delta.`{path.rstrip('/').replace('`', '``')}`"
+
+
+def _shown(column_type: Any) -> str:  # noqa: ANN401 - JSON
+    """Format a type as SQL does.
+
+    >>> _shown({"type": "array", "elementType": "integer"}), _shown("long")
+    ('array<integer>', 'long')
+    """
+    if not isinstance(column_type, dict):
+        return str(column_type)
+    parts = [column_type[key] for key in ("elementType", "keyType", "valueType") if key in column_type]
+    fields = [f"{field['name']}:{_shown(field['type'])}" for field in column_type.get("fields", ())]
+    return f"{column_type['type']}<{','.join([*map(_shown, parts), *fields])}>"
+
+
+@cache
+def _types_of(name: str) -> dict[str, Any]:
+    return _types(json.dumps(TABLES[name].json))
+
+
+def _types(schema: str) -> dict[str, Any]:
+    """Return the types of a schema's columns, without what may differ: comments, and whether a value may be null."""
+    return {field["name"]: _plain(field["type"]) for field in json.loads(schema)["fields"]}
+
+
+def _plain(part: Any) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(part, dict):
+        kept = part.keys() - {"metadata", "nullable", "containsNull", "valueContainsNull"}
+        return {key: _plain(part[key]) for key in sorted(kept)}
+    return [_plain(each) for each in part] if isinstance(part, list) else part

@@ -1,0 +1,91 @@
+"""What other programs changed in the tables of a warehouse, by OPTIMIZE, VACUUM or ALTER TABLE, as far as it does harm.
+
+Any program may read the tables, and most of what it may do to them does none: docs/tables.md says what does. It needs
+no JVM and changes nothing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from jobs.adapters.delta.compatibility import (
+    VERSION_PROPERTY,
+    changed_properties,
+    schema_version,
+    write_incompatibility,
+)
+from jobs.adapters.delta.warehouse import Warehouse
+from jobs.core.errors import UnreadableError
+from schemas.columns import SCHEMA_VERSION, TABLES
+from schemas.rows import Snapshot
+
+UPGRADE: Final = "surveyor snapshot"
+"""The command that upgrades tables, and sets their properties back."""
+
+_KEEP: Final = (
+    "these snapshots cannot be shown any more; let no other program VACUUM a table with a retention below that of "
+    "delta.deletedFileRetentionDuration, and remove old snapshots by `surveyor vacuum`"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignChange:
+    """A change that does harm, and the command that undoes it."""
+
+    found: str
+    remedy: str
+    is_fault: bool
+    """Whether the table cannot be used before it is undone."""
+
+
+def foreign_changes(lake: Warehouse) -> Iterator[ForeignChange]:
+    """Yield what does harm in each existing table, then what is lost of the newest and the oldest snapshot."""
+    is_readable = True
+    for name in TABLES:
+        try:
+            if lake.has(name):
+                yield from _of_table(lake, name)
+        except UnreadableError as error:
+            is_readable = False
+            found, _, remedy = str(error).partition("; ")
+            yield ForeignChange(found, remedy, is_fault=True)
+    if is_readable:
+        yield from _lost_files(lake)
+
+
+def _of_table(lake: Warehouse, name: str) -> Iterator[ForeignChange]:
+    table = lake.opened(name)
+    if found := write_incompatibility(table):
+        yield ForeignChange(f"table {name} {found.found}", found.remedy, is_fault=True)
+    elif int(schema_version(table)) < SCHEMA_VERSION:
+        yield ForeignChange(f"table {name} has schema version {schema_version(table)}", UPGRADE, is_fault=False)
+    stored = table.metadata().configuration
+    changed = {key: value for key, value in changed_properties(name, table).items() if key != VERSION_PROPERTY}
+    if changed:
+        listed = ", ".join(f"{key} {stored.get(key, 'unset')}, expected {value}" for key, value in changed.items())
+        yield ForeignChange(f"table {name} has {listed}", UPGRADE, is_fault=False)
+
+
+def _lost_files(lake: Warehouse) -> Iterator[ForeignChange]:
+    """Yield the snapshots, of the newest and the oldest, that lack files, as after a VACUUM without retention.
+
+    A VACUUM removes files by age. So if the oldest snapshot has all its files, those in between have theirs.
+    """
+    snapshots = lake.typed_rows(Snapshot) if lake.has("snapshots") else []
+    if not snapshots:
+        return
+    by_id = {row.snapshot_id: row for row in snapshots}
+    for snapshot_id in sorted({max(by_id), min(by_id)}, reverse=True):
+        snapshot = by_id[snapshot_id]
+        versions = {name: version for name, version in snapshot.versions.items() if name in TABLES}
+        if lost := [name for name, version in versions.items() if not _is_whole(lake, name, version)]:
+            remedy = "surveyor snapshot" if snapshot_id == max(by_id) else _KEEP
+            yield ForeignChange(f"snapshot {snapshot_id} has lost files of {', '.join(lost)}", remedy, is_fault=False)
+
+
+def _is_whole(lake: Warehouse, name: str, version: int) -> bool:
+    try:
+        lake.paths(name, version)
+    except UnreadableError:
+        return False
+    return True
