@@ -42,6 +42,7 @@ PAGE: Final = {
     },
     MAINTENANCE: {
         "jobs.vacuum:vacuum": "Delete snapshots older than --keep and the files that only they use.",
+        "jobs.catalog:catalog": "Register the tables by name in a catalogue, or print the SQL for it.",
         "jobs.demo:demo": "Run a demo on an embedded ZooKeeper and real Kafka 3.9 brokers.",
     },
 }

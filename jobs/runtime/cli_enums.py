@@ -1,4 +1,4 @@
-"""Choices of options: commit modes, ways to reach the controller, output formats.
+"""Choices of options: commit modes, ways to reach the controller, formats and dialects.
 
 They are separate from the code that uses them, which is slow to import, because `--help` and completion need them.
 """
@@ -33,6 +33,14 @@ class Format(StrEnum):
     """The JSON of kafka-reassign-partitions."""
     KAFKA_GENERATE = "kafka-generate"
     """The output of its --generate."""
+
+
+class Dialect(StrEnum):
+    """The program that registers the tables."""
+
+    SPARK = "spark"
+    """Spark SQL, with a Hive metastore or Unity Catalog."""
+    TRINO = "trino"
 
 
 class TextFormat(StrEnum):

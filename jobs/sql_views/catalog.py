@@ -1,0 +1,123 @@
+"""SQL that registers the tables by name, for Spark with a Hive metastore, for Unity Catalog and for Trino.
+
+The tables stay where they are: they are registered as external tables, and dropping one drops its name alone. Views in
+plain SQL show what is asked most. They are replaced with each run, so they follow the release.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from jobs.adapters.delta.warehouse_paths import absolute, is_local, no_warehouse
+from jobs.adapters.spark.session import start_session
+from jobs.adapters.spark.submit_environment import is_submitted
+from jobs.core.errors import UsageError
+from jobs.runtime.cli_enums import Dialect
+from jobs.runtime.console import CommandResult, confirm, is_terminal, log
+from jobs.runtime.settings import Settings
+from jobs.runtime.suggestions import suggestion
+from schemas.columns import TABLES
+from schemas.text import pluralise
+
+VIEWS: Final = {
+    "last_snapshots": """\
+SELECT s.* FROM {schema}.snapshots s
+JOIN (SELECT cluster, max(snapshot_id) AS snapshot_id FROM {schema}.snapshots GROUP BY cluster) last
+ON s.cluster = last.cluster AND s.snapshot_id = last.snapshot_id""",
+    "unhealthy_partitions": """\
+SELECT cluster, topic, partition, leader, replicas, isr, partition_state, under_replicated, under_min_isr, understood
+FROM {schema}.partitions
+WHERE partition_state = 'Offline' OR under_replicated OR under_min_isr OR NOT understood""",
+    "open_plans": """\
+SELECT cluster, plan_id, name, kind, status, created_at, changes, moves, command
+FROM {schema}.plans WHERE status IN ('planned', 'committing', 'partial')""",
+}
+"""Views by name, in SQL that Spark and Trino share."""
+
+
+def statements(warehouse: str, tables: list[str], schema: str, dialect: Dialect) -> Iterator[str]:
+    """Yield the statements that register these tables, and then the views, in a schema or CATALOG.SCHEMA."""
+    quote = '"' if dialect is Dialect.TRINO else "`"
+    parts = schema.split(".")
+    name = ".".join(f"{quote}{part}{quote}" for part in parts)
+    folder = absolute(warehouse).rstrip("/")
+    yield f"CREATE SCHEMA IF NOT EXISTS {name}"
+    for table in tables:
+        if dialect is Dialect.TRINO:
+            location = f"file://{folder}/{table}" if is_local(warehouse) else f"{folder}/{table}"
+            arguments = {"schema_name": parts[-1], "table_name": table, "table_location": location}
+            given = ", ".join(f"{key} => {_literal(value, dialect)}" for key, value in arguments.items())
+            yield f"CALL {quote}{parts[0]}{quote}.system.register_table({given})"
+        else:
+            location = _literal(f"{folder}/{table}", dialect)
+            yield f"CREATE TABLE IF NOT EXISTS {name}.{quote}{table}{quote} USING DELTA LOCATION {location}"
+    for view, query in VIEWS.items():
+        yield f"CREATE OR REPLACE VIEW {name}.{quote}{view}{quote} AS\n{query.format(schema=name)}"
+
+
+def _literal(text: str, dialect: Dialect) -> str:
+    """Format text as a literal; in Spark's SQL a backslash is an escape character."""
+    if dialect is Dialect.SPARK:
+        text = text.replace("\\", r"\\").replace("'", r"\'")
+    return "'" + text.replace("'", "''") + "'" if dialect is Dialect.TRINO else f"'{text}'"
+
+
+def register(
+    settings: Settings, schema: str, dialect: Dialect, metastore: str | None, *, apply: bool, is_confirmed: bool
+) -> CommandResult:
+    """Print the statements or, with `apply`, run them on Spark."""
+    _refuse_invalid_name(schema, dialect)
+    if apply and dialect is Dialect.TRINO:
+        raise UsageError(
+            "--apply runs the SQL on Spark: save that of --dialect trino in a file, and run it by Trino's client "
+            "(trino -f)"
+        )
+    lake = settings.lake
+    if not lake.exists():
+        raise no_warehouse(lake.warehouse, "take a `surveyor snapshot` first")
+    tables = [name for name in TABLES if lake.has(name)]
+    listed = [*statements(lake.warehouse, tables, schema, dialect)]
+    result = {"schema": schema, "dialect": dialect.value, "tables": tables, "views": [*VIEWS], "statements": listed}
+    shown = [f"{statement};" for statement in listed]
+    if not apply:
+        if dialect is Dialect.SPARK and settings.for_people:
+            log("dry run: nothing was registered; --apply runs this on Spark")  # stdout has the SQL alone, for a file
+        return CommandResult(result | {"applied": False}, *shown)
+    _refuse_no_metastore(settings, metastore)
+    summary = f"{pluralise(len(tables), 'table')} and {pluralise(len(VIEWS), 'view')} of {lake.warehouse} in {schema}"
+    if is_terminal() and not is_confirmed and not confirm(f"register {summary}?"):
+        return CommandResult(result | {"applied": False}, "nothing was registered")
+    _run(settings, listed, metastore)
+    return CommandResult(
+        result | {"applied": True}, f"registered {summary}", steps=[suggestion(settings, "see what is due", "status")]
+    )
+
+
+def _refuse_invalid_name(schema: str, dialect: Dialect) -> None:
+    expected = 2 if dialect is Dialect.TRINO else 1
+    parts = schema.split(".")
+    if not all(part.isidentifier() for part in parts) or not expected <= len(parts) <= 2:  # noqa: PLR2004 - CATALOG.SCHEMA
+        form = "CATALOG.SCHEMA, as delta.surveyor" if dialect is Dialect.TRINO else "SCHEMA or CATALOG.SCHEMA"
+        raise UsageError(f"--schema {schema!r}: expected {form}, of letters, digits and underscores")
+
+
+def _refuse_no_metastore(settings: Settings, metastore: str | None) -> None:
+    """Raise UsageError where Spark would keep the names in its own memory, or in a database in the current folder."""
+    conf_dir = os.environ.get("SPARK_CONF_DIR")
+    if metastore or settings.remote or is_submitted() or (conf_dir and Path(conf_dir, "hive-site.xml").is_file()):
+        return
+    raise UsageError(
+        "no metastore is given: expected --metastore thrift://HOST:9083, a hive-site.xml in SPARK_CONF_DIR, --remote "
+        "or spark-submit; without --apply the statements are printed, to be run elsewhere"
+    )
+
+
+def _run(settings: Settings, listed: list[str], metastore: str | None) -> None:
+    hive = {"spark.sql.catalogImplementation": "hive"}
+    uris = {"spark.hadoop.hive.metastore.uris": metastore} if metastore else {}
+    session = start_session(
+        "surveyor catalog", {} if settings.remote else hive | uris, remote=settings.remote, warehouse=settings.warehouse
+    )
+    for statement in listed:
+        session.sql(statement)
