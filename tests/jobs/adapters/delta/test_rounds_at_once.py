@@ -1,0 +1,100 @@
+"""Several processes write for several clusters at once: nothing acknowledged is lost, and no number is given twice.
+
+`WAREHOUSE_ROUNDS=200` makes as many rounds, in which each process takes a snapshot, stores a plan and records a commit.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from subprocess import PIPE
+from typing import Any, Final
+
+import pytest
+
+from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.delta.warehouse_paths import is_local
+from jobs.repositories.snapshots import as_of
+from schemas.rows import Snapshot
+from tests.jobs.support.warehouses.warehouse_writer import SHARED_PLAN
+
+ROUNDS: Final = int(os.environ.get("WAREHOUSE_ROUNDS", "2"))
+CLUSTERS: Final = ("a", "b")
+WORKERS: Final = 2
+"""Processes for each cluster."""
+
+Lines = dict[str, list[dict[str, Any]]]
+
+
+def written_at_once(warehouse: str) -> Lines:
+    """Run the writers; return the lines of each cluster."""
+    for cluster in CLUSTERS:
+        lake = Warehouse(warehouse, cluster)
+        lake.ensure_tables()
+        lake.append("plans", [{"plan_id": SHARED_PLAN, "status": "planned", "changes": 1}])
+    command = [sys.executable, "-m", "tests.jobs.support.warehouses.warehouse_writer", warehouse]
+    running = [
+        (cluster, subprocess.Popen([*command, cluster, f"{cluster}{worker}", str(ROUNDS)], stdout=PIPE, stderr=PIPE))
+        for cluster in CLUSTERS
+        for worker in range(WORKERS)
+    ]
+    lines: Lines = {cluster: [] for cluster in CLUSTERS}
+    for cluster, process in running:
+        stdout, stderr = process.communicate(timeout=300 + 60 * ROUNDS)
+        assert process.returncode == 0, stderr
+        lines[cluster] += map(json.loads, stdout.splitlines())
+    return lines
+
+
+def check(warehouse: str, lines: Lines) -> None:
+    for cluster in CLUSTERS:
+        lake = Warehouse(warehouse, cluster)
+        keys: dict[str, list[Any]] = {
+            kind: [line["key"] for line in lines[cluster] if line["kind"] == kind and "key" in line]
+            for kind in ("snapshot", "plan", "commit")
+        }
+        assert all(max(Counter(each).values()) == 1 for each in keys.values())
+        snapshots = lake.typed_rows(Snapshot)
+        stored = [row.snapshot_id for row in snapshots]
+        assert len(stored) == len(set(stored))
+        assert set(stored) >= set(keys["snapshot"])
+        assert {row["snapshot_id"] for row in lake.rows("events")} >= set(keys["snapshot"])
+        assert {row["plan_id"] for row in lake.rows("plans")} >= {SHARED_PLAN, *keys["plan"]}
+        assert {row["plan_id"] for row in lake.rows("changes")} >= set(keys["plan"])
+        assert {row["attempt"] for row in lake.rows("commits")} >= set(keys["commit"])
+        for snapshot in snapshots:
+            brokers = as_of(lake, snapshot, "brokers")
+            if is_local(warehouse):  # without locks, one process at a time should take snapshots of a cluster
+                assert [row["snapshot_id"] for row in brokers] == [snapshot.snapshot_id]
+
+
+def report(lines: Lines) -> None:
+    every = [line for each in lines.values() for line in each]
+    refused = Counter(line["kind"] for line in every if "refused" in line)
+    print(f"{len(every)} writes, {sum(refused.values())} refused after retries: {dict(refused)}")  # noqa: T201 - with -s
+
+
+def test_in_a_folder(tmp_path: Path) -> None:
+    lines = written_at_once(str(tmp_path / "warehouse"))
+
+    report(lines)
+    assert not [line for each in lines.values() for line in each if "refused" in line]
+    check(str(tmp_path / "warehouse"), lines)
+
+
+def test_on_s3(object_store: str) -> None:
+    lines = written_at_once(object_store)
+
+    report(lines)
+    check(object_store, lines)
+
+
+@pytest.mark.skipif("WAREHOUSE_HDFS" not in os.environ, reason="WAREHOUSE_HDFS names no folder, as hdfs://HOST:PORT/F")
+def test_on_hdfs() -> None:
+    warehouse = os.environ["WAREHOUSE_HDFS"]
+    lines = written_at_once(warehouse)
+
+    report(lines)
+    check(warehouse, lines)
