@@ -77,7 +77,7 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     "reassigning.md": {"{": DATA, "surveyor cancel": "tests/jobs/stories/test_cancel_brokers.py"},
     "restarts.md": {"surveyor ": "tests/jobs/stories/test_restarts_brokers.py"},
     "operations.md": {"surveyor reconcile": "tests/jobs/execution/test_reconcile_command.py"},
-    "tables.md": {"from ": "tests/jobs/test_notebook.py"},
+    "tables.md": {"from ": "tests/jobs/test_notebook.py", "surveyor catalog": "tests/jobs/sql_views/test_catalog.py"},
 }
 """By page and beginning of a line or block: the file that runs it, or why no test does."""
 

@@ -58,6 +58,9 @@ _MAPPING: Final = "delta.columnMapping.mode"
 _AT_ONCE: Final = "'delta.dropFeatureTruncateHistory.retentionDuration' = 'interval 0 hours'"
 """A property without which Delta drops a feature only a day after it was turned off."""
 
+_TRUNCATE: Final = " TRUNCATE HISTORY"
+"""An option by which Delta drops a feature of readers with the versions that have it, once they are a minute old."""
+
 _TURNED_OFF_BY: Final = {
     "deletionVectors": "'delta.enableDeletionVectors' = 'false'",
     "columnMapping": f"'{_MAPPING}' = 'none'",
@@ -103,9 +106,8 @@ def incompatibility(name: str, table: DeltaTable) -> Incompatibility | None:
     if found := _unknown_version(table):
         return Incompatibility(found, "install a Surveyor that knows it, or give another --warehouse")
     if feature := _unreadable_feature(table):
-        return Incompatibility(
-            f"needs Delta's feature {feature}, which another program turned on", _drop(table, feature)
-        )
+        found = f"needs Delta's feature {feature}, which another program turned on"
+        return Incompatibility(found, _in_spark(*_drop(table, feature, _TRUNCATE)))
     if found := _other_schema(name, table):
         return Incompatibility(found, _restore(name, table))
     return None
