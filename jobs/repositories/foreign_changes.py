@@ -16,6 +16,7 @@ from jobs.adapters.delta.compatibility import (
 )
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import UnreadableError
+from jobs.repositories.snapshots import is_whole
 from schemas.columns import SCHEMA_VERSION, TABLES
 from schemas.rows import Snapshot
 
@@ -78,14 +79,6 @@ def _lost_files(lake: Warehouse) -> Iterator[ForeignChange]:
     for snapshot_id in sorted({max(by_id), min(by_id)}, reverse=True):
         snapshot = by_id[snapshot_id]
         versions = {name: version for name, version in snapshot.versions.items() if name in TABLES}
-        if lost := [name for name, version in versions.items() if not _is_whole(lake, name, version)]:
+        if lost := [name for name, version in versions.items() if not is_whole(lake, name, version)]:
             remedy = "surveyor snapshot" if snapshot_id == max(by_id) else _KEEP
             yield ForeignChange(f"snapshot {snapshot_id} has lost files of {', '.join(lost)}", remedy, is_fault=False)
-
-
-def _is_whole(lake: Warehouse, name: str, version: int) -> bool:
-    try:
-        lake.paths(name, version)
-    except UnreadableError:
-        return False
-    return True

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +15,9 @@ from jobs.core.errors import RefusedError, UnreadableError, UsageError
 from schemas.columns import KEYS
 from schemas.enums import PartitionState
 from schemas.rows import Snapshot, Topic
+
+COMPARED: Final = ("brokers", "topics", "requests")
+"""Tables without a history, which a snapshot compares with those of the last one."""
 
 PARTITION: Final = KEYS["partitions"]
 """The key of a partition."""
@@ -109,6 +113,28 @@ def table_as_of(
     rows = newest_rows(lake.read("partition_history", ("snapshot_id", "<=", snapshot.snapshot_id), *filters))
     rows = _with_topic_versions(rows, lake, snapshot)
     return rows if columns is None else rows.select(columns)
+
+
+def with_readable_versions(lake: Warehouse, snapshot: Snapshot) -> Snapshot:
+    """Return the newest snapshot with the current version of each table that is compared with, if its own is lost.
+
+    A new snapshot must do this before it writes, as it compares these tables also after it has written them.
+    """
+    lost = {
+        table: lake.version(table)
+        for table in COMPARED
+        if not is_whole(lake, table, snapshot.versions[table]) and _is_written_by(lake, snapshot, table)
+    }
+    return msgspec.structs.replace(snapshot, versions=snapshot.versions | lost) if lost else snapshot
+
+
+def is_whole(lake: Warehouse, table: str, version: int) -> bool:
+    """Return whether a version of a table can be read, or a later one with the same rows."""
+    try:
+        lake.paths(table, version)
+    except UnreadableError:
+        return False
+    return True
 
 
 def _is_written_by(lake: Warehouse, snapshot: Snapshot, table: str) -> bool:

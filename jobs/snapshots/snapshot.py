@@ -22,7 +22,7 @@ from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.adapters.zookeeper.migration import migration_notice
 from jobs.core.errors import ExitCode, SurveyorError, UsageError
 from jobs.repositories.drained_brokers import expired_drain_lines, remove_expired
-from jobs.repositories.snapshots import last_snapshot
+from jobs.repositories.snapshots import last_snapshot, with_readable_versions
 from jobs.runtime.console import CommandResult, Result, log
 from jobs.runtime.options import unexpected_error_message
 from jobs.runtime.progress import Phases, progress
@@ -101,6 +101,7 @@ def _write_under_next_id(
     """Write the snapshot under the next id; retry if another process that ignores the lock took that id."""
     while True:
         last = last_snapshot(settings.lake)
+        last = None if last is None else with_readable_versions(settings.lake, last)
         snapshot_id = 1 if last is None else last.snapshot_id + 1
         counts = SnapshotWriter(settings, tables, reading, last, snapshot_id, phases).write()
         row = _row(settings, reading, began) | {"snapshot_id": snapshot_id, **counts}
