@@ -14,7 +14,7 @@ from jobs.runtime.console import CommandResult
 from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.lazy_commands import HELP
 from jobs.runtime.options import AllowUnclean, Requests, Throttle, check_throttle, command
-from jobs.runtime.plan_options import PlanOptions, question
+from jobs.runtime.plan_options import PlanOptions, question, question_of_one_cluster
 from jobs.runtime.settings import Settings
 from schemas.enums import DrainMode
 
@@ -123,7 +123,7 @@ def _refuse_without_preferred(flags: dict[str, object]) -> None:
         raise UsageError(f"{', '.join(unusable)}: only with --preferred; leave these out for other elections")
 
 
-@question
+@question_of_one_cluster
 def drain(
     settings: Settings,
     *,
@@ -152,7 +152,7 @@ def drain(
     return report_plan(settings, options, planner)
 
 
-@question
+@question_of_one_cluster
 def undrain(
     settings: Settings,
     *,

@@ -10,7 +10,7 @@ from jobs.runtime.completion import brokers as known_brokers
 from jobs.runtime.completion import comma_separated
 from jobs.runtime.completion import topics as known_topics
 from jobs.runtime.console import CommandResult
-from jobs.runtime.plan_options import PlanOptions, question
+from jobs.runtime.plan_options import PlanOptions, question, question_of_one_cluster
 from jobs.runtime.settings import Settings
 
 Topic = Annotated[str, typer.Option(help="Name of an existing topic.", autocompletion=known_topics)]
@@ -171,7 +171,7 @@ def config(
     return report_plan(settings, options, request.plan)
 
 
-@question
+@question_of_one_cluster
 def delete(
     settings: Settings,
     *,

@@ -1,10 +1,7 @@
 """`surveyor snapshot`: store a snapshot of one cluster, or of every cluster of the --conf file, in the Delta tables."""
 
-from typing import Annotated
-
-import typer
-
 from jobs.runtime.console import CommandResult
+from jobs.runtime.fleet import Fleet, Parallel
 from jobs.runtime.options import on_spark, run_as_script
 from jobs.runtime.settings import Settings
 
@@ -13,14 +10,13 @@ from jobs.runtime.settings import Settings
 def snapshot(
     settings: Settings,
     *,
-    fleet: Annotated[
-        bool, typer.Option("--all", help="Take a snapshot of every cluster of the --conf file, one after the other.")
-    ] = False,
+    fleet: Fleet = False,
+    parallel: Parallel = None,
 ) -> CommandResult:
     """Store a snapshot of the cluster's ZooKeeper metadata in the Delta tables."""
     from jobs.snapshots.snapshot import snapshot_fleet, snapshot_one
 
-    return snapshot_fleet(settings) if fleet else snapshot_one(settings)
+    return snapshot_fleet(settings, parallel) if fleet else snapshot_one(settings)
 
 
 if __name__ == "__main__":

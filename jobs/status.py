@@ -5,6 +5,8 @@ from typing import Annotated
 import typer
 
 from jobs.runtime.completion import snapshots
+from jobs.runtime.console import CommandResult
+from jobs.runtime.fleet import Fleet, Parallel
 from jobs.runtime.options import command, run_as_script
 from jobs.runtime.settings import Settings
 
@@ -24,18 +26,24 @@ def status(
             autocompletion=snapshots,
         ),
     ] = None,
-) -> None:
+    fleet: Fleet = False,
+    parallel: Parallel = None,
+) -> CommandResult | None:
     """Show the cluster's health, the pending work and the commands for it."""
-    from jobs.console_output.status import show_status, watch_status
+    from jobs.console_output.status import status_of, status_of_fleet, watch_status
     from jobs.core.errors import UsageError
     from jobs.core.units import parse_seconds
 
+    if fleet and watch is not None:
+        raise UsageError("--watch is for one cluster, --all for those of --conf: give one of the two")
+    if fleet:
+        return status_of_fleet(settings, parallel)
     if watch is None:
-        show_status(settings, as_of)
-        return
+        return status_of(settings, as_of)
     if as_of is not None:
         raise UsageError(f"--as-of {as_of} never changes, but --watch refreshes it; give one of the two")
     watch_status(settings, parse_seconds("--watch", watch))
+    return None
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import typer
 from jobs.core.errors import UsageError
 from jobs.runtime.completion import brokers, comma_separated, snapshots
 from jobs.runtime.console import CommandResult
+from jobs.runtime.fleet import Fleet, Parallel
 from jobs.runtime.options import on_spark, run_as_script
 from jobs.runtime.settings import Settings
 
@@ -47,8 +48,10 @@ def whatif(
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Show at most this many rows; --json has all.")] = 20,
     everything: Annotated[
-        bool, typer.Option("--all", help="List every partition of every row, not only the first ones.")
+        bool, typer.Option("--all-partitions", help="List every partition of every row, not only the first ones.")
     ] = False,
+    fleet: Fleet = False,
+    parallel: Parallel = None,
 ) -> CommandResult:
     """Simulate the loss of brokers or racks, or the restart of brokers now."""
     if restart is not None and lose is None:
@@ -59,8 +62,10 @@ def whatif(
         raise UsageError("expected exactly one of --lose and --restart")
     if margin is not None:
         raise UsageError(f"--margin {margin}: only with --restart")
-    from jobs.planning.whatif import report_losses
+    from jobs.planning.whatif import losses_of_fleet, report_losses
 
+    if fleet:
+        return losses_of_fleet(settings, lose, limit, parallel, everything=everything)
     return report_losses(settings, lose, snapshot, limit, everything=everything)
 
 

@@ -13,8 +13,8 @@ from jobs.console_output.kafka_text import generated, kafka_json
 from jobs.core.errors import ExitCode, RefusedError, UsageError
 from jobs.repositories.plans.repository import Plan, read_plan, refuse_edited
 from jobs.runtime.cli_enums import Format
-from jobs.runtime.console import CommandResult, Result, log
-from jobs.runtime.output import emit, next_in_json, next_lines
+from jobs.runtime.console import CommandResult, Result, log, next_in_json
+from jobs.runtime.output import emit, next_lines
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
 from schemas.enums import Action, PlanStatus

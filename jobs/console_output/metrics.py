@@ -28,13 +28,13 @@ from jobs.core.addresses import parse_address
 from jobs.core.errors import SurveyorError, UnreadableError, UsageError
 from jobs.repositories.plans.commit_log import Outcomes, read_outcomes
 from jobs.repositories.snapshots import find_snapshot
-from jobs.repositories.warehouse_status import WarehouseStatus, default_min_isr_of, read_warehouse_status
+from jobs.repositories.warehouse_status import WarehouseStatus, read_warehouse_status
 from jobs.runtime.atomic_files import refuse_unwritable, replace_file
 from jobs.runtime.console import CommandResult, log
 from jobs.runtime.output import emit
 from jobs.runtime.settings import Settings
-from jobs.snapshots.cluster_view import view_of
-from jobs.snapshots.health import Health, health_of
+from jobs.snapshots.fleet_health import health_at
+from jobs.snapshots.health import Health
 from schemas.enums import Outcome
 
 if TYPE_CHECKING:
@@ -333,23 +333,14 @@ def read_figures(settings: Settings, now: datetime) -> Figures:
     lake = settings.lake
     if not lake.exists():
         raise no_warehouse(settings.warehouse, "take a `surveyor snapshot` first")
-    recent = read_warehouse_status(lake)
+    recent, threshold = read_warehouse_status(lake), settings.conf.imbalance_threshold
+    drained = [row.broker_id for row in recent.drained]
     return Figures(
         cluster=settings.cluster,
         now=now,
         recent=recent,
-        health=None if recent.snapshot is None else _health(settings, recent),
+        health=None if recent.snapshot is None else health_at(lake, recent.snapshot, threshold, drained),
         outcomes=read_outcomes(lake),
-    )
-
-
-def _health(settings: Settings, recent: WarehouseStatus) -> Health:
-    assert recent.snapshot is not None  # noqa: S101 - the caller checks it
-    return health_of(
-        view_of(settings.lake, recent.snapshot),
-        default_min_isr=default_min_isr_of(settings.lake, recent.snapshot),
-        threshold=settings.conf.imbalance_threshold,
-        drained=[row.broker_id for row in recent.drained],
     )
 
 

@@ -35,8 +35,8 @@ from jobs.preconditions.unread_metadata import unread_warnings
 from jobs.repositories.figures import figures_in
 from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.stored_rows import BROKER_EFFECTS, Bools, StoredRows, affecting_broker, summary
-from jobs.runtime.console import format_cell, table, warnings_in_json
-from jobs.runtime.output import next_in_json, next_lines, show, stream
+from jobs.runtime.console import format_cell, next_in_json, table, warnings_in_json
+from jobs.runtime.output import next_lines, show, stream
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from schemas.enums import NO_LEADER, Action, PlanKind, RejectionCode

@@ -26,11 +26,13 @@ from jobs.repositories.warehouse_status import (
     missing_since,
     warehouse_status_if_readable,
 )
-from jobs.runtime.console import CommandResult, wrapped
-from jobs.runtime.output import emit, write_json
+from jobs.runtime.console import CommandResult, Result, wrapped
+from jobs.runtime.fleet import FleetSummary, run_on_fleet
+from jobs.runtime.output import write_json
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, with_full_command
 from jobs.snapshots.cluster_view import view_now, view_of, with_last_known_replicas
+from jobs.snapshots.fleet_health import SHOWN, WORST_BY, figures_of
 from jobs.snapshots.health import Health, health_of
 from schemas.enums import NO_CONTROLLER
 from schemas.text import abbreviate, pluralise
@@ -83,10 +85,35 @@ class Status:
         }
 
 
-def show_status(settings: Settings, snapshot_id: int | None) -> None:
-    """Show the status once; raise UnreadableError if the cluster cannot be read."""
+def status_of(settings: Settings, snapshot_id: int | None) -> CommandResult:
+    """Return the status; raise UnreadableError if the cluster cannot be read."""
     status = read_status(settings, snapshot_id)
-    emit(settings, CommandResult(status.json, *lines(status)))
+    return CommandResult(status.json, *lines(status))
+
+
+def status_of_fleet(settings: Settings, parallel: int | None) -> CommandResult:
+    """Return the status of each cluster."""
+    return run_on_fleet(settings, parallel, _status_of_member, FLEET_SUMMARY)
+
+
+def _status_of_member(settings: Settings) -> CommandResult:
+    status = read_status(settings, None)
+    return CommandResult(status.json, steps=status.steps)
+
+
+def _fleet_figures(status: Result) -> Result:
+    last = status["last_snapshot"]
+    return {
+        **figures_of(status),
+        "due": len(status["due"]),
+        "snapshot_age": last and format_duration(max(last["age_seconds"], 0)),
+        "snapshot_age_seconds": last and round(last["age_seconds"]),
+    }
+
+
+FLEET_SUMMARY: Final = FleetSummary(
+    title="status", figures=_fleet_figures, shown=(*SHOWN, "moving", "due", "snapshot_age"), worst_by=WORST_BY
+)
 
 
 def watch_status(settings: Settings, every: float) -> None:

@@ -37,6 +37,22 @@ class ExitCode(IntEnum):
     """SIGTERM; the same command continues unfinished work."""
 
 
+WORST_FIRST: Final = (
+    ExitCode.MISSING,
+    ExitCode.ERROR,
+    ExitCode.USAGE,
+    ExitCode.UNREADABLE,
+    ExitCode.REFUSED,
+    ExitCode.CHANGES,
+    ExitCode.DONE,
+)
+"""The codes with which the work on one cluster of several can end; with --all a command ends with the first of them.
+
+What prevents the work on every cluster comes first, then unexpected errors, invalid input, and what is expected to end
+by itself.
+"""
+
+
 class SurveyorError(Exception):
     """A message for the user, and its exit code."""
 

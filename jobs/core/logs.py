@@ -10,6 +10,9 @@ import re
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from enum import StrEnum
 from types import TracebackType
@@ -46,6 +49,25 @@ class _State:
     has_hooks = False
     """Whether errors that end a thread or the process are logged."""
     quiet_loggers: Final[list[logging.Logger]] = []
+
+
+_fleet_cluster: Final[ContextVar[str | None]] = ContextVar("fleet_cluster", default=None)
+"""The cluster of a fleet that this thread works on."""
+
+
+@contextmanager
+def on_cluster_of_fleet(cluster: str) -> Iterator[None]:
+    """Name the cluster in each record of this thread, as other threads work on other clusters."""
+    token = _fleet_cluster.set(cluster)
+    try:
+        yield
+    finally:
+        _fleet_cluster.reset(token)
+
+
+def cluster_of_fleet() -> str | None:
+    """Return the cluster of a fleet that this thread works on, None if a command has one cluster."""
+    return _fleet_cluster.get()
 
 
 class _Handler(logging.Handler):
@@ -141,7 +163,11 @@ def _rendered(record: logging.LogRecord) -> str:
     if record.exc_info and (is_json() or LOGGER.level == logging.DEBUG):
         trace = "".join(traceback.format_exception(*record.exc_info))
         trace = "\n".join(map(masked_text, trace.rstrip().split("\n")))
+    cluster = cluster_of_fleet()
     if not is_json():
+        if cluster is not None:
+            prefix = _PREFIX.match(message)
+            message = f"{prefix[0] if prefix else ''}{cluster}: {message[prefix.end() if prefix else 0 :]}"
         name = "" if record.name.startswith(LOGGER.name) else f"{record.name}: "
         text = "\n".join([f"{name}{message}", *([trace] if trace else [])])
         return colored(escape_control_chars(text), sys.stderr)
@@ -150,7 +176,7 @@ def _rendered(record: logging.LogRecord) -> str:
         "level": record.levelname.lower(),
         "logger": record.name,
         "message": _PREFIX.sub("", message, count=1),
-        "cluster": _State.cluster,
+        "cluster": cluster or _State.cluster,
         **getattr(record, "fields", {}),
         "traceback": trace,
     }

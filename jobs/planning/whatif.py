@@ -7,6 +7,7 @@ the same snapshot and loss.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -23,7 +24,8 @@ from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.snapshots import find_snapshot, rows_as_of, table_as_of
 from jobs.repositories.warehouse_status import default_min_isr_of
-from jobs.runtime.console import CommandResult, table
+from jobs.runtime.console import CommandResult, Result, table
+from jobs.runtime.fleet import FleetSummary, run_on_fleet
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, suggestion
@@ -113,6 +115,35 @@ def report_losses(
         *(f"warning: {warning}" for warning in warnings),
     ]
     return CommandResult(result, *people, steps=steps, warnings=warnings)
+
+
+def losses_of_fleet(
+    settings: Settings, lose: str, limit: int, parallel: int | None, *, everything: bool = False
+) -> CommandResult:
+    """Return the impact of losses on each cluster, at its newest snapshot."""
+    parse_lose(lose)  # a wrong value is one error, not one of each cluster
+    work = partial(report_losses, lose=lose, snapshot=None, limit=limit, everything=everything)
+    return run_on_fleet(settings, parallel, work, FLEET_SUMMARY)
+
+
+def _fleet_figures(result: Result) -> Result:
+    """Return the number of scenarios, and the figures of the worst one."""
+    worst: Result = next(iter(result["rows"]), {})
+    figures = {name: worst.get(name) for name in COLUMNS}
+    return {
+        "snapshot_id": result["snapshot_id"],
+        "scenarios_offline": result["scenarios_offline"],
+        "scenarios": result["scenarios"],
+        **figures,
+    }
+
+
+FLEET_SUMMARY: Final = FleetSummary(
+    title="whatif",
+    figures=_fleet_figures,
+    shown=("snapshot_id", "scenarios_offline", *COLUMNS[:4]),
+    worst_by=("newly_offline", "scenarios_offline", "newly_under_min_isr"),
+)
 
 
 def _named_partitions(
@@ -211,7 +242,7 @@ def _cost_lines(
                 count: int = getattr(impact, cost)
                 topics = len({name.rpartition("-")[0] for name in partitions[cost]})
                 of = "" if topics == 1 else f" of {'at least ' * (count > MAX_PARTITIONS_IN_JSON)}{topics} topics"
-                others = f" and {count - len(names)} more (--all)" if count > len(names) else ""
+                others = f" and {count - len(names)} more (--all-partitions)" if count > len(names) else ""
                 yield f"  {impact.scenario}: {pluralise(count, 'partition')}{of} {what}: {', '.join(names)}{others}"
 
 

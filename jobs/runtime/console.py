@@ -5,8 +5,9 @@ import os
 import sys
 import termios
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from datetime import datetime
 from io import TextIOWrapper
 from pathlib import Path
@@ -54,6 +55,19 @@ class CommandResult:
         self.fields, self.lines, self.steps = fields, lines, steps
         self.warnings, self.exit_code = warnings, exit_code
 
+    @property
+    def json(self) -> Result:
+        """The JSON object with its warnings and suggestions."""
+        result = self.fields
+        if self.warnings is not None:
+            result = result | warnings_in_json(self.warnings)
+        return result if self.steps is None else result | next_in_json(self.steps)
+
+
+def next_in_json(steps: "Iterable[Suggestion]") -> Result:
+    """Return suggestions as part of the JSON object."""
+    return {"next": [{"what": step.what, "command": step.command} for step in steps]}
+
 
 UNLIMITED_COLUMNS: Final = 2000
 """Width if stdout is not a terminal, so that nothing is wrapped or cut in a log or file."""
@@ -92,8 +106,18 @@ def _log(line: str, level: int, error: BaseException | None, fields: Mapping[str
     LOGGER.getChild(module.removeprefix("jobs.")).log(level, "%s", line, exc_info=error, extra={"fields": fields})
 
 
-_warnings_given: Final[dict[str, None]] = {}
-"""The warnings of this command that its result repeats, in order and each once."""
+_warnings_given: Final[ContextVar[dict[str, None]]] = ContextVar("warnings_given", default={})  # noqa: B039 - that of the process
+"""The warnings of this command that its result repeats, in order and each once; each cluster of a fleet has its own."""
+
+
+@contextmanager
+def separate_warnings() -> Iterator[None]:
+    """Collect the warnings of this thread apart from those of the rest of the command."""
+    token = _warnings_given.set({})
+    try:
+        yield
+    finally:
+        _warnings_given.reset(token)
 
 
 def warn(text: str) -> None:
@@ -104,17 +128,17 @@ def warn(text: str) -> None:
 
 def keep_warnings(texts: Iterable[str]) -> None:
     """Repeat warnings that are shown by other means in `warnings` of the result."""
-    _warnings_given.update(dict.fromkeys(texts))
+    _warnings_given.get().update(dict.fromkeys(texts))
 
 
 def forget_warnings() -> None:
     """Begin a command: what another one in this process has warned of is none of its warnings."""
-    _warnings_given.clear()
+    _warnings_given.get().clear()
 
 
 def warnings_in_json(shown: Iterable[str] = ()) -> Result:
     """All warnings of this command: those logged, and those `shown` on stdout."""
-    return {"warnings": list(_warnings_given | dict.fromkeys(shown))}
+    return {"warnings": list(_warnings_given.get() | dict.fromkeys(shown))}
 
 
 def is_terminal() -> bool:

@@ -188,7 +188,10 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
             _refuse_non_utf8(context.params)
             _refuse_two_forms(output, as_json=as_json)
             common = {name: arguments.pop(name) for name in options}
-            settings = settings_from(**common, fleet=arguments.get("fleet", False), typed=typed_options(context))
+            fleet = arguments.get("fleet", False)
+            if arguments.get("parallel") is not None and not fleet:
+                raise UsageError("--parallel is for several clusters: give --all, too")
+            settings = settings_from(**common, fleet=fleet, typed=typed_options(context))
             its_own = {"context": context} if "context" in own.parameters else {}
             result = function(settings, **arguments, **its_own) or ExitCode.DONE
             if isinstance(result, CommandResult):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from jobs.core.status_line import colored, escape_control_chars
-from jobs.runtime.console import CommandResult, Result, log, stdout, warnings_in_json
+from jobs.runtime.console import CommandResult, Result, log, stdout
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 def emit(settings: "Settings", shown: CommandResult) -> None:
     """Write a result: one JSON object for --json and --result-file, else tables and lines for people."""
-    result = shown.fields
-    if shown.warnings is not None:
-        result = result | warnings_in_json(shown.warnings)
-    if shown.steps is not None:
-        result = result | next_in_json(shown.steps)
+    result = shown.json
     write_json(result, settings.as_json, settings.result_file)
     if settings.for_people:
         for part in (*shown.lines, *next_lines(shown.steps or ())):
@@ -32,11 +28,6 @@ def emit(settings: "Settings", shown: CommandResult) -> None:
     elif not settings.as_json:
         lists = {name: value for name, value in result.items() if isinstance(value, list)}
         sys.stdout.writelines(to_yaml({name: result[name] for name in result if name not in lists}, lists))
-
-
-def next_in_json(steps: "Iterable[Suggestion]") -> Result:
-    """Return suggestions as part of the JSON object."""
-    return {"next": [{"what": step.what, "command": step.command} for step in steps]}
 
 
 def next_lines(steps: "Iterable[Suggestion]") -> Iterator[str]:

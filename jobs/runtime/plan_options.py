@@ -1,18 +1,19 @@
-"""The options that all subcommands of `surveyor plan` have in common."""
+"""The options that all subcommands of `surveyor plan` have in common, and the plans of several clusters with --all."""
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import chain
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from jobs.core.errors import UsageError
 from jobs.runtime.console import CommandResult
+from jobs.runtime.fleet import Fleet, FleetSummary, Parallel, run_on_fleet
 from jobs.runtime.options import Command, DetailedExitcode, Name, ReplaceName, SnapshotId, on_spark
-from jobs.runtime.settings import Settings
+from jobs.runtime.settings import FLEET_OPTIONS, Settings
 from jobs.runtime.suggestions import stated_command
 
 Refresh = Annotated[bool, typer.Option("--refresh", help="Take a snapshot first, and plan on it.")]
@@ -34,11 +35,30 @@ class PlanOptions:
     """The typed command, as formatted by `stated_command`."""
 
 
+_FIGURES: Final = ("snapshot_id", "plan_id", "name", "status", "changes", "operations", "moves", "rejected")
+
+FLEET_SUMMARY: Final = FleetSummary(
+    title="plan",
+    figures=lambda result: {name: result[name] for name in _FIGURES},
+    shown=("snapshot_id", "plan_id", "changes", "operations", "moves", "rejected"),
+    worst_by=("rejected", "changes", "operations"),
+)
+
+
 def question(ask: Callable[..., CommandResult]) -> Command:
-    """Make a command of `ask(settings, ..., options=PlanOptions(...))` by adding the common options.
+    """Make a command of `ask(settings, ..., options=PlanOptions(...))` by adding the common options and --all.
 
     A parameter that is a dataclass becomes an option for each of its fields.
     """
+    return _command(ask, fleet_options=("fleet", "parallel"))
+
+
+def question_of_one_cluster(ask: Callable[..., CommandResult]) -> Command:
+    """Do the same as `question` without --all, for questions about what only one cluster has."""
+    return _command(ask, fleet_options=())
+
+
+def _command(ask: Callable[..., CommandResult], fleet_options: Collection[str]) -> Command:
     declared = [each for each in inspect.signature(ask).parameters.values() if each.name != "options"]
     groups: dict[str, type[Any]] = {
         each.name: each.annotation
@@ -54,6 +74,8 @@ def question(ask: Callable[..., CommandResult]) -> Command:
         name: Name = None,
         replace_name: ReplaceName = False,
         detailed_exitcode: DetailedExitcode = False,
+        fleet: Fleet = False,
+        parallel: Parallel = None,
         **own: Any,  # noqa: ANN401 - the options of this subcommand
     ) -> CommandResult:
         if refresh and snapshot is not None:
@@ -66,18 +88,23 @@ def question(ask: Callable[..., CommandResult]) -> Command:
             name=name,
             replace_name=replace_name,
             detailed=detailed_exitcode,
-            command=stated_command(settings, "plan", ask.__name__),
         )
         grouped = {
             name: group(**{field.name: own.pop(field.name) for field in fields(group)})
             for name, group in groups.items()
         }
-        return ask(settings, options=options, **own, **grouped)
+
+        def plan(of_cluster: Settings) -> CommandResult:
+            command = stated_command(of_cluster, "plan", ask.__name__)
+            return ask(of_cluster, options=replace(options, command=command), **own, **grouped)
+
+        return run_on_fleet(settings, parallel, plan, FLEET_SUMMARY) if fleet else plan(settings)
 
     _, *shared, _ = inspect.signature(run).parameters.values()  # before a wrapper takes over the annotations of `ask`
     stated = chain.from_iterable(_options_of(groups[each.name]) if each.name in groups else [each] for each in declared)
     functools.update_wrapper(run, ask)
-    run.__signature__ = inspect.Signature([*stated, *shared])  # type: ignore[attr-defined]
+    taken = [each for each in shared if each.name in fleet_options or each.name not in FLEET_OPTIONS]
+    run.__signature__ = inspect.Signature([*stated, *taken])  # type: ignore[attr-defined]
     return on_spark(run)
 
 

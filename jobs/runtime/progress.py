@@ -8,6 +8,7 @@ from threading import Event, Thread
 from typing import Final
 
 from jobs.core import status_line
+from jobs.core.logs import cluster_of_fleet
 from jobs.core.units import Part
 from jobs.runtime.console import LINE_COLUMNS, log
 
@@ -32,7 +33,13 @@ _steps: list[object] = []
 
 @contextmanager
 def progress(step: str, detail: Detail | None = None) -> Iterator[None]:
-    """Show on stderr that a long step is running, with its progress from `detail`, and finally its duration."""
+    """Show on stderr that a long step is running, with its progress from `detail`, and finally its duration.
+
+    Steps of one cluster of a fleet are not shown; the progress of the fleet is.
+    """
+    if cluster_of_fleet() is not None:
+        yield
+        return
     started = time.monotonic()
     done = Event()
     ticker = Thread(

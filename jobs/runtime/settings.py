@@ -9,7 +9,7 @@ line on stderr says which value is used, so that no command runs on an unintende
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -87,7 +87,7 @@ class Settings:
     as_json: bool = False
     result_file: Path | None = None
     fleet: tuple["Settings", ...] = ()
-    """Settings of every cluster in the file, with --all."""
+    """Settings of every cluster in the file, with --all; their results are objects, which the summary is made of."""
     remote: str | None = None
     """URL of the Spark Connect server, None for a Spark of this process."""
     output: Output | None = None
@@ -179,14 +179,22 @@ def settings_from(
         folder = absolute(folder)
     for name in (cluster, *conf.clusters):
         refuse_invalid_cluster_name(name)
+    of_command = partial(
+        Settings, warehouse=folder, as_json=as_json or output is Output.JSON, remote=remote, output=output
+    )
     if fleet:
-        if "zookeeper" in sources.typed:
-            raise UsageError("--zookeeper is for one cluster, --all for those of --conf: give one of the two")
+        _refuse_single_cluster_options(sources.typed)
+        if not conf.clusters:
+            raise UsageError("--all takes the clusters of the --conf file; give one with [clusters.NAME] sections")
         if zookeeper is not None:
             log(f"surveyor: --all takes the clusters of {conf_path}, not {zookeeper} of SURVEYOR_ZOOKEEPER")
-        members = tuple(Settings(name, folder, known, remote=remote) for name, known in sorted(conf.clusters.items()))
-        common_options = {name: words for name, words in (typed or {}).items() if name != "cluster"}
-        return Settings(cluster, folder, ClusterConf(), as_json, result_file, members, remote, typed=common_options)
+        members = tuple(
+            of_command(cluster=name, conf=known, as_json=True, typed=_typed_for(name, sources.typed))
+            for name, known in sorted(conf.clusters.items())
+        )
+        return of_command(
+            cluster=cluster, conf=ClusterConf(), result_file=result_file, fleet=members, typed=sources.typed
+        )
     if conf.clusters and cluster not in conf.clusters:
         raise UsageError(
             f"--conf {conf_path} has no [clusters.{cluster}]; it has {', '.join(sorted(conf.clusters))}",
@@ -198,16 +206,35 @@ def settings_from(
         "command_config": command_config,
     }
     flags = {key: value for key, value in given.items() if value is not None}
-    return Settings(
+    return of_command(
         cluster=cluster,
-        warehouse=folder,
         conf=cluster_conf.model_copy(update=flags),
-        as_json=as_json or output is Output.JSON,
         result_file=result_file,
-        remote=remote,
-        output=output,
-        typed=typed or {},
+        typed=sources.typed,
     )
+
+
+SINGLE_CLUSTER_OPTIONS: Final = (
+    *("cluster", "zookeeper", "zookeeper_config", "command_config", "snapshot", "as_of", "to_snapshot"),
+    *("brokers", "broker_list", "add_brokers", "remove_brokers", "replace", "replica_assignment", "restart"),
+    *("path_to_json_file", "reassignment_json_file", "topics_to_move_json_file", "topics_json_file", "sizes"),
+)
+"""Options whose value is that of one cluster: its name and connections, its snapshots, brokers and partitions."""
+
+FLEET_OPTIONS: Final = frozenset({"fleet", "parallel"})
+"""Options that say how to work on several clusters."""
+
+
+def _refuse_single_cluster_options(typed: Typed) -> None:
+    for name in SINGLE_CLUSTER_OPTIONS:
+        if name in typed:
+            raise UsageError(f"{typed[name][0]} is for one cluster, --all for those of --conf: give one of the two")
+
+
+def _typed_for(cluster: str, typed: Typed) -> Typed:
+    """Return the options with which the same command line would concern one cluster of the fleet alone."""
+    rest = {name: words for name, words in typed.items() if name not in FLEET_OPTIONS}
+    return {"cluster": ("--cluster", cluster), **rest}
 
 
 _Value = TypeVar("_Value", str, Path, LogLevel, LogFormat)

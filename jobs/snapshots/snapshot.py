@@ -6,7 +6,7 @@ point therefore leaves the last complete snapshot intact.
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,13 +21,14 @@ from jobs.adapters.spark.session import ONE_TASK, start_session, with_settings
 from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.adapters.zookeeper.migration import migration_notice
 from jobs.core.errors import ExitCode, SurveyorError, UsageError
-from jobs.repositories.drained_brokers import expired_drain_lines, remove_expired
-from jobs.repositories.snapshots import last_snapshot, with_readable_versions
+from jobs.repositories.drained_brokers import drained_brokers, expired_drain_lines, remove_expired
+from jobs.repositories.snapshots import find_snapshot, last_snapshot, with_readable_versions
 from jobs.runtime.console import CommandResult, Result, log
-from jobs.runtime.options import unexpected_error_message
+from jobs.runtime.fleet import FleetSummary, run_on_fleet
 from jobs.runtime.progress import Phases, progress
 from jobs.runtime.settings import Settings
-from jobs.runtime.suggestions import Suggestion, suggestion
+from jobs.runtime.suggestions import suggestion
+from jobs.snapshots.fleet_health import SHOWN, WORST_BY, figures_of, health_at
 from jobs.snapshots.reader import StagedMetadata, read_driver_metadata, stage
 from jobs.snapshots.writer import SnapshotWriter
 from schemas.enums import NO_CONTROLLER
@@ -37,9 +38,6 @@ from schemas.text import pluralise
 RESULT_FIELDS = ("snapshot_id", "controller_id", "controller_epoch", "zxid_before", "zxid_after", "seconds")
 
 COUNT_FIELDS: Final = ("brokers", "topics", "partitions", "quarantined")
-
-STEPS_SHOWN: Final = 3
-"""Clusters of a fleet whose next command is shown; those of the others differ only in the name."""
 
 CONTROLLER_PLACEHOLDERS: Final = {NO_CONTROLLER: "no controller", None: "controller unreadable"}
 """Texts shown if there is no controller id."""
@@ -157,36 +155,26 @@ def snapshot_one(settings: Settings) -> CommandResult:
     return CommandResult(result, snapshot_line(settings.cluster, result), steps=steps)
 
 
-def snapshot_fleet(settings: Settings) -> CommandResult:
-    """Take a snapshot of each cluster; a failure is reported and does not affect the others."""
-    if not settings.fleet:
-        raise UsageError("--all takes the clusters of the --conf file; give one with [clusters.NAME] sections")
-    results = {cluster.cluster: _take_or_report(cluster) for cluster in settings.fleet}
-    failed = [result for result in results.values() if "error" in result]
-    lines = (snapshot_line(name, result) for name, result in results.items() if "error" not in result)
-    code = ExitCode.ERROR if failed else ExitCode.DONE
-    if len(failed) == len(results):
-        code = ExitCode(failed[0]["exit_code"])
-    steps = [*_after_fleet(settings, results)]
-    return CommandResult({"clusters": results, "failed": len(failed)}, *lines, steps=steps, exit_code=code)
+def snapshot_fleet(settings: Settings, parallel: int | None) -> CommandResult:
+    """Take a snapshot of each cluster; the summary has the health that each snapshot shows."""
+    return run_on_fleet(settings, parallel, _snapshot_of_member, FLEET_SUMMARY)
 
 
-def _after_fleet(settings: Settings, results: Mapping[str, Result]) -> Iterator[Suggestion]:
-    """Suggest a check of each failed cluster, then the next command for the first few others."""
-    for name in (name for name, result in results.items() if "error" in result):
-        yield suggestion(settings, f"find what prevents a snapshot of {name}", "doctor", "--cluster", name)
-    for name in [name for name, result in results.items() if "error" not in result][:STEPS_SHOWN]:
-        yield suggestion(settings, f"see what is due on {name}", "status", "--cluster", name)
+def _snapshot_of_member(settings: Settings) -> CommandResult:
+    result = take_snapshot(settings, alone=False)
+    lake = settings.lake
+    snapshot = find_snapshot(lake, result["snapshot_id"])
+    health = health_at(lake, snapshot, settings.conf.imbalance_threshold, drained_brokers(lake))
+    steps = [suggestion(settings, "see what is due", "status")]
+    return CommandResult(result | {"health": figures_of(health.json)}, steps=steps)
 
 
-def _take_or_report(settings: Settings) -> Result:
-    """Take a snapshot of one cluster; return any error instead of raising it."""
-    try:
-        return take_snapshot(settings, alone=False)
-    except Exception as error:  # noqa: BLE001 - the other clusters must be processed
-        message = str(error) if isinstance(error, SurveyorError) else unexpected_error_message(error)
-        log(f"surveyor: {settings.cluster}: {message}", logging.WARNING, cluster=settings.cluster)
-        return {"error": message, "exit_code": int(getattr(error, "exit_code", ExitCode.ERROR))}
+FLEET_SUMMARY: Final = FleetSummary(
+    title="snapshot",
+    figures=lambda result: {name: result[name] for name in ("snapshot_id", *COUNT_FIELDS)} | result["health"],
+    shown=("snapshot_id", "brokers", "partitions", *SHOWN),
+    worst_by=WORST_BY,
+)
 
 
 def snapshot_line(cluster: str, result: Result) -> str:

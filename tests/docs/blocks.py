@@ -62,6 +62,10 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "export PYSPARK_PYTHON": "tests/jobs/support/outside/spark_servers.py",
         "surveyor snapshot --remote": "tests/jobs/adapters/spark/test_elsewhere.py",
     },
+    "fleets.md": {
+        "warehouse = ": NOT_RUN + "a file, for clusters that exist",
+        "surveyor snapshot --all": "tests/jobs/test_fleets.py",
+    },
     "control.md": {
         "surveyor control": "tests/jobs/controller/test_control_command.py",
         "surveyor plan drain": "tests/jobs/stories/test_control_brokers.py",

@@ -125,10 +125,11 @@ def test_what_is_not_judged_is_said(bare_tree: KafkaTree, tmp_path: Path) -> Non
 
 
 def test_partitions_behind_the_counts_are_named(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first of them, and of the scenarios that are shown; all with --all."""
+    """The first of them, and of the scenarios that are shown; all with --all-partitions."""
     monkeypatch.setattr("jobs.planning.whatif.MAX_PARTITIONS_NAMED", 1)
     rows = surveyor.json("whatif", "--lose", "pairs", "--limit", "1")["rows"]
-    cut, whole = (surveyor("whatif", "--lose", "pairs", "--limit", "1", *more).stdout for more in ((), ("--all",)))
+    options = ("whatif", "--lose", "pairs", "--limit", "1")
+    cut, whole = (surveyor(*options, *more).stdout for more in ((), ("--all-partitions",)))
 
     assert rows[0]["partitions"] == {
         "newly_offline": ["orders-0", "orders-1"],
@@ -137,6 +138,6 @@ def test_partitions_behind_the_counts_are_named(surveyor: Surveyor, monkeypatch:
         "leaders_moved": [],
     }
     assert "partitions" not in rows[1]
-    assert "brokers 0+1: 2 partitions offline: orders-0 and 1 more (--all)" in cut
+    assert "brokers 0+1: 2 partitions offline: orders-0 and 1 more (--all-partitions)" in cut
     assert "brokers 0+1: 2 partitions offline: orders-0, orders-1\n" in whole
     assert "brokers 0+3: 1 partition offline: orders-3" in whole

@@ -12,6 +12,7 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from threading import get_ident
 from typing import Final, cast
 
 from pyspark.errors import PySparkException
@@ -31,8 +32,8 @@ _REQUIRED_MODULES: Final = ("google.rpc", "grpc", "grpc_status", "zstandard")
 
 _EXTRA: Final = "pip install 'kafka-surveyor[connect]'"
 
-_sessions: list[SparkSession] = []
-"""The session that this process started last; empty if a notebook has its own session."""
+_sessions: dict[int, SparkSession] = {}
+"""The session that each thread started last; empty if a notebook has its own session."""
 
 
 def is_connected() -> bool:
@@ -41,7 +42,7 @@ def is_connected() -> bool:
 
 
 def begin(url: str, settings: Mapping[str, str]) -> SparkSession:
-    """Start a session on the server at `url`, and stop an earlier one.
+    """Start a session on the server at `url`, and stop an earlier one of this thread.
 
     Raise UsageError for an invalid URL, MissingError if the server or a required package is not available.
     """
@@ -68,13 +69,13 @@ def _opened(url: str, where: str) -> SparkSession:
     from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - gRPC may be missing
     from pyspark.sql.connect.session import SparkSession as Remote  # noqa: PLC0415 - as above
 
-    _stop_sessions()
+    _stop_session(get_ident())
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = (
         "1"  # PySpark's functions, windows and observations are Connect's from here on
     )
     warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")  # the raised error contains it
     session: SparkSession = cast("SparkSession", Remote.builder.remote(url).create())
-    _sessions.append(session)
+    _sessions[get_ident()] = session
     try:
         session.client.set_retry_policies([])
         check(session, where)
@@ -119,6 +120,11 @@ def check(session: SparkSession, where: str) -> None:
 
 @atexit.register
 def _stop_sessions() -> None:
-    """Stop our session, which the server would otherwise keep for an hour."""
-    while _sessions:
-        _sessions.pop().stop()
+    """Stop our sessions, which the server would otherwise keep for an hour."""
+    for thread in [*_sessions]:
+        _stop_session(thread)
+
+
+def _stop_session(thread: int) -> None:
+    if thread in _sessions:
+        _sessions.pop(thread).stop()

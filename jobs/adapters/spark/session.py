@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from types import SimpleNamespace
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -129,13 +130,24 @@ def start_session(
 
     `remote` is the URL of a Spark Connect server. Master, memory and jars are set by spark-submit or by that server,
     if one of them is used. With `short_lived`, a JVM that is started here gets SHORT_LIVED_JVM_OPTIONS. For a
-    `warehouse` on S3 the session can read it.
+    `warehouse` on S3 the session can read it. Threads that start it at the same time get the same JVM.
     """
+    with _starting:
+        return _started(name, settings or {}, short_lived=short_lived, remote=remote, warehouse=warehouse)
+
+
+_starting: Final = Lock()
+"""Held by the thread that starts Spark, which changes environment variables and PySpark's launcher."""
+
+
+def _started(
+    name: str, settings: Mapping[str, str], *, short_lived: bool, remote: str | None, warehouse: str
+) -> SparkSession:
     if remote is not None:
-        return connect.begin(remote, {**UTC, **(settings or {})})
+        return connect.begin(remote, {**UTC, **settings})
     on_s3 = urlsplit(warehouse).scheme in S3
     own_jvm = {} if is_submitted() else _own_jvm([*delta_jars(), *(s3_jars() if on_s3 else ())])
-    options = {**BASE_SETTINGS, **own_jvm, **(s3_settings(os.environ) if on_s3 else {}), **(settings or {})}
+    options = {**BASE_SETTINGS, **own_jvm, **(s3_settings(os.environ) if on_s3 else {}), **settings}
     builder = SparkSession.builder.appName(name)
     for key, value in options.items():
         builder = builder.config(key, value)

@@ -1,0 +1,57 @@
+"""The health figures of one cluster in the summary of several, live or at a snapshot."""
+
+from collections.abc import Collection
+from typing import Any, Final
+
+from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.repositories.warehouse_status import default_min_isr_of
+from jobs.snapshots.cluster_view import view_of
+from jobs.snapshots.health import Health, health_of
+from schemas.rows import Snapshot
+
+WORST_BY: Final = (
+    "offline",
+    "under_min_isr",
+    "brokers_gone",
+    "under_replicated",
+    "not_understood",
+    "imbalanced_brokers",
+    "imbalance",
+)
+"""Figures by which clusters are ordered, the gravest first."""
+
+SHOWN: Final = ("offline", "under_min_isr", "under_replicated", "brokers_gone", "imbalance")
+"""Figures shown on the console."""
+
+
+def health_at(lake: Warehouse, snapshot: Snapshot, threshold: float, drained: Collection[int]) -> Health:
+    """Return the health at a snapshot; `threshold` is that of the imbalance."""
+    return health_of(
+        view_of(lake, snapshot),
+        default_min_isr=default_min_isr_of(lake, snapshot),
+        threshold=threshold,
+        drained=drained,
+    )
+
+
+def figures_of(health: dict[str, Any]) -> Row:
+    """Return the figures of `Health.json`; `imbalance` is the share that the worst live broker does not lead.
+
+    >>> rows = [{"broker_id": 1, "ratio": 0.5, "exceeds": True}, {"broker_id": 9, "ratio": 1.0, "exceeds": True}]
+    >>> counts = dict.fromkeys(("offline", "under_min_isr", "under_replicated", "moving", "not_understood"), 0)
+    >>> figures_of({**counts, "gone": [{"broker_id": 9, "partitions": 3}], "live": [1], "imbalance": rows})
+    ... # doctest: +NORMALIZE_WHITESPACE
+    {'offline': 0, 'under_min_isr': 0, 'under_replicated': 0, 'brokers_gone': 1, 'imbalance': 0.5,
+     'imbalanced_brokers': 1, 'moving': 0, 'not_understood': 0}
+    """
+    live = [row for row in health["imbalance"] if row["broker_id"] in set(health["live"])]
+    return {
+        "offline": health["offline"],
+        "under_min_isr": health["under_min_isr"],
+        "under_replicated": health["under_replicated"],
+        "brokers_gone": len(health["gone"]),
+        "imbalance": max((row["ratio"] for row in live), default=0.0),
+        "imbalanced_brokers": sum(row["exceeds"] for row in live),
+        "moving": health["moving"],
+        "not_understood": health["not_understood"],
+    }
