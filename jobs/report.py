@@ -7,6 +7,7 @@ import typer
 
 from jobs.runtime.completion import plans, snapshots
 from jobs.runtime.console import CommandResult
+from jobs.runtime.fleet import Fleet, Parallel
 from jobs.runtime.options import Throttle, check_throttle, command, run_as_script
 from jobs.runtime.settings import Settings
 
@@ -16,7 +17,8 @@ def report(
     settings: Settings,
     *,
     out: Annotated[
-        Path | None, typer.Option(help="Output file [default: report.html, or plan-ID.html for a plan].")
+        Path | None,
+        typer.Option(help="Output file [default: report.html, or plan-ID.html for a plan]; with --all a folder."),
     ] = None,
     plan: Annotated[
         str | None,
@@ -27,10 +29,14 @@ def report(
         typer.Option(help="Report the cluster as of this snapshot [default: the newest].", autocompletion=snapshots),
     ] = None,
     throttle: Throttle = None,
+    fleet: Fleet = False,
+    parallel: Parallel = None,
 ) -> CommandResult:
     """Write a self-contained HTML report of the cluster's history or of a plan."""
-    from jobs.web.report import write_report
+    from jobs.web.report import write_fleet_report, write_report
 
+    if fleet:
+        return write_fleet_report(settings, out, parallel)
     check_throttle(throttle, settings.conf.throttle)
     return write_report(settings, out, plan, snapshot)
 

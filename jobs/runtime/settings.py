@@ -215,7 +215,7 @@ def settings_from(
 
 
 SINGLE_CLUSTER_OPTIONS: Final = (
-    *("cluster", "zookeeper", "zookeeper_config", "command_config", "snapshot", "as_of", "to_snapshot"),
+    *("cluster", "zookeeper", "zookeeper_config", "command_config", "snapshot", "as_of", "to_snapshot", "plan"),
     *("brokers", "broker_list", "add_brokers", "remove_brokers", "replace", "replica_assignment", "restart"),
     *("path_to_json_file", "reassignment_json_file", "topics_to_move_json_file", "topics_json_file", "sizes"),
 )

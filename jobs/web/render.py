@@ -75,6 +75,11 @@ def _own(file: str) -> str:
     return files(_PACKAGE).joinpath("templates", file).read_text(encoding="utf-8")
 
 
+def render_part(template: str, **shown: Any) -> Markup:  # noqa: ANN401 - the variables of the template
+    """Render a part of a page, which escapes its texts."""
+    return Markup(_environment().get_template(template).render(**shown))  # noqa: S704 - escaped by the template
+
+
 def render(template: str, **shown: Any) -> str:  # noqa: ANN401 - the variables of the template
     """Render a page; raise UndefinedError if a variable of the template is missing."""
     script = _own("tables.js")

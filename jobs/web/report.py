@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 import pyarrow.compute as pc
 
@@ -13,12 +14,16 @@ from jobs.core.units import format_bytes
 from jobs.repositories.snapshots import find_snapshot
 from jobs.runtime.atomic_files import refuse_unwritable, replace_file
 from jobs.runtime.console import CommandResult
+from jobs.runtime.fleet import FleetSummary, run_on_fleet
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
+from jobs.snapshots.fleet_health import SHOWN, WORST_BY
 from jobs.sql_views.database import Summaries
 from jobs.web.cluster_page import cluster_page
+from jobs.web.fleet_page import fleet_page, newest_health
 from jobs.web.plan_page import PlanTables, plan_page
 from schemas.rows import Snapshot
+from schemas.text import pluralise
 
 MOST_CHANGES: Final = 2_000_000
 """Maximum number of changes read for reasons and outcomes; changes of the newest plans are read."""
@@ -49,6 +54,47 @@ def write_report(settings: Settings, out: Path | None, plan: str | None, snapsho
     result |= {"path": str(path), "bytes": written}
     about = f"plan {result['plan_id']}" if plan else f"{settings.cluster}, snapshot {result['snapshot_id']}"
     return CommandResult(result, f"report of {about}: {path} ({format_bytes(written)})")
+
+
+def write_fleet_report(settings: Settings, out: Path | None, parallel: int | None) -> CommandResult:
+    """Write the report of each cluster, and the page that lists them; raise UsageError for an invalid folder."""
+    folder, now = out or Path("fleet"), datetime.now(UTC)
+    pages = folder / "clusters"
+    try:
+        pages.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--out {folder} cannot be the folder of the pages: {error.strerror}") from None
+    index = folder / "index.html"
+    refuse_unwritable(index)
+
+    def write(member: Settings) -> CommandResult:
+        lake = member.lake
+        chosen = find_snapshot(lake)
+        path = pages / _page_of(member.cluster)
+        written = replace_file(path, cluster_page(summaries(lake, chosen), now))
+        health = newest_health(lake, chosen, member.conf.imbalance_threshold)
+        return CommandResult({"path": str(path), "bytes": written, "health": health})
+
+    result = run_on_fleet(settings, parallel, write, FLEET_SUMMARY)
+    failed = {name for name, fields in result.fields["clusters"].items() if "error" in fields}
+    html = fleet_page(
+        result.fields["summary"],
+        now,
+        lambda cluster: None if cluster in failed else f"clusters/{quote(_page_of(cluster), safe='')}",
+    )
+    written = replace_file(index, html)
+    shown = f"report of {pluralise(len(settings.fleet), 'cluster')}: {index} ({format_bytes(written)})"
+    fields = result.fields | {"path": str(index), "bytes": written}
+    return CommandResult(fields, *result.lines, shown, steps=result.steps, exit_code=result.exit_code)
+
+
+def _page_of(cluster: str) -> str:
+    return f"{quote(cluster, safe='')}.html"
+
+
+FLEET_SUMMARY: Final = FleetSummary(
+    title="report", figures=lambda page: page["health"], shown=("snapshot_id", *SHOWN), worst_by=WORST_BY
+)
 
 
 def summaries(lake: Warehouse, snapshot: Snapshot) -> Summaries:

@@ -73,6 +73,7 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     "pages.md": {
         "pip install": NOT_RUN + "it wants a package index",
         "surveyor dashboard": "tests/jobs/web/test_dashboard.py",
+        "surveyor report --all": "tests/jobs/web/test_fleet_pages.py",
         "import duckdb": "tests/docs/test_views_shown.py",
         "from jobs.": "tests/docs/test_views_shown.py",
         "-- ": "tests/docs/test_views_shown.py",

@@ -15,13 +15,16 @@ from jobs.core.errors import SurveyorError
 from jobs.core.units import format_duration
 from jobs.web.dashboard.cache import SnapshotRef, clusters, snapshots
 from jobs.web.dashboard.parts import plain
-from jobs.web.dashboard.sections import CLUSTER, PAGES
+from jobs.web.dashboard.sections import CLUSTER, FLEET, PAGES, fleet
 from jobs.web.render import shown_time
 from schemas.rows import Snapshot
 
 # Keys of the session state: the position of the slider, and the cluster and its newest snapshot at the last run.
 SLIDER: Final = "snapshot"
 NEWEST: Final = "newest"
+
+# The parameter of the address with the cluster that a link leads to.
+LINKED: Final = "cluster"
 
 
 def main() -> None:
@@ -45,10 +48,15 @@ def _arguments() -> argparse.Namespace:
 def _show(arguments: argparse.Namespace) -> None:
     names = clusters(arguments.warehouse)
     with st.sidebar:
-        first = names.index(arguments.cluster) if arguments.cluster in names else 0
-        cluster = st.selectbox("Cluster", names, index=first, key="cluster")
-        page = st.radio("Page", list(PAGES), key="page")
+        linked = [name for name in (st.query_params.get(LINKED), arguments.cluster) if name in names]
+        cluster = st.selectbox("Cluster", names, index=names.index(linked[0]) if linked else 0, key="cluster")
+        page = st.radio("Page", [*PAGES, *([FLEET] if len(names) > 1 else [])], key="page")
         snapshot = _chosen(cluster, snapshots(arguments.warehouse, cluster))
+    if page == FLEET:
+        st.set_page_config(page_title=f"{page} - Surveyor")
+        st.title(page)
+        fleet(arguments.warehouse)
+        return
     st.set_page_config(page_title=f"{page}, {cluster} - Surveyor")
     st.title(plain(f"Cluster {cluster}" if page == CLUSTER else f"{page} - cluster {cluster}"))
     age = format_duration(max((datetime.now(UTC) - snapshot.taken_at).total_seconds(), 0))

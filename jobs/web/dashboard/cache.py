@@ -12,11 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
-from jobs.adapters.delta.warehouse import Warehouse, typed
+from jobs.adapters.delta.warehouse import Row, Warehouse, typed
 from jobs.core.masking import masked_text
 from jobs.repositories.snapshots import find_snapshot
+from jobs.runtime.settings import ClusterConf
 from jobs.sql_views.database import Summaries
 from jobs.web.cluster_page import commits, plans, reigns, trouble
+from jobs.web.fleet_page import rows_of
 from jobs.web.plan_page import PlanTables
 from jobs.web.report import summaries
 from schemas.rows import Snapshot
@@ -46,6 +48,13 @@ class SnapshotRef:
 def clusters(warehouse: str) -> list[str]:
     """Return the names of the clusters of a warehouse."""
     return Warehouse(warehouse, "").clusters()
+
+
+@st.cache_resource(ttl=FRESH, show_spinner=False)
+def fleet_rows(warehouse: str) -> list[Row]:
+    """Return the rows of the page of all clusters, the worst first."""
+    lakes = [Warehouse(warehouse, name) for name in clusters(warehouse)]
+    return rows_of(lakes, ClusterConf().imbalance_threshold)
 
 
 @st.cache_resource(ttl=FRESH, show_spinner=False)

@@ -4,18 +4,21 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
+from urllib.parse import urlencode
 
 import msgspec
 import pyarrow as pa
 import streamlit as st
+from markupsafe import Markup
 
 from jobs.adapters.delta.warehouse import Row, as_rows
 from jobs.preconditions.copy_volume import volume
 from jobs.repositories.stored_rows import summary
 from jobs.sql_views.views import ClusterSummary
 from jobs.web.cluster_page import broker_name, by_rack, cell_of, health_facts
-from jobs.web.dashboard.cache import SnapshotRef, commit, held_by, plan, plans_and_commits, sections, views
+from jobs.web.dashboard.cache import SnapshotRef, commit, fleet_rows, held_by, plan, plans_and_commits, sections, views
 from jobs.web.dashboard.parts import bars, cards, heat_map, lines, plain, table
+from jobs.web.fleet_page import fleet_facts, fleet_table
 from jobs.web.plan_page import (
     before_and_after,
     changes_table,
@@ -148,6 +151,23 @@ def commits(place: SnapshotRef, _: float) -> None:
         rows = commit(place.warehouse, place.cluster, plan_id, attempt)
         table(rows, "rows of this commit", f"commit-{plan_id}-{attempt}")
 
+
+def fleet(warehouse: str) -> None:
+    """Show the newest snapshots of all clusters, the worst first, with a link to the page of each."""
+    rows = fleet_rows(warehouse)
+    cards(fleet_facts(rows))
+    st.html(_TABLE + fleet_table(rows, datetime.now(UTC), lambda name: f"?{urlencode({'cluster': name})}"))
+
+
+_TABLE: Final = Markup("""<style>
+.fleet { border-collapse: collapse; font-size: .9rem; }
+.fleet th, .fleet td { padding: .25rem .7rem; border-bottom: 1px solid rgba(128, 128, 128, .35); text-align: left; }
+.fleet .number { text-align: right; font-variant-numeric: tabular-nums; }
+.fleet .bad { color: #e5484d; font-weight: 600; } .fleet .warn { color: #d29922; font-weight: 600; }
+</style>""")
+
+FLEET: Final = "Fleet"
+"""The page of all clusters, which a warehouse of several has."""
 
 CLUSTER: Final = "Cluster"
 
