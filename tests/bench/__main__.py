@@ -17,6 +17,7 @@ from tests.bench.clusters.synthetic import TOPIC_SIZE, cluster
 from tests.bench.cold import bench_cold, bench_shell
 from tests.bench.failover import bench_failover
 from tests.bench.figures import Driver, describe
+from tests.bench.fleet import CLUSTERS, bench_fleet
 from tests.bench.notification import CHANGE_COUNT, bench_notification
 from tests.bench.parts import bench_planning, bench_writing
 from tests.bench.placement import bench_placement
@@ -50,7 +51,8 @@ def main(arguments: Sequence[str]) -> None:
 
 def run(options: argparse.Namespace) -> Report:
     """Measure everything, the small first; a server is stopped before the next one starts."""
-    cold = list(bench_cold(REPEATS))  # before a session of ours takes memory and processors
+    # before a session of ours takes memory and processors
+    cold = [*bench_cold(REPEATS), *bench_fleet(options.clusters)]
     spark = start_session("surveyor bench", {"spark.driver.memory": options.driver_memory})
     driver = Driver(spark)
     with cluster(WARM_UP) as small:
@@ -112,6 +114,9 @@ def _parser() -> argparse.ArgumentParser:
         help="partitions on real brokers, one of which is killed, twice; 6000",
     )
     parser.add_argument("--driver-memory", default="8g", metavar="SIZE", help="the driver JVM's heap; 8g")
+    parser.add_argument(
+        "--clusters", type=_positive, default=CLUSTERS, metavar="N", help="clusters of 10,000 partitions at once; 20"
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON object")
     form.add_argument(

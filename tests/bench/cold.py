@@ -105,6 +105,11 @@ def _lose_a_broker(tiny: Cluster) -> None:
     tiny.client.delete("/brokers/ids/0")
 
 
+def run_command(*arguments: str) -> str:
+    """Run a command of Surveyor as a process; return its output."""
+    return _python("-m", "jobs.entry", *arguments)
+
+
 def _run(module: str, *arguments: str) -> str:
     with progress(f"surveyor {arguments[0]}, cold"):
         return _python("-m", module, *arguments)

@@ -20,6 +20,7 @@ OF_OTHERS: Final = {
     "--index-url",  # pip
     *("--conn-type", "--conn-host"),  # airflow connections add
     *("--markdown", "--partitions", "--rounds", "--planned", "--told", "--failover", "--driver-memory"),  # make bench
+    "--clusters",  # make bench
     *("--help", "--version", "--show-completion", "--install-completion"),
 }
 

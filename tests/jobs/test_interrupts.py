@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -130,6 +131,18 @@ def test_while_modules_are_imported(tmp_path: Path, seconds: float) -> None:
         assert [line.startswith("surveyor: no warehouse at") for line in lines] == [True]
     else:
         assert (code, lines) == (130, [ENDED])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_while_several_clusters_are_read(tmp_path: Path, number: signal.Signals) -> None:
+    """Threads that wait for servers without an answer, and clusters that have not begun, end with the process."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        conf = tmp_path / "surveyor.toml"
+        hosts = f"127.0.0.1:{silent.getsockname()[1]}"
+        conf.write_text("".join(f'[clusters.{name}]\nzookeeper = "{hosts}"\n' for name in "abcd"))
+        running = Running(tmp_path, *SURVEYOR, "status", "--all", "--parallel", "2", "--conf", str(conf))
+        assert eventually(running.says("  ... status: 0 of 4 clusters"))
+        assert running.stop(number) == (128 + number, [ENDED])
 
 
 COMPLAINING = """\
