@@ -176,7 +176,7 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
         logs.configure(
             arguments["log_level"] or LogLevel.INFO,
             arguments["log_format"] or LogFormat.TEXT,
-            cluster=arguments["cluster"],
+            cluster=None if arguments.get("fleet") else arguments["cluster"],
         )
         result_file, output = arguments["result_file"], arguments.get("output")
         as_json = arguments["as_json"] or output is Output.JSON

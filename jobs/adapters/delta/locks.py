@@ -4,7 +4,8 @@ Delta's log store for folders (`HDFSLogStore`) checks that a version is free and
 commit that another process makes in between is overwritten and lost. deltalake creates commits by hard links and
 overwrites none. Therefore Spark commits to a table under an exclusive lock, and deltalake's appends share the lock.
 Locks are flock locks of the operating system, which releases them when the process ends for any reason. Object stores
-have no locks; only deltalake commits there.
+have no such locks; only deltalake commits there. The threads of a process, which work on the clusters of a fleet, take
+turns there too, so that they do not use up each other's attempts at a commit.
 """
 
 import fcntl
@@ -13,8 +14,9 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from threading import RLock
 from typing import Final
 from urllib.parse import quote
 
@@ -36,14 +38,20 @@ LOCK_TIMEOUT_SECONDS: Final = 1800.0
 """Maximum seconds to wait for a lock; longer than a snapshot or a vacuum takes."""
 
 
+_thread_locks: Final[dict[tuple[str, str], RLock]] = {}
+"""The locks of warehouses on object stores, by warehouse and name."""
+
+
 @contextmanager
 def locked(warehouse: str, name: str, *, shared: bool = False) -> Iterator[bool]:
     """Hold a lock of a warehouse, exclusively or `shared`; yield whether this process had to wait for it.
 
-    Raise SurveyorError with the holder's name after LOCK_TIMEOUT_SECONDS. On object stores this does nothing.
+    Raise SurveyorError with the holder's name after LOCK_TIMEOUT_SECONDS. On object stores only threads of this process
+    exclude each other.
     """
     if not is_local(warehouse):
-        yield False
+        with nullcontext() if shared else _thread_locks.setdefault((warehouse, name), RLock()):
+            yield False
         return
     path = Path(warehouse, FOLDER, f"{quote(name, safe='')}.lock")
     descriptor = _opened(path)

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
+from time import sleep
 from typing import Any
 
 import pytest
@@ -64,6 +66,27 @@ def test_object_stores_have_none(tmp_path: Path) -> None:
     with locked("s3://bucket/warehouse", "t") as waited, locked("s3://bucket/warehouse", "t"):
         assert not waited
     assert not [*tmp_path.iterdir()]
+
+
+def test_threads_take_turns_on_object_stores() -> None:
+    """Else the clusters of a fleet would use up each other's attempts at a commit. Appends share, as elsewhere."""
+    running, most, lock = 0, 0, Lock()
+
+    def commit(_: int) -> None:
+        nonlocal running, most
+        with locked("s3://bucket/turns", "t"):
+            with lock:
+                running += 1
+                most = max(most, running)
+            sleep(0.01)
+            with lock:
+                running -= 1
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(commit, range(12)))
+    assert most == 1
+    with locked("s3://bucket/turns", "t", shared=True), ThreadPoolExecutor(1) as pool:
+        assert pool.submit(commit, 0).result(60) is None
 
 
 def _topic(topic: str, snapshot: int) -> dict[str, Any]:
