@@ -9,12 +9,15 @@ import os
 import sys
 from pathlib import Path
 
+FLEET = "surveyor_fleet"
+"""The pool that all clusters share."""
+
 
 def pools(clusters: list[str]) -> dict[str, dict[str, object]]:
-    """Return the pools of each cluster; without clusters the names have no suffix."""
+    """Return the pools of each cluster and the one that they share; without clusters the names have no suffix."""
     ours = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-    names = {f"{pool}.{cluster}": ours[pool] for cluster in clusters for pool in ours}
-    return names or ours
+    names = {f"{pool}.{cluster}": ours[pool] for cluster in clusters for pool in ours if pool != FLEET}
+    return {**names, FLEET: ours[FLEET]} if names else ours
 
 
 if __name__ == "__main__":

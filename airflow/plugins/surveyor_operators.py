@@ -278,7 +278,7 @@ class SubmitOperator(SparkSubmitOperator):
     It returns the command's result, unlike the provider's operator. `job` is a script of Surveyor, such as `snapshot`.
     """
 
-    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "arguments")
+    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "arguments", "cluster")
     ui_color = "#fde8cf"
 
     def __init__(self, *, job: str, arguments: Sequence[str] = (), cluster: str | None = None, **kwargs: Any) -> None:

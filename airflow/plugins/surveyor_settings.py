@@ -30,6 +30,9 @@ PER_CLUSTER_SETTINGS = ("zookeeper", "command_config")
 SNAPSHOT_POOL = "surveyor_snapshot"
 """One slot, because two concurrent snapshots may take the same id."""
 
+FLEET_POOL = "surveyor_fleet"
+"""As many slots as snapshots of different clusters may be taken at once; the pool of all clusters together."""
+
 COMMIT_POOL = "surveyor_commit"
 """One slot, because commits through Kafka's controller run one at a time; each may take hours."""
 

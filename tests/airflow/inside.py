@@ -86,13 +86,23 @@ def run(
         task.retries = 0
     with surrounded(dag, **around):
         done = known.test(run_conf=conf, **when)
-    tasks = {task.task_id: task for task in done.get_task_instances()}
+    tasks = {_name_of(task): task for task in done.get_task_instances()}
     return {
         "run_id": done.run_id,
         "state": done.state,
         "states": {name: str(task.state) for name, task in tasks.items()},
-        "results": {name: task.xcom_pull(task_ids=name) for name, task in tasks.items()},
+        "results": {name: _result_of(task) for name, task in tasks.items()},
     }
+
+
+def _name_of(task: Any) -> str:  # noqa: ANN401 - Airflow's
+    """Name a task, with its number among those that are mapped."""
+    return str(task.task_id if task.map_index < 0 else f"{task.task_id}[{task.map_index}]")
+
+
+def _result_of(task: Any) -> Any:  # noqa: ANN401 - whatever the task returned
+    mapped = {} if task.map_index < 0 else {"map_indexes": task.map_index}
+    return task.xcom_pull(task_ids=task.task_id, **mapped)
 
 
 @contextmanager

@@ -136,7 +136,10 @@ def test_every_dag_says_what_it_is(airflow: InsideAirflow) -> None:
 
 
 def test_each_of_several_clusters_has_dags_of_its_own(airflow: InsideAirflow) -> None:
-    """With pools and assets of their own, so that no run of one cluster waits for another, or is triggered by it."""
+    """With pools and assets of their own, so that no run of one cluster waits for another, or is triggered by it.
+
+    Only the snapshots of all clusters are those of one DAG.
+    """
     alone = airflow.ask(do="integrity")["dags"]
     several = airflow.ask(do="integrity", clusters="payments, orders")
     printed = subprocess.run(
@@ -148,7 +151,12 @@ def test_each_of_several_clusters_has_dags_of_its_own(airflow: InsideAirflow) ->
     pools = {"default_pool", *json.loads(printed.stdout)}
 
     assert several["errors"] == {}
-    assert set(several["dags"]) == {f"{name}.{each}" for name in alone for each in ("payments", "orders")}
+    snapshots = several["dags"].pop("surveyor_snapshot")
+    assert snapshots["pools"] == ["default_pool", "surveyor_fleet"]
+    assert {"surveyor_snapshot.payments", "surveyor_snapshot.orders"} <= set(snapshots["assets"])
+    assert "surveyor_fleet" in pools
+    of_each = alone.keys() - {"surveyor_snapshot"}
+    assert set(several["dags"]) == {f"{name}.{each}" for name in of_each for each in ("payments", "orders")}
     for name, dag in several["dags"].items():
         one, _, cluster = name.partition(".")
         own = {key: [f"{each}.{cluster}" for each in alone[one][key]] for key in ("assets", "waits_for")}
@@ -211,19 +219,28 @@ def test_what_commands_are_given_for_a_cluster(
     assert airflow.ask(do="options", cluster=one, variables=NOT_SEVERAL | variables) == expected
 
 
-def test_a_run_for_one_of_several_clusters(
+def test_snapshots_of_several_clusters_are_mapped(
     airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Warehouse, tmp_path: Path
 ) -> None:
-    """By a surveyor.toml with all of them; the other one's ZooKeeper is not there."""
+    """One run for all of them, by a surveyor.toml; the ZooKeeper of one is not there, which costs the other nothing."""
     conf = tmp_path / "surveyor.toml"
     sections = {"payments": cluster.zookeeper.connect, "orders": "127.0.0.1:1"}
     conf.write_text("".join(f'[clusters.{name}]\nzookeeper = "{hosts}"\n' for name, hosts in sections.items()))
 
     variables = {"SURVEYOR_ZOOKEEPER": "", "SURVEYOR_CONF": str(conf)}
-    done = airflow.run("snapshot.payments", clusters="payments,orders", variables=variables)
+    done = airflow.run("snapshot", clusters="orders,payments", variables=variables)
 
-    assert done.state == SUCCESS
-    assert done.results["snapshot"]["snapshot_id"] == 1
+    assert done.states == {
+        "of_cluster.snapshot[0]": "failed",
+        "of_cluster.announce_offline[0]": "upstream_failed",
+        "of_cluster.announce[0]": "upstream_failed",
+        "of_cluster.snapshot[1]": SUCCESS,
+        "of_cluster.announce_offline[1]": SKIPPED,
+        "of_cluster.announce[1]": SUCCESS,
+    }
+    assert done.results["of_cluster.snapshot[1]"]["snapshot_id"] == 1
+    assert airflow.events("snapshot.payments") == [{"snapshot_id": 1}]
+    assert airflow.events("snapshot.orders") == []
     (taken,) = Warehouse(lake.warehouse, "payments").rows("snapshots")
     assert taken["brokers"] == len(cluster.brokers)
 

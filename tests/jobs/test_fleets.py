@@ -176,7 +176,7 @@ def test_plans_of_all_are_those_of_each(clusters: Clusters) -> None:
     rows = done.json["summary"]
     assert [(row["cluster"], row["outcome"], row["snapshot_id"], row["changes"], row["rejected"]) for row in rows] == [
         ("nowhere", "unreadable", None, None, None),
-        ("north", "changes", 1, 5, 1),
+        ("north", "changes", 1, 6, 1),
         ("east", "done", 1, 0, 0),
         ("south", "done", 1, 0, 0),
         ("west", "done", 1, 0, 0),
