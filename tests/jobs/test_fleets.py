@@ -185,7 +185,8 @@ def test_plans_of_all_are_those_of_each(clusters: Clusters) -> None:
         of_each = ["plan", "reconcile", "--cluster", row["cluster"], "--snapshot", "1", "--json"]
         assert clusters.run(*of_each).json["plan_id"] == row["plan_id"]
     plan = clusters.lake("north").rows("plans")[0]
-    assert (plan["command"], plan["cluster"]) == ("surveyor plan reconcile --name repair --refresh", "north")
+    typed = "surveyor plan reconcile --refresh --name repair --detailed-exitcode"
+    assert (plan["command"], plan["cluster"]) == (typed, "north")
     again = clusters.run("plan", "reconcile", "--all", "--name", "repair", "--json")
     assert (again.code, again.json["failed"]) == (0, 0)
     assert {row["cluster"]: row["plan_id"] for row in again.json["summary"]} == {
