@@ -43,18 +43,15 @@ CONTROLLER_PLACEHOLDERS: Final = {NO_CONTROLLER: "no controller", None: "control
 """Texts shown if there is no controller id."""
 
 
-def take_snapshot(settings: Settings, *, alone: bool = True) -> Result:
-    """Take one snapshot of the cluster; return its id, counts and seconds by phase.
-
-    `alone` means that this process takes no further snapshots, which might be of larger clusters.
-    """
+def take_snapshot(settings: Settings) -> Result:
+    """Take one snapshot of the cluster; return its id, counts and seconds by phase."""
     began = _StartTime()
     phases = Phases()
     with phases.of("read", "reading brokers and the controller"):
         small = read_driver_metadata(settings)
     with phases.of("start", "starting Spark"):
         settings.lake.ensure_tables()
-        session = _session(settings, tiny=small.tiny, alone=alone)
+        session = _session(settings, tiny=small.tiny)
         tables = SparkWarehouse(session, settings.lake, one_task=small.tiny)
     with _exclusive_snapshot(settings.lake) as waited:
         if waited:  # read again, because ids must follow the order of reading
@@ -123,10 +120,8 @@ def _row(settings: Settings, reading: StagedMetadata, began: _StartTime) -> Row:
     }
 
 
-def _session(settings: Settings, *, tiny: bool, alone: bool) -> SparkSession:
-    session = start_session(
-        "surveyor snapshot", short_lived=alone, remote=settings.remote, warehouse=settings.warehouse
-    )
+def _session(settings: Settings, *, tiny: bool) -> SparkSession:
+    session = start_session("surveyor snapshot", short_lived=True, remote=settings.remote, warehouse=settings.warehouse)
     return with_settings(session, ONE_TASK) if tiny else session
 
 
@@ -161,7 +156,7 @@ def snapshot_fleet(settings: Settings, parallel: int | None) -> CommandResult:
 
 
 def _snapshot_of_member(settings: Settings) -> CommandResult:
-    result = take_snapshot(settings, alone=False)
+    result = take_snapshot(settings)
     lake = settings.lake
     snapshot = find_snapshot(lake, result["snapshot_id"])
     health = health_at(lake, snapshot, settings.conf.imbalance_threshold, drained_brokers(lake))

@@ -88,7 +88,7 @@ SHORT_LIVED_JVM_OPTIONS: Final = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:InitialRAMPercentage=10 -XX:NewRatio=1"
     " -XX:MetaspaceSize=400m"
 )
-"""JVM options for a process that takes one snapshot or makes one plan.
+"""JVM options for a process that takes one snapshot or makes one plan, of one cluster or of each of a fleet.
 
 The JVM's second compiler (C2) takes half of the processor time and does not pay off even on a million partitions
 (docs/benchmarks.md). Without it the code cache has only 48 MB, which Spark fills within a snapshot and a plan, so it
