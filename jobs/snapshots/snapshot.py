@@ -20,7 +20,6 @@ from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.adapters.spark.session import ONE_TASK, start_session, with_settings
 from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.adapters.zookeeper.migration import migration_notice
-from jobs.core.errors import ExitCode, SurveyorError, UsageError
 from jobs.repositories.drained_brokers import drained_brokers, expired_drain_lines, remove_expired
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, with_readable_versions
 from jobs.runtime.console import CommandResult, Result, log
