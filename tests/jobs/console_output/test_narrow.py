@@ -75,7 +75,7 @@ def _value(kind: Any) -> Any:  # noqa: ANN401 - JSON of Spark's
         return VALUES.get(kind)
     if kind["type"] == "map":
         return {"retention.ms": "604800000", "min.insync.replicas": "2"}
-    return REPLICAS if kind["elementType"] == "integer" else None
+    return REPLICAS if kind["elementType"] == "integer" else ["127:1001"] if kind["elementType"] == "string" else None
 
 
 @pytest.fixture(scope="module")
