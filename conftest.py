@@ -55,7 +55,10 @@ FIXTURES = {
 }
 """The marker that a test gets for a fixture it uses, itself or by way of others."""
 
-SERVERS = {"brokers": {"EmbeddedCluster", "EmbeddedKafka"}, "zookeeper": {"EmbeddedZooKeeper", "Ensemble"}}
+SERVERS = {
+    "brokers": {"EmbeddedCluster", "EmbeddedKafka", "EmbeddedKRaftCluster"},
+    "zookeeper": {"EmbeddedZooKeeper", "Ensemble"},
+}
 """The marker that a module's tests get for a server class which the module names."""
 
 UNIT = "unit"

@@ -78,7 +78,7 @@ rootLogger.level=info
 rootLogger.appenderRef.out.ref=out
 """
 
-_LOG4J = """\
+LOG4J = """\
 log4j.rootLogger=INFO, out
 log4j.appender.out=org.apache.log4j.ConsoleAppender
 log4j.appender.out.layout=org.apache.log4j.PatternLayout
@@ -105,8 +105,8 @@ class EmbeddedZooKeeper(Server):
         return _ZOO_CFG.format(port=self.port, data=self.folder / "data")
 
     def command(self) -> list[str]:
-        config = _write(self.folder / "zoo.cfg", self.config())
-        logging = _write(self.folder / "log4j2.properties", _LOG4J2)
+        config = write_file(self.folder / "zoo.cfg", self.config())
+        logging = write_file(self.folder / "log4j2.properties", _LOG4J2)
         # the first compiler (C1) only, as the second one does not pay off for a server that runs for one test
         quick = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *self.class_options]
         options = [f"-Xmx{self.heap}", f"-Dlog4j2.configurationFile={logging}"]
@@ -175,8 +175,8 @@ class EmbeddedKafka(Server):
 
     def command(self) -> list[str]:
         lines = (f"{name}={value}\n" for name, value in self.properties().items())
-        config = _write(self.folder / "server.properties", "".join(lines))
-        logging = _write(self.folder / "log4j.properties", _LOG4J)
+        config = write_file(self.folder / "server.properties", "".join(lines))
+        logging = write_file(self.folder / "log4j.properties", LOG4J)
         # the first compiler (C1) only: on few cores, several brokers start in half the time
         options = [f"-Xmx{self.heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         options += [f"-Dlog4j.configuration=file:{logging}", *self.class_options]
@@ -239,6 +239,6 @@ def _session(connect: str) -> "Iterator[KazooClient]":
         client.close()
 
 
-def _write(path: Path, text: str) -> Path:
+def write_file(path: Path, text: str) -> Path:
     path.write_text(text)
     return path

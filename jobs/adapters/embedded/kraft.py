@@ -1,0 +1,168 @@
+"""Kafka in KRaft mode as child processes: nodes that are broker and controller at once, without a ZooKeeper.
+
+They listen on 127.0.0.1 only and run from the same jars as the brokers with ZooKeeper. A node's folder is formatted
+before its first start (`kafka.tools.StorageTool`), with one cluster id for all nodes of the quorum.
+"""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from jobs.adapters.embedded.ports import LOOPBACK, accepts, free_port
+from jobs.adapters.embedded.processes import Server, Servers, exit_on_sigterm
+from jobs.adapters.embedded.servers import BROKER, BROKER_HEAP, LOG4J, write_file
+from jobs.adapters.java.class_archives import shared_classes
+from jobs.adapters.java.home import find_java
+from jobs.adapters.java.jars import kafka_jars
+from jobs.adapters.java.resolvers import class_path
+from jobs.core.errors import SurveyorError
+
+CLUSTER_ID: Final = "S3VydmV5b3JLUmFmdDAwMQ"
+"""A cluster id as Kafka writes it: 16 bytes as 22 characters of base64url."""
+
+FORMAT_SECONDS: Final = 60.0
+"""Time limit for formatting a folder."""
+
+
+class EmbeddedKRaftNode(Server):
+    """A node with the roles broker and controller; `voters` is the value of controller.quorum.voters."""
+
+    def __init__(
+        self,
+        node_id: int,
+        folder: Path,
+        *,
+        port: int,
+        controller_port: int,
+        voters: str,
+        rack: str | None = None,
+        overrides: Mapping[str, str] | None = None,
+        format_options: Sequence[str] = (),
+        heap: str = BROKER_HEAP,
+    ) -> None:
+        super().__init__(f"node-{node_id}", folder, port)
+        self.node_id = node_id
+        self.controller_port = controller_port
+        self.voters = voters
+        self.rack = rack
+        self.overrides = dict(overrides or {})
+        self.format_options = format_options
+        self.heap = heap
+        self.class_options = shared_classes(BROKER, kafka_jars)
+
+    @property
+    def address(self) -> str:
+        return f"{LOOPBACK}:{self.port}"
+
+    def properties(self) -> dict[str, str]:
+        rack = {} if self.rack is None else {"broker.rack": self.rack}
+        return {
+            "process.roles": "broker,controller",
+            "node.id": str(self.node_id),
+            "controller.quorum.voters": self.voters,
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://{LOOPBACK}:{self.controller_port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "log.dirs": str(self.folder / "data"),
+            "auto.leader.rebalance.enable": "false",
+            # as for the brokers with ZooKeeper
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.num.partitions": "1",
+            "log.cleaner.dedupe.buffer.size": "2097152",
+            **rack,
+            **self.overrides,
+        }
+
+    def command(self) -> list[str]:
+        lines = (f"{name}={value}\n" for name, value in self.properties().items())
+        config = write_file(self.folder / "server.properties", "".join(lines))
+        logging = write_file(self.folder / "log4j.properties", LOG4J)
+        # the first compiler (C1) only, as for the brokers with ZooKeeper
+        options = [f"-Xmx{self.heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        options += [f"-Dlog4j.configuration=file:{logging}", *self.class_options]
+        java = [str(find_java()), *options, "-cp", class_path(kafka_jars())]
+        self._format(java, config)
+        return [*java, "kafka.Kafka", str(config)]
+
+    def is_ready(self) -> bool:
+        return "Kafka Server started" in self.log_of_this_run() and accepts(self.port)
+
+    def _format(self, java: Sequence[str], config: Path) -> None:
+        """Format the log dirs, unless an earlier start did."""
+        if all(Path(log_dir, "meta.properties").exists() for log_dir in self.properties()["log.dirs"].split(",")):
+            return
+        arguments = ["format", "-t", CLUSTER_ID, "-c", str(config), "--ignore-formatted", *self.format_options]
+        done = subprocess.run(  # noqa: S603 - the checked Java with arguments of our own
+            [*java, "kafka.tools.StorageTool", *arguments],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=FORMAT_SECONDS,
+            check=False,
+        )
+        if done.returncode:
+            raise SurveyorError(f"the folder of {self.name} could not be formatted:\n{done.stdout}{done.stderr}")
+
+
+class EmbeddedKRaftCluster(Servers):
+    """A quorum of combined nodes that runs inside its `with` block; its folder is removed afterwards.
+
+    Node ids start at 1. Nodes can be killed and restarted: `cluster.nodes[1].kill()`.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 1,
+        *,
+        racks: Mapping[int, str] | None = None,
+        overrides: Mapping[str, str] | None = None,
+        format_options: Sequence[str] = (),
+        heap: str = BROKER_HEAP,
+    ) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="surveyor-kraft-"))
+        ids = range(1, nodes + 1)
+        controller_ports = {node_id: free_port() for node_id in ids}
+        voters = ",".join(f"{node_id}@{LOOPBACK}:{port}" for node_id, port in controller_ports.items())
+        # internal topics have as many replicas as there are nodes
+        copies = str(min(nodes, 3))
+        replication = {
+            "offsets.topic.replication.factor": copies,
+            "transaction.state.log.replication.factor": copies,
+            "transaction.state.log.min.isr": "1",
+        }
+        self.nodes = {
+            node_id: EmbeddedKRaftNode(
+                node_id,
+                self.folder / f"node-{node_id}",
+                port=free_port(),
+                controller_port=controller_ports[node_id],
+                voters=voters,
+                rack=(racks or {}).get(node_id),
+                overrides={**replication, **(overrides or {})},
+                format_options=format_options,
+                heap=heap,
+            )
+            for node_id in ids
+        }
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(node.address for node in self.nodes.values())
+
+    def _start(self, stack: ExitStack) -> None:
+        stack.enter_context(exit_on_sigterm())
+        stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+        stack.callback(self._kill_nodes)
+        for node in self.nodes.values():
+            node.start()
+        for node in self.nodes.values():
+            node.wait_ready()
+
+    def _kill_nodes(self) -> None:
+        for node in self.nodes.values():
+            node.kill()
