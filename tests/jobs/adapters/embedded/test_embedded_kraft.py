@@ -1,6 +1,6 @@
 """Real KRaft nodes: one alone, a quorum of three that survives its leader, and a folder that is formatted once."""
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from kafka.protocol.admin import DescribeQuorumRequest
 
 from jobs.adapters.brokers.fanout import ask_brokers
