@@ -14,11 +14,9 @@ from typing import Final
 
 from jobs.adapters.embedded.ports import LOOPBACK, accepts, free_port
 from jobs.adapters.embedded.processes import Server, Servers, exit_on_sigterm
-from jobs.adapters.embedded.servers import BROKER, BROKER_HEAP, LOG4J, write_file
+from jobs.adapters.embedded.servers import BROKER, BROKER_HEAP, FEW_AND_SMALL, kafka_java
 from jobs.adapters.java.class_archives import shared_classes
-from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import kafka_jars
-from jobs.adapters.java.resolvers import class_path
 from jobs.core.errors import SurveyorError
 
 CLUSTER_ID: Final = "S3VydmV5b3JLUmFmdDAwMQ"
@@ -70,22 +68,13 @@ class EmbeddedKRaftNode(Server):
             "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": str(self.folder / "data"),
             "auto.leader.rebalance.enable": "false",
-            # as for the brokers with ZooKeeper
-            "offsets.topic.num.partitions": "1",
-            "transaction.state.log.num.partitions": "1",
-            "log.cleaner.dedupe.buffer.size": "2097152",
+            **FEW_AND_SMALL,
             **rack,
             **self.overrides,
         }
 
     def command(self) -> list[str]:
-        lines = (f"{name}={value}\n" for name, value in self.properties().items())
-        config = write_file(self.folder / "server.properties", "".join(lines))
-        logging = write_file(self.folder / "log4j.properties", LOG4J)
-        # the first compiler (C1) only, as for the brokers with ZooKeeper
-        options = [f"-Xmx{self.heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        options += [f"-Dlog4j.configuration=file:{logging}", *self.class_options]
-        java = [str(find_java()), *options, "-cp", class_path(kafka_jars())]
+        java, config = kafka_java(self.folder, self.properties(), kafka_jars(), self.heap, self.class_options)
         self._format(java, config)
         return [*java, "kafka.Kafka", str(config)]
 

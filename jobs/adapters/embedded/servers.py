@@ -6,7 +6,7 @@ since their versions of ZooKeeper and slf4j differ. `jobs.adapters.embedded.clus
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -124,6 +124,16 @@ BROKER_HEAP: Final = "512m"
 """Heap for some thousand replicas."""
 
 
+FEW_AND_SMALL: Final = {
+    # otherwise each broker would open fifty logs of each topic at each start
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    # the default of 128 MB is zeroed at each start and is a quarter of the heap
+    "log.cleaner.dedupe.buffer.size": "2097152",
+}
+"""Settings by which a broker of a small cluster starts soon."""
+
+
 class EmbeddedKafka(Server):
     """A broker with Kafka's defaults, except for `properties`."""
 
@@ -164,23 +174,14 @@ class EmbeddedKafka(Server):
             "listeners": f"PLAINTEXT://{self.address}",
             "log.dirs": str(self.folder / "data"),
             "auto.leader.rebalance.enable": "false",
-            # otherwise each broker would open fifty logs of each topic at each start
-            "offsets.topic.num.partitions": "1",
-            "transaction.state.log.num.partitions": "1",
-            # the default of 128 MB is zeroed at each start and is a quarter of the heap
-            "log.cleaner.dedupe.buffer.size": "2097152",
+            **FEW_AND_SMALL,
             **rack,
             **self.overrides,
         }
 
     def command(self) -> list[str]:
-        lines = (f"{name}={value}\n" for name, value in self.properties().items())
-        config = write_file(self.folder / "server.properties", "".join(lines))
-        logging = write_file(self.folder / "log4j.properties", LOG4J)
-        # the first compiler (C1) only: on few cores, several brokers start in half the time
-        options = [f"-Xmx{self.heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        options += [f"-Dlog4j.configuration=file:{logging}", *self.class_options]
-        return [str(find_java()), *options, "-cp", class_path(self.jars), "kafka.Kafka", str(config)]
+        java, config = kafka_java(self.folder, self.properties(), self.jars, self.heap, self.class_options)
+        return [*java, "kafka.Kafka", str(config)]
 
     def start(self) -> None:
         """Start after the registration of an earlier run has expired, because a broker whose id is registered exits."""
@@ -242,3 +243,16 @@ def _session(connect: str) -> "Iterator[KazooClient]":
 def write_file(path: Path, text: str) -> Path:
     path.write_text(text)
     return path
+
+
+def kafka_java(
+    folder: Path, properties: Mapping[str, str], jars: Sequence[Path], heap: str, class_options: Sequence[str]
+) -> tuple[list[str], Path]:
+    """Write a broker's settings and those of its log; return the java that runs Kafka's classes, and the settings."""
+    lines = (f"{name}={value}\n" for name, value in properties.items())
+    config = write_file(folder / "server.properties", "".join(lines))
+    logging = write_file(folder / "log4j.properties", LOG4J)
+    # the first compiler (C1) only: on few cores, several brokers start in half the time
+    options = [f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    options += [f"-Dlog4j.configuration=file:{logging}", *class_options]
+    return [str(find_java()), *options, "-cp", class_path(jars)], config
