@@ -144,7 +144,7 @@ def test_registered_id_is_refused(cluster: EmbeddedCluster, tmp_path: Path, monk
     monkeypatch.setattr("jobs.adapters.embedded.servers.SESSION_TIMEOUT_MS", 500)
     twin = EmbeddedKafka(cluster.zookeeper.connect, 0, tmp_path)
 
-    with pytest.raises(SurveyorError, match=r"Broker 0 is registered .*/brokers/ids/0.*choose another id"):
+    with pytest.raises(SurveyorError, match=r"broker 0 is registered .*/brokers/ids/0.*choose another id"):
         twin.start()
 
 
