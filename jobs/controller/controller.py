@@ -142,6 +142,8 @@ class ResidentController:
     _resuming: set[Key] = field(default_factory=set)
     """Partitions that were moving at the take-over, until they have been decided on."""
     _requests_due: bool = True
+    _awaiting_ids: set[str] = field(default_factory=set)
+    """Topics that got no id when they were due: one that changed since it was read fails the multi of the others."""
     _epoch_steps: Iterator[int] = field(default_factory=lambda: iter(EPOCH_STEPS))
     """By how much our epoch is raised each time that a broker refuses it."""
 
@@ -307,7 +309,8 @@ class ResidentController:
         self._apply_broker_configs()
         if self.apis:
             self._dirty_partitions |= self.phantoms.replace_all() | self._take_isr_changes()
-            self._give_topic_ids({topic for topic, _ in changes.partitions if self.context.topic_id(topic) is None})
+            changed = {topic for topic, _ in changes.partitions}
+            self._give_topic_ids({each for each in changed | self._awaiting_ids if self.context.topic_id(each) is None})
             self._shut_down()
         self._dirty_partitions |= self.notifications.isr_changes()
         self.notifications.log_dirs()
@@ -591,7 +594,10 @@ class ResidentController:
             return
         assign_topic_ids(self.control, self.context, without_id)
         self._dirty_partitions |= self.reader.refresh_topics(without_id)
-        self.broker_requests.resend_topics({each for each in without_id if self.context.topic_id(each) is not None})
+        with_id = {each for each in without_id if self.context.topic_id(each) is not None}
+        topics = (self.context.topics[each] for each in without_id - with_id if each in self.context.topics)
+        self._awaiting_ids = {each.topic for each in topics if each.understood and not each.deletion_requested}
+        self.broker_requests.resend_topics(with_id)
 
     def _send_retries(self, idle: Collection[int]) -> None:
         """Send again what brokers answered with an error, each broker after its own delay."""

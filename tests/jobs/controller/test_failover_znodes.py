@@ -3,7 +3,10 @@
 import json
 
 import pytest
+from kazoo.client import KazooClient
 
+from jobs.adapters.zookeeper.connection import Znode
+from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.controller.broker_apis.apis import BrokerApis
 from jobs.controller.controller import ResidentController
 from schemas.znodes import Endpoint, decode_assignment
@@ -111,6 +114,30 @@ def test_topics_get_ids_before_brokers_are_sent_them(tree: KafkaTree, serving: R
     }
     assert len(sent) == 1
     assert None not in sent
+
+
+def test_a_topic_that_changed_keeps_no_other_from_its_id(
+    tree: KafkaTree, serving: ResidentController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_protocols(serving, *["3.9-IV0"] * 3)
+    initialize(serving)
+    reads = list[list[str]]()
+
+    def read_and_change(client: KazooClient, paths: list[str]) -> list[Znode]:
+        znodes = read_permitted(client, paths)
+        if not reads:
+            put_assignment(tree, "changed", {0: [1, 2], 1: [2, 0]})
+        reads.append(paths)
+        return znodes
+
+    monkeypatch.setattr("jobs.controller.failover_znodes.read_permitted", read_and_change)
+    put_assignment(tree, "changed", {0: [1, 2]})
+    put_assignment(tree, "other", {0: [1, 2]})
+    run_until_quiet(serving)
+
+    assert len(reads) > 1
+    assert topic_id(tree, "changed") is not None
+    assert topic_id(tree, "other") is not None
 
 
 @pytest.mark.parametrize("protocols", [["2.6", "2.6", "2.6"], ["3.9-IV0", "2.7", "3.9-IV0"], ["3.9-IV0", "3.9-IV0"]])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jobs.adapters.delta.warehouse import Warehouse, schema_of
 from jobs.preconditions.copy_volume import VOLUME_COLUMNS, Volume, WaveVolume, space_warnings, volume
 from jobs.repositories.stored_rows import StoredRows
+from tests.jobs.support.rows.empty_tables import lay_tables
 
 NOW: Final = datetime(2026, 11, 25, tzinfo=UTC)
 Move = tuple[int, str, int, list[int], list[int], int]
@@ -23,6 +24,12 @@ def changes(moves: list[Move], action: str = "reassign") -> StoredRows:
     lists = zip(*columns, strict=True) if columns else [[] for _ in VOLUME_COLUMNS]
     arrays = [pa.array(column, field.type) for column, field in zip(lists, fields, strict=True)]
     return StoredRows(pa.Table.from_arrays(arrays, schema=pa.schema(fields)))
+
+
+@pytest.fixture
+def lake(lake: Warehouse) -> Warehouse:
+    lay_tables(lake)
+    return lake
 
 
 def stored(lake: Warehouse, *logs: tuple[int, str, int, int, bool]) -> None:
