@@ -36,6 +36,7 @@ SHOWN = {
     "jobs/console_output/tables.py": "ages",
 }
 JUDGED = {
+    "jobs/adapters/brokers/tokens.py": "expiry of tokens, a time of day; a wrong clock costs a connection, no data",
     "jobs/advice/doctor.py": "doctor compares it with ZooKeeper's",
     "jobs/execution/preflight.py": "--max-plan-age; a plan from the future is refused, too",
     "jobs/snapshots/vacuum.py": "vacuum; touches no cluster, and keeps the newest snapshot",
