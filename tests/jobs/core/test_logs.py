@@ -165,7 +165,7 @@ def test_lines_of_a_child_are_records(capsys: pytest.CaptureFixture[str]) -> Non
     os.write(writing, b"known\n\nout of \x1b[1mmemory\n")
     os.close(writing)
 
-    assert seen.wait(10)
+    assert seen.wait(60)
     (record,) = records(capsys.readouterr().err)
     assert (record["level"], record["logger"], record["message"]) == (
         "warning",

@@ -5,10 +5,17 @@ import pty
 import signal
 import subprocess
 import sys
+from queue import SimpleQueue
 
 import pytest
 
-from jobs.core.signals import INTERRUPTED_AFTER_WRITES_MESSAGE, INTERRUPTED_MESSAGE
+from jobs.core.signals import (
+    INTERRUPTED_AFTER_WRITES_MESSAGE,
+    INTERRUPTED_MESSAGE,
+    raise_on_signal,
+    relay_stderr,
+    stop_handling,
+)
 
 LATE = """\
 import os, signal
@@ -54,3 +61,17 @@ def test_last_words_on_a_terminal(before: str, name: str, code: int, line: str) 
 def test_elsewhere_there_is_no_empty_line(capfd: pytest.CaptureFixture[str]) -> None:
     assert ended("", signal.SIGINT.name, 2) == (130, "")
     assert capfd.readouterr().err == f"surveyor: {INTERRUPTED_MESSAGE}\n"
+
+
+def test_a_command_within_a_library_call_does_not_silence_what_follows() -> None:
+    """A notebook goes on after it, and shows what its children write to stderr."""
+    reading, writing = os.pipe()
+    lines: SimpleQueue[str] = SimpleQueue()
+
+    with raise_on_signal():
+        stop_handling()
+    relay_stderr(reading, log_line=lines.put)
+    os.write(writing, b"out of memory\n")
+    os.close(writing)
+
+    assert lines.get(timeout=60) == "out of memory"
