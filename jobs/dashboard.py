@@ -49,7 +49,7 @@ def _serve(settings: Settings, address: str, port: int) -> NoReturn:
     """
     from jobs.repositories.snapshots import find_snapshot
 
-    find_snapshot(settings.lake)
+    find_snapshot(settings.warehouse)
     if find_spec("streamlit") is None:
         raise MissingError(
             f"the dashboard needs Streamlit, which is not installed: pip install '{EXTRA}'; "
@@ -58,7 +58,7 @@ def _serve(settings: Settings, address: str, port: int) -> NoReturn:
     _refuse_taken(address, port)
     url = f"http://{f'[{address}]' if ':' in address else address}:{port}"
     emit(settings, CommandResult({"url": url, "cluster": settings.cluster}))
-    log(f"dashboard of {settings.warehouse}: {url} (press Ctrl-C to stop)")
+    log(f"dashboard of {settings.warehouse_uri}: {url} (press Ctrl-C to stop)")
     if logs.is_json():
         os.environ[LOG_FORMAT_VARIABLE] = LogFormat.JSON
     sys.stdout.flush()
@@ -72,7 +72,7 @@ def _serve(settings: Settings, address: str, port: int) -> NoReturn:
 def command_line(settings: Settings, address: str, port: int) -> list[str]:
     """Return the command line that replaces this process."""
     where = ["--address", address, "--port", str(port)]
-    own = ["--warehouse", settings.warehouse, "--cluster", settings.cluster]
+    own = ["--warehouse", settings.warehouse_uri, "--cluster", settings.cluster]
     hours = str(settings.conf.limits.max_plan_age_hours)
     return [sys.executable, "-m", "jobs.web.dashboard", *where, *own, "--max-plan-age-hours", hours]
 

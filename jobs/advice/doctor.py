@@ -137,7 +137,7 @@ def _jars() -> Checks:
 
 
 def _warehouse(settings: Settings) -> Checks:
-    where = settings.warehouse
+    where = settings.warehouse_uri
     refuse_unwritable(where)
     if is_local(where):
         folder = Path(where).absolute()
@@ -153,7 +153,7 @@ def _warehouse(settings: Settings) -> Checks:
     else:
         refuse_unconditional(where)
         yield CheckResult("warehouse", CheckStatus.FINE, f"{where} can be written, and no commit overwrites another")
-    recent = warehouse_status_if_readable(settings.lake)
+    recent = warehouse_status_if_readable(settings.warehouse)
     if recent.fault:
         yield CheckResult(
             "tables",
@@ -174,11 +174,11 @@ def _warehouse(settings: Settings) -> Checks:
 
 def _schema(settings: Settings) -> Checks:
     """Whether another program changed the tables in a way that does harm, or an older Surveyor wrote them."""
-    changes = [*foreign_changes(settings.lake)]
+    changes = [*foreign_changes(settings.warehouse)]
     for change in changes:
         status = CheckStatus.FAULT if change.is_fault else CheckStatus.WARNING
         yield CheckResult("schema", status, change.found, change.remedy)
-    if not changes and settings.lake.exists():
+    if not changes and settings.warehouse.exists():
         found = f"the tables are of version {SCHEMA_VERSION}, and unchanged by other programs"
         yield CheckResult("schema", CheckStatus.FINE, found)
 
@@ -251,7 +251,7 @@ def _epoch(client: KazooClient, state: ClusterState, recorded_epoch: int) -> Che
 
 def _recorded_epoch(settings: Settings, state: ClusterState) -> int:
     with suppress(SurveyorError):  # the tables have a check of their own
-        return latest_recorded_epoch(settings.lake, state.cluster_id)
+        return latest_recorded_epoch(settings.warehouse, state.cluster_id)
     return 0
 
 
@@ -308,9 +308,9 @@ def _registered(settings: Settings, state: ClusterState) -> CheckResult:
         return CheckResult("brokers", CheckStatus.WARNING, "none is registered", advice)
     in_snapshot = set[int]()
     with suppress(SurveyorError):  # the tables have findings of their own
-        snapshot = warehouse_status_if_readable(settings.lake).snapshot
+        snapshot = warehouse_status_if_readable(settings.warehouse).snapshot
         in_snapshot = (
-            {row.broker_id for row in rows_as_of(settings.lake, snapshot, Broker)} if snapshot else in_snapshot
+            {row.broker_id for row in rows_as_of(settings.warehouse, snapshot, Broker)} if snapshot else in_snapshot
         )
     missing = sorted(in_snapshot.difference(state.live))
     if missing:

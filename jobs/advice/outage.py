@@ -121,32 +121,32 @@ def _brokers(brokers: Collection[int]) -> str:
     return f"broker{'s' * (len(brokers) > 1)} {abbreviate([*brokers])}"
 
 
-def outage_now(view: ClusterView, lake: Warehouse | None, snapshot: Snapshot | None) -> Outage | None:
-    """Judge the observed state; `lake` has its history up to the snapshot, None if that cannot be read."""
-    return _outage(view, without_in_sync(view), lake, snapshot)
+def outage_now(view: ClusterView, warehouse: Warehouse | None, snapshot: Snapshot | None) -> Outage | None:
+    """Judge the observed state; `warehouse` has its history up to the snapshot, None if that cannot be read."""
+    return _outage(view, without_in_sync(view), warehouse, snapshot)
 
 
 def outage_after(settings: Settings, plan: PlanRecord) -> Outage | None:
     """Judge the current cluster after a plan that was to elect leaders."""
     if not elects_leaders(plan):
         return None
-    lake, view = settings.lake, view_now(settings.zookeeper)
-    return outage_now(view, lake, last_snapshot(lake))
+    warehouse, view = settings.warehouse, view_now(settings.zookeeper)
+    return outage_now(view, warehouse, last_snapshot(warehouse))
 
 
-def outage_left_by(lake: Warehouse, plan: PlanRecord) -> Outage | None:
+def outage_left_by(warehouse: Warehouse, plan: PlanRecord) -> Outage | None:
     """Judge the snapshot of a plan that elects leaders: what stays offline after its commit."""
     if not elects_leaders(plan):
         return None
-    snapshots = lake.typed_rows(Snapshot, ("snapshot_id", "=", plan.snapshot_id))
+    snapshots = warehouse.typed_rows(Snapshot, ("snapshot_id", "=", plan.snapshot_id))
     if not snapshots:  # dropped by `surveyor vacuum`, which keeps the plan
         return None
     snapshot = snapshots[0]
-    view = view_of(lake, snapshot, _OFFLINE)
-    changes = lake.read("changes", ("plan_id", "=", plan.plan_id), columns=[*PARTITION, "leader_after"])
+    view = view_of(warehouse, snapshot, _OFFLINE)
+    changes = warehouse.read("changes", ("plan_id", "=", plan.plan_id), columns=[*PARTITION, "leader_after"])
     elected = set(_keys(changes.filter(pc.greater(changes["leader_after"], NO_LEADER))))
     stays_offline = [key not in elected and understood is not False for key, understood in _keys_understood(view)]
-    return _outage(view, np.array(stays_offline, dtype=np.bool_), lake, snapshot)
+    return _outage(view, np.array(stays_offline, dtype=np.bool_), warehouse, snapshot)
 
 
 def elects_leaders(plan: PlanRecord) -> bool:
@@ -164,27 +164,27 @@ def _keys_understood(view: ClusterView) -> Iterator[tuple[Key, bool | None]]:
     return zip(_keys(view.partitions), view.partitions["understood"].to_pylist(), strict=True)
 
 
-def _outage(view: ClusterView, offline: Bools, lake: Warehouse | None, snapshot: Snapshot | None) -> Outage | None:
+def _outage(view: ClusterView, offline: Bools, warehouse: Warehouse | None, snapshot: Snapshot | None) -> Outage | None:
     if not offline.any():
         return None
     rows = view.partitions.filter(pa.array(offline)).combine_chunks()
-    last_isr = _last_isr(lake, rows, snapshot)
+    last_isr = _last_isr(warehouse, rows, snapshot)
     registered = [row.broker_id for row in view.brokers]
     order = start_order(StoredRows(rows).brokers("replicas"), last_isr, registered)
     failed: list[BrokerAnswer] = []
-    if lake is not None and snapshot is not None and order.alive and lake.has("answers"):
-        failed = failed_replicas(lake, snapshot)
+    if warehouse is not None and snapshot is not None and order.alive and warehouse.has("answers"):
+        failed = failed_replicas(warehouse, snapshot)
     return Outage(order=order, failed_log_dirs=frozenset(row.broker_id for row in failed))
 
 
-def _last_isr(lake: Warehouse | None, rows: pa.Table, snapshot: Snapshot | None) -> Ints:
+def _last_isr(warehouse: Warehouse | None, rows: pa.Table, snapshot: Snapshot | None) -> Ints:
     """The ISR of each row or, if its state names none, the last one in a snapshot up to this one."""
     isr = [members or [] for members in rows["isr"].to_pylist()]
-    if lake is not None and snapshot is not None and not all(isr):
+    if warehouse is not None and snapshot is not None and not all(isr):
         keys = list(_keys(rows))
         topics = sorted({topic for (topic, _), members in zip(keys, isr, strict=True) if not members})
         up_to_snapshot = ("snapshot_id", "<=", snapshot.snapshot_id)
-        last_seen = last_seen_isr(lake.read("partition_history", ("topic", "in", topics), up_to_snapshot))
+        last_seen = last_seen_isr(warehouse.read("partition_history", ("topic", "in", topics), up_to_snapshot))
         isr = [members or last_seen.get(key, []) for key, members in zip(keys, isr, strict=True)]
     return StoredRows(pa.table({"isr": pa.array(isr, pa.list_(pa.int32()))})).brokers("isr")
 

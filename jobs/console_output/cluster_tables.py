@@ -166,7 +166,7 @@ def _partitions_at_snapshot(settings: Settings, selection: PartitionFilter, snap
     refuse_unknown_topic(settings, selection.topic, snapshot.snapshot_id)
     warn_of_unread_topics(settings, selection.topic, snapshot, "partitions")
     filters = [] if selection.topic is None else [("topic", "=", selection.topic)]
-    partitions = _with_deletions(settings, snapshot, table_as_of(settings.lake, snapshot, "partitions", *filters))
+    partitions = _with_deletions(settings, snapshot, table_as_of(settings.warehouse, snapshot, "partitions", *filters))
     if selection.broker is not None and not selection.of(partitions).num_rows:
         _refuse_unknown_broker(settings, snapshot, selection.broker)
     return _of_snapshot(snapshot, partitions, [], {})
@@ -197,15 +197,15 @@ def _live_partitions(settings: Settings, selection: PartitionFilter) -> _Cluster
 
 def _live_cluster(settings: Settings, topic: str | None = None) -> tuple[_Cluster, ClusterView]:
     """Read the live cluster from ZooKeeper; min.insync.replicas and last registrations come from the warehouse."""
-    last = last_snapshot(settings.lake) if settings.lake.exists() else None
+    last = last_snapshot(settings.warehouse) if settings.warehouse.exists() else None
     view = with_last_known_replicas(
-        view_now(settings.zookeeper, topic=topic, columns=ZNODE_COLUMNS), settings.lake, last
+        view_now(settings.zookeeper, topic=topic, columns=ZNODE_COLUMNS), settings.warehouse, last
     )
     cluster = _Cluster(
-        partitions=with_derived_columns(view, default_min_isr_of(settings.lake, last)),
+        partitions=with_derived_columns(view, default_min_isr_of(settings.warehouse, last)),
         registered=view.brokers,
         controller_id=view.controller_id,
-        last_seen={row.broker_id: row for row in last_seen_after(settings.lake, last, view.brokers)},
+        last_seen={row.broker_id: row for row in last_seen_after(settings.warehouse, last, view.brokers)},
         about={"snapshot_id": None, "taken_at": datetime.now(UTC)},
         where=str(settings.zookeeper),
     )
@@ -223,7 +223,7 @@ def _ids(brokers: Iterable[Broker]) -> set[int]:
 
 def _with_deletions(settings: Settings, snapshot: Snapshot, partitions: pa.Table) -> pa.Table:
     """Add the column `deletion_requested`: whether the topic is queued for deletion."""
-    queued = rows_as_of(settings.lake, snapshot, Topic, ("deletion_requested", "=", True))
+    queued = rows_as_of(settings.warehouse, snapshot, Topic, ("deletion_requested", "=", True))
     names = pa.array([row.topic for row in queued], pa.string())
     return partitions.append_column("deletion_requested", pc.is_in(partitions["topic"], names))
 
@@ -236,9 +236,9 @@ def _state(partition: Row) -> str:
 
 def _refuse_unknown_broker(settings: Settings, snapshot: Snapshot, broker: int) -> None:
     """Raise UsageError if a broker is not registered in a snapshot and no partition refers to it."""
-    if _refers_to(table_as_of(settings.lake, snapshot, "partitions", columns=_BROKER_COLUMNS), broker):
+    if _refers_to(table_as_of(settings.warehouse, snapshot, "partitions", columns=_BROKER_COLUMNS), broker):
         return
-    if not rows_as_of(settings.lake, snapshot, Broker, ("broker_id", "=", broker)):
+    if not rows_as_of(settings.warehouse, snapshot, Broker, ("broker_id", "=", broker)):
         raise UsageError(
             f"no broker {broker} in snapshot {snapshot.snapshot_id} of {settings.cluster}; "
             "`surveyor show brokers` lists them",
@@ -280,9 +280,9 @@ def _columns(broker: Broker | LastSeenBroker | None) -> Row:
 
 def _brokers_at_snapshot(settings: Settings, snapshot_id: int | None) -> _Cluster:
     snapshot = snapshot_shown(settings, snapshot_id, now="show brokers --now")
-    partitions = table_as_of(settings.lake, snapshot, "partitions", columns=_BROKER_COLUMNS)
-    registered = rows_as_of(settings.lake, snapshot, Broker)
-    return _of_snapshot(snapshot, partitions, registered, brokers_last_seen(settings.lake, snapshot))
+    partitions = table_as_of(settings.warehouse, snapshot, "partitions", columns=_BROKER_COLUMNS)
+    registered = rows_as_of(settings.warehouse, snapshot, Broker)
+    return _of_snapshot(snapshot, partitions, registered, brokers_last_seen(settings.warehouse, snapshot))
 
 
 def _count_by_broker(brokers: Ints) -> dict[int, int]:
@@ -294,10 +294,10 @@ def _count_by_broker(brokers: Ints) -> dict[int, int]:
 def show_topics(settings: Settings, snapshot_id: int | None) -> None:
     """Show topics with their partitions and replication factors, after any running reassignment."""
     snapshot = snapshot_shown(settings, snapshot_id)
-    shapes = _shapes(table_as_of(settings.lake, snapshot, "partitions", columns=_SHAPE))
+    shapes = _shapes(table_as_of(settings.warehouse, snapshot, "partitions", columns=_SHAPE))
     rows = [
         {**row, "config": masked(row["config"]), **shapes.get(row["topic"], _NO_PARTITIONS)}
-        for row in sorted(as_of(settings.lake, snapshot, "topics"), key=itemgetter("topic"))
+        for row in sorted(as_of(settings.warehouse, snapshot, "topics"), key=itemgetter("topic"))
     ]
     for_people = [{**row, "replication_factor": _factors(row)} for row in rows]
     write_as_of(settings, snapshot, "topics", TOPIC_COLUMNS, rows, for_people=for_people)

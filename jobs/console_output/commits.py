@@ -30,14 +30,14 @@ def show_commits(settings: Settings, plan: str | None, *, everything: bool) -> N
         return
 
     def rows_of(plan_id: str) -> StoredRows:
-        at = Summaries(settings.lake, NO_SNAPSHOT, {"commits": ("plan_id", "=", plan_id)})
+        at = Summaries(settings.warehouse, NO_SNAPSHOT, {"commits": ("plan_id", "=", plan_id)})
         return StoredRows(at.table("commit_rows"))
 
     show_rows(settings, plan, "commits", ROW_COLUMNS, rows_of, everything=everything)
 
 
 def _show_all(settings: Settings, *, everything: bool) -> None:
-    at = Summaries(settings.lake, find_snapshot(settings.lake))
+    at = Summaries(settings.warehouse, find_snapshot(settings.warehouse))
     rows = [without_secret(row) for row in reversed(at.rows("commit_log"))]
     latest = rows if everything else rows[-ROWS_SHOWN:]
     listed = [with_short_message(row) | _display_row(row) for row in latest]

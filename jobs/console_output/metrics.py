@@ -318,7 +318,7 @@ def read_metrics(settings: Settings) -> list[Metric]:
     A name may occur only once, so metrics of several clusters are merged by name.
     """
     if not settings.fleet:
-        find_snapshot(settings.lake)
+        find_snapshot(settings.warehouse)
     merged: dict[str, Metric] = {}
     for cluster in settings.fleet or (settings,):
         for metric in families(read_figures(cluster, datetime.now(UTC))):
@@ -330,17 +330,17 @@ def read_metrics(settings: Settings) -> list[Metric]:
 
 def read_figures(settings: Settings, now: datetime) -> Figures:
     """Read the data of one cluster; raise UnreadableError if there is no warehouse."""
-    lake = settings.lake
-    if not lake.exists():
-        raise no_warehouse(settings.warehouse, "take a `surveyor snapshot` first")
-    recent, threshold = read_warehouse_status(lake), settings.conf.imbalance_threshold
+    warehouse = settings.warehouse
+    if not warehouse.exists():
+        raise no_warehouse(settings.warehouse_uri, "take a `surveyor snapshot` first")
+    recent, threshold = read_warehouse_status(warehouse), settings.conf.imbalance_threshold
     drained = [row.broker_id for row in recent.drained]
     return Figures(
         cluster=settings.cluster,
         now=now,
         recent=recent,
-        health=None if recent.snapshot is None else health_at(lake, recent.snapshot, threshold, drained),
-        outcomes=read_outcomes(lake),
+        health=None if recent.snapshot is None else health_at(warehouse, recent.snapshot, threshold, drained),
+        outcomes=read_outcomes(warehouse),
     )
 
 

@@ -73,7 +73,7 @@ class RowFilter:
 class Review:
     """A stored plan, or the selected part of it."""
 
-    lake: Warehouse
+    warehouse: Warehouse
     row: PlanRecord
     only: RowFilter
     display_name: str = ""
@@ -83,7 +83,7 @@ class Review:
         """Read the selected changes, with all columns if `whole`."""
         columns = None if whole else REVIEW_COLUMNS
         filters = self.only.filters(self.plan_id)
-        changes = StoredRows.read(self.lake, "changes", ("wave", "topic", "partition"), *filters, columns=columns)
+        changes = StoredRows.read(self.warehouse, "changes", ("wave", "topic", "partition"), *filters, columns=columns)
         return changes if self.only.broker is None else affecting_broker(changes, self.only.broker)
 
     @property
@@ -91,18 +91,18 @@ class Review:
         return str(self.row.plan_id)
 
     def operations(self) -> StoredRows:
-        return StoredRows.read(self.lake, "operations", ["sequence"], *self.only.filters(self.plan_id, "kind"))
+        return StoredRows.read(self.warehouse, "operations", ["sequence"], *self.only.filters(self.plan_id, "kind"))
 
     def rejections(self) -> StoredRows:
         """Read the selected rejections; none if a broker is selected, because rejections name no broker."""
         filters = self.only.filters(self.plan_id)
-        rejections = StoredRows.read(self.lake, "rejections", ("topic", "partition"), *filters)
+        rejections = StoredRows.read(self.warehouse, "rejections", ("topic", "partition"), *filters)
         return rejections if self.only.broker is None else StoredRows(rejections.table.slice(0, 0))
 
     def evidence(self) -> StoredRows:
         topic = RowFilter(topic=self.only.topic).filters(self.plan_id)
         of_plan = topic if self.row.kind == PlanKind.RECOVER else [*topic, ("rank", "<", 0)]
-        return StoredRows.read(self.lake, "evidence", ("topic", "partition", "rank"), *of_plan)
+        return StoredRows.read(self.warehouse, "evidence", ("topic", "partition", "rank"), *of_plan)
 
     def result(self, changes: StoredRows, rate: int | None = None) -> dict[str, Any]:
         """Return the JSON result without the rows."""
@@ -112,7 +112,7 @@ class Review:
             "operations": len(self.operations()),
             "summary": {"changes": len(changes), **summary(changes)},
             **warnings_in_json(self.all_warnings(changes)),
-            "copies": volume(self.lake, changes).json(rate),
+            "copies": volume(self.warehouse, changes).json(rate),
             "deleted": [asdict(topic) for topic in self.deleted],
         }
 
@@ -141,15 +141,15 @@ class Review:
             msgspec.convert(list(changes.where(few)), list[ChangeSummary]),
             operations,
             msgspec.convert(list(doomed), list[RejectionRecord]),
-            stored_below_min_isr(self.lake, self.row.snapshot_id, changes),
-            stored_short_lists(self.lake, self.row.snapshot_id, changes),
+            stored_below_min_isr(self.warehouse, self.row.snapshot_id, changes),
+            stored_short_lists(self.warehouse, self.row.snapshot_id, changes),
             everything=self.only.everything,
         )
         yield from rack_warnings(self.row.options)
         if is_rollback(self.row):
-            yield from rollback_rack_warnings(self.lake, self.row, lists_of_stored(changes))
-        yield from unread_warnings(self.lake, self.row, everything=self.only.everything)
-        yield from space_warnings(self.lake, volume(self.lake, changes))
+            yield from rollback_rack_warnings(self.warehouse, self.row, lists_of_stored(changes))
+        yield from unread_warnings(self.warehouse, self.row, everything=self.only.everything)
+        yield from space_warnings(self.warehouse, volume(self.warehouse, changes))
 
     def lines(self, settings: Settings) -> Iterator[Table | str]:
         """Return the text output: the summary, a line per row, and the warnings last."""
@@ -159,7 +159,7 @@ class Review:
             f"{self.row.status}; {summarise(self.row, len(operations))}"
         )
         yield from (f"  {line}" for line in figure_lines(self.row))
-        yield from (f"  {line}" for line in volume(self.lake, changes).lines(settings.throttle))
+        yield from (f"  {line}" for line in volume(self.warehouse, changes).lines(settings.throttle))
         if self.row.kind == PlanKind.UNDRAIN:
             brokers = format_cell(self.row.options["brokers"])
             yield f"  brokers {brokers} count as drained until this plan is committed"
@@ -177,7 +177,7 @@ class Review:
         yield from self._cut(
             settings, evidence, "lines of evidence", CandidateEvidence, lambda row: f"evidence {evidence_line(row)}"
         )
-        if (outage := outage_left_by(self.lake, self.row)) and not self.only.flags:
+        if (outage := outage_left_by(self.warehouse, self.row)) and not self.only.flags:
             yield f"  {outage.sentence}"
         yield from (f"  warning: {warning}" for warning in self.warnings(changes))
         yield from deletion_lines(self.deleted, everything=self.only.everything)
@@ -186,7 +186,7 @@ class Review:
     @property
     def deleted(self) -> list[DeletionImpact]:
         """What the deletion of topics destroys; the brokers are not queried before a commit."""
-        return deletion_impact_of(self.lake, self.row)
+        return deletion_impact_of(self.warehouse, self.row)
 
     def _change_lines(self, settings: Settings, changes: StoredRows) -> Iterator[str]:
         """Return a line per change, grouped by wave if there are several."""
@@ -218,12 +218,12 @@ class Review:
 
 def plan_lines(settings: Settings, row: PlanRecord, called: str = "") -> Iterator[Table | str]:
     """Return the text output of a whole plan."""
-    return Review(settings.lake, row, RowFilter(), called).lines(settings)
+    return Review(settings.warehouse, row, RowFilter(), called).lines(settings)
 
 
-def plan_warnings(lake: Warehouse, row: PlanRecord) -> list[str]:
+def plan_warnings(warehouse: Warehouse, row: PlanRecord) -> list[str]:
     """Return the warnings of a whole plan, as programs get them; people get the same texts."""
-    review = Review(lake, row, RowFilter())
+    review = Review(warehouse, row, RowFilter())
     return review.all_warnings(review.changes(whole=False))
 
 
@@ -267,7 +267,7 @@ def _grouped(title: str, counts: Iterable[Row], column: str) -> str:
 
 def show_review(settings: Settings, plan: str, only: RowFilter) -> None:
     """Show a plan, or the selected rows of it."""
-    review = Review(settings.lake, find_plan(settings.lake, plan), only, plan)
+    review = Review(settings.warehouse, find_plan(settings.warehouse, plan), only, plan)
     steps = after_review(settings, review.row, plan, operations=len(review.operations()))
     if settings.result_file or not settings.for_people:
         changes = review.changes(whole=True)

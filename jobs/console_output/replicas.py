@@ -49,7 +49,7 @@ def show_replicas(settings: Settings, selection: ReplicaFilter, snapshot_id: int
     snapshot = snapshot_shown(settings, snapshot_id)
     refuse_unknown_topic(settings, selection.topic, snapshot.snapshot_id)
     only = {} if selection.topic is None else {"partitions": ("topic", "=", selection.topic)}
-    views = Summaries(settings.lake, snapshot, only)
+    views = Summaries(settings.warehouse, snapshot, only)
     rows = StoredRows(views.query(selection.sql, "replicas"))
     warn_of_unread_topics(settings, selection.topic, snapshot, "replicas")
     stream(settings, of_snapshot(snapshot) | warnings_in_json(), {"rows": rows})

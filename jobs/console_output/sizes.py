@@ -51,13 +51,13 @@ def show_sizes(settings: Settings, topic: str | None) -> None:
     """Show bytes by broker, or of a topic by partition and broker, as recorded by `surveyor sizes`."""
     columns: tuple[str, ...] = BROKER_COLUMNS
     if topic is None:
-        rows = by_broker(_read(settings.lake))
-        if usable := usable_bytes(settings.lake):
+        rows = by_broker(_read(settings.warehouse))
+        if usable := usable_bytes(settings.warehouse):
             rows = [{**row, "usable_bytes": usable.get(row["broker_id"])} for row in rows]
             columns = (*(name for name in columns if name != "future" or any(row["future"] for row in rows)), FREE)
         title = f"sizes of {settings.cluster}: {format_bytes(sum(row['bytes'] for row in rows))}"
     else:
-        rows, columns = _of_topic(settings.lake, topic), REPLICA_COLUMNS
+        rows, columns = _of_topic(settings.warehouse, topic), REPLICA_COLUMNS
         title = f"sizes of {topic}: {format_bytes(sum(row['bytes'] for row in rows))} in {len(rows)} logs"
     counts = ("bytes", "largest", "usable_bytes")
     shown = [{**row, **{name: format_bytes(row[name]) for name in counts if row.get(name) is not None}} for row in rows]
@@ -65,20 +65,21 @@ def show_sizes(settings: Settings, topic: str | None) -> None:
     emit(settings, CommandResult({"rows": rows}, *table_parts(settings, title, columns, shown)))
 
 
-def _read(lake: Warehouse, *filters: Filter) -> pa.Table:
+def _read(warehouse: Warehouse, *filters: Filter) -> pa.Table:
     """Read the table `sizes`; raise UnreadableError if nothing was recorded yet."""
-    if not lake.exists():
-        raise no_warehouse(lake.warehouse, "run `surveyor sizes` first")
-    logs = lake.read("sizes", *filters)
-    if not logs.num_rows and not (filters and lake.read("sizes", columns=["broker_id"]).num_rows):
+    if not warehouse.exists():
+        raise no_warehouse(warehouse.uri, "run `surveyor sizes` first")
+    logs = warehouse.read("sizes", *filters)
+    if not logs.num_rows and not (filters and warehouse.read("sizes", columns=["broker_id"]).num_rows):
         raise UnreadableError(
-            f"no sizes of cluster {lake.cluster!r} in {lake.warehouse}; run `surveyor sizes` first, or check --cluster",
+            f"no sizes of cluster {warehouse.cluster!r} in {warehouse.uri}; "
+            "run `surveyor sizes` first, or check --cluster",
         )
     return logs
 
 
-def _of_topic(lake: Warehouse, topic: str) -> list[Row]:
-    rows = as_rows(_read(lake, ("topic", "=", topic)).select([*REPLICA_COLUMNS, "taken_at"]))
+def _of_topic(warehouse: Warehouse, topic: str) -> list[Row]:
+    rows = as_rows(_read(warehouse, ("topic", "=", topic)).select([*REPLICA_COLUMNS, "taken_at"]))
     if not rows:
         raise UsageError(f"no broker reported a topic {topic!r}; run `surveyor sizes` again, or check its name")
     return sorted(rows, key=itemgetter("partition", "broker_id", "is_future"))

@@ -154,15 +154,15 @@ def read_status(settings: Settings, snapshot_id: int | None) -> Status:
     """Read the cluster and, concurrently, the warehouse."""
     threshold = settings.conf.imbalance_threshold
     with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(warehouse_status_if_readable, settings.lake)
+        reading = pool.submit(warehouse_status_if_readable, settings.warehouse)
         if snapshot_id is None:
             view, source, snapshot = view_now(settings.zookeeper), str(settings.zookeeper), None
         else:
-            snapshot = find_snapshot(settings.lake, snapshot_id)
-            view, source = view_of(settings.lake, snapshot), f"snapshot {snapshot_id}"
+            snapshot = find_snapshot(settings.warehouse, snapshot_id)
+            view, source = view_of(settings.warehouse, snapshot), f"snapshot {snapshot_id}"
         recent = reading.result()
     if snapshot is None and recent.fault is None:
-        view = with_last_known_replicas(view, settings.lake, recent.snapshot)
+        view = with_last_known_replicas(view, settings.warehouse, recent.snapshot)
     if snapshot is not None:  # exclude what is later than the snapshot
         plans = [plan for plan in recent.plans if plan.snapshot_id <= snapshot.snapshot_id]
         recent = replace(recent, plans=plans, latest_epoch=0)
@@ -170,9 +170,9 @@ def read_status(settings: Settings, snapshot_id: int | None) -> Status:
     registered = {row.broker_id: row.broker_epoch for row in view.brokers}
     recent = replace(recent, drained=[row for row in recent.drained if not has_registered_again(row, registered)])
     drained = [row.broker_id for row in recent.drained]
-    min_isr = known_min_isr_of(settings.lake, config_snapshot)
+    min_isr = known_min_isr_of(settings.warehouse, config_snapshot)
     default_min_isr = DEFAULT_MIN_ISR if min_isr is None else min_isr
-    history = None if recent.fault else settings.lake
+    history = None if recent.fault else settings.warehouse
     health = health_of(view, default_min_isr=default_min_isr, threshold=threshold, drained=drained)
     max_age = settings.conf.limits.max_plan_age_hours * 3600
     return Status(
@@ -186,7 +186,7 @@ def read_status(settings: Settings, snapshot_id: int | None) -> Status:
             now=datetime.now(UTC),
             max_plan_age=max_age,
             outage=outage_now(view, history, config_snapshot) if health.stuck else None,
-            missing_since=missing_since(settings.lake, config_snapshot, health.gone) if config_snapshot else {},
+            missing_since=missing_since(settings.warehouse, config_snapshot, health.gone) if config_snapshot else {},
         ),
         surveyor_id=settings.conf.controller_id,
         min_isr_assumed=min_isr is None,

@@ -73,7 +73,7 @@ def snapshot_shown(settings: Settings, snapshot_id: int | None, *, now: str = ""
 
     `now` is the command that shows the live cluster instead. JSON results have `taken_at` and no warning.
     """
-    snapshot = find_snapshot(settings.lake, snapshot_id)
+    snapshot = find_snapshot(settings.warehouse, snapshot_id)
     age = _age(snapshot.taken_at)
     is_read = settings.for_people and sys.__stdout__ is not None  # None if stdout is closed
     if snapshot_id is None and is_read and age > STALE_SECONDS:
@@ -89,7 +89,7 @@ def _age(taken_at: datetime) -> float:
 
 def warn_of_unread_topics(settings: Settings, topic: str | None, snapshot: Snapshot, missing: str) -> None:
     """Name the topics, or the one shown, whose assignment is not understood: no snapshot may know what they have."""
-    unread = unread_in(settings.lake, snapshot)
+    unread = unread_in(settings.warehouse, snapshot)
     unread = replace(unread, topics=[name for name in unread.topics if topic in {None, name}], partitions=())
     if unread:
         them = "it" if unread.is_one else "them"
@@ -133,14 +133,14 @@ def show_as_of(
 ) -> None:
     """Show a table at a snapshot."""
     snapshot = snapshot_shown(settings, snapshot_id)
-    rows = sorted(as_of(settings.lake, snapshot, name, *filters), key=itemgetter(*key))
+    rows = sorted(as_of(settings.warehouse, snapshot, name, *filters), key=itemgetter(*key))
     write_as_of(settings, snapshot, name, columns, rows)
 
 
 def show_configs(settings: Settings, snapshot_id: int | None, broker: int | None, *, differing: bool) -> None:
     """Show the broker configs of a snapshot: all, those of one broker, or settings that differ between brokers."""
     snapshot = snapshot_shown(settings, snapshot_id)
-    configs = rows_as_of(settings.lake, snapshot, BrokerConfig)
+    configs = rows_as_of(settings.warehouse, snapshot, BrokerConfig)
     brokers = sorted({row.broker_id for row in configs})
     if broker is not None and broker not in brokers:
         has = ", ".join(map(str, brokers)) or "none"
@@ -183,7 +183,7 @@ def differing_configs(configs: Sequence[BrokerConfig]) -> list[Row]:
 def show_quarantine(settings: Settings, snapshot_id: int | None) -> None:
     """Show znodes that could not be parsed; configs with a sensitive setting are hidden."""
     snapshot = snapshot_shown(settings, snapshot_id)
-    znodes = sorted(rows_as_of(settings.lake, snapshot, QuarantinedZnode), key=attrgetter("path"))
+    znodes = sorted(rows_as_of(settings.warehouse, snapshot, QuarantinedZnode), key=attrgetter("path"))
     rows = [znode.columns() | ({"data": HIDDEN} if _is_secret(znode) else {}) for znode in znodes]
     write_as_of(settings, snapshot, "quarantine", ("path", "blocks", "reason", "data"), rows)
 
@@ -196,15 +196,15 @@ def show_imbalance(settings: Settings, snapshot_id: int | None) -> None:
     """Show the leader imbalance of each broker."""
     columns = ("broker_id", "preferred_partitions", "not_led", "ratio", "exceeds")
     snapshot = snapshot_shown(settings, snapshot_id)
-    rows = settings.lake.rows("imbalance", ("snapshot_id", "=", snapshot.snapshot_id))
+    rows = settings.warehouse.rows("imbalance", ("snapshot_id", "=", snapshot.snapshot_id))
     rows.sort(key=itemgetter("broker_id"))
     write_as_of(settings, snapshot, "imbalance", columns, rows)
 
 
 def show_events(settings: Settings, snapshot_id: int | None) -> None:
     """Show the events up to a snapshot."""
-    snapshot = find_snapshot(settings.lake, snapshot_id).snapshot_id
-    rows = settings.lake.rows("events", ("snapshot_id", "<=", snapshot))
+    snapshot = find_snapshot(settings.warehouse, snapshot_id).snapshot_id
+    rows = settings.warehouse.rows("events", ("snapshot_id", "<=", snapshot))
     rows.sort(key=itemgetter("snapshot_id", "subject", "kind"))
     columns = ("snapshot_id", "kind", "subject", "before", "after")
     write_table(
@@ -218,14 +218,14 @@ def show_history(settings: Settings, topic: str, partition: int | None) -> None:
     filters: list[Filter] = [("topic", "=", topic)]
     if partition is not None:
         filters.append(("partition", "=", partition))
-    taken = dict(values_of(settings.lake.read("snapshots"), "snapshot_id", "taken_at"))
+    taken = dict(values_of(settings.warehouse.read("snapshots"), "snapshot_id", "taken_at"))
     filters.append(("snapshot_id", "<=", max(taken)))  # an incomplete snapshot may have written later rows
     rows = [
         {
             **row,
             "taken_at": taken.get(row["snapshot_id"]),
         }  # None if vacuum deleted the snapshot; its row is still valid
-        for row in settings.lake.rows("partition_history", *filters)
+        for row in settings.warehouse.rows("partition_history", *filters)
     ]
     if not rows:
         raise UsageError(f"no snapshot contains {topic if partition is None else f'{topic}-{partition}'}")
@@ -236,7 +236,9 @@ def show_history(settings: Settings, topic: str, partition: int | None) -> None:
 
 def show_differences(settings: Settings, before: int, after: int) -> None:
     """Show the differences between two snapshots."""
-    rows = differences(settings.lake, find_snapshot(settings.lake, before), find_snapshot(settings.lake, after))
+    rows = differences(
+        settings.warehouse, find_snapshot(settings.warehouse, before), find_snapshot(settings.warehouse, after)
+    )
     if rows or settings.as_json:
         write_table(
             settings, f"{settings.cluster}, snapshot {before} to {after}", COLUMNS, rows, before=before, after=after
@@ -254,9 +256,11 @@ def refuse_unknown_topic(settings: Settings, topic: str | None, snapshot_id: int
     """Raise UsageError if a topic is not in a snapshot, or with `ever`, not in any snapshot."""
     if topic is None:
         return
-    snapshot = find_snapshot(settings.lake, snapshot_id)
+    snapshot = find_snapshot(settings.warehouse, snapshot_id)
     by_name = ("topic", "=", topic)
-    if as_of(settings.lake, snapshot, "topics", by_name) or (ever and settings.lake.rows("partition_history", by_name)):
+    if as_of(settings.warehouse, snapshot, "topics", by_name) or (
+        ever and settings.warehouse.rows("partition_history", by_name)
+    ):
         return
     raise UsageError(
         f"no topic {topic!r} in snapshot {snapshot.snapshot_id} of {settings.cluster}; "
@@ -266,17 +270,17 @@ def refuse_unknown_topic(settings: Settings, topic: str | None, snapshot_id: int
 
 def show_snapshots(settings: Settings) -> None:
     """Show the snapshots."""
-    find_snapshot(settings.lake)
-    rows = sorted(settings.lake.rows("snapshots"), key=itemgetter("snapshot_id"))
+    find_snapshot(settings.warehouse)
+    rows = sorted(settings.warehouse.rows("snapshots"), key=itemgetter("snapshot_id"))
     columns = ("snapshot_id", "taken_at", "brokers", "topics", "partitions", "quarantined", "seconds")
     write_table(settings, f"snapshots of {settings.cluster}", columns, rows)
 
 
 def show_plans(settings: Settings) -> None:
     """Show the plans, the newest last."""
-    find_snapshot(settings.lake)
-    operations = Counter(settings.lake.read("operations", columns=["plan_id"])["plan_id"].to_pylist())
-    plans = sorted(settings.lake.typed_rows(PlanRecord), key=attrgetter("created_at"))
+    find_snapshot(settings.warehouse)
+    operations = Counter(settings.warehouse.read("operations", columns=["plan_id"])["plan_id"].to_pylist())
+    plans = sorted(settings.warehouse.typed_rows(PlanRecord), key=attrgetter("created_at"))
     sizes = [plan_size(plan.changes, operations[plan.plan_id]) for plan in plans]
     rows = [
         plan.columns()
@@ -302,7 +306,7 @@ def show_of_plan(
     """Show the rows of a plan in a table."""
 
     def rows_of(plan_id: str) -> StoredRows:
-        return StoredRows.read(settings.lake, name, order, ("plan_id", "=", plan_id))
+        return StoredRows.read(settings.warehouse, name, order, ("plan_id", "=", plan_id))
 
     show_rows(settings, plan, name, columns, rows_of, everything=everything)
 
@@ -317,7 +321,7 @@ def show_rows(
     everything: bool,
 ) -> None:
     """Show rows of a plan; `rows_of` reads them by plan id."""
-    plan_id = find_plan(settings.lake, plan).plan_id
+    plan_id = find_plan(settings.warehouse, plan).plan_id
     rows = rows_of(plan_id)
     stream(settings, {"plan_id": plan_id}, {"rows": map(without_secret, rows)})
     if settings.for_people:
@@ -351,16 +355,19 @@ def show_evidence(settings: Settings, plan: str, *, everything: bool) -> None:
 
 def show_drained(settings: Settings) -> None:
     """Show the drained brokers."""
-    find_snapshot(settings.lake)
-    rows = sorted(settings.lake.rows("drained"), key=itemgetter("broker_id"))
+    find_snapshot(settings.warehouse)
+    rows = sorted(settings.warehouse.rows("drained"), key=itemgetter("broker_id"))
     write_table(settings, f"drained brokers of {settings.cluster}", ("broker_id", "mode", "plan_id", "since"), rows)
 
 
 def show_throttles(settings: Settings, throttle_rows: Callable[[Warehouse], list[ThrottledConfig]]) -> None:
     """Show the throttles that commits have set."""
-    if not settings.lake.exists():
-        raise no_warehouse(settings.warehouse)
+    if not settings.warehouse.exists():
+        raise no_warehouse(settings.warehouse_uri)
     columns = ("plan_id", "kind", "resource", "name", "before", "set_to")
     write_table(
-        settings, f"throttles of {settings.cluster}", columns, [row.columns() for row in throttle_rows(settings.lake)]
+        settings,
+        f"throttles of {settings.cluster}",
+        columns,
+        [row.columns() for row in throttle_rows(settings.warehouse)],
     )

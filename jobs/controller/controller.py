@@ -352,7 +352,7 @@ class ResidentController:
         self.control.raise_above(latest)
         self.log_line(f"surveyor: controller epoch {self.control.epoch}, after {epoch}")
         if self.settings:
-            carry_over(self.settings.lake, epoch, self.control.epoch)
+            carry_over(self.settings.warehouse, epoch, self.control.epoch)
 
     def _leaderless(self, due: set[Key]) -> set[Key]:
         """Partitions without a live leader; they are decided on first, and do not wait for thousands of others."""

@@ -137,7 +137,7 @@ class Term:
 
 def control_cluster(settings: Settings, options: ControlOptions) -> CommandResult:
     """Be the controller until a signal arrives; without `apply`, show what is due."""
-    settings.lake.ensure_tables()
+    settings.warehouse.ensure_tables()
     with connected(settings.zookeeper) as client:
         prepared = _prepare(settings, options, client)
     if not options.apply:
@@ -316,7 +316,7 @@ def _prepare(settings: Settings, options: ControlOptions, client: KazooClient) -
     if options.apply:
         configs = complete_configs(configs, settings, client, options.allow_silent, is_serving=is_serving)
         refuse_unresponsive(state.brokers, settings.conf.controller_id, options.allow_silent, settings.listener)
-    engine = DecisionEngine(settings.lake, configs, allow_unclean=options.allow_unclean)
+    engine = DecisionEngine(settings.warehouse, configs, allow_unclean=options.allow_unclean)
     engine.refresh_drained()
     return Preparation(state.cluster_id, engine, _first_context(settings, client))
 
@@ -326,7 +326,7 @@ def _first_context(settings: Settings, client: KazooClient) -> ControllerContext
     context = ControllerContext()
     with progress("reading topics and partitions"), _without_garbage_collection():
         with_retries(lambda: MetadataReader(client, ZkWatches(client), context).load_all())
-    for topic, partition in sorted(lost_states(settings.lake, context)):
+    for topic, partition in sorted(lost_states(settings.warehouse, context)):
         log(
             f"surveyor: {topic}-{partition} has no state znode and had one: see `surveyor plan recover`",
             logging.WARNING,
@@ -361,7 +361,7 @@ def _run_term(
     release_timeout: float | None,
 ) -> Term:
     """Be the controller once; wait `release_timeout` seconds for another Surveyor, or with None take over from it."""
-    log_writer = WriteBehindLog(settings.lake)
+    log_writer = WriteBehindLog(settings.warehouse)
     log_writer.start()
     try:
         with _controllership(settings, prepared, services, log_writer, release_timeout) as controller:
@@ -425,7 +425,7 @@ def _controllership(
     release_timeout: float | None,
 ) -> Iterator[ResidentController]:
     """Take the controllership, and resign by ending the session."""
-    recorded = latest_recorded_epoch(settings.lake, prepared.cluster_id)
+    recorded = latest_recorded_epoch(settings.warehouse, prepared.cluster_id)
     with controllership(
         settings.zookeeper,
         settings.conf.controller_id,
@@ -438,9 +438,9 @@ def _controllership(
             controller_epoch=control.epoch,
             broker_id=control.controller_id,
         )
-        for line in expired_drain_lines(remove_expired(settings.lake, control.epoch, {})):
+        for line in expired_drain_lines(remove_expired(settings.warehouse, control.epoch, {})):
             log(line)
-        newest = last_snapshot(settings.lake) or Snapshot(snapshot_id=NO_SNAPSHOT, taken_at=datetime.now(UTC))
+        newest = last_snapshot(settings.warehouse) or Snapshot(snapshot_id=NO_SNAPSHOT, taken_at=datetime.now(UTC))
         snapshot = replace(newest, cluster_id=prepared.cluster_id)
         controller = ResidentController(
             control,

@@ -16,21 +16,21 @@ from schemas.rows import Key, Topic
 _COLUMNS: Final = ("topic", "partition", "snapshot_id", "topic_version", "leader", "partition_state", "vanished")
 
 
-def lost_states(lake: Warehouse, context: ControllerContext) -> set[Key]:
+def lost_states(warehouse: Warehouse, context: ControllerContext) -> set[Key]:
     """Return the partitions of the context without a state that had one; none if there is no history."""
     stateless = {
         key: row
         for key, row in context.partitions.items()
         if row.understood and not row.had_state and not context.is_queued(row.topic)
     }
-    if not stateless or not lake.has("partition_history"):
+    if not stateless or not warehouse.has("partition_history"):
         return set()
     lost: dict[Key, int | None] = {}
-    for key, history in _history(lake, stateless).items():
+    for key, history in _history(warehouse, stateless).items():
         state = lost_state(history, stateless[key].topic_version)
         if state is not None:
             lost[key] = state.gone
-    before = {gone: topics_before(lake, gone) for gone in {*lost.values()} if gone is not None}
+    before = {gone: topics_before(warehouse, gone) for gone in {*lost.values()} if gone is not None}
     return {
         key
         for key, gone in lost.items()
@@ -38,10 +38,10 @@ def lost_states(lake: Warehouse, context: ControllerContext) -> set[Key]:
     }
 
 
-def _history(lake: Warehouse, keys: Iterable[Key]) -> dict[Key, list[PastState]]:
+def _history(warehouse: Warehouse, keys: Iterable[Key]) -> dict[Key, list[PastState]]:
     wanted, history = {*keys}, defaultdict[Key, list[PastState]](list)
     topics = sorted({topic for topic, _ in wanted})
-    table = lake.read("partition_history", ("topic", "in", topics), columns=_COLUMNS)
+    table = warehouse.read("partition_history", ("topic", "in", topics), columns=_COLUMNS)
     partitions = sorted({partition for _, partition in wanted})
     rows = values_of(table.filter(pc.field("partition").isin(partitions)), *_COLUMNS)
     for topic, partition, snapshot_id, topic_version, leader, state, vanished in rows:

@@ -234,11 +234,11 @@ class PlanInbox:
 
     @property
     def _warehouse(self) -> str:
-        return self.settings.lake.warehouse
+        return self.settings.warehouse.uri
 
     def _commit_plan(self, znode: Znode, plan_id: str, plan_request: SubmittedPlan) -> PlanResult:
-        lake = self.settings.lake
-        plan = read_plan(lake, plan_id)
+        warehouse = self.settings.warehouse
+        plan = read_plan(warehouse, plan_id)
         refuse_unsubmitted(plan, _submission_id(znode))
         self._topics_to_refresh |= {change.topic for change in plan.changes}
         limits = CommitLimits(plan_request.max_plan_age, plan_request.max_changes, plan_request.allow_majority_dead)

@@ -75,7 +75,7 @@ def reconcile_once(
     """Take a snapshot, plan what is due after failures, and commit it or show what a commit would do."""
     _refuse_admin(mode)
     plan = _plan(settings, options)
-    outage = outage_left_by(settings.lake, plan.row)
+    outage = outage_left_by(settings.warehouse, plan.row)
     facts = {
         "snapshot_id": plan.row.snapshot_id,
         "plan_id": plan.plan_id,
@@ -125,7 +125,7 @@ def reconcile_until_quiet(
                 pause = min(MAX_PAUSE_SECONDS, pause * 2)
                 continue
             pause = FIRST_PAUSE_SECONDS
-            outage = outage_left_by(settings.lake, plan.row)
+            outage = outage_left_by(settings.warehouse, plan.row)
             facts = {
                 "snapshot_id": plan.row.snapshot_id,
                 "cycles": cycles,
@@ -185,7 +185,7 @@ def _plan(settings: Settings, options: ReconcileOptions) -> Plan:
             lambda at: plan_reconcile(at, **asdict(options)),
         )
         try:
-            plan = read_plan(settings.lake, created["plan_id"])
+            plan = read_plan(settings.warehouse, created["plan_id"])
             break
         except UsageError:
             if created["changes"] or not tries_left:
@@ -226,7 +226,7 @@ def _nothing_due_result(
     settings: Settings, plan: Plan, extras: ReportExtras, result: Result, *lines: str, steps: Sequence[Suggestion]
 ) -> CommandResult:
     """Return that nothing is due, and the warnings of what the plan could not look at."""
-    plan_warned = plan_warnings(settings.lake, plan.row)
+    plan_warned = plan_warnings(settings.warehouse, plan.row)
     shown = (f"  warning: {warning}" for warning in plan_warned)
     return CommandResult(extras.result | result, *lines, *extras.lines, *shown, steps=steps, warnings=plan_warned)
 
@@ -238,7 +238,7 @@ def _raise_stale_epoch(
 
     The snapshot that was just taken has recorded the epochs of all states.
     """
-    latest = latest_recorded_epoch(settings.lake, plan.row.cluster_id)
+    latest = latest_recorded_epoch(settings.warehouse, plan.row.cluster_id)
     with zookeeper.connected() as client:
         state, holder = read_cluster(client), resident(client)
     stale_epoch = set_back(state.controller_epoch, latest)
@@ -254,7 +254,7 @@ def _raise_stale_epoch(
     ):
         raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
     with defer_signals():
-        take_over_above(settings, zookeeper, CommitLog.open(settings.lake, plan), latest, since=state.epoch)
+        take_over_above(settings, zookeeper, CommitLog.open(settings.warehouse, plan), latest, since=state.epoch)
     return stale_epoch
 
 
@@ -263,4 +263,4 @@ def _outage_line(outage: Outage | None) -> list[str]:
 
 
 def _status(settings: Settings, plan: Plan) -> str:
-    return str(read_plan(settings.lake, plan.plan_id).row.status)
+    return str(read_plan(settings.warehouse, plan.plan_id).row.status)

@@ -307,7 +307,7 @@ class WriteBehindLog:
     def _cycle(self, record: CycleRecord) -> dict[str, pa.Table]:
         """Convert a cycle to a plan with its intents, and with its outcomes if it has already ended."""
         self._epoch = record.controller_epoch
-        content = InMemoryRows(lake=self.warehouse, changes=record.changes, rejections=record.rejections)
+        content = InMemoryRows(warehouse=self.warehouse, changes=record.changes, rejections=record.rejections)
         header = PlanHeader(
             kind=PlanKind.RECONCILE,
             parameters={CONTROL: record.controller_epoch, "at": record.at.isoformat()},

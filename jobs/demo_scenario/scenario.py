@@ -65,7 +65,7 @@ class DemoScenario:
     run: Run
     cluster: EmbeddedCluster
     name: str
-    warehouse: str
+    warehouse_uri: str
 
     @property
     def zookeeper(self) -> str:
@@ -74,7 +74,7 @@ class DemoScenario:
     def execute(self) -> tuple[set[bytes], set[bytes]]:
         """Run every step; return the records acknowledged and the records read back."""
         stdout().print(
-            f"Every command below also has the options --zookeeper {self.zookeeper} --warehouse {self.warehouse}"
+            f"Every command below also has the options --zookeeper {self.zookeeper} --warehouse {self.warehouse_uri}"
         )
         self.heading("1. A snapshot of the empty cluster")
         self.surveyor("snapshot")
@@ -139,7 +139,7 @@ class DemoScenario:
         with progress(f"starting broker {NEWCOMER}"):
             self.cluster.add_broker(NEWCOMER)
         self.surveyor("snapshot")
-        file = Path(self.warehouse) / "reassignment.json"
+        file = Path(self.warehouse_uri) / "reassignment.json"
         file.write_text(json.dumps({"version": 1, "partitions": self.targets()}), encoding="utf-8")
         self.surveyor("plan", "reassign", "--reassignment-json-file", str(file), "--name", "grow")
         self.surveyor("commit", "grow", "--apply", "--yes")
@@ -161,13 +161,13 @@ class DemoScenario:
         self.surveyor("show", "partitions", "--topic", ORDERS)
 
     def a_partition_that_moved(self) -> int:
-        history = self.settings.lake.read("partition_history", ("topic", "=", ORDERS))
+        history = self.settings.warehouse.read("partition_history", ("topic", "=", ORDERS))
         rows = values_of(history, "partition", "leader", "replicas")
         return min((partition for partition, leader, replicas in rows if leader != replicas[0]), default=0)
 
     @property
     def common(self) -> list[str]:
-        return ["--cluster", self.name, "--zookeeper", self.zookeeper, "--warehouse", self.warehouse]
+        return ["--cluster", self.name, "--zookeeper", self.zookeeper, "--warehouse", self.warehouse_uri]
 
     @property
     def settings(self) -> Settings:
@@ -175,7 +175,7 @@ class DemoScenario:
         return settings_from(
             cluster=self.name,
             zookeeper=self.zookeeper,
-            warehouse=self.warehouse,
+            warehouse=self.warehouse_uri,
             conf_path=None,
             command_config=None,
             as_json=False,
@@ -184,12 +184,12 @@ class DemoScenario:
 
     def partitions(self) -> list[Partition]:
         """Return the partitions of the newest snapshot."""
-        return rows_as_of(self.settings.lake, find_snapshot(self.settings.lake), Partition)
+        return rows_as_of(self.settings.warehouse, find_snapshot(self.settings.warehouse), Partition)
 
     def has_imbalance(self) -> bool:
         """Whether a partition of the newest snapshot is not led by its preferred replica."""
-        snapshot_id = find_snapshot(self.settings.lake).snapshot_id
-        rows = self.settings.lake.read("imbalance", ("snapshot_id", "=", snapshot_id), columns=["not_led"])
+        snapshot_id = find_snapshot(self.settings.warehouse).snapshot_id
+        rows = self.settings.warehouse.read("imbalance", ("snapshot_id", "=", snapshot_id), columns=["not_led"])
         return any(rows["not_led"].to_pylist())
 
     def heading(self, title: str) -> None:
@@ -255,8 +255,8 @@ def run_demo(settings: Settings, run: Run) -> ExitCode:
 @contextmanager
 def _warehouse(settings: Settings) -> Iterator[str]:
     """Yield the given warehouse, else a temporary one that is deleted afterwards."""
-    if settings.warehouse != DEFAULT_WAREHOUSE:
-        yield settings.warehouse
+    if settings.warehouse_uri != DEFAULT_WAREHOUSE:
+        yield settings.warehouse_uri
         return
     with tempfile.TemporaryDirectory(prefix="surveyor-demo-", ignore_cleanup_errors=True) as folder:
         try:

@@ -112,13 +112,13 @@ def cancel_running(
     settings: Settings, zookeeper: ZooKeeperSession, plan: Plan, *, skip_unsafe: bool, fewer_copies: bool = False
 ) -> list[RowOutcome]:
     """Close the plan and cancel what runs of it; return the outcome of each requested partition."""
-    ledger = CommitLog.open(settings.lake, plan)
+    ledger = CommitLog.open(settings.warehouse, plan)
     if plan.row.status != PlanStatus.CANCELLED:
-        close_plan(settings.lake, plan.plan_id, PlanStatus.CANCELLED)
+        close_plan(settings.warehouse, plan.plan_id, PlanStatus.CANCELLED)
         ledger.step(Step.CANCEL, Outcome.APPLIED, f"closed; it was {plan.row.status}")
     with zookeeper.connected() as client:
         cancellation = read_cancellation(client, settings, plan)
-        was_requested = _was_requested(settings.lake, plan) or _is_being_committed(client, plan)
+        was_requested = _was_requested(settings.warehouse, plan) or _is_being_committed(client, plan)
         if not (
             was_requested
             or cancellation.of(ReassignmentStatus.IN_PROGRESS)
@@ -149,7 +149,7 @@ def _cancel_leased(
     state = read_cancellation(client, settings, plan).state
     with ExitStack() as stack:
         is_resident = resident(client) is not None
-        throttled = bool(throttle_rows(settings.lake, plan.plan_id))
+        throttled = bool(throttle_rows(settings.warehouse, plan.plan_id))
         admin = stack.enter_context(admin_of(settings, state)) if throttled or not is_resident else None
         cancellation = read_cancellation(client, settings, plan, fewer_copies=fewer_copies)
         if not skip_unsafe:
@@ -176,9 +176,11 @@ def _is_being_committed(client: KazooClient, plan: Plan) -> bool:
     return holder is not None and holder.plan == plan.plan_id
 
 
-def _was_requested(lake: Warehouse, plan: Plan) -> bool:
+def _was_requested(warehouse: Warehouse, plan: Plan) -> bool:
     """Whether a commit has ever requested a reassignment of the plan."""
-    return any(row.action == Action.REASSIGN for row in lake.typed_rows(CommitRecord, ("plan_id", "=", plan.plan_id)))
+    return any(
+        row.action == Action.REASSIGN for row in warehouse.typed_rows(CommitRecord, ("plan_id", "=", plan.plan_id))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +240,7 @@ class _CancellationRun:
 
     def record_interrupted(self) -> None:
         """Record the outcomes of partitions whose cancellation was intended by a command that was then killed."""
-        rows = self.settings.lake.typed_rows(CommitRecord, ("plan_id", "=", self.plan.plan_id))
+        rows = self.settings.warehouse.typed_rows(CommitRecord, ("plan_id", "=", self.plan.plan_id))
         steps = [
             ((*row.change, row.action), row.outcome)
             for row in rows
@@ -346,7 +348,7 @@ def cancel_plan(
     settings: Settings, plan: str, *, apply: bool, yes: bool, skip_unsafe: bool, fewer_copies: bool
 ) -> CommandResult:
     """Cancel a plan, or show what that would do."""
-    stored_plan = read_plan(settings.lake, plan)
+    stored_plan = read_plan(settings.warehouse, plan)
     with ZooKeeperSession(settings.zookeeper) as zookeeper:
         return _cancel_stored(
             settings, zookeeper, stored_plan, apply=apply, yes=yes, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies
@@ -387,7 +389,7 @@ def _cancel_stored(
     if not yes and not _is_confirmed(stored_plan, cancellation):
         raise SurveyorError("not cancelled: the question was not answered with yes")
     verdicts = cancel_running(settings, zookeeper, stored_plan, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
-    stored_plan = read_plan(settings.lake, stored_plan.plan_id)
+    stored_plan = read_plan(settings.warehouse, stored_plan.plan_id)
     with zookeeper.connected() as client:
         cancellation = read_cancellation(client, settings, stored_plan, fewer_copies=fewer_copies)
     return _report(settings, stored_plan, cancellation, verdicts)

@@ -53,7 +53,9 @@ def apply_plan(
     """Write the pending rows and record the outcomes; `author` is recorded if it is not this process."""
     if preflight.resident_controller is not None:
         running = replace(running, via=Via.ZOOKEEPER)  # `surveyor control` serves no Admin API
-    watched = preflight.mode is Mode.ADMIN and (running.watches or bool(throttle_rows(settings.lake, plan.plan_id)))
+    watched = preflight.mode is Mode.ADMIN and (
+        running.watches or bool(throttle_rows(settings.warehouse, plan.plan_id))
+    )
     if preflight.mode is Mode.ADMIN and (preflight.pending or watched):
         with lease_for(settings, zookeeper, plan.plan_id, "commit") as lease:
             return _apply(settings, zookeeper, plan, preflight, running=running, lease=lease)
@@ -76,9 +78,9 @@ def _apply(
 ) -> CommitLog:
     """Commit with the cluster's lease in admin mode, without one in batch mode."""
     log(f"  mode {preflight.mode} ({preflight.why}); {pending_summary(plan, preflight.pending)}")
-    for line in leftover_lines(settings.lake, plan):
+    for line in leftover_lines(settings.warehouse, plan):
         log(line)
-    ledger = CommitLog.open(settings.lake, plan, author)
+    ledger = CommitLog.open(settings.warehouse, plan, author)
     ledger.controller_epoch = ledger.written_under = None if held is None else held.control.epoch
     ledger.broker_epochs = preflight.state.live
     ledger.set_preflight_outcomes(preflight.already_decided)
@@ -164,13 +166,13 @@ def commit_plan(
     detailed: bool,
 ) -> CommandResult:
     """Apply a plan, or show what that would do; for a closed or committed plan, maintain its throttle."""
-    stored_plan = read_plan(settings.lake, plan)
+    stored_plan = read_plan(settings.warehouse, plan)
     rate, status = running.throttle, stored_plan.row.status
     with ZooKeeperSession(settings.zookeeper) as zookeeper:
         if (
             apply
             and status in UNCOMMITTABLE
-            and (rate is not None or throttle_rows(settings.lake, stored_plan.plan_id))
+            and (rate is not None or throttle_rows(settings.warehouse, stored_plan.plan_id))
         ):
             return _maintain_throttle_only(settings, zookeeper, stored_plan, rate)
         if status == PlanStatus.COMMITTED and not (
@@ -200,7 +202,7 @@ def commit_plan(
 def with_default_throttle(settings: Settings, plan: Plan, running: ReassignmentOptions) -> ReassignmentOptions:
     """Add the throttle of the conf for a plan that copies replicas, unless a throttle is given or set already."""
     copies = any(moves_replicas(change) for change in reassignments_of(plan))
-    if running.throttle is not None or not copies or throttle_rows(settings.lake, plan.plan_id):
+    if running.throttle is not None or not copies or throttle_rows(settings.warehouse, plan.plan_id):
         return running
     return replace(running, throttle=settings.throttle)
 
@@ -224,7 +226,7 @@ def _maintain_throttle_only(
 
 def _needs_watching(settings: Settings, zookeeper: ZooKeeperSession, plan: Plan, running: ReassignmentOptions) -> bool:
     """Whether replicas of a committed plan still move and this command has to wait for them or for their throttle."""
-    watched = running.watches or throttle_rows(settings.lake, plan.plan_id)
+    watched = running.watches or throttle_rows(settings.warehouse, plan.plan_id)
     if not watched:
         return False
     with zookeeper.connected() as client:
@@ -233,7 +235,7 @@ def _needs_watching(settings: Settings, zookeeper: ZooKeeperSession, plan: Plan,
 
 def _clear_stale_throttle(settings: Settings, zookeeper: ZooKeeperSession, plan: Plan) -> None:
     """Remove a throttle that a crashed commit has left behind, even though the commit itself is refused."""
-    if not throttle_rows(settings.lake, plan.plan_id):
+    if not throttle_rows(settings.warehouse, plan.plan_id):
         return
     try:
         with zookeeper.connected() as client:
@@ -253,7 +255,7 @@ def _already_committed(settings: Settings, zookeeper: ZooKeeperSession, plan: Pl
     with zookeeper.connected() as client:
         refuse_other_cluster(settings, plan, read_cluster(client))
     result: Result = {"plan_id": plan.plan_id, "status": plan.row.status, "applied_now": 0, **outcomes}
-    throttles = throttle_lines(settings.lake, plan, [], None)
+    throttles = throttle_lines(settings.warehouse, plan, [], None)
     steps = after_commit(settings, plan.called, plan.row.status, outcomes)
     title = f"plan {plan.title} is already committed: nothing is due"
     return CommandResult(result, title, *throttles, steps=steps, warnings=[])

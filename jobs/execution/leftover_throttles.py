@@ -75,8 +75,8 @@ def _clear(settings: Settings) -> CommandResult:
         state = read_cluster(client)
         refuse_migration(state.migration)
         with lease_for(settings, zookeeper, "", "cancel") as lease, admin_of(settings, state) as admin:
-            for plan_id in throttled_plans(settings.lake) if settings.lake.exists() else []:
-                clear_throttle(settings.lake, client, LeaseGuardedAdmin(admin, lease), plan_id)
+            for plan_id in throttled_plans(settings.warehouse) if settings.warehouse.exists() else []:
+                clear_throttle(settings.warehouse, client, LeaseGuardedAdmin(admin, lease), plan_id)
             throttles = _leftover_throttles(view_now(settings.zookeeper))
             refused = {
                 resource: reason

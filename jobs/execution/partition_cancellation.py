@@ -204,7 +204,7 @@ def _apply(
     moving = {
         key: partition.now for key, partition in pending.items() if partition.is_moving and partition.now is not None
     }
-    audit = _Audit(settings.lake)
+    audit = _Audit(settings.warehouse)
     audit.record(dict.fromkeys(pending, (Outcome.PENDING, "")))
     try:
         lease.refuse_lost()
@@ -253,21 +253,21 @@ class _Audit:
     A command without a warehouse, or with one that cannot be written, cancels as well.
     """
 
-    lake: Warehouse
+    warehouse: Warehouse
     rows: CommitRows | None = None
 
     def record(self, outcomes: Mapping[Key, tuple[Outcome, str]]) -> None:
         try:
             if self.rows is None:
-                if not self.lake.exists():
+                if not self.warehouse.exists():
                     return
-                self.lake.ensure_columns("commits")
-                self.rows = CommitRows(NO_PLAN, next_attempt(self.lake, NO_PLAN), this_actor())
+                self.warehouse.ensure_columns("commits")
+                self.rows = CommitRows(NO_PLAN, next_attempt(self.warehouse, NO_PLAN), this_actor())
             steps = [
                 self.rows.of_step(Step.CANCEL.value, outcome, message, topic, number)
                 for (topic, number), (outcome, message) in outcomes.items()
             ]
-            self.lake.append("commits", steps)
+            self.warehouse.append("commits", steps)
         except (SurveyorError, OSError, DeltaError) as error:
             log(f"surveyor: could not record the cancellation in table commits: {error}")
 

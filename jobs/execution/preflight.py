@@ -72,7 +72,7 @@ def check_before_commit(
     `is_ours`: the caller has the controllership.
     """
     # Read before the cluster: otherwise a controller that takes over in between would seem to have an early epoch.
-    latest_epoch = latest_recorded_epoch(settings.lake, plan.row.cluster_id)
+    latest_epoch = latest_recorded_epoch(settings.warehouse, plan.row.cluster_id)
     with zookeeper.connected() as client:
         state = read_cluster(client)
         refuse_beyond(limits, settings, plan, state, datetime.now(UTC))

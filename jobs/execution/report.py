@@ -112,8 +112,8 @@ def _review(
     yield from truncate(lines, list_all, everything=everything)
     yield from truncate(_stale_lines(preflight.already_decided), list_all, everything=everything)
     pending = changes_among(preflight.pending)
-    yield from throttle_lines(settings.lake, plan, pending, running.throttle)
-    yield from (f"  {line}" for line in volume_of(settings.lake, pending).lines(running.throttle))
+    yield from throttle_lines(settings.warehouse, plan, pending, running.throttle)
+    yield from (f"  {line}" for line in volume_of(settings.warehouse, pending).lines(running.throttle))
     yield from _lines(warned)
 
 
@@ -123,7 +123,7 @@ def _lines(warned: Iterable[str]) -> Iterator[str]:
 
 def _warnings(settings: Settings, plan: Plan, *, everything: bool) -> list[str]:
     """Return the warnings of a plan, the same as its review has."""
-    planned_on = settings.lake, plan.row.snapshot_id, plan.changes
+    planned_on = settings.warehouse, plan.row.snapshot_id, plan.changes
     min_isr_findings = below_min_isr(*planned_on), short_lists(*planned_on)
     lists = lists_of_changes(plan.changes) if is_rollback(plan.row) else {}
     return [
@@ -131,9 +131,9 @@ def _warnings(settings: Settings, plan: Plan, *, everything: bool) -> list[str]:
             plan.row.kind, plan.changes, plan.operations, plan.rejections, *min_isr_findings, everything=everything
         ),
         *rack_warnings(plan.row.options),
-        *(rollback_rack_warnings(settings.lake, plan.row, lists) if lists else ()),
-        *unread_warnings(settings.lake, plan.row, everything=everything),
-        *space_warnings(settings.lake, volume_of(settings.lake, plan.changes)),
+        *(rollback_rack_warnings(settings.warehouse, plan.row, lists) if lists else ()),
+        *unread_warnings(settings.warehouse, plan.row, everything=everything),
+        *space_warnings(settings.warehouse, volume_of(settings.warehouse, plan.changes)),
     ]
 
 
@@ -185,7 +185,7 @@ def _refuse_to_delete(plan: Plan, deletions: Sequence[DeletionImpact]) -> None:
 
 def plan_result(settings: Settings, plan: Plan, ledger: CommitLog, *, detailed: bool) -> PlanResult:
     """Return the result of a commit; its exit code shows whether all was written as planned."""
-    row = read_plan(settings.lake, plan.plan_id).row
+    row = read_plan(settings.warehouse, plan.plan_id).row
     status = row.status
     applied_now = len(ledger.of(Outcome.APPLIED)) - ledger.already_decided
     applied: Result = {"plan_id": plan.plan_id, "status": status, "applied_now": applied_now, **ledger.counts()}
@@ -194,7 +194,7 @@ def plan_result(settings: Settings, plan: Plan, ledger: CommitLog, *, detailed: 
     stale = truncate(_stale_lines(ledger.outcomes), command_line(settings, "show", "commits", plan.called, "--all"))
     if status in CLOSED:
         summary = _cancellation_summary(ledger)
-        title = f"plan {plan.title} {closed_line(settings.lake, row)}, while it was committed; {summary}"
+        title = f"plan {plan.title} {closed_line(settings.warehouse, row)}, while it was committed; {summary}"
         return PlanResult(ExitCode.ERROR, applied, [title, *stale])
     title = f"plan {plan.title}: {status}; {summary or 'no changes'}"
     return PlanResult(_exit_code(ledger, detailed=detailed), applied, [title, *stale])
@@ -253,7 +253,7 @@ def _deletions_due(settings: Settings, plan: Plan, preflight: Preflight) -> list
     if not topics:
         return []
     records = _records(settings, preflight, topics) if preflight.mode is Mode.ADMIN else {}
-    return deletion_impact(settings.lake, plan.row, topics, records)
+    return deletion_impact(settings.warehouse, plan.row, topics, records)
 
 
 def _records(settings: Settings, preflight: Preflight, topics: Sequence[str]) -> Mapping[str, int]:

@@ -43,7 +43,7 @@ def roll_back_plan(
     detailed: bool,
 ) -> CommandResult:
     """Plan the rollback, and commit it if requested; return what that shows."""
-    original = read_plan(settings.lake, plan)
+    original = read_plan(settings.warehouse, plan)
     refuse_without_snapshot(original)
     if to_snapshot == original.row.snapshot_id:
         to_snapshot = None  # the plan's own rows contain what it showed, even if it was dropped since
@@ -59,10 +59,12 @@ def roll_back_plan(
                 counts = _commit(settings, zookeeper, rollback, mode, limits, running=running, yes=yes)
                 with zookeeper.connected() as client:
                     is_back = close_if_back(client, settings, original, to_snapshot)
-                return _report(settings, read_plan(settings.lake, rollback.plan_id), original, counts, is_back=is_back)
-    row = find_plan(settings.lake, rollback.plan_id)
+                return _report(
+                    settings, read_plan(settings.warehouse, rollback.plan_id), original, counts, is_back=is_back
+                )
+    row = find_plan(settings.warehouse, rollback.plan_id)
     steps = after_planning(settings, row, alias.name or rollback.plan_id, operations=0)
-    warned = plan_warnings(settings.lake, row)
+    warned = plan_warnings(settings.warehouse, row)
     return CommandResult(
         _result(rollback, original),
         *_plan_lines(settings, row),
@@ -81,17 +83,17 @@ def _parameters(original: Plan, to_snapshot: int | None) -> dict[str, Any]:
 
 def _existing_plan(settings: Settings, original: Plan, to_snapshot: int | None, alias: Alias) -> Plan | None:
     """Return the plan that has the name already; None if there is none, or if it is to be replaced."""
-    existing = None if alias.replaces else plan_named(settings.lake, alias.name)
+    existing = None if alias.replaces else plan_named(settings.warehouse, alias.name)
     if not existing or not alias.name:
         return None
     refuse_other_parameters(existing, alias.name, PlanKind.REASSIGN, _parameters(original, to_snapshot), None)
     log(f"surveyor: {alias.name} is this plan already; no new plan was made")
-    return read_plan(settings.lake, existing.plan_id)
+    return read_plan(settings.warehouse, existing.plan_id)
 
 
 def _make_plan(client: KazooClient, settings: Settings, original: Plan, to_snapshot: int | None, alias: Alias) -> Plan:
     """Make the plan and store it."""
-    lake = settings.lake
+    warehouse = settings.warehouse
     rollback = read_rollback(client, settings, original, to_snapshot)
     content = PlanHeader(
         kind=PlanKind.REASSIGN,
@@ -101,9 +103,9 @@ def _make_plan(client: KazooClient, settings: Settings, original: Plan, to_snaps
         broker_epochs=rollback.state.live,
         command=stated_command(settings, "rollback", original.called),
     )
-    lake.ensure_tables()
-    rows = InMemoryRows(lake=lake, changes=rollback.changes, rejections=rollback.rejections)
-    return read_plan(lake, store(lake, alias, content, rows).plan_id)
+    warehouse.ensure_tables()
+    rows = InMemoryRows(warehouse=warehouse, changes=rollback.changes, rejections=rollback.rejections)
+    return read_plan(warehouse, store(warehouse, alias, content, rows).plan_id)
 
 
 def _commit(
@@ -137,7 +139,7 @@ def _plan_lines(settings: Settings, plan: PlanRecord) -> Iterator[Any]:
 
 
 def _report(settings: Settings, plan: Plan, original: Plan, counts: dict[str, int], *, is_back: bool) -> CommandResult:
-    original = read_plan(settings.lake, original.plan_id)
+    original = read_plan(settings.warehouse, original.plan_id)
     steps = after_commit(settings, plan.called, plan.row.status, counts) if plan.changes else []
     result = _result(plan, original) | {"rolled_back": is_back, **counts}
     summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)

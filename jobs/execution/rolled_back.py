@@ -34,7 +34,7 @@ def close_rolled_back(client: KazooClient, settings: Settings, plan: Plan) -> st
     if "rollback_of" not in parameters:
         return None
     try:
-        original = read_plan(settings.lake, parameters["rollback_of"])
+        original = read_plan(settings.warehouse, parameters["rollback_of"])
         close_if_back(
             client,
             settings,
@@ -52,7 +52,7 @@ def close_if_back(client: KazooClient, settings: Settings, undone: Plan, to_snap
         return False
     rollback = read_rollback(client, settings, undone, to_snapshot)
     if rollback.is_back and undone.row.status != PlanStatus.ROLLED_BACK:
-        close_plan(settings.lake, undone.plan_id, PlanStatus.ROLLED_BACK)
-        ledger = CommitLog.open(settings.lake, undone)
+        close_plan(settings.warehouse, undone.plan_id, PlanStatus.ROLLED_BACK)
+        ledger = CommitLog.open(settings.warehouse, undone)
         ledger.step(Step.ROLL_BACK, Outcome.APPLIED, f"all of it is as in snapshot {rollback.snapshot_id}")
     return rollback.is_back

@@ -74,7 +74,7 @@ def submit_and_wait(
 def _submit(settings: Settings, client: KazooClient, plan: Plan, submission: SubmittedPlan) -> PlanResult:
     """Record the submission, submit the plan, and wait for its result."""
     data = encode_submitted(submission)
-    record_submission(settings.lake, plan, submission_of(session_of(client), data))
+    record_submission(settings.warehouse, plan, submission_of(session_of(client), data))
     submit(client, plan.plan_id, data)
     try:
         with raise_on_signal():

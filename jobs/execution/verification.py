@@ -24,17 +24,17 @@ def verify_stored(settings: Settings, name: str, interval: float, *, in_full: bo
     `in_full` also measures what is being copied, in two readings `interval` seconds apart, and how evenly brokers are
     used.
     """
-    plan = read_plan(settings.lake, name)
+    plan = read_plan(settings.warehouse, name)
     with ZooKeeperSession(settings.zookeeper) as zookeeper:
         with zookeeper.connected() as client:
             sync(client)
             current, operations = read_current(client, plan.changes), read_operations(client, plan.tasks)
             verification = Verification(plan, verify_plan(plan, current, operations), current.partitions)
             if verification.is_complete:
-                note_verified(settings.lake, plan)
+                note_verified(settings.warehouse, plan)
                 if unmarked := close_rolled_back(client, settings, plan):
                     verification.warnings.append(unmarked)
-        verification.throttled = plan.plan_id in throttled_plans(settings.lake)
+        verification.throttled = plan.plan_id in throttled_plans(settings.warehouse)
         if in_full:
             try:
                 verification.copying = measure(zookeeper, settings, verification.moving, interval)
@@ -50,4 +50,4 @@ def _evenness_now(settings: Settings, zookeeper: ZooKeeperSession, plan: Plan) -
     with zookeeper.connected() as client:
         sync(client)
         current = partitions_now(client, [change.key for change in plan.changes])
-    return current_evenness(settings.lake, plan, current)
+    return current_evenness(settings.warehouse, plan, current)

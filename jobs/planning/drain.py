@@ -36,9 +36,9 @@ def drain_planner(settings: Settings, requested: list[int], mode: DrainMode, *, 
 
     def planner(at: SnapshotTables) -> PlanDraft:
         refuse_empty(at.snapshot)
-        brokers = rows_as_of(settings.lake, at.snapshot, Broker)
+        brokers = rows_as_of(settings.warehouse, at.snapshot, Broker)
         ids = _drainable(requested, brokers, at.snapshot.snapshot_id)
-        _refuse_no_leaders(ids, brokers, drained_brokers(settings.lake), at.snapshot.snapshot_id)
+        _refuse_no_leaders(ids, brokers, drained_brokers(settings.warehouse), at.snapshot.snapshot_id)
         tables = partitions_with_requests(at), at["topics"], at["brokers"]
         rejections = drain_rejections(*tables, ids, mode).localCheckpoint()
         return PlanDraft(
@@ -56,7 +56,7 @@ def undrain_planner(settings: Settings, requested: list[int]) -> Planner:
     """Plan that drained brokers may lead again."""
 
     def planner(at: SnapshotTables) -> PlanDraft:
-        drained = {row.broker_id: row for row in settings.lake.typed_rows(DrainedBroker)}
+        drained = {row.broker_id: row for row in settings.warehouse.typed_rows(DrainedBroker)}
         ids = _drained_among(requested, drained, at.snapshot)
         tables = partitions_with_requests(at), at["topics"], not_drained(at["brokers"], ids)
         if _mode_of(ids, drained) is DrainMode.RESIDENT:
@@ -154,9 +154,9 @@ def _offline_refusal(rejections: DataFrame) -> str | None:
 
 def _applied_reorders(at: SnapshotTables) -> DataFrame:
     """Return the replica reorders that drains and undrains applied, with the time of each."""
-    lake = at.tables.warehouse
+    warehouse = at.tables.warehouse
     kinds = (PlanKind.DRAIN, PlanKind.UNDRAIN)
-    plans = [row.plan_id for kind in kinds for row in lake.typed_rows(PlanRecord, ("kind", "=", kind.value))]
+    plans = [row.plan_id for kind in kinds for row in warehouse.typed_rows(PlanRecord, ("kind", "=", kind.value))]
     key = ["plan_id", "wave", "topic", "partition"]
     applied = (
         at.tables.read("commits")

@@ -88,34 +88,34 @@ Planner = Callable[[SnapshotTables], PlanDraft]
 def report_plan(settings: Settings, options: PlanOptions, planner: Planner) -> CommandResult:
     """Make a plan, and return what shows it; the exit code is CHANGES only if the detailed one was requested."""
     result = make_plan(settings, options, planner)
-    lake = settings.lake
-    result["operations"] = len(lake.rows("operations", ("plan_id", "=", result["plan_id"])))
-    row = find_plan(lake, result["plan_id"])
-    if deleted := deletion_impact_of(lake, row):
+    warehouse = settings.warehouse
+    result["operations"] = len(warehouse.rows("operations", ("plan_id", "=", result["plan_id"])))
+    row = find_plan(warehouse, result["plan_id"])
+    if deleted := deletion_impact_of(warehouse, row):
         result["deleted"] = [asdict(each) for each in deleted]
-    result |= in_json(outage_left_by(lake, row))
+    result |= in_json(outage_left_by(warehouse, row))
     name = options.name or row.plan_id
     steps = after_planning(settings, row, name, operations=result["operations"])
     lines = plan_lines(settings, row, name) if settings.for_people else ()
     has_changes = bool(result["changes"] or result["operations"])
     code = ExitCode.CHANGES if options.detailed and has_changes else ExitCode.DONE
-    return CommandResult(result, *lines, steps=steps, warnings=plan_warnings(lake, row), exit_code=code)
+    return CommandResult(result, *lines, steps=steps, warnings=plan_warnings(warehouse, row), exit_code=code)
 
 
 def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Result:
     """Plan on a snapshot and store the plan; if the name is taken, return that plan or refuse."""
-    lake, alias, snapshot_id = settings.lake, Alias(options.name, options.replace_name), options.snapshot_id
+    warehouse, alias, snapshot_id = settings.warehouse, Alias(options.name, options.replace_name), options.snapshot_id
     if options.refresh:
-        _refuse_taken_name(lake, alias)
-    snapshot = find_snapshot(lake, _refreshed(settings) if options.refresh else snapshot_id)
-    existing = None if alias.replaces else plan_named(lake, alias.name)
+        _refuse_taken_name(warehouse, alias)
+    snapshot = find_snapshot(warehouse, _refreshed(settings) if options.refresh else snapshot_id)
+    existing = None if alias.replaces else plan_named(warehouse, alias.name)
     if existing and alias.name and snapshot_id is None:
         refuse_older(existing, alias.name, snapshot.snapshot_id)
     _refuse_migration(snapshot)
-    lake.ensure_tables()
+    warehouse.ensure_tables()
     tiny = snapshot.partitions is not None and snapshot.partitions <= SMALL_CLUSTER_PARTITIONS
-    session = _LazySession(settings, tiny=tiny, one_task=tiny and _is_small(lake, "partition_history"))
-    tables = SparkWarehouse(session, lake, one_task=session.one_task)
+    session = _LazySession(settings, tiny=tiny, one_task=tiny and _is_small(warehouse, "partition_history"))
+    tables = SparkWarehouse(session, warehouse, one_task=session.one_task)
     with progress("planning", lambda: session.doing):
         planned = planner(PlanningTables(tables, snapshot))
         if existing and alias.name:
@@ -134,9 +134,9 @@ def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Res
     return result
 
 
-def _refuse_taken_name(lake: Warehouse, alias: Alias) -> None:
+def _refuse_taken_name(warehouse: Warehouse, alias: Alias) -> None:
     """Refuse before a snapshot is taken: it would be newer than that of the plan with the name."""
-    existing = None if alias.replaces or not lake.exists() else plan_named(lake, alias.name)
+    existing = None if alias.replaces or not warehouse.exists() else plan_named(warehouse, alias.name)
     if existing and alias.name:
         refuse_refresh(existing, alias.name)
 
@@ -163,15 +163,15 @@ class _LazySession:
         return self._session
 
 
-def _is_small(lake: Warehouse, table: str) -> bool:
+def _is_small(warehouse: Warehouse, table: str) -> bool:
     """Return whether one task may sort a table; history grows with each change even on a small cluster."""
-    count = lake.count(table)
+    count = warehouse.count(table)
     return count is not None and count <= MAX_DRIVER_ROWS
 
 
 def _session(settings: Settings, *, tiny: bool, one_task: bool) -> SparkSession:
     """Return a session with the settings for plans, for a tiny cluster or any other."""
-    session = start_session("surveyor plan", short_lived=True, remote=settings.remote, warehouse=settings.warehouse)
+    session = start_session("surveyor plan", short_lived=True, remote=settings.remote, warehouse=settings.warehouse_uri)
     if tiny:
         return with_settings(session, PLANNING_SETTINGS | (ONE_TASK if one_task else BROADCASTING))
     # tasks compile their code themselves if a rule is too long for a stage, so no more tasks than run at once
@@ -185,23 +185,23 @@ def _refuse_migration(snapshot: Snapshot) -> None:
 
 
 def _store(tables: SparkWarehouse, snapshot: Snapshot, alias: Alias, planned: PlanDraft, command: str | None) -> Result:
-    lake = tables.warehouse
+    warehouse = tables.warehouse
     content = PlanHeader(
         kind=planned.kind,
         parameters=planned.parameters,
         snapshot_id=snapshot.snapshot_id,
         cluster_id=snapshot.cluster_id,
-        broker_epochs={row.broker_id: row.broker_epoch for row in rows_as_of(lake, snapshot, Broker)},
+        broker_epochs={row.broker_id: row.broker_epoch for row in rows_as_of(warehouse, snapshot, Broker)},
         status=PlanStatus.REFUSED if planned.refused else PlanStatus.PLANNED,
         command=command,
     )
-    return _result(store(lake, alias, content, _rows(tables, planned)), alias)
+    return _result(store(warehouse, alias, content, _rows(tables, planned)), alias)
 
 
 def _rows(tables: SparkWarehouse, planned: PlanDraft) -> PlanRows:
     if planned.changes is None:
         rejected = planned.rejected_operations
-        return InMemoryRows(lake=tables.warehouse, changes=[], rejections=rejected, operations=planned.operations)
+        return InMemoryRows(warehouse=tables.warehouse, changes=[], rejections=rejected, operations=planned.operations)
     frames = {"changes": planned.changes}
     if planned.rejections is not None:
         frames["rejections"] = planned.rejections

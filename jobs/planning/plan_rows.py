@@ -58,13 +58,13 @@ class _ArrowRows:
         return digest.summary(header, {**self.rows, OPERATIONS: digest.in_arrow(OPERATIONS, self.extra.operations)})
 
     def write(self, plan_id: str) -> None:
-        lake = self.tables.warehouse
-        owner = {"plan_id": plan_id, "cluster": lake.cluster}
+        warehouse = self.tables.warehouse
+        owner = {"plan_id": plan_id, "cluster": warehouse.cluster}
         for table, rows in self.rows.items():
             if rows.num_rows:
                 names = TABLES[table].names
                 columns = [_repeated(owner[name], rows) if name in owner else rows[name] for name in names]
-                lake.replace_by(table, pa.table(columns, names=names), plan_condition(plan_id))
+                warehouse.replace_by(table, pa.table(columns, names=names), plan_condition(plan_id))
         self.extra.write(self.tables, plan_id)
 
 

@@ -138,12 +138,12 @@ def _stop_confirmations(at: SnapshotTables) -> list[BrokerAnswer]:
     `surveyor control` may be about a topic that it removed and that was created again, so after it everything is sent
     again.
     """
-    lake = at.tables.warehouse
+    warehouse = at.tables.warehouse
     if _was_surveyor_control(at):
         return []
-    epochs = {row.broker_id: row.broker_epoch for row in rows_as_of(lake, at.snapshot, Broker)}
+    epochs = {row.broker_id: row.broker_epoch for row in rows_as_of(warehouse, at.snapshot, Broker)}
     of_last = ("controller_epoch", "=", at.snapshot.controller_epoch)
-    rows = lake.typed_rows(BrokerAnswer, ("api", "=", STOP_REPLICA), ("error", "=", NONE), of_last)
+    rows = warehouse.typed_rows(BrokerAnswer, ("api", "=", STOP_REPLICA), ("error", "=", NONE), of_last)
     return [
         row
         for row in rows

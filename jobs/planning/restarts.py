@@ -172,14 +172,14 @@ def _rows_of_snapshot(
     from jobs.planning.planning_tables import PlanningTables  # noqa: PLC0415 - as above
     from planner.whatif.restarts import restarted_partitions  # noqa: PLC0415 - as above
 
-    lake = settings.lake
-    chosen = find_snapshot(lake, snapshot_id)
+    warehouse = settings.warehouse
+    chosen = find_snapshot(warehouse, snapshot_id)
     facts = RestartFacts(
-        view=view_of(lake, chosen), configs=rows_as_of(lake, chosen, BrokerConfig), snapshot_id=snapshot_id
+        view=view_of(warehouse, chosen), configs=rows_as_of(warehouse, chosen, BrokerConfig), snapshot_id=snapshot_id
     )
     with progress("starting Spark"):
-        spark = start_session("surveyor whatif", remote=settings.remote, warehouse=settings.warehouse)
-        at = PlanningTables(SparkWarehouse(spark, lake), chosen)
+        spark = start_session("surveyor whatif", remote=settings.remote, warehouse=settings.warehouse_uri)
+        at = PlanningTables(SparkWarehouse(spark, warehouse), chosen)
     with progress("restarting"):
         tables = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
         hurt = restarted_partitions(*tables, restarting=restarting, margin=margin)
@@ -358,8 +358,8 @@ def _racks(settings: Settings, facts: RestartFacts) -> tuple[dict[int, str | Non
     last_seen: dict[int, LastSeenBroker] = {}
     notes: list[str] = []
     try:
-        snapshot = last_snapshot(settings.lake) if settings.lake.exists() else None
-        last_seen = {} if snapshot is None else brokers_last_seen(settings.lake, snapshot)
+        snapshot = last_snapshot(settings.warehouse) if settings.warehouse.exists() else None
+        last_seen = {} if snapshot is None else brokers_last_seen(settings.warehouse, snapshot)
     except (SurveyorError, OSError) as error:
         notes.append(f"racks of brokers that are down are unknown: {error}")
     known = rack_of_each(facts.view.brokers, last_seen)

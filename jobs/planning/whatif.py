@@ -80,7 +80,7 @@ def report_losses(
 ) -> CommandResult:
     """Return the impact of losses, the worst first, with the partitions concerned."""
     loss = parse_lose(lose)
-    chosen = find_snapshot(settings.lake, snapshot)
+    chosen = find_snapshot(settings.warehouse, snapshot)
     impacts = _impacts(settings, chosen, loss)
     shown = impacts if everything else impacts[:limit]
     with progress("naming partitions"):
@@ -150,12 +150,12 @@ def _named_partitions(
     settings: Settings, snapshot: Snapshot, impacts: Sequence[LossImpact], *, everything: bool
 ) -> list[dict[str, list[str]]]:
     """Return for each impact, by cost, the first partitions counted."""
-    lake = settings.lake
-    seen = view_of(lake, snapshot)
-    arrays = arrays_of(seen, default_min_isr_of(lake, snapshot))
+    warehouse = settings.warehouse
+    seen = view_of(warehouse, snapshot)
+    arrays = arrays_of(seen, default_min_isr_of(warehouse, snapshot))
     live = {broker.broker_id for broker in seen.brokers}
     understood = {broker.broker_id for broker in seen.brokers if broker.understood}
-    drained = drained_brokers(lake)
+    drained = drained_brokers(warehouse)
     topics, numbers = seen.partitions["topic"], seen.partitions["partition"]
     order = np.asarray(pc.sort_indices(seen.partitions, [("topic", "ascending"), ("partition", "ascending")]))
 
@@ -175,7 +175,7 @@ def _warnings(settings: Settings, snapshot: Snapshot, impacts: Sequence[LossImpa
     if impacts and impacts[0].not_judged:
         not_judged = pluralise(impacts[0].not_judged, "partition")
         warnings.append(f"{not_judged} not judged: not understood, or without a state")
-    if unread := unread_in(settings.lake, snapshot):
+    if unread := unread_in(settings.warehouse, snapshot):
         them = "it" if unread.is_one else "them"
         warnings.append(f"{unread.sentence()}: no loss of {them} is counted; {SHOWN}")
     return warnings
@@ -183,12 +183,12 @@ def _warnings(settings: Settings, snapshot: Snapshot, impacts: Sequence[LossImpa
 
 def _crowded(settings: Settings, snapshot: Snapshot) -> int:
     """Count the partitions with more replicas in one rack than necessary on these brokers."""
-    lake = settings.lake
-    brokers = rows_as_of(lake, snapshot, Broker)
-    racks = rack_of_each(brokers, brokers_last_seen(lake, snapshot))
+    warehouse = settings.warehouse
+    brokers = rows_as_of(warehouse, snapshot, Broker)
+    racks = rack_of_each(brokers, brokers_last_seen(warehouse, snapshot))
     usable = [row.broker_id for row in brokers if row.understood]
     known_racks = {broker: rack for broker, rack in racks.items() if rack is not None}
-    assigned = table_as_of(lake, snapshot, "partitions", columns=("replicas",))["replicas"]
+    assigned = table_as_of(warehouse, snapshot, "partitions", columns=("replicas",))["replicas"]
     alike = Counter(map(tuple, pc.fill_null(assigned, []).to_pylist()))
     return sum(
         count
@@ -215,19 +215,19 @@ def _suggestions(
 
 def _impacts(settings: Settings, snapshot: Snapshot, lose: FailureScenario) -> list[LossImpact]:
     """Compute and store the impact."""
-    lake, snapshot_id = settings.lake, snapshot.snapshot_id
-    lake.ensure_tables()
+    warehouse, snapshot_id = settings.warehouse, snapshot.snapshot_id
+    warehouse.ensure_tables()
     with progress("starting Spark"):
         at = PlanningTables(
             SparkWarehouse(
-                start_session("surveyor whatif", remote=settings.remote, warehouse=settings.warehouse), lake
+                start_session("surveyor whatif", remote=settings.remote, warehouse=settings.warehouse_uri), warehouse
             ),
             snapshot,
         )
     with progress("losing " + lose.value):
         tables = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
         impacts = typed(LossImpact, costs_of_losing(*tables, snapshot_id=snapshot_id, lose=lose).toArrow())
-    lake.replace("whatif", impacts, f"snapshot_id = {snapshot_id} AND lose = {quoted(lose.value)}")
+    warehouse.replace("whatif", impacts, f"snapshot_id = {snapshot_id} AND lose = {quoted(lose.value)}")
     return impacts
 
 

@@ -125,7 +125,7 @@ class Volume:
             yield f"bytes copied by wave {', '.join(texts)}{ellipsis}"
 
 
-def volume(lake: Warehouse, changes: StoredRows) -> Volume:
+def volume(warehouse: Warehouse, changes: StoredRows) -> Volume:
     """Add up what the reassignments among the changes copy; the rows have the columns VOLUME_COLUMNS."""
     adds_replicas = changes.gains("replicas_after", "replicas_before")
     moves = changes.where(changes.equal("action", Action.REASSIGN.value) & adds_replicas)
@@ -133,7 +133,7 @@ def volume(lake: Warehouse, changes: StoredRows) -> Volume:
         return Volume([], {})
     added = moves.gained("replicas_after", "replicas_before")
     copies = (added != NO_LEADER).sum(axis=1)
-    sizes = _sizes(lake, moves)
+    sizes = _sizes(warehouse, moves)
     has_size, known_sizes = sizes >= 0, np.maximum(sizes, 0)
     waves = moves.table["wave"].to_numpy()
     leaders = moves.brokers("leader_before")[:, 0]
@@ -154,14 +154,14 @@ def volume(lake: Warehouse, changes: StoredRows) -> Volume:
     return Volume(volumes, _by_broker(added, known_sizes))
 
 
-def volume_of(lake: Warehouse, changes: Iterable[Change]) -> Volume:
+def volume_of(warehouse: Warehouse, changes: Iterable[Change]) -> Volume:
     """Add up what the reassignments among pending changes copy."""
     rows = [
         {name: getattr(change, name) for name in VOLUME_COLUMNS}
         for change in changes
         if change.action == Action.REASSIGN
     ]
-    return volume(lake, StoredRows(pa.Table.from_pylist(rows, schema=_SCHEMA)))
+    return volume(warehouse, StoredRows(pa.Table.from_pylist(rows, schema=_SCHEMA)))
 
 
 def _by_broker(brokers: Ints, sizes: Any) -> dict[int, int]:  # noqa: ANN401 - an array of int64
@@ -173,15 +173,15 @@ def _by_broker(brokers: Ints, sizes: Any) -> dict[int, int]:  # noqa: ANN401 - a
     return dict(zip(ids.tolist(), sums.tolist(), strict=True))
 
 
-def _sizes(lake: Warehouse, moves: StoredRows) -> Any:  # noqa: ANN401 - an array of int64
+def _sizes(warehouse: Warehouse, moves: StoredRows) -> Any:  # noqa: ANN401 - an array of int64
     """The largest log of each partition among its current replicas, -1 if none is known."""
     largest = np.full(len(moves), -1, dtype=np.int64)
-    if not lake.has("sizes"):
+    if not warehouse.has("sizes"):
         return largest
     topics = moves.values("topic")
     few_topics = [("topic", "in", topics)] if len(topics) <= FILTERED_TOPICS else []
     columns = ["topic", "partition", "broker_id", "bytes"]
-    logs = lake.read("sizes", ("is_future", "=", False), *few_topics, columns=columns)
+    logs = warehouse.read("sizes", ("is_future", "=", False), *few_topics, columns=columns)
     keys = moves.table.select(["topic", "partition"]).append_column("row", pa.array(np.arange(len(moves))))
     joined = keys.join(logs, ["topic", "partition"], join_type="inner")
     rows, brokers = joined["row"].to_numpy(), joined["broker_id"].to_numpy()
@@ -190,9 +190,9 @@ def _sizes(lake: Warehouse, moves: StoredRows) -> Any:  # noqa: ANN401 - an arra
     return largest
 
 
-def space_warnings(lake: Warehouse, volume: Volume) -> Iterator[str]:
+def space_warnings(warehouse: Warehouse, volume: Volume) -> Iterator[str]:
     """Warn of brokers that receive more bytes than their disks have left, as far as that is known."""
-    usable = usable_bytes(lake) if volume.received else {}
+    usable = usable_bytes(warehouse) if volume.received else {}
     full = [
         f"{broker} ({format_bytes(count)}, {format_bytes(usable[broker])} left)"
         for broker, count in sorted(volume.received.items())
@@ -203,15 +203,15 @@ def space_warnings(lake: Warehouse, volume: Volume) -> Iterator[str]:
         yield f"{receive} more bytes than the disks have left: {abbreviate(full)}"
 
 
-def usable_bytes(lake: Warehouse) -> dict[int, int]:
+def usable_bytes(warehouse: Warehouse) -> dict[int, int]:
     """Return the bytes left on the disks of each broker that reported them to `surveyor sizes`.
 
     Log dirs with the same size and the same free space count as one volume.
     """
     usable: dict[int, int] = {}
-    if not lake.has("log_dirs"):
+    if not warehouse.has("log_dirs"):
         return usable
-    volumes = {*values_of(lake.read("log_dirs"), "broker_id", "total_bytes", "usable_bytes")}
+    volumes = {*values_of(warehouse.read("log_dirs"), "broker_id", "total_bytes", "usable_bytes")}
     for broker, _, free in volumes:
         if free is not None:
             usable[broker] = usable.get(broker, 0) + free

@@ -33,34 +33,36 @@ class DeletionImpact:
 
 
 def deletion_impact_of(
-    lake: Warehouse, plan: PlanRecord, records: Mapping[str, int] | None = None
+    warehouse: Warehouse, plan: PlanRecord, records: Mapping[str, int] | None = None
 ) -> list[DeletionImpact]:
     """Return what is lost with the topics that a plan deletes; none for plans of other kinds."""
     if plan.kind != PlanKind.DELETE:
         return []
-    rows = lake.typed_rows(Operation, ("plan_id", "=", plan.plan_id), ("kind", "=", OperationKind.DELETE_TOPIC.value))
-    return deletion_impact(lake, plan, [row.topic for row in rows], records or {})
+    rows = warehouse.typed_rows(
+        Operation, ("plan_id", "=", plan.plan_id), ("kind", "=", OperationKind.DELETE_TOPIC.value)
+    )
+    return deletion_impact(warehouse, plan, [row.topic for row in rows], records or {})
 
 
 def deletion_impact(
-    lake: Warehouse, plan: PlanRecord, topics: Sequence[str], records: Mapping[str, int]
+    warehouse: Warehouse, plan: PlanRecord, topics: Sequence[str], records: Mapping[str, int]
 ) -> list[DeletionImpact]:
     """Return what is lost with these topics; `records` contains those whose brokers answered."""
-    partitions = {topic: _partitions(lake, plan, topic) for topic in topics}
-    return [_deleted(lake, topic, partitions[topic], records.get(topic)) for topic in topics]
+    partitions = {topic: _partitions(warehouse, plan, topic) for topic in topics}
+    return [_deleted(warehouse, topic, partitions[topic], records.get(topic)) for topic in topics]
 
 
-def _partitions(lake: Warehouse, plan: PlanRecord, topic: str) -> int | None:
+def _partitions(warehouse: Warehouse, plan: PlanRecord, topic: str) -> int | None:
     try:
-        snapshot = find_snapshot(lake, plan.snapshot_id)
-        rows = table_as_of(lake, snapshot, "partitions", ("topic", "=", topic), columns=["partition"])
+        snapshot = find_snapshot(warehouse, plan.snapshot_id)
+        rows = table_as_of(warehouse, snapshot, "partitions", ("topic", "=", topic), columns=["partition"])
     except SurveyorError:
         return None
     return int(rows.num_rows)
 
 
-def _deleted(lake: Warehouse, topic: str, partitions: int | None, records: int | None) -> DeletionImpact:
-    logs = list(values_of(lake.read("sizes", ("topic", "=", topic)), "bytes", "taken_at"))
+def _deleted(warehouse: Warehouse, topic: str, partitions: int | None, records: int | None) -> DeletionImpact:
+    logs = list(values_of(warehouse.read("sizes", ("topic", "=", topic)), "bytes", "taken_at"))
     return DeletionImpact(
         topic=topic,
         partitions=partitions,

@@ -23,45 +23,45 @@ MAX_FILTERED_TOPICS: Final = 1_000
 """Number of topics up to which only these topics are read from the snapshot."""
 
 
-def below_min_isr(lake: Warehouse, snapshot_id: int, changes: Sequence[ChangeSummary]) -> list[str]:
+def below_min_isr(warehouse: Warehouse, snapshot_id: int, changes: Sequence[ChangeSummary]) -> list[str]:
     """Name the partitions whose ISR changes in memory shrink below min.insync.replicas."""
     smaller = [
         change
         for change in changes
         if change.action != Action.REASSIGN and not 0 < len(change.isr_before or ()) <= len(change.isr_after)
     ]
-    minimum = _min_isr(lake, snapshot_id, {change.topic for change in smaller})
+    minimum = _min_isr(warehouse, snapshot_id, {change.topic for change in smaller})
     return [change.name for change in smaller if len(change.isr_after) < minimum.get(change.topic, 0)]
 
 
-def stored_below_min_isr(lake: Warehouse, snapshot_id: int, changes: StoredRows) -> list[str]:
+def stored_below_min_isr(warehouse: Warehouse, snapshot_id: int, changes: StoredRows) -> list[str]:
     """Name the partitions whose ISR stored changes shrink below min.insync.replicas.
 
     A plan may have a million changes, so only the few that may fall short are turned into objects.
     """
     without_reassignments = changes.where(~changes.equal("action", Action.REASSIGN.value))
     smaller = without_reassignments.where(without_reassignments.shrinks("isr_after", "isr_before"))
-    minimum = _min_isr(lake, snapshot_id, smaller.values("topic"))
+    minimum = _min_isr(warehouse, snapshot_id, smaller.values("topic"))
     candidates = smaller.where(smaller.lengths("isr_after") < max(minimum.values(), default=0))
     rows = values_of(candidates.table, "topic", "partition", "isr_after")
     return [f"{topic}-{partition}" for topic, partition, isr in rows if len(isr) < minimum.get(topic, 0)]
 
 
-def short_lists(lake: Warehouse, snapshot_id: int, changes: Sequence[ChangeSummary]) -> list[str]:
+def short_lists(warehouse: Warehouse, snapshot_id: int, changes: Sequence[ChangeSummary]) -> list[str]:
     """Name the partitions that reassignments in memory leave with fewer replicas than min.insync.replicas."""
     reassigned = [change for change in changes if change.action == Action.REASSIGN]
-    minimum = _min_isr(lake, snapshot_id, {change.topic for change in reassigned})
+    minimum = _min_isr(warehouse, snapshot_id, {change.topic for change in reassigned})
     last = {change.name: change for change in reassigned}
     return [name for name, change in last.items() if len(change.replicas_after) < minimum.get(change.topic, 0)]
 
 
-def stored_short_lists(lake: Warehouse, snapshot_id: int, changes: StoredRows) -> list[str]:
+def stored_short_lists(warehouse: Warehouse, snapshot_id: int, changes: StoredRows) -> list[str]:
     """Name the partitions that stored reassignments leave with fewer replicas than min.insync.replicas.
 
     The changes are in the order of their waves; the last wave of a partition counts.
     """
     reassigned = changes.where(changes.equal("action", Action.REASSIGN.value))
-    minimum = _min_isr(lake, snapshot_id, reassigned.values("topic"))
+    minimum = _min_isr(warehouse, snapshot_id, reassigned.values("topic"))
     may_be_short = reassigned.lengths("replicas_after") < max(minimum.values(), default=0)
     if not may_be_short.any():
         return []
@@ -73,15 +73,15 @@ def stored_short_lists(lake: Warehouse, snapshot_id: int, changes: StoredRows) -
     return [name for name, short in last.items() if short]
 
 
-def _min_isr(lake: Warehouse, snapshot_id: int, topics: Collection[str]) -> dict[str, int]:
+def _min_isr(warehouse: Warehouse, snapshot_id: int, topics: Collection[str]) -> dict[str, int]:
     """min.insync.replicas of those topics that the snapshot contains; empty if the snapshot was dropped."""
     if not topics:
         return {}
     topic_filter = [("topic", "in", sorted(topics))] if len(topics) <= MAX_FILTERED_TOPICS else []
     try:
-        snapshot = find_snapshot(lake, snapshot_id)
-        rows = table_as_of(lake, snapshot, "topics", *topic_filter, columns=["topic", "config"])
-        default = default_min_isr_of(lake, snapshot)
+        snapshot = find_snapshot(warehouse, snapshot_id)
+        rows = table_as_of(warehouse, snapshot, "topics", *topic_filter, columns=["topic", "config"])
+        default = default_min_isr_of(warehouse, snapshot)
     except SurveyorError:
         return {}
     return {topic: min_isr_of(dict(config or ()), default) for topic, config in values_of(rows, "topic", "config")}

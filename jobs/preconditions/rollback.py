@@ -101,14 +101,14 @@ def find_rollback(
 
     `partitions` and `topics` have the rows of a snapshot as they are now.
     """
-    lake, steps_by_key = settings.lake, steps_by_partition(plan.changes)
+    warehouse, steps_by_key = settings.warehouse, steps_by_partition(plan.changes)
     elected = {change.key for change in plan.changes if change.action == Action.ELECT_PREFERRED}
-    requested = {(topic, partition) for _, topic, partition in requested_changes(lake, plan.plan_id)}
-    destination_of = _destinations(lake, plan, to_snapshot, sorted({topic for topic, _ in steps_by_key}))
+    requested = {(topic, partition) for _, topic, partition in requested_changes(warehouse, plan.plan_id)}
+    destination_of = _destinations(warehouse, plan, to_snapshot, sorted({topic for topic, _ in steps_by_key}))
     refuse_migration(state.migration)
     refuse_other_cluster(settings, plan, state)
     _refuse_running(plan, steps_by_key, partitions)
-    facts = _cluster_facts(lake, state)
+    facts = _cluster_facts(warehouse, state)
     changes: list[Change] = []
     rejected: dict[Key, Rejection] = {}
     for key, steps_forward in steps_by_key.items():
@@ -155,14 +155,14 @@ class _Destinations:
         return RollbackTarget(assignment.replicas, self.name)
 
 
-def _destinations(lake: Warehouse, plan: Plan, to_snapshot: int | None, topics: list[str]) -> _Destinations:
+def _destinations(warehouse: Warehouse, plan: Plan, to_snapshot: int | None, topics: list[str]) -> _Destinations:
     name = f"snapshot {_snapshot_id(plan, to_snapshot)}"
     if to_snapshot is None:
         return _Destinations(name, None, {})
-    snapshot = find_snapshot(lake, to_snapshot)
+    snapshot = find_snapshot(warehouse, to_snapshot)
     topic_filter = ("topic", "in", topics)
-    former = table_as_of(lake, snapshot, "partitions", topic_filter, columns=FORMER_COLUMNS)
-    ids_then = {row.topic: row.topic_id for row in rows_as_of(lake, snapshot, Topic, topic_filter)}
+    former = table_as_of(warehouse, snapshot, "partitions", topic_filter, columns=FORMER_COLUMNS)
+    ids_then = {row.topic: row.topic_id for row in rows_as_of(warehouse, snapshot, Topic, topic_filter)}
     ids = {change.topic: change.topic_id for change in plan.changes}
     recreated = Rejection(RejectionCode.UNKNOWN_TOPIC, f"its topic was deleted and created again after {name}")
     rejected_topics = {
@@ -193,13 +193,13 @@ def _refuse_running(
         )
 
 
-def _cluster_facts(lake: Warehouse, state: ClusterState) -> ClusterFacts:
-    newest = last_snapshot(lake)
+def _cluster_facts(warehouse: Warehouse, state: ClusterState) -> ClusterFacts:
+    newest = last_snapshot(warehouse)
     return ClusterFacts(
         eligible={row.broker_id for row in state.brokers if row.understood},
         live=state.live,
-        drained=drained_brokers(lake),
-        racks=rack_of_each(state.brokers, brokers_seen_by(lake, newest) if newest else {}),
+        drained=drained_brokers(warehouse),
+        racks=rack_of_each(state.brokers, brokers_seen_by(warehouse, newest) if newest else {}),
         deleting=state.deleting,
-        min_isr=default_min_isr_of(lake, newest),
+        min_isr=default_min_isr_of(warehouse, newest),
     )

@@ -45,12 +45,12 @@ def is_rollback(plan: PlanRecord) -> bool:
     return "rollback_of" in plan.options
 
 
-def rollback_rack_warnings(lake: Warehouse, plan: PlanRecord, lists: Lists) -> list[str]:
+def rollback_rack_warnings(warehouse: Warehouse, plan: PlanRecord, lists: Lists) -> list[str]:
     """Warn of partitions of a rollback that get into fewer racks, or have more replicas in one than so many need."""
     try:
-        snapshot = find_snapshot(lake, plan.snapshot_id)
-        brokers = rows_as_of(lake, snapshot, Broker)
-        racks = rack_of_each(brokers, brokers_last_seen(lake, snapshot))
+        snapshot = find_snapshot(warehouse, plan.snapshot_id)
+        brokers = rows_as_of(warehouse, snapshot, Broker)
+        racks = rack_of_each(brokers, brokers_last_seen(warehouse, snapshot))
     except SurveyorError:  # the snapshot was dropped
         return []
     usable = [row.broker_id for row in brokers if row.understood]

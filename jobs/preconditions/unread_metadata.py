@@ -74,15 +74,15 @@ class UnreadMetadata:
         return len(self.topics) + len(self.partitions) == 1
 
 
-def unread_in(lake: Warehouse, snapshot: Snapshot) -> UnreadMetadata:
+def unread_in(warehouse: Warehouse, snapshot: Snapshot) -> UnreadMetadata:
     """Name the topics and partitions of a snapshot that are in quarantine."""
     if not snapshot.quarantined:
         return UnreadMetadata()
-    paths = [row.path for row in rows_as_of(lake, snapshot, QuarantinedZnode)]
+    paths = [row.path for row in rows_as_of(warehouse, snapshot, QuarantinedZnode)]
     topics = sorted({found[1] for path in paths if (found := _TOPIC.fullmatch(path))})
     states = {(found[1], found[2]) for path in paths if (found := _STATE.fullmatch(path))}
     partitions = [f"{topic}-{number}" for topic, number in sorted(states, key=_in_order) if topic not in topics]
-    read = rows_as_of(lake, snapshot, Partition, ("topic", "in", topics)) if topics else []
+    read = rows_as_of(warehouse, snapshot, Partition, ("topic", "in", topics)) if topics else []
     return UnreadMetadata(topics, partitions, frozenset(row.topic for row in read if row.understood))
 
 
@@ -91,13 +91,13 @@ def _in_order(partition: tuple[str, str]) -> tuple[str, int, str]:
     return topic, int(number) if number.isdecimal() else -1, number
 
 
-def unread_warnings(lake: Warehouse, plan: PlanRecord, *, everything: bool = False) -> list[str]:
+def unread_warnings(warehouse: Warehouse, plan: PlanRecord, *, everything: bool = False) -> list[str]:
     """Warn of what a plan could not look at, and of what that means for the brokers that it is about."""
     parameters = plan.options
     if plan.kind not in _CONCERNED or _EXPLICIT & parameters.keys() or parameters.get("partitions"):
         return []
     try:
-        unread = unread_in(lake, find_snapshot(lake, plan.snapshot_id))
+        unread = unread_in(warehouse, find_snapshot(warehouse, plan.snapshot_id))
     except SurveyorError:  # the snapshot was dropped
         return []
     if not unread:

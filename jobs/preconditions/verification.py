@@ -110,16 +110,16 @@ def _waits_for(topic: CurrentTopic, live: Collection[int]) -> str:
     )
 
 
-def current_evenness(lake: Warehouse, plan: Plan, current: Mapping[Key, CurrentPartition]) -> Figures | None:
+def current_evenness(warehouse: Warehouse, plan: Plan, current: Mapping[Key, CurrentPartition]) -> Figures | None:
     """Return the least and most replicas and leaders per broker now; None for plans without figures.
 
     `current` has the partitions of the plan; the others are those of the newest snapshot.
     """
-    counted, snapshot = figures_in(plan.row).get("brokers_counted"), last_snapshot(lake)
+    counted, snapshot = figures_in(plan.row).get("brokers_counted"), last_snapshot(warehouse)
     if counted is None or snapshot is None:
         return None
     plan_partitions = {key: _held_and_led(partition) for key, partition in current.items()}
-    rows = table_as_of(lake, snapshot, "partitions", columns=("topic", "partition", "replicas", "leader"))
+    rows = table_as_of(warehouse, snapshot, "partitions", columns=("topic", "partition", "replicas", "leader"))
     keys = zip(rows["topic"].to_pylist(), rows["partition"].to_pylist(), strict=True)
     other_partitions = rows.filter(np.array([key not in plan_partitions for key in keys], dtype=bool))
     held = pc.list_flatten(other_partitions["replicas"]).to_numpy()

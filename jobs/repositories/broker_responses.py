@@ -28,10 +28,10 @@ _NO_TURN: Final = -1
 Bools = npt.NDArray[np.bool_]
 
 
-def record(lake: Warehouse, answers: pa.Table) -> None:
+def record(warehouse: Warehouse, answers: pa.Table) -> None:
     """Store responses; they replace earlier responses with the same key."""
     if answers.num_rows:
-        lake.transform_rows("answers", _ALL_RESPONSES, lambda stored: latest_responses(_joined(stored, answers)))
+        warehouse.transform_rows("answers", _ALL_RESPONSES, lambda stored: latest_responses(_joined(stored, answers)))
 
 
 def _joined(stored: pa.Table, answers: pa.Table) -> pa.Table:

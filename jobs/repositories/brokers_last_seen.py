@@ -21,24 +21,24 @@ BROKER_FAILED: Final = "BrokerFailed"
 """Kind of the event for the first snapshot in which a broker was missing."""
 
 
-def brokers_last_seen(lake: Warehouse, snapshot: Snapshot) -> dict[int, LastSeenBroker]:
+def brokers_last_seen(warehouse: Warehouse, snapshot: Snapshot) -> dict[int, LastSeenBroker]:
     """Return, by id, the last registration of brokers that a snapshot found missing or unreadable."""
     is_stored = LastSeenBroker.TABLE in snapshot.versions
-    rows = rows_as_of(lake, snapshot, LastSeenBroker) if is_stored else _from_events(lake, snapshot)
+    rows = rows_as_of(warehouse, snapshot, LastSeenBroker) if is_stored else _from_events(warehouse, snapshot)
     return {row.broker_id: row for row in rows}
 
 
-def brokers_seen_by(lake: Warehouse, snapshot: Snapshot) -> dict[int, LastSeenBroker]:
+def brokers_seen_by(warehouse: Warehouse, snapshot: Snapshot) -> dict[int, LastSeenBroker]:
     """Return, by id, the last readable registration of every broker in a snapshot or before it."""
-    return brokers_last_seen(lake, snapshot) | _seen_in(lake, snapshot)
+    return brokers_last_seen(warehouse, snapshot) | _seen_in(warehouse, snapshot)
 
 
-def last_seen_after(lake: Warehouse, last: Snapshot | None, registered: Iterable[Broker]) -> list[LastSeenBroker]:
+def last_seen_after(warehouse: Warehouse, last: Snapshot | None, registered: Iterable[Broker]) -> list[LastSeenBroker]:
     """Return the rows of `brokers_last_seen` for a new snapshot of `registered` brokers; `last` precedes it."""
     if last is None:
         return []
     understood = {row.broker_id for row in registered if row.understood}
-    return [row for broker, row in sorted(brokers_seen_by(lake, last).items()) if broker not in understood]
+    return [row for broker, row in sorted(brokers_seen_by(warehouse, last).items()) if broker not in understood]
 
 
 def rack_of_each(registered: Iterable[Broker], last_seen: Mapping[int, LastSeenBroker]) -> dict[int, str | None]:
@@ -58,7 +58,7 @@ def rack_of_each(registered: Iterable[Broker], last_seen: Mapping[int, LastSeenB
     return gone | {row.broker_id: row.rack for row in registered if row.understood}
 
 
-def _seen_in(lake: Warehouse, snapshot: Snapshot) -> dict[int, LastSeenBroker]:
+def _seen_in(warehouse: Warehouse, snapshot: Snapshot) -> dict[int, LastSeenBroker]:
     """Return the readable registrations of a snapshot as rows of `brokers_last_seen`."""
     return {
         row.broker_id: LastSeenBroker(
@@ -66,24 +66,26 @@ def _seen_in(lake: Warehouse, snapshot: Snapshot) -> dict[int, LastSeenBroker]:
             last_seen_at=snapshot.taken_at,
             **{name: getattr(row, name) for name in FACTS},
         )
-        for row in rows_as_of(lake, snapshot, Broker)
+        for row in rows_as_of(warehouse, snapshot, Broker)
         if row.understood
     }
 
 
-def _from_events(lake: Warehouse, snapshot: Snapshot) -> Iterator[LastSeenBroker]:
+def _from_events(warehouse: Warehouse, snapshot: Snapshot) -> Iterator[LastSeenBroker]:
     """Derive the rows from BrokerFailed events, for a snapshot of an older version without `brokers_last_seen`."""
-    registered = {row.broker_id for row in rows_as_of(lake, snapshot, Broker) if row.understood}
+    registered = {row.broker_id for row in rows_as_of(warehouse, snapshot, Broker) if row.understood}
     until = ("snapshot_id", "<=", snapshot.snapshot_id)
-    failures = sorted(lake.typed_rows(ClusterEvent, until, ("kind", "=", BROKER_FAILED)), key=attrgetter("snapshot_id"))
+    failures = sorted(
+        warehouse.typed_rows(ClusterEvent, until, ("kind", "=", BROKER_FAILED)), key=attrgetter("snapshot_id")
+    )
     failed_in = {int(row.subject.split(" ")[1]): row.snapshot_id for row in failures}
-    earlier = sorted(lake.typed_rows(Snapshot, until), key=attrgetter("snapshot_id"))
+    earlier = sorted(warehouse.typed_rows(Snapshot, until), key=attrgetter("snapshot_id"))
     for broker, failed in failed_in.items():
         before = [taken for taken in earlier if taken.snapshot_id < failed]
         if broker in registered or not before:
             continue
         try:
-            row = _seen_in(lake, before[-1]).get(broker)
+            row = _seen_in(warehouse, before[-1]).get(broker)
         except UnreadableError:  # removed by something other than vacuum, so the rack is unknown
             continue
         if row is not None:

@@ -20,28 +20,28 @@ RECORDS: Final = ("snapshots", "partition_history", "answers", "commits")
 """Tables with a column of epochs that a controller of the cluster had."""
 
 
-def latest_recorded_epoch(lake: Warehouse, cluster_id: str | None) -> int:
+def latest_recorded_epoch(warehouse: Warehouse, cluster_id: str | None) -> int:
     """Return the latest recorded controller epoch before LAST_EPOCH, or 0 if there is none.
 
     `cluster_id` is the id in ZooKeeper, None if unknown. Records of another cluster with the same name are ignored.
     """
-    if not lake.exists() or not _is_of(lake, cluster_id):
+    if not warehouse.exists() or not _is_of(warehouse, cluster_id):
         return 0
-    return max(_latest(lake, table) for table in RECORDS)
+    return max(_latest(warehouse, table) for table in RECORDS)
 
 
-def _latest(lake: Warehouse, table: str) -> int:
-    if not lake.has(table) or _COLUMN not in lake.columns(table):
+def _latest(warehouse: Warehouse, table: str) -> int:
+    if not warehouse.has(table) or _COLUMN not in warehouse.columns(table):
         return 0
-    epochs = lake.read(table, columns=[_COLUMN])[_COLUMN]
+    epochs = warehouse.read(table, columns=[_COLUMN])[_COLUMN]
     return pc.max(epochs.filter(pc.less(epochs, LAST_EPOCH))).as_py() or 0
 
 
-def _is_of(lake: Warehouse, cluster_id: str | None) -> bool:
+def _is_of(warehouse: Warehouse, cluster_id: str | None) -> bool:
     """Whether all snapshots are of this cluster; a recreated cluster of the same name starts its epochs again."""
-    if "cluster_id" not in lake.columns("snapshots"):
+    if "cluster_id" not in warehouse.columns("snapshots"):
         return True
-    ids = {*lake.read("snapshots", columns=["cluster_id"])["cluster_id"].to_pylist()} - {None}
+    ids = {*warehouse.read("snapshots", columns=["cluster_id"])["cluster_id"].to_pylist()} - {None}
     return cluster_id is None or ids <= {cluster_id}
 
 

@@ -18,13 +18,13 @@ NOT_REGISTERED: Final = -1
 """Broker epoch of a mark if the broker was not registered."""
 
 
-def drained_brokers(lake: Warehouse) -> set[int]:
+def drained_brokers(warehouse: Warehouse) -> set[int]:
     """Return the ids of drained brokers; they keep their replicas and receive no new ones."""
-    return {row.broker_id for row in lake.typed_rows(DrainedBroker)}
+    return {row.broker_id for row in warehouse.typed_rows(DrainedBroker)}
 
 
 def add(
-    lake: Warehouse,
+    warehouse: Warehouse,
     plan: PlanRecord,
     controller_epoch: int | None = None,
     broker_epochs: Mapping[int, int] | None = None,
@@ -44,16 +44,16 @@ def add(
     }
     brokers = parameters["brokers"]
     rows = [{"broker_id": b, **common, "broker_epoch": epochs.get(b, NOT_REGISTERED)} for b in brokers]
-    lake.ensure_columns("drained")
-    lake.replace("drained", rows, _broker_condition(brokers))
+    warehouse.ensure_columns("drained")
+    warehouse.replace("drained", rows, _broker_condition(brokers))
     return True
 
 
-def remove(lake: Warehouse, plan: PlanRecord) -> bool:
+def remove(warehouse: Warehouse, plan: PlanRecord) -> bool:
     """Delete the marks of the brokers of an undrain plan; return whether the plan is an undrain."""
     if plan.kind != PlanKind.UNDRAIN:
         return False
-    lake.delete("drained", _broker_condition(plan.options["brokers"]))
+    warehouse.delete("drained", _broker_condition(plan.options["brokers"]))
     return True
 
 
@@ -67,28 +67,28 @@ def has_registered_again(mark: DrainedBroker, registered: Mapping[int, int]) -> 
     return mark.mode == DrainMode.RESIDENT and epoch is not None and now is not None and epoch < now
 
 
-def remove_expired(lake: Warehouse, controller_epoch: int | None, registered: Mapping[int, int]) -> dict[int, str]:
+def remove_expired(warehouse: Warehouse, controller_epoch: int | None, registered: Mapping[int, int]) -> dict[int, str]:
     """Delete the marks of resident drains that have ended; return the reason by broker.
 
     `controller_epoch` is that of the current controller, and `registered` maps brokers to their epochs. A mark without
     a controller epoch was written by a commit that released the controllership at once.
     """
     ended = {}
-    for row in lake.typed_rows(DrainedBroker) if lake.has("drained") else ():
+    for row in warehouse.typed_rows(DrainedBroker) if warehouse.has("drained") else ():
         if has_registered_again(row, registered):
             ended[row.broker_id] = "the broker registered again"
         elif row.mode == DrainMode.RESIDENT and (row.controller_epoch or 0) < (controller_epoch or 0):
             ended[row.broker_id] = "another controller took over"
     if ended:
-        lake.delete("drained", _broker_condition(sorted(ended)))
+        warehouse.delete("drained", _broker_condition(sorted(ended)))
     return dict(sorted(ended.items()))
 
 
-def delete_marks(lake: Warehouse, marks: Iterable[DrainedBroker]) -> None:
+def delete_marks(warehouse: Warehouse, marks: Iterable[DrainedBroker]) -> None:
     """Delete these marks, but not marks of a later drain of the same brokers."""
     conditions = [f"(broker_id = {row.broker_id} AND broker_epoch = {row.broker_epoch})" for row in marks]
     if conditions:
-        lake.delete("drained", " OR ".join(conditions))
+        warehouse.delete("drained", " OR ".join(conditions))
 
 
 def expired_drain_lines(ended: Mapping[int, str]) -> list[str]:
@@ -99,11 +99,11 @@ def expired_drain_lines(ended: Mapping[int, str]) -> list[str]:
     ]
 
 
-def carry_over(lake: Warehouse, before: int, now: int) -> None:
+def carry_over(warehouse: Warehouse, before: int, now: int) -> None:
     """Move the marks of resident drains to the controller's new epoch, so that they do not expire."""
     resident_marks = f"mode = {quoted(DrainMode.RESIDENT.value)} AND controller_epoch = {before}"
-    if lake.typed_rows(DrainedBroker, ("controller_epoch", "=", before)):
-        lake.update("drained", resident_marks, controller_epoch=str(now))
+    if warehouse.typed_rows(DrainedBroker, ("controller_epoch", "=", before)):
+        warehouse.update("drained", resident_marks, controller_epoch=str(now))
 
 
 def _broker_condition(broker_ids: list[int]) -> str:

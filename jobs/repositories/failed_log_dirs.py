@@ -22,23 +22,23 @@ _OF_LEADER_AND_ISR: Final = ("api", "=", LEADER_AND_ISR)
 _SORT_KEYS: Final = [(name, "ascending") for name in ("broker_id", "topic", "partition")]
 
 
-def failed_replicas(lake: Warehouse, snapshot: Snapshot) -> list[BrokerAnswer]:
+def failed_replicas(warehouse: Warehouse, snapshot: Snapshot) -> list[BrokerAnswer]:
     """Return the latest response of live brokers for each replica, where it reports a failed log dir."""
-    topics = lake.read("answers", _OF_LEADER_AND_ISR, ("error", "=", KAFKA_STORAGE_ERROR), columns=["topic"])[
+    topics = warehouse.read("answers", _OF_LEADER_AND_ISR, ("error", "=", KAFKA_STORAGE_ERROR), columns=["topic"])[
         "topic"
     ].unique()
     if not topics:  # the usual case, for which nothing else is read
         return []
-    epochs = {row.broker_id: row.broker_epoch for row in rows_as_of(lake, snapshot, Broker)}
+    epochs = {row.broker_id: row.broker_epoch for row in rows_as_of(warehouse, snapshot, Broker)}
     # a table of an older version also contains earlier responses, until the next commit writes to it
-    answers = latest_responses(lake.read("answers", _OF_LEADER_AND_ISR, ("topic", "in", topics.to_pylist())))
+    answers = latest_responses(warehouse.read("answers", _OF_LEADER_AND_ISR, ("topic", "in", topics.to_pylist())))
     failed = typed(BrokerAnswer, answers.filter(pc.field("error") == KAFKA_STORAGE_ERROR).sort_by(_SORT_KEYS))
     return [row for row in failed if row.broker_epoch == epochs.get(row.broker_id)]
 
 
-def event_lines(lake: Warehouse, snapshot: Snapshot) -> Iterator[str]:
+def event_lines(warehouse: Warehouse, snapshot: Snapshot) -> Iterator[str]:
     """Return a line for each broker that reported a failed log dir which no controller has handled yet."""
-    events = rows_as_of(lake, snapshot, ZnodeRequest, ("kind", "=", RequestKind.LOG_DIR.value))
+    events = rows_as_of(warehouse, snapshot, ZnodeRequest, ("kind", "=", RequestKind.LOG_DIR.value))
     for broker in sorted({row.broker_id for row in events if row.broker_id is not None}):
         yield (
             f"broker {broker} reports a failed log dir, and no controller has asked it yet which replicas are "

@@ -39,23 +39,23 @@ class ForeignChange:
     """Whether the table cannot be used before it is undone."""
 
 
-def foreign_changes(lake: Warehouse) -> Iterator[ForeignChange]:
+def foreign_changes(warehouse: Warehouse) -> Iterator[ForeignChange]:
     """Yield what does harm in each existing table, then what is lost of the newest and the oldest snapshot."""
     is_readable = True
     for name in TABLES:
         try:
-            if lake.has(name):
-                yield from _of_table(lake, name)
+            if warehouse.has(name):
+                yield from _of_table(warehouse, name)
         except UnreadableError as error:
             is_readable = False
             found, _, remedy = str(error).partition("; ")
             yield ForeignChange(found, remedy, is_fault=True)
     if is_readable:
-        yield from _lost_files(lake)
+        yield from _lost_files(warehouse)
 
 
-def _of_table(lake: Warehouse, name: str) -> Iterator[ForeignChange]:
-    table = lake.opened(name)
+def _of_table(warehouse: Warehouse, name: str) -> Iterator[ForeignChange]:
+    table = warehouse.opened(name)
     if found := write_incompatibility(table):
         yield ForeignChange(f"table {name} {found.found}", found.remedy, is_fault=True)
     elif int(schema_version(table)) < SCHEMA_VERSION:
@@ -67,18 +67,18 @@ def _of_table(lake: Warehouse, name: str) -> Iterator[ForeignChange]:
         yield ForeignChange(f"table {name} has {listed}", UPGRADE, is_fault=False)
 
 
-def _lost_files(lake: Warehouse) -> Iterator[ForeignChange]:
+def _lost_files(warehouse: Warehouse) -> Iterator[ForeignChange]:
     """Yield the snapshots, of the newest and the oldest, that lack files, as after a VACUUM without retention.
 
     A VACUUM removes files by age. So if the oldest snapshot has all its files, those in between have theirs.
     """
-    snapshots = lake.typed_rows(Snapshot) if lake.has("snapshots") else []
+    snapshots = warehouse.typed_rows(Snapshot) if warehouse.has("snapshots") else []
     if not snapshots:
         return
     by_id = {row.snapshot_id: row for row in snapshots}
     for snapshot_id in sorted({max(by_id), min(by_id)}, reverse=True):
         snapshot = by_id[snapshot_id]
         versions = {name: version for name, version in snapshot.versions.items() if name in TABLES}
-        if lost := [name for name, version in versions.items() if not is_whole(lake, name, version)]:
+        if lost := [name for name, version in versions.items() if not is_whole(warehouse, name, version)]:
             remedy = "surveyor snapshot" if snapshot_id == max(by_id) else _KEEP
             yield ForeignChange(f"snapshot {snapshot_id} has lost files of {', '.join(lost)}", remedy, is_fault=False)

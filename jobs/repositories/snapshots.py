@@ -23,37 +23,37 @@ PARTITION: Final = KEYS["partitions"]
 """The key of a partition."""
 
 
-def last_snapshot(lake: Warehouse) -> Snapshot | None:
+def last_snapshot(warehouse: Warehouse) -> Snapshot | None:
     """Return the newest complete snapshot, or None if there is none."""
-    ids = lake.read("snapshots")["snapshot_id"]
+    ids = warehouse.read("snapshots")["snapshot_id"]
     if not len(ids):
         return None
-    return lake.typed_rows(Snapshot, ("snapshot_id", "=", pc.max(ids).as_py()))[0]
+    return warehouse.typed_rows(Snapshot, ("snapshot_id", "=", pc.max(ids).as_py()))[0]
 
 
-def find_snapshot(lake: Warehouse, snapshot_id: int | None = None) -> Snapshot:
+def find_snapshot(warehouse: Warehouse, snapshot_id: int | None = None) -> Snapshot:
     """Return the given or the newest snapshot; raise UsageError or UnreadableError if it does not exist."""
-    if not lake.exists():
-        raise no_warehouse(lake.warehouse, "take a `surveyor snapshot` first")
-    newest = last_snapshot(lake)
+    if not warehouse.exists():
+        raise no_warehouse(warehouse.uri, "take a `surveyor snapshot` first")
+    newest = last_snapshot(warehouse)
     if newest is None:
         raise UnreadableError(
-            f"no snapshot of cluster {lake.cluster!r} in {lake.warehouse}; "
-            f"take one with `surveyor snapshot --cluster {lake.cluster}`, or check --cluster",
+            f"no snapshot of cluster {warehouse.cluster!r} in {warehouse.uri}; "
+            f"take one with `surveyor snapshot --cluster {warehouse.cluster}`, or check --cluster",
         )
     if snapshot_id is None or snapshot_id == newest.snapshot_id:
         return newest
-    rows = lake.typed_rows(Snapshot, ("snapshot_id", "=", snapshot_id))
+    rows = warehouse.typed_rows(Snapshot, ("snapshot_id", "=", snapshot_id))
     if not rows:
-        raise UsageError(_no_snapshot(lake, snapshot_id, newest.snapshot_id))
+        raise UsageError(_no_snapshot(warehouse, snapshot_id, newest.snapshot_id))
     return rows[0]
 
 
-def _no_snapshot(lake: Warehouse, snapshot_id: int, newest: int) -> str:
-    oldest = pc.min(lake.read("snapshots", columns=["snapshot_id"])["snapshot_id"]).as_py()
+def _no_snapshot(warehouse: Warehouse, snapshot_id: int, newest: int) -> str:
+    oldest = pc.min(warehouse.read("snapshots", columns=["snapshot_id"])["snapshot_id"]).as_py()
     dropped = ", dropped by `surveyor vacuum`" if 0 < snapshot_id < oldest else ""
     return (
-        f"no snapshot {snapshot_id} of cluster {lake.cluster!r}{dropped}; "
+        f"no snapshot {snapshot_id} of cluster {warehouse.cluster!r}{dropped}; "
         f"the oldest is {oldest}, the newest is {newest}"
     )
 
@@ -68,30 +68,30 @@ def refuse_empty(snapshot: Snapshot, *, topics: bool = False) -> None:
         )
 
 
-def as_of(lake: Warehouse, snapshot: Snapshot, table: str, *filters: Filter) -> list[Row]:
+def as_of(warehouse: Warehouse, snapshot: Snapshot, table: str, *filters: Filter) -> list[Row]:
     """Return the rows of a table at a snapshot as dictionaries."""
-    return as_rows(table_as_of(lake, snapshot, table, *filters))
+    return as_rows(table_as_of(warehouse, snapshot, table, *filters))
 
 
-def topics_before(lake: Warehouse, snapshot_id: int) -> dict[str, Topic]:
+def topics_before(warehouse: Warehouse, snapshot_id: int) -> dict[str, Topic]:
     """Return the topics by name in the last snapshot before this one; empty if it can no longer be read."""
-    ids = lake.read("snapshots", ("snapshot_id", "<", snapshot_id), columns=["snapshot_id"])["snapshot_id"]
+    ids = warehouse.read("snapshots", ("snapshot_id", "<", snapshot_id), columns=["snapshot_id"])["snapshot_id"]
     if not len(ids):
         return {}
-    (snapshot,) = lake.typed_rows(Snapshot, ("snapshot_id", "=", pc.max(ids).as_py()))
+    (snapshot,) = warehouse.typed_rows(Snapshot, ("snapshot_id", "=", pc.max(ids).as_py()))
     try:
-        return {row.topic: row for row in rows_as_of(lake, snapshot, Topic)}
+        return {row.topic: row for row in rows_as_of(warehouse, snapshot, Topic)}
     except UnreadableError:
         return {}
 
 
-def rows_as_of(lake: Warehouse, snapshot: Snapshot, row: type[R], *filters: Filter) -> list[R]:
+def rows_as_of(warehouse: Warehouse, snapshot: Snapshot, row: type[R], *filters: Filter) -> list[R]:
     """Return the rows of a table at a snapshot as structs."""
-    return typed(row, table_as_of(lake, snapshot, row.TABLE, *filters))
+    return typed(row, table_as_of(warehouse, snapshot, row.TABLE, *filters))
 
 
 def table_as_of(
-    lake: Warehouse,
+    warehouse: Warehouse,
     snapshot: Snapshot,
     table: str,
     *filters: Filter,
@@ -104,52 +104,54 @@ def table_as_of(
     that was not completed has written them. Raise UnreadableError otherwise.
     """
     try:
-        return lake.read(table, *filters, version=snapshot.versions[table], columns=columns)
+        return warehouse.read(table, *filters, version=snapshot.versions[table], columns=columns)
     except UnreadableError:
         if table != "partitions":
-            if not _is_written_by(lake, snapshot, table):
+            if not _is_written_by(warehouse, snapshot, table):
                 raise
-            return lake.read(table, *filters, columns=columns)
-    rows = newest_rows(lake.read("partition_history", ("snapshot_id", "<=", snapshot.snapshot_id), *filters))
-    rows = _with_topic_versions(rows, lake, snapshot)
+            return warehouse.read(table, *filters, columns=columns)
+    rows = newest_rows(warehouse.read("partition_history", ("snapshot_id", "<=", snapshot.snapshot_id), *filters))
+    rows = _with_topic_versions(rows, warehouse, snapshot)
     return rows if columns is None else rows.select(columns)
 
 
-def with_readable_versions(lake: Warehouse, snapshot: Snapshot) -> Snapshot:
+def with_readable_versions(warehouse: Warehouse, snapshot: Snapshot) -> Snapshot:
     """Return the newest snapshot with the current version of each table that is compared with, if its own is lost.
 
     A new snapshot must do this before it writes, as it compares these tables also after it has written them.
     """
     lost = {
-        table: lake.version(table)
+        table: warehouse.version(table)
         for table in COMPARED
-        if not is_whole(lake, table, snapshot.versions[table]) and _is_written_by(lake, snapshot, table)
+        if not is_whole(warehouse, table, snapshot.versions[table]) and _is_written_by(warehouse, snapshot, table)
     }
     return msgspec.structs.replace(snapshot, versions=snapshot.versions | lost) if lost else snapshot
 
 
-def is_whole(lake: Warehouse, table: str, version: int) -> bool:
+def is_whole(warehouse: Warehouse, table: str, version: int) -> bool:
     """Return whether a version of a table can be read, or a later one with the same rows."""
     try:
-        lake.paths(table, version)
+        warehouse.paths(table, version)
     except UnreadableError:
         return False
     return True
 
 
-def _is_written_by(lake: Warehouse, snapshot: Snapshot, table: str) -> bool:
+def _is_written_by(warehouse: Warehouse, snapshot: Snapshot, table: str) -> bool:
     """Return whether a snapshot is the newest, and no later one has written the rows of a table."""
-    newest = last_snapshot(lake)
-    written = lake.read(table, columns=["snapshot_id"])["snapshot_id"]
+    newest = last_snapshot(warehouse)
+    written = warehouse.read(table, columns=["snapshot_id"])["snapshot_id"]
     latest = pc.max(written).as_py() if len(written) else 0
     return newest is not None and newest.snapshot_id == snapshot.snapshot_id and latest <= snapshot.snapshot_id
 
 
-def _with_topic_versions(rows: pa.Table, lake: Warehouse, snapshot: Snapshot) -> pa.Table:
+def _with_topic_versions(rows: pa.Table, warehouse: Warehouse, snapshot: Snapshot) -> pa.Table:
     """Set the topic versions of a snapshot; the history does not record a new topic version as a change."""
     version = snapshot.versions.get("topics")
     try:
-        topics = None if version is None else lake.read("topics", version=version, columns=["topic", "topic_version"])
+        topics = (
+            None if version is None else warehouse.read("topics", version=version, columns=["topic", "topic_version"])
+        )
     except UnreadableError:
         topics = None
     if topics is None:

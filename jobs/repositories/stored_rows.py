@@ -34,9 +34,14 @@ class StoredRows:
 
     @classmethod
     def read(
-        cls, lake: Warehouse, table: str, order: Sequence[str], *filters: Filter, columns: Sequence[str] | None = None
+        cls,
+        warehouse: Warehouse,
+        table: str,
+        order: Sequence[str],
+        *filters: Filter,
+        columns: Sequence[str] | None = None,
     ) -> "StoredRows":
-        rows = lake.read(table, *filters, columns=columns)
+        rows = warehouse.read(table, *filters, columns=columns)
         return cls(rows.sort_by([(column, "ascending") for column in order]).combine_chunks())
 
     def __len__(self) -> int:

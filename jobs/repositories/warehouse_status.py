@@ -45,69 +45,71 @@ class WarehouseStatus:
     """Why an existing warehouse could not be read; the other fields are empty then."""
 
 
-def read_warehouse_status(lake: Warehouse) -> WarehouseStatus:
+def read_warehouse_status(warehouse: Warehouse) -> WarehouseStatus:
     """Read the status; it is empty if there is no warehouse or no snapshot."""
-    snapshot = last_snapshot(lake) if lake.exists() else None
+    snapshot = last_snapshot(warehouse) if warehouse.exists() else None
     if snapshot is None:
         return WarehouseStatus()
-    open_plans = lake.typed_rows(PlanRecord, ("status", "in", [status.value for status in OPEN]))
+    open_plans = warehouse.typed_rows(PlanRecord, ("status", "in", [status.value for status in OPEN]))
     plans = [plan for plan in open_plans if not plan.is_cycle]
-    drained = lake.typed_rows(DrainedBroker) if lake.has("drained") else []
+    drained = warehouse.typed_rows(DrainedBroker) if warehouse.has("drained") else []
     return WarehouseStatus(
         snapshot=snapshot,
         plans=sorted(plans, key=attrgetter("created_at")),
-        operations=_operations(lake, plans),
+        operations=_operations(warehouse, plans),
         drained=drained,
-        throttled=throttled_plans(lake),
-        latest_epoch=latest_recorded_epoch(lake, snapshot.cluster_id),
+        throttled=throttled_plans(warehouse),
+        latest_epoch=latest_recorded_epoch(warehouse, snapshot.cluster_id),
     )
 
 
-def throttled_plans(lake: Warehouse) -> list[str]:
+def throttled_plans(warehouse: Warehouse) -> list[str]:
     """Return the ids of plans whose commits have set throttles and not removed them."""
-    throttles = lake.read("throttles", columns=["plan_id"])["plan_id"] if lake.has("throttles") else pa.array([])
+    throttles = (
+        warehouse.read("throttles", columns=["plan_id"])["plan_id"] if warehouse.has("throttles") else pa.array([])
+    )
     return sorted(set(throttles.to_pylist()))
 
 
-def _operations(lake: Warehouse, plans: list[PlanRecord]) -> Counter[str]:
+def _operations(warehouse: Warehouse, plans: list[PlanRecord]) -> Counter[str]:
     """Count the operations by plan, because plans that delete or configure topics have no changes."""
     of_plans = ("plan_id", "in", [plan.plan_id for plan in plans])
-    owners = lake.read("operations", of_plans, columns=["plan_id"])["plan_id"].to_pylist() if plans else []
+    owners = warehouse.read("operations", of_plans, columns=["plan_id"])["plan_id"].to_pylist() if plans else []
     return Counter(owners)
 
 
-def warehouse_status_if_readable(lake: Warehouse) -> WarehouseStatus:
+def warehouse_status_if_readable(warehouse: Warehouse) -> WarehouseStatus:
     """Read the status, or return the error as its `fault`, so that the live cluster can be shown anyway."""
     try:
-        return read_warehouse_status(lake)
+        return read_warehouse_status(warehouse)
     except (SurveyorError, OSError) as error:
         return WarehouseStatus(fault=str(error))
 
 
-def missing_since(lake: Warehouse, snapshot: Snapshot, brokers: Collection[int]) -> dict[int, datetime]:
+def missing_since(warehouse: Warehouse, snapshot: Snapshot, brokers: Collection[int]) -> dict[int, datetime]:
     """Return when each of the brokers missing in this snapshot was first missing in a snapshot.
 
     A broker in no snapshot counts as missing since the oldest one.
     """
-    absent = {*brokers}.difference(row.broker_id for row in rows_as_of(lake, snapshot, Broker))
+    absent = {*brokers}.difference(row.broker_id for row in rows_as_of(warehouse, snapshot, Broker))
     if not absent:
         return {}
-    seen = brokers_last_seen(lake, snapshot)
+    seen = brokers_last_seen(warehouse, snapshot)
     last = {broker: seen[broker].snapshot_id if broker in seen else 0 for broker in absent}
-    snapshots = lake.read("snapshots", ("snapshot_id", "<=", snapshot.snapshot_id))
+    snapshots = warehouse.read("snapshots", ("snapshot_id", "<=", snapshot.snapshot_id))
     taken = dict(values_of(snapshots, "snapshot_id", "taken_at"))
     return {broker: taken[min(number for number in taken if number > until)] for broker, until in last.items()}
 
 
-def known_min_isr_of(lake: Warehouse, snapshot: Snapshot | None) -> int | None:
+def known_min_isr_of(warehouse: Warehouse, snapshot: Snapshot | None) -> int | None:
     """Return the brokers' default min.insync.replicas in a snapshot, or None if no broker reported it."""
-    return max_known_min_isr(_min_isr_rows(lake, snapshot))
+    return max_known_min_isr(_min_isr_rows(warehouse, snapshot))
 
 
-def default_min_isr_of(lake: Warehouse, snapshot: Snapshot | None) -> int:
+def default_min_isr_of(warehouse: Warehouse, snapshot: Snapshot | None) -> int:
     """Return the brokers' default min.insync.replicas in a snapshot, or Kafka's default if no broker reported it."""
-    return default_min_isr(_min_isr_rows(lake, snapshot))
+    return default_min_isr(_min_isr_rows(warehouse, snapshot))
 
 
-def _min_isr_rows(lake: Warehouse, snapshot: Snapshot | None) -> list[BrokerConfig]:
-    return [] if snapshot is None else rows_as_of(lake, snapshot, BrokerConfig, ("name", "=", MIN_ISR))
+def _min_isr_rows(warehouse: Warehouse, snapshot: Snapshot | None) -> list[BrokerConfig]:
+    return [] if snapshot is None else rows_as_of(warehouse, snapshot, BrokerConfig, ("name", "=", MIN_ISR))

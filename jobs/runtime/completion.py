@@ -29,8 +29,8 @@ _MAX_OFFERED: Final = 50
 def clusters(ctx: typer.Context, incomplete: str) -> Completed:
     """Complete clusters of the --conf file and of the warehouse."""
 
-    def known(conf: "Conf", lake: "Warehouse") -> Iterable[tuple[str, str]]:
-        seen = lake.clusters() if lake.exists() else []
+    def known(conf: "Conf", warehouse: "Warehouse") -> Iterable[tuple[str, str]]:
+        seen = warehouse.clusters() if warehouse.exists() else []
         return [(name, "") for name in sorted({*conf.clusters, *seen})]
 
     return _completed(ctx, incomplete, known)
@@ -39,8 +39,8 @@ def clusters(ctx: typer.Context, incomplete: str) -> Completed:
 def plans(ctx: typer.Context, incomplete: str) -> Completed:
     """Complete plans by alias, or by id if they have none, the newest first."""
 
-    def known(_: "Conf", lake: "Warehouse") -> Iterable[tuple[str, str]]:
-        rows = sorted(lake.typed_rows(PlanRecord), key=attrgetter("created_at"), reverse=True)[:_MAX_OFFERED]
+    def known(_: "Conf", warehouse: "Warehouse") -> Iterable[tuple[str, str]]:
+        rows = sorted(warehouse.typed_rows(PlanRecord), key=attrgetter("created_at"), reverse=True)[:_MAX_OFFERED]
         for row in rows:
             for name in row.all_names or [row.plan_id]:
                 yield name, f"{row.kind}, {row.status}"
@@ -51,8 +51,8 @@ def plans(ctx: typer.Context, incomplete: str) -> Completed:
 def topics(ctx: typer.Context, incomplete: str) -> Completed:
     """Complete topics of the latest snapshot."""
 
-    def known(_: "Conf", lake: "Warehouse") -> Iterable[tuple[str, str]]:
-        return [(name, "") for name in sorted(lake.read("topics", columns=["topic"])["topic"].to_pylist())]
+    def known(_: "Conf", warehouse: "Warehouse") -> Iterable[tuple[str, str]]:
+        return [(name, "") for name in sorted(warehouse.read("topics", columns=["topic"])["topic"].to_pylist())]
 
     return _completed(ctx, incomplete, known)
 
@@ -60,10 +60,10 @@ def topics(ctx: typer.Context, incomplete: str) -> Completed:
 def brokers(ctx: typer.Context, incomplete: str) -> Completed:
     """Complete brokers of the latest snapshot, including unregistered preferred leaders."""
 
-    def known(_: "Conf", lake: "Warehouse") -> Iterable[tuple[str, str]]:
-        at = ("snapshot_id", "=", max(lake.read("snapshots", columns=["snapshot_id"])["snapshot_id"].to_pylist()))
-        preferred = lake.read("imbalance", at, columns=["broker_id"])["broker_id"].to_pylist()
-        live = {row["broker_id"]: row["host"] or "" for row in lake.rows("brokers")}
+    def known(_: "Conf", warehouse: "Warehouse") -> Iterable[tuple[str, str]]:
+        at = ("snapshot_id", "=", max(warehouse.read("snapshots", columns=["snapshot_id"])["snapshot_id"].to_pylist()))
+        preferred = warehouse.read("imbalance", at, columns=["broker_id"])["broker_id"].to_pylist()
+        live = {row["broker_id"]: row["host"] or "" for row in warehouse.rows("brokers")}
         return [(str(broker), live.get(broker, "gone")) for broker in sorted({*live, *preferred})]
 
     return _completed(ctx, incomplete, known)
@@ -72,8 +72,10 @@ def brokers(ctx: typer.Context, incomplete: str) -> Completed:
 def snapshots(ctx: typer.Context, incomplete: str) -> Completed:
     """Complete snapshots, with their time in UTC, the newest first."""
 
-    def known(_: "Conf", lake: "Warehouse") -> Iterable[tuple[str, str]]:
-        taken = lake.read("snapshots", columns=["snapshot_id", "taken_at"]).sort_by([("snapshot_id", "descending")])
+    def known(_: "Conf", warehouse: "Warehouse") -> Iterable[tuple[str, str]]:
+        taken = warehouse.read("snapshots", columns=["snapshot_id", "taken_at"]).sort_by(
+            [("snapshot_id", "descending")]
+        )
         return [
             (str(row["snapshot_id"]), f"{row['taken_at']:%F %T}") for row in taken.slice(0, _MAX_OFFERED).to_pylist()
         ]

@@ -82,7 +82,7 @@ class Settings:
     """The settings that every command gets."""
 
     cluster: str
-    warehouse: str
+    warehouse_uri: str
     conf: ClusterConf
     as_json: bool = False
     result_file: Path | None = None
@@ -108,10 +108,10 @@ class Settings:
         return None if text in {None, NO_THROTTLE} else parse_rate("--throttle", str(text))
 
     @property
-    def lake(self) -> "Warehouse":
+    def warehouse(self) -> "Warehouse":
         from jobs.adapters.delta.warehouse import Warehouse  # noqa: PLC0415 - a second of Arrow, which --help does not need
 
-        return Warehouse(self.warehouse, self.cluster)
+        return Warehouse(self.warehouse_uri, self.cluster)
 
     @cached_property
     def listener(self) -> "Listener":
@@ -180,7 +180,7 @@ def settings_from(
     for name in (cluster, *conf.clusters):
         refuse_invalid_cluster_name(name)
     of_command = partial(
-        Settings, warehouse=folder, as_json=as_json or output is Output.JSON, remote=remote, output=output
+        Settings, warehouse_uri=folder, as_json=as_json or output is Output.JSON, remote=remote, output=output
     )
     if fleet:
         _refuse_single_cluster_options(sources.typed)

@@ -161,22 +161,22 @@ def _read_rates(client: KazooClient) -> tuple[dict[str, dict[str, str]], dict[st
     return {name: broker_rates for name, broker_rates in rates.items() if broker_rates}, unread
 
 
-def view_of(lake: Warehouse, snapshot: Snapshot, *partitions: Filter) -> ClusterView:
+def view_of(warehouse: Warehouse, snapshot: Snapshot, *partitions: Filter) -> ClusterView:
     """Read the state at a snapshot from the tables, with all partitions or those that match the filters."""
-    topics = table_as_of(lake, snapshot, "topics", columns=["topic", "config", "deletion_requested"])
+    topics = table_as_of(warehouse, snapshot, "topics", columns=["topic", "config", "deletion_requested"])
     rows = topics.to_pylist(maps_as_pydicts="strict")
-    quarantine = rows_as_of(lake, snapshot, QuarantinedZnode) if snapshot.quarantined else []
+    quarantine = rows_as_of(warehouse, snapshot, QuarantinedZnode) if snapshot.quarantined else []
     kinds = [RequestKind.REASSIGN.value, RequestKind.LOG_DIR.value]
-    requests = rows_as_of(lake, snapshot, ZnodeRequest, ("kind", "in", kinds))
+    requests = rows_as_of(warehouse, snapshot, ZnodeRequest, ("kind", "in", kinds))
     return ClusterView(
         controller_id=snapshot.controller_id,
         controller_epoch=snapshot.controller_epoch,
         migration=snapshot.migration,
-        brokers=rows_as_of(lake, snapshot, Broker),
+        brokers=rows_as_of(warehouse, snapshot, Broker),
         configs={row["topic"]: row["config"] for row in rows},
         deleting=frozenset(row["topic"] for row in rows if row["deletion_requested"]),
         requested=_requested(requests),
-        partitions=table_as_of(lake, snapshot, "partitions", *partitions, columns=PARTITION),
+        partitions=table_as_of(warehouse, snapshot, "partitions", *partitions, columns=PARTITION),
         quarantined=snapshot.quarantined or 0,
         blocking=_blocking(quarantine),
         ignored_request=_ignored_request(quarantine),
@@ -185,7 +185,7 @@ def view_of(lake: Warehouse, snapshot: Snapshot, *partitions: Filter) -> Cluster
     )
 
 
-def with_last_known_replicas(view: ClusterView, lake: Warehouse, snapshot: Snapshot | None) -> ClusterView:
+def with_last_known_replicas(view: ClusterView, warehouse: Warehouse, snapshot: Snapshot | None) -> ClusterView:
     """Give the partitions without known replicas those of the last snapshot, as a snapshot does.
 
     They remain not understood. So brokers that hold them are not shown as empty.
@@ -196,7 +196,7 @@ def with_last_known_replicas(view: ClusterView, lake: Warehouse, snapshot: Snaps
     if snapshot is None or not unknown:
         return view
     topics = sorted({row["topic"] for row in unknown})
-    last = table_as_of(lake, snapshot, "partitions", columns=_ASSIGNMENT_COLUMNS)
+    last = table_as_of(warehouse, snapshot, "partitions", columns=_ASSIGNMENT_COLUMNS)
     known = last.filter(pc.is_in(last["topic"], pa.array(topics, pa.string()))).to_pylist()
     by_key = {(row["topic"], row["partition"]): row for row in known}
     filled = [row | by_key.get((row["topic"], row["partition"]), {}) for row in unknown]

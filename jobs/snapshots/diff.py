@@ -38,15 +38,15 @@ Pair = tuple[Row | None, Row | None]
 """A row before and after, None if absent."""
 
 
-def differences(lake: Warehouse, before: Snapshot, after: Snapshot) -> list[Row]:
+def differences(warehouse: Warehouse, before: Snapshot, after: Snapshot) -> list[Row]:
     """Return the differences between two snapshots; partitions, the most numerous, come last."""
     both = before, after
     return [
         *_changed("controller changed", "controller", before.columns(), after.columns(), CONTROLLER),
-        *_brokers(_pairs_of(lake, both, "brokers", ["broker_id"], BROKER)),
-        *_topics(_pairs_of(lake, both, "topics", ["topic"], TOPIC)),
-        *_quarantine(_pairs_of(lake, both, "quarantine", ["path", "reason"], [])),
-        *_partitions(_partition_pairs(lake, before.snapshot_id, after.snapshot_id)),
+        *_brokers(_pairs_of(warehouse, both, "brokers", ["broker_id"], BROKER)),
+        *_topics(_pairs_of(warehouse, both, "topics", ["topic"], TOPIC)),
+        *_quarantine(_pairs_of(warehouse, both, "quarantine", ["path", "reason"], [])),
+        *_partitions(_partition_pairs(warehouse, before.snapshot_id, after.snapshot_id)),
     ]
 
 
@@ -105,20 +105,20 @@ def _difference(what: str, subject: str, column: str, was: Row | None, is_now: R
 
 
 def _pairs_of(
-    lake: Warehouse,
+    warehouse: Warehouse,
     both: tuple[Snapshot, Snapshot],
     table: str,
     key: Sequence[str],
     columns: Sequence[str],
 ) -> list[Pair]:
-    was, is_now = (table_as_of(lake, snapshot, table) for snapshot in both)
+    was, is_now = (table_as_of(warehouse, snapshot, table) for snapshot in both)
     return pairs(was, is_now, key, columns)
 
 
-def _partition_pairs(lake: Warehouse, before: int, after: int) -> list[Pair]:
+def _partition_pairs(warehouse: Warehouse, before: int, after: int) -> list[Pair]:
     """Compare the partitions with a row in the history between two snapshots, in either order."""
     older, newer = sorted((before, after))
-    read = partial(lake.read, "partition_history", columns=["snapshot_id", *PARTITION, *STATE])
+    read = partial(warehouse.read, "partition_history", columns=["snapshot_id", *PARTITION, *STATE])
     between = read(("snapshot_id", ">", older), ("snapshot_id", "<=", newer))
     if not between.num_rows:
         return []

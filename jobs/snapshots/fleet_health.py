@@ -24,11 +24,11 @@ SHOWN: Final = ("offline", "under_min_isr", "under_replicated", "brokers_gone", 
 """Figures shown on the console."""
 
 
-def health_at(lake: Warehouse, snapshot: Snapshot, threshold: float, drained: Collection[int]) -> Health:
+def health_at(warehouse: Warehouse, snapshot: Snapshot, threshold: float, drained: Collection[int]) -> Health:
     """Return the health at a snapshot; `threshold` is that of the imbalance."""
     return health_of(
-        view_of(lake, snapshot),
-        default_min_isr=default_min_isr_of(lake, snapshot),
+        view_of(warehouse, snapshot),
+        default_min_isr=default_min_isr_of(warehouse, snapshot),
         threshold=threshold,
         drained=drained,
     )

@@ -50,17 +50,17 @@ def take_sizes(settings: Settings) -> Result:
         raise UnreadableError(_no_response_message(silent))
     logs = pa.concat_tables([log_dirs[broker].logs for broker in sorted(log_dirs)])
     with progress("writing sizes"):
-        store_sizes(settings.lake, log_dirs, logs)
+        store_sizes(settings.warehouse, log_dirs, logs)
         dirs = [row for broker in sorted(log_dirs) for row in log_dirs[broker].dirs]
-        settings.lake.replace("log_dirs", dirs, _of_brokers(log_dirs))
+        settings.warehouse.replace("log_dirs", dirs, _of_brokers(log_dirs))
     return _result(log_dirs, silent, logs)
 
 
-def store_sizes(lake: Warehouse, brokers: Collection[int], logs: pa.Table) -> None:
+def store_sizes(warehouse: Warehouse, brokers: Collection[int], logs: pa.Table) -> None:
     """Replace the rows of these brokers by `logs`, which are rows of SIZES without a cluster; idempotent."""
-    lake.ensure_tables()
-    rows = logs.append_column("cluster", pa.repeat(pa.scalar(lake.cluster), logs.num_rows))
-    lake.replace_by("sizes", rows.select(TABLES["sizes"].names), _of_brokers(brokers))
+    warehouse.ensure_tables()
+    rows = logs.append_column("cluster", pa.repeat(pa.scalar(warehouse.cluster), logs.num_rows))
+    warehouse.replace_by("sizes", rows.select(TABLES["sizes"].names), _of_brokers(brokers))
 
 
 def _of_brokers(brokers: Collection[int]) -> str:

@@ -49,10 +49,10 @@ def take_snapshot(settings: Settings) -> Result:
     with phases.of("read", "reading brokers and the controller"):
         small = read_driver_metadata(settings)
     with phases.of("start", "starting Spark"):
-        settings.lake.ensure_tables()
+        settings.warehouse.ensure_tables()
         session = _session(settings, tiny=small.tiny)
-        tables = SparkWarehouse(session, settings.lake, one_task=small.tiny)
-    with _exclusive_snapshot(settings.lake) as waited:
+        tables = SparkWarehouse(session, settings.warehouse, one_task=small.tiny)
+    with _exclusive_snapshot(settings.warehouse) as waited:
         if waited:  # read again, because ids must follow the order of reading
             began = _StartTime()
             small = read_driver_metadata(settings)
@@ -64,17 +64,17 @@ def take_snapshot(settings: Settings) -> Result:
 
 
 @contextmanager
-def _exclusive_snapshot(lake: Warehouse) -> Iterator[bool]:
+def _exclusive_snapshot(warehouse: Warehouse) -> Iterator[bool]:
     """Lock out other snapshots of the cluster and vacuums; yield whether this process had to wait for one.
 
     Each table is written as a whole, and the snapshot names the versions that belong together.
     """
-    lock_name = f"snapshot of {lake.cluster}"
-    waiting = f"waiting for another snapshot, started by {holder(lake.warehouse, lock_name)}, or for a vacuum"
+    lock_name = f"snapshot of {warehouse.cluster}"
+    waiting = f"waiting for another snapshot, started by {holder(warehouse.uri, lock_name)}, or for a vacuum"
     with progress(waiting), ExitStack() as stack:
         waited = [
-            stack.enter_context(locked(lake.warehouse, VACUUM, shared=True)),
-            stack.enter_context(locked(lake.warehouse, lock_name)),
+            stack.enter_context(locked(warehouse.uri, VACUUM, shared=True)),
+            stack.enter_context(locked(warehouse.uri, lock_name)),
         ]
         held = stack.pop_all()
     with held:
@@ -94,12 +94,12 @@ def _write_under_next_id(
 ) -> tuple[Row, dict[str, int]]:
     """Write the snapshot under the next id; retry if another process that ignores the lock took that id."""
     while True:
-        last = last_snapshot(settings.lake)
-        last = None if last is None else with_readable_versions(settings.lake, last)
+        last = last_snapshot(settings.warehouse)
+        last = None if last is None else with_readable_versions(settings.warehouse, last)
         snapshot_id = 1 if last is None else last.snapshot_id + 1
         counts = SnapshotWriter(settings, tables, reading, last, snapshot_id, phases).write()
         row = _row(settings, reading, began) | {"snapshot_id": snapshot_id, **counts}
-        if settings.lake.insert("snapshots", row, ("snapshot_id", "=", snapshot_id)) is None:
+        if settings.warehouse.insert("snapshots", row, ("snapshot_id", "=", snapshot_id)) is None:
             return row, counts
         log(f"surveyor: another process wrote snapshot {snapshot_id} in the meantime; writing this one again")
 
@@ -115,17 +115,19 @@ def _row(settings: Settings, reading: StagedMetadata, began: _StartTime) -> Row:
         "cluster_id": state.cluster_id,
         "migration": state.migration,
         "seconds": round(time.monotonic() - began.clock, 3),
-        "versions": {name: settings.lake.version(name) for name in TABLES},
+        "versions": {name: settings.warehouse.version(name) for name in TABLES},
     }
 
 
 def _session(settings: Settings, *, tiny: bool) -> SparkSession:
-    session = start_session("surveyor snapshot", short_lived=True, remote=settings.remote, warehouse=settings.warehouse)
+    session = start_session(
+        "surveyor snapshot", short_lived=True, remote=settings.remote, warehouse=settings.warehouse_uri
+    )
     return with_settings(session, ONE_TASK) if tiny else session
 
 
 def _end_drains(settings: Settings, state: ClusterState) -> None:
-    ended = remove_expired(settings.lake, state.controller_epoch, state.live)
+    ended = remove_expired(settings.warehouse, state.controller_epoch, state.live)
     for line in expired_drain_lines(ended):
         log(line)
 
@@ -156,9 +158,9 @@ def snapshot_fleet(settings: Settings, parallel: int | None) -> CommandResult:
 
 def _snapshot_of_member(settings: Settings) -> CommandResult:
     result = take_snapshot(settings)
-    lake = settings.lake
-    snapshot = find_snapshot(lake, result["snapshot_id"])
-    health = health_at(lake, snapshot, settings.conf.imbalance_threshold, drained_brokers(lake))
+    warehouse = settings.warehouse
+    snapshot = find_snapshot(warehouse, result["snapshot_id"])
+    health = health_at(warehouse, snapshot, settings.conf.imbalance_threshold, drained_brokers(warehouse))
     steps = [suggestion(settings, "see what is due", "status")]
     return CommandResult(result | {"health": figures_of(health.json)}, steps=steps)
 

@@ -54,22 +54,22 @@ def oldest_kept(snapshots: pa.Table, now: datetime, keep: timedelta) -> int:
     return oldest
 
 
-def vacuum_warehouse(lake: Warehouse, now: datetime, keep: timedelta, *, dry_run: bool) -> Result:
+def vacuum_warehouse(warehouse: Warehouse, now: datetime, keep: timedelta, *, dry_run: bool) -> Result:
     """Delete what is older than `keep`; return counts in total and by table. A dry run only counts."""
     with ExitStack() as stack:
         if not dry_run:
             with progress("waiting for running snapshots or another vacuum"):
-                stack.enter_context(locked(lake.warehouse, VACUUM))
-        return _vacuum(lake, now, keep, dry_run=dry_run)
+                stack.enter_context(locked(warehouse.uri, VACUUM))
+        return _vacuum(warehouse, now, keep, dry_run=dry_run)
 
 
-def _vacuum(lake: Warehouse, now: datetime, keep: timedelta, *, dry_run: bool) -> Result:
-    oldest = oldest_kept(lake.read("snapshots", columns=["snapshot_id", "taken_at"]), now, keep)
-    before = {name: TableFiles(lake.path(name)).data() for name in TABLES}
+def _vacuum(warehouse: Warehouse, now: datetime, keep: timedelta, *, dry_run: bool) -> Result:
+    oldest = oldest_kept(warehouse.read("snapshots", columns=["snapshot_id", "taken_at"]), now, keep)
+    before = {name: TableFiles(warehouse.path(name)).data() for name in TABLES}
     with progress("dropping rows"):
-        rows = _drop_rows(lake, oldest, now, dry_run=dry_run)
+        rows = _drop_rows(warehouse, oldest, now, dry_run=dry_run)
     with progress("removing files"):
-        after = _remove_files(lake, oldest, before, dry_run=dry_run)
+        after = _remove_files(warehouse, oldest, before, dry_run=dry_run)
     tables = [{"table": name, **_counts(rows.get(name, 0), before[name], after[name])} for name in TABLES]
     totals = {name: sum(row[name] for row in tables) for name in tables[0] if name != "table"}
     return {"oldest_snapshot": oldest, "snapshots_dropped": rows["snapshots"], **totals, "tables": tables}
@@ -85,52 +85,52 @@ def _counts(rows_dropped: int, before: FileSizes, after: FileSizes) -> dict[str,
     }
 
 
-def _drop_rows(lake: Warehouse, oldest: int, now: datetime, *, dry_run: bool) -> dict[str, int]:
+def _drop_rows(warehouse: Warehouse, oldest: int, now: datetime, *, dry_run: bool) -> dict[str, int]:
     """Delete rows that no snapshot from `oldest` on needs; return the counts by table."""
     dropped = {}
     for name in PER_SNAPSHOT_TABLES:
-        dropped[name] = lake.read(name, ("snapshot_id", "<", oldest), columns=["snapshot_id"]).num_rows
+        dropped[name] = warehouse.read(name, ("snapshot_id", "<", oldest), columns=["snapshot_id"]).num_rows
         if dropped[name] and not dry_run:
-            lake.delete(name, f"snapshot_id < {oldest}")
-    empty = _empty_plans(lake, now)
+            warehouse.delete(name, f"snapshot_id < {oldest}")
+    empty = _empty_plans(warehouse, now)
     if empty and not dry_run:
-        drop_plans(lake, empty)
-    return {**dropped, "plans": len(empty), "partition_history": _shorten_history(lake, oldest, dry_run=dry_run)}
+        drop_plans(warehouse, empty)
+    return {**dropped, "plans": len(empty), "partition_history": _shorten_history(warehouse, oldest, dry_run=dry_run)}
 
 
-def _empty_plans(lake: Warehouse, now: datetime) -> list[str]:
+def _empty_plans(warehouse: Warehouse, now: datetime) -> list[str]:
     """Return ids of plans that change nothing, named or not, and that are older than EMPTY_PLANS_KEPT."""
-    rows = lake.typed_rows(PlanRecord, ("created_at", "<", now - EMPTY_PLANS_KEPT), ("changes", "=", 0))
-    return [row.plan_id for row in rows if is_empty(lake, row)]
+    rows = warehouse.typed_rows(PlanRecord, ("created_at", "<", now - EMPTY_PLANS_KEPT), ("changes", "=", 0))
+    return [row.plan_id for row in rows if is_empty(warehouse, row)]
 
 
-def _shorten_history(lake: Warehouse, oldest: int, *, dry_run: bool) -> int:
+def _shorten_history(warehouse: Warehouse, oldest: int, *, dry_run: bool) -> int:
     """Delete rows up to `oldest`, except the newest row and the last state of each partition that still exists."""
     until = ("snapshot_id", "<=", oldest)
     key = ["topic", "partition", "snapshot_id", "partition_state", "vanished"]
-    rows = lake.read("partition_history", until, columns=key)
+    rows = warehouse.read("partition_history", until, columns=key)
     superfluous: int = rows.num_rows - rows_to_keep(rows).num_rows
     if superfluous and not dry_run:
-        lake.transform_rows("partition_history", until, rows_to_keep)
+        warehouse.transform_rows("partition_history", until, rows_to_keep)
     return superfluous
 
 
 def _remove_files(
-    lake: Warehouse,
+    warehouse: Warehouse,
     oldest: int,
     before: dict[str, FileSizes],
     *,
     dry_run: bool,
 ) -> dict[str, FileSizes]:
     """Compact small files and remove unneeded ones; return the remaining files of each table."""
-    versions, after = lake.referenced_versions(oldest), {}
+    versions, after = warehouse.referenced_versions(oldest), {}
     for name in TABLES:
-        files = TableFiles(lake.path(name))
+        files = TableFiles(warehouse.path(name))
         if dry_run:
             removable = set(files.unneeded(versions[name], GRACE_HOURS))
             after[name] = {path: size for path, size in before[name].items() if path not in removable}
             continue
-        lake.compact(name)
+        warehouse.compact(name)
         files.remove_unneeded(versions[name], GRACE_HOURS)
         files.clean_log(versions[name])
         after[name] = files.data()
@@ -141,9 +141,9 @@ def drop_old(settings: Settings, keep: str | None, *, dry_run: bool) -> CommandR
     """Delete what is older than `keep`, by default the configured retention, and return a summary."""
     kept = settings.conf.retention if keep is None else keep
     age = parse_period("--keep", kept)
-    find_snapshot(settings.lake)
-    settings.lake.ensure_tables()
-    result = vacuum_warehouse(settings.lake, datetime.now(UTC), age, dry_run=dry_run)
+    find_snapshot(settings.warehouse)
+    settings.warehouse.ensure_tables()
+    result = vacuum_warehouse(settings.warehouse, datetime.now(UTC), age, dry_run=dry_run)
     return CommandResult({"keep": kept, "dry_run": dry_run, **result}, *_for_people(settings, result, dry_run=dry_run))
 
 

@@ -189,14 +189,14 @@ class SnapshotWriter:
 
     def write_last_seen(self) -> None:
         """Write the last registration of brokers that are unregistered or cannot be parsed."""
-        lake, last = self.tables.warehouse, self.last
+        warehouse, last = self.tables.warehouse, self.last
         if last is None:
             return
-        rows = last_seen_after(lake, last, self.reading.state.brokers)
+        rows = last_seen_after(warehouse, last, self.reading.state.brokers)
         name = LastSeenBroker.TABLE
         stale = name not in last.versions or self.written_since_last_snapshot(name)
-        if stale or comparable(name, rows) != comparable(name, rows_as_of(lake, last, LastSeenBroker)):
-            lake.replace(name, rows)
+        if stale or comparable(name, rows) != comparable(name, rows_as_of(warehouse, last, LastSeenBroker)):
+            warehouse.replace(name, rows)
 
     def write_topics(self, topics: DataFrame) -> pa.Table:
         """Write the topics if they changed; return them."""

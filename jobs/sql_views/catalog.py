@@ -36,16 +36,16 @@ FROM {schema}.plans WHERE status IN ('planned', 'committing', 'partial')""",
 """Views by name, in SQL that Spark and Trino share."""
 
 
-def statements(warehouse: str, tables: list[str], schema: str, dialect: Dialect) -> Iterator[str]:
+def statements(uri: str, tables: list[str], schema: str, dialect: Dialect) -> Iterator[str]:
     """Yield the statements that register these tables, and then the views, in a schema or CATALOG.SCHEMA."""
     quote = '"' if dialect is Dialect.TRINO else "`"
     parts = schema.split(".")
     name = ".".join(f"{quote}{part}{quote}" for part in parts)
-    folder = absolute(warehouse).rstrip("/")
+    folder = absolute(uri).rstrip("/")
     yield f"CREATE SCHEMA IF NOT EXISTS {name}"
     for table in tables:
         if dialect is Dialect.TRINO:
-            location = f"file://{folder}/{table}" if is_local(warehouse) else f"{folder}/{table}"
+            location = f"file://{folder}/{table}" if is_local(uri) else f"{folder}/{table}"
             arguments = {"schema_name": parts[-1], "table_name": table, "table_location": location}
             given = ", ".join(f"{key} => {_literal(value, dialect)}" for key, value in arguments.items())
             yield f"CALL {quote}{parts[0]}{quote}.system.register_table({given})"
@@ -73,11 +73,11 @@ def register(
             "--apply runs the SQL on Spark: save that of --dialect trino in a file, and run it by Trino's client "
             "(trino -f)"
         )
-    lake = settings.lake
-    if not lake.exists():
-        raise no_warehouse(lake.warehouse, "take a `surveyor snapshot` first")
-    tables = [name for name in TABLES if lake.has(name)]
-    listed = [*statements(lake.warehouse, tables, schema, dialect)]
+    warehouse = settings.warehouse
+    if not warehouse.exists():
+        raise no_warehouse(warehouse.uri, "take a `surveyor snapshot` first")
+    tables = [name for name in TABLES if warehouse.has(name)]
+    listed = [*statements(warehouse.uri, tables, schema, dialect)]
     result = {"schema": schema, "dialect": dialect.value, "tables": tables, "views": [*VIEWS], "statements": listed}
     shown = [f"{statement};" for statement in listed]
     if not apply:
@@ -85,7 +85,7 @@ def register(
             log("dry run: nothing was registered; --apply runs this on Spark")  # stdout has the SQL alone, for a file
         return CommandResult(result | {"applied": False}, *shown)
     _refuse_no_metastore(settings, metastore)
-    summary = f"{pluralise(len(tables), 'table')} and {pluralise(len(VIEWS), 'view')} of {lake.warehouse} in {schema}"
+    summary = f"{pluralise(len(tables), 'table')} and {pluralise(len(VIEWS), 'view')} of {warehouse.uri} in {schema}"
     if is_terminal() and not is_confirmed and not confirm(f"register {summary}?"):
         return CommandResult(result | {"applied": False}, "nothing was registered")
     _run(settings, listed, metastore)
@@ -117,7 +117,10 @@ def _run(settings: Settings, listed: list[str], metastore: str | None) -> None:
     hive = {"spark.sql.catalogImplementation": "hive"}
     uris = {"spark.hadoop.hive.metastore.uris": metastore} if metastore else {}
     session = start_session(
-        "surveyor catalog", {} if settings.remote else hive | uris, remote=settings.remote, warehouse=settings.warehouse
+        "surveyor catalog",
+        {} if settings.remote else hive | uris,
+        remote=settings.remote,
+        warehouse=settings.warehouse_uri,
     )
     for statement in listed:
         session.sql(statement)

@@ -76,7 +76,7 @@ def _database() -> duckdb.DuckDBPyConnection:
 class Summaries:
     """The views of one cluster at one snapshot; `only` are additional filters by table."""
 
-    lake: Warehouse
+    warehouse: Warehouse
     snapshot: Snapshot
     only: Mapping[str, Filter] = field(default_factory=dict)
     until: datetime | None = None
@@ -125,15 +125,15 @@ class Summaries:
     def _read(self, name: str, columns: list[str]) -> pa.Table:
         """Read columns of a table; columns that an older version did not have are null."""
         if name == LastSeenBroker.TABLE:
-            seen = brokers_last_seen(self.lake, self.snapshot).values()
-            return self.lake.arrow(name, seen).select(columns)
+            seen = brokers_last_seen(self.warehouse, self.snapshot).values()
+            return self.warehouse.arrow(name, seen).select(columns)
         filters = [self.only[name]] if name in self.only else []
         stored = self._columns(name)
         existing = [column for column in columns if column in stored]
         if name in _AS_OF:
-            rows = table_as_of(self.lake, self.snapshot, name, *filters, columns=existing)
+            rows = table_as_of(self.warehouse, self.snapshot, name, *filters, columns=existing)
         else:
-            rows = self.lake.read(name, *filters, *self._limits(name), columns=existing)
+            rows = self.warehouse.read(name, *filters, *self._limits(name), columns=existing)
         types = schema_of(name)
         for column in set(columns).difference(existing):
             rows = rows.append_column(column, pa.nulls(rows.num_rows, types.field(column).type))
@@ -141,7 +141,7 @@ class Summaries:
 
     def _restore_status(self, plans: pa.Table) -> pa.Table:
         """Restore the plans' state at `until`: planned if no commit had started, and not verified if verified later."""
-        begun = self.lake.read("commits", ("committed_at", "<", self.until), columns=["plan_id"])["plan_id"]
+        begun = self.warehouse.read("commits", ("committed_at", "<", self.until), columns=["plan_id"])["plan_id"]
         is_begun = pc.is_in(plans["plan_id"].cast(pa.string()), value_set=begun.cast(pa.string()))
         stays = pc.or_(is_begun, pc.equal(plans["status"], PlanStatus.REFUSED.value))
         status = pc.if_else(stays, plans["status"], PlanStatus.PLANNED.value)
@@ -159,10 +159,10 @@ class Summaries:
 
     def _columns(self, name: str) -> set[str]:
         if name not in _AS_OF:
-            return self.lake.columns(name)
+            return self.warehouse.columns(name)
         try:
-            return self.lake.columns(name, self.snapshot.versions[name])
+            return self.warehouse.columns(name, self.snapshot.versions[name])
         except UnreadableError:
             if name != "partitions":
                 raise
-            return self.lake.columns("partition_history")  # from which partitions are rebuilt
+            return self.warehouse.columns("partition_history")  # from which partitions are rebuilt

@@ -38,7 +38,7 @@ def cluster_page(at: Summaries, now: datetime) -> str:
     """Return the page as HTML."""
     return render(
         "cluster.html",
-        about=about(at.lake.cluster, at.snapshot, now),
+        about=about(at.warehouse.cluster, at.snapshot, now),
         health=health_facts(msgspec.convert(at.rows("health")[0], ClusterSummary)),
         brokers=_brokers(at),
         imbalance=_imbalance(at),
@@ -264,13 +264,13 @@ _WHATIF: Final = (
 def _whatif(at: Summaries) -> dict[str, Any]:
     """Return the worst rows of each kind of loss, at this snapshot or at the last one simulated before it."""
     number = at.snapshot.snapshot_id
-    rows = at.lake.read("whatif", ("snapshot_id", "<=", number)) if at.lake.has("whatif") else pa.table({})
+    rows = at.warehouse.read("whatif", ("snapshot_id", "<=", number)) if at.warehouse.has("whatif") else pa.table({})
     stored = as_rows(rows)
     result: dict[str, Any] = {"not_asked": [], "tables": []}
     for lose in FailureScenario:
         newest = max((row["snapshot_id"] for row in stored if row["lose"] == lose.value), default=None)
         if newest is None:
-            command = f"surveyor whatif --cluster {quote(at.lake.cluster)} --lose {lose.value}"
+            command = f"surveyor whatif --cluster {quote(at.warehouse.cluster)} --lose {lose.value}"
             result["not_asked"].append({"lose": lose.value, "command": command})
             continue
         simulated = [row for row in stored if (row["lose"], row["snapshot_id"]) == (lose.value, newest)]

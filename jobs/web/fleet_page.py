@@ -31,27 +31,31 @@ FIGURES: Final = {
 """The counts of the table, with their heading and the mood of a count that is not 0."""
 
 
-def newest_health(lake: Warehouse, snapshot: Snapshot, threshold: float) -> Row:
+def newest_health(warehouse: Warehouse, snapshot: Snapshot, threshold: float) -> Row:
     """Return what a row has of a cluster at a snapshot; `threshold` is that of the imbalance."""
-    drained = drained_brokers(lake) if lake.has("drained") else set()
-    health = health_at(lake, snapshot, threshold, drained)
+    drained = drained_brokers(warehouse) if warehouse.has("drained") else set()
+    health = health_at(warehouse, snapshot, threshold, drained)
     return {"snapshot_id": snapshot.snapshot_id, "taken_at": snapshot.taken_at, **figures_of(health.json)}
 
 
-def rows_of(lakes: Iterable[Warehouse], threshold: float) -> list[Row]:
+def rows_of(warehouses: Iterable[Warehouse], threshold: float) -> list[Row]:
     """Return the rows of clusters, the worst first; a cluster that cannot be read comes before all others."""
-    rows = [_row(lake, threshold) for lake in lakes]
+    rows = [_row(warehouse, threshold) for warehouse in warehouses]
     return sorted(
         rows,
         key=lambda row: (row["reason"] is None, *(-(row.get(name) or 0) for name in WORST_BY), row["cluster"]),
     )
 
 
-def _row(lake: Warehouse, threshold: float) -> Row:
+def _row(warehouse: Warehouse, threshold: float) -> Row:
     try:
-        return {"cluster": lake.cluster, "reason": None, **newest_health(lake, find_snapshot(lake), threshold)}
+        return {
+            "cluster": warehouse.cluster,
+            "reason": None,
+            **newest_health(warehouse, find_snapshot(warehouse), threshold),
+        }
     except SurveyorError as error:
-        return {"cluster": lake.cluster, "reason": str(error).partition("\n")[0]}
+        return {"cluster": warehouse.cluster, "reason": str(error).partition("\n")[0]}
 
 
 def fleet_facts(rows: Sequence[Row]) -> list[Fact]:

@@ -57,26 +57,26 @@ class PlanTables:
     review: Review
 
     @classmethod
-    def read(cls, lake: Warehouse, id_or_name: str) -> "PlanTables":
+    def read(cls, warehouse: Warehouse, id_or_name: str) -> "PlanTables":
         """Read a plan; raise UsageError if it does not exist, RefusedError if its stored rows were changed."""
-        row = find_plan(lake, id_or_name)
+        row = find_plan(warehouse, id_or_name)
         of_plan = ("plan_id", "=", row.plan_id)
-        rows = {table: lake.read(table, of_plan) for table in ("changes", "operations", "rejections")}
+        rows = {table: warehouse.read(table, of_plan) for table in ("changes", "operations", "rejections")}
         _refuse_edited(row, rows)
         in_order = [(name, "ascending") for name in ("wave", "topic", "partition")]
         changes = StoredRows(rows["changes"].sort_by(in_order).combine_chunks())
         try:
-            snapshot, is_whole = find_snapshot(lake, row.snapshot_id), True
+            snapshot, is_whole = find_snapshot(warehouse, row.snapshot_id), True
         except UsageError:
             snapshot = Snapshot(snapshot_id=row.snapshot_id, cluster_id=row.cluster_id, taken_at=row.created_at)
             is_whole = False
-        at = Summaries(lake, snapshot, {"commits": of_plan})
+        at = Summaries(warehouse, snapshot, {"commits": of_plan})
         at.add("plan_changes", changes.table)
         at.add("plan_operations", rows["operations"])
         at.add("plan_rejections", rows["rejections"])
         if not is_whole:
             _add_what_the_plan_knows(at, row)
-        return cls(row, changes, at, snapshot, is_whole, Review(lake, row, RowFilter()))
+        return cls(row, changes, at, snapshot, is_whole, Review(warehouse, row, RowFilter()))
 
 
 def _refuse_edited(row: PlanRecord, rows: dict[str, pa.Table]) -> None:
@@ -107,11 +107,11 @@ def _add_what_the_plan_knows(at: Summaries, row: PlanRecord) -> None:
 def plan_page(settings: Settings, plan: PlanTables, now: datetime) -> str:
     """Return the page as HTML, with a warning if the plan is too old for a commit."""
     row = plan.row
-    copied = volume(plan.at.lake, plan.changes)
+    copied = volume(plan.at.warehouse, plan.changes)
     sums = summary(plan.changes)
     return render(
         "plan.html",
-        about=about(plan.at.lake.cluster, plan.snapshot, now, is_deleted=not plan.is_whole),
+        about=about(plan.at.warehouse.cluster, plan.snapshot, now, is_deleted=not plan.is_whole),
         plan={
             "title": row.title,
             "kind": row.kind,
@@ -184,7 +184,7 @@ def warnings_of(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterat
     """Return the warnings: those of age and status, then deletions, then those of the rows."""
     yield from _standing(plan, now, max_age_hours)
     yield from (line.strip().removeprefix("warning: ") for line in deletion_lines(plan.review.deleted))
-    if outage := outage_left_by(plan.at.lake, plan.row):
+    if outage := outage_left_by(plan.at.warehouse, plan.row):
         yield outage.sentence
     yield from map(masked_text, plan.review.warnings(plan.changes))
 
@@ -202,7 +202,7 @@ def _standing(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterator
     if now - row.created_at > timedelta(hours=max_age_hours):
         age = format_duration((now - row.created_at).total_seconds())
         yield f"this plan is {age} old, and a commit refuses plans older than {max_age_hours:g} h; plan again"
-    newest = last_snapshot(plan.at.lake)
+    newest = last_snapshot(plan.at.warehouse)
     if newest is not None and newest.snapshot_id > row.snapshot_id:
         yield (
             f"this plan is on snapshot {row.snapshot_id}, and the newest is {newest.snapshot_id}: "

@@ -41,12 +41,12 @@ def write_report(settings: Settings, out: Path | None, plan: str | None, snapsho
     result: Row
     with progress("reading the tables and rendering the page"):
         if plan is None:
-            chosen = find_snapshot(settings.lake, snapshot_id)
-            html = cluster_page(summaries(settings.lake, chosen), now)
+            chosen = find_snapshot(settings.warehouse, snapshot_id)
+            html = cluster_page(summaries(settings.warehouse, chosen), now)
             path = out or Path("report.html")
             result = {"snapshot_id": chosen.snapshot_id}
         else:
-            tables = PlanTables.read(settings.lake, plan)
+            tables = PlanTables.read(settings.warehouse, plan)
             html = plan_page(settings, tables, now)
             path = out or Path(f"plan-{tables.row.plan_id}.html")
             result = {"snapshot_id": tables.row.snapshot_id, "plan_id": tables.row.plan_id}
@@ -68,11 +68,11 @@ def write_fleet_report(settings: Settings, out: Path | None, parallel: int | Non
     refuse_unwritable(index)
 
     def write(member: Settings) -> CommandResult:
-        lake = member.lake
-        chosen = find_snapshot(lake)
+        warehouse = member.warehouse
+        chosen = find_snapshot(warehouse)
         path = pages / _page_of(member.cluster)
-        written = replace_file(path, cluster_page(summaries(lake, chosen), now))
-        health = newest_health(lake, chosen, member.conf.imbalance_threshold)
+        written = replace_file(path, cluster_page(summaries(warehouse, chosen), now))
+        health = newest_health(warehouse, chosen, member.conf.imbalance_threshold)
         return CommandResult({"path": str(path), "bytes": written, "health": health})
 
     result = run_on_fleet(settings, parallel, write, FLEET_SUMMARY)
@@ -97,21 +97,21 @@ FLEET_SUMMARY: Final = FleetSummary(
 )
 
 
-def summaries(lake: Warehouse, snapshot: Snapshot) -> Summaries:
+def summaries(warehouse: Warehouse, snapshot: Snapshot) -> Summaries:
     """Open the views at a snapshot, restricted to the newest plans if there are more than MOST_CHANGES changes."""
-    return Summaries(lake, snapshot, _newest_plans(lake, snapshot), until_of(lake, snapshot))
+    return Summaries(warehouse, snapshot, _newest_plans(warehouse, snapshot), until_of(warehouse, snapshot))
 
 
-def until_of(lake: Warehouse, snapshot: Snapshot) -> datetime | None:
+def until_of(warehouse: Warehouse, snapshot: Snapshot) -> datetime | None:
     """Return when the next snapshot was taken, which ends the period of this one; None for the newest."""
-    after = lake.read("snapshots", ("snapshot_id", ">", snapshot.snapshot_id), columns=["taken_at"])["taken_at"]
+    after = warehouse.read("snapshots", ("snapshot_id", ">", snapshot.snapshot_id), columns=["taken_at"])["taken_at"]
     taken: datetime | None = pc.min(after).as_py()
     return taken
 
 
-def _newest_plans(lake: Warehouse, snapshot: Snapshot) -> dict[str, Filter]:
+def _newest_plans(warehouse: Warehouse, snapshot: Snapshot) -> dict[str, Filter]:
     up_to = ("snapshot_id", "<=", snapshot.snapshot_id)
-    plans = lake.read("plans", up_to, columns=["plan_id", "created_at", "changes"])
+    plans = warehouse.read("plans", up_to, columns=["plan_id", "created_at", "changes"])
     taken, changes = list[str](), 0
     for row in plans.sort_by([("created_at", "descending")]).to_pylist():
         changes += row["changes"] or 0

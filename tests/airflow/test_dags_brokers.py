@@ -44,7 +44,7 @@ NEXT_MORNING = "2026-11-24T06:00:00+00:00"
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     return Warehouse(str(tmp_path_factory.mktemp("warehouse")), "default")
 
 
@@ -75,13 +75,13 @@ def webhook() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def airflow(
     cluster: EmbeddedCluster,
-    lake: Warehouse,
+    warehouse: Warehouse,
     tmp_path_factory: pytest.TempPathFactory,
     spark: SparkSession,
     webhook: str,
 ) -> Iterator[InsideAirflow]:
     home = tmp_path_factory.mktemp("airflow")
-    with InsideAirflow(home, cluster.zookeeper.connect, Path(lake.warehouse), way_to(spark), webhook) as inside:
+    with InsideAirflow(home, cluster.zookeeper.connect, Path(warehouse.uri), way_to(spark), webhook) as inside:
         yield inside
 
 
@@ -100,14 +100,14 @@ def metadata(cluster: EmbeddedCluster, topic: str) -> TopicMetadata:
     return topic_metadata(cluster.brokers[0].address, topic)
 
 
-def plan_of(lake: Warehouse, run: Run) -> Row:
-    (plan,) = [row for row in lake.rows("plans") if any(run.run_id in name for name in row["names"])]
+def plan_of(warehouse: Warehouse, run: Run) -> Row:
+    (plan,) = [row for row in warehouse.rows("plans") if any(run.run_id in name for name in row["names"])]
     return plan
 
 
 @pytest.fixture
-def surveyor(spark: SparkSession, cluster: EmbeddedCluster, lake: Warehouse) -> Surveyor:  # noqa: ARG001 - the run's Spark
-    return Surveyor(cluster.zookeeper.connect, Path(lake.warehouse))
+def surveyor(spark: SparkSession, cluster: EmbeddedCluster, warehouse: Warehouse) -> Surveyor:  # noqa: ARG001 - the run's Spark
+    return Surveyor(cluster.zookeeper.connect, Path(warehouse.uri))
 
 
 def planned_before(surveyor: Surveyor, dag: str, at: str, *question: str, snapshot: int | None = None) -> int:
@@ -220,7 +220,7 @@ def test_what_commands_are_given_for_a_cluster(
 
 
 def test_snapshots_of_several_clusters_are_mapped(
-    airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Warehouse, tmp_path: Path
+    airflow: InsideAirflow, cluster: EmbeddedCluster, warehouse: Warehouse, tmp_path: Path
 ) -> None:
     """One run for all of them, by a surveyor.toml; the ZooKeeper of one is not there, which costs the other nothing."""
     conf = tmp_path / "surveyor.toml"
@@ -241,7 +241,7 @@ def test_snapshots_of_several_clusters_are_mapped(
     assert done.results["of_cluster.snapshot[1]"]["snapshot_id"] == 1
     assert airflow.events("snapshot.payments") == [{"snapshot_id": 1}]
     assert airflow.events("snapshot.orders") == []
-    (taken,) = Warehouse(lake.warehouse, "payments").rows("snapshots")
+    (taken,) = Warehouse(warehouse.uri, "payments").rows("snapshots")
     assert taken["brokers"] == len(cluster.brokers)
 
 
@@ -270,7 +270,9 @@ def test_a_run_plans_on_the_snapshot_that_triggered_it(airflow: InsideAirflow) -
     assert airflow.ask(do="snapshot_of_run", plan="none", snapshot_ids=[7, 9, 8]) == {"snapshot_id": 9}
 
 
-def test_leader_balance(airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Warehouse, surveyor: Surveyor) -> None:
+def test_leader_balance(
+    airflow: InsideAirflow, cluster: EmbeddedCluster, warehouse: Warehouse, surveyor: Surveyor
+) -> None:
     """The next run finds nothing due; the first, run again after that, finds its plan and applies nothing twice."""
     create(cluster, "balance", 0, 1)
     with connected_admin([cluster.brokers[0].address], {}) as admin:
@@ -289,7 +291,7 @@ def test_leader_balance(airflow: InsideAirflow, cluster: EmbeddedCluster, lake: 
     assert first.results["question"] == again.results["question"] == ["elect", "--preferred", "--stable-for", "1"]
     assert quiet.results["question"] == ["elect", "--preferred", "--settle", "1s"]
     assert first.results["commit"]["applied_now"] == first.results["plan"]["changes"] > 0
-    rows = lake.rows("commits", ("plan_id", "=", first.results["plan"]["plan_id"]))
+    rows = warehouse.rows("commits", ("plan_id", "=", first.results["plan"]["plan_id"]))
     assert {row["run"] for row in rows} == {f"surveyor_leader_balance/{first.run_id}/commit"}
     assert (again.run_id, again.state) == (first.run_id, SUCCESS)
     assert again.results["snapshot"] == first.results["snapshot"] != quiet.results["snapshot"] == {"snapshot_id": newer}
@@ -299,7 +301,7 @@ def test_leader_balance(airflow: InsideAirflow, cluster: EmbeddedCluster, lake: 
 
 
 def test_reassign_rejected_and_approved_after_all(
-    airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Warehouse, surveyor: Surveyor
+    airflow: InsideAirflow, cluster: EmbeddedCluster, warehouse: Warehouse, surveyor: Surveyor
 ) -> None:
     """What is shown to be approved is the plan, and stays it when the run is run again; then no throttle is left."""
     create(cluster, "asked", 0, 1)
@@ -307,7 +309,7 @@ def test_reassign_rejected_and_approved_after_all(
 
     on = planned_before(surveyor, "reassign", NOON, "reassign", "--replace", "1=2", "--topics", "asked")
     rejected = airflow.run("reassign", submitted=True, at=NOON, conf=conf, answer="Reject")
-    was = metadata(cluster, "asked")[0][1], plan_of(lake, rejected)["status"]
+    was = metadata(cluster, "asked")[0][1], plan_of(warehouse, rejected)["status"]
     done = airflow.run("reassign", at=NOON, conf=conf, answer="Approve")
 
     assert (rejected.state, rejected.having(SKIPPED), *was) == (SUCCESS, {"commit", "verify"}, [0, 1], "planned")
@@ -316,8 +318,8 @@ def test_reassign_rejected_and_approved_after_all(
     assert done.results["snapshot"] == rejected.results["snapshot"] == {"snapshot_id": on}
     assert "asked-0  replicas [0,1]→" in done.results["show"]
     assert sorted(metadata(cluster, "asked")[0][1]) == [0, 2]
-    assert plan_of(lake, done)["status"] == "committed"
-    assert lake.rows("throttles") == []
+    assert plan_of(warehouse, done)["status"] == "committed"
+    assert warehouse.rows("throttles") == []
     with kafka_tree(cluster) as tree:
         assert not any(overrides(tree).values())
 
@@ -325,7 +327,7 @@ def test_reassign_rejected_and_approved_after_all(
 
     assert (back.state, back.having(SUCCESS)) == (SUCCESS, set(back.states))
     assert metadata(cluster, "asked")[0][1] == [0, 1]
-    assert plan_of(lake, done)["status"] == "rolled_back"
+    assert plan_of(warehouse, done)["status"] == "rolled_back"
 
 
 def test_topics_are_created_and_get_more_partitions(airflow: InsideAirflow, cluster: EmbeddedCluster) -> None:
@@ -367,7 +369,7 @@ def test_a_broker_is_drained_and_undrained(airflow: InsideAirflow, cluster: Embe
 
 
 def test_commit_killed_under_a_throttle(
-    airflow: InsideAirflow, cluster: EmbeddedCluster, lake: Warehouse, surveyor: Surveyor
+    airflow: InsideAirflow, cluster: EmbeddedCluster, warehouse: Warehouse, surveyor: Surveyor
 ) -> None:
     """Without a retry, running moves are cancelled and the throttle is removed."""
     create(cluster, "killed", 0, 1)
@@ -378,7 +380,7 @@ def test_commit_killed_under_a_throttle(
     conf = {"question": "replace", "value": "1=2", "topics": "killed", "throttle": "20000"}
 
     on = planned_before(surveyor, "reassign", NIGHT, "reassign", "--replace", "1=2", "--topics", "killed")
-    killer = Thread(target=kill_moving_commit, args=(cluster, lake))
+    killer = Thread(target=kill_moving_commit, args=(cluster, warehouse))
     killer.start()
     done = airflow.run("reassign", at=NIGHT, conf=conf, answer="Approve")
     killer.join()
@@ -387,19 +389,19 @@ def test_commit_killed_under_a_throttle(
     assert done.results["snapshot"] == {"snapshot_id": on}
     assert done.states["clear_throttle"] == SUCCESS
     assert metadata(cluster, "killed")[0][1] == [0, 1]
-    assert (plan_of(lake, done)["status"], lake.rows("throttles")) == ("cancelled", [])
+    assert (plan_of(warehouse, done)["status"], warehouse.rows("throttles")) == ("cancelled", [])
     with kafka_tree(cluster) as tree:
         assert not any(overrides(tree).values())
 
 
-def kill_moving_commit(cluster: EmbeddedCluster, lake: Warehouse) -> None:
+def kill_moving_commit(cluster: EmbeddedCluster, warehouse: Warehouse) -> None:
     """Kill the commit that writes to this warehouse, once replicas move."""
     with connected_admin([cluster.brokers[0].address], {}) as admin:
         eventually(lambda: bool(admin.reassignments()), seconds=120)
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             line = (process / "cmdline").read_bytes().split(b"\0")
-            if b"commit" in line and lake.warehouse.encode() in line:
+            if b"commit" in line and warehouse.uri.encode() in line:
                 os.kill(int(process.name), signal.SIGKILL)
 
 
@@ -435,8 +437,8 @@ def test_recover(airflow: InsideAirflow, cluster: EmbeddedCluster, surveyor: Sur
     assert led == 1
 
 
-def test_vacuum_and_report(airflow: InsideAirflow, lake: Warehouse) -> None:
-    if not lake.has("snapshots"):
+def test_vacuum_and_report(airflow: InsideAirflow, warehouse: Warehouse) -> None:
+    if not warehouse.has("snapshots"):
         airflow.run("snapshot")
 
     done = airflow.run("vacuum_and_report")

@@ -33,9 +33,9 @@ PLAIN: Final = 'import streamlit as st\nst.text("snapshot")\n'
 def bench_dashboard(rounds: int) -> Iterator[Figure]:
     """Measure it from the command on, and from the opening of the page; of each the round with the median ratio."""
     with tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder, started() as browser:
-        lake = Warehouse(f"{folder}/warehouse", "default")
-        lived_in(lake)
-        ours = ["-m", "jobs.dashboard", "--warehouse", lake.warehouse, "--port"]
+        warehouse = Warehouse(f"{folder}/warehouse", "default")
+        lived_in(warehouse)
+        ours = ["-m", "jobs.dashboard", "--warehouse", warehouse.uri, "--port"]
         app = Path(folder) / "plain.py"
         app.write_text(PLAIN)
         flags = [part for name, value in OPTIONS.items() for part in (f"--{name}", value)]

@@ -47,9 +47,9 @@ def bench_deciding(sizes: Sequence[int]) -> Iterator[Figure]:
 def _measure(partitions: int, affected: int) -> float:
     """Return the seconds to decide and to make the notices."""
     with tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder:
-        lake = Warehouse(folder, "bench")
-        lake.ensure_tables()
-        engine = DecisionEngine(lake, [])
+        warehouse = Warehouse(folder, "bench")
+        warehouse.ensure_tables()
+        engine = DecisionEngine(warehouse, [])
         with progress(f"{partitions:,} partitions are learned"):
             context = _filled_context(partitions, affected)
         return _quickest(engine, context, affected)

@@ -66,10 +66,10 @@ def _measure(partitions: int, affected: int) -> Spent:
         controllership(ZooKeeperEndpoint(synthetic.hosts), _OURS) as control,
     ):
         synthetic.listen(ports)
-        lake = Warehouse(folder, "bench")
-        lake.ensure_tables()
-        engine = DecisionEngine(lake, [])
-        log_writer = WriteBehindLog(lake)
+        warehouse = Warehouse(folder, "bench")
+        warehouse.ensure_tables()
+        engine = DecisionEngine(warehouse, [])
+        log_writer = WriteBehindLog(warehouse)
         log_writer.start()
         snapshot = Snapshot(snapshot_id=1, taken_at=datetime.now(UTC), cluster_id="bench")
         controller = ResidentController(control, engine, log_writer, snapshot, log)

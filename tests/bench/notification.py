@@ -49,7 +49,7 @@ def bench_notification(changes: int = CHANGE_COUNT) -> Figure:
             controllership(ZooKeeperEndpoint(synthetic.hosts), 2147483647) as control,
         ):
             notified = _write_and_notify(
-                settings, CommitLog.open(settings.lake, plan), control, plan.changes, HoldBudget(600.0)
+                settings, CommitLog.open(settings.warehouse, plan), control, plan.changes, HoldBudget(600.0)
             )
             seconds = control.held()
         assert len(notified.written) == changes, f"{len(notified.written)} of {changes} written"
@@ -75,7 +75,7 @@ def instant_brokers(count: int) -> Iterator[list[int]]:
 
 
 def _plan(settings: Settings, synthetic: Cluster) -> Plan:
-    settings.lake.ensure_tables()
+    settings.warehouse.ensure_tables()
     state = read_cluster(synthetic.client)
     row: Row = {
         "cluster": "bench",
@@ -88,8 +88,8 @@ def _plan(settings: Settings, synthetic: Cluster) -> Plan:
         "cluster_id": state.cluster_id,
         "brokers": [{"broker_id": broker, "broker_epoch": epoch} for broker, epoch in sorted(state.live.items())],
     }
-    settings.lake.replace("plans", [row])
-    (stored,) = settings.lake.typed_rows(PlanRecord)
+    settings.warehouse.replace("plans", [row])
+    (stored,) = settings.warehouse.typed_rows(PlanRecord)
     return Plan(stored, [msgspec.convert(_change(number), Change) for number in range(synthetic.partitions)], [], [])
 
 

@@ -68,12 +68,12 @@ def _write(control: Controllership, paths: Sequence[str], size: int) -> None:
 def bench_planning(spark: SparkSession, partitions: int, rounds: int) -> list[Figure]:
     """One of 100 brokers dead: `plan reconcile`, stored, and the imbalance, against a bare scan of the same table."""
     with (
-        tempfile.TemporaryDirectory(prefix="surveyor-bench-") as warehouse,
+        tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder,
         progress(f"planning {partitions:,} partitions"),
     ):
-        settings = Settings("bench", warehouse, ClusterConf())
-        stored = _stored(spark, settings.lake, partitions)
-        _snapshot(settings.lake, stored)
+        settings = Settings("bench", folder, ClusterConf())
+        stored = _stored(spark, settings.warehouse, partitions)
+        _snapshot(settings.warehouse, stored)
         return list(_against_scan(settings, stored, partitions, rounds))
 
 
@@ -82,7 +82,7 @@ def _against_scan(settings: Settings, stored: DataFrame, partitions: int, rounds
 
     For the same reason the turn with the median ratio counts: the least times of each may be of different turns.
     """
-    topics = stored.sparkSession.read.format("delta").load(settings.lake.path("topics"))
+    topics = stored.sparkSession.read.format("delta").load(settings.warehouse.path("topics"))
     numbers = count()
     works: dict[str, Callable[[], object]] = {
         SCAN: _run(stored),
@@ -113,15 +113,15 @@ def _run(frame: DataFrame) -> Callable[[], None]:
     return lambda: frame.write.format("noop").mode("overwrite").save()
 
 
-def _snapshot(lake: Warehouse, stored: DataFrame) -> None:
+def _snapshot(warehouse: Warehouse, stored: DataFrame) -> None:
     """Store what else belongs to a snapshot: the live brokers, the topics, and the row that names the versions."""
     brokers = (
         {"broker_id": n, "broker_epoch": n, "snapshot_id": 1, "understood": True} for n in range(1, BROKER_COUNT)
     )
-    lake.replace("brokers", list(brokers))
-    _topics(stored).write.format("delta").mode("append").save(lake.path("topics"))
-    versions = {name: lake.version(name) for name in TABLES}
-    lake.replace("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": versions}])
+    warehouse.replace("brokers", list(brokers))
+    _topics(stored).write.format("delta").mode("append").save(warehouse.path("topics"))
+    versions = {name: warehouse.version(name) for name in TABLES}
+    warehouse.replace("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": versions}])
 
 
 def _topics(stored: DataFrame) -> DataFrame:
@@ -138,10 +138,10 @@ def _topics(stored: DataFrame) -> DataFrame:
     )
 
 
-def _stored(spark: SparkSession, lake: Warehouse, partitions: int) -> DataFrame:
-    lake.ensure_tables()
-    _synthetic(spark, partitions).write.format("delta").mode("append").save(lake.path("partitions"))
-    return spark.read.format("delta").load(lake.path("partitions"))
+def _stored(spark: SparkSession, warehouse: Warehouse, partitions: int) -> DataFrame:
+    warehouse.ensure_tables()
+    _synthetic(spark, partitions).write.format("delta").mode("append").save(warehouse.path("partitions"))
+    return spark.read.format("delta").load(warehouse.path("partitions"))
 
 
 def _synthetic(spark: SparkSession, partitions: int) -> DataFrame:

@@ -63,13 +63,13 @@ class SnapshotBench:
     def round(self, turn: int) -> Iterator[Sample]:
         """Measure the reading, and each kind of snapshot into a warehouse that was empty at first."""
         yield self.reading()
-        with tempfile.TemporaryDirectory(prefix="surveyor-bench-") as warehouse:
-            settings = Settings("bench", warehouse, ClusterConf(zookeeper=self.cluster.hosts))
+        with tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder:
+            settings = Settings("bench", folder, ClusterConf(zookeeper=self.cluster.hosts))
             for kind in TARGETS:
                 changed = self.cluster.partitions // 100 if kind == CHANGED else 0
                 self.cluster.change(changed, turn)
                 yield self.snapshot(kind, settings)
-            written = settings.lake.read("partition_history", ("snapshot_id", "=", 3)).num_rows
+            written = settings.warehouse.read("partition_history", ("snapshot_id", "=", 3)).num_rows
             assert written == changed, f"{changed} states changed, the history has {written}"
 
     def target(self, ratio: float) -> float | None:
@@ -101,8 +101,8 @@ class SnapshotBench:
         return Sample(figure)
 
     def snapshot(self, kind: str, settings: Settings) -> Sample:
-        count, warehouse = self.cluster.partitions, Path(settings.warehouse)
-        before, size = self.bare(), _size(warehouse)
+        count, folder = self.cluster.partitions, Path(settings.warehouse_uri)
+        before, size = self.bare(), _size(folder)
         self.driver.settle()
         with progress(f"{kind} of {count:,} partitions"):
             seconds, result = timed(lambda: take_snapshot(settings))
@@ -115,7 +115,7 @@ class SnapshotBench:
             baseline_seconds=mean((before, self.bare())),
             target=self.target(TARGETS[kind]),
         )
-        return Sample(figure, Cost(kind, count, seconds, _size(warehouse) - size, *resident))
+        return Sample(figure, Cost(kind, count, seconds, _size(folder) - size, *resident))
 
 
 def read_pipelined(client: KazooClient, paths: Iterable[str]) -> None:

@@ -19,30 +19,30 @@ PAGE = path_of("pages.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
-    lake = Warehouse(str(tmp_path_factory.mktemp("shown") / "warehouse"), "default")
-    lived_in(lake)
-    return lake
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    warehouse = Warehouse(str(tmp_path_factory.mktemp("shown") / "warehouse"), "default")
+    lived_in(warehouse)
+    return warehouse
 
 
 def _queries() -> dict[str, str]:
     return dict(re.findall(r"^### (\w+)\n.*?```sql\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL))
 
 
-def _scripts(lake: Warehouse) -> list[str]:
+def _scripts(warehouse: Warehouse) -> list[str]:
     blocks = [block for block in code_blocks(PAGE) if "import" in block]
-    return [block.replace("/data/surveyor", str(Path(lake.warehouse))) for block in blocks]
+    return [block.replace("/data/surveyor", str(Path(warehouse.uri))) for block in blocks]
 
 
-def test_every_view_is_shown_and_runs(lake: Warehouse) -> None:
+def test_every_view_is_shown_and_runs(warehouse: Warehouse) -> None:
     names: dict[str, Any] = {}
-    exec(_scripts(lake)[0], names)  # noqa: S102 - the page's own script
+    exec(_scripts(warehouse)[0], names)  # noqa: S102 - the page's own script
     database, queries = names["database"], _queries()
     database.execute("SET TimeZone = 'UTC'")
     assert list(queries) == list(VIEWS)
     for name, query in queries.items():
         database.execute(f"CREATE VIEW {name} AS {query}")
-    at = Summaries(lake, find_snapshot(lake))
+    at = Summaries(warehouse, find_snapshot(warehouse))
     shown = {name: as_rows(database.sql(f"FROM {name}").to_arrow_table()) for name in queries}
     expected = {name: at.rows(name) for name in queries}
     for views in (shown, expected):
@@ -50,7 +50,7 @@ def test_every_view_is_shown_and_runs(lake: Warehouse) -> None:
     assert shown == expected
 
 
-def test_the_views_in_python(lake: Warehouse) -> None:
+def test_the_views_in_python(warehouse: Warehouse) -> None:
     names: dict[str, Any] = {}
-    exec(_scripts(lake)[1], names)  # noqa: S102 - as above
+    exec(_scripts(warehouse)[1], names)  # noqa: S102 - as above
     assert [row["broker_id"] for row in names["at"].rows("leadership")] == [0, 1, 2, 3]

@@ -99,12 +99,12 @@ def unstarted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Warehouse:
+def warehouse(tmp_path: Path) -> Warehouse:
     return Warehouse(str(tmp_path / "warehouse"), CLUSTER)
 
 
 @pytest.fixture
-def surveyor(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
+def surveyor(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
     """The command line on this warehouse; it does not wait for brokers, which the tree has not, to take over again."""
     monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_TIMEOUT_SECONDS", 0.0)
-    return Surveyor(lake)
+    return Surveyor(warehouse)

@@ -21,7 +21,7 @@ from jobs.adapters.java.jars import cache_folder
 from jobs.core.errors import ExitCode
 from tests.jobs.support.commands.bare import bare, home
 from tests.jobs.support.commands.shown_commands import ROOT, said_here, shown
-from tests.jobs.support.rows.lake_rows import partition
+from tests.jobs.support.rows.warehouse_rows import partition
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 pytestmark = pytest.mark.spark
@@ -70,8 +70,8 @@ def odd(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 def test_spark_submit_as_the_readme_shows_it(checkout: Path, user: Path, orders: KafkaTree, tmp_path: Path) -> None:
     """Stdout is what the job says alone, and the exit code comes through; also from another folder."""
-    warehouse = tmp_path / "warehouse"
-    here = {"zk1:2181/kafka": orders.hosts, "/data/surveyor": str(warehouse)}
+    folder = tmp_path / "warehouse"
+    here = {"zk1:2181/kafka": orders.hosts, "/data/surveyor": str(folder)}
     make, *before, snapshot, plan = (said_here(line, here) for line in shown("README.md", "With spark-submit"))
     assert make.startswith("make dist")
 
@@ -79,7 +79,7 @@ def test_spark_submit_as_the_readme_shows_it(checkout: Path, user: Path, orders:
     assert taken.returncode == 0, taken.stderr
     line, following = taken.stdout.splitlines()
     assert re.fullmatch(r"snapshot 1 of default: .* 1 topic, 1 partition, .*", line)
-    assert following == f"see what is due: surveyor status --zookeeper {orders.hosts} --warehouse {warehouse}"
+    assert following == f"see what is due: surveyor status --zookeeper {orders.hosts} --warehouse {folder}"
     assert odd(taken) == []
 
     without_settings = [line for line in before if "SPARK_CONF_DIR" not in line]
@@ -124,18 +124,18 @@ def test_the_wheel_in_an_environment_of_its_own(checkout: Path, user: Path, orde
 
 
 def test_a_script_as_the_readme_shows_it_for_notebooks(
-    checkout: Path, user: Path, lake: Warehouse, tmp_path: Path
+    checkout: Path, user: Path, warehouse: Warehouse, tmp_path: Path
 ) -> None:
     """Its lines as they stand, by the Python that the wheel is installed for; broker 0 leads what broker 1 should."""
-    lake.ensure_tables()
-    lake.append("topics", [{"topic": "t", "deletion_requested": False, "understood": True}])
+    warehouse.ensure_tables()
+    warehouse.append("topics", [{"topic": "t", "deletion_requested": False, "understood": True}])
     led = ([0, 1, 2], [1, 0, 2], [1, 2, 0])
     rows = [{**partition(replicas), "topic": "t", "partition": p, "leader": 0} for p, replicas in enumerate(led)]
-    lake.append("partitions", rows)
+    warehouse.append("partitions", rows)
     folder = tmp_path / "notebooks"
     folder.mkdir()
     lines = shown("README.md", "From a notebook")
-    (folder / "imbalance.py").write_text("\n".join(lines).replace("/data/surveyor", lake.warehouse))
+    (folder / "imbalance.py").write_text("\n".join(lines).replace("/data/surveyor", warehouse.uri))
 
     done = bare(f"{checkout}/build/environment/bin/python imbalance.py", folder, user)
 

@@ -73,13 +73,13 @@ def run(program: str, **environment: str) -> list[str]:
 
 
 @pytest.fixture
-def warehouse(tmp_path: Path) -> str:
+def folder(tmp_path: Path) -> str:
     """One with a snapshot of nothing."""
-    lake = Warehouse(str(tmp_path / "warehouse"), "default")
-    lake.ensure_tables()
-    versions = {name: lake.version(name) for name in TABLES}
-    lake.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": versions}])
-    return lake.warehouse
+    warehouse = Warehouse(str(tmp_path / "warehouse"), "default")
+    warehouse.ensure_tables()
+    versions = {name: warehouse.version(name) for name in TABLES}
+    warehouse.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": versions}])
+    return warehouse.uri
 
 
 @pytest.mark.parametrize("place", COMMANDS)
@@ -118,17 +118,17 @@ def test_help_imports_nothing_that_takes_long() -> None:
     assert run(HELPS.format(heavy=HEAVY))[-1] == "heavy:"
 
 
-def test_commands_without_spark_import_none_of_it(warehouse: str) -> None:
+def test_commands_without_spark_import_none_of_it(folder: str) -> None:
     """What import-linter says of their modules, said of a process; they come as far as plan and ZooKeeper."""
-    lines = run(REFUSED.format(heavy=SPARK, warehouse=warehouse))
+    lines = run(REFUSED.format(heavy=SPARK, warehouse=folder))
     assert lines[-1] == "heavy:"
     ended = [line for line in lines if line.partition(" ")[0] in WITHOUT_SPARK and line[-2:] in {" 0", " 2"}]
     assert len(ended) == len(WITHOUT_SPARK - {"doctor"})
     assert {"doctor 1", "1 fault, 0 warnings"} <= {*lines}  # it was told of no ZooKeeper
 
 
-def test_a_table_is_shown_without_pandas(warehouse: str) -> None:
-    assert run(SHOWN.format(heavy=(*SPARK, "pandas"), warehouse=warehouse))[-1] == "heavy:"
+def test_a_table_is_shown_without_pandas(folder: str) -> None:
+    assert run(SHOWN.format(heavy=(*SPARK, "pandas"), warehouse=folder))[-1] == "heavy:"
 
 
 @pytest.mark.parametrize("line", ["", "commit", "show", "show brokers", "plan", "plan elect", "status"])
@@ -239,16 +239,16 @@ def completed_by_bash(words: str, **environment: str) -> list[str]:
 
 
 @pytest.fixture
-def named(warehouse: str) -> str:
+def named(folder: str) -> str:
     """Two clusters, two topics, brokers 0, 10 and, gone, 11, and plans with names and without."""
-    lake, made = Warehouse(warehouse, "default"), datetime.now(UTC)
+    warehouse, made = Warehouse(folder, "default"), datetime.now(UTC)
     for number, names in enumerate([["repair", "tonight"], None, ["grow"]]):
-        lake.append("plans", [plan_record(f"{number}f", names=names, created_at=made + timedelta(seconds=number))])
-    lake.append("topics", [{"topic": "orders", "snapshot_id": 1}, {"topic": "bills", "snapshot_id": 1}])
-    lake.append("brokers", [{"broker_id": broker, "host": f"kafka{broker}"} for broker in (0, 10)])
-    lake.append("imbalance", [{"snapshot_id": 1, "broker_id": broker} for broker in (0, 11)])
-    Warehouse(warehouse, "east").append("snapshots", [{"snapshot_id": 1, "taken_at": made, "versions": {}}])
-    return warehouse
+        warehouse.append("plans", [plan_record(f"{number}f", names=names, created_at=made + timedelta(seconds=number))])
+    warehouse.append("topics", [{"topic": "orders", "snapshot_id": 1}, {"topic": "bills", "snapshot_id": 1}])
+    warehouse.append("brokers", [{"broker_id": broker, "host": f"kafka{broker}"} for broker in (0, 10)])
+    warehouse.append("imbalance", [{"snapshot_id": 1, "broker_id": broker} for broker in (0, 11)])
+    Warehouse(folder, "east").append("snapshots", [{"snapshot_id": 1, "taken_at": made, "versions": {}}])
+    return folder
 
 
 @pytest.mark.parametrize(

@@ -37,11 +37,11 @@ class Clusters:
         path.write_text("".join(f'[clusters.{name}]\nzookeeper = "{where}"\n' for name, where in hosts.items()))
         return path
 
-    def lake(self, cluster: str, warehouse: str = "warehouse") -> Warehouse:
-        return Warehouse(str(self.folder / warehouse), cluster)
+    def warehouse(self, cluster: str, folder: str = "warehouse") -> Warehouse:
+        return Warehouse(str(self.folder / folder), cluster)
 
-    def run(self, *arguments: str, warehouse: str = "warehouse", **others: str) -> Ran:
-        where = ["--conf", str(self.conf(**others)), "--warehouse", str(self.folder / warehouse)]
+    def run(self, *arguments: str, folder: str = "warehouse", **others: str) -> Ran:
+        where = ["--conf", str(self.conf(**others)), "--warehouse", str(self.folder / folder)]
         done = CliRunner().invoke(app, [*arguments, *where], env={"COLUMNS": "300"})
         if done.exception and not isinstance(done.exception, SystemExit):
             raise done.exception
@@ -81,13 +81,13 @@ def _change(tree: KafkaTree, partition: int, before: bytes, after: bytes) -> Non
     tree.client.set(path, tree.client.get(path)[0].replace(before, after))
 
 
-def _rows(clusters: Clusters, warehouse: str) -> dict[tuple[str, str], list[str]]:
+def _rows(clusters: Clusters, folder: str) -> dict[tuple[str, str], list[str]]:
     """Every row of every cluster and table, apart from times and versions, in sorted order."""
     varying = {"taken_at", "seconds", "versions", "zxid_before", "zxid_after", "last_seen_at", "at"}
     return {
         (name, table): sorted(
             repr({column: value for column, value in row.items() if column not in varying})
-            for row in clusters.lake(name, warehouse).rows(table)
+            for row in clusters.warehouse(name, folder).rows(table)
         )
         for name in clusters.trees
         for table in TABLES
@@ -100,13 +100,13 @@ def test_snapshots_at_once_store_what_snapshots_one_after_another_do(clusters: C
         done = clusters.run("snapshot", "--all", "--parallel", "4", "--json")
         assert (done.code, done.json["failed"]) == (0, 0)
         for name in NAMES:
-            assert clusters.run("snapshot", "--cluster", name, warehouse="in-turn").code == 0
+            assert clusters.run("snapshot", "--cluster", name, folder="in-turn").code == 0
         for name, tree in clusters.trees.items():
             tree.add_topic(f"new-{rounds}", {0: [0, 1], 1: [1, 0]})
             _change(tree, 3, *LED_BY_THE_SECOND)
             if name != "east" and rounds:
                 tree.client.delete(f"/brokers/topics/new-{rounds - 1}", recursive=True)
-    at_once, in_turn = (_rows(clusters, warehouse) for warehouse in ("warehouse", "in-turn"))
+    at_once, in_turn = (_rows(clusters, folder) for folder in ("warehouse", "in-turn"))
     assert at_once == in_turn
     assert {name: len(at_once[name, "snapshots"]) for name in NAMES} == dict.fromkeys(NAMES, 3)
 
@@ -184,7 +184,7 @@ def test_plans_of_all_are_those_of_each(clusters: Clusters) -> None:
     for row in rows[1:]:
         of_each = ["plan", "reconcile", "--cluster", row["cluster"], "--snapshot", "1", "--json"]
         assert clusters.run(*of_each).json["plan_id"] == row["plan_id"]
-    plan = clusters.lake("north").rows("plans")[0]
+    plan = clusters.warehouse("north").rows("plans")[0]
     typed = "surveyor plan reconcile --refresh --name repair --detailed-exitcode"
     assert (plan["command"], plan["cluster"]) == (typed, "north")
     again = clusters.run("plan", "reconcile", "--all", "--name", "repair", "--json")

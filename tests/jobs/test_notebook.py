@@ -14,7 +14,7 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from tests.jobs.support.commands.shown_commands import shown
-from tests.jobs.support.rows.lake_rows import partition
+from tests.jobs.support.rows.warehouse_rows import partition
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 ROOT: Final = Path(__file__).parents[2]
@@ -22,11 +22,11 @@ TIMES: Final = 10
 """deltalake's own file system aborted 5 of 25 scripts at their end: ten would show it nine times in ten."""
 
 
-def _script(warehouse: str) -> str:
+def _script(folder: str) -> str:
     section = (ROOT / "docs" / "tables.md").read_text().split("## In a notebook")[1]
     (block, *_) = re.findall(r"(?:^    .*\n)+", section, re.MULTILINE)
     *lines, shown = re.sub("^    ", "", block, flags=re.MULTILINE).strip().splitlines()
-    return "\n".join([*lines, f"print(len({shown}))"]).replace("/data/surveyor", warehouse)
+    return "\n".join([*lines, f"print(len({shown}))"]).replace("/data/surveyor", folder)
 
 
 def _ended(script: str) -> tuple[int, str, str]:
@@ -35,24 +35,24 @@ def _ended(script: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.torture
-def test_the_reader_shown_ends_as_it_should(lake: Warehouse) -> None:
-    lake.ensure_tables()
+def test_the_reader_shown_ends_as_it_should(warehouse: Warehouse) -> None:
+    warehouse.ensure_tables()
     for number in range(8):
         rows = [{**partition([0, 1, 2]), "topic": f"t{number}", "partition": p, "snapshot_id": 1} for p in range(1000)]
-        lake.append("partitions", rows)
+        warehouse.append("partitions", rows)
     with ThreadPoolExecutor(4) as pool:
-        ends = set(pool.map(_ended, [_script(lake.warehouse)] * TIMES))
+        ends = set(pool.map(_ended, [_script(warehouse.uri)] * TIMES))
     assert ends == {(0, "8000\n", "")}
 
 
 @pytest.mark.usefixtures("spark")
-def test_the_reader_and_the_source_shown(tree: KafkaTree, lake: Warehouse) -> None:
+def test_the_reader_and_the_source_shown(tree: KafkaTree, warehouse: Warehouse) -> None:
     """Each once, in this process."""
-    lake.ensure_tables()
-    lake.append("partitions", [{**partition([0, 1, 2]), "topic": "t", "partition": 0, "snapshot_id": 1}])
+    warehouse.ensure_tables()
+    warehouse.append("partitions", [{**partition([0, 1, 2]), "topic": "t", "partition": 0, "snapshot_id": 1}])
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]})
     names: dict[str, Any] = {}
-    exec(_script(lake.warehouse), names)  # noqa: S102 - the page's own, as in the next lines
+    exec(_script(warehouse.uri), names)  # noqa: S102 - the page's own, as in the next lines
     *lines, topics, znodes = shown("docs/tables.md", "ZooKeeper from Spark")
     exec("\n".join(lines).replace("zk1:2181/kafka", tree.hosts), names)  # noqa: S102
     counts = [eval(line, names).count() for line in (topics, znodes)]  # noqa: S307

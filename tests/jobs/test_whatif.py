@@ -8,7 +8,7 @@ import pytest
 from jobs.adapters.delta.warehouse import Warehouse
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
-from tests.jobs.support.rows.lake_rows import NOW
+from tests.jobs.support.rows.warehouse_rows import NOW
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -67,7 +67,7 @@ def test_each_kind_of_loss(surveyor: Surveyor, untouched: KafkaTree) -> None:
 
 
 def test_a_drained_broker_leads_where_no_other_can(surveyor: Surveyor) -> None:
-    surveyor.lake.replace("drained", [{"broker_id": 1, "mode": "admin", "plan_id": "p", "since": NOW}])
+    surveyor.warehouse.replace("drained", [{"broker_id": 1, "mode": "admin", "plan_id": "p", "since": NOW}])
     rows = {row["scenario"]: row for row in surveyor.json("whatif", "--lose", "brokers=1")["rows"]}
     assert (rows["broker 0"]["offline"], rows["broker 0"]["leaders_moved"]) == (0, 1)
 
@@ -80,7 +80,7 @@ def test_as_people_read_it(surveyor: Surveyor) -> None:
     assert "... and 4 more; --limit shows more, --json gives all" in shown.stdout
     assert "5 of 6 scenarios take partitions offline" in shown.stdout
     assert "brokers 0+1: 2 partitions offline: orders-0, orders-1\n" in shown.stdout
-    held = f"surveyor show partitions --broker 0 --warehouse {surveyor.warehouse}"
+    held = f"surveyor show partitions --broker 0 --warehouse {surveyor.folder}"
     assert shown.stdout.endswith(f"\nshow its partitions: {held}\n")
 
 

@@ -52,13 +52,15 @@ def test_commands_are_there_without_any_tool(tmp_path: Path, arguments: tuple[st
     assert (done.returncode, "Usage:" in done.stdout) == (0, True), done.stderr
 
 
-def test_hypothesis_is_not_asked_for_where_it_is_installed(tree: KafkaTree, lake: Warehouse, tmp_path: Path) -> None:
+def test_hypothesis_is_not_asked_for_where_it_is_installed(
+    tree: KafkaTree, warehouse: Warehouse, tmp_path: Path
+) -> None:
     """Where it is: kio registers its types with Hypothesis, which then makes a folder `.hypothesis` wherever one is."""
     tree.add_topic("t", {0: [0, 1, 2]})
-    plan = store_plan(lake, tree, [election(tree, "t", 0, leader=1)])
+    plan = store_plan(warehouse, tree, [election(tree, "t", 0, leader=1)])
     folder = tmp_path / "here"
     folder.mkdir()
-    where = ("--zookeeper", tree.hosts, "--warehouse", lake.warehouse)
+    where = ("--zookeeper", tree.hosts, "--warehouse", warehouse.uri)
     done = run(folder, [], "commit", plan.plan_id, *where, "--mode", "batch", "--max-hold", "1s", "--apply")
     assert "written under the fence" in done.stderr, done.stderr
     assert done.stderr.splitlines()[-1] == "alone"

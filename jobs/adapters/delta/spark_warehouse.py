@@ -94,7 +94,7 @@ class SparkWarehouse:
 
     def replace(self, table: str, rows: DataFrame, where: str = "true") -> None:
         """Replace the cluster's rows that satisfy `where`; idempotent."""
-        if not takes_spark_commits(self.warehouse.warehouse):
+        if not takes_spark_commits(self.warehouse.uri):
             self.warehouse.replace_in_parts(table, partial(self._batches, table, *counted(rows)), where)
             return
         predicate = f"cluster = {self._cluster} AND ({where})"
@@ -135,7 +135,7 @@ class SparkWarehouse:
 
     def merge(self, table: str, changed: DataFrame, keys: Sequence[str], vanished: str) -> None:
         """Upsert rows by their keys; rows whose column `vanished` is true are deleted instead."""
-        if not takes_spark_commits(self.warehouse.warehouse):
+        if not takes_spark_commits(self.warehouse.uri):
             rows = changed.toArrow()
             kept = rows.filter(pc.invert(rows[vanished])).select(TABLES[table].names).cast(schema_of(table))
             self.warehouse.replace_streaming(table, rows, kept, keys)
@@ -159,7 +159,7 @@ class SparkWarehouse:
         again = Retrying(
             retry=conflict, stop=stop_after_attempt(MAX_WRITE_ATTEMPTS), wait=wait_exponential(0.2), reraise=True
         )
-        with locked(self.warehouse.warehouse, table):
+        with locked(self.warehouse.uri, table):
             again(write)
 
     @property

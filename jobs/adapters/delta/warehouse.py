@@ -67,21 +67,21 @@ AnyRow = Mapping[str, Any] | TableRow | Change
 class Warehouse:
     """All tables at `warehouse`, as one cluster sees them."""
 
-    warehouse: str
+    uri: str
     cluster: str
 
     def path(self, table: str) -> str:
-        return f"{self.warehouse.rstrip('/')}/{table}"
+        return f"{self.uri.rstrip('/')}/{table}"
 
     def ensure_tables(self) -> None:
         """Create missing tables, and add missing columns and constraints to tables of older versions."""
-        refuse_unwritable(self.warehouse)
+        refuse_unwritable(self.uri)
         with ThreadPoolExecutor() as pool:  # opening a table mostly waits for files
             existing = dict(zip(TABLES, pool.map(self.has, TABLES), strict=True))
             list(pool.map(self.ensure_columns, [name for name in TABLES if existing[name]]))
             missing = [name for name in TABLES if not existing[name]]
             if missing:
-                make_all(self.warehouse, missing, lambda tables: _create_all(pool, tables))
+                make_all(self.uri, missing, lambda tables: _create_all(pool, tables))
 
     def ensure_columns(self, name: str) -> None:
         """Upgrade a table of an older version, and undo what other programs changed of its settings.
@@ -380,7 +380,7 @@ class Warehouse:
         again = Retrying(
             retry=conflict, stop=stop_after_attempt(MAX_WRITE_ATTEMPTS), wait=wait_exponential(0.1), reraise=True
         )
-        with locked(self.warehouse, table, shared=shared):
+        with locked(self.uri, table, shared=shared):
             try:
                 return again(write)
             except CommitFailedError as error:

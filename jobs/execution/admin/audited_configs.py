@@ -34,7 +34,7 @@ class ConfigAdmin(Protocol):
 class AuditedConfigs:
     """Alters overrides for a plan, as part of one commit of it."""
 
-    lake: Warehouse
+    warehouse: Warehouse
     plan_id: str
     attempt: int | None = None
     """The attempt number of the commit; None starts a new attempt."""
@@ -48,9 +48,9 @@ class AuditedConfigs:
         """
         if not overrides:
             return {}
-        self.lake.ensure_columns("commits")
+        self.warehouse.ensure_columns("commits")
         if self.attempt is None:
-            self.attempt = next_attempt(self.lake, self.plan_id)
+            self.attempt = next_attempt(self.warehouse, self.plan_id)
         self._record(step, [(Outcome.PENDING, override_text(*override)) for override in overrides.items()])
         outcomes = dict.fromkeys(overrides, (Outcome.SKIPPED, "not requested"))
         refused: dict[Resource, str] = {}
@@ -79,7 +79,7 @@ class AuditedConfigs:
 
     def _record(self, step: Step, outcomes: Sequence[tuple[Outcome, str]]) -> None:
         rows = CommitRows(self.plan_id, self.attempt or 1, this_actor())
-        self.lake.append("commits", [rows.of_step(step.value, outcome, message) for outcome, message in outcomes])
+        self.warehouse.append("commits", [rows.of_step(step.value, outcome, message) for outcome, message in outcomes])
 
 
 def _outcome_of(answer: int | str) -> tuple[Outcome, str]:

@@ -70,7 +70,7 @@ def commit_admin(
     reassignments are in the way, and StillRunningError if the time to wait is over or the user interrupts; requested
     changes then continue in the cluster.
     """
-    throttle = throttle_rows(settings.lake, ledger.plan.plan_id)
+    throttle = throttle_rows(settings.warehouse, ledger.plan.plan_id)
     rate = rate_of(throttle) if running.throttle is None else running.throttle
     on_poll = make_poll_hook(running.max_wait, ledger, lease)
     run = AdminCommit(settings, zookeeper, ledger, controller, throttler, running, lease, on_poll, rate)
@@ -117,7 +117,7 @@ class AdminCommit:
             if before:
                 self._wait(before)
             self._request_wave(wave, [change for later in waves[index + 1 :] for change in later], is_first=index == 0)
-        if self.running.wait or throttle_rows(self.settings.lake, self.ledger.plan.plan_id):
+        if self.running.wait or throttle_rows(self.settings.warehouse, self.ledger.plan.plan_id):
             self._wait(self._moves)
 
     def record_unrequested(self, pending: Sequence[PlanRow]) -> None:
@@ -141,11 +141,11 @@ class AdminCommit:
         """Remove the throttle unless replicas of the plan still move; an error here must not hide another error."""
         plan_id = self.ledger.plan.plan_id
         try:
-            if throttle_rows(self.settings.lake, plan_id):
+            if throttle_rows(self.settings.warehouse, plan_id):
                 self.lease.take(LEASE_HANDOVER_SECONDS)  # we may have handed the lease over to a cancellation
                 with self.zookeeper.connected() as client:
                     end_throttle(self.settings, client, self.ledger.plan, self.throttler, self.ledger.attempt)
-                over = self.ledger.is_closed or throttle_rows(self.settings.lake, plan_id)
+                over = self.ledger.is_closed or throttle_rows(self.settings.warehouse, plan_id)
                 if self.ledger.unfinished and not over:
                     log(f"  the rest of the plan is not throttled unless --throttle {self.rate} is given again")
         except (SurveyorError, *UNKNOWN_OUTCOME) as error:
@@ -203,7 +203,9 @@ class AdminCommit:
             moves = [*moving_of(client, self.ledger.plan), *upcoming]
             if moves:
                 plan_id, attempt = self.ledger.plan.plan_id, self.ledger.attempt
-                set_throttle(self.settings.lake, client, self.throttler, plan_id, moves, self.rate, attempt=attempt)
+                set_throttle(
+                    self.settings.warehouse, client, self.throttler, plan_id, moves, self.rate, attempt=attempt
+                )
 
     def _refuse_others(self, wave: Sequence[PlanRow]) -> None:
         """Raise RefusedError if other reassignments are in the way of this wave."""
@@ -219,7 +221,7 @@ class AdminCommit:
             raise RefusedError(f"{error}; wave {wave[0].wave} was not requested, nor was any later one") from None
         if self.throttler is not None:
             with self.zookeeper.connected() as client:
-                clear_leftover_throttles(self.settings.lake, client, self.throttler, self.ledger.plan.plan_id)
+                clear_leftover_throttles(self.settings.warehouse, client, self.throttler, self.ledger.plan.plan_id)
 
 
 def end_throttle(
@@ -240,7 +242,7 @@ def end_throttle(
             f"{_retry_hint(plan_id)}"
         )
     else:
-        clear_throttle(settings.lake, client, throttler, plan_id, attempt)
+        clear_throttle(settings.warehouse, client, throttler, plan_id, attempt)
 
 
 def _retry_hint(plan_id: str) -> str:
@@ -257,7 +259,7 @@ def maintain_throttle(settings: Settings, zookeeper: ZooKeeperSession, plan: Pla
             moving = moving_of(client, plan)
             if moving and rate is not None:
                 refuse_edited(plan)  # the plan determines what is throttled
-                set_throttle(settings.lake, client, throttler, plan.plan_id, moving, rate)
-            elif throttle_rows(settings.lake, plan.plan_id):
+                set_throttle(settings.warehouse, client, throttler, plan.plan_id, moving, rate)
+            elif throttle_rows(settings.warehouse, plan.plan_id):
                 end_throttle(settings, client, plan, throttler)
     return len(moving)

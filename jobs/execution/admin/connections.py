@@ -53,7 +53,7 @@ def controller_of(
 
 def _throttler(stack: ExitStack, settings: Settings, state: ClusterState, running: ReassignmentOptions) -> Admin | None:
     """Return the Admin API for throttles; None if none is needed, or if it does not answer and none was requested."""
-    if running.throttle is None and not throttle_rows(settings.lake):
+    if running.throttle is None and not throttle_rows(settings.warehouse):
         return None
     try:
         return stack.enter_context(admin_of(settings, state))

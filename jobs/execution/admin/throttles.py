@@ -47,11 +47,13 @@ class ThrottleError(SurveyorError):
     """A broker or topic refused a throttle; the configs that were set are in `throttles`."""
 
 
-def throttle_rows(lake: Warehouse, plan_id: str | None = None) -> list[ThrottledConfig]:
+def throttle_rows(warehouse: Warehouse, plan_id: str | None = None) -> list[ThrottledConfig]:
     """Return the configs that are set, or about to be, by one plan or by all; none if the table does not exist yet."""
-    if not lake.has(_TABLE):
+    if not warehouse.has(_TABLE):
         return []
-    return sorted(lake.typed_rows(ThrottledConfig, *([] if plan_id is None else [("plan_id", "=", plan_id)])), key=_key)
+    return sorted(
+        warehouse.typed_rows(ThrottledConfig, *([] if plan_id is None else [("plan_id", "=", plan_id)])), key=_key
+    )
 
 
 def rate_of(rows: Iterable[ThrottledConfig]) -> int | None:
@@ -61,7 +63,7 @@ def rate_of(rows: Iterable[ThrottledConfig]) -> int | None:
 
 
 def set_throttle(  # noqa: PLR0917 - where, by which means, and what
-    lake: Warehouse,
+    warehouse: Warehouse,
     client: KazooClient,
     admin: ConfigAdmin,
     plan_id: str,
@@ -76,11 +78,11 @@ def set_throttle(  # noqa: PLR0917 - where, by which means, and what
     broker or a topic refuses; the reassignments must not begin then. `attempt` is the attempt number of the commit.
     """
     if rate == UNTHROTTLED:
-        clear_throttle(lake, client, admin, plan_id, attempt)
+        clear_throttle(warehouse, client, admin, plan_id, attempt)
         return
-    if not lake.has(_TABLE):
-        lake.ensure_tables()
-    rows = {_key(row): row for row in throttle_rows(lake, plan_id)}
+    if not warehouse.has(_TABLE):
+        warehouse.ensure_tables()
+    rows = {_key(row): row for row in throttle_rows(warehouse, plan_id)}
     configs = throttle_configs(moves, rate)
     current = _read_overrides(client, {*configs, *map(_resource, rows.values())})
     configs = {resource: values for resource, values in configs.items() if current[resource] is not None}
@@ -90,28 +92,28 @@ def set_throttle(  # noqa: PLR0917 - where, by which means, and what
             rows[*resource, name] = row if row.set_to[-1:] == [value] else replace(row, set_to=[*row.set_to, value])
     if not rows:
         return
-    altering = AuditedConfigs(lake, plan_id, attempt)
-    _store(lake, plan_id, rows.values())
+    altering = AuditedConfigs(warehouse, plan_id, attempt)
+    _store(warehouse, plan_id, rows.values())
     obsolete = {key: row for key, row in rows.items() if row.name not in configs.get(_resource(row), {})}
     if obsolete:
         unrestored = {_key(row) for row in _restore(altering, admin, list(obsolete.values()), current)}
-        _store(lake, plan_id, [row for key, row in rows.items() if key not in obsolete or key in unrestored])
+        _store(warehouse, plan_id, [row for key, row in rows.items() if key not in obsolete or key in unrestored])
     _apply(altering, admin, configs)
 
 
 def clear_throttle(
-    lake: Warehouse, client: KazooClient, admin: ConfigAdmin, plan_id: str, attempt: int | None = None
+    warehouse: Warehouse, client: KazooClient, admin: ConfigAdmin, plan_id: str, attempt: int | None = None
 ) -> list[ThrottledConfig]:
     """Restore the configs from before this plan's throttle; return and keep the rows that could not be restored.
 
     Not for a plan whose replicas still move, unless they are cancelled: they would be copied at full speed.
     """
-    rows = throttle_rows(lake, plan_id)
+    rows = throttle_rows(warehouse, plan_id)
     if not rows:
         return []
     current = _read_overrides(client, {_resource(row) for row in rows})
-    unrestored = _restore(AuditedConfigs(lake, plan_id, attempt), admin, rows, current)
-    _store(lake, plan_id, unrestored)
+    unrestored = _restore(AuditedConfigs(warehouse, plan_id, attempt), admin, rows, current)
+    _store(warehouse, plan_id, unrestored)
     if unrestored:
         names = ", ".join(sorted({f"{row.kind} {row.resource}" for row in unrestored}))
         log(
@@ -123,32 +125,32 @@ def clear_throttle(
     return unrestored
 
 
-def clear_leftover_throttles(lake: Warehouse, client: KazooClient, admin: ConfigAdmin, plan_id: str) -> None:
+def clear_leftover_throttles(warehouse: Warehouse, client: KazooClient, admin: ConfigAdmin, plan_id: str) -> None:
     """Clear the throttles that other plans have left behind.
 
     To be called only while no replicas move but this plan's.
     """
-    for other in sorted({row.plan_id for row in throttle_rows(lake)} - {plan_id}):
+    for other in sorted({row.plan_id for row in throttle_rows(warehouse)} - {plan_id}):
         log(f"surveyor: plan {other} has left its throttle behind, and none of its replicas move")
-        clear_throttle(lake, client, admin, other)
+        clear_throttle(warehouse, client, admin, other)
 
 
-def throttle_lines(lake: Warehouse, plan: Plan, pending: Sequence[Change], rate: int | None) -> Iterator[str]:
+def throttle_lines(warehouse: Warehouse, plan: Plan, pending: Sequence[Change], rate: int | None) -> Iterator[str]:
     """Describe what a commit of these changes would throttle, and which throttles earlier commits have left."""
     moves = [change for change in pending if change.action == Action.REASSIGN]
-    rate = rate_of(throttle_rows(lake, plan.plan_id)) if rate is None else rate
+    rate = rate_of(throttle_rows(warehouse, plan.plan_id)) if rate is None else rate
     resources = throttle_configs(moves, rate) if rate else {}
     if resources:
         brokers = ", ".join(name for kind, name in resources if kind is ResourceKind.BROKER)
         topics = ", ".join(name for kind, name in resources if kind is ResourceKind.TOPIC)
         yield f"  would be throttled to {rate} B/s, wave by wave: brokers {brokers}, and moving replicas of {topics}"
-    yield from leftover_lines(lake)
+    yield from leftover_lines(warehouse)
 
 
-def leftover_lines(lake: Warehouse, plan: Plan | None = None) -> Iterator[str]:
+def leftover_lines(warehouse: Warehouse, plan: Plan | None = None) -> Iterator[str]:
     """Name the throttles that are set by plans other than this one."""
     plan_id = None if plan is None else plan.plan_id
-    for other in sorted({row.plan_id for row in throttle_rows(lake)} - {plan_id}):
+    for other in sorted({row.plan_id for row in throttle_rows(warehouse)} - {plan_id}):
         yield (
             f"  the throttle of plan {other} is still set: `surveyor commit {other} --apply` removes it, "
             "once none of its replicas move"
@@ -175,8 +177,8 @@ def _row(plan_id: str, resource: Resource, name: str, current: CurrentOverrides)
     )
 
 
-def _store(lake: Warehouse, plan_id: str, rows: Iterable[ThrottledConfig]) -> None:
-    lake.replace(_TABLE, rows, f"plan_id = {quoted(plan_id)}")
+def _store(warehouse: Warehouse, plan_id: str, rows: Iterable[ThrottledConfig]) -> None:
+    warehouse.replace(_TABLE, rows, f"plan_id = {quoted(plan_id)}")
 
 
 def _read_overrides(client: KazooClient, resources: Iterable[Resource]) -> CurrentOverrides:

@@ -85,8 +85,8 @@ def digest(weights: Ints, partitions: Partitions) -> str:
     return hashlib.sha256(ordered.astype("<i8").tobytes()).hexdigest()[:DIGEST_LENGTH]
 
 
-def _largest_logs(lake: Warehouse, cluster: NamedPartitions) -> Ints:
-    logs = lake.read(
+def _largest_logs(warehouse: Warehouse, cluster: NamedPartitions) -> Ints:
+    logs = warehouse.read(
         "sizes", ("is_future", "=", False), columns=["topic", "partition", "broker_id", "bytes", "taken_at"]
     )
     rows = rows_of(logs, cluster.names)

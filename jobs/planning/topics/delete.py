@@ -31,9 +31,9 @@ class DeleteRequest:
 
     def plan(self, at: SnapshotTables) -> PlanDraft:
         """Plan the deletion of topics that can be deleted; the others are rejections."""
-        lake = at.tables.warehouse
-        _refuse_disabled(rows_as_of(lake, at.snapshot, BrokerConfig, ("name", "=", DELETION_ENABLED)))
-        rows = {row.topic: row for row in rows_as_of(lake, at.snapshot, Topic, ("topic", "in", self.topics))}
+        warehouse = at.tables.warehouse
+        _refuse_disabled(rows_as_of(warehouse, at.snapshot, BrokerConfig, ("name", "=", DELETION_ENABLED)))
+        rows = {row.topic: row for row in rows_as_of(warehouse, at.snapshot, Topic, ("topic", "in", self.topics))}
         unknown = [topic for topic in self.topics if topic not in rows]
         why_unknown = unknown_topics(unknown, at.snapshot.snapshot_id)
         if not rows:

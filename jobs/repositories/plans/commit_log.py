@@ -78,11 +78,11 @@ class CommitLog:
         return self._attempt
 
     @classmethod
-    def open(cls, lake: Warehouse, plan: Plan, author: Actor | None = None) -> "CommitLog":
+    def open(cls, warehouse: Warehouse, plan: Plan, author: Actor | None = None) -> "CommitLog":
         """Start an attempt on behalf of an author; the default is the user of this process."""
         for table in ("commits", "plans"):
-            lake.ensure_columns(table)
-        return cls(lake, plan, author or this_actor())
+            warehouse.ensure_columns(table)
+        return cls(warehouse, plan, author or this_actor())
 
     def append_intents(self, changes: Sequence[PlanRow]) -> None:
         """Record the intents and the status `committing`; raise RefusedError if the plan was closed."""
@@ -165,15 +165,15 @@ class CommitLog:
         self.warehouse.append("commits", [verdict.row(rows) for verdict in verdicts])
 
 
-def set_status(lake: Warehouse, plan_id: str, status: PlanStatus) -> None:
+def set_status(warehouse: Warehouse, plan_id: str, status: PlanStatus) -> None:
     """Set the status of a plan, unless it was cancelled or rolled back."""
     closed = ", ".join(quoted(status.value) for status in sorted(CLOSED))
-    lake.update("plans", f"{plan_condition(plan_id)} AND status NOT IN ({closed})", status=quoted(status.value))
+    warehouse.update("plans", f"{plan_condition(plan_id)} AND status NOT IN ({closed})", status=quoted(status.value))
 
 
-def next_attempt(lake: Warehouse, plan_id: str) -> int:
+def next_attempt(warehouse: Warehouse, plan_id: str) -> int:
     """Return the number for a new commit attempt; attempts that start concurrently get different numbers."""
-    begun = lake.read("commits", ("plan_id", "=", plan_id), columns=["attempt"])["attempt"].to_pylist()
+    begun = warehouse.read("commits", ("plan_id", "=", plan_id), columns=["attempt"])["attempt"].to_pylist()
     number = [max(begun, default=0) + 1]
 
     def counted(plans: pa.Table) -> pa.Table:
@@ -184,18 +184,20 @@ def next_attempt(lake: Warehouse, plan_id: str) -> int:
             plans.set_column(plans.schema.get_field_index("last_attempt"), "last_attempt", column) if before else plans
         )
 
-    lake.transform_rows("plans", ("plan_id", "=", plan_id), counted)
+    warehouse.transform_rows("plans", ("plan_id", "=", plan_id), counted)
     return number[0]
 
 
-def closed_line(lake: Warehouse, plan: PlanRecord) -> str:
+def closed_line(warehouse: Warehouse, plan: PlanRecord) -> str:
     """Return when and by which user a plan was cancelled or rolled back, as recorded."""
     if plan.status == PlanStatus.ROLLED_BACK:
-        reassignments = lake.typed_rows(PlanRecord, ("kind", "=", PlanKind.REASSIGN.value))
+        reassignments = warehouse.typed_rows(PlanRecord, ("kind", "=", PlanKind.REASSIGN.value))
         rollbacks = [row for row in reassignments if row.options.get("rollback_of") == plan.plan_id]
-        commits = [row for plan in rollbacks for row in lake.typed_rows(CommitRecord, ("plan_id", "=", plan.plan_id))]
+        commits = [
+            row for plan in rollbacks for row in warehouse.typed_rows(CommitRecord, ("plan_id", "=", plan.plan_id))
+        ]
         return f"was rolled back{_recorded(commits)}"
-    steps = lake.typed_rows(CommitRecord, ("plan_id", "=", plan.plan_id))
+    steps = warehouse.typed_rows(CommitRecord, ("plan_id", "=", plan.plan_id))
     return f"was cancelled{_recorded([row for row in steps if row.action == Step.CANCEL])}"
 
 
@@ -207,31 +209,31 @@ def _recorded(rows: Sequence[CommitRecord]) -> str:
     return f" by {last.who}{run} at {last.committed_at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def requested_changes(lake: Warehouse, plan_id: str) -> set[tuple[int, str, int]]:
+def requested_changes(warehouse: Warehouse, plan_id: str) -> set[tuple[int, str, int]]:
     """Return wave, topic and partition of changes that commits of a plan requested, or may have before a crash.
 
     Changes that were already applied when a commit started, that were stale or that it never reached are excluded.
     """
     outcomes: dict[tuple[int, tuple[int, str, int]], set[str]] = {}
-    for row in lake.typed_rows(CommitRecord, ("plan_id", "=", plan_id)):
+    for row in warehouse.typed_rows(CommitRecord, ("plan_id", "=", plan_id)):
         if row.change is not None:
             outcomes.setdefault((row.attempt, row.change), set()).add(row.outcome)
     never = {Outcome.STALE.value, Outcome.SKIPPED.value}
     return {change for (_, change), seen in outcomes.items() if Outcome.PENDING.value in seen and not seen & never}
 
 
-def close_plan(lake: Warehouse, plan_id: str, status: PlanStatus) -> None:
+def close_plan(warehouse: Warehouse, plan_id: str, status: PlanStatus) -> None:
     """Set a plan to cancelled or rolled back; no commit continues it or overwrites this status."""
-    lake.update("plans", plan_condition(plan_id), status=quoted(status.value))
+    warehouse.update("plans", plan_condition(plan_id), status=quoted(status.value))
 
 
-def note_verified(lake: Warehouse, plan: Plan) -> None:
+def note_verified(warehouse: Warehouse, plan: Plan) -> None:
     """Record when a plan was first found complete; only log a warning if the warehouse cannot be written."""
     if plan.size and plan.row.verified_at is None:
         try:
-            lake.ensure_columns("plans")
+            warehouse.ensure_columns("plans")
             now = f"CAST({quoted(datetime.now(UTC).isoformat())} AS TIMESTAMP)"
-            lake.update("plans", f"{plan_condition(plan.plan_id)} AND verified_at IS NULL", verified_at=now)
+            warehouse.update("plans", f"{plan_condition(plan.plan_id)} AND verified_at IS NULL", verified_at=now)
         except (SurveyorError, OSError) as error:
             log(f"surveyor: could not record that plan {plan.title} is complete: {error}", logging.WARNING)
 
@@ -252,15 +254,15 @@ class Outcomes:
     """Time of the last row of `commits`, UTC."""
 
 
-def read_outcomes(lake: Warehouse) -> Outcomes:
+def read_outcomes(warehouse: Warehouse) -> Outcomes:
     """Count plans and rows of commits; raise UnreadableError if the tables do not exist.
 
     An intent without an outcome belongs to an attempt that was killed or still runs. Steps, such as a take-over of the
     controllership, are not counted because they are not rows of a plan.
     """
-    plans = typed(PlanRecord, lake.read("plans", columns=_PLAN_COLUMNS))
+    plans = typed(PlanRecord, warehouse.read("plans", columns=_PLAN_COLUMNS))
     statuses = Counter(plan.status for plan in plans if not plan.is_cycle)
-    commits = lake.read("commits", columns=[*_KEY, "outcome", "committed_at"])
+    commits = warehouse.read("commits", columns=[*_KEY, "outcome", "committed_at"])
     steps = pa.array([step.value for step in Step])
     of_plans = commits.filter(pc.invert(pc.is_in(commits["action"].cast(pa.string()), steps)))
     is_intent = pc.equal(of_plans["outcome"].cast(pa.string()), Outcome.PENDING.value)

@@ -40,11 +40,11 @@ class Alias:
             )
 
 
-def plan_named(lake: Warehouse, name: str | None) -> PlanRecord | None:
+def plan_named(warehouse: Warehouse, name: str | None) -> PlanRecord | None:
     """Return the plan that has a name, or None; raise RefusedError if several plans have it."""
     if name is None:
         return None
-    plans = lake.read("plans")
+    plans = warehouse.read("plans")
     firsts = plans["name"].to_pylist()
     names = plans["names"].to_pylist() if "names" in plans.column_names else [None] * len(firsts)
     at = [number for number, first in enumerate(firsts) if name in (names[number] or [first])]
@@ -57,7 +57,7 @@ def plan_named(lake: Warehouse, name: str | None) -> PlanRecord | None:
     return namesakes[0]
 
 
-def give_name(lake: Warehouse, plan_id: str, alias: Alias) -> PlanRecord:
+def give_name(warehouse: Warehouse, plan_id: str, alias: Alias) -> PlanRecord:
     """Add a name to a plan and return its row; raise RefusedError if another plan has the name and keeps it."""
     given: list[PlanRecord] = []
 
@@ -66,7 +66,7 @@ def give_name(lake: Warehouse, plan_id: str, alias: Alias) -> PlanRecord:
         given[:] = [plan for plan in plans if plan.plan_id == plan_id]
         return pa.Table.from_pylist([plan.columns() for plan in plans], schema=table.schema)
 
-    lake.transform_rows("plans", _ALL_PLANS, renamed)
+    warehouse.transform_rows("plans", _ALL_PLANS, renamed)
     if not given:
         raise RefusedError(
             f"plan {plan_id} has nothing to change and was replaced by a newer plan in the meantime; plan again"

@@ -53,29 +53,29 @@ class Plan:
         return len(self.changes) + len(self.tasks)
 
 
-def find_plan(lake: Warehouse, id_or_name: str) -> PlanRecord:
+def find_plan(warehouse: Warehouse, id_or_name: str) -> PlanRecord:
     """Return a plan's row by id or alias."""
-    if not lake.exists():
-        raise no_warehouse(lake.warehouse)
-    rows = lake.typed_rows(PlanRecord, ("plan_id", "=", id_or_name)) or list(
-        filter(None, [plan_named(lake, id_or_name)])
+    if not warehouse.exists():
+        raise no_warehouse(warehouse.uri)
+    rows = warehouse.typed_rows(PlanRecord, ("plan_id", "=", id_or_name)) or list(
+        filter(None, [plan_named(warehouse, id_or_name)])
     )
     if rows:
         return rows[0]
     raise UsageError(
-        f"no plan {id_or_name!r} of cluster {lake.cluster!r} in {lake.warehouse}; "
+        f"no plan {id_or_name!r} of cluster {warehouse.cluster!r} in {warehouse.uri}; "
         "run `surveyor show plans` to list plans",
     )
 
 
-def read_plan(lake: Warehouse, id_or_name: str) -> Plan:
+def read_plan(warehouse: Warehouse, id_or_name: str) -> Plan:
     """Return a plan with all its rows; raise RefusedError if they do not have the expected form."""
-    row = find_plan(lake, id_or_name)
+    row = find_plan(warehouse, id_or_name)
     mine = ("plan_id", "=", row.plan_id)
     try:
-        changes = msgspec.convert(lake.rows("changes", mine), list[Change])
-        operations = msgspec.convert(lake.rows("operations", mine), list[Operation])
-        rejections = msgspec.convert(lake.rows("rejections", mine), list[RejectionRecord])
+        changes = msgspec.convert(warehouse.rows("changes", mine), list[Change])
+        operations = msgspec.convert(warehouse.rows("operations", mine), list[Operation])
+        rejections = msgspec.convert(warehouse.rows("rejections", mine), list[RejectionRecord])
     except msgspec.ValidationError as error:
         raise RefusedError(f"plan {row.title} is not what was planned: {error}; {_EDITED}") from None
     changes.sort(key=attrgetter("wave", "topic", "partition"))
@@ -95,10 +95,10 @@ def refuse_edited(plan: Plan) -> None:
         raise RefusedError(f"plan {plan.title} is not what was planned: its rows hash to {hashed}; {_EDITED}")
 
 
-def record_submission(lake: Warehouse, plan: Plan, submission: str) -> None:
+def record_submission(warehouse: Warehouse, plan: Plan, submission: str) -> None:
     """Record what a commit is about to submit to `surveyor control`."""
-    lake.ensure_columns("plans")
-    lake.update("plans", plan_condition(plan.plan_id), submission=quoted(submission))
+    warehouse.ensure_columns("plans")
+    warehouse.update("plans", plan_condition(plan.plan_id), submission=quoted(submission))
 
 
 def refuse_unsubmitted(plan: Plan, submission: str) -> None:

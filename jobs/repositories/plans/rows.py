@@ -40,7 +40,7 @@ class PlanRows(Protocol):
 class InMemoryRows:
     """Rows computed without Spark."""
 
-    lake: Warehouse
+    warehouse: Warehouse
     changes: Sequence[AnyRow]
     rejections: Sequence[AnyRow]
     operations: Sequence[AnyRow] = ()
@@ -50,11 +50,11 @@ class InMemoryRows:
 
     def write(self, plan_id: str) -> None:
         for table, rows in self.of_plan(plan_id).items():
-            self.lake.replace(table, rows, plan_condition(plan_id))
+            self.warehouse.replace(table, rows, plan_condition(plan_id))
 
     def of_plan(self, plan_id: str) -> dict[str, list[Row]]:
         """Return the rows of each table under the plan's id."""
-        owner = {"plan_id": plan_id, "cluster": self.lake.cluster}
+        owner = {"plan_id": plan_id, "cluster": self.warehouse.cluster}
         return {table: [{**columns_of(row), **owner} for row in rows] for table, rows in self._tables.items()}
 
     @property

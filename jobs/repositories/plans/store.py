@@ -22,39 +22,39 @@ def result_of(plan: PlanRecord) -> Row:
     return {column: getattr(plan, column) for column in _RESULT} | {"names": plan.all_names}
 
 
-def store(lake: Warehouse, alias: Alias, content: PlanHeader, rows: PlanRows) -> PlanRecord:
+def store(warehouse: Warehouse, alias: Alias, content: PlanHeader, rows: PlanRows) -> PlanRecord:
     """Store a plan unless it exists, add the alias to its names, and return its row."""
-    plan = plan_row(lake.cluster, content, rows)
-    existing = lake.typed_rows(PlanRecord, ("plan_id", "=", plan.plan_id))
+    plan = plan_row(warehouse.cluster, content, rows)
+    existing = warehouse.typed_rows(PlanRecord, ("plan_id", "=", plan.plan_id))
     if not existing:
         rows.write(plan.plan_id)
-        same = lake.insert("plans", plan.columns(), ("plan_id", "=", plan.plan_id))
+        same = warehouse.insert("plans", plan.columns(), ("plan_id", "=", plan.plan_id))
         existing = [msgspec.convert(same, PlanRecord)] if same else []
-        if is_empty(lake, plan):
-            drop_plans(lake, _superseded(lake, plan))
+        if is_empty(warehouse, plan):
+            drop_plans(warehouse, _superseded(warehouse, plan))
     stored = existing[0] if existing else plan
     is_named = alias.name is None or alias.name in stored.all_names
-    return stored if is_named else give_name(lake, plan.plan_id, alias)
+    return stored if is_named else give_name(warehouse, plan.plan_id, alias)
 
 
-def is_empty(lake: Warehouse, plan: PlanRecord) -> bool:
+def is_empty(warehouse: Warehouse, plan: PlanRecord) -> bool:
     """Whether a commit of the plan would do nothing, not even mark a broker as drained."""
     marks = plan.kind in {PlanKind.DRAIN, PlanKind.UNDRAIN}
     if plan.changes or plan.status != PlanStatus.PLANNED or marks:
         return False
-    return not lake.read("operations", ("plan_id", "=", plan.plan_id), columns=["plan_id"]).num_rows
+    return not warehouse.read("operations", ("plan_id", "=", plan.plan_id), columns=["plan_id"]).num_rows
 
 
-def _superseded(lake: Warehouse, plan: PlanRecord) -> list[str]:
+def _superseded(warehouse: Warehouse, plan: PlanRecord) -> list[str]:
     """Return the empty, unnamed plans with the same parameters on an older snapshot."""
     same_question = ("kind", "=", plan.kind), ("parameters", "=", plan.parameters)
-    older = lake.typed_rows(PlanRecord, *same_question, ("snapshot_id", "<", plan.snapshot_id))
-    return [row.plan_id for row in older if not row.all_names and is_empty(lake, row)]
+    older = warehouse.typed_rows(PlanRecord, *same_question, ("snapshot_id", "<", plan.snapshot_id))
+    return [row.plan_id for row in older if not row.all_names and is_empty(warehouse, row)]
 
 
-def drop_plans(lake: Warehouse, plan_ids: Sequence[str]) -> None:
+def drop_plans(warehouse: Warehouse, plan_ids: Sequence[str]) -> None:
     """Delete empty plans, the row in `plans` first; a crash leaves rows without a plan, which are ignored."""
     if plan_ids:
         condition = f"plan_id IN ({', '.join(map(quoted, plan_ids))})"
         for table in ("plans", "rejections", "evidence"):
-            lake.delete(table, condition)
+            warehouse.delete(table, condition)

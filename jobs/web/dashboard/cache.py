@@ -35,49 +35,49 @@ SHOWN: Final = 1_000
 class SnapshotRef:
     """One snapshot of one cluster in a warehouse."""
 
-    warehouse: str
+    uri: str
     cluster: str
     snapshot_id: int
 
     @property
-    def lake(self) -> Warehouse:
-        return Warehouse(self.warehouse, self.cluster)
+    def warehouse(self) -> Warehouse:
+        return Warehouse(self.uri, self.cluster)
 
 
 @st.cache_resource(ttl=FRESH, show_spinner=False)
-def clusters(warehouse: str) -> list[str]:
+def clusters(uri: str) -> list[str]:
     """Return the names of the clusters of a warehouse."""
-    return Warehouse(warehouse, "").clusters()
+    return Warehouse(uri, "").clusters()
 
 
 @st.cache_resource(ttl=FRESH, show_spinner=False)
-def fleet_rows(warehouse: str) -> list[Row]:
+def fleet_rows(uri: str) -> list[Row]:
     """Return the rows of the page of all clusters, the worst first."""
-    lakes = [Warehouse(warehouse, name) for name in clusters(warehouse)]
-    return rows_of(lakes, ClusterConf().imbalance_threshold)
+    warehouses = [Warehouse(uri, name) for name in clusters(uri)]
+    return rows_of(warehouses, ClusterConf().imbalance_threshold)
 
 
 @st.cache_resource(ttl=FRESH, show_spinner=False)
-def snapshots(warehouse: str, cluster: str) -> list[Snapshot]:
+def snapshots(uri: str, cluster: str) -> list[Snapshot]:
     """Return snapshot_id, taken_at and cluster_id of the snapshots of a cluster, the oldest first."""
     columns = ["snapshot_id", "taken_at", "cluster_id"]
-    rows = Warehouse(warehouse, cluster).read("snapshots", columns=columns).sort_by("snapshot_id")
+    rows = Warehouse(uri, cluster).read("snapshots", columns=columns).sort_by("snapshot_id")
     return typed(Snapshot, rows)
 
 
 @st.cache_resource(max_entries=KEPT, show_spinner=False)
 def views(place: SnapshotRef, names: Sequence[str]) -> dict[str, pa.Table]:
     """Return the views that depend on the snapshot only; rows as in `jobs.sql_views`."""
-    lake = place.lake
-    at = summaries(lake, find_snapshot(lake, place.snapshot_id))
+    warehouse = place.warehouse
+    at = summaries(warehouse, find_snapshot(warehouse, place.snapshot_id))
     return {name: at.table(name) for name in names}
 
 
 @st.cache_resource(max_entries=KEPT, show_spinner=False)
 def held_by(place: SnapshotRef, broker: int) -> pa.Table:
     """Return the partitions of a broker, with its role in each."""
-    lake = place.lake
-    at = summaries(lake, find_snapshot(lake, place.snapshot_id))
+    warehouse = place.warehouse
+    at = summaries(warehouse, find_snapshot(warehouse, place.snapshot_id))
     return at.query(
         f"""
         SELECT
@@ -96,24 +96,24 @@ def held_by(place: SnapshotRef, broker: int) -> pa.Table:
 @st.cache_resource(max_entries=KEPT, show_spinner=False)
 def sections(place: SnapshotRef) -> dict[str, pa.Table]:
     """Return tables as in the report: unhealthy partitions and the leader history."""
-    lake = place.lake
-    at = summaries(lake, find_snapshot(lake, place.snapshot_id))
+    warehouse = place.warehouse
+    at = summaries(warehouse, find_snapshot(warehouse, place.snapshot_id))
     return {"trouble": trouble(at).rows, "leaders": reigns(at).rows}
 
 
 @st.cache_resource(ttl=FRESH, max_entries=KEPT, show_spinner=False)
 def plans_and_commits(place: SnapshotRef) -> dict[str, pa.Table]:
     """Return the plans and commits of a cluster up to a snapshot; up to now for the newest."""
-    lake = place.lake
-    at = summaries(lake, find_snapshot(lake, place.snapshot_id))
+    warehouse = place.warehouse
+    at = summaries(warehouse, find_snapshot(warehouse, place.snapshot_id))
     return {"plans": plans(at).rows, "commits": commits(at).rows}
 
 
 @st.cache_resource(ttl=FRESH, max_entries=KEPT, show_spinner=False)
-def commit(warehouse: str, cluster: str, plan_id: str, attempt: int) -> pa.Table:
+def commit(uri: str, cluster: str, plan_id: str, attempt: int) -> pa.Table:
     """Return the outcome of each row in one commit of a plan, with secrets in messages masked."""
-    lake = Warehouse(warehouse, cluster)
-    at = Summaries(lake, find_snapshot(lake), {"commits": ("plan_id", "=", plan_id)})
+    warehouse = Warehouse(uri, cluster)
+    at = Summaries(warehouse, find_snapshot(warehouse), {"commits": ("plan_id", "=", plan_id)})
     rows = at.query(f"SELECT * FROM commit_rows WHERE attempt = {attempt}", "commit_rows")  # noqa: S608 - a number
     words = pa.array([masked_text(text) for text in rows["message"].to_pylist()], pa.string())
     shown = rows.select(["committed_at", "action", "topic", "partition", "outcome", "state_version_after"])
@@ -121,9 +121,9 @@ def commit(warehouse: str, cluster: str, plan_id: str, attempt: int) -> pa.Table
 
 
 @st.cache_resource(ttl=60, max_entries=4, show_spinner=False)
-def plan(warehouse: str, cluster: str, plan_id: str) -> PlanTables:
+def plan(uri: str, cluster: str, plan_id: str) -> PlanTables:
     """Return a plan, verified against its id."""
-    return PlanTables.read(Warehouse(warehouse, cluster), plan_id)
+    return PlanTables.read(Warehouse(uri, cluster), plan_id)
 
 
 def searched(rows: pa.Table, words: str) -> pa.Table:

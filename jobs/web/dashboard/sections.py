@@ -115,11 +115,11 @@ def plans(place: SnapshotRef, max_age_hours: float) -> None:
 
 
 def _plan(place: SnapshotRef, plan_id: str, max_age_hours: float) -> None:
-    chosen = plan(place.warehouse, place.cluster, plan_id)
+    chosen = plan(place.uri, place.cluster, plan_id)
     st.subheader(plain(f"Plan {chosen.row.title}: {chosen.row.kind}, {chosen.row.status}"))
     for warning in warnings_of(chosen, datetime.now(UTC), max_age_hours):
         st.warning(plain(warning))
-    copied = volume(chosen.at.lake, chosen.changes)
+    copied = volume(chosen.at.warehouse, chosen.changes)
     cards(sums_of(chosen, summary(chosen.changes), copied, None))
     figures = figures_of_page(chosen.row, copied, None)
     for rows_shown in ([span._asdict() for span in figures.spans], figures.waves):
@@ -148,13 +148,13 @@ def commits(place: SnapshotRef, _: float) -> None:
     if listed.num_rows:
         named = [(row["plan"], row["attempt"]) for row in as_rows(listed)]
         plan_id, attempt = st.selectbox("Commit", named, format_func=lambda one: f"{one[0]}, attempt {one[1]}")
-        rows = commit(place.warehouse, place.cluster, plan_id, attempt)
+        rows = commit(place.uri, place.cluster, plan_id, attempt)
         table(rows, "rows of this commit", f"commit-{plan_id}-{attempt}")
 
 
-def fleet(warehouse: str) -> None:
+def fleet(uri: str) -> None:
     """Show the newest snapshots of all clusters, the worst first, with a link to the page of each."""
-    rows = fleet_rows(warehouse)
+    rows = fleet_rows(uri)
     cards(fleet_facts(rows))
     st.html(_TABLE + fleet_table(rows, datetime.now(UTC), lambda name: f"?{urlencode({'cluster': name})}"))
 

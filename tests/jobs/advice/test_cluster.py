@@ -21,8 +21,8 @@ from schemas.enums import NO_CONTROLLER, DrainMode
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import DrainedBroker, PlanRecord, QuarantinedZnode, Snapshot
 from tests.docs.shown import fault
-from tests.jobs.support.rows.lake_rows import NOW
 from tests.jobs.support.rows.plan_rows import plan_record
+from tests.jobs.support.rows.warehouse_rows import NOW
 
 WELL: Final = Health(
     controller_id=0,

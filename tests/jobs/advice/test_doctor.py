@@ -15,7 +15,7 @@ from jobs.advice.doctor import CheckStatus
 from schemas.znodes import State as PartitionState
 from schemas.znodes import encode_state
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.rows.lake_rows import Cluster, broker
+from tests.jobs.support.rows.warehouse_rows import Cluster, broker
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 Findings = dict[str, tuple[str, str, str | None]]
@@ -42,8 +42,8 @@ def states(findings: Findings) -> dict[str, str]:
     return {check: state for check, (state, _, _) in findings.items()}
 
 
-def test_healthy_cluster(tree: KafkaTree, lake: Warehouse, look: Callable[..., Findings]) -> None:
-    Cluster(lake).snapshot()
+def test_healthy_cluster(tree: KafkaTree, warehouse: Warehouse, look: Callable[..., Findings]) -> None:
+    Cluster(warehouse).snapshot()
     before = tree.dump()
 
     findings = look(tree.hosts)
@@ -61,11 +61,11 @@ def test_healthy_cluster(tree: KafkaTree, lake: Warehouse, look: Callable[..., F
     assert after == before
 
 
-def test_no_warehouse_is_created(tree: KafkaTree, lake: Warehouse, look: Callable[..., Findings]) -> None:
+def test_no_warehouse_is_created(tree: KafkaTree, warehouse: Warehouse, look: Callable[..., Findings]) -> None:
     findings = look(tree.hosts)
 
     assert findings["tables"] == (CheckStatus.WARNING, "no snapshot of default yet", "surveyor snapshot")
-    assert not Path(lake.warehouse).exists()
+    assert not Path(warehouse.uri).exists()
 
 
 def test_problems_of_the_cluster(
@@ -165,8 +165,8 @@ def test_advice_is_printed(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) 
     assert max(map(len, ran.stdout.splitlines())) <= 80
 
 
-def test_a_snapshot_from_the_future(lake: Warehouse, tree: KafkaTree, look: Callable[..., Findings]) -> None:
-    Cluster(lake).snapshot(age=timedelta(days=-40_000))
+def test_a_snapshot_from_the_future(warehouse: Warehouse, tree: KafkaTree, look: Callable[..., Findings]) -> None:
+    Cluster(warehouse).snapshot(age=timedelta(days=-40_000))
 
     assert look(tree.hosts)["tables"][0] == CheckStatus.WARNING
 
@@ -217,8 +217,8 @@ def test_acl_denies_writing(tree: KafkaTree, look: Callable[..., Findings], tmp_
     assert permissions["no_client"][1] == f"not writable by Surveyor without credentials: {path}"
 
 
-def test_a_broker_that_has_gone(tree: KafkaTree, lake: Warehouse, look: Callable[..., Findings]) -> None:
-    cluster = Cluster(lake)
+def test_a_broker_that_has_gone(tree: KafkaTree, warehouse: Warehouse, look: Callable[..., Findings]) -> None:
+    cluster = Cluster(warehouse)
     cluster.brokers = [broker(number, number) for number in (0, 1, 9)]
     cluster.snapshot()
 

@@ -14,7 +14,7 @@ from schemas.enums import NO_LEADER
 from schemas.rows import Snapshot
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.commands import Ran, Surveyor
-from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
+from tests.jobs.support.rows.warehouse_rows import Cluster, broker, partition, topic
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 SENTENCE: Final = (
@@ -91,9 +91,9 @@ def test_repaired_partitions_are_not_counted(surveyor: Surveyor, tree: KafkaTree
     assert "would be written: ~ more-0  leader 0→1" in ran.stdout
 
 
-def test_history_has_the_last_isr(lake: Warehouse, tree: KafkaTree) -> None:
+def test_history_has_the_last_isr(warehouse: Warehouse, tree: KafkaTree) -> None:
     """A state without an ISR, as tools may write it: a snapshot has the last one."""
-    cluster = Cluster(lake)
+    cluster = Cluster(warehouse)
     cluster.brokers, cluster.topics = [broker(0, 10), broker(1, 11)], [topic("orders")]
     cluster.partitions = {("orders", 0): partition([2, 0]), ("orders", 1): partition([0, 2])}
     cluster.snapshot()
@@ -107,7 +107,7 @@ def test_history_has_the_last_isr(lake: Warehouse, tree: KafkaTree) -> None:
     emptied = seen.partitions.from_pylist([row | {"isr": []} for row in rows], schema=seen.partitions.schema)
     without = type(seen)(**{name: getattr(seen, name) for name in seen.__slots__} | {"partitions": emptied})
 
-    outage = outage_now(without, lake, snapshot)
+    outage = outage_now(without, warehouse, snapshot)
     assert outage is not None
     assert outage.sentence == (
         "1 partition offline, nothing can be done from here: start broker 0 first (last in sync of it), "

@@ -35,7 +35,7 @@ def move(tree: KafkaTree, topic: str, partition: int, replicas: list[int], **col
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, lake: Warehouse) -> Plan:
+def plan(tree: KafkaTree, warehouse: Warehouse) -> Plan:
     """A partition moves twice, and another one has an election only."""
     tree.add_topic("foo", {0: [0, 1], 1: [0, 1]})
     tree.add_topic("b.ar", {partition: [0, 1] for partition in range(11)})
@@ -46,7 +46,7 @@ def plan(tree: KafkaTree, lake: Warehouse) -> Plan:
         move(tree, "b.ar", 2, [2, 0]),
         election(tree, "foo", 1, leader=1),
     ]
-    return store_plan(lake, tree, changes, name="moves")
+    return store_plan(warehouse, tree, changes, name="moves")
 
 
 @pytest.mark.usefixtures("plan")
@@ -61,8 +61,8 @@ def test_to_the_byte_as_kafka_writes_it(surveyor: Surveyor, tmp_path: Path) -> N
 
 def test_json_is_one_object(surveyor: Surveyor, plan: Plan) -> None:
     exported = json.loads(surveyor.run("export", "moves", "--json").stdout)
-    warehouse = f"--warehouse {surveyor.lake.warehouse}"
-    assert [step["command"] for step in exported.pop("next")] == [f"surveyor verify moves {warehouse}"]
+    options = f"--warehouse {surveyor.warehouse.uri}"
+    assert [step["command"] for step in exported.pop("next")] == [f"surveyor verify moves {options}"]
 
     assert exported == {
         "plan_id": plan.plan_id,
@@ -107,18 +107,18 @@ def test_as_kafka_generates(surveyor: Surveyor, tmp_path: Path) -> None:
     assert [row["replicas"] for row in read_reassignment(file)] == [[2, 0], [0], [1, 2]]
 
 
-def test_refused_plan_is_not_exported(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
+def test_refused_plan_is_not_exported(tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor) -> None:
     tree.add_topic("foo", {0: [0, 1]})
-    plan = store_plan(lake, tree, [move(tree, "foo", 0, [1, 2])], status="refused")
+    plan = store_plan(warehouse, tree, [move(tree, "foo", 0, [1, 2])], status="refused")
 
     done = surveyor.run("export", plan.plan_id)
 
     assert (done.exit_code, done.stdout, "is refused" in done.stderr) == (23, "", True)
 
 
-def test_plan_that_moves_nothing_is_refused(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
+def test_plan_that_moves_nothing_is_refused(tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor) -> None:
     tree.add_topic("foo", {0: [0, 1]})
-    plan = store_plan(lake, tree, [election(tree, "foo", 0, leader=1)])
+    plan = store_plan(warehouse, tree, [election(tree, "foo", 0, leader=1)])
 
     done = surveyor.run("export", plan.plan_id)
 

@@ -20,10 +20,10 @@ MANY: Final = 60
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, lake: Warehouse) -> Plan:
+def plan(tree: KafkaTree, warehouse: Warehouse) -> Plan:
     """Sixty partitions get leader 1 instead of 0."""
     tree.add_topic(T, {partition: [0, 1, 2] for partition in range(MANY)})
-    return store_plan(lake, tree, [election(tree, T, partition, leader=1) for partition in range(MANY)])
+    return store_plan(warehouse, tree, [election(tree, T, partition, leader=1) for partition in range(MANY)])
 
 
 def _count(text: str, pattern: str) -> int:
@@ -44,7 +44,7 @@ def test_dry_commit_and_verify(tree: KafkaTree, surveyor: Surveyor, plan: Plan) 
         assert _count(cut, line) == 50
         (more,) = re.findall(rf"  ... and 10 more: `surveyor ({command[0]} {plan.plan_id} --all .*)` shows them", cut)
         typed = {*shlex.split(more)}
-        assert typed == {*command, "--all", "--zookeeper", tree.hosts, "--warehouse", surveyor.lake.warehouse}
+        assert typed == {*command, "--all", "--zookeeper", tree.hosts, "--warehouse", surveyor.warehouse.uri}
         whole = CliRunner().invoke(app, shlex.split(more)).stdout
         assert (_count(whole, line), "more:" in whole) == (MANY, False)
 
@@ -55,7 +55,7 @@ def test_what_was_stale(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None
         tree.touch(state_path(T, partition))
     dry = _lines_of(surveyor, tree, ("commit", plan.plan_id, "--mode", "batch"))
     assert (_count(dry, "stale: t-"), f"surveyor commit {plan.plan_id} --all" in dry) == (50, True)
-    where = f"--warehouse {surveyor.lake.warehouse}"
+    where = f"--warehouse {surveyor.warehouse.uri}"
     applied = surveyor.apply(tree.hosts, plan.plan_id)
     assert (applied.exit_code, _count(applied.stdout, "stale: t-")) == (21, 50)
     assert f"  ... and 10 more: `surveyor show commits {plan.plan_id} --all {where}` shows them" in applied.stdout
@@ -67,7 +67,7 @@ def test_what_a_throttle_was_set_to(tree: KafkaTree, surveyor: Surveyor, plan: P
     """Replicas by the thousands: people see how it begins, programs all of it."""
     whole = f"topic t: leader.replication.throttled.replicas={','.join(f'{number}:1' for number in range(2000))}"
     row = {"plan_id": plan.plan_id, "attempt": 1, "action": "throttle", "outcome": "pending", "message": whole}
-    surveyor.lake.append("commits", [row])
+    surveyor.warehouse.append("commits", [row])
 
     lines = "".join(_lines_of(surveyor, tree, ("show", "commits", plan.plan_id)).split())
 

@@ -37,8 +37,8 @@ from tests.docs.markdown import ROOT
 from tests.jobs.support.commands.command_line import Surveyor as SurveyorAlone
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.empty_tables import lay_tables
-from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
 from tests.jobs.support.rows.plan_rows import plan_record
+from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker, partition, topic
 
 NOWHERE: Final = "127.0.0.1:1"
 LOOPBACK: Final = ("127.0.0.1", 0)
@@ -53,8 +53,8 @@ def commit_row(number: int, outcome: Outcome, action: str = "elect", attempt: in
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     """A snapshot with troubles, three plans, and a commit of two attempts, the last of which was killed."""
-    lake = Warehouse(str(tmp_path_factory.mktemp("measured") / "warehouse"), "default")
-    cluster = Cluster(lake)
+    warehouse = Warehouse(str(tmp_path_factory.mktemp("measured") / "warehouse"), "default")
+    cluster = Cluster(warehouse)
     cluster.brokers, cluster.topics = [broker(0, 10), broker(2, 12)], [topic("orders")]
     cluster.partitions = {
         ("orders", 0): partition([1, 0], leader=0, isr=[0]),
@@ -63,13 +63,13 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
         ("orders", 3): partition([0, 2], leader=2, adding_replicas=[2]),
     }
     statuses = (PlanStatus.COMMITTED, PlanStatus.PLANNED, PlanStatus.PLANNED)
-    lake.append("plans", [plan_record(str(number), status=status.value) for number, status in enumerate(statuses)])
+    warehouse.append("plans", [plan_record(str(number), status=status.value) for number, status in enumerate(statuses)])
     rows = [commit_row(0, Outcome.PENDING), commit_row(0, Outcome.APPLIED), commit_row(1, Outcome.STALE)]
     killed = [commit_row(number, Outcome.PENDING, attempt=2) for number in (0, 1)]
-    lake.append("commits", [*rows, *killed, commit_row(0, Outcome.APPLIED, action="take_over")])
-    lake.append("drained", [{"broker_id": 2, "mode": "admin", "plan_id": "5f", "since": datetime.now(UTC)}])
+    warehouse.append("commits", [*rows, *killed, commit_row(0, Outcome.APPLIED, action="take_over")])
+    warehouse.append("drained", [{"broker_id": 2, "mode": "admin", "plan_id": "5f", "since": datetime.now(UTC)}])
     cluster.snapshot()
-    return Surveyor(NOWHERE, Path(lake.warehouse))
+    return Surveyor(NOWHERE, Path(warehouse.uri))
 
 
 def parsed(text: str) -> dict[str, dict[frozenset[str], float]]:
@@ -117,7 +117,7 @@ def test_what_the_parser_reads(measured: Surveyor) -> None:
 
 def test_the_page_names_every_metric(measured: Surveyor) -> None:
     given: dict[str, Any] = {"conf_path": None, "command_config": None, "as_json": False, "result_file": None}
-    settings = settings_from(cluster="default", zookeeper=None, warehouse=str(measured.warehouse), **given)
+    settings = settings_from(cluster="default", zookeeper=None, warehouse=str(measured.folder), **given)
     page = (ROOT / "docs" / "status.md").read_text(encoding="utf-8")
 
     assert re.findall(r"^\| `(surveyor_\w+)`", page, re.MULTILINE) == [
@@ -126,11 +126,11 @@ def test_the_page_names_every_metric(measured: Surveyor) -> None:
 
 
 def test_before_the_first_snapshot_nothing_is_mistaken_for_zero(tmp_path: Path) -> None:
-    lake = Warehouse(str(tmp_path / "warehouse"), "default")
-    lay_tables(lake)
+    warehouse = Warehouse(str(tmp_path / "warehouse"), "default")
+    lay_tables(warehouse)
     conf = tmp_path / "surveyor.toml"
     conf.write_text("[clusters.default]\n")
-    samples = parsed(SurveyorAlone(lake).run("metrics", "--all", "--conf", str(conf)).stdout)
+    samples = parsed(SurveyorAlone(warehouse).run("metrics", "--all", "--conf", str(conf)).stdout)
 
     assert sorted(samples) == ["surveyor_commit_rows_pending", "surveyor_commit_rows_total", "surveyor_plans"]
 
@@ -161,8 +161,8 @@ def test_no_warehouse(tmp_path: Path) -> None:
 
 def test_a_fleet_has_each_family_once(measured: Surveyor, tmp_path: Path) -> None:
     conf = tmp_path / "surveyor.toml"
-    conf.write_text(f'warehouse = "{measured.warehouse}"\n[clusters.default]\n[clusters.east]\n')
-    text = SurveyorAlone(measured.lake).run("metrics", "--all", "--conf", str(conf)).stdout
+    conf.write_text(f'warehouse = "{measured.folder}"\n[clusters.default]\n[clusters.east]\n')
+    text = SurveyorAlone(measured.warehouse).run("metrics", "--all", "--conf", str(conf)).stdout
     read = list(text_string_to_metric_families(text))
 
     assert len({family.name for family in read}) == len(read)
@@ -201,7 +201,7 @@ def test_serving_goes_on(measured: Surveyor, arguments: tuple[str, ...]) -> None
 
 
 def test_served_on_the_loopback_until_interrupted(measured: Surveyor) -> None:
-    command = [sys.executable, "-m", "jobs.entry", "metrics", "--listen", "0", "--warehouse", str(measured.warehouse)]
+    command = [sys.executable, "-m", "jobs.entry", "metrics", "--listen", "0", "--warehouse", str(measured.folder)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
         url = running.stderr.readline().split()[3].rstrip(";")

@@ -12,8 +12,8 @@ from jobs.runtime.console import table
 from jobs.runtime.output import show
 from schemas.columns import TABLES
 from tests.jobs.support.rows.empty_tables import lay_tables
-from tests.jobs.support.rows.lake_rows import NOW
 from tests.jobs.support.rows.page_rows import change, stored_plan
+from tests.jobs.support.rows.warehouse_rows import NOW
 
 TOPIC: Final = "eu-central-1.payments.settled.v2"
 REPLICAS: Final = [1001, 1002, 1003]
@@ -81,17 +81,17 @@ def _value(kind: Any) -> Any:  # noqa: ANN401 - JSON of Spark's
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     """Two snapshots of a cluster, and what belongs to the second."""
-    lake = Warehouse(str(tmp_path_factory.mktemp("narrow") / "warehouse"), "default")
-    lay_tables(lake)
-    known = stored_plan(lake, [change(TOPIC, n, REPLICAS, [1004, *REPLICAS[:2]]) for n in (0, 127)], PLAN)
+    warehouse = Warehouse(str(tmp_path_factory.mktemp("narrow") / "warehouse"), "default")
+    lay_tables(warehouse)
+    known = stored_plan(warehouse, [change(TOPIC, n, REPLICAS, [1004, *REPLICAS[:2]]) for n in (0, 127)], PLAN)
     for name in TABLES.keys() - {"snapshots", "plans", "changes", "operations"}:
-        lake.append(name, [row_of(name, plan_id=known.plan_id)])
+        warehouse.append(name, [row_of(name, plan_id=known.plan_id)])
     for number in (1, 2):
-        versions = {name: lake.version(name) for name in TABLES}
-        lake.append("snapshots", [row_of("snapshots", snapshot_id=number, versions=versions)])
-        lake.append("topics", [row_of("topics", topic=f"{TOPIC}-{number}")])
-    lake.append("partition_history", [row_of("partition_history", snapshot_id=1, leader=1002)])
-    return lake
+        versions = {name: warehouse.version(name) for name in TABLES}
+        warehouse.append("snapshots", [row_of("snapshots", snapshot_id=number, versions=versions)])
+        warehouse.append("topics", [row_of("topics", topic=f"{TOPIC}-{number}")])
+    warehouse.append("partition_history", [row_of("partition_history", snapshot_id=1, leader=1002)])
+    return warehouse
 
 
 def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def test_tables_fit_eighty_columns(
 ) -> None:
     on_a_terminal(monkeypatch)
 
-    assert run(["show", *what.split(), "--warehouse", large.warehouse]) == 0
+    assert run(["show", *what.split(), "--warehouse", large.uri]) == 0
     drawn = [line for line in capsys.readouterr().out.splitlines() if re.search("[┃│━]", line)]
     assert drawn
     assert widest("\n".join(drawn)) <= 80
@@ -119,7 +119,7 @@ def test_what_vacuum_frees_fits_eighty_columns(
     large: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     on_a_terminal(monkeypatch)
-    assert run(["vacuum", "--dry-run", "--warehouse", large.warehouse]) == 0
+    assert run(["vacuum", "--dry-run", "--warehouse", large.uri]) == 0
     drawn = [line for line in capsys.readouterr().out.splitlines() if re.search("[┃│━]", line)]
     assert drawn
     assert widest("\n".join(drawn)) <= 80
@@ -137,5 +137,5 @@ def test_nobody_sees_escapes_but_a_terminal_that_takes_them(
 ) -> None:
     for name, value in wish.items():
         monkeypatch.setenv(name, value)
-    run(["show", "plans", "--warehouse", large.warehouse])
+    run(["show", "plans", "--warehouse", large.uri])
     assert ("\x1b" in capsys.readouterr().out) == (wish == {"FORCE_COLOR": "1"})

@@ -20,7 +20,7 @@ from schemas.enums import NO_LEADER
 from schemas.rows import LastSeenBroker
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.commands import Ran, Surveyor
-from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
+from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker, partition, topic
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 NOWHERE = "127.0.0.1:1"
@@ -29,8 +29,8 @@ NOWHERE = "127.0.0.1:1"
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     """Brokers 0 and 1, of which 0 is the controller; 7 is gone and still named. The partitions are as a snapshot's."""
-    lake = Warehouse(str(tmp_path_factory.mktemp("shown") / "warehouse"), "default")
-    cluster = Cluster(lake)
+    warehouse = Warehouse(str(tmp_path_factory.mktemp("shown") / "warehouse"), "default")
+    cluster = Cluster(warehouse)
     cluster.brokers = [broker(0, 10), broker(1, 11, rack="r1")]
     small = topic("small", config={"min.insync.replicas": "2"})
     cluster.topics = [topic("big"), topic("empty"), topic("going", deletion_requested=True), small]
@@ -45,11 +45,11 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     cluster.snapshot()
     lost = {"topic": "small", "partition": 1, "partition_state": "Offline", "snapshot_id": 1}
     row = partition([7], leader=NO_LEADER, **well | {"under_min_isr": True})
-    lake.append("partitions", [row | lost])
-    (snapshot,) = lake.rows("snapshots")
-    versions = snapshot["versions"] | {"partitions": lake.version("partitions")}
-    lake.replace("snapshots", [snapshot | {"versions": versions}])
-    return Surveyor(NOWHERE, Path(lake.warehouse))
+    warehouse.append("partitions", [row | lost])
+    (snapshot,) = warehouse.rows("snapshots")
+    versions = snapshot["versions"] | {"partitions": warehouse.version("partitions")}
+    warehouse.replace("snapshots", [snapshot | {"versions": versions}])
+    return Surveyor(NOWHERE, Path(warehouse.uri))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_how_old_it_is(shown: Surveyor, what: str) -> None:
 
 def test_nobody_reads_on(shown: Surveyor) -> None:
     """As with `| head -1`: one line, and no stack trace from Python's end either."""
-    command = [sys.executable, "-m", "jobs.entry", "status", "--as-of", "1", "--warehouse", str(shown.warehouse)]
+    command = [sys.executable, "-m", "jobs.entry", "status", "--as-of", "1", "--warehouse", str(shown.folder)]
     reading, writing = os.pipe()
     os.close(reading)
     ran = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
@@ -190,7 +190,7 @@ def test_nobody_reads_on(shown: Surveyor) -> None:
 )
 def test_output_that_cannot_be_written(shown: Surveyor, where: str, form: list[str], code: int, message: str) -> None:
     """A full disk or a closed stdout gives an exit code, no stack trace, and no output in the wrong place."""
-    command = [sys.executable, "-m", "jobs.entry", "show", "brokers", "--warehouse", str(shown.warehouse), *form]
+    command = [sys.executable, "-m", "jobs.entry", "show", "brokers", "--warehouse", str(shown.folder), *form]
     line = ["/bin/sh", "-c", f"{shlex.join(command)} {where}"]
     ran = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
 
@@ -200,16 +200,16 @@ def test_output_that_cannot_be_written(shown: Surveyor, where: str, form: list[s
 
 @pytest.mark.parametrize("columns", [40, 80, 300])
 def test_a_terminal_of_any_width_is_shown_all(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int
 ) -> None:
     """Texts are folded; no column is left out, no number loses a digit, and nothing is obeyed by the terminal."""
-    cluster = Cluster(lake)
+    cluster = Cluster(warehouse)
     cluster.brokers = [broker(1234567890, 1, rack="\x1b[2Jr", host="h" * 30, port=28186)]
     cluster.snapshot()
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", str(columns))
 
-    run(["show", "brokers", "--warehouse", lake.warehouse])
+    run(["show", "brokers", "--warehouse", warehouse.uri])
 
     lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
     (rule,) = (number for number, line in enumerate(lines) if line.startswith("━"))
@@ -226,16 +226,16 @@ def _down(lines: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("form", ["-o wide", "--json", "-o yaml"])
-def test_what_is_secret_is_shown_in_no_form(lake: Warehouse, form: str) -> None:
+def test_what_is_secret_is_shown_in_no_form(warehouse: Warehouse, form: str) -> None:
     """A topic's config can contain any key, also secrets, although Kafka has no such settings."""
-    cluster = Cluster(lake)
+    cluster = Cluster(warehouse)
     for word in ("hunter1", "hunter2"):
         cluster.topics = [topic("t", config={"ssl.key.password": word, "retention.ms": word[-1]})]
         odd = {"path": "/config/topics/u", "data": f'{{"config":{{"a.password":"{word}"}}', "reason": "cut off"}
         cluster.quarantine = [odd]
         cluster.snapshot()
 
-    shown = Surveyor(NOWHERE, Path(lake.warehouse))
+    shown = Surveyor(NOWHERE, Path(warehouse.uri))
     for what in ("topics", "quarantine", "diff 1 2"):
         ran = shown("show", *what.split(), *form.split())
         assert (ran.code, "(hidden)" in ran.stdout, "hunter" in ran.stdout) == (0, True, False)
@@ -249,13 +249,13 @@ def test_no_broker_has_such_an_id(shown: Surveyor) -> None:
 
 
 @pytest.fixture
-def alive(tree: KafkaTree, lake: Warehouse) -> Surveyor:
+def alive(tree: KafkaTree, warehouse: Warehouse) -> Surveyor:
     """Brokers 0 and 1 live, 2 is gone: a snapshot saw it, in rack b; min.insync.replicas is 2."""
-    cluster = Cluster(lake)
+    cluster = Cluster(warehouse)
     cluster.brokers = [broker(0, 10), broker(1, 11), broker(2, 12, host="k2", rack="b")]
     cluster.topics, cluster.partitions = [topic("orders")], {("orders", 0): partition([0, 1])}
     config = {"broker_id": 0, "name": "min.insync.replicas", "value": "2", "assumed": False, "snapshot_id": 1}
-    lake.replace("broker_configs", [config])
+    warehouse.replace("broker_configs", [config])
     cluster.snapshot()
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2], 2: [2, 0]})
     tree.add_topic("going", {0: [0, 2]})
@@ -266,7 +266,7 @@ def alive(tree: KafkaTree, lake: Warehouse) -> Surveyor:
         tree.write(state_path("orders", number), encode_state(state))
     tree.write(state_path("odd", 0), b"{")
     tree.unregister(2)
-    return Surveyor(tree.hosts, Path(lake.warehouse))
+    return Surveyor(tree.hosts, Path(warehouse.uri))
 
 
 @pytest.mark.parametrize(
@@ -315,10 +315,10 @@ def test_brokers_as_zookeeper_has_them_and_those_that_are_gone_as_last_seen(aliv
 def test_brokers_that_a_snapshot_misses_are_as_last_seen(shown: Surveyor, tmp_path: Path) -> None:
     copy = shown.copied_to(tmp_path / "warehouse")
     seen = LastSeenBroker(broker_id=7, broker_epoch=7, snapshot_id=1, host="k7", port=9099, rack="b", last_seen_at=NOW)
-    copy.lake.replace("brokers_last_seen", [seen])
-    (snapshot,) = copy.lake.rows("snapshots")
-    versions = snapshot["versions"] | {"brokers_last_seen": copy.lake.version("brokers_last_seen")}
-    copy.lake.replace("snapshots", [snapshot | {"versions": versions}])
+    copy.warehouse.replace("brokers_last_seen", [seen])
+    (snapshot,) = copy.warehouse.rows("snapshots")
+    versions = snapshot["versions"] | {"brokers_last_seen": copy.warehouse.version("brokers_last_seen")}
+    copy.warehouse.replace("snapshots", [snapshot | {"versions": versions}])
 
     *_, gone = copy.json("show", "brokers")["rows"]
     assert [gone[name] for name in ("broker_id", "live", "host", "rack")] == [7, False, "k7", "b"]

@@ -77,16 +77,16 @@ def _many() -> list[Row]:
 
 
 @pytest.fixture
-def planned(lake: Warehouse) -> Callable[..., Surveyor]:
+def planned(warehouse: Warehouse) -> Callable[..., Surveyor]:
     """Store a plan of these changes."""
 
     def plan(changes: list[Row], rejections: list[Row], operations: list[Row], **columns: Any) -> Surveyor:  # noqa: ANN401
         counts = {"changes": len(changes), "rejected": len(rejections), "moves": len(changes)}
-        lake.ensure_tables()
-        lake.append("plans", [plan_record(ID, **{"names": ["grow"], "name": "grow", **counts, **columns})])
+        warehouse.ensure_tables()
+        warehouse.append("plans", [plan_record(ID, **{"names": ["grow"], "name": "grow", **counts, **columns})])
         for table, rows in (("changes", changes), ("rejections", rejections), ("operations", operations)):
-            lake.append(table, [{**row, "plan_id": ID} for row in rows])
-        return Surveyor(lake)
+            warehouse.append(table, [{**row, "plan_id": ID} for row in rows])
+        return Surveyor(warehouse)
 
     return plan
 
@@ -122,7 +122,7 @@ def test_first_what_it_comes_to(surveyor: Surveyor) -> None:
 
 
 def test_what_is_left_out_is_counted_with_the_command_that_shows_it(surveyor: Surveyor) -> None:
-    lines, whole = _lines(surveyor), f"`surveyor show plan grow --all --warehouse {surveyor.lake.warehouse}` shows them"
+    lines, whole = _lines(surveyor), f"`surveyor show plan grow --all --warehouse {surveyor.warehouse.uri}` shows them"
     assert len(_changes(lines)) == 50
     assert f"  ... and 70 more changes: {whole}" in lines
     assert f"  ... and 10 more rejections: {whole}" in lines
@@ -153,7 +153,7 @@ def test_only_some_changes(surveyor: Surveyor, arguments: tuple[str, ...], count
 def test_more_of_a_topic_is_shown_by_the_same_filters(surveyor: Surveyor) -> None:
     lines = _lines(surveyor, "--topic", "busy")
     assert "  --topic busy: 79 changes, 0 rejected" in lines
-    more = f"surveyor show plan grow --topic busy --all --warehouse {surveyor.lake.warehouse}"
+    more = f"surveyor show plan grow --topic busy --all --warehouse {surveyor.warehouse.uri}"
     assert f"  ... and 29 more changes: `{more}` shows them" in lines
 
 
@@ -181,7 +181,7 @@ def test_programs_get_every_row(surveyor: Surveyor, tmp_path: Path) -> None:
 def test_rejections_beyond_those_shown(planned: Callable[..., Surveyor]) -> None:
     surveyor = planned([], [_rejection(number) for number in range(210)], [])
     shown = surveyor.run("show", "rejections", "grow").stdout
-    more = f"surveyor show rejections grow --all --warehouse {surveyor.lake.warehouse}"
+    more = f"surveyor show rejections grow --all --warehouse {surveyor.warehouse.uri}"
     assert f"... and 10 more: `{more}` shows them" in shown
     assert surveyor.run("show", "rejections", "grow", "--all").stdout.count("NO_ELIGIBLE_LEADER") == 210
     assert len(json.loads(surveyor.run("show", "rejections", "grow", "--json").stdout)["rows"]) == 210
@@ -192,7 +192,7 @@ def test_an_operation_is_not_no_change(planned: Callable[..., Surveyor]) -> None
     operation = AlteredConfig(topic_id=None, before={}, after={}).operation("busy").columns()
     surveyor = planned([], [], [operation], kind=PlanKind.CONFIG.value)
     assert _lines(surveyor)[0].endswith("config, planned; 1 operation, 0 replica moves, 0 rejected")
-    surveyor.lake.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": {}}])
+    surveyor.warehouse.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": {}}])
     (row,) = json.loads(surveyor.run("show", "plans", "--json").stdout)["rows"]
     assert row["operations"] == 1
 
@@ -210,8 +210,8 @@ def _warned_of() -> list[Row]:
 @pytest.mark.parametrize("kind", [PlanKind.REASSIGN, PlanKind.RECONCILE])
 def test_no_warning_is_lost_among_many(planned: Callable[..., Surveyor], kind: PlanKind) -> None:
     surveyor = planned(_warned_of(), [], [], kind=kind.value)
-    row = find_plan(surveyor.lake, ID)
-    review = Review(surveyor.lake, row, RowFilter())
+    row = find_plan(surveyor.warehouse, ID)
+    review = Review(surveyor.warehouse, row, RowFilter())
     changes = review.changes(whole=False)
     every = list(warnings(row.kind, msgspec.convert(list(changes), list[ChangeSummary]), [], [], []))
     assert list(review.warnings(changes)) == every
@@ -236,8 +236,8 @@ def test_many_changes_are_shown_without_an_object_for_each(planned: Callable[...
     surveyor = planned([], [], [], names=["many"])
     rows = [{**row, "plan_id": ID, "cluster": "default"} for row in _many()[:100]]
     block = pa.Table.from_pylist(rows, schema=schema_of("changes"))
-    surveyor.lake.replace_by("changes", pa.concat_tables([block] * 1_000).combine_chunks())
-    command = [sys.executable, "-c", MEASURED, surveyor.lake.warehouse]
+    surveyor.warehouse.replace_by("changes", pa.concat_tables([block] * 1_000).combine_chunks())
+    command = [sys.executable, "-c", MEASURED, surveyor.warehouse.uri]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "and 99950 more changes" in done.stdout

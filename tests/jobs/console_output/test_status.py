@@ -22,7 +22,7 @@ from schemas.enums import NO_LEADER
 from schemas.rows import LastSeenBroker
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
+from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker, partition, topic
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 WELL = """\
@@ -48,15 +48,15 @@ def orders(tree: KafkaTree) -> KafkaTree:
 
 
 @pytest.fixture
-def used(lake: Warehouse) -> Warehouse:
+def used(warehouse: Warehouse) -> Warehouse:
     """A warehouse with a snapshot of two brokers, of which 1 led and is gone; the brokers say min ISR 2."""
-    cluster = Cluster(lake)
+    cluster = Cluster(warehouse)
     cluster.brokers, cluster.topics = [broker(0, 10), broker(2, 12)], [topic("orders")]
     cluster.partitions = {("orders", 0): partition([1, 0]), ("orders", 1): partition([0, 2], isr=[0])}
     config = {"broker_id": 0, "name": "min.insync.replicas", "value": "2", "assumed": False, "snapshot_id": 1}
-    lake.replace("broker_configs", [config])
+    warehouse.replace("broker_configs", [config])
     cluster.snapshot()
-    return lake
+    return warehouse
 
 
 def where(tree: KafkaTree, warehouse: Path) -> str:
@@ -80,18 +80,18 @@ def test_in_trouble(orders: KafkaTree, used: Warehouse) -> None:
     lost = State(controller_epoch=1, leader=NO_LEADER, leader_epoch=6, isr=[1])
     orders.write(state_path("orders", 1), encode_state(lost))
     orders.write("/brokers/topics/bad", b"{")
-    ran = Surveyor(orders.hosts, Path(used.warehouse))("status")
+    ran = Surveyor(orders.hosts, Path(used.uri))("status")
 
     assert ran.code == 0
     figures = dict(re.findall(r"^(\w[\w -]+\w)  +(.*)$", ran.stdout, re.MULTILINE))
     assert figures["controller"] == "none, epoch 7"
     assert (figures["brokers"], figures["gone"]) == ("2 live, 1 gone", "1 (in 2 partitions)")
     assert (figures["offline"], figures["under-replicated"], figures["under min ISR"]) == ("1", "1", "1")
-    to_copy = where(orders, Path(used.warehouse))
+    to_copy = where(orders, Path(used.uri))
     assert re.findall(r"^     (surveyor .*)$", ran.stdout, re.MULTILINE) == [
         f"surveyor reconcile{to_copy}",
         f"surveyor snapshot{to_copy}",
-        f"surveyor show quarantine --warehouse {used.warehouse}",
+        f"surveyor show quarantine --warehouse {used.uri}",
         f"surveyor plan recover --refresh{to_copy}",
     ]
     for_people = [line for line in ran.stdout.splitlines() if not line.startswith("     surveyor ")]
@@ -100,28 +100,28 @@ def test_in_trouble(orders: KafkaTree, used: Warehouse) -> None:
 
 def test_as_a_snapshot_left_it(used: Warehouse) -> None:
     """ZooKeeper is not read."""
-    status = Surveyor("127.0.0.1:1", Path(used.warehouse)).json("status", "--as-of", "1")
+    status = Surveyor("127.0.0.1:1", Path(used.uri)).json("status", "--as-of", "1")
 
     names = ("snapshot_id", "live", "gone", "offline", "under_replicated", "under_min_isr", "min_isr_assumed")
     gone = [{"broker_id": 1, "partitions": 1}]
     assert [status[name] for name in names] == [1, [0, 2], gone, 1, 1, 1, False]
     assert status["last_snapshot"]["age_seconds"] == pytest.approx((_now() - NOW) / timedelta(seconds=1), abs=60)
     assert status["due"][0]["command"].startswith("surveyor reconcile --zookeeper 127.0.0.1:1 ")
-    title = Surveyor("127.0.0.1:1", Path(used.warehouse))("status", "--as-of", "1").stdout.partition("controller")[0]
+    title = Surveyor("127.0.0.1:1", Path(used.uri))("status", "--as-of", "1").stdout.partition("controller")[0]
     assert f"snapshot 1, taken {NOW:%Y-%m-%d %H:%M:%S} UTC" in " ".join(title.split())
 
 
 @pytest.mark.parametrize(("seen_in", "missing"), [(1, timedelta(hours=5)), (2, timedelta(minutes=1))])
-def test_since_when_a_broker_is_missing(lake: Warehouse, seen_in: int, missing: timedelta) -> None:
+def test_since_when_a_broker_is_missing(warehouse: Warehouse, seen_in: int, missing: timedelta) -> None:
     """The snapshot after the one that saw it last; where none has seen it, the oldest."""
-    cluster = Cluster(lake)
+    cluster = Cluster(warehouse)
     cluster.brokers, cluster.topics = [broker(0, 10)], [topic("orders")]
     seen = LastSeenBroker(broker_id=1, broker_epoch=1, snapshot_id=seen_in, last_seen_at=NOW)
-    lake.replace("brokers_last_seen", [seen])
+    warehouse.replace("brokers_last_seen", [seen])
     for age in (timedelta(days=1), timedelta(hours=5), timedelta(minutes=1)):
         cluster.snapshot(age)
 
-    since = missing_since(lake, find_snapshot(lake), [0, 1, 2])
+    since = missing_since(warehouse, find_snapshot(warehouse), [0, 1, 2])
     assert {number: NOW - moment for number, moment in since.items()} == {1: missing, 2: timedelta(days=1)}
 
 
@@ -129,7 +129,7 @@ def test_as_of_a_snapshot_no_later_plan_waits(used: Warehouse) -> None:
     """Plans are told of as long as they are fresh; the one on snapshot 2 is none of snapshot 1."""
     common = {"kind": "elect", "changes": 1, "status": "partial", "created_at": _now()}
     used.append("plans", [{**common, "plan_id": f"on-{number}", "snapshot_id": number} for number in (1, 2)])
-    status = Surveyor("127.0.0.1:1", Path(used.warehouse)).json("status", "--as-of", "1")
+    status = Surveyor("127.0.0.1:1", Path(used.uri)).json("status", "--as-of", "1")
 
     assert [step["what"] for step in status["due"] if step["what"].startswith("plan ")] == [
         "plan on-1 (elect) is partial"
@@ -150,7 +150,7 @@ def test_the_commands_name_the_cluster(orders: KafkaTree, tmp_path: Path) -> Non
 
 def test_a_warehouse_that_is_broken_keeps_nobody_from_looking(orders: KafkaTree, used: Warehouse) -> None:
     shutil.rmtree(used.path("plans"))
-    status = Surveyor(orders.hosts, Path(used.warehouse)).json("status")
+    status = Surveyor(orders.hosts, Path(used.uri)).json("status")
 
     assert (status["partitions"], status["last_snapshot"]) == (2, None)
     assert "no table plans" in status["warehouse_fault"]
@@ -181,7 +181,7 @@ def test_a_terminal_is_painted_over(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_cannot_be_read_meanwhile_is_said_and_tried_again(
     used: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = Settings("default", used.warehouse, ClusterConf())
+    settings = Settings("default", used.uri, ClusterConf())
     seen = read_status(settings, 1)
     looks: list[Status | Exception] = [seen, UnreadableError("it went away"), seen]
     answers = iter(looks)
@@ -232,7 +232,7 @@ def test_a_name_that_is_not_known_here_is_no_fault_of_the_servers(
     ],
 )
 def test_what_cannot_be_meant(used: Warehouse, arguments: tuple[str, ...], message: str) -> None:
-    ran = Surveyor("127.0.0.1:1", Path(used.warehouse))("status", *arguments)
+    ran = Surveyor("127.0.0.1:1", Path(used.uri))("status", *arguments)
 
     assert (ran.code, message in ran.stderr) == (2, True)
 

@@ -22,9 +22,9 @@ def log() -> list[str]:
 
 
 @pytest.fixture
-def engine(lake: Warehouse) -> DecisionEngine:
-    lay_tables(lake)
-    return DecisionEngine(lake, [])
+def engine(warehouse: Warehouse) -> DecisionEngine:
+    lay_tables(warehouse)
+    return DecisionEngine(warehouse, [])
 
 
 @pytest.fixture

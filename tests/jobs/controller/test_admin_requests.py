@@ -41,15 +41,17 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 REASSIGN, ELECTION = "/admin/reassign_partitions", "/admin/preferred_replica_election"
 
 
-def recorded_withdrawals(lake: Warehouse) -> list[tuple[Any, ...]]:
+def recorded_withdrawals(warehouse: Warehouse) -> list[tuple[Any, ...]]:
     """Rows of `commits` for withdrawn requests: action, topic, partition, outcome, message."""
     about = {*WITHDRAWALS, OperationKind.DELETE_TOPIC}
-    rows = [row for row in lake.rows("commits") if row["action"] in about]
+    rows = [row for row in warehouse.rows("commits") if row["action"] in about]
     named = ("action", "topic", "partition", "outcome", "message")
     return sorted((tuple(row[name] for name in named) for row in rows), key=str)
 
 
-def test_requested_reassignment_completes(tree: KafkaTree, controller: ResidentController, lake: Warehouse) -> None:
+def test_requested_reassignment_completes(
+    tree: KafkaTree, controller: ResidentController, warehouse: Warehouse
+) -> None:
     controller.log.start()
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
     initialize(controller)
@@ -93,7 +95,7 @@ def test_requested_reassignment_completes(tree: KafkaTree, controller: ResidentC
     assert tree.client.exists(REASSIGN) is None
     controller.log.close()
     kind = "withdraw_reassignment"
-    assert recorded_withdrawals(lake) == [
+    assert recorded_withdrawals(warehouse) == [
         (kind, "orders", 0, "applied", "asked to be on [1, 2]: partition is already assigned as requested"),
         (kind, "orders", 1, "applied", "asked to be on [9, 2]: partition is already assigned as requested"),
         (kind, "orders", 5, "applied", "asked to be on [1]: no such partition"),
@@ -134,7 +136,12 @@ def test_request_for_a_topic_created_during_the_cycle_is_kept(
 
 @pytest.mark.parametrize("is_done", [True, False])
 def test_withdrawal_without_a_response_is_unknown(
-    tree: KafkaTree, controller: ResidentController, lake: Warehouse, monkeypatch: pytest.MonkeyPatch, *, is_done: bool
+    tree: KafkaTree,
+    controller: ResidentController,
+    warehouse: Warehouse,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_done: bool,
 ) -> None:
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     initialize(controller)
@@ -153,7 +160,7 @@ def test_withdrawal_without_a_response_is_unknown(
     controller.log.close()
 
     assert tree.client.exists(REASSIGN) is None
-    assert [row[3] for row in recorded_withdrawals(lake)] == ["applied", "unknown"][is_done:]
+    assert [row[3] for row in recorded_withdrawals(warehouse)] == ["applied", "unknown"][is_done:]
 
 
 def test_too_large_move_does_not_block_others(
@@ -203,7 +210,9 @@ def test_late_response_to_a_deletion_is_ignored(tree: KafkaTree, controller: Res
     assert not controller.context.stopped
 
 
-def test_topic_is_deleted_after_its_replicas(tree: KafkaTree, controller: ResidentController, lake: Warehouse) -> None:
+def test_topic_is_deleted_after_its_replicas(
+    tree: KafkaTree, controller: ResidentController, warehouse: Warehouse
+) -> None:
     controller.log.start()
     tree.add_topic("old", {0: [0, 1], 1: [1, 2]}, topic_id=None)
     initialize(controller)
@@ -225,7 +234,7 @@ def test_topic_is_deleted_after_its_replicas(tree: KafkaTree, controller: Reside
     run_until_quiet(controller)
     assert tree.state("old").leader_epoch == 0
     controller.log.close()
-    assert recorded_withdrawals(lake) == [
+    assert recorded_withdrawals(warehouse) == [
         ("delete_topic", "old", None, "applied", "every broker has confirmed it"),
         ("withdraw_deletion", "unknown", None, "applied", "topic does not exist"),
     ]
@@ -284,7 +293,9 @@ def test_undeletable_notification_does_not_block_others(tree: KafkaTree, control
     assert tree.client.get_children("/isr_change_notification") == ["isr_change_0000000002"]
 
 
-def test_preferred_elections_and_isr_changes(tree: KafkaTree, controller: ResidentController, lake: Warehouse) -> None:
+def test_preferred_elections_and_isr_changes(
+    tree: KafkaTree, controller: ResidentController, warehouse: Warehouse
+) -> None:
     controller.log.start()
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]}, topic_id=None)
     initialize(controller)
@@ -306,7 +317,7 @@ def test_preferred_elections_and_isr_changes(tree: KafkaTree, controller: Reside
     assert tree.client.exists(ELECTION) is None
     controller.log.close()
     kind = "withdraw_election"
-    assert recorded_withdrawals(lake) == [
+    assert recorded_withdrawals(warehouse) == [
         (kind, "nothing", 0, "applied", "no such partition in the snapshot"),
         (kind, "orders", 0, "applied", "already led by its preferred replica 0"),
         (kind, "orders", 1, "applied", "a pass was made"),
@@ -406,7 +417,7 @@ def test_isr_change_during_the_first_read_is_noticed(
 def test_empty_or_unreadable_requests_are_removed(  # noqa: PLR0913 - a table
     tree: KafkaTree,
     controller: ResidentController,
-    lake: Warehouse,
+    warehouse: Warehouse,
     *,
     path: str,
     data: bytes,
@@ -421,7 +432,7 @@ def test_empty_or_unreadable_requests_are_removed(  # noqa: PLR0913 - a table
 
     assert tree.client.exists(path) is None
     controller.log.close()
-    ((recorded, outcome, why),) = [(row["action"], row["outcome"], row["message"]) for row in lake.rows("commits")]
+    ((recorded, outcome, why),) = [(row["action"], row["outcome"], row["message"]) for row in warehouse.rows("commits")]
     assert (recorded, outcome) == (action, "applied")
     assert why.startswith(f"{path}: ")
     assert (why == f"{path}: it is empty") is is_legible

@@ -90,7 +90,7 @@ def test_between_two_checks_nothing_is_due() -> None:
     assert AutoLeaderRebalance(INFINITE, 0.0, _next_check=0.0).due(context) == set()
 
 
-def test_context_counts_imbalance_as_the_planner(spark: SparkSession, lake: Warehouse) -> None:
+def test_context_counts_imbalance_as_the_planner(spark: SparkSession, warehouse: Warehouse) -> None:
     """After many random changes of the context."""
     random_ = random.Random(7)  # noqa: S311 - a test's
     context = context_of()
@@ -101,10 +101,10 @@ def test_context_counts_imbalance_as_the_planner(spark: SparkSession, lake: Ware
     for number in range(0, 60, 7):
         context._remove_partition(("orders", number))  # noqa: SLF001 - as for a topic that is created again
     topics = [{"topic": "orders", "deletion_requested": False}]
-    warehouse = SparkWarehouse(spark, lake)
+    tables = SparkWarehouse(spark, warehouse)
 
-    partitions = warehouse.frame("partitions", [asdict(row) for row in context.partitions.values()])
-    rows = imbalance(partitions, warehouse.frame("topics", topics), 1, 0.1)
+    partitions = tables.frame("partitions", [asdict(row) for row in context.partitions.values()])
+    rows = imbalance(partitions, tables.frame("topics", topics), 1, 0.1)
 
     counted = {broker: (count, len(astray)) for broker, (count, astray) in context.imbalance().items()}
     assert counted == {row.broker_id: (row.preferred_partitions, row.not_led) for row in rows.collect()}

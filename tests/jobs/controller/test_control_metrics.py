@@ -199,9 +199,9 @@ def test_a_stalled_controller_is_unhealthy(
 
 
 def test_the_lag_of_the_warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake = Warehouse(str(tmp_path), "default")
-    lay_tables(lake)
-    log = WriteBehindLog(lake)
+    warehouse = Warehouse(str(tmp_path), "default")
+    lay_tables(warehouse)
+    log = WriteBehindLog(warehouse)
     monkeypatch.setattr("jobs.controller.write_behind.FLUSH_INTERVAL_SECONDS", 0.0)
 
     log.record(AuditEntry(Step.TAKE_OVER, "a test"))

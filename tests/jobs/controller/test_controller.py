@@ -383,7 +383,7 @@ def test_lost_session_ends_it_without_a_write(tree: KafkaTree, controller: Resid
     assert tree.version("orders") == 0
 
 
-def test_tables_record_all_cycles(tree: KafkaTree, controller: ResidentController, lake: Warehouse) -> None:
+def test_tables_record_all_cycles(tree: KafkaTree, controller: ResidentController, warehouse: Warehouse) -> None:
     tree.add_topic("orders", {0: [0, 1], 1: [7]}, topic_id=None)
     controller.log.start()
     controller.log.record(controller.cycle_record(verdicts=[]))
@@ -394,15 +394,15 @@ def test_tables_record_all_cycles(tree: KafkaTree, controller: ResidentControlle
 
     controller.log.close()
 
-    plans = {row["plan_id"]: row for row in lake.rows("plans")}
-    changes = lake.rows("changes")
+    plans = {row["plan_id"]: row for row in warehouse.rows("plans")}
+    changes = warehouse.rows("changes")
     assert sorted((row["action"], row["topic"], row["partition"]) for row in changes) == [
         ("elect", "orders", 0),
         ("take_offline", "orders", 1),
     ]
     assert {row["plan_id"] for row in changes} <= plans.keys()
     assert {row["status"] for row in plans.values()} == {"committed"}
-    outcomes = sorted((row["action"], row["outcome"]) for row in lake.rows("commits"))
+    outcomes = sorted((row["action"], row["outcome"]) for row in warehouse.rows("commits"))
     assert outcomes == [
         ("elect", "applied"),
         ("elect", "pending"),
@@ -410,8 +410,8 @@ def test_tables_record_all_cycles(tree: KafkaTree, controller: ResidentControlle
         ("take_offline", "pending"),
         ("take_over", "applied"),
     ]
-    assert {row["code"] for row in lake.rows("rejections")} == {"NO_ELIGIBLE_LEADER"}
-    answered = {(row["broker_id"], row["api"], row["leader_epoch"]) for row in lake.rows("answers")}
+    assert {row["code"] for row in warehouse.rows("rejections")} == {"NO_ELIGIBLE_LEADER"}
+    answered = {(row["broker_id"], row["api"], row["leader_epoch"]) for row in warehouse.rows("answers")}
     assert (1, "LeaderAndIsr", 6) in answered
 
 
@@ -435,7 +435,7 @@ def test_controllership_is_exclusive(tree: KafkaTree, controller: ResidentContro
 
 
 def test_intents_are_recorded_before_outcomes(
-    tree: KafkaTree, controller: ResidentController, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, controller: ResidentController, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a cycle that takes longer than Delta, or that ends in between."""
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
@@ -446,8 +446,8 @@ def test_intents_are_recorded_before_outcomes(
     write = controller.writer.write
 
     def write_slowly(changes: Sequence[Change]) -> Iterator[tuple[list[RowOutcome], list[Change]]]:
-        assert eventually(lambda: bool(lake.rows("plans")))
-        seen.append((lake.rows("plans")[0]["status"], {row["outcome"] for row in lake.rows("commits")}))
+        assert eventually(lambda: bool(warehouse.rows("plans")))
+        seen.append((warehouse.rows("plans")[0]["status"], {row["outcome"] for row in warehouse.rows("commits")}))
         yield from write(changes)
 
     monkeypatch.setattr(controller.writer.__class__, "write", lambda _, changes: write_slowly(changes))
@@ -456,5 +456,5 @@ def test_intents_are_recorded_before_outcomes(
     controller.log.close()
 
     assert seen == [("committing", {"pending"})]
-    assert [row["status"] for row in lake.rows("plans")] == ["committed"]
-    assert sorted(row["outcome"] for row in lake.rows("commits")) == ["applied", "pending"]
+    assert [row["status"] for row in warehouse.rows("plans")] == ["committed"]
+    assert sorted(row["outcome"] for row in warehouse.rows("commits")) == ["applied", "pending"]

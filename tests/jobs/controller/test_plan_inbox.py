@@ -52,7 +52,7 @@ def surveyor(tree: KafkaTree, tmp_path: Path, spark: SparkSession) -> Surveyor:
 @pytest.fixture
 def plan(tree: KafkaTree, surveyor: Surveyor) -> str:
     """Broker 1 should lead the first partition."""
-    return store_plan(surveyor.lake, tree, [election(tree, "orders", 0, 1)]).plan_id
+    return store_plan(surveyor.warehouse, tree, [election(tree, "orders", 0, 1)]).plan_id
 
 
 @pytest.fixture
@@ -62,13 +62,13 @@ def controller(
     conf = tmp_path / "surveyor.toml"
     conf.write_text('[clusters.default]\ncontrol_listener = "PLAINTEXT"\n', encoding="utf-8")
     given: dict[str, Any] = {"conf_path": conf, "command_config": None, "as_json": False, "result_file": None}
-    settings = settings_from(cluster="default", zookeeper=tree.hosts, warehouse=str(surveyor.warehouse), **given)
-    engine = DecisionEngine(surveyor.lake, [])
+    settings = settings_from(cluster="default", zookeeper=tree.hosts, warehouse=str(surveyor.folder), **given)
+    engine = DecisionEngine(surveyor.warehouse, [])
     snapshot = Snapshot(snapshot_id=1, taken_at=datetime.now(UTC), cluster_id="c")
     controller_ = ResidentController(
         control,
         engine,
-        WriteBehindLog(surveyor.lake),
+        WriteBehindLog(surveyor.warehouse),
         snapshot,
         lambda _: None,
         settings,
@@ -80,7 +80,7 @@ def controller(
 
 
 def commit(surveyor: Surveyor, plan: str, *options: str) -> CommitProcess:
-    where = ("--zookeeper", surveyor.hosts, "--warehouse", str(surveyor.warehouse))
+    where = ("--zookeeper", surveyor.hosts, "--warehouse", str(surveyor.folder))
     return CommitProcess(
         [sys.executable, "-m", "jobs.entry", "commit", plan, *where, *options],
         stdin=subprocess.DEVNULL,
@@ -244,7 +244,7 @@ def test_refused_plan_gets_a_result(
     controller.plan_inbox.settings = settings_from(
         cluster="default",
         zookeeper=tree.hosts,
-        warehouse=str(surveyor.warehouse) + "-elsewhere",
+        warehouse=str(surveyor.folder) + "-elsewhere",
         conf_path=None,
         command_config=None,
         as_json=False,
@@ -308,7 +308,7 @@ def test_superseded_changes_are_sent_as_current_state(
     tree: KafkaTree, controller: ResidentController, surveyor: Surveyor
 ) -> None:
     drained = election(tree, "orders", 0, 1) | {"stop_replica_to": [0]}
-    (written,) = store_plan(surveyor.lake, tree, [drained]).changes
+    (written,) = store_plan(surveyor.warehouse, tree, [drained]).changes
     tree.write(state_path("orders", 0), encode_state(State(7, 2, 9, [2])))
     controller.reader.refresh_partitions([("orders", 0)])
     assert eventually(lambda: not controller.broker_requests.channels.busy)
@@ -342,8 +342,8 @@ def submitted_by_a_commit(tree: KafkaTree, controller: ResidentController, plan:
     """As a commit does it: recorded in the warehouse, then put into ZooKeeper by the same session."""
     assert controller.plan_inbox is not None
     data = encode_submitted(SubmittedPlan(holder=this_process("commit", plan), max_plan_age=1e9, max_changes=5))
-    lake = controller.plan_inbox.settings.lake
-    record_submission(lake, read_plan(lake, plan), submission_of(session_of(tree.client), data))
+    warehouse = controller.plan_inbox.settings.warehouse
+    record_submission(warehouse, read_plan(warehouse, plan), submission_of(session_of(tree.client), data))
     tree.client.create(f"/surveyor/plans/{plan}", data, ephemeral=True)
 
 
@@ -476,7 +476,7 @@ def test_reassignment_plan_is_submitted_as_a_request(
     tree.add_topic("few", {0: [0, 1]}, topic_id=None)
     controller.cycle()
     moves = [reassignment(tree, "few", 0, [0, 2])]
-    plan = store_plan(surveyor.lake, tree, moves, kind="reassign")
+    plan = store_plan(surveyor.warehouse, tree, moves, kind="reassign")
 
     with commit(surveyor, plan.plan_id, "--apply") as process:
         assert eventually(lambda: controller.cycle() and bool(controller.context.moving))
@@ -493,7 +493,7 @@ def test_cancelled_plan_reverts_moves(tree: KafkaTree, controller: ResidentContr
     for topic in ("few", "others"):
         tree.add_topic(topic, {0: [0, 1]}, topic_id=None)
     controller.cycle()
-    plan = store_plan(surveyor.lake, tree, [reassignment(tree, "few", 0, [0, 2])], kind="reassign")
+    plan = store_plan(surveyor.warehouse, tree, [reassignment(tree, "few", 0, [0, 2])], kind="reassign")
     orders = [TopicPartition(topic, 0, [0, 2]) for topic in ("few", "others")]
     tree.write(REASSIGN, encode_partitions(orders))
     run_until_quiet(controller)

@@ -120,10 +120,10 @@ def test_a_record_that_cannot_be_converted_is_named_and_the_rest_of_its_batch_is
     log_writer.start()
     log_writer.close()
 
-    lake = log_writer.warehouse
-    assert [(plan["changes"], plan["status"]) for plan in lake.rows("plans")] == [(1, "committed")]
-    assert [row["partition"] for row in lake.rows("changes")] == [0]
-    assert sorted((row["action"], row["outcome"]) for row in lake.rows("commits")) == [
+    warehouse = log_writer.warehouse
+    assert [(plan["changes"], plan["status"]) for plan in warehouse.rows("plans")] == [(1, "committed")]
+    assert [row["partition"] for row in warehouse.rows("changes")] == [0]
+    assert sorted((row["action"], row["outcome"]) for row in warehouse.rows("commits")) == [
         ("elect", "applied"),
         ("elect", "pending"),
         ("hand_back", "applied"),
@@ -145,10 +145,10 @@ def test_a_row_that_violates_a_constraint_is_named_and_the_other_rows_are_writte
     log_writer.start()
     log_writer.close()
 
-    lake = log_writer.warehouse
-    names = sorted(f"{row['topic']}-{row['partition']}" for row in lake.rows("changes"))
+    warehouse = log_writer.warehouse
+    names = sorted(f"{row['topic']}-{row['partition']}" for row in warehouse.rows("changes"))
     assert names == ["orders-0", "orders-1", "orders-2", "orders-4", "payments-0"]
-    assert (len(lake.rows("plans")), len(lake.rows("commits"))) == (2, 6)
+    assert (len(warehouse.rows("plans")), len(warehouse.rows("commits"))) == (2, 6)
     stderr = capsys.readouterr().err
     assert stderr.count("violates a constraint of table changes") == 1
     assert "'partition': 3" in stderr
@@ -163,14 +163,14 @@ def test_a_table_that_cannot_be_written_holds_back_no_other(
     log_writer.record(record)
     assert eventually(lambda: log_writer.failed is not None)
     log_writer.finish(record, [RowOutcome(CHANGE, Outcome.APPLIED, "")])
-    lake = log_writer.warehouse
-    assert eventually(lambda: [plan["status"] for plan in lake.rows("plans")] == ["committed"])
+    warehouse = log_writer.warehouse
+    assert eventually(lambda: [plan["status"] for plan in warehouse.rows("plans")] == ["committed"])
     Disk.is_full = False
     assert eventually(lambda: log_writer.failed is None)
     log_writer.close()
 
-    assert (len(lake.rows("changes")), len(lake.rows("plans"))) == (1, 1)
-    assert sorted(row["outcome"] for row in lake.rows("commits")) == ["applied", "pending"]
+    assert (len(warehouse.rows("changes")), len(warehouse.rows("plans"))) == (1, 1)
+    assert sorted(row["outcome"] for row in warehouse.rows("commits")) == ["applied", "pending"]
     assert "could not be written to the warehouse before the end" not in capsys.readouterr().err
 
 

@@ -10,10 +10,12 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, lake: Warehouse) -> Plan:
+def plan(tree: KafkaTree, warehouse: Warehouse) -> Plan:
     """Partitions 0 to 3 of topic t get leader 1 instead of 0."""
     tree.add_topic("t", {partition: [0, 1, 2] for partition in range(4)})
-    return store_plan(lake, tree, [election(tree, "t", partition, leader=1) for partition in range(4)], name="alias")
+    return store_plan(
+        warehouse, tree, [election(tree, "t", partition, leader=1) for partition in range(4)], name="alias"
+    )
 
 
 @pytest.fixture

@@ -40,12 +40,12 @@ class Brokers:
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, lake: Warehouse) -> Plan:
+def plan(tree: KafkaTree, warehouse: Warehouse) -> Plan:
     """No server listens at the brokers' addresses."""
     for broker in range(3):
         tree.client.set(f"/brokers/ids/{broker}", registration(NO_PORT))
     tree.add_topic("t", {0: [0, 1, 2]})
-    return store_plan(lake, tree, [election(tree, "t", 0, leader=1)])
+    return store_plan(warehouse, tree, [election(tree, "t", 0, leader=1)])
 
 
 @pytest.fixture

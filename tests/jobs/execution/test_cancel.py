@@ -30,16 +30,16 @@ def move(tree: KafkaTree, partition: int, after: list[int], wave: int = 0, **col
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, lake: Warehouse, controller: MovingController) -> Plan:
+def plan(tree: KafkaTree, warehouse: Warehouse, controller: MovingController) -> Plan:
     """0 and 1 are in progress, 2 is complete, 3 has not been requested yet."""
     tree.register(3)
     tree.add_topic(T, BEFORE)
     changes = [move(tree, partition, after) for partition, after in AFTER.items()]
-    stored = store_plan(lake, tree, changes, kind="reassign", name="moves", moves=4)
+    stored = store_plan(warehouse, tree, changes, kind="reassign", name="moves", moves=4)
     controller.reassign({(T, partition): AFTER[partition] for partition in (0, 1, 2)})
     controller.finish(T, 2)
     controller.requests.clear()
-    lake.update("plans", "true", status="'partial'")
+    warehouse.update("plans", "true", status="'partial'")
     return stored
 
 
@@ -58,7 +58,7 @@ CANCELLED: dict[int, tuple[list[int], list[int], list[int]]] = {
 
 @pytest.mark.usefixtures("plan")
 def test_dry_run_changes_nothing(
-    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: MovingController
 ) -> None:
     before = tree.dump()
 
@@ -67,7 +67,7 @@ def test_dry_run_changes_nothing(
     assert done.exit_code == DONE
     assert "dry run: nothing was written" in done.stdout
     assert (tree.dump(), controller.requests) == (before, [])
-    assert (lake.rows("commits"), lake.rows("plans")[0]["status"]) == ([], PlanStatus.PARTIAL)
+    assert (warehouse.rows("commits"), warehouse.rows("plans")[0]["status"]) == ([], PlanStatus.PARTIAL)
 
 
 @pytest.mark.usefixtures("plan", "controller")
@@ -127,18 +127,24 @@ def test_no_commit_continues_it(tree: KafkaTree, surveyor: Surveyor, controller:
 
 
 def test_running_commit_stops_and_leaves_it_cancelled(
-    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree,
+    warehouse: Warehouse,
+    surveyor: Surveyor,
+    controller: MovingController,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first wave is requested, the plan is cancelled, and the second wave is not requested."""
     tree.add_topic(T, BEFORE)
     waves = [move(tree, 2, [1, 0]), move(tree, 3, [1, 0], wave=1)]
-    plan = store_plan(lake, tree, waves, kind="reassign", name="moves")
+    plan = store_plan(warehouse, tree, waves, kind="reassign", name="moves")
     reassign = controller.reassign
 
     def cancelled_after(targets: dict[Any, Any]) -> dict[Any, int]:
         codes = reassign(targets)
-        close_plan(lake, plan.plan_id, PlanStatus.CANCELLED)
-        CommitLog.open(lake, plan, Actor("olga@desk")).step(Step.CANCEL, Outcome.APPLIED, "closed; it was committing")
+        close_plan(warehouse, plan.plan_id, PlanStatus.CANCELLED)
+        CommitLog.open(warehouse, plan, Actor("olga@desk")).step(
+            Step.CANCEL, Outcome.APPLIED, "closed; it was committing"
+        )
         return codes
 
     monkeypatch.setattr(controller, "reassign", cancelled_after)
@@ -146,7 +152,7 @@ def test_running_commit_stops_and_leaves_it_cancelled(
     done = surveyor.run("commit", "moves", "--zookeeper", tree.hosts, "--mode", "admin", "--apply")
 
     assert (done.exit_code, len(controller.requests)) == (REFUSED, 1), done.stderr
-    assert lake.rows("plans")[0]["status"] == PlanStatus.CANCELLED
+    assert warehouse.rows("plans")[0]["status"] == PlanStatus.CANCELLED
     assert "was cancelled by olga@desk at 20" in done.stderr
     assert "nothing more of it is submitted; plan again" in done.stderr
 
@@ -176,9 +182,9 @@ def test_crash_or_lost_answer_anywhere_and_again(  # noqa: PLR0913 - a table
 
 
 def test_crash_between_closing_and_asking(
-    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController, plan: Plan
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: MovingController, plan: Plan
 ) -> None:
-    lake.update("plans", f"plan_id = '{plan.plan_id}'", status="'cancelled'")
+    warehouse.update("plans", f"plan_id = '{plan.plan_id}'", status="'cancelled'")
 
     assert cancel(surveyor, tree, "--apply").exit_code == DONE
     assert assignments(controller) == CANCELLED
@@ -403,13 +409,13 @@ def test_partition_moved_by_another_client_is_left_alone(
 
 
 def test_running_wave_returns_to_its_start(
-    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: MovingController
 ) -> None:
     tree.register(3)
     tree.add_topic(T, {0: [0, 1]})
     second = {"replicas_before": [0, 2], "adding_after": [3], "removing_after": [0]}
     waves = [move(tree, 0, [0, 2]), move(tree, 0, [3, 2], wave=1, **second)]
-    store_plan(lake, tree, waves, kind="reassign", name="moves", status="partial")
+    store_plan(warehouse, tree, waves, kind="reassign", name="moves", status="partial")
     controller.reassign({(T, 0): [0, 2]})
     controller.finish(T, 0)
     controller.reassign({(T, 0): [3, 2]})
@@ -419,10 +425,10 @@ def test_running_wave_returns_to_its_start(
 
 
 def test_finished_plan_stays_committed(
-    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: MovingController
 ) -> None:
     tree.add_topic(T, {0: [0, 1]})
-    plan = store_plan(lake, tree, [move(tree, 0, [0, 2])], kind="reassign", name="moves", status="committed")
+    plan = store_plan(warehouse, tree, [move(tree, 0, [0, 2])], kind="reassign", name="moves", status="committed")
     controller.reassign({(T, 0): [0, 2]})
     controller.finish(T, 0)
 
@@ -433,10 +439,10 @@ def test_finished_plan_stays_committed(
 
 
 def test_plan_of_elections_is_closed(
-    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: MovingController
 ) -> None:
     tree.add_topic(T, {0: [0, 1, 2]})
-    plan = store_plan(lake, tree, [election(tree, T, 0, leader=1)], name="moves")
+    plan = store_plan(warehouse, tree, [election(tree, T, 0, leader=1)], name="moves")
     before = tree.dump()
 
     done = cancel(surveyor, tree, "--apply")
@@ -447,20 +453,22 @@ def test_plan_of_elections_is_closed(
 
 
 @pytest.mark.parametrize(("status", "message"), [("refused", "is refused"), ("rolled_back", "is rolled_back")])
-def test_nothing_to_cancel(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, status: str, message: str) -> None:
+def test_nothing_to_cancel(
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, status: str, message: str
+) -> None:
     tree.add_topic(T, {0: [0, 1, 2]})
-    store_plan(lake, tree, [move(tree, 0, [0, 2])], kind="reassign", name="moves", status=status)
+    store_plan(warehouse, tree, [move(tree, 0, [0, 2])], kind="reassign", name="moves", status=status)
 
     done = cancel(surveyor, tree, "--apply")
 
     assert (done.exit_code, message in done.stderr) == (REFUSED, True)
 
 
-def test_wrong_plans(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan) -> None:
+def test_wrong_plans(tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, plan: Plan) -> None:
     unknown = surveyor.run("cancel", "nowhere", "--zookeeper", tree.hosts)
-    lake.update("changes", f"plan_id = '{plan.plan_id}' AND partition = 0", reason="'edited'")
+    warehouse.update("changes", f"plan_id = '{plan.plan_id}' AND partition = 0", reason="'edited'")
     edited = cancel(surveyor, tree, "--apply")
-    lake.update("changes", f"plan_id = '{plan.plan_id}' AND partition = 0", reason="'a test'")
+    warehouse.update("changes", f"plan_id = '{plan.plan_id}' AND partition = 0", reason="'a test'")
     tree.client.set("/cluster/id", b'{"version":"1","id":"AAAAAAAAAAAAAAAAAAAAAA"}')
     elsewhere = cancel(surveyor, tree, "--apply")
 

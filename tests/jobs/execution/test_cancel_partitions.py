@@ -84,7 +84,7 @@ def test_reassignments_turn_back_and_requests_are_removed(
 def test_cancellations_are_recorded_under_no_plan(
     tree: KafkaTree, surveyor: Surveyor, controller: MovingController
 ) -> None:
-    lay_tables(surveyor.lake)
+    lay_tables(surveyor.warehouse)
     controller.refuses = {(T, 0)}
     failed = cancel(surveyor, tree, f"{T}-0,ghost-3", "--apply")
     controller.refuses = set()
@@ -100,7 +100,7 @@ def test_cancellations_are_recorded_under_no_plan(
         (2, "cancel", T, "applied"),
         (2, "cancel", T, "pending"),
     ]
-    at = Summaries(surveyor.lake, NO_SNAPSHOT)
+    at = Summaries(surveyor.warehouse, NO_SNAPSHOT)
     assert [(row["attempt"], row["kind"], row["outcome"], row["applied"]) for row in at.rows("commit_log")] == [
         (2, "cancel", "applied", 1),
         (1, "cancel", "failed", 1),

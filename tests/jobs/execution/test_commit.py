@@ -47,8 +47,8 @@ def test_dry_run_changes_nothing(tree: KafkaTree, surveyor: Surveyor, plan: Plan
     assert surveyor.status(plan.plan_id) == PlanStatus.PLANNED
 
 
-def test_dry_run_of_a_creation_changes_nothing(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
-    plan = store_plan(lake, tree, [creation("new", 0, [0, 1])], [topic_creation("new")])
+def test_dry_run_of_a_creation_changes_nothing(tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor) -> None:
+    plan = store_plan(warehouse, tree, [creation("new", 0, [0, 1])], [topic_creation("new")])
     before = tree.dump()
 
     assert surveyor.result(tree.hosts, plan.plan_id)["due"] == 1
@@ -113,7 +113,7 @@ def test_each_row_has_its_epoch_and_airflow_run(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The commit itself adds the columns to a warehouse of an older version, without a snapshot in between."""
-    path = surveyor.lake.path("commits")
+    path = surveyor.warehouse.path("commits")
     older = [column for column in COMMITS.json["fields"] if column["name"] not in {"controller_epoch", "run"}]
     shutil.rmtree(path)
     DeltaTable.create(path, Schema.from_json(json.dumps(COMMITS.json | {"fields": older})), partition_by=["cluster"])
@@ -140,11 +140,11 @@ def test_applying_twice_changes_nothing_the_second_time(tree: KafkaTree, surveyo
 
 
 def test_plan_whose_outcomes_were_lost_changes_nothing_more(
-    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, plan: Plan
 ) -> None:
     surveyor.apply(tree.hosts, plan.plan_id)
-    lose_commits(lake)
-    lake.update("plans", "true", status="'committing'")
+    lose_commits(warehouse)
+    warehouse.update("plans", "true", status="'committing'")
     before = tree.dump()
 
     again = surveyor.apply(tree.hosts, plan.plan_id)
@@ -220,7 +220,7 @@ def test_json_alone_is_on_stdout(tree: KafkaTree, surveyor: Surveyor, plan: Plan
     done = surveyor.apply(tree.hosts, plan.plan_id, "--json", "--result-file", str(file))
 
     counts = {"applied": 4, "stale": 0, "fenced": 0, "failed": 0, "unknown": 0, "skipped": 0}
-    verify = f"surveyor verify {plan.plan_id} --zookeeper {tree.hosts} --warehouse {surveyor.lake.warehouse}"
+    verify = f"surveyor verify {plan.plan_id} --zookeeper {tree.hosts} --warehouse {surveyor.warehouse.uri}"
     assert json.loads(done.stdout) == {
         "plan_id": plan.plan_id,
         "status": "committed",
@@ -255,7 +255,7 @@ def test_counts_have_the_same_names_in_every_result(tree: KafkaTree, surveyor: S
 
 def test_next_command_is_shown_without_json(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
     """The command has the plan's alias and the options of the dry run."""
-    where = f"--zookeeper {tree.hosts} --warehouse {surveyor.lake.warehouse}"
+    where = f"--zookeeper {tree.hosts} --warehouse {surveyor.warehouse.uri}"
     dry = surveyor.commit(tree.hosts, "alias", "--max-hold", "5s")
     done = surveyor.apply(tree.hosts, "alias")
 
@@ -311,16 +311,18 @@ def test_next_commit_finishes_after_a_lost_session(
     assert tree.versions(T) == dict.fromkeys(PARTITIONS, 1)
 
 
-def test_creation_is_committed(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
+def test_creation_is_committed(tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor) -> None:
     changes = [creation("new", 0, [1, 2]), creation("new", 1, [2, 0])]
-    plan = store_plan(lake, tree, changes, [topic_creation("new")])
+    plan = store_plan(warehouse, tree, changes, [topic_creation("new")])
 
     assert surveyor.apply(tree.hosts, plan.plan_id).exit_code == DONE
     assert tree.state("new", 1).leader == 2
 
 
-def test_clusters_of_one_warehouse_do_not_mix(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan) -> None:
-    elsewhere = Warehouse(lake.warehouse, "elsewhere")
+def test_clusters_of_one_warehouse_do_not_mix(
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, plan: Plan
+) -> None:
+    elsewhere = Warehouse(warehouse.uri, "elsewhere")
     twin = store_plan(elsewhere, tree, plan.changes, name="alias")
     before = elsewhere.rows("plans")
 

@@ -31,17 +31,17 @@ def refused(surveyor: Surveyor, hosts: str, plan: Plan, *flags: str) -> str:
     return done.stderr
 
 
-def test_edited_change_is_refused(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan) -> None:
-    DeltaTable(lake.path("changes")).update(updates={"leader_after": "2"}, predicate="partition = 3")
+def test_edited_change_is_refused(tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, plan: Plan) -> None:
+    DeltaTable(warehouse.path("changes")).update(updates={"leader_after": "2"}, predicate="partition = 3")
 
     assert "is not what was planned" in refused(surveyor, tree.hosts, plan)
     assert leaders(tree) == {0}
 
 
 @pytest.mark.parametrize("table", ["changes", "operations"])
-def test_lost_rows_are_refused(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, table: str) -> None:
-    plan = store_plan(lake, tree, [creation(T, 0, [0, 1])], [topic_creation(T)])
-    DeltaTable(lake.path(table)).delete()
+def test_lost_rows_are_refused(tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, table: str) -> None:
+    plan = store_plan(warehouse, tree, [creation(T, 0, [0, 1])], [topic_creation(T)])
+    DeltaTable(warehouse.path(table)).delete()
 
     assert "its stored rows were changed or deleted; plan again" in refused(surveyor, tree.hosts, plan)
 
@@ -50,35 +50,37 @@ def test_lost_rows_are_refused(tree: KafkaTree, lake: Warehouse, surveyor: Surve
     "edit", [{"parameters": "'{}  '"}, {"snapshot_id": "2"}, {"kind": "'assign'"}, {"cluster_id": "'other'"}], ids=str
 )
 def test_edited_header_is_refused(
-    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan, edit: dict[str, str]
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, plan: Plan, edit: dict[str, str]
 ) -> None:
-    DeltaTable(lake.path("plans")).update(updates=edit)
+    DeltaTable(warehouse.path("plans")).update(updates=edit)
 
     assert "is not what was planned" in refused(surveyor, tree.hosts, plan)
 
 
-def test_old_plan_is_refused(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan) -> None:
+def test_old_plan_is_refused(tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, plan: Plan) -> None:
     yesterday = datetime.now(UTC) - timedelta(hours=25)
-    old = store_plan(lake, tree, plan.changes, name="old", created_at=yesterday)
+    old = store_plan(warehouse, tree, plan.changes, name="old", created_at=yesterday)
 
     message = refused(surveyor, tree.hosts, old)
 
     assert "is 25.0 h old, older than --max-plan-age allows (24 h); take a new snapshot" in message
 
 
-def test_a_plan_from_the_future_is_refused(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan) -> None:
+def test_a_plan_from_the_future_is_refused(
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, plan: Plan
+) -> None:
     """A clock has been set back, so the plan's age is unknown."""
     now = datetime.now(UTC)
-    early = store_plan(lake, tree, plan.changes, created_at=now + timedelta(minutes=2))
+    early = store_plan(warehouse, tree, plan.changes, created_at=now + timedelta(minutes=2))
     assert surveyor.commit(tree.hosts, early.plan_id).exit_code == DONE
 
-    late = store_plan(lake, tree, plan.changes, created_at=now + timedelta(minutes=30))
+    late = store_plan(warehouse, tree, plan.changes, created_at=now + timedelta(minutes=30))
     assert "was made 0.5 h from now by this machine's clock" in refused(surveyor, tree.hosts, late)
 
 
-def test_max_plan_age_may_be_longer(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan) -> None:
+def test_max_plan_age_may_be_longer(tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, plan: Plan) -> None:
     yesterday = datetime.now(UTC) - timedelta(hours=25)
-    old = store_plan(lake, tree, plan.changes, created_at=yesterday)
+    old = store_plan(warehouse, tree, plan.changes, created_at=yesterday)
 
     assert surveyor.commit(tree.hosts, old.plan_id, "--max-plan-age", "2d").exit_code == DONE
 
@@ -100,11 +102,11 @@ def test_id_of_another_cluster_is_shown_safely(tree: KafkaTree, surveyor: Survey
 
 
 def test_a_name_that_several_plans_have_is_refused(
-    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, plan: Plan
 ) -> None:
     """Another process gave the alias to a second plan concurrently."""
-    other = store_plan(lake, tree, plan.changes[:1])
-    DeltaTable(lake.path("plans")).update(updates={"name": "'balance'", "names": "make_array('balance')"})
+    other = store_plan(warehouse, tree, plan.changes[:1])
+    DeltaTable(warehouse.path("plans")).update(updates={"name": "'balance'", "names": "make_array('balance')"})
 
     done = surveyor.apply(tree.hosts, "balance")
 
@@ -129,12 +131,12 @@ def test_as_many_changes_as_allowed(tree: KafkaTree, surveyor: Surveyor, plan: P
 
 
 @pytest.fixture
-def after_losing_most(tree: KafkaTree, lake: Warehouse) -> Plan:
+def after_losing_most(tree: KafkaTree, warehouse: Warehouse) -> Plan:
     tree.add_topic(T, {partition: [0, 1, 2] for partition in PARTITIONS})
     tree.unregister(0)
     tree.unregister(2)
     columns = {"requires_dead": [0, 2], "action": Action.ELECT.value, "isr_after": [1]}
-    return store_plan(lake, tree, [election(tree, T, partition, leader=1, **columns) for partition in PARTITIONS])
+    return store_plan(warehouse, tree, [election(tree, T, partition, leader=1, **columns) for partition in PARTITIONS])
 
 
 def test_dead_majority_is_not_believed(tree: KafkaTree, surveyor: Surveyor, after_losing_most: Plan) -> None:
@@ -148,10 +150,10 @@ def test_dead_majority_may_be_allowed(tree: KafkaTree, surveyor: Surveyor, after
     assert leaders(tree) == {1}
 
 
-def test_one_dead_of_three_is_believed(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
+def test_one_dead_of_three_is_believed(tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor) -> None:
     tree.add_topic(T, {0: [0, 1, 2]})
     tree.unregister(0)
-    plan = store_plan(lake, tree, [election(tree, T, 0, leader=1, requires_dead=[0])])
+    plan = store_plan(warehouse, tree, [election(tree, T, 0, leader=1, requires_dead=[0])])
 
     assert surveyor.apply(tree.hosts, plan.plan_id).exit_code == DONE
 
@@ -203,8 +205,10 @@ def test_refused_plan_stays_planned(tree: KafkaTree, surveyor: Surveyor, plan: P
 
 
 @pytest.mark.parametrize("status", ["refused", "cancelled", "rolled_back"])
-def test_closed_plan_is_refused(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan, status: str) -> None:
-    lake.update("plans", "true", status=f"'{status}'")
+def test_closed_plan_is_refused(
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, plan: Plan, status: str
+) -> None:
+    warehouse.update("plans", "true", status=f"'{status}'")
 
     assert f"is {status}; plan again" in refused(surveyor, tree.hosts, plan)
 
@@ -249,9 +253,9 @@ def test_committed_plan_is_not_taken_on_trust(tree: KafkaTree, surveyor: Surveyo
     ("mode", "action"), [("admin", Action.SHRINK_ISR), ("admin", Action.ELECT), ("batch", Action.REASSIGN)]
 )
 def test_mode_that_cannot_do_it_is_refused(
-    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, mode: str, action: Action
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, mode: str, action: Action
 ) -> None:
     tree.add_topic(T, {0: [0, 1]})
-    plan = store_plan(lake, tree, [election(tree, T, 0, leader=1, action=action.value)])
+    plan = store_plan(warehouse, tree, [election(tree, T, 0, leader=1, action=action.value)])
 
     assert f"--mode {mode} cannot commit" in refused(surveyor, tree.hosts, plan, "--mode", mode)

@@ -10,9 +10,9 @@ from jobs.core.errors import ExitCode
 from jobs.preconditions.deletion_impact import DeletionImpact, deletion_impact_of
 from jobs.repositories.plans.repository import Plan
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
 from tests.jobs.support.rows.operation_rows import deletion
 from tests.jobs.support.rows.plan_rows import plan_record
+from tests.jobs.support.rows.warehouse_rows import Cluster, broker, partition, topic
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -46,7 +46,7 @@ def commit_on_terminal(
 def test_one_topic_is_typed_by_name(
     surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
 ) -> None:
-    plan = deletion(surveyor.lake, tree, "payments")
+    plan = deletion(surveyor.warehouse, tree, "payments")
 
     ended, question = commit_on_terminal(surveyor, tree, plan, answer, monkeypatch)
 
@@ -58,7 +58,7 @@ def test_one_topic_is_typed_by_name(
 def test_closing_the_terminal_is_no_agreement(
     surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = deletion(surveyor.lake, tree, "payments")
+    plan = deletion(surveyor.warehouse, tree, "payments")
     monkeypatch.setattr("jobs.execution.report.is_terminal", lambda: True)
 
     done = surveyor.commit(tree.hosts, plan.plan_id, "--apply")
@@ -73,7 +73,7 @@ def test_closing_the_terminal_is_no_agreement(
 def test_several_topics_are_confirmed_by_number(
     surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
 ) -> None:
-    plan = deletion(surveyor.lake, tree, "payments", "orders")
+    plan = deletion(surveyor.warehouse, tree, "payments", "orders")
 
     ended, question = commit_on_terminal(surveyor, tree, plan, answer, monkeypatch)
 
@@ -82,7 +82,7 @@ def test_several_topics_are_confirmed_by_number(
 
 @pytest.mark.usefixtures("topics")
 def test_without_a_terminal_nothing_is_deleted(surveyor: Surveyor, tree: KafkaTree) -> None:
-    plan = deletion(surveyor.lake, tree, "payments")
+    plan = deletion(surveyor.warehouse, tree, "payments")
     before = tree.dump()
 
     done = surveyor.commit(tree.hosts, plan.plan_id, "--apply")
@@ -98,7 +98,7 @@ def test_without_a_terminal_nothing_is_deleted(surveyor: Surveyor, tree: KafkaTr
 
 @pytest.mark.usefixtures("topics")
 def test_yes_asks_no_question(surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = deletion(surveyor.lake, tree, "payments")
+    plan = deletion(surveyor.warehouse, tree, "payments")
     dry = surveyor.commit(tree.hosts, plan.plan_id)
     monkeypatch.setattr("jobs.execution.report.is_terminal", lambda: True)
     done = surveyor.apply(tree.hosts, plan.plan_id)
@@ -107,8 +107,8 @@ def test_yes_asks_no_question(surveyor: Surveyor, tree: KafkaTree, monkeypatch: 
     assert done.exit_code == 0
 
 
-def test_figures_from_the_tables(lake: Warehouse) -> None:
-    cluster = Cluster(lake)
+def test_figures_from_the_tables(warehouse: Warehouse) -> None:
+    cluster = Cluster(warehouse)
     cluster.brokers, cluster.topics = [broker(0, 10)], [topic("payments"), topic("orders")]
     cluster.partitions = {
         ("payments", 0): partition([0]),
@@ -116,14 +116,14 @@ def test_figures_from_the_tables(lake: Warehouse) -> None:
         ("orders", 0): partition([0]),
     }
     log = {"broker_id": 0, "topic": "payments", "log_dir": "/a", "offset_lag": 0, "is_future": False, "taken_at": NOW}
-    lake.replace("sizes", [{**log, "partition": number, "bytes": 500} for number in (0, 1)])
+    warehouse.replace("sizes", [{**log, "partition": number, "bytes": 500} for number in (0, 1)])
     plan = plan_record(kind="delete", snapshot_id=cluster.snapshot())
     rows = [(0, "payments"), (1, "orders")]
     common = {"plan_id": "5f", "kind": "delete_topic", "data": "{}"}
-    lake.replace("operations", [{**common, "sequence": sequence, "topic": name} for sequence, name in rows])
+    warehouse.replace("operations", [{**common, "sequence": sequence, "topic": name} for sequence, name in rows])
 
-    assert deletion_impact_of(lake, plan, {"orders": 3}) == [
+    assert deletion_impact_of(warehouse, plan, {"orders": 3}) == [
         DeletionImpact(topic="payments", partitions=2, replicas=2, bytes=1000, sizes_at=NOW),
         DeletionImpact(topic="orders", partitions=1, replicas=0, bytes=None, sizes_at=None, records=3),
     ]
-    assert deletion_impact_of(lake, replace(plan, kind="expand")) == []
+    assert deletion_impact_of(warehouse, replace(plan, kind="expand")) == []

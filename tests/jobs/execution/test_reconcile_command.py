@@ -118,7 +118,7 @@ def test_epoch_set_back_is_repaired_if_nothing_else_is_due(surveyor: Surveyor, t
 @pytest.mark.usefixtures("incident")
 def test_cycles_that_change_nothing_come_to_an_end(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "jobs.controller.reconcile.apply_plan", lambda settings, plan, *_: CommitLog.open(settings.lake, plan)
+        "jobs.controller.reconcile.apply_plan", lambda settings, plan, *_: CommitLog.open(settings.warehouse, plan)
     )
     monkeypatch.setattr("jobs.controller.reconcile.MAX_IDLE_CYCLES", 2)
 
@@ -219,7 +219,7 @@ def test_dead_majority_needs_the_option(surveyor: Surveyor, tree: KafkaTree) -> 
 
 @pytest.mark.usefixtures("incident")
 def test_without_a_snapshot_nothing_is_planned(surveyor: Surveyor) -> None:
-    ran = Surveyor(f"{surveyor.hosts}/nowhere", surveyor.warehouse)("reconcile", "--apply")
+    ran = Surveyor(f"{surveyor.hosts}/nowhere", surveyor.folder)("reconcile", "--apply")
 
     assert (ran.code, "check the chroot" in ran.stderr) == (UNREADABLE, True)
 
@@ -242,7 +242,7 @@ def test_no_on_the_terminal_changes_nothing(
 def test_admin_mode_cannot_repair_and_is_refused_before_anything(surveyor: Surveyor) -> None:
     ran = surveyor("reconcile", "--mode", "admin")
 
-    assert (ran.code, "omit the option" in ran.stderr, surveyor.warehouse.exists()) == (2, True, False)
+    assert (ran.code, "omit the option" in ran.stderr, surveyor.folder.exists()) == (2, True, False)
 
 
 @pytest.mark.usefixtures("incident")
@@ -266,7 +266,7 @@ def test_interrupted_run_plans_only_the_rest(  # noqa: PLR0913, PLR0917 - fixtur
     surveyor: Surveyor, tree: KafkaTree, tmp_path: Path, spark: SparkSession, signal_name: str, code: int, written: int
 ) -> None:
     """Each batch has one change; the signal arrives before the second is sent, and Ctrl-C lets that one finish."""
-    where = ("--zookeeper", surveyor.hosts, "--warehouse", str(surveyor.warehouse))
+    where = ("--zookeeper", surveyor.hosts, "--warehouse", str(surveyor.folder))
     stopped = subprocess.run(
         [sys.executable, "-c", STOPPED.format(signal=signal_name), "reconcile", *BATCH, "--apply", *where],
         env=os.environ | way_to(spark),
@@ -308,7 +308,7 @@ def test_a_plan_that_lost_rows_is_refused(surveyor: Surveyor, tree: KafkaTree, m
     before = tree.dump()
 
     def robbed(*arguments: object) -> object:
-        DeltaTable(surveyor.lake.path("changes")).delete("partition = 0")
+        DeltaTable(surveyor.warehouse.path("changes")).delete("partition = 0")
         return read_plan(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr("jobs.controller.reconcile.read_plan", robbed)
@@ -333,7 +333,7 @@ def test_a_plan_that_another_run_deletes_is_made_again(surveyor: Surveyor, monke
 
     assert (ran.code, others[0].code) == (DONE, DONE), ran.stderr
     assert "another run has planned on a later snapshot" in ran.stderr
-    assert len(surveyor.lake.rows("plans")) == 1
+    assert len(surveyor.warehouse.rows("plans")) == 1
 
 
 class _Kill(BaseException):

@@ -103,7 +103,7 @@ def compared(tree: KafkaTree, surveyor: Surveyor) -> tuple[Callable[..., Preflig
     unnamed = {"plan_id": "", "cluster": ""}
 
     def noting(settings: Settings, zookeeper: ZooKeeperSession, plan: Plan, *others: Any) -> Preflight:  # noqa: ANN401 - as `assess` takes them
-        due = [*chain(*steps_due(surveyor.lake, tree))]
+        due = [*chain(*steps_due(surveyor.warehouse, tree))]
         changes = msgspec.convert([row | unnamed for row in due if "action" in row], list[Change])
         tasks = msgspec.convert([row for row in due if "kind" in row], list[Operation])
         pairs.append((_bare([*plan.changes, *plan.operations]), _bare([*changes, *tasks])))
@@ -200,7 +200,7 @@ def test_a_move_is_ended_only_by_the_next_controller(surveyor: Surveyor, tree: K
     asks(tree, REASSIGN, {"topic": "moves", "partition": 0, "replicas": [2, 1]})
     codes = []
     for step in ("start", "narrow", "end"):
-        plan = store_steps(surveyor.lake, tree)
+        plan = store_steps(surveyor.warehouse, tree)
         assert plan is not None
         assert [change.action.split("_")[0] for change in plan.changes] == [step]
         if step == "end":
@@ -244,7 +244,7 @@ def test_two_requests_for_one_topic_are_both_recorded(tree: KafkaTree, control: 
         {"sequence": number, "kind": kind.value, "topic": "stray", "data": json.dumps(data[kind])}
         for number, kind in enumerate(data)
     ]
-    plan = store_plan(surveyor.lake, tree, [], operations, kind=PlanKind.RECONCILE.value)
+    plan = store_plan(surveyor.warehouse, tree, [], operations, kind=PlanKind.RECONCILE.value)
     tree.touch("/controller_epoch")
 
     with pytest.raises(FencedError):

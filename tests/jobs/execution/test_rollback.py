@@ -11,8 +11,8 @@ from jobs.repositories.plans.repository import Plan
 from schemas.enums import Action, Outcome, PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.cancelling_controller import CrashError, MovingController
-from tests.jobs.support.rows.lake_rows import Cluster, partition, topic
 from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.rows.warehouse_rows import Cluster, partition, topic
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree
 
 T = "t"
@@ -28,20 +28,20 @@ def move(tree: KafkaTree, number: int, after: list[int], **columns: Any) -> Row:
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, lake: Warehouse, controller: MovingController) -> Plan:
+def plan(tree: KafkaTree, warehouse: Warehouse, controller: MovingController) -> Plan:
     """A plan that is committed and complete."""
     tree.add_topic(T, BEFORE)
     changes = [move(tree, number, after) for number, after in AFTER.items()]
-    stored = store_plan(lake, tree, changes, kind="reassign", name="moves")
-    committed(lake, stored)
+    stored = store_plan(warehouse, tree, changes, kind="reassign", name="moves")
+    committed(warehouse, stored)
     carry_out(controller, AFTER)
     controller.requests.clear()
     return stored
 
 
-def committed(lake: Warehouse, plan: Plan) -> None:
+def committed(warehouse: Warehouse, plan: Plan) -> None:
     """The commit log of a commit that requested all of it."""
-    ledger = CommitLog.open(lake, plan)
+    ledger = CommitLog.open(warehouse, plan)
     ledger.append_intents(plan.changes)
     ledger.judge(RowOutcome(change, Outcome.APPLIED, "asked and accepted") for change in plan.changes)
     ledger.close()
@@ -64,25 +64,25 @@ def result(surveyor: Surveyor, tree: KafkaTree, *arguments: str) -> Row:
     return parsed
 
 
-def changes(lake: Warehouse, plan_id: str) -> dict[tuple[int, int], tuple[list[int], list[int]]]:
-    rows = lake.rows("changes", ("plan_id", "=", plan_id))
+def changes(warehouse: Warehouse, plan_id: str) -> dict[tuple[int, int], tuple[list[int], list[int]]]:
+    rows = warehouse.rows("changes", ("plan_id", "=", plan_id))
     return {(row["wave"], row["partition"]): (row["replicas_before"], row["replicas_after"]) for row in rows}
 
 
-def rejected(lake: Warehouse, plan_id: str) -> dict[int, str]:
-    return {row["partition"]: row["code"] for row in lake.rows("rejections", ("plan_id", "=", plan_id))}
+def rejected(warehouse: Warehouse, plan_id: str) -> dict[int, str]:
+    return {row["partition"]: row["code"] for row in warehouse.rows("rejections", ("plan_id", "=", plan_id))}
 
 
 def test_without_apply_the_plan_is_only_stored(
-    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController, plan: Plan
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: MovingController, plan: Plan
 ) -> None:
-    before, ledger = tree.dump(), lake.rows("commits")
+    before, ledger = tree.dump(), warehouse.rows("commits")
 
     summary = result(surveyor, tree)
 
-    assert (tree.dump(), controller.requests, lake.rows("commits")) == (before, [], ledger)
+    assert (tree.dump(), controller.requests, warehouse.rows("commits")) == (before, [], ledger)
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
-    assert changes(lake, summary["plan_id"]) == {(0, p): (AFTER[p], BEFORE[p]) for p in BEFORE}
+    assert changes(warehouse, summary["plan_id"]) == {(0, p): (AFTER[p], BEFORE[p]) for p in BEFORE}
     assert {name: summary[name] for name in ("status", "changes", "moves", "rejected", "rollback_of")} == {
         "status": "planned",
         "changes": 3,
@@ -110,7 +110,7 @@ def test_detailed_exitcode(tree: KafkaTree, surveyor: Surveyor) -> None:
 
 
 def test_commit_and_verify_finish_it(
-    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController, plan: Plan
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: MovingController, plan: Plan
 ) -> None:
     undoing = result(surveyor, tree)["plan_id"]
 
@@ -123,7 +123,7 @@ def test_commit_and_verify_finish_it(
     assert (committed.exit_code, meanwhile) == (DONE, PlanStatus.COMMITTED), committed.stderr
     assert {p: controller.assigned(T, p) for p in BEFORE} == {p: (BEFORE[p], [], []) for p in BEFORE}
     assert surveyor.status(plan.plan_id) == PlanStatus.ROLLED_BACK
-    steps = [row for row in lake.rows("commits", ("plan_id", "=", plan.plan_id)) if row["partition"] is None]
+    steps = [row for row in warehouse.rows("commits", ("plan_id", "=", plan.plan_id)) if row["partition"] is None]
     assert [row["action"] for row in steps] == ["roll_back"]
 
 
@@ -138,18 +138,18 @@ def test_apply_commits_at_once_and_only_once(
     assert controller.requests == [{(T, p): BEFORE[p] for p in BEFORE}]
     assert [summary["rolled_back"] for summary in (first, under_way, last)] == [False, False, True]
     assert (first["status"], first["applied"], under_way["changes"]) == ("committed", 3, 0)
-    assert rejected(surveyor.lake, under_way["plan_id"])[2] == "REASSIGNMENT_IN_PROGRESS"
+    assert rejected(surveyor.warehouse, under_way["plan_id"])[2] == "REASSIGNMENT_IN_PROGRESS"
     assert surveyor.status(plan.plan_id) == PlanStatus.ROLLED_BACK
 
 
 def test_what_another_plan_moved_stays(
-    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: MovingController
 ) -> None:
     """Both plans wanted partition 0 there: the other one moved it, and this one found it done."""
     tree.add_topic(T, BEFORE)
     changes = [move(tree, number, AFTER[number]) for number in (0, 2)]
-    stored = store_plan(lake, tree, changes, kind="reassign", name="moves")
-    ledger = CommitLog.open(lake, stored)
+    stored = store_plan(warehouse, tree, changes, kind="reassign", name="moves")
+    ledger = CommitLog.open(warehouse, stored)
     ledger.append_intents([change for change in stored.changes if change.partition == 2])
     ledger.judge(RowOutcome(change, Outcome.APPLIED, "found applied or asked for") for change in stored.changes)
     ledger.close()
@@ -157,9 +157,9 @@ def test_what_another_plan_moved_stays(
 
     summary = result(surveyor, tree)
 
-    planned = lake.rows("changes", ("plan_id", "=", summary["plan_id"]))
+    planned = warehouse.rows("changes", ("plan_id", "=", summary["plan_id"]))
     assert [(row["partition"], row["replicas_after"]) for row in planned] == [(2, BEFORE[2])]
-    assert rejected(lake, summary["plan_id"]) == {0: "NOT_ASKED_FOR"}
+    assert rejected(warehouse, summary["plan_id"]) == {0: "NOT_ASKED_FOR"}
 
 
 @pytest.mark.parametrize("done", [True, False])
@@ -187,7 +187,9 @@ def test_crash_or_lost_answer_and_again(  # noqa: PLR0913 - a table
     assert surveyor.status(plan.plan_id) == PlanStatus.ROLLED_BACK
 
 
-def test_waves_are_reversed(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController) -> None:
+def test_waves_are_reversed(
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: MovingController
+) -> None:
     """Partition 0 was moved in the waves 0 and 2, partition 2 in wave 1."""
     tree.add_topic(T, BEFORE)
     rows = [
@@ -195,12 +197,12 @@ def test_waves_are_reversed(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor
         move(tree, 2, [1, 2], wave=1),
         move(tree, 0, [1, 2], wave=2, replicas_before=[2, 1]),
     ]
-    committed(lake, store_plan(lake, tree, rows, kind="reassign", name="moves"))
+    committed(warehouse, store_plan(warehouse, tree, rows, kind="reassign", name="moves"))
     carry_out(controller, {0: [1, 2], 2: [1, 2]})
 
     summary = result(surveyor, tree)
 
-    assert changes(lake, summary["plan_id"]) == {
+    assert changes(warehouse, summary["plan_id"]) == {
         (0, 0): ([1, 2], [2, 1]),
         (1, 2): ([1, 2], [0, 1]),
         (2, 0): ([2, 1], [0, 1]),
@@ -208,35 +210,35 @@ def test_waves_are_reversed(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor
 
 
 def test_running_plan_must_be_cancelled_first(
-    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: MovingController
 ) -> None:
     tree.add_topic(T, BEFORE)
-    plan = store_plan(lake, tree, [move(tree, 0, AFTER[0])], kind="reassign", name="moves", status="committed")
+    plan = store_plan(warehouse, tree, [move(tree, 0, AFTER[0])], kind="reassign", name="moves", status="committed")
     controller.reassign({(T, 0): AFTER[0]})
 
     done = rollback(surveyor, tree, "--apply")
 
     assert done.exit_code == REFUSED
     assert f"still moves 1 partition: t-0; `surveyor cancel {plan.plan_id}` cancels these" in done.stderr
-    assert len(lake.rows("plans")) == 1
+    assert len(warehouse.rows("plans")) == 1
 
 
 @pytest.mark.usefixtures("plan")
 def test_complete_part_of_a_cancelled_plan_goes_back(
-    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: MovingController
 ) -> None:
     controller.reassign({(T, 2): BEFORE[2]})
     controller.finish(T, 2)
-    lake.update("plans", "true", status="'cancelled'")
+    warehouse.update("plans", "true", status="'cancelled'")
 
     summary = result(surveyor, tree)
 
-    assert changes(lake, summary["plan_id"]).keys() == {(0, 0), (0, 1)}
-    assert rejected(lake, summary["plan_id"]) == {2: "ALREADY_ASSIGNED"}
+    assert changes(warehouse, summary["plan_id"]).keys() == {(0, 0), (0, 1)}
+    assert rejected(warehouse, summary["plan_id"]) == {2: "ALREADY_ASSIGNED"}
 
 
 def test_irreversible_partitions_are_rejected_and_the_rest_moved(
-    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, controller: MovingController, plan: Plan
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: MovingController, plan: Plan
 ) -> None:
     """Broker 0, a former replica of 2, died; another client moved 0.
 
@@ -248,14 +250,14 @@ def test_irreversible_partitions_are_rejected_and_the_rest_moved(
 
     summary = result(surveyor, tree, "--apply")
 
-    assert rejected(lake, summary["plan_id"]) == {0: "REASSIGNED_SINCE", 2: "BROKER_NOT_ALIVE"}
+    assert rejected(warehouse, summary["plan_id"]) == {0: "REASSIGNED_SINCE", 2: "BROKER_NOT_ALIVE"}
     assert controller.assigned(T, 1)[0] == BEFORE[1]
     assert (summary["rolled_back"], surveyor.status(plan.plan_id)) == (False, PlanStatus.COMMITTED)
 
 
-def snapshots(lake: Warehouse, shown: dict[int, Row], topic_id: str = TOPIC_ID) -> int:
+def snapshots(warehouse: Warehouse, shown: dict[int, Row], topic_id: str = TOPIC_ID) -> int:
     """The second snapshot; the plan was made on the first."""
-    cluster = Cluster(lake)
+    cluster = Cluster(warehouse)
     cluster.snapshot()
     cluster.topics = [topic(T, topic_id=topic_id)]
     cluster.partitions = {(T, number): row for number, row in shown.items()}
@@ -263,31 +265,32 @@ def snapshots(lake: Warehouse, shown: dict[int, Row], topic_id: str = TOPIC_ID) 
 
 
 @pytest.mark.usefixtures("plan", "controller")
-def test_back_to_another_snapshot(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
+def test_back_to_another_snapshot(tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor) -> None:
     moving = partition([0, 1, 2], adding_replicas=[2])
-    snapshot = snapshots(lake, {0: partition([2, 0]), 1: moving})
+    snapshot = snapshots(warehouse, {0: partition([2, 0]), 1: moving})
 
     summary = result(surveyor, tree, "--to-snapshot", str(snapshot))
 
-    assert changes(lake, summary["plan_id"]) == {(0, 0): (AFTER[0], [2, 0])}
-    assert rejected(lake, summary["plan_id"]) == {1: "REASSIGNMENT_IN_PROGRESS", 2: "UNKNOWN_PARTITION"}
+    assert changes(warehouse, summary["plan_id"]) == {(0, 0): (AFTER[0], [2, 0])}
+    assert rejected(warehouse, summary["plan_id"]) == {1: "REASSIGNMENT_IN_PROGRESS", 2: "UNKNOWN_PARTITION"}
     assert (
-        json.loads(lake.rows("plans", ("plan_id", "=", summary["plan_id"]))[0]["parameters"])["to_snapshot"] == snapshot
+        json.loads(warehouse.rows("plans", ("plan_id", "=", summary["plan_id"]))[0]["parameters"])["to_snapshot"]
+        == snapshot
     )
 
 
 @pytest.mark.usefixtures("plan", "controller")
-def test_snapshot_of_another_topic_of_that_name(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
-    snapshot = snapshots(lake, {0: partition([2, 0])}, topic_id="AAAAAAAAAAAAAAAAAAAAAg")
+def test_snapshot_of_another_topic_of_that_name(tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor) -> None:
+    snapshot = snapshots(warehouse, {0: partition([2, 0])}, topic_id="AAAAAAAAAAAAAAAAAAAAAg")
 
     summary = result(surveyor, tree, "--to-snapshot", str(snapshot))
 
-    assert rejected(lake, summary["plan_id"]) == dict.fromkeys(BEFORE, "UNKNOWN_TOPIC")
+    assert rejected(warehouse, summary["plan_id"]) == dict.fromkeys(BEFORE, "UNKNOWN_TOPIC")
 
 
 @pytest.mark.usefixtures("plan", "controller")
-def test_name_stands_for_the_same_parameters(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
-    snapshot = snapshots(lake, {0: partition([2, 0])})
+def test_name_stands_for_the_same_parameters(tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor) -> None:
+    snapshot = snapshots(warehouse, {0: partition([2, 0])})
     first = result(surveyor, tree, "--name", "undo")
     tree.touch(f"/brokers/topics/{T}")
 
@@ -307,10 +310,10 @@ def test_name_stands_for_the_same_parameters(tree: KafkaTree, lake: Warehouse, s
     ],
 )
 def test_plans_that_are_not_rolled_back(
-    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, columns: Row, message: str
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, columns: Row, message: str
 ) -> None:
     tree.add_topic(T, BEFORE)
-    store_plan(lake, tree, [move(tree, 0, AFTER[0])], **{"kind": "reassign", "name": "moves", **columns})
+    store_plan(warehouse, tree, [move(tree, 0, AFTER[0])], **{"kind": "reassign", "name": "moves", **columns})
 
     done = rollback(surveyor, tree, "--apply")
 
@@ -326,7 +329,7 @@ def test_limits_are_those_of_commit(tree: KafkaTree, surveyor: Surveyor, control
 
 
 @pytest.mark.usefixtures("plan")
-def test_unknown_snapshot(tree: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
-    snapshots(lake, {0: partition([2, 0])})
+def test_unknown_snapshot(tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor) -> None:
+    snapshots(warehouse, {0: partition([2, 0])})
 
     assert rollback(surveyor, tree, "--to-snapshot", "99").exit_code == USAGE

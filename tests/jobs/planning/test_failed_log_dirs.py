@@ -16,7 +16,7 @@ from schemas.enums import NO_LEADER
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
-from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker
+from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 T: Final = "t"
@@ -39,8 +39,8 @@ ANSWERS: Final[list[tuple[list[tuple[int, int, dict[str, object]]], bool]]] = [
 
 
 @pytest.fixture
-def cluster(lake: Warehouse) -> Cluster:
-    cluster = Cluster(lake)
+def cluster(warehouse: Warehouse) -> Cluster:
+    cluster = Cluster(warehouse)
     cluster.brokers = [broker(1, 101), broker(2, 102)]
     return cluster
 
@@ -58,13 +58,13 @@ def test_the_last_word_of_the_present_registration_counts(
     rows = [common | {"at": NOW + timedelta(seconds=at), "error": error} | more for at, error, more in answers]
     if one_by_one:
         for row in rows:
-            named = [row | {"cluster": cluster.lake.cluster}]
-            record(cluster.lake, pa.Table.from_pylist(named, schema=schema_of("answers")))
+            named = [row | {"cluster": cluster.warehouse.cluster}]
+            record(cluster.warehouse, pa.Table.from_pylist(named, schema=schema_of("answers")))
     else:
-        cluster.lake.append("answers", rows)
+        cluster.warehouse.append("answers", rows)
     cluster.snapshot()
 
-    replicas = failed_replicas(cluster.lake, find_snapshot(cluster.lake))
+    replicas = failed_replicas(cluster.warehouse, find_snapshot(cluster.warehouse))
 
     assert [(row.broker_id, row.topic, row.partition, row.leader_epoch) for row in replicas] == (
         [(1, T, 0, 6)] if failed else []
@@ -73,10 +73,10 @@ def test_the_last_word_of_the_present_registration_counts(
 
 def test_a_log_dir_event_is_told(cluster: Cluster) -> None:
     event = {"kind": "log_dir", "broker_id": 2, "path": "/log_dir_event_notification/log_dir_event_0000000000"}
-    cluster.lake.replace("requests", [event | {"snapshot_id": 1}])
+    cluster.warehouse.replace("requests", [event | {"snapshot_id": 1}])
     cluster.snapshot()
 
-    (line,) = event_lines(cluster.lake, find_snapshot(cluster.lake))
+    (line,) = event_lines(cluster.warehouse, find_snapshot(cluster.warehouse))
 
     assert line.startswith("broker 2 reports a failed log dir, and no controller has asked it yet")
 
@@ -84,7 +84,7 @@ def test_a_log_dir_event_is_told(cluster: Cluster) -> None:
 def cycle(surveyor: Surveyor, *arguments: str) -> tuple[list[tuple[str, int]], Any]:
     """Snapshot and plan; return the rows planned, and the plan."""
     surveyor.json("snapshot")
-    plan = read_plan(surveyor.lake, surveyor.json("plan", "reconcile", *arguments)["plan_id"])
+    plan = read_plan(surveyor.warehouse, surveyor.json("plan", "reconcile", *arguments)["plan_id"])
     return [(change.action, change.leader_after) for change in plan.changes], plan
 
 
@@ -110,5 +110,5 @@ def test_no_replica_is_elected_twice_whose_log_dir_failed(
 
     assert (elected, due) == ([("elect", 1), ("elect", 0)], [("take_offline", NO_LEADER)])
     assert (plan.rejections[0].reason or "").endswith("log dir failed, as it answered with error 56: broker 0, 1")
-    unclean = read_plan(surveyor.lake, surveyor.json("plan", "reconcile", "--allow-unclean")["plan_id"])
+    unclean = read_plan(surveyor.warehouse, surveyor.json("plan", "reconcile", "--allow-unclean")["plan_id"])
     assert [(change.leader_after, change.isr_after) for change in unclean.changes] == [(2, [2])]

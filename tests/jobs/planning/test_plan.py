@@ -148,8 +148,8 @@ def test_a_plan_may_have_several_names(surveyor: Surveyor) -> None:
 def test_plans_of_an_older_version_keep_their_names(surveyor: Surveyor) -> None:
     """Their table has no column `names`, and no version of its schema."""
     planned = surveyor.json("plan", "reconcile", "--name", "old")
-    older = surveyor.lake.read("plans").drop_columns("names")
-    path = surveyor.lake.path("plans")
+    older = surveyor.warehouse.read("plans").drop_columns("names")
+    path = surveyor.warehouse.path("plans")
     shutil.rmtree(path)
     write_deltalake(path, older, partition_by=["cluster"])
     assert surveyor.json("show", "plan", "old")["plan_id"] == planned["plan_id"]
@@ -161,7 +161,7 @@ def test_plans_of_an_older_version_keep_their_names(surveyor: Surveyor) -> None:
 def test_stored_plan_hashes_to_its_id(surveyor: Surveyor, tree: KafkaTree) -> None:
     tree.unregister(2)
     write_first_snapshot(surveyor)
-    plan = read_plan(surveyor.lake, surveyor.json("plan", "reconcile")["plan_id"])
+    plan = read_plan(surveyor.warehouse, surveyor.json("plan", "reconcile")["plan_id"])
     refuse_edited(plan)
     assert len(plan.changes) == 3
 

@@ -56,7 +56,7 @@ def test_a_partition_with_a_pending_request_is_left_alone(surveyor: Surveyor, tr
     tree.write("/admin/reassign_partitions", order)
     write_first_snapshot(surveyor)
     ran = surveyor("plan", "drain", "--brokers", "1", "--name", "out")
-    changes = surveyor.lake.rows("changes")
+    changes = surveyor.warehouse.rows("changes")
     assert "rejected orders-1  REASSIGNMENT_IN_PROGRESS: a request to move it to [2, 1] waits" in ran.stdout
     assert {row["partition"] for row in changes} == {0, 2}
 
@@ -72,7 +72,7 @@ def test_controlled_shutdown_by_a_resident_controller(surveyor: Surveyor, tree: 
     marks = surveyor.rows("drained", "broker_id", "mode", "plan_id", "controller_epoch")
     assert marks == [(1, "resident", plan, epoch)]
     drained_told = {
-        (r["api"], r["partition"]) for r in surveyor.lake.rows("answers") if r["topic"] and r["broker_id"] == 1
+        (r["api"], r["partition"]) for r in surveyor.warehouse.rows("answers") if r["topic"] and r["broker_id"] == 1
     }
     assert drained_told == {("StopReplica", 0), ("LeaderAndIsr", 1), ("StopReplica", 2)}
 
@@ -129,7 +129,7 @@ def test_undrain_starts_what_the_drain_stopped(surveyor: Surveyor, tree: KafkaTr
         undrain = surveyor.json("plan", "undrain", "--brokers", "1")
         commit_held(surveyor, undrain["plan_id"], held, patience=1)
 
-    changes = surveyor.lake.rows("changes", ("plan_id", "=", undrain["plan_id"]))
+    changes = surveyor.warehouse.rows("changes", ("plan_id", "=", undrain["plan_id"]))
     restarts = {row["partition"]: (row["action"], sorted(row["leader_and_isr_to"])) for row in changes}
     assert restarts == {0: ("start_replica", [0, 1, 2]), 2: ("start_replica", [0, 1, 2])}
     states = [tree.state("orders", partition) for partition in ORDERS]
@@ -138,18 +138,18 @@ def test_undrain_starts_what_the_drain_stopped(surveyor: Surveyor, tree: KafkaTr
 
 
 def test_a_broker_no_longer_drained_is_left_out(surveyor: Surveyor) -> None:
-    taken = surveyor.lake.rows("snapshots")[0]["taken_at"]
-    surveyor.lake.replace("drained", [{"broker_id": 1, "mode": "admin", "since": taken}])
+    taken = surveyor.warehouse.rows("snapshots")[0]["taken_at"]
+    surveyor.warehouse.replace("drained", [{"broker_id": 1, "mode": "admin", "since": taken}])
     ran = surveyor("plan", "undrain", "--brokers", "1,2", "--json")
     assert (ran.code, ran.json["status"]) == (0, "planned")
     assert "2 not drained; drained are 1" in ran.stderr
-    (plan,) = surveyor.lake.rows("plans", ("plan_id", "=", ran.json["plan_id"]))
+    (plan,) = surveyor.warehouse.rows("plans", ("plan_id", "=", ran.json["plan_id"]))
     assert json.loads(plan["parameters"]) == {"brokers": [1]}
 
 
 def test_a_dead_broker_is_left_out_of_a_drain(surveyor: Surveyor) -> None:
     ran = surveyor("plan", "drain", "--brokers", "1,7", "--json")
-    (plan,) = surveyor.lake.rows("plans", ("plan_id", "=", ran.json["plan_id"]))
+    (plan,) = surveyor.warehouse.rows("plans", ("plan_id", "=", ran.json["plan_id"]))
     assert (ran.code, json.loads(plan["parameters"])["brokers"]) == (0, [1])
     assert "7 not alive in snapshot 1; alive are 0, 1, 2" in ran.stderr
     again = surveyor.json("plan", "drain", "--brokers", "1")
@@ -157,16 +157,16 @@ def test_a_dead_broker_is_left_out_of_a_drain(surveyor: Surveyor) -> None:
 
 
 def test_draining_a_drained_broker_with_another(surveyor: Surveyor) -> None:
-    taken = surveyor.lake.rows("snapshots")[0]["taken_at"]
-    surveyor.lake.replace("drained", [{"broker_id": 1, "mode": "admin", "since": taken}])
+    taken = surveyor.warehouse.rows("snapshots")[0]["taken_at"]
+    surveyor.warehouse.replace("drained", [{"broker_id": 1, "mode": "admin", "since": taken}])
     plan = surveyor.json("plan", "drain", "--brokers", "1,2", "--allow-offline")
     assert plan["status"] == "planned"
 
 
 def test_brokers_are_undrained_one_mode_at_a_time(surveyor: Surveyor) -> None:
-    taken = surveyor.lake.rows("snapshots")[0]["taken_at"]
+    taken = surveyor.warehouse.rows("snapshots")[0]["taken_at"]
     marks = [{"broker_id": b, "mode": mode, "since": taken} for b, mode in ((0, "admin"), (1, "resident"))]
-    surveyor.lake.replace("drained", marks)
+    surveyor.warehouse.replace("drained", marks)
     ran = surveyor("plan", "undrain", "--brokers", "0,1")
     assert (ran.code, "0 in admin mode, 1 in resident mode" in ran.stderr) == (23, True)
 
@@ -177,7 +177,7 @@ def test_a_drained_broker_alone_in_sync_is_elected(surveyor: Surveyor, tree: Kaf
     write_first_snapshot(surveyor)
     drain = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "admin", "--name", "out")
     assert drain["changes"]
-    add(surveyor.lake, find_plan(surveyor.lake, drain["plan_id"]))
+    add(surveyor.warehouse, find_plan(surveyor.warehouse, drain["plan_id"]))
     state = b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":7,"isr":[1]}'
     tree.write("/brokers/topics/single/partitions/0/state", state)
     tree.unregister(2)
@@ -185,7 +185,7 @@ def test_a_drained_broker_alone_in_sync_is_elected(surveyor: Surveyor, tree: Kaf
 
     for question in (("elect", "--offline"), ("reconcile",)):
         plan = surveyor.json("plan", *question)["plan_id"]
-        changes = surveyor.lake.rows("changes", ("plan_id", "=", plan))
+        changes = surveyor.warehouse.rows("changes", ("plan_id", "=", plan))
         assert [(r["leader_after"], r["isr_after"]) for r in changes if r["topic"] == "single"] == [(1, [1])]
         shown = surveyor("show", "plan", plan).stdout
         assert "no replica that is not drained can lead: drained broker 1 leads" in shown
@@ -204,12 +204,12 @@ def test_drained_is_elected_last_until_it_is_undrained(surveyor: Surveyor, tree:
         assert surveyor.json("plan", "elect", "--preferred")["changes"] == 0
         reconciled = surveyor.json("plan", "reconcile")
         of_plan = ("plan_id", "=", reconciled["plan_id"])
-        assert {row["partition"]: row["leader_after"] for row in surveyor.lake.rows("changes", of_plan)} == {
+        assert {row["partition"]: row["leader_after"] for row in surveyor.warehouse.rows("changes", of_plan)} == {
             0: 0,
             2: 0,
             1: 1,  # drained, and the only one in sync
         }
-        assert surveyor.lake.rows("rejections", of_plan) == []
+        assert surveyor.warehouse.rows("rejections", of_plan) == []
 
         undrain = surveyor.json("plan", "undrain", "--brokers", "1")
         status = commit_held(surveyor, undrain["plan_id"], held, patience=1).status
@@ -218,7 +218,11 @@ def test_drained_is_elected_last_until_it_is_undrained(surveyor: Surveyor, tree:
     assert surveyor.rows("drained", "broker_id") == []
     surveyor.json("snapshot")
     again = ("plan_id", "=", surveyor.json("plan", "reconcile")["plan_id"])
-    assert {row["partition"]: row["leader_after"] for row in surveyor.lake.rows("changes", again)} == {0: 0, 1: 1, 2: 0}
+    assert {row["partition"]: row["leader_after"] for row in surveyor.warehouse.rows("changes", again)} == {
+        0: 0,
+        1: 1,
+        2: 0,
+    }
 
 
 @pytest.mark.parametrize("mode", ["admin", "resident"])

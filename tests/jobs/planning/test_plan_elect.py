@@ -10,7 +10,7 @@ import pytest
 from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.repositories.plans.repository import read_plan, refuse_edited
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
+from tests.jobs.support.rows.warehouse_rows import Cluster, broker, partition, topic
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -24,8 +24,8 @@ def surveyor(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
 
     Topic bad: broker 1 leads none of its 2, broker 2 one of its 3. Topic down: partitions that a dead leader led.
     """
-    warehouse = tmp_path_factory.mktemp("elect") / "warehouse"
-    cluster = Cluster(Warehouse(str(warehouse), "default"))
+    folder = tmp_path_factory.mktemp("elect") / "warehouse"
+    cluster = Cluster(Warehouse(str(folder), "default"))
     cluster.brokers = [broker(0, 100), broker(1, 101), broker(2, 102)]
     cluster.topics = [topic("bad"), topic("down"), topic("queued", deletion_requested=True)]
     cluster.partitions = {
@@ -46,16 +46,16 @@ def surveyor(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     cluster.brokers[2] = broker(2, 202)
     third = cluster.snapshot(timedelta(minutes=20))
     bounced = {"kind": "BrokerBounced", "subject": "broker 2", "before": "102", "after": "202"}
-    cluster.lake.append("events", [{"snapshot_id": third, **bounced}])
+    cluster.warehouse.append("events", [{"snapshot_id": third, **bounced}])
     cluster.snapshot()
-    return Surveyor("127.0.0.1:1", warehouse)
+    return Surveyor("127.0.0.1:1", folder)
 
 
 def _plan(surveyor: Surveyor, *arguments: str) -> tuple[dict[str, list[Any]], dict[str, str]]:
     """Return leader and ISR of each election, and the code of each rejection."""
     summary = surveyor.json("plan", "elect", *arguments)
     assert surveyor.json("plan", "elect", *arguments) == summary
-    plan = read_plan(surveyor.lake, summary["plan_id"])
+    plan = read_plan(surveyor.warehouse, summary["plan_id"])
     refuse_edited(plan)
     return (
         {c.name: [c.leader_after, *c.isr_after] for c in plan.changes},

@@ -11,7 +11,7 @@ from jobs.planning import plan
 from jobs.runtime.settings import Settings
 from jobs.snapshots.sizes import store_sizes
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.rows.lake_rows import NOW
+from tests.jobs.support.rows.warehouse_rows import NOW
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -49,7 +49,7 @@ def past(lived: Surveyor, tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.M
     tree.add_topic("orders", ORDERS)
     _state(tree, [2], 7)
     tree.unregister(2)
-    return Surveyor(tree.hosts, lived.copied_to(tmp_path / "warehouse").warehouse)
+    return Surveyor(tree.hosts, lived.copied_to(tmp_path / "warehouse").folder)
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_candidates_are_shown_and_nothing_unclean_is_planned(lived: Surveyor, tm
 
     log = (0, "orders", 0, "/a", 77, 0, False, NOW)
     sizes = pa.Table.from_pylist([dict(zip(COLUMNS.names, log, strict=True))], schema=COLUMNS)
-    store_sizes(surveyor.lake, [0], sizes)
+    store_sizes(surveyor.warehouse, [0], sizes)
     again = [line.strip() for line in surveyor("plan", "recover").stdout.splitlines()]
     assert again[2].endswith("log size unknown")
     assert again[3].endswith("leader epochs since 2  log of 77 bytes  Kafka's choice")
@@ -143,7 +143,7 @@ def test_state_that_vanished_is_not_new(past: Surveyor, tree: KafkaTree) -> None
     state = tree.state("orders", 1)
     assert (state.leader, state.isr, state.leader_epoch, tree.version("orders", 1)) == (1, [1], 6, 0)
     assert (done["applied"], done["status"]) == (1, "committed")
-    events = [(row["subject"], row["before"]) for row in past.lake.rows("events", ("kind", "=", "StateVanished"))]
+    events = [(row["subject"], row["before"]) for row in past.warehouse.rows("events", ("kind", "=", "StateVanished"))]
     assert events == [("orders-1", "leader 1, ISR [1, 2, 0], leader epoch 5")]
     past.json("snapshot")
     assert "STATE_VANISHED" not in past("plan", "reconcile").stdout

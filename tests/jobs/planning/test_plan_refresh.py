@@ -80,7 +80,7 @@ def test_a_given_snapshot_is_not_refreshed(surveyor: Surveyor) -> None:
     assert (ran.code, ran.stdout) == (USAGE, "")
     assert ran.stderr.count("\n") == 1
     assert "--refresh plans on a new snapshot, --snapshot 1 on an existing one" in ran.stderr
-    assert not surveyor.warehouse.exists()
+    assert not surveyor.folder.exists()
 
 
 def test_a_name_of_an_older_snapshot_is_refused(surveyor: Surveyor) -> None:
@@ -95,7 +95,7 @@ def test_a_name_of_an_older_snapshot_is_refused(surveyor: Surveyor) -> None:
 
 def test_no_snapshot_no_plan(surveyor: Surveyor) -> None:
     write_first_snapshot(surveyor)
-    elsewhere = Surveyor(f"{surveyor.hosts}/nowhere", surveyor.warehouse)
+    elsewhere = Surveyor(f"{surveyor.hosts}/nowhere", surveyor.folder)
 
     ran = elsewhere("plan", "reconcile", "--refresh", "--json")
 

@@ -28,28 +28,28 @@ def test_few_and_many_rows_are_the_same_plan(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, at_most: int | None
 ) -> None:
     monkeypatch.setattr(jobs.planning.plan_rows, "MAX_DRIVER_ROWS", few)
-    lake = Warehouse(str(tmp_path), "c")
-    lake.ensure_tables()
-    tables = SparkWarehouse(spark, lake)
+    warehouse = Warehouse(str(tmp_path), "c")
+    warehouse.ensure_tables()
+    tables = SparkWarehouse(spark, warehouse)
     contents = {"changes": _changes(), "rejections": REJECTIONS}
     rows = plan_rows(tables, _frames(tables, contents), ExtraRows(OPERATIONS), at_most)
     summary = rows.summary("header")
     rows.write(summary["plan_id"])
     assert summary == {"plan_id": summary["plan_id"], "changes": 3, "rejected": 1, "moves": 6}
-    stored = {name: lake.rows(name, ("plan_id", "=", summary["plan_id"])) for name in contents}
+    stored = {name: warehouse.rows(name, ("plan_id", "=", summary["plan_id"])) for name in contents}
     assert {name: len(rows) for name, rows in stored.items()} == {"changes": 3, "rejections": 1}
     assert plan_id("header", {**stored, "operations": OPERATIONS}) == summary["plan_id"]
 
 
 def test_writing_again_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Warehouse(str(tmp_path), "c")
-    lake.ensure_tables()
-    tables = SparkWarehouse(spark, lake)
+    warehouse = Warehouse(str(tmp_path), "c")
+    warehouse.ensure_tables()
+    tables = SparkWarehouse(spark, warehouse)
     rows = plan_rows(tables, _frames(tables, {"changes": _changes(), "rejections": []}), ExtraRows(), None)
     for _ in range(2):
         rows.write("p")
-    assert len(lake.rows("changes")) == 3
-    assert not lake.rows("rejections")
+    assert len(warehouse.rows("changes")) == 3
+    assert not warehouse.rows("rejections")
 
 
 def _frames(tables: SparkWarehouse, rows: Mapping[str, list[Row]]) -> dict[str, DataFrame]:

@@ -116,7 +116,7 @@ def test_verdicts(tree: KafkaTree, surveyor: Surveyor, case: Case) -> None:
     assert result["verdict"] == {SAFE: "safe", UNKNOWN: "unknown", UNSAFE: "unsafe"}[code]
     assert bool(result["rows"] or result["unread"]) == (code != SAFE)
     assert tree.dump() == before
-    assert not surveyor.warehouse.exists()
+    assert not surveyor.folder.exists()
 
 
 def test_as_people_read_it(tree: KafkaTree, surveyor: Surveyor) -> None:
@@ -183,11 +183,11 @@ def test_order(tree: KafkaTree, surveyor: Surveyor) -> None:
     ]
     assert (result["waves"], result["down"], result["controller_id"]) == (5, [5], 0)
     checks = [row["check"] for row in result["rows"]]
-    here = f"--zookeeper {tree.hosts} --warehouse {surveyor.warehouse}"
+    here = f"--zookeeper {tree.hosts} --warehouse {surveyor.folder}"
     assert checks[:2] == [None, f"surveyor whatif --restart 1,4 {here}"]
     assert [row["under_min_isr"] for row in result["rows"]] == [0, 0, 0, 1, 1, 0]
     assert tree.dump() == before
-    assert not surveyor.warehouse.exists()
+    assert not surveyor.folder.exists()
 
 
 def test_order_as_people_read_it(tree: KafkaTree, surveyor: Surveyor) -> None:

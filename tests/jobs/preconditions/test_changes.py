@@ -25,9 +25,9 @@ def topic(tree: KafkaTree) -> KafkaTree:
     return tree
 
 
-def judged(tree: KafkaTree, lake: Warehouse, change: Row, then: Any = None) -> tuple[Outcome | None, str]:  # noqa: ANN401
+def judged(tree: KafkaTree, warehouse: Warehouse, change: Row, then: Any = None) -> tuple[Outcome | None, str]:  # noqa: ANN401
     """Plan a change, call `then`, and judge; return outcome and message, None if it is pending."""
-    plan = store_plan(lake, tree, [change])
+    plan = store_plan(warehouse, tree, [change])
     if then is not None:
         then()
     state, current = read_cluster(tree.client), read_current(tree.client, plan.changes)
@@ -45,32 +45,32 @@ def write_state(tree: KafkaTree, **state: Any) -> None:  # noqa: ANN401
     tree.client.set(state_path(T, 0), encode_state(State(**known | state)))
 
 
-def test_unchanged_state_is_pending(topic: KafkaTree, lake: Warehouse) -> None:
-    assert judged(topic, lake, elected(topic)) == DUE
+def test_unchanged_state_is_pending(topic: KafkaTree, warehouse: Warehouse) -> None:
+    assert judged(topic, warehouse, elected(topic)) == DUE
 
 
-def test_planned_state_is_applied(topic: KafkaTree, lake: Warehouse) -> None:
-    assert judged(topic, lake, elected(topic), lambda: write_state(topic)) == (Outcome.APPLIED, "found applied")
+def test_planned_state_is_applied(topic: KafkaTree, warehouse: Warehouse) -> None:
+    assert judged(topic, warehouse, elected(topic), lambda: write_state(topic)) == (Outcome.APPLIED, "found applied")
 
 
 @pytest.mark.parametrize("other", [{"leader": 2}, {"isr": [1, 0, 2]}, {"isr": [1]}, {"leader_epoch": 7}])
-def test_state_of_another_writer_is_stale(topic: KafkaTree, lake: Warehouse, other: dict[str, Any]) -> None:
-    outcome, message = judged(topic, lake, elected(topic), lambda: write_state(topic, **other))
+def test_state_of_another_writer_is_stale(topic: KafkaTree, warehouse: Warehouse, other: dict[str, Any]) -> None:
+    outcome, message = judged(topic, warehouse, elected(topic), lambda: write_state(topic, **other))
 
     assert outcome is Outcome.STALE
     assert f"{state_path(T, 0)} is at version 1, planned at 0: leader {other.get('leader', 1)}" in message
 
 
-def test_state_changed_after_it_was_applied_is_stale(topic: KafkaTree, lake: Warehouse) -> None:
+def test_state_changed_after_it_was_applied_is_stale(topic: KafkaTree, warehouse: Warehouse) -> None:
     def moved_on() -> None:
         write_state(topic)
         topic.touch(state_path(T, 0))
 
-    assert judged(topic, lake, elected(topic), moved_on)[0] is Outcome.STALE
+    assert judged(topic, warehouse, elected(topic), moved_on)[0] is Outcome.STALE
 
 
-def test_state_that_is_no_longer_understood_is_stale(topic: KafkaTree, lake: Warehouse) -> None:
-    verdict = judged(topic, lake, elected(topic), lambda: topic.write(state_path(T, 0), b"?"))
+def test_state_that_is_no_longer_understood_is_stale(topic: KafkaTree, warehouse: Warehouse) -> None:
+    verdict = judged(topic, warehouse, elected(topic), lambda: topic.write(state_path(T, 0), b"?"))
 
     assert verdict == (
         Outcome.STALE,
@@ -78,42 +78,42 @@ def test_state_that_is_no_longer_understood_is_stale(topic: KafkaTree, lake: War
     )
 
 
-def test_broker_that_came_back_makes_its_election_stale(topic: KafkaTree, lake: Warehouse) -> None:
+def test_broker_that_came_back_makes_its_election_stale(topic: KafkaTree, warehouse: Warehouse) -> None:
     topic.unregister(0)
 
-    verdict = judged(topic, lake, elected(topic, requires_dead=[0]), lambda: topic.register(0))
+    verdict = judged(topic, warehouse, elected(topic, requires_dead=[0]), lambda: topic.register(0))
 
     assert verdict == (Outcome.STALE, "broker 0 came back")
 
 
-def test_broker_that_stays_away_keeps_its_election_due(topic: KafkaTree, lake: Warehouse) -> None:
+def test_broker_that_stays_away_keeps_its_election_due(topic: KafkaTree, warehouse: Warehouse) -> None:
     topic.unregister(0)
 
-    assert judged(topic, lake, elected(topic, requires_dead=[0])) == DUE
+    assert judged(topic, warehouse, elected(topic, requires_dead=[0])) == DUE
 
 
-def test_returned_but_unreadable_broker_counts_as_alive(topic: KafkaTree, lake: Warehouse) -> None:
+def test_returned_but_unreadable_broker_counts_as_alive(topic: KafkaTree, warehouse: Warehouse) -> None:
     topic.unregister(0)
 
-    verdict = judged(topic, lake, elected(topic, requires_dead=[0]), lambda: topic.register(0, b"?"))
+    verdict = judged(topic, warehouse, elected(topic, requires_dead=[0]), lambda: topic.register(0, b"?"))
 
     assert verdict == (Outcome.STALE, "broker 0 came back")
 
 
-def test_new_leader_that_bounced_makes_its_election_stale(topic: KafkaTree, lake: Warehouse) -> None:
-    verdict = judged(topic, lake, elected(topic), lambda: topic.bounce(1))
+def test_new_leader_that_bounced_makes_its_election_stale(topic: KafkaTree, warehouse: Warehouse) -> None:
+    verdict = judged(topic, warehouse, elected(topic), lambda: topic.bounce(1))
 
     assert verdict == (Outcome.STALE, "broker 1 registered again since the snapshot")
 
 
-def test_new_leader_that_left_makes_its_election_stale(topic: KafkaTree, lake: Warehouse) -> None:
-    verdict = judged(topic, lake, elected(topic), lambda: topic.unregister(1))
+def test_new_leader_that_left_makes_its_election_stale(topic: KafkaTree, warehouse: Warehouse) -> None:
+    verdict = judged(topic, warehouse, elected(topic), lambda: topic.unregister(1))
 
     assert verdict == (Outcome.STALE, "broker 1 is no longer alive")
 
 
-def test_other_brokers_may_bounce(topic: KafkaTree, lake: Warehouse) -> None:
-    assert judged(topic, lake, elected(topic), lambda: topic.bounce(2)) == DUE
+def test_other_brokers_may_bounce(topic: KafkaTree, warehouse: Warehouse) -> None:
+    assert judged(topic, warehouse, elected(topic), lambda: topic.bounce(2)) == DUE
 
 
 def recreate_topic(tree: KafkaTree, topic_id: str | None, leader: int) -> None:
@@ -123,33 +123,35 @@ def recreate_topic(tree: KafkaTree, topic_id: str | None, leader: int) -> None:
     tree.add_topic(T, {0: [leader, 1, 2]}, topic_id=topic_id)
 
 
-def test_recreated_topic_is_stale(topic: KafkaTree, lake: Warehouse) -> None:
-    verdict = judged(topic, lake, elected(topic), lambda: recreate_topic(topic, "Aaaaaaaaaaaaaaaaaaaaag", leader=0))
+def test_recreated_topic_is_stale(topic: KafkaTree, warehouse: Warehouse) -> None:
+    verdict = judged(
+        topic, warehouse, elected(topic), lambda: recreate_topic(topic, "Aaaaaaaaaaaaaaaaaaaaag", leader=0)
+    )
 
     assert verdict == (Outcome.STALE, "topic t was deleted and created again")
 
 
-def test_recreated_topic_without_id_is_recognised_by_its_state(tree: KafkaTree, lake: Warehouse) -> None:
+def test_recreated_topic_without_id_is_recognised_by_its_state(tree: KafkaTree, warehouse: Warehouse) -> None:
     tree.add_topic(T, {0: [0, 1, 2]}, topic_id=None)
 
-    verdict = judged(tree, lake, elected(tree), lambda: recreate_topic(tree, None, leader=3))
+    verdict = judged(tree, warehouse, elected(tree), lambda: recreate_topic(tree, None, leader=3))
 
     assert verdict[0] is Outcome.STALE
     assert "is at version 0, planned at 0: leader 3, ISR [3, 1, 2]" in verdict[1]
 
 
-def test_new_topic_is_due_while_there_is_none(tree: KafkaTree, lake: Warehouse) -> None:
-    assert judged(tree, lake, creation("new", 0, [0, 1])) == DUE
+def test_new_topic_is_due_while_there_is_none(tree: KafkaTree, warehouse: Warehouse) -> None:
+    assert judged(tree, warehouse, creation("new", 0, [0, 1])) == DUE
 
 
-def test_new_topic_that_is_there_is_applied(tree: KafkaTree, lake: Warehouse) -> None:
+def test_new_topic_that_is_there_is_applied(tree: KafkaTree, warehouse: Warehouse) -> None:
     def created() -> None:
         tree.add_topic("new", {0: [0, 1]})
         first = State(controller_epoch=8, leader=0, leader_epoch=0, isr=[0, 1])
         tree.client.delete(state_path("new", 0))
         tree.write(state_path("new", 0), encode_state(first))
 
-    assert judged(tree, lake, creation("new", 0, [0, 1]), created) == (Outcome.APPLIED, "found applied")
+    assert judged(tree, warehouse, creation("new", 0, [0, 1]), created) == (Outcome.APPLIED, "found applied")
 
 
 def judged_for_admin(tree: KafkaTree, change: Row, then: Any = None) -> tuple[Outcome | None, str]:  # noqa: ANN401

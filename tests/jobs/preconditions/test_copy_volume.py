@@ -27,14 +27,14 @@ def changes(moves: list[Move], action: str = "reassign") -> StoredRows:
 
 
 @pytest.fixture
-def lake(lake: Warehouse) -> Warehouse:
-    lay_tables(lake)
-    return lake
+def warehouse(warehouse: Warehouse) -> Warehouse:
+    lay_tables(warehouse)
+    return warehouse
 
 
-def stored(lake: Warehouse, *logs: tuple[int, str, int, int, bool]) -> None:
+def stored(warehouse: Warehouse, *logs: tuple[int, str, int, int, bool]) -> None:
     """Logs of a broker: topic, partition, bytes, and whether it is a future log."""
-    lake.replace(
+    warehouse.replace(
         "sizes",
         [
             {"broker_id": broker, "topic": topic, "partition": number, "log_dir": f"/{future}", "bytes": size}
@@ -53,10 +53,10 @@ MOVES: Final[list[Move]] = [
 ]
 
 
-def test_bytes_and_time_of_each_wave(lake: Warehouse) -> None:
+def test_bytes_and_time_of_each_wave(warehouse: Warehouse) -> None:
     """The largest log of the current replicas counts: no future log, and none on a former replica."""
     stored(
-        lake,
+        warehouse,
         (1, "a", 0, 100, False),
         (2, "a", 0, 90, False),
         (9, "a", 0, 999, False),
@@ -65,7 +65,7 @@ def test_bytes_and_time_of_each_wave(lake: Warehouse) -> None:
         (1, "b", 1, 7, False),
     )
 
-    copied = volume(lake, changes(MOVES))
+    copied = volume(warehouse, changes(MOVES))
 
     assert copied.waves == [
         WaveVolume(wave=0, replicas=3, bytes=180, unknown=0, busiest_broker_bytes=140),
@@ -92,18 +92,20 @@ def test_bytes_and_time_of_each_wave(lake: Warehouse) -> None:
     ],
 )
 def test_no_lines_without_known_sizes(
-    lake: Warehouse, moves: list[Move], action: str, rate: int | None, lines: list[str]
+    warehouse: Warehouse, moves: list[Move], action: str, rate: int | None, lines: list[str]
 ) -> None:
-    assert [*volume(lake, changes(moves, action)).lines(rate)] == lines
+    assert [*volume(warehouse, changes(moves, action)).lines(rate)] == lines
 
 
-def test_brokers_with_too_little_disk_space(lake: Warehouse) -> None:
+def test_brokers_with_too_little_disk_space(warehouse: Warehouse) -> None:
     """Two log dirs on one volume count once; brokers that do not report their disks are not warned of."""
     dirs = [(3, "/a", 500, 60), (3, "/b", 500, 60), (4, "/a", 500, 60), (4, "/b", 700, 80), (2, "/a", None, None)]
     names = ("broker_id", "log_dir", "total_bytes", "usable_bytes")
-    lake.replace("log_dirs", [dict(zip(names, row, strict=True)) | {"error": None, "taken_at": NOW} for row in dirs])
+    warehouse.replace(
+        "log_dirs", [dict(zip(names, row, strict=True)) | {"error": None, "taken_at": NOW} for row in dirs]
+    )
 
-    warned = list(space_warnings(lake, Volume([], {2: 9_000, 3: 140, 4: 130})))
+    warned = list(space_warnings(warehouse, Volume([], {2: 9_000, 3: 140, 4: 130})))
 
     assert warned == ["1 broker receives more bytes than the disks have left: 3 (140 B, 60 B left)"]
 
@@ -117,7 +119,7 @@ def test_as_copied_one_by_one(
     sizes: list[int],
 ) -> None:
     moves = [(wave, "t", number, before, after, before[0]) for number, (wave, before, after) in enumerate(drawn)]
-    lake: Any = Sizes([(move[3][0], "t", move[2], size) for move, size in zip(moves, sizes, strict=False)])
+    warehouse: Any = Sizes([(move[3][0], "t", move[2], size) for move, size in zip(moves, sizes, strict=False)])
     sent: dict[tuple[int, int], int] = {}
     received: dict[tuple[int, int], int] = {}
     for wave, _, number, before, after, leader in moves:
@@ -125,7 +127,7 @@ def test_as_copied_one_by_one(
             received[wave, broker] = received.get((wave, broker), 0) + sizes[number]
             sent[wave, leader] = sent.get((wave, leader), 0) + sizes[number]
 
-    copied = volume(lake, changes(moves))
+    copied = volume(warehouse, changes(moves))
 
     busiest = {wave.wave: wave.busiest_broker_bytes for wave in copied.waves}
     assert copied.bytes == sum(received.values())

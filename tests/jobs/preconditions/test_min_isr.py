@@ -43,17 +43,17 @@ def plan(tree: KafkaTree, surveyor: Surveyor) -> Plan:
         election(tree, *place, leader=0, isr_before=before, isr_after=after)
         for place, (before, after, _) in ISRS.items()
     ]
-    return store_plan(surveyor.lake, tree, [*changes, creation("new", 0, [0])], [topic_creation("new")])
+    return store_plan(surveyor.warehouse, tree, [*changes, creation("new", 0, [0])], [topic_creation("new")])
 
 
 def test_partitions_left_with_too_few(surveyor: Surveyor, plan: Plan) -> None:
     """From rows in memory and from Arrow columns; a new topic has the config of its plan."""
     few = [f"{topic}-{partition}" for (topic, partition), (_, _, warned) in ISRS.items() if warned]
-    stored = StoredRows.read(surveyor.lake, "changes", ["topic"], ("plan_id", "=", plan.plan_id))
+    stored = StoredRows.read(surveyor.warehouse, "changes", ["topic"], ("plan_id", "=", plan.plan_id))
 
     assert few == ["two-0"]
-    assert below_min_isr(surveyor.lake, 1, plan.changes) == few
-    assert stored_below_min_isr(surveyor.lake, 1, stored) == few
+    assert below_min_isr(surveyor.warehouse, 1, plan.changes) == few
+    assert stored_below_min_isr(surveyor.warehouse, 1, stored) == few
 
 
 def _reassigned(tree: KafkaTree, topic: str, partition: int, replicas: list[int], wave: int = 0) -> Row:
@@ -68,33 +68,37 @@ def test_short_replica_lists_are_judged_by_the_last_wave(tree: KafkaTree, survey
         _reassigned(tree, "two", 1, [3, 4], wave=1),
         _reassigned(tree, "one", 0, [3]),
     ]
-    plan = store_plan(surveyor.lake, tree, waves, kind=PlanKind.REASSIGN.value)
-    stored = StoredRows.read(surveyor.lake, "changes", ["wave", "topic", "partition"], ("plan_id", "=", plan.plan_id))
+    plan = store_plan(surveyor.warehouse, tree, waves, kind=PlanKind.REASSIGN.value)
+    stored = StoredRows.read(
+        surveyor.warehouse, "changes", ["wave", "topic", "partition"], ("plan_id", "=", plan.plan_id)
+    )
 
-    assert short_lists(surveyor.lake, 1, plan.changes) == ["two-0"]
-    assert stored_short_lists(surveyor.lake, 1, stored) == ["two-0"]
-    assert below_min_isr(surveyor.lake, 1, plan.changes) == stored_below_min_isr(surveyor.lake, 1, stored) == []
+    assert short_lists(surveyor.warehouse, 1, plan.changes) == ["two-0"]
+    assert stored_short_lists(surveyor.warehouse, 1, stored) == ["two-0"]
+    assert (
+        below_min_isr(surveyor.warehouse, 1, plan.changes) == stored_below_min_isr(surveyor.warehouse, 1, stored) == []
+    )
 
 
 def test_broker_default_counts_without_a_topic_config(surveyor: Surveyor, plan: Plan) -> None:
     setting = {"name": "min.insync.replicas", "value": "3", "assumed": False}
-    for row in surveyor.lake.rows("broker_configs", ("name", "=", "min.insync.replicas")):
+    for row in surveyor.warehouse.rows("broker_configs", ("name", "=", "min.insync.replicas")):
         condition = f"name = 'min.insync.replicas' AND broker_id = {row['broker_id']}"
-        surveyor.lake.replace("broker_configs", [row | setting], condition)
-    newest = surveyor.lake.rows("snapshots")[0]
-    versions = newest["versions"] | {"broker_configs": surveyor.lake.version("broker_configs")}
-    surveyor.lake.replace("snapshots", [newest | {"versions": versions}])
+        surveyor.warehouse.replace("broker_configs", [row | setting], condition)
+    newest = surveyor.warehouse.rows("snapshots")[0]
+    versions = newest["versions"] | {"broker_configs": surveyor.warehouse.version("broker_configs")}
+    surveyor.warehouse.replace("snapshots", [newest | {"versions": versions}])
 
-    assert below_min_isr(surveyor.lake, 1, plan.changes) == ["one-0", "two-0"]
+    assert below_min_isr(surveyor.warehouse, 1, plan.changes) == ["one-0", "two-0"]
 
 
 def test_no_warning_without_the_snapshot(surveyor: Surveyor, plan: Plan) -> None:
-    assert below_min_isr(surveyor.lake, 7, plan.changes) == []
+    assert below_min_isr(surveyor.warehouse, 7, plan.changes) == []
 
 
 def test_warning_is_shown_with_every_view_of_a_plan(tree: KafkaTree, surveyor: Surveyor) -> None:
     shrunk = election(tree, "two", 0, leader=0, isr_after=[0])
-    plan = store_plan(surveyor.lake, tree, [shrunk])
+    plan = store_plan(surveyor.warehouse, tree, [shrunk])
     arguments = ("commit", plan.plan_id, "--mode", "batch", "--allow-silent", "0,1,2")
 
     assert f"  warning: {SAID}\n" in surveyor("show", "plan", plan.plan_id).stdout

@@ -14,12 +14,12 @@ from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_p
 T = "t"
 
 
-def _plan(tree: KafkaTree, lake: Warehouse) -> str:
+def _plan(tree: KafkaTree, warehouse: Warehouse) -> str:
     """Partition 0 moves from [0, 1] to [1, 2]; returns the plan's id."""
     tree.add_topic(T, {0: [0, 1]})
     after = {"replicas_after": [1, 2], "adding_after": [2], "removing_after": [0], "leader_epoch_after": None}
     change = election(tree, T, 0, leader=1, action=Action.REASSIGN.value, **after)
-    return store_plan(lake, tree, [change], kind=PlanKind.REASSIGN.value).plan_id
+    return store_plan(warehouse, tree, [change], kind=PlanKind.REASSIGN.value).plan_id
 
 
 def _begin(tree: KafkaTree) -> None:
@@ -33,15 +33,15 @@ def _verified(surveyor: Surveyor, tree: KafkaTree, plan: str) -> tuple[int, obje
     return done.exit_code, json.loads(done.stdout)["copying"], done.stderr
 
 
-def test_nothing_is_copied_before_and_after(surveyor: Surveyor, tree: KafkaTree, lake: Warehouse) -> None:
-    plan = _plan(tree, lake)
+def test_nothing_is_copied_before_and_after(surveyor: Surveyor, tree: KafkaTree, warehouse: Warehouse) -> None:
+    plan = _plan(tree, warehouse)
     assert _verified(surveyor, tree, plan) == (0, None, "")
     tree.write(f"/brokers/topics/{T}", encode_assignment(Assignment({0: [1, 2]}, {}, {}, TOPIC_ID)))
     assert _verified(surveyor, tree, plan) == (0, None, "")
 
 
-def test_silent_brokers_leave_bytes_unknown(surveyor: Surveyor, tree: KafkaTree, lake: Warehouse) -> None:
-    plan = _plan(tree, lake)
+def test_silent_brokers_leave_bytes_unknown(surveyor: Surveyor, tree: KafkaTree, warehouse: Warehouse) -> None:
+    plan = _plan(tree, warehouse)
     _begin(tree)
     tree.unregister(2)
     before = tree.dump()
@@ -56,17 +56,17 @@ def test_silent_brokers_leave_bytes_unknown(surveyor: Surveyor, tree: KafkaTree,
     assert "bytes unknown: broker 2 did not respond: it is not registered" in ran.stdout
 
 
-def test_kept_replica_that_is_behind_counts(surveyor: Surveyor, tree: KafkaTree, lake: Warehouse) -> None:
+def test_kept_replica_that_is_behind_counts(surveyor: Surveyor, tree: KafkaTree, warehouse: Warehouse) -> None:
     """Broker 1 fell out of the ISR, so the plan waits for it as well."""
-    plan = _plan(tree, lake)
+    plan = _plan(tree, warehouse)
     _begin(tree)
     tree.write(state_path(T, 0), b'{"controller_epoch":7,"leader":0,"version":1,"leader_epoch":6,"isr":[0]}')
     copying = json.loads(surveyor.run("verify", plan, "--zookeeper", tree.hosts, "--json").stdout)["copying"]
     assert [row["broker_id"] for row in copying["brokers"]] == [1, 2]
 
 
-def test_measure_that_is_no_duration(surveyor: Surveyor, lake: Warehouse) -> None:
-    lake.ensure_tables()
+def test_measure_that_is_no_duration(surveyor: Surveyor, warehouse: Warehouse) -> None:
+    warehouse.ensure_tables()
     ran = surveyor.run("verify", "p", "--measure", "soon")
     assert (ran.exit_code, "'soon' is no duration" in ran.stderr) == (2, True)
 

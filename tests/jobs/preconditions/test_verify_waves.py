@@ -27,11 +27,11 @@ STANDING: list[tuple[list[int], list[int], list[int], tuple[int, int, int, int],
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, lake: Warehouse) -> Plan:
+def plan(tree: KafkaTree, warehouse: Warehouse) -> Plan:
     """A partition whose two replicas are replaced, one in each wave."""
     tree.add_topic(T, {0: [0, 1]})
     ways = [reassignment(tree, T, 0, [2, 1]), reassignment(tree, T, 0, [2, 3], wave=1, before=[2, 1])]
-    return store_plan(lake, tree, ways, kind=PlanKind.REASSIGN.value)
+    return store_plan(warehouse, tree, ways, kind=PlanKind.REASSIGN.value)
 
 
 @pytest.mark.parametrize(("replicas", "adding", "removing", "counts", "kafkas"), STANDING)

@@ -65,17 +65,17 @@ def _demotion(tree: KafkaTree, partition: int) -> list[Row]:
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, lake: Warehouse) -> Plan:
+def plan(tree: KafkaTree, warehouse: Warehouse) -> Plan:
     tree.add_topic(T, {0: [0, 1, 2], 1: [0, 1, 2]})
     changes = [change for partition in (0, 1) for change in _demotion(tree, partition)]
     parameters = '{"brokers": [0], "mode": "admin"}'
-    return store_plan(lake, tree, changes, kind=PlanKind.DRAIN.value, parameters=parameters)
+    return store_plan(warehouse, tree, changes, kind=PlanKind.DRAIN.value, parameters=parameters)
 
 
-def _commit(tree: KafkaTree, lake: Warehouse, plan: Plan, controller: Any) -> CommitLog:  # noqa: ANN401 - a fake of Admin
+def _commit(tree: KafkaTree, warehouse: Warehouse, plan: Plan, controller: Any) -> CommitLog:  # noqa: ANN401 - a fake of Admin
     given: dict[str, Any] = {"conf_path": None, "command_config": None, "as_json": False, "result_file": None}
-    settings = settings_from(cluster="default", zookeeper=tree.hosts, warehouse=lake.warehouse, **given)
-    ledger = CommitLog.open(lake, plan)
+    settings = settings_from(cluster="default", zookeeper=tree.hosts, warehouse=warehouse.uri, **given)
+    ledger = CommitLog.open(warehouse, plan)
     due, verdicts = evaluate_waves(plan.changes, read_current(tree.client, plan.changes))
     ledger.judge(verdicts)
     if due:
@@ -88,19 +88,19 @@ def _commit(tree: KafkaTree, lake: Warehouse, plan: Plan, controller: Any) -> Co
     return ledger
 
 
-def test_order_first_then_leaders(tree: KafkaTree, lake: Warehouse, plan: Plan) -> None:
+def test_order_first_then_leaders(tree: KafkaTree, warehouse: Warehouse, plan: Plan) -> None:
     controller = KafkaController(tree)
 
-    ledger = _commit(tree, lake, plan, controller)
+    ledger = _commit(tree, warehouse, plan, controller)
 
     assert controller.requests == ["reassign", "elect"]
     assert len(ledger.of(Outcome.APPLIED)) == len(plan.changes)
     assert {tree.state(T, partition).leader for partition in (0, 1)} == {1}
-    assert [row["broker_id"] for row in lake.rows("drained")] == [0]
+    assert [row["broker_id"] for row in warehouse.rows("drained")] == [0]
 
 
-def test_no_election_if_the_order_was_refused(tree: KafkaTree, lake: Warehouse, plan: Plan) -> None:
-    ledger = _commit(tree, lake, plan, KafkaController(tree, refuses=1))
+def test_no_election_if_the_order_was_refused(tree: KafkaTree, warehouse: Warehouse, plan: Plan) -> None:
+    ledger = _commit(tree, warehouse, plan, KafkaController(tree, refuses=1))
 
     outcomes = {(v.change.partition, v.change.wave): v.outcome for v in ledger.outcomes}
     expected = {(0, 0): Outcome.APPLIED, (0, 1): Outcome.APPLIED, (1, 0): Outcome.FAILED, (1, 1): Outcome.SKIPPED}
@@ -108,13 +108,13 @@ def test_no_election_if_the_order_was_refused(tree: KafkaTree, lake: Warehouse, 
     assert tree.state(T, 1).leader == 0
 
 
-def test_rest_is_done_by_the_next_commit(tree: KafkaTree, lake: Warehouse, plan: Plan) -> None:
-    _commit(tree, lake, plan, KafkaController(tree, refuses=1))
+def test_rest_is_done_by_the_next_commit(tree: KafkaTree, warehouse: Warehouse, plan: Plan) -> None:
+    _commit(tree, warehouse, plan, KafkaController(tree, refuses=1))
 
-    again = _commit(tree, lake, plan, KafkaController(tree))
+    again = _commit(tree, warehouse, plan, KafkaController(tree))
     idle = KafkaController(tree)
-    _commit(tree, lake, plan, idle)
+    _commit(tree, warehouse, plan, idle)
 
     assert len(again.of(Outcome.APPLIED)) == len(plan.changes)
     assert idle.requests == []
-    assert lake.rows("plans")[0]["status"] == "committed"
+    assert warehouse.rows("plans")[0]["status"] == "committed"

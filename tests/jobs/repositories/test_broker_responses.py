@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows, schema_of
 from jobs.repositories.broker_responses import KEY, latest_responses, record
-from tests.jobs.support.rows.lake_rows import NOW
+from tests.jobs.support.rows.warehouse_rows import NOW
 
 COLUMNS = (*KEY, "broker_epoch", "error", "at")
 
@@ -82,30 +82,30 @@ def test_the_newest_stays(rows: list[Row]) -> None:
 def test_what_is_known_of_a_log_dir_outlasts_silence(
     tmp_path: Path, before: tuple[int, int], after: tuple[int, int], kept: int
 ) -> None:
-    lake = Warehouse(str(tmp_path), "default")
-    lake.ensure_tables()
+    warehouse = Warehouse(str(tmp_path), "default")
+    warehouse.ensure_tables()
 
     for at, (error, epoch) in enumerate((before, after)):
-        record(lake, table([response(at, error, broker_epoch=epoch)]))
+        record(warehouse, table([response(at, error, broker_epoch=epoch)]))
 
-    assert [row["error"] for row in lake.rows("answers")] == [kept]
+    assert [row["error"] for row in warehouse.rows("answers")] == [kept]
 
 
 def test_a_row_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
     """Of an UpdateMetadata, which names no topic, there is one a broker; other clusters' rows are their own."""
-    lake, other = Warehouse(str(tmp_path), "default"), Warehouse(str(tmp_path), "other")
-    lake.ensure_tables()
+    warehouse, other = Warehouse(str(tmp_path), "default"), Warehouse(str(tmp_path), "other")
+    warehouse.ensure_tables()
     other.append("answers", [response(0, 31)])
     metadata = {"api": "UpdateMetadata", "topic": None, "partition": None}
     record(
-        lake,
+        warehouse,
         table([response(0, 3, **metadata), response(0, 3, **metadata), response(0, 3), response(0, 3, partition=1)]),
     )
 
-    record(lake, table([response(1, 0, **metadata), response(2, 0), response(2, 0, broker_id=2, **metadata)]))
-    record(lake, table([]))
+    record(warehouse, table([response(1, 0, **metadata), response(2, 0), response(2, 0, broker_id=2, **metadata)]))
+    record(warehouse, table([]))
 
-    stored = sorted((row["broker_id"], row["api"], row["error"]) for row in lake.rows("answers"))
+    stored = sorted((row["broker_id"], row["api"], row["error"]) for row in warehouse.rows("answers"))
     assert stored == [
         (1, "LeaderAndIsr", 0),
         (1, "LeaderAndIsr", 3),

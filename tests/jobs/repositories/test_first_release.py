@@ -76,10 +76,10 @@ def test_vacuum_drops_its_old_snapshots(tmp_path: Path) -> None:
     assert surveyor("vacuum", "--dry-run").code == 0
     later, day = datetime(2026, 12, 31, tzinfo=UTC), timedelta(days=1)
 
-    assert vacuum_warehouse(surveyor.lake, later, day, dry_run=True)["snapshots_dropped"] == 2
-    assert vacuum_warehouse(surveyor.lake, later, day, dry_run=False)["oldest_snapshot"] == 3
-    assert [row["snapshot_id"] for row in surveyor.lake.rows("snapshots")] == [3]
-    assert len(surveyor.lake.rows("partitions")) == 4
+    assert vacuum_warehouse(surveyor.warehouse, later, day, dry_run=True)["snapshots_dropped"] == 2
+    assert vacuum_warehouse(surveyor.warehouse, later, day, dry_run=False)["oldest_snapshot"] == 3
+    assert [row["snapshot_id"] for row in surveyor.warehouse.rows("snapshots")] == [3]
+    assert len(surveyor.warehouse.rows("partitions")) == 4
 
 
 def test_the_next_snapshot_and_plan_upgrade_it(tree: KafkaTree, tmp_path: Path) -> None:
@@ -92,22 +92,22 @@ def test_the_next_snapshot_and_plan_upgrade_it(tree: KafkaTree, tmp_path: Path) 
     assert surveyor.json("snapshot")["snapshot_id"] == 4
     assert surveyor.json("plan", "reconcile")["snapshot_id"] == 4
 
-    versions = {DeltaTable(surveyor.lake.path(name)).metadata().configuration[VERSION_PROPERTY] for name in TABLES}
+    versions = {DeltaTable(surveyor.warehouse.path(name)).metadata().configuration[VERSION_PROPERTY] for name in TABLES}
     assert versions == {str(SCHEMA_VERSION)}
-    assert [row["snapshot_id"] for row in surveyor.lake.rows("snapshots")].count(4) == 1
+    assert [row["snapshot_id"] for row in surveyor.warehouse.rows("snapshots")].count(4) == 1
     assert "payments" in surveyor("show", "partitions", "--as-of", "2").stdout
     assert {row.split()[0] for row in surveyor("show", "diff", "3", "4").stdout.splitlines() if row}
 
 
-def forget_versions(lake: Warehouse, name: str) -> None:
+def forget_versions(warehouse: Warehouse, name: str) -> None:
     """Remove all versions of a table but the newest, as DROP FEATURE ... TRUNCATE HISTORY does, or a VACUUM."""
-    lake.add_files(name, [])
-    rows = DeltaTable(lake.path(name), version=lake.version(name) - 1).to_pyarrow_table()
-    lake.append_all(name, rows)
-    DeltaTable(lake.path(name)).vacuum(0, enforce_retention_duration=False, dry_run=False, full=True)
-    table = DeltaTable(lake.path(name))
+    warehouse.add_files(name, [])
+    rows = DeltaTable(warehouse.path(name), version=warehouse.version(name) - 1).to_pyarrow_table()
+    warehouse.append_all(name, rows)
+    DeltaTable(warehouse.path(name)).vacuum(0, enforce_retention_duration=False, dry_run=False, full=True)
+    table = DeltaTable(warehouse.path(name))
     table.create_checkpoint()
-    for entry in Path(lake.path(name), "_delta_log").glob("*.json"):
+    for entry in Path(warehouse.path(name), "_delta_log").glob("*.json"):
         if int(entry.stem) < table.version():
             entry.unlink()
 
@@ -116,10 +116,10 @@ def test_a_snapshot_is_taken_although_the_versions_of_the_last_one_are_lost(tree
     surveyor = Surveyor(tree.hosts, unpacked_in(tmp_path))
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2], 2: [2, 0]})
     for name in ("brokers", "topics", "partitions", "requests", "broker_configs"):
-        forget_versions(surveyor.lake, name)
+        forget_versions(surveyor.warehouse, name)
 
     assert len(surveyor("show", "brokers", "--json").json["rows"]) == 3
     assert surveyor.json("snapshot")["snapshot_id"] == 4
 
     assert {row[0] for row in surveyor.rows("partitions", "topic")} == {"orders"}
-    assert not [change for change in foreign_changes(surveyor.lake) if change.found.startswith("snapshot 4")]
+    assert not [change for change in foreign_changes(surveyor.warehouse) if change.found.startswith("snapshot 4")]

@@ -59,7 +59,9 @@ def test_one_forbidden_znode_is_quarantined(
 
     surveyor.json("snapshot")
 
-    quarantined = {row["path"]: (row["reason"][: len(REASON)], row["data"]) for row in surveyor.lake.rows("quarantine")}
+    quarantined = {
+        row["path"]: (row["reason"][: len(REASON)], row["data"]) for row in surveyor.warehouse.rows("quarantine")
+    }
     assert quarantined[path] == (REASON, None)
     partitions = surveyor.rows("partitions", "topic", "partition", "understood")
     assert {(topic, partition) for topic, partition, understood in partitions if not understood} == unknown
@@ -75,7 +77,7 @@ def test_a_folder_that_only_brokers_list_costs_nothing_else(surveyor: Surveyor, 
     snapshot = surveyor("snapshot", "--json")
 
     assert (snapshot.code, snapshot.json["partitions"]) == (0, 3)
-    assert path not in {row["path"] for row in surveyor.lake.rows("quarantine")}
+    assert path not in {row["path"] for row in surveyor.warehouse.rows("quarantine")}
     assert ("/config/brokers cannot be listed" in snapshot.stderr) == (path == "/config/brokers")
     assert view_now(tree.endpoint).partitions.num_rows == 3
 
@@ -143,10 +145,10 @@ def test_a_forbidden_config_is_unknown(surveyor: Surveyor, tree: KafkaTree) -> N
     assert rows == {"orders": None, "clicks": {}}
 
 
-def test_a_commit_leaves_out_what_it_cannot_read(lake: Warehouse, tree: KafkaTree) -> None:
+def test_a_commit_leaves_out_what_it_cannot_read(warehouse: Warehouse, tree: KafkaTree) -> None:
     tree.add_topic("t", {partition: [0, 1, 2] for partition in range(3)})
-    command = CommandLine(lake)
-    plan = store_plan(lake, tree, [election(tree, "t", partition, leader=1) for partition in range(3)]).plan_id
+    command = CommandLine(warehouse)
+    plan = store_plan(warehouse, tree, [election(tree, "t", partition, leader=1) for partition in range(3)]).plan_id
     tree.client.set_acls(state_path("t", 1), [make_acl("world", "anyone", write=True)])
 
     done = command.apply(tree.hosts, plan)

@@ -15,7 +15,7 @@ from jobs.snapshots.health import Health, health_of
 from schemas.enums import NO_CONTROLLER, NO_LEADER
 from schemas.rows import Snapshot
 from schemas.znodes import Assignment, State, encode_assignment, encode_state
-from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
+from tests.jobs.support.rows.warehouse_rows import Cluster, broker, partition, topic
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 TOPICS = {
@@ -79,9 +79,9 @@ def troubled(tree: KafkaTree) -> KafkaTree:
 
 
 @pytest.fixture
-def snapshot(lake: Warehouse) -> Snapshot:
+def snapshot(warehouse: Warehouse) -> Snapshot:
     """The same cluster in the tables."""
-    cluster = Cluster(lake)
+    cluster = Cluster(warehouse)
     cluster.brokers = [broker(number, 10 + number) for number in (0, 1, 2)]
     cluster.topics = [
         topic("calm"),
@@ -94,13 +94,13 @@ def snapshot(lake: Warehouse) -> Snapshot:
             cluster.partitions[name, number] = partition(assigned, leader=leader, isr=isr)
     cluster.partitions["calm", 1] |= {"adding_replicas": [2]}
     order = {"kind": "reassign", "topic": "calm", "partition": 0, "replicas": [2, 1], "path": "/x", "snapshot_id": 1}
-    lake.replace("requests", [order])
+    warehouse.replace("requests", [order])
     cluster.snapshot()
-    return find_snapshot(lake)
+    return find_snapshot(warehouse)
 
 
-def test_znodes_and_tables_say_the_same(troubled: KafkaTree, lake: Warehouse, snapshot: Snapshot) -> None:
-    both = [judged(view_now(troubled.endpoint)), judged(view_of(lake, snapshot))]
+def test_znodes_and_tables_say_the_same(troubled: KafkaTree, warehouse: Warehouse, snapshot: Snapshot) -> None:
+    both = [judged(view_now(troubled.endpoint)), judged(view_of(warehouse, snapshot))]
 
     assert [numbers(health) for health in both] == [EXPECTED, EXPECTED]
     columns = ("broker_id", "preferred_partitions", "not_led", "exceeds")
@@ -176,9 +176,9 @@ def test_a_request_that_a_broker_ignores_does_not_count_as_moving(
     )
 
 
-def test_a_drained_broker_can_be_elected_and_is_named_where_it_leads(lake: Warehouse, snapshot: Snapshot) -> None:
+def test_a_drained_broker_can_be_elected_and_is_named_where_it_leads(warehouse: Warehouse, snapshot: Snapshot) -> None:
     """It is the only one in sync that is alive: what it could lead is mendable all the same."""
-    seen = view_of(lake, snapshot)
+    seen = view_of(warehouse, snapshot)
     health = health_of(seen, default_min_isr=1, threshold=0.1, drained=[0])
 
     assert (health.mendable, health.stuck) == (EXPECTED["mendable"], EXPECTED["stuck"])

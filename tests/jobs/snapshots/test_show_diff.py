@@ -12,7 +12,7 @@ from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.repositories.snapshots import find_snapshot
 from jobs.snapshots.diff import STATE, differences, pairs
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
+from tests.jobs.support.rows.warehouse_rows import Cluster, broker, partition, topic
 
 MOVED = {"listener": "INSIDE", "security_protocol": "SSL", "host": "new", "port": 9}
 
@@ -50,9 +50,9 @@ EXPECTED = [
 
 
 @pytest.fixture
-def changed(lake: Warehouse) -> Warehouse:
+def changed(warehouse: Warehouse) -> Warehouse:
     """Three snapshots; all that can change does so from the first to the third, and something back and forth."""
-    cluster = Cluster(lake)
+    cluster = Cluster(warehouse)
     cluster.brokers = [broker(0, 10), broker(1, 11), broker(2, 12)]
     config = {"retention.ms": "1", "cleanup.policy": "compact", "same": "x"}
     cluster.topics = [topic("gone"), topic("orders", config=config), topic("same")]
@@ -73,7 +73,7 @@ def changed(lake: Warehouse) -> Warehouse:
     del cluster.partitions["gone", 0]
     cluster.partitions["made", 0] = partition([2])
     cluster.snapshot()
-    return lake
+    return warehouse
 
 
 def diff_rows(surveyor: Surveyor, before: int, after: int) -> list[tuple[Any, ...]]:
@@ -114,7 +114,7 @@ def test_unknown_snapshots_are_usage_errors(changed: Warehouse, before: str, aft
 
 
 def test_another_cluster_is_not_looked_at(changed: Warehouse) -> None:
-    other = Cluster(Warehouse(changed.warehouse, "other"))
+    other = Cluster(Warehouse(changed.uri, "other"))
     other.partitions = {("orders", 0): partition([9])}
     other.snapshot()
     other.partitions = {("orders", 0): partition([8])}
@@ -140,15 +140,15 @@ def test_partitions_differ_as_a_loop_over_all_would_find(
     tmp_path_factory: pytest.TempPathFactory,
     worlds: list[dict[tuple[str, int], Row]],
 ) -> None:
-    lake = Warehouse(str(tmp_path_factory.mktemp("warehouse")), "default")
-    cluster = Cluster(lake)
+    warehouse = Warehouse(str(tmp_path_factory.mktemp("warehouse")), "default")
+    cluster = Cluster(warehouse)
     for world in worlds:
         cluster.partitions = world
         cluster.snapshot()
-    snapshots = [find_snapshot(lake, number) for number in range(1, len(worlds) + 1)]
+    snapshots = [find_snapshot(warehouse, number) for number in range(1, len(worlds) + 1)]
     for before, was in zip(snapshots, worlds, strict=True):
         for after, is_now in zip(snapshots, worlds, strict=True):
-            rows = differences(lake, before, after)
+            rows = differences(warehouse, before, after)
             shown = [(row["subject"], row["column"], row["before"], row["after"]) for row in rows]
             assert shown == oracle(was, is_now)
 

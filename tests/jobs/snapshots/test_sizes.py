@@ -10,7 +10,7 @@ from jobs.adapters.brokers.log_dirs import COLUMNS
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.snapshots.sizes import store_sizes
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.rows.lake_rows import NOW
+from tests.jobs.support.rows.warehouse_rows import NOW
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 Log = tuple[int, str, int, str, int, bool]
@@ -22,21 +22,21 @@ def _logs(*logs: Log) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(COLUMNS.names, row, strict=True)) for row in rows], schema=COLUMNS)
 
 
-def _stored(lake: Warehouse) -> set[tuple[Any, ...]]:
-    return {(row["broker_id"], row["topic"], row["partition"], row["bytes"]) for row in lake.rows("sizes")}
+def _stored(warehouse: Warehouse) -> set[tuple[Any, ...]]:
+    return {(row["broker_id"], row["topic"], row["partition"], row["bytes"]) for row in warehouse.rows("sizes")}
 
 
 @pytest.fixture
-def filled(lake: Warehouse) -> Warehouse:
+def filled(warehouse: Warehouse) -> Warehouse:
     logs = _logs(
         (0, "orders", 0, "/a", 1000, False), (0, "orders", 0, "/b", 400, True), (1, "bills", 0, "/a", 7, False)
     )
-    store_sizes(lake, [0, 1, 2], logs)
-    return lake
+    store_sizes(warehouse, [0, 1, 2], logs)
+    return warehouse
 
 
 def test_who_answered_is_replaced_and_others_are_kept(filled: Warehouse) -> None:
-    other = Warehouse(filled.warehouse, "other")
+    other = Warehouse(filled.uri, "other")
     store_sizes(other, [0, 1], _logs((1, "theirs", 0, "/a", 1, False)))
     for _ in range(2):
         store_sizes(filled, [0, 3], _logs((0, "orders", 1, "/a", 2000, False), (3, "orders", 0, "/a", 9, False)))
@@ -46,9 +46,9 @@ def test_who_answered_is_replaced_and_others_are_kept(filled: Warehouse) -> None
     assert _stored(filled) == {(1, "bills", 0, 7), (3, "orders", 0, 9)}
 
 
-def test_no_size_is_negative(lake: Warehouse) -> None:
+def test_no_size_is_negative(warehouse: Warehouse) -> None:
     with pytest.raises(DeltaError, match="1 rows failed validation check"):
-        store_sizes(lake, [0], _logs((0, "orders", 0, "/a", -1, False)))
+        store_sizes(warehouse, [0], _logs((0, "orders", 0, "/a", -1, False)))
 
 
 def test_brokers_that_do_not_answer_cost_nothing_that_was_known(
@@ -91,11 +91,11 @@ def test_shown_by_topic(surveyor: Surveyor, filled: Warehouse) -> None:
     ]
 
 
-def test_nothing_to_show(surveyor: Surveyor, lake: Warehouse) -> None:
+def test_nothing_to_show(surveyor: Surveyor, warehouse: Warehouse) -> None:
     assert surveyor.run("show", "sizes").exit_code == 22
-    lake.ensure_tables()
+    warehouse.ensure_tables()
     none = surveyor.run("show", "sizes", "--topic", "orders")
     assert (none.exit_code, "run `surveyor sizes` first" in none.stderr) == (22, True)
-    store_sizes(lake, [0], _logs((0, "bills", 0, "/a", 1, False)))
+    store_sizes(warehouse, [0], _logs((0, "bills", 0, "/a", 1, False)))
     unknown = surveyor.run("show", "sizes", "--topic", "orders")
     assert (unknown.exit_code, "no broker reported a topic 'orders'" in unknown.stderr) == (2, True)

@@ -56,7 +56,7 @@ def test_everything_is_read(surveyor: Surveyor, tree: KafkaTree) -> None:
     result = surveyor.json("snapshot")
     counted = {name: result[name] for name in ("snapshot_id", "brokers", "topics", "partitions", "quarantined")}
     assert counted == {"snapshot_id": 1, "brokers": 3, "topics": 1, "partitions": 3, "quarantined": 0}
-    row = surveyor.lake.rows("snapshots")[0]
+    row = surveyor.warehouse.rows("snapshots")[0]
     assert (row["controller_id"], row["controller_epoch"], row["cluster_id"]) == (0, 7, CLUSTER_ID)
     assert row["zxid_before"] <= row["zxid_after"]
     assert surveyor.rows("topics", "topic", "config", "deletion_requested") == [
@@ -68,7 +68,7 @@ def test_everything_is_read(surveyor: Surveyor, tree: KafkaTree) -> None:
         (2, [2, 0], 2, [2, 0], 5, "Online"),
     ]
     assert surveyor.rows("requests", "kind", "topic") == [("delete_topic", "orders")]
-    broker_epochs = {row["broker_id"]: row["broker_epoch"] for row in surveyor.lake.rows("brokers")}
+    broker_epochs = {row["broker_id"]: row["broker_epoch"] for row in surveyor.warehouse.rows("brokers")}
     assert broker_epochs == {id_: tree.client.get(f"/brokers/ids/{id_}")[1].czxid for id_ in (0, 1, 2)}
 
 
@@ -90,7 +90,7 @@ def test_an_unchanged_cluster_adds_no_history_to_tables_that_deltalake_reads(sur
     assert surveyor.rows("partition_history", "snapshot_id", "partition") == [(1, 0), (1, 1), (1, 2)]
     assert surveyor.rows("snapshots", "snapshot_id", "partitions") == [(1, 3), (2, 3)]
     for name, schema in TABLES.items():
-        table = DeltaTable(surveyor.lake.path(name))
+        table = DeltaTable(surveyor.warehouse.path(name))
         assert [field.name for field in table.schema().fields] == schema.names
         assert table.protocol().min_reader_version == 1
 
@@ -133,14 +133,14 @@ def test_a_moved_partition_is_no_change_of_the_others_of_its_topic(surveyor: Sur
         for number in ("0", "1")
     ]
     assert seen == [[1, 2], [1]]
-    (second,) = surveyor.lake.typed_rows(Snapshot, ("snapshot_id", "=", 2))
+    (second,) = surveyor.warehouse.typed_rows(Snapshot, ("snapshot_id", "=", 2))
     lost = replace(second, versions=second.versions | {"partitions": 10**6})
     for row in (second, lost):  # by the table's version, and by the history where that was removed
-        versions = {part["partition"]: part["topic_version"] for part in as_of(surveyor.lake, row, "partitions")}
+        versions = {part["partition"]: part["topic_version"] for part in as_of(surveyor.warehouse, row, "partitions")}
         assert versions == {0: 1, 1: 1, 2: 1}
 
     plan = surveyor.json("plan", "drain", "--brokers", "1", "--mode", "resident")
-    changes = surveyor.lake.rows("changes", ("plan_id", "=", plan["plan_id"]))
+    changes = surveyor.warehouse.rows("changes", ("plan_id", "=", plan["plan_id"]))
     assert {change["topic_version"] for change in changes} == {2}
 
 
@@ -281,7 +281,7 @@ def _crash(*_: object) -> None:
 def test_two_clusters_share_a_warehouse(surveyor: Surveyor, spark: SparkSession) -> None:
     surveyor.json("snapshot", "--cluster", "default")
     surveyor.json("snapshot", "--cluster", "other")
-    partitions = spark.read.format("delta").load(surveyor.lake.path("partitions"))
+    partitions = spark.read.format("delta").load(surveyor.warehouse.path("partitions"))
     counted = {row.cluster: row["count"] for row in partitions.groupBy("cluster").count().collect()}
     assert counted == {"default": 3, "other": 3}
 
@@ -299,12 +299,12 @@ zookeeper = "{west}"
 def test_a_fleet_survives_a_cluster_that_is_down(surveyor: Surveyor, tmp_path: Path) -> None:
     conf = tmp_path / "surveyor.toml"
     conf.write_text(FLEET.format(east=surveyor.hosts, closed=free_port(), west=surveyor.hosts))
-    arguments = ["snapshot", "--all", "--conf", str(conf), "--warehouse", str(surveyor.warehouse), "--json"]
+    arguments = ["snapshot", "--all", "--conf", str(conf), "--warehouse", str(surveyor.folder), "--json"]
     ran = CliRunner().invoke(app, arguments)
     summary = json.loads(ran.stdout)
     assert (ran.exit_code, summary["failed"], summary["clusters"]["nowhere"]["exit_code"]) == (22, 1, 22)
     assert "surveyor: nowhere: no ZooKeeper answered" in ran.stderr
-    where = f"--warehouse {surveyor.warehouse} --conf {conf}"
+    where = f"--warehouse {surveyor.folder} --conf {conf}"
     assert sorted(step["command"] for step in summary["next"]) == [
         f"surveyor doctor --cluster nowhere {where}",
         f"surveyor status --cluster east {where}",
@@ -312,7 +312,7 @@ def test_a_fleet_survives_a_cluster_that_is_down(surveyor: Surveyor, tmp_path: P
     ]
     taken = [(name, result["partitions"]) for name, result in summary["clusters"].items() if "error" not in result]
     assert taken == [("east", 3), ("west", 3)]
-    assert len(DeltaTable(surveyor.lake.path("partitions")).to_pyarrow_table()) == 6
+    assert len(DeltaTable(surveyor.warehouse.path("partitions")).to_pyarrow_table()) == 6
 
 
 def test_a_fleet_is_named_by_the_file_alone(surveyor: Surveyor) -> None:
@@ -320,13 +320,13 @@ def test_a_fleet_is_named_by_the_file_alone(surveyor: Surveyor) -> None:
 
 
 def test_snapshots_of_two_clusters_at_once_do_not_conflict(surveyor: Surveyor) -> None:
-    surveyor.lake.ensure_tables()
+    surveyor.warehouse.ensure_tables()
     names = ("east", "west", "north")
     settings = [
         settings_from(
             cluster=name,
             zookeeper=surveyor.hosts,
-            warehouse=str(surveyor.warehouse),
+            warehouse=str(surveyor.folder),
             conf_path=None,
             command_config=None,
             as_json=False,
@@ -337,7 +337,7 @@ def test_snapshots_of_two_clusters_at_once_do_not_conflict(surveyor: Surveyor) -
     with ThreadPoolExecutor(len(names)) as pool:
         taken = [list(pool.map(take_snapshot, settings)) for _ in range(2)]
     assert [[result["snapshot_id"] for result in results] for results in taken] == [[1, 1, 1], [2, 2, 2]]
-    partitions = DeltaTable(surveyor.lake.path("partitions")).to_pyarrow_table()["cluster"].to_pylist()
+    partitions = DeltaTable(surveyor.warehouse.path("partitions")).to_pyarrow_table()["cluster"].to_pylist()
     assert sorted(partitions) == sorted(names * 3)
 
 
@@ -388,9 +388,9 @@ def test_brokers_that_are_gone_are_kept_as_they_were_last_seen(surveyor: Surveyo
     tree.write("/brokers/ids/1", registration(rack="r9"))
     surveyor.json("snapshot")
     assert [row[0] for row in surveyor.rows("brokers_last_seen", *SEEN)] == [2]
-    lake = surveyor.lake
-    snapshots = [find_snapshot(lake, number) for number in (1, 2, 3, 4)]
-    racks = [rack_of_each(rows_as_of(lake, at, Broker), brokers_last_seen(lake, at)) for at in snapshots]
+    warehouse = surveyor.warehouse
+    snapshots = [find_snapshot(warehouse, number) for number in (1, 2, 3, 4)]
+    racks = [rack_of_each(rows_as_of(warehouse, at, Broker), brokers_last_seen(warehouse, at)) for at in snapshots]
     expected = [{"r1", "r2"}, {"r1", "r2"}, {"r1", "r2"}, {"r9", "r2"}]
     assert [{rack for rack in of.values() if rack} for of in racks] == expected
 
@@ -401,12 +401,12 @@ def test_a_warehouse_of_an_older_version_knows_gone_brokers_by_its_events(survey
     surveyor.json("snapshot")
     tree.unregister(2)
     surveyor.json("snapshot")
-    last = find_snapshot(surveyor.lake)
+    last = find_snapshot(surveyor.warehouse)
     versions = {name: version for name, version in last.versions.items() if name != "brokers_last_seen"}
     older = replace(last, versions=versions)
-    surveyor.lake.replace("snapshots", [older.columns()], "snapshot_id = 2")
-    surveyor.lake.replace("brokers_last_seen", [])
-    assert brokers_last_seen(surveyor.lake, older)[2].rack == "r2"
+    surveyor.warehouse.replace("snapshots", [older.columns()], "snapshot_id = 2")
+    surveyor.warehouse.replace("brokers_last_seen", [])
+    assert brokers_last_seen(surveyor.warehouse, older)[2].rack == "r2"
     surveyor.json("snapshot")
     assert surveyor.rows("brokers_last_seen", "broker_id", "snapshot_id", "rack") == [(2, 1, "r2")]
 
@@ -454,8 +454,8 @@ def test_many_changes_and_few_leave_the_same_table(surveyor: Surveyor, tree: Kaf
     for share in (1.0, 0.0):
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(snapshot_write, "MAX_MERGE_SHARE", share)
-            other = Surveyor(surveyor.hosts, surveyor.warehouse.with_name(f"copy-{share}"))
-            shutil.copytree(surveyor.warehouse, other.warehouse)
+            other = Surveyor(surveyor.hosts, surveyor.folder.with_name(f"copy-{share}"))
+            shutil.copytree(surveyor.folder, other.folder)
             other.json("snapshot")
             tables.append(other.rows("partitions", "topic", "partition", "snapshot_id", "state_version", "leader"))
     assert tables[0] == tables[1]

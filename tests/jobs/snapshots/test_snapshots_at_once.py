@@ -68,19 +68,19 @@ def changing(hosts: str) -> Iterator[None]:
         thread.join()
 
 
-def whole(lake: Warehouse) -> list[Snapshot]:
+def whole(warehouse: Warehouse) -> list[Snapshot]:
     """The rows of `snapshots`; the tables of each are those of one reading, in the order of the ids."""
-    rows = sorted(lake.typed_rows(Snapshot), key=lambda row: row.snapshot_id)
+    rows = sorted(warehouse.typed_rows(Snapshot), key=lambda row: row.snapshot_id)
     epochs = list[int]()
     for row in rows:
         snapshot_id = row.snapshot_id
-        partitions = as_of(lake, row, "partitions")
-        by_history = newest_rows(lake.read("partition_history", ("snapshot_id", "<=", snapshot_id))).to_pylist()
+        partitions = as_of(warehouse, row, "partitions")
+        by_history = newest_rows(warehouse.read("partition_history", ("snapshot_id", "<=", snapshot_id))).to_pylist()
         key = ("partition", "leader_epoch", "leader", "snapshot_id")
         assert sorted([part[name] for name in key] for part in partitions) == sorted(
             [part[name] for name in key] for part in by_history
         )
-        assert {broker["snapshot_id"] for broker in as_of(lake, row, "brokers")} == {snapshot_id}
+        assert {broker["snapshot_id"] for broker in as_of(warehouse, row, "brokers")} == {snapshot_id}
         seen = {part["leader_epoch"] for part in partitions}
         assert len(partitions) == row.partitions == len(PARTITIONS)
         assert max(seen) - min(seen) <= 1
@@ -90,17 +90,17 @@ def whole(lake: Warehouse) -> list[Snapshot]:
 
 
 def test_snapshots_in_one_process(surveyor: Surveyor) -> None:
-    settings = Settings("default", str(surveyor.warehouse), ClusterConf(zookeeper=surveyor.hosts))
+    settings = Settings("default", str(surveyor.folder), ClusterConf(zookeeper=surveyor.hosts))
     with changing(surveyor.hosts), ThreadPoolExecutor(AT_ONCE) as pool:
         taken = [pool.submit(take_snapshot, settings) for _ in range(ROUNDS * AT_ONCE)]
         ids = sorted(each.result()["snapshot_id"] for each in taken)
 
-    assert [row.snapshot_id for row in whole(surveyor.lake)] == ids == list(range(1, ROUNDS * AT_ONCE + 1))
+    assert [row.snapshot_id for row in whole(surveyor.warehouse)] == ids == list(range(1, ROUNDS * AT_ONCE + 1))
 
 
 def test_snapshots_of_several_processes_while_a_vacuum_runs(surveyor: Surveyor, spark: SparkSession) -> None:
     surveyor.json("snapshot")
-    place = ["--json", "--zookeeper", surveyor.hosts, "--warehouse", str(surveyor.warehouse)]
+    place = ["--json", "--zookeeper", surveyor.hosts, "--warehouse", str(surveyor.folder)]
     line = [sys.executable, "-c", ON_A_WARM_SPARK, "snapshot", *place]
     variables = os.environ | way_to(spark)
     with changing(surveyor.hosts):
@@ -109,20 +109,20 @@ def test_snapshots_of_several_processes_while_a_vacuum_runs(surveyor: Surveyor, 
             for _ in range(3)
         ]
         while any(process.poll() is None for process in running):
-            vacuum_warehouse(surveyor.lake, datetime.now(UTC), timedelta(days=1), dry_run=False)
+            vacuum_warehouse(surveyor.warehouse, datetime.now(UTC), timedelta(days=1), dry_run=False)
             time.sleep(0.5)  # without a pause the lock would never be free
         said = [process.communicate(timeout=120) for process in running]
 
     assert [process.returncode for process in running] == [0, 0, 0], said
     assert sorted(json.loads(stdout)["snapshot_id"] for stdout, _ in said) == [2, 3, 4]
-    assert [row.snapshot_id for row in whole(surveyor.lake)] == [1, 2, 3, 4]
+    assert [row.snapshot_id for row in whole(surveyor.warehouse)] == [1, 2, 3, 4]
 
 
 def test_an_id_that_another_process_takes_by_no_lock_is_not_overwritten(
     surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As on an object store, where there are no locks: the reading is written again under the next id."""
-    settings = Settings("default", str(surveyor.warehouse), ClusterConf(zookeeper=surveyor.hosts))
+    settings = Settings("default", str(surveyor.folder), ClusterConf(zookeeper=surveyor.hosts))
     write, others = SnapshotWriter.write, ["another process"]
 
     def overtaken(writer: SnapshotWriter) -> dict[str, int]:
@@ -138,16 +138,16 @@ def test_an_id_that_another_process_takes_by_no_lock_is_not_overwritten(
     assert take_snapshot(settings)["snapshot_id"] == 2
 
     assert "another process wrote snapshot 1 in the meantime" in capsys.readouterr().err
-    assert [row.snapshot_id for row in whole(surveyor.lake)] == [1, 2]
+    assert [row.snapshot_id for row in whole(surveyor.warehouse)] == [1, 2]
 
 
 def test_a_vacuum_waits_for_a_snapshot_that_names_its_versions_last(surveyor: Surveyor) -> None:
     surveyor.json("snapshot")
     now, day = datetime.now(UTC), timedelta(days=1)
     with ThreadPoolExecutor() as pool:
-        with locked(str(surveyor.warehouse), VACUUM, shared=True):
-            vacuum = pool.submit(vacuum_warehouse, surveyor.lake, now, day, dry_run=False)
-            assert vacuum_warehouse(surveyor.lake, now, day, dry_run=True)["oldest_snapshot"] == 1
+        with locked(str(surveyor.folder), VACUUM, shared=True):
+            vacuum = pool.submit(vacuum_warehouse, surveyor.warehouse, now, day, dry_run=False)
+            assert vacuum_warehouse(surveyor.warehouse, now, day, dry_run=True)["oldest_snapshot"] == 1
             with pytest.raises(TimeoutError):
                 vacuum.result(0.5)
         assert vacuum.result(60)["oldest_snapshot"] == 1

@@ -23,8 +23,8 @@ from jobs.snapshots.vacuum import oldest_kept, vacuum_warehouse
 from schemas.rows import Snapshot
 from schemas.tables import TABLES
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
 from tests.jobs.support.rows.plan_rows import CLUSTER
+from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker, partition, topic
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 DAY = timedelta(days=1)
@@ -41,9 +41,9 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
 
 
 @pytest.fixture
-def cluster(lived: Cluster, lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def cluster(lived: Cluster, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     monkeypatch.setattr(job, "GRACE_HOURS", 0)
-    return lived.copied_to(lake)
+    return lived.copied_to(warehouse)
 
 
 def _lived(cluster: Cluster) -> Cluster:
@@ -58,14 +58,14 @@ def _lived(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def everything(lake: Warehouse) -> dict[str, Any]:
+def everything(warehouse: Warehouse) -> dict[str, Any]:
     """All that each snapshot still there shows, by the version it names and by the history."""
     shown: dict[str, Any] = {}
-    for row in sorted(lake.typed_rows(Snapshot), key=lambda row: row.snapshot_id):
+    for row in sorted(warehouse.typed_rows(Snapshot), key=lambda row: row.snapshot_id):
         for table in SHOWN:
-            shown[f"{row.snapshot_id} {table}"] = _sorted(as_of(lake, row, table))
+            shown[f"{row.snapshot_id} {table}"] = _sorted(as_of(warehouse, row, table))
         nameless = replace(row, versions={**row.versions, "partitions": 10**6})
-        shown[f"{row.snapshot_id} history"] = _sorted(as_of(lake, nameless, "partitions"))
+        shown[f"{row.snapshot_id} history"] = _sorted(as_of(warehouse, nameless, "partitions"))
     return shown
 
 
@@ -73,37 +73,37 @@ def _sorted(rows: list[Row]) -> list[Row]:
     return sorted(rows, key=str)
 
 
-def disk(lake: Warehouse) -> dict[str, tuple[int, int]]:
+def disk(warehouse: Warehouse) -> dict[str, tuple[int, int]]:
     """Every file of the tables, log and all: its size and when it was written."""
-    files = (path for path in Path(lake.warehouse).rglob("*") if path.is_file() and path.parent.name != ".locks")
+    files = (path for path in Path(warehouse.uri).rglob("*") if path.is_file() and path.parent.name != ".locks")
     return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 
 
-def ids(lake: Warehouse, table: str) -> set[int]:
-    return {row["snapshot_id"] for row in lake.rows(table)}
+def ids(warehouse: Warehouse, table: str) -> set[int]:
+    return {row["snapshot_id"] for row in warehouse.rows(table)}
 
 
-def run(lake: Warehouse, keep: timedelta = MONTH, *, dry_run: bool = False) -> dict[str, Any]:
-    return vacuum_warehouse(lake, NOW, keep, dry_run=dry_run)
+def run(warehouse: Warehouse, keep: timedelta = MONTH, *, dry_run: bool = False) -> dict[str, Any]:
+    return vacuum_warehouse(warehouse, NOW, keep, dry_run=dry_run)
 
 
 def test_kept_snapshots_are_shown_as_before_by_version_and_by_history(cluster: Cluster) -> None:
-    before = everything(cluster.lake)
-    run(cluster.lake)
+    before = everything(cluster.warehouse)
+    run(cluster.warehouse)
     kept = {name: rows for name, rows in before.items() if int(name.split()[0]) in KEPT}
-    assert everything(cluster.lake) == kept
+    assert everything(cluster.warehouse) == kept
     assert [kept[f"{id_} partitions"] for id_ in KEPT] == [kept[f"{id_} history"] for id_ in KEPT]
 
 
 def test_rows_of_dropped_snapshots_go(cluster: Cluster) -> None:
-    result = run(cluster.lake)
-    assert {table: ids(cluster.lake, table) for table in ("snapshots", "events", "imbalance")} == {
+    result = run(cluster.warehouse)
+    assert {table: ids(cluster.warehouse, table) for table in ("snapshots", "events", "imbalance")} == {
         "snapshots": set(KEPT),
         "events": set(KEPT),
         "imbalance": set(KEPT),
     }
     history = sorted(
-        (row["topic"], row["partition"], row["snapshot_id"]) for row in cluster.lake.rows("partition_history")
+        (row["topic"], row["partition"], row["snapshot_id"]) for row in cluster.warehouse.rows("partition_history")
     )
     assert history == [
         ("of 3", 0, 4),
@@ -124,45 +124,48 @@ def test_rows_of_dropped_snapshots_go(cluster: Cluster) -> None:
 
 def test_what_ifs_of_dropped_snapshots_go(cluster: Cluster) -> None:
     whatifs = [{"snapshot_id": id_, "lose": "racks=1", "scenario": "rack a"} for id_ in (*DROPPED, *KEPT)]
-    cluster.lake.replace("whatif", whatifs)
-    run(cluster.lake)
-    assert ids(cluster.lake, "whatif") == set(KEPT)
+    cluster.warehouse.replace("whatif", whatifs)
+    run(cluster.warehouse)
+    assert ids(cluster.warehouse, "whatif") == set(KEPT)
 
 
 def test_files_that_only_dropped_snapshots_needed_go(cluster: Cluster) -> None:
-    lake = cluster.lake
+    warehouse = cluster.warehouse
     old = DeltaTable(
-        lake.path("brokers"), version=lake.rows("snapshots", ("snapshot_id", "=", 1))[0]["versions"]["brokers"]
+        warehouse.path("brokers"),
+        version=warehouse.rows("snapshots", ("snapshot_id", "=", 1))[0]["versions"]["brokers"],
     )
-    result = run(lake)
+    result = run(warehouse)
     brokers = next(row for row in result["tables"] if row["table"] == "brokers")
     assert (brokers["files_before"], brokers["files_after"]) == (6, 3)
-    assert brokers["bytes_after"] == sum(TableFiles(lake.path("brokers")).data().values()) < brokers["bytes_before"]
+    assert (
+        brokers["bytes_after"] == sum(TableFiles(warehouse.path("brokers")).data().values()) < brokers["bytes_before"]
+    )
     assert not [uri for uri in old.file_uris() if Path(uri).exists()]
 
 
 def test_small_files_are_joined(cluster: Cluster) -> None:
-    events = DeltaTable(cluster.lake.path("events"))
+    events = DeltaTable(cluster.warehouse.path("events"))
     assert len(events.file_uris()) == 6
-    run(cluster.lake)
-    assert len(DeltaTable(cluster.lake.path("events")).file_uris()) == 1
+    run(cluster.warehouse)
+    assert len(DeltaTable(cluster.warehouse.path("events")).file_uris()) == 1
 
 
 def test_a_dry_run_touches_nothing_and_tells_the_same(cluster: Cluster) -> None:
-    before = disk(cluster.lake)
-    planned = run(cluster.lake, dry_run=True)
-    assert disk(cluster.lake) == before
-    done = run(cluster.lake)
+    before = disk(cluster.warehouse)
+    planned = run(cluster.warehouse, dry_run=True)
+    assert disk(cluster.warehouse) == before
+    done = run(cluster.warehouse)
     same = ("oldest_snapshot", "snapshots_dropped", "rows_dropped", "files_before", "bytes_before")
     assert {name: planned[name] for name in same} == {name: done[name] for name in same}
     assert planned["files_after"] < planned["files_before"]
 
 
 def test_a_second_run_does_nothing_more(cluster: Cluster) -> None:
-    run(cluster.lake)
-    before, shown = disk(cluster.lake), everything(cluster.lake)
-    again = run(cluster.lake)
-    assert (disk(cluster.lake), everything(cluster.lake), again["rows_dropped"]) == (before, shown, 0)
+    run(cluster.warehouse)
+    before, shown = disk(cluster.warehouse), everything(cluster.warehouse)
+    again = run(cluster.warehouse)
+    assert (disk(cluster.warehouse), everything(cluster.warehouse), again["rows_dropped"]) == (before, shown, 0)
 
 
 @pytest.mark.parametrize("step", ["delete", "transform_rows", "compact"])
@@ -174,15 +177,17 @@ def test_a_crash_is_mended_by_running_again(
     tmp_path: Path,
 ) -> None:
     twin = lived.copied_to(Warehouse(str(tmp_path / "twin"), CLUSTER))
-    run(twin.lake)
+    run(twin.warehouse)
     with monkeypatch.context() as patched:
         patched.setattr(Warehouse, step, _second_time_dies(getattr(Warehouse, step)))
         with pytest.raises(KeyboardInterrupt):
-            run(cluster.lake)
-    run(cluster.lake)
-    assert everything(cluster.lake) == everything(twin.lake)
+            run(cluster.warehouse)
+    run(cluster.warehouse)
+    assert everything(cluster.warehouse) == everything(twin.warehouse)
     tables = ("events", "imbalance", "partition_history")
-    assert [_sorted(cluster.lake.rows(name)) for name in tables] == [_sorted(twin.lake.rows(name)) for name in tables]
+    assert [_sorted(cluster.warehouse.rows(name)) for name in tables] == [
+        _sorted(twin.warehouse.rows(name)) for name in tables
+    ]
 
 
 def _second_time_dies(step: Callable[..., None]) -> Callable[..., None]:
@@ -198,25 +203,25 @@ def _second_time_dies(step: Callable[..., None]) -> Callable[..., None]:
 
 
 def test_other_clusters_keep_rows_and_versions(cluster: Cluster) -> None:
-    other = _lived(Cluster(Warehouse(cluster.lake.warehouse, "other")))
-    before = everything(other.lake), {name: _sorted(other.lake.rows(name)) for name in TABLES}
-    run(cluster.lake, timedelta(0))
-    assert (everything(other.lake), {name: _sorted(other.lake.rows(name)) for name in TABLES}) == before
-    assert ids(cluster.lake, "snapshots") == {6}
+    other = _lived(Cluster(Warehouse(cluster.warehouse.uri, "other")))
+    before = everything(other.warehouse), {name: _sorted(other.warehouse.rows(name)) for name in TABLES}
+    run(cluster.warehouse, timedelta(0))
+    assert (everything(other.warehouse), {name: _sorted(other.warehouse.rows(name)) for name in TABLES}) == before
+    assert ids(cluster.warehouse, "snapshots") == {6}
 
 
 def test_the_newest_stays_however_old(cluster: Cluster) -> None:
-    result = vacuum_warehouse(cluster.lake, NOW + 365 * DAY, DAY, dry_run=False)
-    assert (result["oldest_snapshot"], ids(cluster.lake, "snapshots")) == (6, {6})
+    result = vacuum_warehouse(cluster.warehouse, NOW + 365 * DAY, DAY, dry_run=False)
+    assert (result["oldest_snapshot"], ids(cluster.warehouse, "snapshots")) == (6, {6})
 
 
 def test_evidence_stays(cluster: Cluster) -> None:
     plan = {"plan_id": "p", "snapshot_id": 1, "created_at": NOW - 100 * DAY, "status": "committed"}
     commit = {"plan_id": "p", "attempt": 1, "action": "elect", "outcome": "applied"}
-    cluster.lake.append("plans", [plan])
-    cluster.lake.append("commits", [commit])
-    run(cluster.lake)
-    assert [len(cluster.lake.rows(name)) for name in ("plans", "commits")] == [1, 1]
+    cluster.warehouse.append("plans", [plan])
+    cluster.warehouse.append("commits", [commit])
+    run(cluster.warehouse)
+    assert [len(cluster.warehouse.rows(name)) for name in ("plans", "commits")] == [1, 1]
 
 
 def test_old_plans_that_change_nothing_go(cluster: Cluster) -> None:
@@ -231,45 +236,47 @@ def test_old_plans_that_change_nothing_go(cluster: Cluster) -> None:
         {"plan_id": "done", "status": "committed"},
         {"plan_id": "moves", "changes": 1},
     ]
-    cluster.lake.append("plans", [common | plan for plan in plans])
-    cluster.lake.append("operations", [{"plan_id": "deletes", "sequence": 0}])
-    cluster.lake.append(
+    cluster.warehouse.append("plans", [common | plan for plan in plans])
+    cluster.warehouse.append("operations", [{"plan_id": "deletes", "sequence": 0}])
+    cluster.warehouse.append(
         "rejections", [{"plan_id": name, "topic": "t", "partition": 0, "code": "c"} for name in ("old", "new")]
     )
-    dry = vacuum_warehouse(cluster.lake, NOW, MONTH, dry_run=True)
-    run(cluster.lake)
+    dry = vacuum_warehouse(cluster.warehouse, NOW, MONTH, dry_run=True)
+    run(cluster.warehouse)
 
     assert {row["table"]: row["rows_dropped"] for row in dry["tables"]}["plans"] == 2
-    assert {row["plan_id"] for row in cluster.lake.rows("plans")} == {"new", "deletes", "drains", "done", "moves"}
-    assert {row["plan_id"] for row in cluster.lake.rows("rejections")} == {"new"}
+    assert {row["plan_id"] for row in cluster.warehouse.rows("plans")} == {"new", "deletes", "drains", "done", "moves"}
+    assert {row["plan_id"] for row in cluster.warehouse.rows("rejections")} == {"new"}
 
 
 def test_a_snapshot_under_way_is_not_disturbed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "GRACE_HOURS", 1)
-    lake = cluster.lake
+    warehouse = cluster.warehouse
     rows = [{**broker(1, 99), "snapshot_id": 7}]
-    lake.replace("brokers", rows)
-    named = lake.version("brokers")
-    lake.replace("brokers", [])  # another writer: what the snapshot is about to name is no longer the newest
-    before = set(TableFiles(lake.path("brokers")).data())
-    run(lake)
-    assert set(TableFiles(lake.path("brokers")).data()) == before
-    assert [row["broker_epoch"] for row in lake.rows("brokers", version=named)] == [99]
+    warehouse.replace("brokers", rows)
+    named = warehouse.version("brokers")
+    warehouse.replace("brokers", [])  # another writer: what the snapshot is about to name is no longer the newest
+    before = set(TableFiles(warehouse.path("brokers")).data())
+    run(warehouse)
+    assert set(TableFiles(warehouse.path("brokers")).data()) == before
+    assert [row["broker_epoch"] for row in warehouse.rows("brokers", version=named)] == [99]
 
 
 def test_snapshots_are_taken_meanwhile(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "GRACE_HOURS", 1)
-    lake = cluster.lake
+    warehouse = cluster.warehouse
     with ThreadPoolExecutor(1) as pool:
         taking = pool.submit(lambda: [_one_more(cluster) for _ in range(8)])
         while not taking.done():
-            vacuum_warehouse(lake, NOW + DAY, timedelta(0), dry_run=False)
+            vacuum_warehouse(warehouse, NOW + DAY, timedelta(0), dry_run=False)
         epochs = taking.result()
-    vacuum_warehouse(lake, NOW + DAY, timedelta(0), dry_run=False)
-    last = find_snapshot(lake)
-    assert (last.snapshot_id, ids(lake, "snapshots")) == (6 + len(epochs), {6 + len(epochs)})
+    vacuum_warehouse(warehouse, NOW + DAY, timedelta(0), dry_run=False)
+    last = find_snapshot(warehouse)
+    assert (last.snapshot_id, ids(warehouse, "snapshots")) == (6 + len(epochs), {6 + len(epochs)})
     for snapshot in (last, replace(last, versions={"partitions": 10**6})):
-        leader_epochs = {(r["topic"], r["partition"]): r["leader_epoch"] for r in as_of(lake, snapshot, "partitions")}
+        leader_epochs = {
+            (r["topic"], r["partition"]): r["leader_epoch"] for r in as_of(warehouse, snapshot, "partitions")
+        }
         assert leader_epochs == {key: row["leader_epoch"] for key, row in cluster.partitions.items()}
 
 
@@ -282,76 +289,78 @@ def _one_more(cluster: Cluster) -> int:
 
 
 def test_a_conflicting_vacuum_reads_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake, seen = cluster.lake, list[int]()
+    warehouse, seen = cluster.warehouse, list[int]()
 
     def make(rows: pa.Table) -> pa.Table:
         seen.append(rows.num_rows)
         if len(seen) == 1:  # by a writer that knows no locks
-            DeltaTable(lake.path("partition_history")).delete("snapshot_id <= 2")
+            DeltaTable(warehouse.path("partition_history")).delete("snapshot_id <= 2")
         return rows
 
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    lake.transform_rows("partition_history", ("snapshot_id", "<=", 4), make)
-    assert (len(seen), min(ids(lake, "partition_history"))) == (2, 3)
+    warehouse.transform_rows("partition_history", ("snapshot_id", "<=", 4), make)
+    assert (len(seen), min(ids(warehouse, "partition_history"))) == (2, 3)
 
 
 def test_the_log_goes_up_to_the_checkpoint_that_kept_versions_need(cluster: Cluster) -> None:
-    lake = cluster.lake
-    for row in lake.rows("snapshots", ("snapshot_id", "in", [2, 4, 5])):
-        DeltaTable(lake.path("brokers"), version=row["versions"]["brokers"]).create_checkpoint()
-    shown = everything(lake)
-    run(lake)
-    fourth = find_snapshot(lake, 4).versions["brokers"]
-    entries = Path(lake.path("brokers"), "_delta_log").iterdir()
+    warehouse = cluster.warehouse
+    for row in warehouse.rows("snapshots", ("snapshot_id", "in", [2, 4, 5])):
+        DeltaTable(warehouse.path("brokers"), version=row["versions"]["brokers"]).create_checkpoint()
+    shown = everything(warehouse)
+    run(warehouse)
+    fourth = find_snapshot(warehouse, 4).versions["brokers"]
+    entries = Path(warehouse.path("brokers"), "_delta_log").iterdir()
     log = sorted(int(path.name[:20]) for path in entries if path.name[:20].isdigit())
     assert log[0] == fourth
-    assert {name: rows for name, rows in shown.items() if int(name[0]) in KEPT} == everything(lake)
+    assert {name: rows for name, rows in shown.items() if int(name[0]) in KEPT} == everything(warehouse)
 
 
 def test_partitions_are_told_from_history_where_something_else_removed_their_files(cluster: Cluster) -> None:
-    lake = cluster.lake
-    before = everything(lake)
-    DeltaTable(lake.path("partitions")).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
-    assert everything(lake) == before
+    warehouse = cluster.warehouse
+    before = everything(warehouse)
+    DeltaTable(warehouse.path("partitions")).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+    assert everything(warehouse) == before
 
 
 def test_other_tables_say_that_something_else_removed_their_files(cluster: Cluster) -> None:
-    lake = cluster.lake
-    DeltaTable(lake.path("brokers")).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
-    ran = Surveyor(lake).run("show", "brokers", "--as-of", "1")
+    warehouse = cluster.warehouse
+    DeltaTable(warehouse.path("brokers")).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+    ran = Surveyor(warehouse).run("show", "brokers", "--as-of", "1")
     assert (ran.exit_code, "table brokers" in ran.stderr, "has lost a file" in ran.stderr) == (22, True, True)
 
 
 def test_tables_stay_readable_by_spark(cluster: Cluster, spark: SparkSession) -> None:
-    lake = cluster.lake
-    DeltaTable(lake.path("partitions"), version=find_snapshot(lake, 4).versions["partitions"]).create_checkpoint()
-    run(lake)
+    warehouse = cluster.warehouse
+    DeltaTable(
+        warehouse.path("partitions"), version=find_snapshot(warehouse, 4).versions["partitions"]
+    ).create_checkpoint()
+    run(warehouse)
     for name in ("snapshots", "events", "partitions", "partition_history"):
-        rows = spark.read.format("delta").load(lake.path(name))
-        assert (name, rows.count()) == (name, len(lake.rows(name)))
+        rows = spark.read.format("delta").load(warehouse.path(name))
+        assert (name, rows.count()) == (name, len(warehouse.rows(name)))
     for id_ in KEPT:
-        row = find_snapshot(lake, id_)
+        row = find_snapshot(warehouse, id_)
         version = spark.read.format("delta").option("versionAsOf", row.versions["partitions"])
-        keys = {tuple(r) for r in version.load(lake.path("partitions")).select("topic", "partition").collect()}
-        assert keys == {(r["topic"], r["partition"]) for r in as_of(lake, row, "partitions")}
+        keys = {tuple(r) for r in version.load(warehouse.path("partitions")).select("topic", "partition").collect()}
+        assert keys == {(r["topic"], r["partition"]) for r in as_of(warehouse, row, "partitions")}
 
 
 def test_spark_goes_on_where_a_vacuum_was(
     tree: KafkaTree,
-    lake: Warehouse,
+    warehouse: Warehouse,
     spark: SparkSession,  # noqa: ARG001 - snapshots use the running session
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(job, "GRACE_HOURS", 0)
-    surveyor, options = Surveyor(lake), ("--zookeeper", tree.hosts)
+    surveyor, options = Surveyor(warehouse), ("--zookeeper", tree.hosts)
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]})
     tree.add_topic("gone", {0: [2]})
     assert surveyor.run("snapshot", *options).exit_code == 0
     tree.client.delete("/brokers/topics/gone", recursive=True)
     assert surveyor.run("snapshot", *options).exit_code == 0
-    before = everything(lake)
+    before = everything(warehouse)
     assert surveyor.run("vacuum", "--keep", "0h").exit_code == 0
-    assert everything(lake) == {name: rows for name, rows in before.items() if name.startswith("2 ")}
+    assert everything(warehouse) == {name: rows for name, rows in before.items() if name.startswith("2 ")}
     tree.write(
         "/brokers/topics/orders/partitions/1/state",
         b'{"controller_epoch":7,"leader":2,"version":1,"leader_epoch":6,"isr":[2]}',
@@ -366,8 +375,8 @@ def test_spark_goes_on_where_a_vacuum_was(
 
 
 def test_dropped_snapshots_are_one_clear_error(cluster: Cluster) -> None:
-    run(cluster.lake)
-    ran = Surveyor(cluster.lake).run("show", "partitions", "--as-of", "2")
+    run(cluster.warehouse)
+    ran = Surveyor(cluster.warehouse).run("show", "partitions", "--as-of", "2")
     assert (ran.exit_code, ran.stderr) == (
         2,
         (
@@ -378,60 +387,60 @@ def test_dropped_snapshots_are_one_clear_error(cluster: Cluster) -> None:
 
 
 def test_history_still_shows_the_row_that_a_dropped_snapshot_wrote(cluster: Cluster) -> None:
-    run(cluster.lake)
-    ran = Surveyor(cluster.lake).run("show", "history", "--topic", "orders", "--partition", "1", "--json")
+    run(cluster.warehouse)
+    ran = Surveyor(cluster.warehouse).run("show", "history", "--topic", "orders", "--partition", "1", "--json")
     assert [(row["snapshot_id"], row["taken_at"]) for row in json.loads(ran.stdout)["rows"]] == [(1, None)]
 
 
-def _recently(lake: Warehouse) -> None:
+def _recently(warehouse: Warehouse) -> None:
     """Let the snapshots be as old as they say by this machine's clock."""
     late = datetime.now(UTC) - NOW
-    for row in lake.rows("snapshots"):
+    for row in warehouse.rows("snapshots"):
         taken_at = row["taken_at"] + late
-        lake.replace("snapshots", [{**row, "taken_at": taken_at}], f"snapshot_id = {row['snapshot_id']}")
+        warehouse.replace("snapshots", [{**row, "taken_at": taken_at}], f"snapshot_id = {row['snapshot_id']}")
 
 
 @pytest.mark.parametrize(
     ("keep", "left"), [((), {4, 5, 6}), (("--keep", "8w"), {1, 2, 3, 4, 5, 6}), (("--keep", "47h"), {6})]
 )
 def test_the_command_keeps_what_it_is_told(cluster: Cluster, keep: tuple[str, ...], left: set[int]) -> None:
-    _recently(cluster.lake)
-    ran = Surveyor(cluster.lake).run("vacuum", *keep, "--json")
-    assert (ran.exit_code, ids(cluster.lake, "snapshots")) == (0, left)
+    _recently(cluster.warehouse)
+    ran = Surveyor(cluster.warehouse).run("vacuum", *keep, "--json")
+    assert (ran.exit_code, ids(cluster.warehouse, "snapshots")) == (0, left)
 
 
 def test_the_retention_may_stand_in_the_conf(cluster: Cluster, tmp_path: Path) -> None:
-    _recently(cluster.lake)
+    _recently(cluster.warehouse)
     conf = tmp_path / "surveyor.toml"
     conf.write_text('[clusters.default]\nretention = "1w"\n')
-    ran = Surveyor(cluster.lake).run("vacuum", "--dry-run", "--json", "--conf", str(conf))
+    ran = Surveyor(cluster.warehouse).run("vacuum", "--dry-run", "--json", "--conf", str(conf))
     result = json.loads(ran.stdout)
     assert (result["keep"], result["dry_run"], result["snapshots_dropped"]) == ("1w", True, 4)
 
 
 def test_people_see_a_table_and_what_would_go(cluster: Cluster) -> None:
-    _recently(cluster.lake)
-    ran = Surveyor(cluster.lake).run("vacuum", "--dry-run")
+    _recently(cluster.warehouse)
+    ran = Surveyor(cluster.warehouse).run("vacuum", "--dry-run")
     assert "3 snapshots would be deleted; the oldest is then 4" in ran.stdout
 
 
 @pytest.mark.parametrize("keep", ["", "30", "d", "-1d", "1.5d", "30 d", "30m", "30D", "٣d", "123456d", "30d\n"])
 def test_wrong_periods_are_usage_errors(cluster: Cluster, keep: str) -> None:
-    before = disk(cluster.lake)
-    ran = Surveyor(cluster.lake).run("vacuum", f"--keep={keep}")
-    assert (ran.exit_code, "is no period" in ran.stderr, disk(cluster.lake)) == (2, True, before)
+    before = disk(cluster.warehouse)
+    ran = Surveyor(cluster.warehouse).run("vacuum", f"--keep={keep}")
+    assert (ran.exit_code, "is no period" in ran.stderr, disk(cluster.warehouse)) == (2, True, before)
 
 
-def test_wrong_retention_in_the_conf_is_a_usage_error(lake: Warehouse, tmp_path: Path) -> None:
+def test_wrong_retention_in_the_conf_is_a_usage_error(warehouse: Warehouse, tmp_path: Path) -> None:
     conf = tmp_path / "surveyor.toml"
     conf.write_text('[clusters.default]\nretention = "a month"\n')
-    ran = Surveyor(lake).run("vacuum", "--conf", str(conf))
+    ran = Surveyor(warehouse).run("vacuum", "--conf", str(conf))
     assert (ran.exit_code, "retention" in ran.stderr) == (2, True)
 
 
-def test_no_warehouse(lake: Warehouse) -> None:
-    ran = Surveyor(lake).run("vacuum")
-    assert (ran.exit_code, Path(lake.warehouse).exists()) == (22, False)
+def test_no_warehouse(warehouse: Warehouse) -> None:
+    ran = Surveyor(warehouse).run("vacuum")
+    assert (ran.exit_code, Path(warehouse.uri).exists()) == (22, False)
 
 
 CASES = [
@@ -453,11 +462,11 @@ def test_the_oldest_kept(ages: list[int], keep: str, oldest: int) -> None:
 
 
 def test_the_last_state_of_a_partition_that_lost_its_own_is_kept(
-    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or it would be new, and its first live replica lead; one that vanished in between is new."""
     monkeypatch.setattr(job, "GRACE_HOURS", 0)
-    cluster = Cluster(lake)
+    cluster = Cluster(warehouse)
     stateless = partition([1, 2], leader=None, isr=None, leader_epoch=None, partition_state="New")
     cluster.partitions = {("orders", 0): partition([1, 2], leader_epoch=4), ("again", 0): partition([1, 2])}
     cluster.snapshot(40 * DAY)
@@ -466,7 +475,7 @@ def test_the_last_state_of_a_partition_that_lost_its_own_is_kept(
     cluster.partitions = {("orders", 0): stateless, ("again", 0): stateless}
     cluster.snapshot(38 * DAY)
     cluster.snapshot()
-    run(lake)
-    rows = lake.rows("partition_history")
+    run(warehouse)
+    rows = warehouse.rows("partition_history")
     kept = sorted((row["topic"], row["snapshot_id"], row["leader_epoch"]) for row in rows)
     assert kept == [("again", 3, None), ("orders", 2, 5), ("orders", 3, None)]

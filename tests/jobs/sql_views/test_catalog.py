@@ -35,13 +35,13 @@ def surveyor(tmp_path: Path) -> Surveyor:
 
 
 def versions(surveyor: Surveyor) -> dict[str, int]:
-    return {name: DeltaTable(surveyor.lake.path(name)).version() for name in TABLES}
+    return {name: DeltaTable(surveyor.warehouse.path(name)).version() for name in TABLES}
 
 
 def test_the_sql_is_printed_and_nothing_is_registered(surveyor: Surveyor) -> None:
     ran = surveyor("catalog", "--schema", "main.surveyor")
 
-    lines, folder = ran.stdout.splitlines(), surveyor.warehouse
+    lines, folder = ran.stdout.splitlines(), surveyor.folder
     assert ran.code == 0
     assert lines[:2] == [
         "CREATE SCHEMA IF NOT EXISTS `main`.`surveyor`;",
@@ -59,7 +59,7 @@ def test_trino_registers_tables_by_a_procedure(surveyor: Surveyor) -> None:
     assert schema == 'CREATE SCHEMA IF NOT EXISTS "delta"."surveyor"'
     assert first == (
         "CALL \"delta\".system.register_table(schema_name => 'surveyor', table_name => 'snapshots', "
-        f"table_location => 'file://{surveyor.warehouse}/snapshots')"
+        f"table_location => 'file://{surveyor.folder}/snapshots')"
     )
 
 
@@ -104,7 +104,7 @@ def test_spark_finds_the_tables_by_name(surveyor: Surveyor, tmp_path: Path) -> N
         "jobs.entry",
         "catalog",
         "--warehouse",
-        str(surveyor.warehouse),
+        str(surveyor.folder),
         "--apply",
         "--yes",
     ]

@@ -13,7 +13,7 @@ from planner.rules.state_machines import replica_state
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA
 from schemas.response_codes import KAFKA_STORAGE_ERROR, NONE
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
+from tests.jobs.support.rows.warehouse_rows import Cluster, broker, partition, topic
 
 EPOCH = 10
 CASES = [*product((True, False), ("live", "opaque", "dead", "failed"), (True, False), (None, NONE, 3))]
@@ -26,10 +26,10 @@ def answer(broker_id: int, api: str, of: str, leader_epoch: int, error: int) -> 
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Warehouse:
+def warehouse(tmp_path: Path) -> Warehouse:
     """A topic for each case, with one replica: live brokers are 0 and 3, and 3 has no log dir."""
-    lake = Warehouse(str(tmp_path / "w"), "default")
-    cluster, answers = Cluster(lake), list[Row]()
+    warehouse = Warehouse(str(tmp_path / "w"), "default")
+    cluster, answers = Cluster(warehouse), list[Row]()
     cluster.brokers = [broker(0, EPOCH), broker(1, EPOCH, understood=False), broker(3, EPOCH)]
     ids = {"live": 0, "opaque": 1, "dead": 2, "failed": 3}
     for number, (deleting, fate, is_new, stopped) in enumerate(CASES):
@@ -42,11 +42,11 @@ def lake(tmp_path: Path) -> Warehouse:
         if fate == "failed":
             answers.append(answer(held, LEADER_AND_ISR, name, 5, KAFKA_STORAGE_ERROR))
     cluster.snapshot()
-    lake.append("answers", answers)
-    return lake
+    warehouse.append("answers", answers)
+    return warehouse
 
 
-def test_states_are_those_of_the_rule(lake: Warehouse) -> None:
+def test_states_are_those_of_the_rule(warehouse: Warehouse) -> None:
     expected = {
         f"t{number:03d}": replica_state(
             is_deleting=deleting,
@@ -63,13 +63,13 @@ def test_states_are_those_of_the_rule(lake: Warehouse) -> None:
         if fate == "opaque" and not (deleting and stopped == NONE)
     }
 
-    rows = Summaries(lake, find_snapshot(lake)).rows("replicas")
+    rows = Summaries(warehouse, find_snapshot(warehouse)).rows("replicas")
 
     assert {row["topic"]: row["state"] for row in rows} == expected
 
 
-def test_show_replicas(lake: Warehouse) -> None:
-    surveyor = Surveyor("", Path(lake.warehouse))
+def test_show_replicas(warehouse: Warehouse) -> None:
+    surveyor = Surveyor("", Path(warehouse.uri))
 
     offline = surveyor.json("show", "replicas", "--state", "OfflineReplica", "--broker", "2")
     one = surveyor("show", "replicas", "--topic", "t000")
@@ -83,8 +83,8 @@ def test_show_replicas(lake: Warehouse) -> None:
 @pytest.fixture
 def unread(tmp_path: Path) -> Surveyor:
     """A partition whose state is not understood, one led by a broker that is not, and topics without known replicas."""
-    lake = Warehouse(str(tmp_path / "u"), "default")
-    cluster = Cluster(lake)
+    warehouse = Warehouse(str(tmp_path / "u"), "default")
+    cluster = Cluster(warehouse)
     cluster.brokers = [broker(0, EPOCH), broker(1, EPOCH, understood=False)]
     cluster.topics = [topic("led"), topic("new"), topic("state"), *(topic(name, understood=False) for name in "xy")]
     cluster.partitions = {
@@ -97,7 +97,7 @@ def unread(tmp_path: Path) -> Surveyor:
     cluster.controller["quarantined"] = len(paths)
     cluster.quarantine = [{"path": path, "reason": "cut off"} for path in paths]
     cluster.snapshot()
-    return Surveyor("", Path(lake.warehouse))
+    return Surveyor("", Path(warehouse.uri))
 
 
 def test_what_is_not_understood_is_stated_as_no_fact(unread: Surveyor) -> None:

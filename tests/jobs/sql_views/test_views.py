@@ -19,8 +19,8 @@ from jobs.sql_views.views import VIEWS
 from jobs.web.report import summaries
 from schemas.columns import TABLES
 from schemas.rows import LastSeenBroker, Snapshot
-from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
 from tests.jobs.support.rows.page_rows import HOSTILE, lived_in
+from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker, partition, topic
 
 BACK: Final = ("cancel", "restore_order")
 
@@ -116,10 +116,10 @@ EXPECTED: Final[dict[str, tuple[tuple[str, ...], list[tuple[Any, ...]]]]] = {
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
-    lake = Warehouse(str(tmp_path_factory.mktemp("views") / "warehouse"), "default")
-    lived_in(lake)
-    return lake
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    warehouse = Warehouse(str(tmp_path_factory.mktemp("views") / "warehouse"), "default")
+    lived_in(warehouse)
+    return warehouse
 
 
 def test_every_view_has_its_case() -> None:
@@ -127,17 +127,17 @@ def test_every_view_has_its_case() -> None:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_what_a_view_says(lake: Warehouse, view: str) -> None:
+def test_what_a_view_says(warehouse: Warehouse, view: str) -> None:
     columns, rows = EXPECTED[view]
-    actual = Summaries(lake, find_snapshot(lake)).rows(view)
+    actual = Summaries(warehouse, find_snapshot(warehouse)).rows(view)
     if view == "staying":  # others are made of it, and it has no order
         actual.sort(key=itemgetter(*columns))
     assert [tuple(row[column] for column in columns) for row in actual] == rows
 
 
 def test_what_is_being_deleted_or_not_understood_is_no_trouble_as_for_status(tmp_path: Path) -> None:
-    lake = Warehouse(str(tmp_path / "warehouse"), "default")
-    cluster = Cluster(lake)
+    warehouse = Warehouse(str(tmp_path / "warehouse"), "default")
+    cluster = Cluster(warehouse)
     cluster.brokers = [broker(number, 10 + number) for number in range(2)]
     cluster.topics = [topic("going", deletion_requested=True), topic("kept")]
     bad = {"leader": 1, "isr": [1], "under_replicated": True, "under_min_isr": True, "understood": True}
@@ -147,11 +147,11 @@ def test_what_is_being_deleted_or_not_understood_is_no_trouble_as_for_status(tmp
         ("kept", 1): partition([0, 1], **bad | {"understood": False}),
     }
     cluster.snapshot()
-    snapshot = find_snapshot(lake)
+    snapshot = find_snapshot(warehouse)
 
-    at = Summaries(lake, snapshot)
+    at = Summaries(warehouse, snapshot)
     (shown,) = at.rows("health")
-    seen = health_of(view_of(lake, snapshot), default_min_isr=2, threshold=0.1)
+    seen = health_of(view_of(warehouse, snapshot), default_min_isr=2, threshold=0.1)
     trouble = ("offline", "under_replicated", "under_min_isr", "not_understood", "deleting_topics", "partitions")
     assert {name: shown[name] for name in trouble} == {name: getattr(seen, name) for name in trouble}
     assert (shown["under_replicated"], shown["not_led_by_preferred"]) == (1, seen.imbalance[0].not_led)
@@ -160,10 +160,10 @@ def test_what_is_being_deleted_or_not_understood_is_no_trouble_as_for_status(tmp
     assert [of_broker[name] for name in ("preferred", "replicas", "out_of_sync")] == [2, 3, 1]
 
 
-def test_a_broker_that_is_gone_is_as_last_seen(lake: Warehouse) -> None:
+def test_a_broker_that_is_gone_is_as_last_seen(warehouse: Warehouse) -> None:
     """Its host and rack are those that a snapshot before kept; as of an older snapshot it is there."""
-    copy = Warehouse(f"{lake.warehouse}-seen", "default")
-    copytree(lake.warehouse, copy.warehouse)
+    copy = Warehouse(f"{warehouse.uri}-seen", "default")
+    copytree(warehouse.uri, copy.uri)
     seen = LastSeenBroker(broker_id=2, broker_epoch=2, snapshot_id=2, host="k2", rack="b", last_seen_at=NOW)
     copy.replace("brokers_last_seen", [seen])
     newest = find_snapshot(copy)
@@ -183,9 +183,11 @@ def committed(action: str, number: int | None, outcome: str, **columns: Any) -> 
 
 def test_a_row_is_counted_once_and_a_cancellation_is_no_commit(tmp_path: Path) -> None:
     """Of eight partitions, all were asked for and three failed; five were called back, and their order restored."""
-    lake = Warehouse(str(tmp_path / "warehouse"), "default")
-    Cluster(lake).snapshot()
-    lake.append("plans", [{"plan_id": "p", "kind": "reassign", "names": ["grow"], "changes": 8, "status": "cancelled"}])
+    warehouse = Warehouse(str(tmp_path / "warehouse"), "default")
+    Cluster(warehouse).snapshot()
+    warehouse.append(
+        "plans", [{"plan_id": "p", "kind": "reassign", "names": ["grow"], "changes": 8, "status": "cancelled"}]
+    )
     limit = "topic t: leader.replication.throttled.replicas=0:1"
     became = ["failed" if number < 3 else "applied" for number in range(8)]
     rows = [
@@ -197,9 +199,9 @@ def test_a_row_is_counted_once_and_a_cancellation_is_no_commit(tmp_path: Path) -
         *(committed(step, n, o, attempt=2) for o in ("pending", "applied") for n in range(3, 8) for step in BACK),
         committed("lift_throttle", None, "pending", attempt=3, message=limit),
     ]
-    lake.append("commits", [{**row, "committed_at": NOW + timedelta(seconds=at)} for at, row in enumerate(rows)])
+    warehouse.append("commits", [{**row, "committed_at": NOW + timedelta(seconds=at)} for at, row in enumerate(rows)])
 
-    at = Summaries(lake, find_snapshot(lake))
+    at = Summaries(warehouse, find_snapshot(warehouse))
     log = [
         tuple(row[name] for name in ("attempt", "kind", "outcome", "applied", "failed", "changes"))
         for row in at.rows("commit_log")
@@ -221,10 +223,10 @@ def test_a_row_is_counted_once_and_a_cancellation_is_no_commit(tmp_path: Path) -
     }
 
 
-def test_as_of_a_snapshot_nothing_later_was_planned_or_committed(lake: Warehouse) -> None:
+def test_as_of_a_snapshot_nothing_later_was_planned_or_committed(warehouse: Warehouse) -> None:
     """A plan on snapshot 3 is none of snapshot 2; one on 2 that was committed after 3 had no commit then."""
-    copy = Warehouse(f"{lake.warehouse}-later", "default")
-    copytree(lake.warehouse, copy.warehouse)
+    copy = Warehouse(f"{warehouse.uri}-later", "default")
+    copytree(warehouse.uri, copy.uri)
     common = {"kind": "elect", "changes": 1, "names": [], "created_at": NOW - timedelta(minutes=30)}
     copy.append(
         "plans", [{**common, "plan_id": name, "snapshot_id": 2, "status": name} for name in ("committed", "refused")]
@@ -244,15 +246,15 @@ def test_as_of_a_snapshot_nothing_later_was_planned_or_committed(lake: Warehouse
     assert "committed" in listed(3)[1]
 
 
-def test_an_older_snapshot_knows_nothing_of_later_ones(lake: Warehouse) -> None:
-    at = Summaries(lake, find_snapshot(lake, 1))
+def test_an_older_snapshot_knows_nothing_of_later_ones(warehouse: Warehouse) -> None:
+    at = Summaries(warehouse, find_snapshot(warehouse, 1))
     assert (at.rows("health")[0]["snapshot_id"], at.rows("under_replicated")) == (1, [])
     assert {row["from_snapshot"] for row in at.rows("leader_history")} == {1}
     assert [row["leaders"] for row in at.rows("leadership")] == [1, 0, 2, 0]
 
 
-def test_of_other_clusters_nothing_is_seen(lake: Warehouse) -> None:
-    other = Warehouse(lake.warehouse, "other")
+def test_of_other_clusters_nothing_is_seen(warehouse: Warehouse) -> None:
+    other = Warehouse(warehouse.uri, "other")
     versions = {name: other.version(name) for name in ("partitions", "brokers", "topics")}
     other.append("snapshots", [{"snapshot_id": 1, "taken_at": NOW, "versions": versions}])
     at = Summaries(other, find_snapshot(other))

@@ -20,6 +20,6 @@ def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
 
 
 @pytest.fixture
-def surveyor(lake: Warehouse) -> Surveyor:
+def surveyor(warehouse: Warehouse) -> Surveyor:
     """The command line with its usual timeout: it waits for a broker to become the controller again."""
-    return Surveyor(lake)
+    return Surveyor(warehouse)

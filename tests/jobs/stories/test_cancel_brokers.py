@@ -35,7 +35,7 @@ THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.thro
 def topic(request: pytest.FixtureRequest, kafka: KafkaTree, surveyor: Surveyor) -> str:
     name = str(request.node.name)
     changes = [creation(name, partition, replicas, id_of(name)) for partition, replicas in BEFORE.items()]
-    plan = store_plan(surveyor.lake, kafka, changes, [topic_creation(name, topic_id=id_of(name))])
+    plan = store_plan(surveyor.warehouse, kafka, changes, [topic_creation(name, topic_id=id_of(name))])
     run(surveyor, kafka, "commit", plan)
     assert eventually(lambda: bool(kafka.client.exists(f"/brokers/topics/{name}/partitions/1/state")))
     return name
@@ -66,7 +66,7 @@ def moves(surveyor: Surveyor, kafka: KafkaTree, topic: str, targets: dict[int, l
             "leader_epoch_after": None,
         }
         changes.append(election(kafka, topic, partition, leader=after[0], **columns))
-    return store_plan(surveyor.lake, kafka, changes, kind="reassign", moves=len(targets))
+    return store_plan(surveyor.warehouse, kafka, changes, kind="reassign", moves=len(targets))
 
 
 def configure(cluster: EmbeddedCluster, kind: ConfigResourceType, names: Iterable[object], values: Values) -> None:
@@ -136,7 +136,7 @@ def test_cancelled_while_its_commit_waits(
     plan = moves(surveyor, kafka, topic, {0: [0, 1, 2]})
     before = overrides(kafka)
 
-    with commit_process(kafka.hosts, surveyor.lake, plan.plan_id, "--throttle", str(RATE)) as process:
+    with commit_process(kafka.hosts, surveyor.warehouse, plan.plan_id, "--throttle", str(RATE)) as process:
         assert eventually(lambda: bool(assignment(kafka, topic).adding_replicas))
         throttled = overrides(kafka)
         cancelled = run(surveyor, kafka, "cancel", plan)
@@ -145,7 +145,7 @@ def test_cancelled_while_its_commit_waits(
     assigned = assignment(kafka, topic)
     assert (assigned.partitions, assigned.adding_replicas, cancelled["cancelled_now"]) == (BEFORE, {}, 1), stdout
     assert throttled != before
-    assert (overrides(kafka), surveyor.lake.rows("throttles")) == (before, [])
+    assert (overrides(kafka), surveyor.warehouse.rows("throttles")) == (before, [])
     assert (process.returncode, surveyor.status(plan.plan_id)) == (1, PlanStatus.CANCELLED)
     said = " ".join(stdout.split())
     assert f"was cancelled by {this_actor().user} at 20" in said

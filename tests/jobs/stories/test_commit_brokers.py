@@ -60,7 +60,7 @@ def create(surveyor: Surveyor, kafka: KafkaTree, topic: str) -> Plan:
     topic_id = id_of(topic)
     changes = [creation(topic, partition, replicas, topic_id) for partition, replicas in REPLICAS.items()]
     operation = topic_creation(topic, {"min.insync.replicas": "2"}, topic_id)
-    plan = store_plan(surveyor.lake, kafka, changes, [operation])
+    plan = store_plan(surveyor.warehouse, kafka, changes, [operation])
     commit(surveyor, kafka, plan)
     return plan
 
@@ -93,7 +93,7 @@ def test_created_topic_takes_records_at_once(cluster: EmbeddedCluster, topic: st
 
 @pytest.mark.usefixtures("topic")
 def test_all_answers_are_without_error(surveyor: Surveyor) -> None:
-    answers = surveyor.lake.rows("answers")
+    answers = surveyor.warehouse.rows("answers")
 
     assert {row["error"] for row in answers} == {0}
     responses = sorted(
@@ -106,7 +106,7 @@ def test_all_answers_are_without_error(surveyor: Surveyor) -> None:
 @pytest.mark.usefixtures("topic")
 def test_broker_is_in_control_again(kafka: KafkaTree, surveyor: Surveyor) -> None:
     assert broker_in_control(kafka)
-    handed_back = next(row for row in surveyor.lake.rows("commits") if row["action"] == "hand_back")
+    handed_back = next(row for row in surveyor.warehouse.rows("commits") if row["action"] == "hand_back")
     assert "is the controller; held for" in handed_back["message"]
 
 
@@ -127,7 +127,7 @@ def test_controller_that_zookeeper_names_is_asked(
 
 
 def test_elections_lose_no_record(cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
-    plan = store_plan(surveyor.lake, kafka, moves(kafka, topic))
+    plan = store_plan(surveyor.warehouse, kafka, moves(kafka, topic))
 
     with Traffic(cluster.bootstrap, topic) as traffic:
         commit(surveyor, kafka, plan)
@@ -140,7 +140,7 @@ def test_elections_lose_no_record(cluster: EmbeddedCluster, kafka: KafkaTree, su
 def test_elections_are_known_to_every_broker(
     cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str
 ) -> None:
-    commit(surveyor, kafka, store_plan(surveyor.lake, kafka, moves(kafka, topic)))
+    commit(surveyor, kafka, store_plan(surveyor.warehouse, kafka, moves(kafka, topic)))
 
     for broker in cluster.brokers.values():
         assert {p: leader for p, (leader, _, _) in topic_metadata(broker.address, topic).items()} == {0: 1, 1: 2, 2: 0}
@@ -148,14 +148,14 @@ def test_elections_are_known_to_every_broker(
 
 def test_kafka_goes_on_from_what_was_written(kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
     """Its controller neither reverts it nor decides again, so the states are those that were written."""
-    commit(surveyor, kafka, store_plan(surveyor.lake, kafka, moves(kafka, topic)))
+    commit(surveyor, kafka, store_plan(surveyor.warehouse, kafka, moves(kafka, topic)))
 
     assert kafka.versions(topic) == dict.fromkeys(REPLICAS, 1)
     assert {kafka.state(topic, partition).leader_epoch for partition in REPLICAS} == {1}
 
 
 def test_dry_run_touches_nothing(kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
-    plan = store_plan(surveyor.lake, kafka, moves(kafka, topic))
+    plan = store_plan(surveyor.warehouse, kafka, moves(kafka, topic))
     before = kafka.dump()
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts)
@@ -165,16 +165,16 @@ def test_dry_run_touches_nothing(kafka: KafkaTree, surveyor: Surveyor, topic: st
 
 
 def test_admin_mode_elects_preferred_leaders(kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
-    commit(surveyor, kafka, store_plan(surveyor.lake, kafka, moves(kafka, topic)))
+    commit(surveyor, kafka, store_plan(surveyor.warehouse, kafka, moves(kafka, topic)))
     back = [election(kafka, topic, partition, leader=replicas[0]) for partition, replicas in REPLICAS.items()]
 
-    commit(surveyor, kafka, store_plan(surveyor.lake, kafka, back), mode="admin")
+    commit(surveyor, kafka, store_plan(surveyor.warehouse, kafka, back), mode="admin")
 
     assert leaders(kafka, topic) == {0: 0, 1: 1, 2: 2}
 
 
 def test_auto_mode_asks_a_live_controller(kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
-    plan = store_plan(surveyor.lake, kafka, moves(kafka, topic))
+    plan = store_plan(surveyor.warehouse, kafka, moves(kafka, topic))
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts)
 
@@ -185,16 +185,16 @@ def test_admin_mode_reassigns(kafka: KafkaTree, surveyor: Surveyor, topic: str) 
     after = {"replicas_after": [0, 1], "removing_after": [2], "isr_after": [0, 1], "leader_epoch_after": None}
     change = election(kafka, topic, 0, leader=0, action=Action.REASSIGN.value, **after)
 
-    commit(surveyor, kafka, store_plan(surveyor.lake, kafka, [change]), mode="admin")
+    commit(surveyor, kafka, store_plan(surveyor.warehouse, kafka, [change]), mode="admin")
 
     assert eventually(
         lambda: decode_assignment(kafka.client.get(f"/brokers/topics/{topic}")[0]).partitions[0] == [0, 1]
     )
 
 
-def test_admin_mode_creates(kafka: KafkaTree, surveyor: Surveyor, lake: Warehouse) -> None:
+def test_admin_mode_creates(kafka: KafkaTree, surveyor: Surveyor, warehouse: Warehouse) -> None:
     changes = [creation("by.kafka", partition, replicas) for partition, replicas in REPLICAS.items()]
-    plan = store_plan(lake, kafka, changes, [topic_creation("by.kafka", {"retention.ms": "60000"})])
+    plan = store_plan(warehouse, kafka, changes, [topic_creation("by.kafka", {"retention.ms": "60000"})])
 
     commit(surveyor, kafka, plan, mode="admin")
 
@@ -206,7 +206,7 @@ def test_admin_mode_creates(kafka: KafkaTree, surveyor: Surveyor, lake: Warehous
 def test_admin_mode_tells_what_kafka_refuses(kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
     after = {"replicas_after": [0, 77], "adding_after": [77], "leader_epoch_after": None}
     change = election(kafka, topic, 0, leader=0, action=Action.REASSIGN.value, **after)
-    plan = store_plan(surveyor.lake, kafka, [change])
+    plan = store_plan(surveyor.warehouse, kafka, [change])
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "admin", "--apply")
 
@@ -223,7 +223,7 @@ def test_dead_brokers_partition_is_elected_and_it_comes_back(
     assert eventually(lambda: not cluster.brokers[1].is_registered())
     assert eventually(lambda: leaders(kafka, topic)[1] == 2)
 
-    plan = store_plan(surveyor.lake, kafka, [election(kafka, topic, 1, leader=0, requires_dead=[1])])
+    plan = store_plan(surveyor.warehouse, kafka, [election(kafka, topic, 1, leader=0, requires_dead=[1])])
     commit(surveyor, kafka, plan)
     elected = kafka.state(topic, 1)
     cluster.brokers[1].restart()
@@ -233,12 +233,12 @@ def test_dead_brokers_partition_is_elected_and_it_comes_back(
 
 
 def test_topic_without_states_is_taken_up_by_kafka_and_by_us(
-    kafka: KafkaTree, surveyor: Surveyor, lake: Warehouse
+    kafka: KafkaTree, surveyor: Surveyor, warehouse: Warehouse
 ) -> None:
     """A crash between a large topic and its states leaves this; Kafka's controller makes the states as planned."""
     topic_id = id_of("without.states")
     changes = [creation("without.states", partition, replicas, topic_id) for partition, replicas in REPLICAS.items()]
-    plan = store_plan(lake, kafka, changes, [topic_creation("without.states", topic_id=topic_id)])
+    plan = store_plan(warehouse, kafka, changes, [topic_creation("without.states", topic_id=topic_id)])
     with controllership(kafka.endpoint, 2147483647) as held:
         nothing = ZnodeReads({path: Znode(path, None, None) for path in required_reads(plan.changes)})
         made = topic_ops("without.states", plan.changes, TopicZnodes.of(plan), nothing)
@@ -279,7 +279,7 @@ def test_take_over_is_above_what_brokers_have_heard_though_the_epoch_was_deleted
 
     status = other.run("status", "--zookeeper", kafka.hosts)
     doctor = other.run("doctor", "--zookeeper", kafka.hosts)
-    plan = store_plan(other.lake, kafka, moves(kafka, topic))
+    plan = store_plan(other.warehouse, kafka, moves(kafka, topic))
     done = other.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "batch", "--apply", "--yes")
 
     assert f", epoch 1, earlier than the latest known, {latest}" in " ".join(status.stdout.split())
@@ -296,12 +296,12 @@ def test_take_over_is_above_what_brokers_have_heard_though_the_epoch_was_deleted
 
 
 def test_reconcile_takes_over_above_an_epoch_that_was_set_back(
-    kafka: KafkaTree, cluster: EmbeddedCluster, topic: str, spark: SparkSession, lake: Warehouse
+    kafka: KafkaTree, cluster: EmbeddedCluster, topic: str, spark: SparkSession, warehouse: Warehouse
 ) -> None:
     """Kafka's controller is refused by every broker, though nothing else is due."""
     assert spark
-    surveyor = Surveyor(lake)
-    commit(surveyor, kafka, store_plan(lake, kafka, moves(kafka, topic)))
+    surveyor = Surveyor(warehouse)
+    commit(surveyor, kafka, store_plan(warehouse, kafka, moves(kafka, topic)))
     latest = kafka.state(topic, 0).controller_epoch
     elect_again(kafka, 1)
     later = f"{topic}.later"
@@ -366,7 +366,7 @@ def test_broker_that_stops_in_the_middle_does_not_hold_the_others(
         return deliver(*arguments)
 
     monkeypatch.setattr("jobs.execution.batch.notify.deliver", with_one_stopped)
-    plan = store_plan(surveyor.lake, kafka, moves(kafka, topic))
+    plan = store_plan(surveyor.warehouse, kafka, moves(kafka, topic))
     try:
         done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "batch", "--apply")
         cluster.brokers[1].expire()
@@ -382,9 +382,9 @@ def test_broker_that_stops_in_the_middle_does_not_hold_the_others(
     assert eventually(lambda: all(sorted(kafka.state(topic, p).isr) == [0, 1, 2] for p in REPLICAS))
 
 
-def test_a_round_in_small(cluster: EmbeddedCluster, kafka: KafkaTree, lake: Warehouse, tmp_path: Path) -> None:
+def test_a_round_in_small(cluster: EmbeddedCluster, kafka: KafkaTree, warehouse: Warehouse, tmp_path: Path) -> None:
     """As tests/jobs/torture/test_rounds.py has them by chance, and with the same checks."""
-    with SmallTortureCluster(cluster, lake, tmp_path) as torture_cluster:
+    with SmallTortureCluster(cluster, warehouse, tmp_path) as torture_cluster:
         prepare(torture_cluster, kafka.client)
         with RoundTraffic(cluster.bootstrap) as traffic:
             wrong, summary = run_round(torture_cluster, kafka.client, traffic, SCRIPT)

@@ -71,7 +71,7 @@ def test_topics_have_ids_where_brokers_know_of_them(
     older = "inter.broker.protocol.version" in cluster.brokers[0].overrides
     written = kafka.client.get("/brokers/topics/batch.topic")[0]
     assert (b"topic_id" in written, b'"version":2' in written) == (not older, older)
-    errors = [row["error"] for row in surveyor.lake.rows("answers", ("topic", "=", "batch.topic"))]
+    errors = [row["error"] for row in surveyor.warehouse.rows("answers", ("topic", "=", "batch.topic"))]
     assert set(errors) <= {0}
     assert eventually(lambda: all(0 in topic_metadata(it.address, "batch.topic") for it in cluster.brokers.values()))
 
@@ -115,7 +115,7 @@ def in_trouble(kafka: KafkaTree) -> dict[str, int]:
 
 def facts_everywhere(surveyor: Surveyor) -> list[dict[str, int]]:
     """The same as status, show, metrics and the page of the newest snapshot say it."""
-    page = surveyor.warehouse / "page.html"
+    page = surveyor.folder / "page.html"
     surveyor.json("report", "--out", str(page))
     status = surveyor.json("status")
     shown = [
@@ -193,7 +193,7 @@ def drained_under(held: Controllership, surveyor: Surveyor) -> None:
 
 def responses(surveyor: Surveyor, api: str, topic: str, epoch: int) -> list[tuple[int, int]]:
     """What broker B answered to the last requests of a controller: partition and error."""
-    rows = surveyor.lake.rows("answers", ("api", "=", api), ("broker_id", "=", B))
+    rows = surveyor.warehouse.rows("answers", ("api", "=", api), ("broker_id", "=", B))
     return sorted((r["partition"], r["error"]) for r in rows if (r["topic"], r["controller_epoch"]) == (topic, epoch))
 
 
@@ -306,7 +306,7 @@ def test_unclean_recovery_loses_at_most_what_the_plan_said(
     assert eventually(lambda: in_sync(kafka, topic))
 
     assert (elected.leader, elected.isr[0]) == (2, 2)
-    (reason,) = (row["reason"] for row in surveyor.lake.rows("changes", ("plan_id", "=", plan["plan_id"])))
+    (reason,) = (row["reason"] for row in surveyor.warehouse.rows("changes", ("plan_id", "=", plan["plan_id"])))
     assert "ranked: 2 (in sync until snapshot 2" in reason
     assert "1 (in sync until snapshot 1" in reason
     stored = before.stored(len(REPLICAS))

@@ -96,7 +96,7 @@ def sizes_known(stage: CommandEnvironments) -> None:
     """`surveyor sizes` has asked brokers 0 and 1 for the topic that is to go."""
     taken = datetime(2026, 11, 23, 9, 50, 16, tzinfo=UTC)
     one = {"topic": "test", "log_dir": "/d", "bytes": 209_715, "offset_lag": 0, "is_future": False, "taken_at": taken}
-    stage.at.lake.append("sizes", [{**one, "partition": p, "broker_id": b} for p in range(4) for b in (0, 1)])
+    stage.at.warehouse.append("sizes", [{**one, "partition": p, "broker_id": b} for p in range(4) for b in (0, 1)])
 
 
 def waves(stage: CommandEnvironments) -> None:
@@ -124,7 +124,7 @@ def outage(stage: CommandEnvironments) -> None:
 
 def conf_file(stage: CommandEnvironments) -> None:
     """The file that the page links to, for this cluster."""
-    here = {"127.0.0.1:2181": stage.at.hosts, '"warehouse"': f'"{stage.at.warehouse}"'}
+    here = {"127.0.0.1:2181": stage.at.hosts, '"warehouse"': f'"{stage.at.folder}"'}
     Path("conf").mkdir()
     Path("conf/surveyor.toml").write_text(said_here((ROOT / "conf" / "surveyor.toml").read_text(), here))
 

@@ -162,7 +162,7 @@ def test_what_a_dead_broker_alone_has_is_not_moved_away(
     assert eventually(lambda: kafka.state(LOST).leader == NO_LEADER and kafka.state(KEPT).isr == [1])
     surveyor.json("snapshot")
     emptied = surveyor.json("plan", "reassign", "--remove-brokers", f"{DEAD}", "--topics", f"{LOST}|{KEPT}")
-    (rejection,) = surveyor.lake.rows("rejections", ("plan_id", "=", emptied["plan_id"]))
+    (rejection,) = surveyor.warehouse.rows("rejections", ("plan_id", "=", emptied["plan_id"]))
     assert (emptied["moves"], rejection["topic"], rejection["code"]) == (1, LOST, "NO_LIVE_LEADER")
     replaced = surveyor.json("plan", "reassign", "--replace", f"{DEAD}=0", "--topics", LOST)
     assert (replaced["changes"], replaced["rejected"]) == (0, 1)

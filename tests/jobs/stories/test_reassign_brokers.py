@@ -49,7 +49,7 @@ def topic(request: pytest.FixtureRequest, cluster: EmbeddedCluster, kafka: Kafka
     """A topic of the test's own with some MB in each partition, made by Kafka."""
     name = f"{request.node.name}"
     changes = [creation(name, partition, replicas) for partition, replicas in REPLICAS.items()]
-    made = store_plan(surveyor.lake, kafka, changes, [topic_creation(name)])
+    made = store_plan(surveyor.warehouse, kafka, changes, [topic_creation(name)])
     committed(surveyor, kafka, made)
     assert eventually(lambda: all(kafka.client.exists(f"/brokers/topics/{name}/partitions/{p}/state") for p in (0, 1)))
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
@@ -79,21 +79,21 @@ def is_moving(kafka: KafkaTree, topic: str) -> bool:
     return bool(assigned.adding_replicas or assigned.removing_replicas)
 
 
-def two_waves(lake: Warehouse, kafka: KafkaTree, topic: str) -> Plan:
+def two_waves(warehouse: Warehouse, kafka: KafkaTree, topic: str) -> Plan:
     moves = [reassignment(kafka, topic, 0, [3, 1]), reassignment(kafka, topic, 1, [1, 3], wave=1)]
-    return store_plan(lake, kafka, moves, kind=PlanKind.REASSIGN.value)
+    return store_plan(warehouse, kafka, moves, kind=PlanKind.REASSIGN.value)
 
 
 def test_killed_between_two_throttled_waves(  # noqa: PLR0913, PLR0917 - fixtures
-    cluster: EmbeddedCluster, kafka: KafkaTree, lake: Warehouse, surveyor: Surveyor, topic: str, admin: Admin
+    cluster: EmbeddedCluster, kafka: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, topic: str, admin: Admin
 ) -> None:
     """What stood before is back at the end: an operator's own rate on broker 1, nothing elsewhere."""
     assert admin.alter_override("broker", "1", {LEADER_RATE: "900000000"}) == 0
     before = overrides(kafka)
-    plan = two_waves(lake, kafka, topic)
+    plan = two_waves(warehouse, kafka, topic)
 
     with Traffic(cluster.bootstrap, topic) as traffic:
-        with commit_process(kafka.hosts, lake, plan.plan_id, "--throttle", str(SLOW)) as process:
+        with commit_process(kafka.hosts, warehouse, plan.plan_id, "--throttle", str(SLOW)) as process:
             assert eventually(lambda: is_moving(kafka, topic))
             process.send_signal(signal.SIGKILL)
             process.wait(20)
@@ -116,19 +116,19 @@ def test_killed_between_two_throttled_waves(  # noqa: PLR0913, PLR0917 - fixture
     assert between == {0: [3, 1], 1: [1, 2]}
     assert "throttle of plan" in output
     assert assignment(kafka, topic).partitions == {0: [3, 1], 1: [1, 3]}
-    assert (overrides(kafka), lake.rows("throttles")) == (before, [])
+    assert (overrides(kafka), warehouse.rows("throttles")) == (before, [])
     assert traffic.failed == []
     assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
     assert admin.alter_override("broker", "1", {LEADER_RATE: None}) == 0
 
 
 def test_rate_changed_in_mid_move_and_interrupted(
-    kafka: KafkaTree, lake: Warehouse, surveyor: Surveyor, topic: str
+    kafka: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, topic: str
 ) -> None:
-    plan = two_waves(lake, kafka, topic)
+    plan = two_waves(warehouse, kafka, topic)
     before = overrides(kafka)
 
-    with commit_process(kafka.hosts, lake, plan.plan_id, "--throttle", str(SLOW)) as process:
+    with commit_process(kafka.hosts, warehouse, plan.plan_id, "--throttle", str(SLOW)) as process:
         assert eventually(lambda: is_moving(kafka, topic))
         process.send_signal(signal.SIGTERM)
         stdout, _ = process.communicate(timeout=60)
@@ -139,11 +139,11 @@ def test_rate_changed_in_mid_move_and_interrupted(
     assert "THE THROTTLE STAYS while 1 partition" in stdout
     assert f"`surveyor commit {plan.plan_id} --apply` continues" in stdout
     assert assignment(kafka, topic).partitions == {0: [3, 1], 1: [1, 3]}
-    assert (overrides(kafka), lake.rows("throttles")) == (before, [])
+    assert (overrides(kafka), warehouse.rows("throttles")) == (before, [])
 
 
 def test_never_beside_somebody_elses(
-    kafka: KafkaTree, lake: Warehouse, surveyor: Surveyor, topic: str, admin: Admin
+    kafka: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, topic: str, admin: Admin
 ) -> None:
     """Theirs is slow: it is throttled to nearly nothing."""
     theirs = {LEADER_REPLICAS: "1:1,1:2", FOLLOWER_REPLICAS: "1:0"}
@@ -152,7 +152,7 @@ def test_never_beside_somebody_elses(
         assert admin.alter_override("broker", str(broker), slow) == 0
     assert admin.alter_override("topic", topic, theirs) == 0
     assert admin.reassign({(topic, 1): [1, 0]}) == {(topic, 1): 0}
-    plan = store_plan(lake, kafka, [reassignment(kafka, topic, 0, [3, 1])], kind=PlanKind.REASSIGN.value)
+    plan = store_plan(warehouse, kafka, [reassignment(kafka, topic, 0, [3, 1])], kind=PlanKind.REASSIGN.value)
     before = overrides(kafka)
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--apply", "--throttle", "1MB")
@@ -167,7 +167,7 @@ def test_never_beside_somebody_elses(
     assert f"{topic}-1 to [1, 0]" in done.stderr
     assert (running, stood[0]) == ({(topic, 1): [1, 0]}, [0, 1])
     assert before["brokers/0"] == slow
-    assert (surveyor.commits(plan.plan_id), lake.rows("throttles")) == ([], [])
+    assert (surveyor.commits(plan.plan_id), warehouse.rows("throttles")) == ([], [])
     committed(surveyor, kafka, plan, "--wait")
     assert assignment(kafka, topic).partitions == {0: [3, 1], 1: [1, 0]}
 
@@ -185,17 +185,17 @@ commit_admin.request_changes = ask
 PATIENT = "from jobs.adapters.zookeeper import lease; lease.LEASE_TIMEOUT_SECONDS = 120.0"
 
 
-def test_two_commits_with_throttles_at_once(kafka: KafkaTree, lake: Warehouse, topic: str, tmp_path: Path) -> None:
+def test_two_commits_with_throttles_at_once(kafka: KafkaTree, warehouse: Warehouse, topic: str, tmp_path: Path) -> None:
     """The first has set its throttle and asked for nothing yet when the second comes."""
-    first = store_plan(lake, kafka, [reassignment(kafka, topic, 0, [3, 1])], kind=PlanKind.REASSIGN.value)
-    second = store_plan(lake, kafka, [reassignment(kafka, topic, 1, [1, 3])], kind=PlanKind.REASSIGN.value)
+    first = store_plan(warehouse, kafka, [reassignment(kafka, topic, 0, [3, 1])], kind=PlanKind.REASSIGN.value)
+    second = store_plan(warehouse, kafka, [reassignment(kafka, topic, 1, [1, 3])], kind=PlanKind.REASSIGN.value)
     before, gate = overrides(kafka), tmp_path / "gate"
     script = SETS_AND_WAITS.format(gate=str(gate))
 
-    with commit_process(kafka.hosts, lake, first.plan_id, "--throttle", "40MB/s", script=script) as one:
+    with commit_process(kafka.hosts, warehouse, first.plan_id, "--throttle", "40MB/s", script=script) as one:
         assert eventually(lambda: f"topics/{topic}" in overrides(kafka))
         throttled = overrides(kafka)
-        with commit_process(kafka.hosts, lake, second.plan_id, "--throttle", "30MB/s", script=PATIENT) as two:
+        with commit_process(kafka.hosts, warehouse, second.plan_id, "--throttle", "30MB/s", script=PATIENT) as two:
             waiting = next(line for line in two.stdout or () if "has the lease of this cluster" in line)
             still = (overrides(kafka), is_moving(kafka, topic))
             gate.touch()
@@ -206,16 +206,16 @@ def test_two_commits_with_throttles_at_once(kafka: KafkaTree, lake: Warehouse, t
     assert still == (throttled, False)
     assert (one.returncode, two.returncode) == (0, 0), one_output + two_output
     assert assignment(kafka, topic).partitions == {0: [3, 1], 1: [1, 3]}
-    assert (overrides(kafka), lake.rows("throttles")) == (before, [])
+    assert (overrides(kafka), warehouse.rows("throttles")) == (before, [])
 
 
 def test_auto_mode_takes_no_controllership_for_want_of_a_password(
-    kafka: KafkaTree, lake: Warehouse, surveyor: Surveyor, topic: str, tmp_path: Path
+    kafka: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, topic: str, tmp_path: Path
 ) -> None:
     """A client that speaks what these brokers do not, on a cluster that is well."""
     config = tmp_path / "client.properties"
     config.write_text("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n", encoding="utf-8")
-    plan = store_plan(lake, kafka, [election(kafka, topic, 0, leader=1)])
+    plan = store_plan(warehouse, kafka, [election(kafka, topic, 0, leader=1)])
     epoch = kafka.client.get("/controller_epoch")
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--apply", "--command-config", str(config))
@@ -225,17 +225,17 @@ def test_auto_mode_takes_no_controllership_for_want_of_a_password(
     assert (kafka.client.get("/controller_epoch"), kafka.state(topic, 0).leader) == (epoch, 0)
 
 
-def test_by_orders_in_zookeeper(kafka: KafkaTree, lake: Warehouse, surveyor: Surveyor, topic: str) -> None:
+def test_by_orders_in_zookeeper(kafka: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, topic: str) -> None:
     """A move, throttled, and a change of order with the election it is for."""
     before = overrides(kafka)
     moved = [reassignment(kafka, topic, 0, [3, 1]), reassignment(kafka, topic, 1, [2, 1])]
     elected = election(kafka, topic, 1, leader=2, wave=1, replicas_before=[2, 1], replicas_after=[2, 1])
-    plan = store_plan(lake, kafka, [*moved, elected], kind=PlanKind.REASSIGN.value)
+    plan = store_plan(warehouse, kafka, [*moved, elected], kind=PlanKind.REASSIGN.value)
 
     committed(surveyor, kafka, plan, "--via", "zookeeper", "--throttle", "20MB/s")
 
     assert assignment(kafka, topic).partitions == {0: [3, 1], 1: [2, 1]}
     assert kafka.state(topic, 1).leader == 2
-    assert (overrides(kafka), lake.rows("throttles")) == (before, [])
+    assert (overrides(kafka), warehouse.rows("throttles")) == (before, [])
     orders = ("/admin/reassign_partitions", "/admin/preferred_replica_election")
     assert [kafka.client.exists(path) for path in orders] == [None, None]

@@ -80,7 +80,7 @@ def rolling_restart(cluster: EmbeddedCluster, surveyor: Surveyor, folder: Path) 
         **os.environ,
         "PATH": own,
         "SURVEYOR_ZOOKEEPER": surveyor.hosts,
-        "SURVEYOR_WAREHOUSE": str(surveyor.warehouse),
+        "SURVEYOR_WAREHOUSE": str(surveyor.folder),
     }
     restarted = []
     asked, log = folder / "asked", folder / "loop.log"

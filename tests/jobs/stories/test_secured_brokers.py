@@ -159,34 +159,34 @@ def test_leaders_move_over_each_listener(
     create_topic(cluster, kafka, "moves", len(ways))
     with Traffic(cluster.bootstrap, "moves") as traffic:
         for partition, way in enumerate(ways.values()):
-            plan = store_plan(surveyor.lake, kafka, [election(kafka, "moves", partition, leader=0)])
+            plan = store_plan(surveyor.warehouse, kafka, [election(kafka, "moves", partition, leader=0)])
             done = surveyor.apply(kafka.hosts, plan.plan_id, *way.options)
             assert done.exit_code == 0, done.stderr
             assert "LeaderAndIsr accepted by brokers 0, 1" in done.stderr
             assert PASSWORD not in done.output
 
     assert [kafka.state("moves", partition).leader for partition in range(len(ways))] == [0] * len(ways)
-    assert {row["error"] for row in surveyor.lake.rows("answers")} == {0}
+    assert {row["error"] for row in surveyor.warehouse.rows("answers")} == {0}
     assert traffic.failed == []
     assert traffic.stored(len(ways)) >= traffic.acknowledged
-    tables = {name: surveyor.lake.rows(name) for name in TABLES}
+    tables = {name: surveyor.warehouse.rows(name) for name in TABLES}
     assert tables["commits"]
     assert PASSWORD not in str(tables)
     assert PASSWORD not in caplog.text
 
 
 def test_leaders_are_elected_over_each_listener_once_a_broker_was_killed(
-    cluster: EmbeddedCluster, kafka: KafkaTree, lake: Warehouse, ways: Ways
+    cluster: EmbeddedCluster, kafka: KafkaTree, warehouse: Warehouse, ways: Ways
 ) -> None:
     """Surveyor is the controller throughout, so no broker elects leaders."""
     create_topic(cluster, kafka, "killed", len(ways))
-    ours = commands.Surveyor(kafka.hosts, Path(lake.warehouse))
+    ours = commands.Surveyor(kafka.hosts, Path(warehouse.uri))
     alone: dict[str, Any] = {"isr_after": [0], "leader_and_isr_to": [0], "requires_dead": [1]}
     with Traffic(cluster.bootstrap, "killed") as traffic, controllership(kafka.endpoint, OURS) as held:
         cluster.brokers[1].kill()
         cluster.brokers[1].expire()
         for partition, way in enumerate(ways.values()):
-            plan = store_plan(lake, kafka, [election(kafka, "killed", partition, leader=0, **alone)])
+            plan = store_plan(warehouse, kafka, [election(kafka, "killed", partition, leader=0, **alone)])
             files: dict[str, Any] = {"command_config": way.config, "zookeeper_config": kafka.endpoint.config}
             done = commit_held(ours, plan.plan_id, held, **files, conf_path=way.conf)
             assert done.status == "committed"
@@ -205,7 +205,9 @@ def test_a_controller_that_stays_and_what_it_leaves_to_kafkas_own(
     """It tells over SASL_SSL; what it creates in ZooKeeper is the brokers', as if they had made it."""
     create_topic(cluster, kafka, "theirs", 1)
     way = ways["SCRAM-SHA-512 at the control plane"]
-    made = store_plan(surveyor.lake, kafka, [creation("ours", 0, [1, 0], None)], [topic_creation("ours", None, None)])
+    made = store_plan(
+        surveyor.warehouse, kafka, [creation("ours", 0, [1, 0], None)], [topic_creation("ours", None, None)]
+    )
     assert surveyor.apply(kafka.hosts, made.plan_id, *way.options).exit_code == 0
     led = partial(kafka.state, "ours")
     acls = dict[str, list[ACL]]()
@@ -237,7 +239,7 @@ def test_a_controller_that_stays_and_what_it_leaves_to_kafkas_own(
         acls[path] = kafka.client.get_acls(path.format("ours"))[0]
         assert acls[path] == kafka.client.get_acls(path.format("theirs"))[0]
     assert {tuple(acl.id.scheme for acl in some) for some in acls.values()} == {("sasl", "world")}
-    going = deletion(surveyor.lake, kafka, "ours")
+    going = deletion(surveyor.warehouse, kafka, "ours")
     assert surveyor.apply(kafka.hosts, going.plan_id, *way.options).exit_code == 0
     assert eventually(lambda: kafka.client.exists("/brokers/topics/ours") is None)
     assert PASSWORD not in ran.output
@@ -257,7 +259,7 @@ def test_who_is_not_let_in_or_may_not_control_writes_nothing(
     tmp_path: Path,
 ) -> None:
     create_topic(cluster, kafka, "refused", 1)
-    plan = store_plan(surveyor.lake, kafka, [election(kafka, "refused", 0, leader=0)])
+    plan = store_plan(surveyor.warehouse, kafka, [election(kafka, "refused", 0, leader=0)])
     control = ("--conf", str(conf(tmp_path, "CONTROL")))
 
     def error_of(way: str, *options: str, **changed: str) -> str:

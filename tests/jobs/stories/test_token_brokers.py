@@ -126,7 +126,7 @@ def test_leaders_move_in_both_modes_and_no_token_is_shown(  # noqa: PLR0913, PLR
     for partition, options in enumerate((tokens.options, by_file(tmp_path, token))):
         led = partial(kafka.state, "moves", partition)
         for leader, mode in ((0, ("batch", "--yes")), (1, ("admin",))):
-            plan = store_plan(surveyor.lake, kafka, [election(kafka, "moves", partition, leader=leader)])
+            plan = store_plan(surveyor.warehouse, kafka, [election(kafka, "moves", partition, leader=leader)])
             commit = ("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--apply", "--mode", *mode, *options)
             done = surveyor.run(*commit)
             assert done.exit_code == 0, done.stderr
@@ -139,8 +139,8 @@ def test_leaders_move_in_both_modes_and_no_token_is_shown(  # noqa: PLR0913, PLR
         assert "every broker can be notified of what batch mode writes" in texts[-1]
         assert "settings 2 brokers returned their configs" in texts[-1]
 
-    assert {row["error"] for row in surveyor.lake.rows("answers")} == {0}
-    tables = str({name: surveyor.lake.rows(name) for name in TABLES})
+    assert {row["error"] for row in surveyor.warehouse.rows("answers")} == {0}
+    tables = str({name: surveyor.warehouse.rows(name) for name in TABLES})
     shown = (*texts, caplog.text, tables, processes())
     tokens.refuse_shown(*shown)
     assert not any(token in text for text in shown)
@@ -150,7 +150,7 @@ def test_what_brokers_do_not_accept_writes_nothing(
     cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, tmp_path: Path
 ) -> None:
     create_topic(cluster, kafka, "refused", 1)
-    plan = store_plan(surveyor.lake, kafka, [election(kafka, "refused", 0, leader=0)])
+    plan = store_plan(surveyor.warehouse, kafka, [election(kafka, "refused", 0, leader=0)])
 
     def error_of(token: str, mode: str) -> str:
         before = kafka.client.get("/controller_epoch"), kafka.state("refused", 0)

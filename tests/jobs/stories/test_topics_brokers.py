@@ -54,7 +54,7 @@ def planned(surveyor: Surveyor, kafka: KafkaTree, *arguments: str) -> Plan:
     assert surveyor.run("snapshot", *where).exit_code == 0
     done = surveyor.run("plan", *arguments, *where, "--json")
     assert done.exit_code == 0, done.stderr
-    return read_plan(surveyor.lake, json.loads(done.stdout)["plan_id"])
+    return read_plan(surveyor.warehouse, json.loads(done.stdout)["plan_id"])
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def topic(request: pytest.FixtureRequest, kafka: KafkaTree, surveyor: Surveyor) 
     """A topic of the test's own with two partitions, made by Kafka."""
     name = f"{request.node.name.translate(str.maketrans('[]', '..'))}"
     changes = [creation(name, 0, [0, 1]), creation(name, 1, [1, 2])]
-    commit(surveyor, kafka, store_plan(surveyor.lake, kafka, changes, [topic_creation(name)]), "admin")
+    commit(surveyor, kafka, store_plan(surveyor.warehouse, kafka, changes, [topic_creation(name)]), "admin")
     assert eventually(lambda: bool(kafka.client.exists(f"/brokers/topics/{name}/partitions/1/state")))
     return name
 
@@ -71,7 +71,7 @@ def topic(request: pytest.FixtureRequest, kafka: KafkaTree, surveyor: Surveyor) 
 def test_added_partitions_are_known_to_every_broker(
     cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str, mode: str
 ) -> None:
-    plan = expansion(surveyor.lake, kafka, topic, [[2, 0], [0, 2]])
+    plan = expansion(surveyor.warehouse, kafka, topic, [[2, 0], [0, 2]])
     commit(surveyor, kafka, plan, mode)
 
     planned = {0: (0, [0, 1], [0, 1]), 1: (1, [1, 2], [1, 2]), 2: (2, [2, 0], [2, 0]), 3: (0, [0, 2], [0, 2])}
@@ -86,7 +86,7 @@ def test_partitions_are_added_over_racks_as_kafka_adds_them(
     """Asked without an assignment, Kafka uses its rule on a topic's twin."""
     twin = f"{topic}.twin"
     changes = [creation(twin, 0, [0, 1]), creation(twin, 1, [1, 2])]
-    commit(surveyor, kafka, store_plan(surveyor.lake, kafka, changes, [topic_creation(twin)]), "admin")
+    commit(surveyor, kafka, store_plan(surveyor.warehouse, kafka, changes, [topic_creation(twin)]), "admin")
 
     commit(surveyor, kafka, planned(surveyor, kafka, "expand", "--topic", topic, "--partitions", "9"), "admin")
     kafkas = AdminClient({"bootstrap.servers": cluster.bootstrap})
@@ -125,12 +125,23 @@ def test_altered_config_is_used_by_the_brokers(
     cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str, mode: str
 ) -> None:
     commit(
-        surveyor, kafka, alteration(surveyor.lake, kafka, topic, {"retention.ms": None}, {"retention.ms": "7"}), mode
+        surveyor,
+        kafka,
+        alteration(surveyor.warehouse, kafka, topic, {"retention.ms": None}, {"retention.ms": "7"}),
+        mode,
     )
     commit(
-        surveyor, kafka, alteration(surveyor.lake, kafka, topic, {"retention.ms": "7"}, {"retention.ms": None}), mode
+        surveyor,
+        kafka,
+        alteration(surveyor.warehouse, kafka, topic, {"retention.ms": "7"}, {"retention.ms": None}),
+        mode,
     )
-    commit(surveyor, kafka, alteration(surveyor.lake, kafka, topic, {"segment.ms": None}, {"segment.ms": "9999"}), mode)
+    commit(
+        surveyor,
+        kafka,
+        alteration(surveyor.warehouse, kafka, topic, {"segment.ms": None}, {"segment.ms": "9999"}),
+        mode,
+    )
 
     assert decode_config(kafka.client.get(f"/config/topics/{topic}")[0]) == {"segment.ms": "9999"}
     for broker in cluster.brokers.values():
@@ -155,7 +166,7 @@ def test_deleted_topic_goes(
     cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str, mode: str
 ) -> None:
     written(cluster, topic, records=7)
-    plan = deletion(surveyor.lake, kafka, topic)
+    plan = deletion(surveyor.warehouse, kafka, topic)
     output = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", mode, "--json").stdout
     commit(surveyor, kafka, plan, mode)
 
@@ -166,7 +177,7 @@ def test_deleted_topic_goes(
 
 
 def test_admin_mode_tells_what_kafka_refuses(kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
-    plan = alteration(surveyor.lake, kafka, topic, {TIERED: None}, {TIERED: "true"})
+    plan = alteration(surveyor.warehouse, kafka, topic, {TIERED: None}, {TIERED: "true"})
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "admin", "--apply")
 
@@ -190,12 +201,12 @@ def test_a_broker_lives_after_a_config_written_in_batch_mode(
         "segment.index.bytes": "12",
         "flush.messages": "+1",
     }
-    commit(surveyor, kafka, alteration(surveyor.lake, kafka, topic, dict.fromkeys(values), values), "batch")
+    commit(surveyor, kafka, alteration(surveyor.warehouse, kafka, topic, dict.fromkeys(values), values), "batch")
     assert eventually(lambda: broker_in_control(kafka))
     before = kafka.dump()
 
     for name, value in {"segment.ms": "abc", "segment.index.bytes": "11"}.items():
-        bad = alteration(surveyor.lake, kafka, topic, {name: values.get(name)}, {name: value})
+        bad = alteration(surveyor.warehouse, kafka, topic, {name: values.get(name)}, {name: value})
         refused = surveyor.run("commit", bad.plan_id, "--zookeeper", kafka.hosts, "--mode", "batch", "--apply")
         assert (refused.exit_code, f"{name}='{value}': expected a whole number" in refused.stderr) == (23, True)
 
@@ -203,7 +214,7 @@ def test_a_broker_lives_after_a_config_written_in_batch_mode(
     cluster.brokers[0].kill()
     cluster.brokers[0].start()
     cluster.brokers[0].wait_ready()
-    commit(surveyor, kafka, alteration(surveyor.lake, kafka, topic, values, dict.fromkeys(values)), "admin")
+    commit(surveyor, kafka, alteration(surveyor.warehouse, kafka, topic, values, dict.fromkeys(values)), "admin")
     assert eventually(lambda: set(topic_metadata(cluster.brokers[0].address, topic)[0][2]) == {0, 1})
 
 
@@ -250,7 +261,10 @@ def test_a_failed_log_dir_does_not_lead_again_and_again(
     name = "failed"
     assert eventually(lambda: broker_in_control(kafka))
     commit(
-        surveyor, kafka, store_plan(surveyor.lake, kafka, [creation(name, 0, [1, 2])], [topic_creation(name)]), "admin"
+        surveyor,
+        kafka,
+        store_plan(surveyor.warehouse, kafka, [creation(name, 0, [1, 2])], [topic_creation(name)]),
+        "admin",
     )
     assert eventually((second_dir / f"{name}-0").is_dir)
     cluster.brokers[2].kill()
@@ -295,7 +309,7 @@ def test_kafkas_tool_reads_ours_and_we_read_kafkas(
     cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str, tmp_path: Path
 ) -> None:
     after = {"replicas_after": [2, 0], "adding_after": [2], "removing_after": [1], "action": Action.REASSIGN.value}
-    plan = store_plan(surveyor.lake, kafka, [election(kafka, topic, 0, leader=0, **after)])
+    plan = store_plan(surveyor.warehouse, kafka, [election(kafka, topic, 0, leader=0, **after)])
     ours, topics_file, theirs = (tmp_path / name for name in ("ours.json", "topics.json", "generated.txt"))
     topics_file.write_text(json.dumps({"topics": [{"topic": topic}], "version": 1}))
 

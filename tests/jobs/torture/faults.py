@@ -141,7 +141,7 @@ def broker_slow_to_zookeeper(cluster: TortureCluster, target: int) -> AbstractCo
 @contextmanager
 def full_disk(cluster: TortureCluster, _: int) -> Iterator[None]:
     """Fill the disk of the warehouse; without root, committers may write no file instead."""
-    if not cluster.warehouse.is_mount():
+    if not cluster.warehouse_folder.is_mount():
         limited = [run.process.pid for run in _running(cluster)]
         for pid in limited:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
@@ -150,7 +150,7 @@ def full_disk(cluster: TortureCluster, _: int) -> Iterator[None]:
             with suppress(ProcessLookupError):
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         return
-    ballast = cluster.warehouse / ".ballast"
+    ballast = cluster.warehouse_folder / ".ballast"
     with ballast.open("wb", buffering=0) as opened, suppress(OSError):
         while True:
             opened.write(bytes(4096))

@@ -119,16 +119,16 @@ def _strange_metadata(
             yield f"broker {broker} returns {place} as {metadata.get(place)}, but it is {expected}"
 
 
-def unaudited_states(history: History, lake: Warehouse, killed_at: list[float]) -> list[str]:
+def unaudited_states(history: History, warehouse: Warehouse, killed_at: list[float]) -> list[str]:
     """States that Surveyor wrote and that no row of `commits`, with the change it is about, records."""
-    if not lake.has("commits"):
+    if not warehouse.has("commits"):
         return []
     epochs = {
         (row["plan_id"], row["wave"], row["topic"], row["partition"]): row["leader_epoch_after"]
-        for row in lake.rows("changes")
+        for row in warehouse.rows("changes")
     }
     attempts: dict[tuple[Place, int | None], dict[tuple[str, int], list[Row]]] = defaultdict(lambda: defaultdict(list))
-    for row in lake.rows("commits"):
+    for row in warehouse.rows("commits"):
         place = row["topic"], row["partition"]
         epoch = epochs.get((row["plan_id"], row["wave"], *place))
         attempts[place, epoch][row["plan_id"], row["attempt"]].append(row)
@@ -141,9 +141,9 @@ def unaudited_states(history: History, lake: Warehouse, killed_at: list[float]) 
     ]
 
 
-def unaudited_requests(history: History, lake: Warehouse, killed_at: list[float]) -> list[str]:
+def unaudited_requests(history: History, warehouse: Warehouse, killed_at: list[float]) -> list[str]:
     """Requests that Surveyor removed from /admin and that no row of `commits` records."""
-    rows = lake.rows("commits") if lake.has("commits") else []
+    rows = warehouse.rows("commits") if warehouse.has("commits") else []
     owned = {(row["action"], row["topic"], row["partition"]) for row in rows}
     return [
         f"{each.topic}-{each.partition} was taken out of {each.path}, and is in no row of `commits`"

@@ -148,7 +148,7 @@ def run_round(
     taken = f"{len(history.taken)} requests taken away by it"
     figures = f"{len(traffic.acked)} records acknowledged, {len(history.written)} states written, {ours} by Surveyor"
     for look in (unaudited_states, unaudited_requests):
-        wrong += look(history, cluster.lake, killed_at)
+        wrong += look(history, cluster.warehouse, killed_at)
     return wrong, [*steps.summary, f"{figures}, {taken}"]
 
 

@@ -34,11 +34,11 @@ class SmallTortureCluster(TortureCluster):
 
     listener = "PLAINTEXT"
 
-    def __init__(self, cluster: EmbeddedCluster, lake: Warehouse, folder: Path) -> None:
+    def __init__(self, cluster: EmbeddedCluster, warehouse: Warehouse, folder: Path) -> None:
         super().__init__(folder, keep=True)
         self.cluster = cluster
         self.brokers = cluster.brokers
-        self.warehouse = Path(lake.warehouse)
+        self.warehouse_folder = Path(warehouse.uri)
         self._before = max((each.zxid for each in self._written()), default=0)
 
     @property

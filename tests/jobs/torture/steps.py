@@ -128,7 +128,7 @@ class Steps:
         self.summary.append(f"unfinished: {run.output}")
 
     def _is_closed(self, plan: str) -> bool:
-        (row,) = self.cluster.lake.rows("plans", ("plan_id", "=", plan))
+        (row,) = self.cluster.warehouse.rows("plans", ("plan_id", "=", plan))
         return row["status"] in {PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK}
 
     def _commit(self, step: Step, plan: str, controller_id: int = SURVEYOR_IDS[0]) -> Run:
@@ -148,7 +148,7 @@ class Steps:
             return None
         where = ["--zookeeper", self.cluster.hosts, "--refresh", "--json"]
         try:
-            ran = Surveyor(self.cluster.lake).run("plan", *question, *where)
+            ran = Surveyor(self.cluster.warehouse).run("plan", *question, *where)
         except Exception as error:  # noqa: BLE001 - reported with the rest: a command reports its errors as text
             self.wrong.append(f"plan {question} raised {error!r}")
             return None
@@ -165,7 +165,7 @@ class Steps:
             isr = tree.state(ORDERS, number).isr
             rows.append(election(tree, ORDERS, number, leader=isr[(choice + number) % len(isr)]))
         moved = [row for row in rows if row["leader_before"] != row["leader_after"]]
-        return store_plan(self.cluster.lake, tree, moved).plan_id
+        return store_plan(self.cluster.warehouse, tree, moved).plan_id
 
     def _question(self, step: Step) -> list[str] | None:
         churned = sorted(topic for topic in self.client.get_children("/brokers/topics") if topic.startswith(CHURNED))
@@ -192,7 +192,7 @@ class Steps:
         return questions.get(step.kind) or ["reassign", "--reassignment-json-file", self._targets(step.choice)]
 
     def _rows(self, table: str) -> list[Row]:
-        return self.cluster.lake.rows(table) if self.cluster.lake.has(table) else []
+        return self.cluster.warehouse.rows(table) if self.cluster.warehouse.has(table) else []
 
     def _replicas(self, topic: str) -> dict[int, list[int]]:
         """The current or target replicas of each partition."""

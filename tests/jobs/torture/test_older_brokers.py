@@ -80,17 +80,19 @@ def everybody_sees(cluster: EmbeddedCluster, topic: str, leaders: list[int], isr
 
 
 def test_leaders_isrs_and_topics_are_changed(cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path) -> None:
-    lake = Warehouse(str(tmp_path / "warehouse"), "default")
+    warehouse = Warehouse(str(tmp_path / "warehouse"), "default")
     surveyor = Surveyor(kafka.hosts, tmp_path / "warehouse")
     with Traffic(cluster.bootstrap, TOPIC) as traffic:
-        moves = store_plan(lake, kafka, [election(kafka, TOPIC, number, REPLICAS[number][1]) for number in REPLICAS])
+        moves = store_plan(
+            warehouse, kafka, [election(kafka, TOPIC, number, REPLICAS[number][1]) for number in REPLICAS]
+        )
         moved = surveyor("commit", moves.plan_id, "--mode", "batch", "--apply", "--yes")
         assert moved.code == 0, moved.stderr
         assert "LeaderAndIsr accepted by brokers 0, 1, 2" in moved.stderr
         assert eventually(lambda: everybody_sees(cluster, TOPIC, [1, 2, 0], {0, 1, 2}))
 
         made = [creation(MADE, number, replicas[:2], topic_id=None) for number, replicas in REPLICAS.items()]
-        plan = store_plan(lake, kafka, made, [topic_creation(MADE, topic_id=None)])
+        plan = store_plan(warehouse, kafka, made, [topic_creation(MADE, topic_id=None)])
         created = surveyor("commit", plan.plan_id, "--mode", "batch", "--apply", "--yes")
         assert created.code == 0, created.stderr
         assert eventually(
@@ -102,7 +104,7 @@ def test_leaders_isrs_and_topics_are_changed(cluster: EmbeddedCluster, kafka: Ka
             cluster.brokers[1].expire()
             without: dict[str, Any] = {"isr_after": [0, 2], "leader_and_isr_to": [0, 2], "requires_dead": [1]}
             shrunk = [election(kafka, TOPIC, number, [2, 2, 0][number], **without) for number in REPLICAS]
-            plan = store_plan(lake, kafka, shrunk)
+            plan = store_plan(warehouse, kafka, shrunk)
             assert commit_held(surveyor, plan.plan_id, held).status == "committed"
             assert eventually(lambda: everybody_sees(cluster, TOPIC, [2, 2, 0], {0, 2}))
         cluster.brokers[1].restart()
@@ -110,7 +112,7 @@ def test_leaders_isrs_and_topics_are_changed(cluster: EmbeddedCluster, kafka: Ka
 
     assert traffic.failed == []
     assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
-    assert {row["error"] for row in lake.rows("answers")} == {0}
+    assert {row["error"] for row in warehouse.rows("answers")} == {0}
 
 
 def test_they_ask_the_resident_controller(cluster: EmbeddedCluster, tmp_path: Path) -> None:

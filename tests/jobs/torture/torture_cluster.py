@@ -70,7 +70,7 @@ class TortureCluster(Servers):
     """The listener of the brokers that Surveyor uses."""
 
     def __post_init__(self) -> None:
-        self.warehouse = self.folder / "warehouse"
+        self.warehouse_folder = self.folder / "warehouse"
         self.ensemble = Ensemble(self.folder / "zookeeper")
         self.brokers: dict[int, EmbeddedKafka] = {}
         self.to_zookeeper: dict[int, Link] = {}
@@ -88,8 +88,8 @@ class TortureCluster(Servers):
         return ",".join(broker.address for broker in self.brokers.values())
 
     @property
-    def lake(self) -> Warehouse:
-        return Warehouse(str(self.warehouse), "default")
+    def warehouse(self) -> Warehouse:
+        return Warehouse(str(self.warehouse_folder), "default")
 
     def history(self) -> list[Transaction]:
         """All transactions of this ZooKeeper ensemble."""
@@ -99,7 +99,7 @@ class TortureCluster(Servers):
         """Run a command that may write, over the links."""
         conf = self.folder / f"{controller_id}.toml"
         conf.write_text(f'[clusters.default]\ncontroller_id = {controller_id}\ncontrol_listener = "{self.listener}"\n')
-        where = ["--zookeeper", self.own_link.hosts, "--warehouse", str(self.warehouse), "--conf", str(conf)]
+        where = ["--zookeeper", self.own_link.hosts, "--warehouse", str(self.warehouse_folder), "--conf", str(conf)]
         log = self.folder / f"command-{len(self.runs)}.log"
         tethered = [sys.executable, "-I", "-S", parent_watchdog.__file__, str(os.getpid())]
         command = [*tethered, sys.executable, "-m", "jobs.entry", *arguments, *where]
@@ -126,11 +126,11 @@ class TortureCluster(Servers):
 
     def _mount(self, stack: ExitStack) -> None:
         """Give the warehouse a disk of its own, small enough to be filled; this needs root."""
-        self.warehouse.mkdir(parents=True)
+        self.warehouse_folder.mkdir(parents=True)
         if os.geteuid() == 0:
-            options = ["-t", "tmpfs", "-o", f"size={_DISK}", "tmpfs", str(self.warehouse)]
+            options = ["-t", "tmpfs", "-o", f"size={_DISK}", "tmpfs", str(self.warehouse_folder)]
             if subprocess.run(["/bin/mount", *options], check=False).returncode == 0:
-                stack.callback(subprocess.run, ["/bin/umount", "--lazy", str(self.warehouse)], check=False)
+                stack.callback(subprocess.run, ["/bin/umount", "--lazy", str(self.warehouse_folder)], check=False)
 
     def _link_to_ensemble(self, name: str) -> Link:
         return Link(name, *(server.port for server in self.ensemble.servers.values()))

@@ -17,22 +17,22 @@ from jobs.web.dashboard import cache
 from jobs.web.dashboard.parts import plain
 from schemas.enums import PlanKind
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.rows.lake_rows import Cluster
 from tests.jobs.support.rows.page_rows import HOSTILE, SECRET, config_operation, lived_in, stored_plan, very_many
+from tests.jobs.support.rows.warehouse_rows import Cluster
 
 APP: Final = Path(jobs.web.dashboard.__file__).parent / "app.py"
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
-    lake = Warehouse(str(tmp_path_factory.mktemp("dashboard") / "warehouse"), "default")
-    lived_in(lake)
-    stored_plan(lake, [], "altered", [config_operation()], kind=PlanKind.CONFIG)
-    return lake
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    warehouse = Warehouse(str(tmp_path_factory.mktemp("dashboard") / "warehouse"), "default")
+    lived_in(warehouse)
+    stored_plan(warehouse, [], "altered", [config_operation()], kind=PlanKind.CONFIG)
+    return warehouse
 
 
-def _opened(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> AppTest:
-    options = ["--warehouse", lake.warehouse, "--cluster", lake.cluster, "--max-plan-age-hours", "24"]
+def _opened(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> AppTest:
+    options = ["--warehouse", warehouse.uri, "--cluster", warehouse.cluster, "--max-plan-age-hours", "24"]
     monkeypatch.setattr(sys, "argv", ["app.py", *options])
     return _calm(AppTest.from_file(str(APP), default_timeout=60).run())
 
@@ -58,8 +58,8 @@ def _cells(app: AppTest, number: int = 0) -> list[list[Any]]:
     return rows
 
 
-def test_the_slider_goes_through_history(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = _opened(lake, monkeypatch)
+def test_the_slider_goes_through_history(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = _opened(warehouse, monkeypatch)
     assert "snapshot 3 (id id) taken 2026-11-21 12:00:00 UTC" in app.text[0].value
     assert [each.value for each in app.markdown] == []  # as docstrings of names in the script would be
     assert (_cards(app)["partitions offline"], len(_cells(app))) == ("1", 2)
@@ -70,11 +70,11 @@ def test_the_slider_goes_through_history(lake: Warehouse, monkeypatch: pytest.Mo
 
 def test_the_slider_stays_on_the_newest_unless_somebody_slides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An open page follows the newest snapshot, and does not keep the number of another cluster."""
-    lake = Warehouse(str(tmp_path / "warehouse"), "default")
-    cluster, other = lived_in(lake), Cluster(Warehouse(lake.warehouse, "other"))
+    warehouse = Warehouse(str(tmp_path / "warehouse"), "default")
+    cluster, other = lived_in(warehouse), Cluster(Warehouse(warehouse.uri, "other"))
     for _ in range(4):
         other.snapshot()
-    app = _opened(lake, monkeypatch)
+    app = _opened(warehouse, monkeypatch)
     cache.snapshots.clear()
     cluster.snapshot()
     app = _calm(app.run())
@@ -88,16 +88,16 @@ def test_the_slider_stays_on_the_newest_unless_somebody_slides(tmp_path: Path, m
     assert app.select_slider(key="snapshot").value == 4
 
 
-def test_bars_say_who_is_gone_and_what_is_left_out(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bars_say_who_is_gone_and_what_is_left_out(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobs.web.dashboard.parts.MOST_BARS", 3)
-    app = _opened(lake, monkeypatch)
+    app = _opened(warehouse, monkeypatch)
 
     assert [each.value for each in app.caption if each.value.startswith("the first")] == ["the first 3 of 4"]
     assert "broker 2 (gone)" in str(app.get("vega_lite_chart")[0].proto)
 
 
-def test_from_a_broker_to_its_partitions(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = _turned(_opened(lake, monkeypatch), "Brokers")
+def test_from_a_broker_to_its_partitions(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = _turned(_opened(warehouse, monkeypatch), "Brokers")
     assert [row[:3] for row in _cells(app)] == [[f"{HOSTILE}-0", "leads", "Online"], ["orders-0", "in sync", "Online"]]
     gone = _calm(app.selectbox(key="broker").set_value(2).run())
     assert "gone" in gone.text[1].value
@@ -107,8 +107,8 @@ def test_from_a_broker_to_its_partitions(lake: Warehouse, monkeypatch: pytest.Mo
     assert [row[0] for row in _cells(searched)] == ["orders-1"]
 
 
-def test_who_led_what_when_plans_and_commits(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = _turned(_opened(lake, monkeypatch), "Leader history")
+def test_who_led_what_when_plans_and_commits(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = _turned(_opened(warehouse, monkeypatch), "Leader history")
     assert [row[:3] for row in _cells(app)][:2] == [["orders-1", "none", "2"], ["orders-0", "1", "2"]]
     app = _turned(app, "Plans")
     assert sorted(row[1] for row in _cells(app)) == ["altered", "grow"]
@@ -121,8 +121,8 @@ def test_who_led_what_when_plans_and_commits(lake: Warehouse, monkeypatch: pytes
     assert [row[4] for row in _cells(app, 1)] == ["pending"]
 
 
-def test_what_is_secret_is_on_no_page(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = _turned(_opened(lake, monkeypatch), "Plans")
+def test_what_is_secret_is_on_no_page(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = _turned(_opened(warehouse, monkeypatch), "Plans")
     altered = next(row[0] for row in _cells(app) if row[1] == "altered")
     shown = [app.selectbox(key="plan").set_value(altered).run(), _turned(app, "Commits")]
     texts = [str([each.value for each in (*page.code, *page.text)]) + _all_cells(page) for page in shown]
@@ -164,27 +164,27 @@ def executed(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return calls
 
 
-def test_it_listens_on_the_loopback_by_default(lake: Warehouse, executed: list[list[str]]) -> None:
+def test_it_listens_on_the_loopback_by_default(warehouse: Warehouse, executed: list[list[str]]) -> None:
     port = free_port()
-    done = Surveyor(lake).run("dashboard", "--port", str(port), "--json")
+    done = Surveyor(warehouse).run("dashboard", "--port", str(port), "--json")
     assert json.loads(done.stdout) == {"url": f"http://127.0.0.1:{port}", "cluster": "default"}
     (arguments,) = executed
     assert arguments[arguments.index("--address") + 1] == "127.0.0.1"
 
 
-def test_without_streamlit_it_says_what_to_install(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_streamlit_it_says_what_to_install(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobs.dashboard.find_spec", lambda _: None)
-    done = Surveyor(lake).run("dashboard")
+    done = Surveyor(warehouse).run("dashboard")
     assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (24, "", 1)
     assert "pip install 'kafka-surveyor[dashboard]'" in done.stderr
 
 
-def test_a_port_that_is_taken(lake: Warehouse, executed: list[list[str]]) -> None:
+def test_a_port_that_is_taken(warehouse: Warehouse, executed: list[list[str]]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        done = Surveyor(lake).run("dashboard", "--port", str(port))
+        done = Surveyor(warehouse).run("dashboard", "--port", str(port))
     assert (done.exit_code, executed) == (2, [])
     assert f"--port {port}: cannot listen there (Address already in use)" in done.stderr
 

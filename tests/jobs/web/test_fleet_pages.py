@@ -14,14 +14,14 @@ from streamlit.testing.v1 import AppTest
 import jobs.web.dashboard
 from jobs.adapters.delta.warehouse import Warehouse
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
 from tests.jobs.support.rows.page_rows import HOSTILE, lived_in
+from tests.jobs.support.rows.warehouse_rows import Cluster, broker, partition, topic
 
 APP: Final = Path(jobs.web.dashboard.__file__).parent / "app.py"
 
 
 @pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """East is well, west has offline and under-replicated partitions; the third has a name that must be escaped."""
     folder = tmp_path_factory.mktemp("fleet") / "warehouse"
     lived_in(Warehouse(str(folder), "west"))
@@ -50,9 +50,9 @@ def _rows(page: str) -> list[list[str]]:
     return [[unescape(re.sub(r"<[^>]*>", "", cell)).strip() for cell in row] for row in rows]
 
 
-def test_a_report_of_all_links_to_the_report_of_each(warehouse: Path, conf: Path, tmp_path: Path) -> None:
-    lake = Warehouse(str(warehouse), "default")
-    done = Surveyor(lake).run("report", "--all", "--conf", str(conf), "--out", str(tmp_path / "pages"), "--json")
+def test_a_report_of_all_links_to_the_report_of_each(folder: Path, conf: Path, tmp_path: Path) -> None:
+    warehouse = Warehouse(str(folder), "default")
+    done = Surveyor(warehouse).run("report", "--all", "--conf", str(conf), "--out", str(tmp_path / "pages"), "--json")
     result = json.loads(done.stdout)
     assert (done.exit_code, result["failed"], result["path"]) == (22, 1, str(tmp_path / "pages" / "index.html"))
     index = Path(result["path"]).read_text(encoding="utf-8")
@@ -69,22 +69,22 @@ def test_a_report_of_all_links_to_the_report_of_each(warehouse: Path, conf: Path
         assert f"<h1>Cluster {name}</h1>" in unescape(page)
 
 
-def test_a_folder_that_cannot_be_made_is_refused(warehouse: Path, conf: Path, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_refused(folder: Path, conf: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    lake = Warehouse(str(warehouse), "default")
-    done = Surveyor(lake).run("report", "--all", "--conf", str(conf), "--out", str(tmp_path / "file"))
+    warehouse = Warehouse(str(folder), "default")
+    done = Surveyor(warehouse).run("report", "--all", "--conf", str(conf), "--out", str(tmp_path / "file"))
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith(f"surveyor: --out {tmp_path / 'file'} cannot be the folder of the pages")
 
 
 @pytest.mark.parametrize("option", [["--plan", "p"], ["--snapshot", "1"]])
-def test_a_plan_or_a_snapshot_is_of_one_cluster(warehouse: Path, conf: Path, option: list[str]) -> None:
-    done = Surveyor(Warehouse(str(warehouse), "default")).run("report", "--all", "--conf", str(conf), *option)
+def test_a_plan_or_a_snapshot_is_of_one_cluster(folder: Path, conf: Path, option: list[str]) -> None:
+    done = Surveyor(Warehouse(str(folder), "default")).run("report", "--all", "--conf", str(conf), *option)
     assert (done.exit_code, f"{option[0]} is for one cluster" in done.stderr) == (2, True)
 
 
-def _dashboard(warehouse: Path, monkeypatch: pytest.MonkeyPatch, **linked: str) -> AppTest:
-    options = ["--warehouse", str(warehouse), "--cluster", "east", "--max-plan-age-hours", "24"]
+def _dashboard(folder: Path, monkeypatch: pytest.MonkeyPatch, **linked: str) -> AppTest:
+    options = ["--warehouse", str(folder), "--cluster", "east", "--max-plan-age-hours", "24"]
     monkeypatch.setattr(sys, "argv", ["app.py", *options])
     app = AppTest.from_file(str(APP), default_timeout=60)
     for name, value in linked.items():
@@ -94,8 +94,8 @@ def _dashboard(warehouse: Path, monkeypatch: pytest.MonkeyPatch, **linked: str) 
     return app
 
 
-def test_the_dashboard_lists_the_clusters_and_follows_a_link(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = _dashboard(warehouse, monkeypatch)
+def test_the_dashboard_lists_the_clusters_and_follows_a_link(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = _dashboard(folder, monkeypatch)
     assert app.title[0].value == "Cluster east"
     app.radio(key="page").set_value("Fleet").run()
     assert app.title[0].value == "Fleet"
@@ -103,11 +103,11 @@ def test_the_dashboard_lists_the_clusters_and_follows_a_link(warehouse: Path, mo
     assert HOSTILE not in page
     assert [row[0] for row in _rows(page)] == ["west", HOSTILE, "east"]
     assert 'href="?cluster=west"' in page
-    assert _dashboard(warehouse, monkeypatch, cluster="west").title[0].value == "Cluster west"
+    assert _dashboard(folder, monkeypatch, cluster="west").title[0].value == "Cluster west"
 
 
-def test_a_link_to_an_unknown_cluster_leads_to_the_first(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _dashboard(warehouse, monkeypatch, cluster="none").title[0].value == "Cluster east"
+def test_a_link_to_an_unknown_cluster_leads_to_the_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _dashboard(folder, monkeypatch, cluster="none").title[0].value == "Cluster east"
 
 
 def test_a_warehouse_of_one_cluster_has_no_fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

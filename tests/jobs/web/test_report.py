@@ -15,8 +15,8 @@ from jobs.web.plan_page import PlanTables, before_and_after, plan_page
 from schemas.enums import OperationKind, PlanKind
 from schemas.rows import PlanRecord
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.rows.lake_rows import Cluster
 from tests.jobs.support.rows.page_rows import HOSTILE, SECRET, change, config_operation, lived_in, stored_plan
+from tests.jobs.support.rows.warehouse_rows import Cluster
 
 ISLAND: Final = r'<script type="application/json" id="rows-{}">(.*?)</script>'
 
@@ -27,14 +27,14 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
 
 
 @pytest.fixture
-def small(template: Cluster, lake: Warehouse) -> Warehouse:
+def small(template: Cluster, warehouse: Warehouse) -> Warehouse:
     """The small cluster, in a warehouse of the test's own."""
-    template.copied_to(lake)
-    return lake
+    template.copied_to(warehouse)
+    return warehouse
 
 
-def _page(lake: Warehouse, out: Path, *arguments: str) -> str:
-    done = Surveyor(lake).run("report", "--out", str(out), *arguments)
+def _page(warehouse: Warehouse, out: Path, *arguments: str) -> str:
+    done = Surveyor(warehouse).run("report", "--out", str(out), *arguments)
     assert done.exit_code == 0, done.stderr
     return out.read_text(encoding="utf-8")
 
@@ -58,9 +58,9 @@ def _plain_cells(page: str, table: str) -> list[list[str]]:
     return [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in found[1].split("</tr>")[:-1]]
 
 
-def _plan_page(lake: Warehouse, plan: PlanRecord, now: datetime | None = None) -> str:
-    settings = Settings(lake.cluster, lake.warehouse, ClusterConf())
-    return plan_page(settings, PlanTables.read(lake, plan.plan_id), now or datetime.now(UTC))
+def _plan_page(warehouse: Warehouse, plan: PlanRecord, now: datetime | None = None) -> str:
+    settings = Settings(warehouse.cluster, warehouse.uri, ClusterConf())
+    return plan_page(settings, PlanTables.read(warehouse, plan.plan_id), now or datetime.now(UTC))
 
 
 def _warnings(page: str) -> list[str]:
@@ -209,10 +209,10 @@ def test_a_plan_that_is_planned_no_more(small: Warehouse, status: str, warning: 
     assert warning in _warnings(_plan_page(small, plan))[0]
 
 
-def _counts(lake: Warehouse, plan: PlanRecord) -> dict[int, tuple[int, ...]]:
+def _counts(warehouse: Warehouse, plan: PlanRecord) -> dict[int, tuple[int, ...]]:
     """Leaders before and after, replicas before and after, by broker."""
     names = ("leaders_before", "leaders_after", "replicas_before", "replicas_after")
-    rows = before_and_after(PlanTables.read(lake, plan.plan_id))
+    rows = before_and_after(PlanTables.read(warehouse, plan.plan_id))
     return {row["broker_id"]: tuple(row[name] for name in names) for row in rows}
 
 

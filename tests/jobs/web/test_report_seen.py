@@ -69,11 +69,11 @@ def reports(looked_at: str, tmp_path_factory: pytest.TempPathFactory) -> Reports
         (small, "plan", ("--plan", "grow")),
         (large, "plan_of_many", ("--plan", "all")),
     ]
-    return Reports(**{name: _written(lake, folder / f"{name}.html", *more) for lake, name, more in pages})
+    return Reports(**{name: _written(warehouse, folder / f"{name}.html", *more) for warehouse, name, more in pages})
 
 
-def _written(lake: Warehouse, out: Path, *more: str) -> str:
-    done = Surveyor(lake).run("report", "--cluster", lake.cluster, "--out", str(out), *more)
+def _written(warehouse: Warehouse, out: Path, *more: str) -> str:
+    done = Surveyor(warehouse).run("report", "--cluster", warehouse.cluster, "--out", str(out), *more)
     assert done.exit_code == 0, done.stderr
     return out.as_uri()
 

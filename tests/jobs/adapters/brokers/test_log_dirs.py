@@ -9,7 +9,7 @@ from jobs.adapters.brokers.log_dirs import COLUMNS, log_dirs_of, read_log_dirs
 from jobs.adapters.embedded.ports import free_port
 from schemas.rows import Broker
 from tests.jobs.support.kafka.registrations import broker_at
-from tests.jobs.support.rows.lake_rows import NOW
+from tests.jobs.support.rows.warehouse_rows import NOW
 
 LogDir = DescribeLogDirsResponse.DescribeLogDirsResult
 Topic = LogDir.DescribeLogDirsTopic

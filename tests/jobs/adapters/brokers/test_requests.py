@@ -45,17 +45,19 @@ def control(kafka: KafkaTree) -> Iterator[Controllership]:
 
 
 def write(
-    kafka: KafkaTree, control: Controllership, lake: Warehouse, changes: list[Row], *operations: Row
+    kafka: KafkaTree, control: Controllership, warehouse: Warehouse, changes: list[Row], *operations: Row
 ) -> list[RowOutcome]:
-    plan = store_plan(lake, kafka, changes, operations)
+    plan = store_plan(warehouse, kafka, changes, operations)
     return [v for verdicts in FencedWriter(control, plan, 60).write(plan.changes) for v in verdicts]
 
 
 def create(
-    kafka: KafkaTree, control: Controllership, lake: Warehouse, topic: str, replicas: list[int]
+    kafka: KafkaTree, control: Controllership, warehouse: Warehouse, topic: str, replicas: list[int]
 ) -> list[RowOutcome]:
     topic_id = id_of(topic)
-    return write(kafka, control, lake, [creation(topic, 0, replicas, topic_id)], topic_creation(topic, {}, topic_id))
+    return write(
+        kafka, control, warehouse, [creation(topic, 0, replicas, topic_id)], topic_creation(topic, {}, topic_id)
+    )
 
 
 def announcement(kafka: KafkaTree, control: Controllership, written: list[RowOutcome]) -> ControlBatch:
@@ -78,7 +80,7 @@ def test_every_version_is_accepted(  # noqa: PLR0913, PLR0917 - fixtures
     cluster: EmbeddedCluster,
     kafka: KafkaTree,
     control: Controllership,
-    lake: Warehouse,
+    warehouse: Warehouse,
     monkeypatch: pytest.MonkeyPatch,
     leader_and_isr: int,
     update_metadata: int,
@@ -91,11 +93,11 @@ def test_every_version_is_accepted(  # noqa: PLR0913, PLR0917 - fixtures
     }
     monkeypatch.setattr(control_encoding, "VERSIONS", versions)
     topic = f"v{leader_and_isr}"
-    created = create(kafka, control, lake, topic, [0, 1, 2])
+    created = create(kafka, control, warehouse, topic, [0, 1, 2])
     first = send_and_wait(announcement(kafka, control, created))
 
     second = send_and_wait(
-        announcement(kafka, control, write(kafka, control, lake, [election(kafka, topic, 0, leader=1)]))
+        announcement(kafka, control, write(kafka, control, warehouse, [election(kafka, topic, 0, leader=1)]))
     )
 
     assert errors(first) == errors(second) == {0}
@@ -103,9 +105,11 @@ def test_every_version_is_accepted(  # noqa: PLR0913, PLR0917 - fixtures
         assert topic_metadata(broker.address, topic) == {0: (1, [0, 1, 2], [0, 1, 2])}
 
 
-def test_told_again_is_harmless_and_answered_11(kafka: KafkaTree, control: Controllership, lake: Warehouse) -> None:
+def test_told_again_is_harmless_and_answered_11(
+    kafka: KafkaTree, control: Controllership, warehouse: Warehouse
+) -> None:
     topic = "told-twice"
-    written = create(kafka, control, lake, topic, [0, 1])
+    written = create(kafka, control, warehouse, topic, [0, 1])
     batch = announcement(kafka, control, written)
 
     first, second = send_and_wait(batch), send_and_wait(batch)
@@ -115,14 +119,14 @@ def test_told_again_is_harmless_and_answered_11(kafka: KafkaTree, control: Contr
 
 
 def test_answers_name_their_topic_with_and_without_id(
-    kafka: KafkaTree, control: Controllership, lake: Warehouse
+    kafka: KafkaTree, control: Controllership, warehouse: Warehouse
 ) -> None:
     """From version 5 on brokers answer by topic id: topics that have none would be taken for one another."""
     written = [
         verdict
         for topic, topic_id in TOPIC_IDS.items()
         for verdict in write(
-            kafka, control, lake, [creation(topic, 0, [0], topic_id)], topic_creation(topic, {}, topic_id)
+            kafka, control, warehouse, [creation(topic, 0, [0], topic_id)], topic_creation(topic, {}, topic_id)
         )
     ]
     send_and_wait(announcement(kafka, control, written[1:2]))
@@ -132,9 +136,9 @@ def test_answers_name_their_topic_with_and_without_id(
     assert {row["topic"]: row["error"] for row in answers} == {"with-id": 0, "without-1": 11, "without-2": 0}
 
 
-def test_older_controller_epoch_is_refused(kafka: KafkaTree, control: Controllership, lake: Warehouse) -> None:
+def test_older_controller_epoch_is_refused(kafka: KafkaTree, control: Controllership, warehouse: Warehouse) -> None:
     topic = "stale-controller"
-    written = create(kafka, control, lake, topic, [0, 1])
+    written = create(kafka, control, warehouse, topic, [0, 1])
     now = announcement(kafka, control, written)
     send_and_wait(now)
 
@@ -143,9 +147,9 @@ def test_older_controller_epoch_is_refused(kafka: KafkaTree, control: Controller
     assert errors(answers) == {11}
 
 
-def test_older_broker_epoch_is_refused(kafka: KafkaTree, control: Controllership, lake: Warehouse) -> None:
+def test_older_broker_epoch_is_refused(kafka: KafkaTree, control: Controllership, warehouse: Warehouse) -> None:
     topic = "stale-broker"
-    written = create(kafka, control, lake, topic, [0, 1])
+    written = create(kafka, control, warehouse, topic, [0, 1])
     now = announcement(kafka, control, written)
     bounced = [replace(broker, broker_epoch=broker.broker_epoch - 1) for broker in now.brokers]
 
@@ -154,9 +158,9 @@ def test_older_broker_epoch_is_refused(kafka: KafkaTree, control: Controllership
     assert errors(answers) == {77}
 
 
-def test_only_those_named_get_leader_and_isr(kafka: KafkaTree, control: Controllership, lake: Warehouse) -> None:
+def test_only_those_named_get_leader_and_isr(kafka: KafkaTree, control: Controllership, warehouse: Warehouse) -> None:
     topic = "two-of-three"
-    written = create(kafka, control, lake, topic, [2, 0])
+    written = create(kafka, control, warehouse, topic, [2, 0])
 
     answers = send_and_wait(announcement(kafka, control, written))
 

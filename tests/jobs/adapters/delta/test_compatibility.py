@@ -31,76 +31,80 @@ TABLE = "partitions"
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Warehouse:
+def warehouse(tmp_path: Path) -> Warehouse:
     """A warehouse with rows in every snapshot, upgraded."""
-    lake = Warehouse(str(unpacked_in(tmp_path)), "default")
-    lake.ensure_tables()
-    return lake
+    warehouse = Warehouse(str(unpacked_in(tmp_path)), "default")
+    warehouse.ensure_tables()
+    return warehouse
 
 
 def partition(number: int, **more: Any) -> dict[str, Any]:  # noqa: ANN401
     return {"snapshot_id": 9, "topic": "new", "partition": number, "leader": 1, "replicas": [1], "isr": [1]} | more
 
 
-def keys(lake: Warehouse) -> list[tuple[str, int]]:
-    return sorted((row["topic"], row["partition"]) for row in lake.rows(TABLE))
+def keys(warehouse: Warehouse) -> list[tuple[str, int]]:
+    return sorted((row["topic"], row["partition"]) for row in warehouse.rows(TABLE))
 
 
-def write_in_every_way(lake: Warehouse) -> None:
+def write_in_every_way(warehouse: Warehouse) -> None:
     """Write and delete rows of TABLE by each operation of deltalake."""
     key, new = ["topic", "partition"], "topic = 'new'"
-    lake.append(TABLE, [partition(0)])
-    lake.replace(TABLE, [partition(1)], new)
-    lake.update(TABLE, new, leader="2")
-    assert lake.insert(TABLE, partition(2), ("topic", "=", "new"), ("partition", "=", 2)) is None
-    rows = lake.arrow(TABLE, [partition(1)])
-    lake.replace_streaming(TABLE, rows, rows, key)
-    lake.replace_in_parts(TABLE, lambda: lake.arrow(TABLE, [partition(3)]).to_batches(), f"{new} AND partition = 3")
-    lake.transform_rows(TABLE, ("topic", "=", "new"), lambda rows: rows)
-    assert keys(lake)[:3] == [("new", 1), ("new", 2), ("new", 3)]
-    lake.delete(TABLE, new)
-    lake.compact(TABLE)
+    warehouse.append(TABLE, [partition(0)])
+    warehouse.replace(TABLE, [partition(1)], new)
+    warehouse.update(TABLE, new, leader="2")
+    assert warehouse.insert(TABLE, partition(2), ("topic", "=", "new"), ("partition", "=", 2)) is None
+    rows = warehouse.arrow(TABLE, [partition(1)])
+    warehouse.replace_streaming(TABLE, rows, rows, key)
+    warehouse.replace_in_parts(
+        TABLE, lambda: warehouse.arrow(TABLE, [partition(3)]).to_batches(), f"{new} AND partition = 3"
+    )
+    warehouse.transform_rows(TABLE, ("topic", "=", "new"), lambda rows: rows)
+    assert keys(warehouse)[:3] == [("new", 1), ("new", 2), ("new", 3)]
+    warehouse.delete(TABLE, new)
+    warehouse.compact(TABLE)
 
 
-def set_version(lake: Warehouse, table: str, version: str) -> None:
-    DeltaTable(lake.path(table)).alter.set_table_properties({VERSION_PROPERTY: version}, raise_if_not_exists=False)
+def set_version(warehouse: Warehouse, table: str, version: str) -> None:
+    DeltaTable(warehouse.path(table)).alter.set_table_properties({VERSION_PROPERTY: version}, raise_if_not_exists=False)
 
 
 @pytest.mark.parametrize("version", ["2", "017", "0", "-1", "1.0", "later"])
-def test_tables_of_a_version_that_is_not_known_are_refused(lake: Warehouse, version: str) -> None:
+def test_tables_of_a_version_that_is_not_known_are_refused(warehouse: Warehouse, version: str) -> None:
     for table in ("snapshots", "plans"):
-        set_version(lake, table, version)
-    before = {table: DeltaTable(lake.path(table)).version() for table in columns.TABLES}
-    surveyor = Surveyor("127.0.0.1:1", Path(lake.warehouse))
+        set_version(warehouse, table, version)
+    before = {table: DeltaTable(warehouse.path(table)).version() for table in columns.TABLES}
+    surveyor = Surveyor("127.0.0.1:1", Path(warehouse.uri))
 
     for command in ("show brokers", "show plan repair", "plan reconcile", "commit repair", "export repair", "vacuum"):
         ran = surveyor(*command.split())
         assert (ran.code, ran.stdout, len(ran.stderr.splitlines())) == (22, "", 1), (command, ran.stderr)
         assert f"has schema version {version}, and Surveyor" in ran.stderr
         assert "give another --warehouse" in ran.stderr
-    assert {table: DeltaTable(lake.path(table)).version() for table in columns.TABLES} == before
+    assert {table: DeltaTable(warehouse.path(table)).version() for table in columns.TABLES} == before
 
 
-def test_tables_of_an_older_version_are_read_and_upgraded(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_of_an_older_version_are_read_and_upgraded(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A crash after the columns were added, and before the version was set, leaves a table that is upgraded again."""
     added = Columns((*columns.TABLES["plans"].columns, Column("owner", STRING, "a column of the next version")))
     monkeypatch.setitem(columns.TABLES, "plans", added)
     monkeypatch.setattr(compatibility, "SCHEMA_VERSION", 2)
     monkeypatch.setattr("jobs.repositories.foreign_changes.SCHEMA_VERSION", 2)
     compatibility._types_of.cache_clear()  # noqa: SLF001
-    assert len(lake.rows("plans")) == 2
-    assert {change.remedy for change in foreign_changes(lake)} == {"surveyor snapshot"}
+    assert len(warehouse.rows("plans")) == 2
+    assert {change.remedy for change in foreign_changes(warehouse)} == {"surveyor snapshot"}
 
     with monkeypatch.context() as crashing:
         crashing.setattr("jobs.adapters.delta.warehouse._reset_properties", fail)
         with pytest.raises(RuntimeError):
-            lake.ensure_columns("plans")
-    assert "owner" in lake.columns("plans")
-    lake.ensure_tables()
+            warehouse.ensure_columns("plans")
+    assert "owner" in warehouse.columns("plans")
+    warehouse.ensure_tables()
 
-    assert {compatibility.schema_version(lake.opened(name)) for name in columns.TABLES} == {"2"}
-    assert [row["owner"] for row in lake.rows("plans")] == [None, None]
-    assert not [*foreign_changes(lake)]
+    assert {compatibility.schema_version(warehouse.opened(name)) for name in columns.TABLES} == {"2"}
+    assert [row["owner"] for row in warehouse.rows("plans")] == [None, None]
+    assert not [*foreign_changes(warehouse)]
     compatibility._types_of.cache_clear()  # noqa: SLF001
 
 
@@ -140,15 +144,15 @@ HARMLESS: dict[str, Callable[[DeltaTable], object]] = {
 
 
 @pytest.mark.parametrize("change", HARMLESS)
-def test_changes_that_do_no_harm(lake: Warehouse, change: str) -> None:
-    before = keys(lake)
-    HARMLESS[change](DeltaTable(lake.path(TABLE)))
+def test_changes_that_do_no_harm(warehouse: Warehouse, change: str) -> None:
+    before = keys(warehouse)
+    HARMLESS[change](DeltaTable(warehouse.path(TABLE)))
 
-    assert keys(lake) == before
-    assert table_as_of(lake, find_snapshot(lake, 3), TABLE).num_rows == 4
-    assert {found.found for found in foreign_changes(lake)} <= {f"snapshot 1 has lost files of {TABLE}"}
-    write_in_every_way(lake)
-    assert keys(lake) == before
+    assert keys(warehouse) == before
+    assert table_as_of(warehouse, find_snapshot(warehouse, 3), TABLE).num_rows == 4
+    assert {found.found for found in foreign_changes(warehouse)} <= {f"snapshot 1 has lost files of {TABLE}"}
+    write_in_every_way(warehouse)
+    assert keys(warehouse) == before
 
 
 REVERSED: dict[str, Callable[[DeltaTable], object]] = {
@@ -159,25 +163,25 @@ REVERSED: dict[str, Callable[[DeltaTable], object]] = {
 
 
 @pytest.mark.parametrize("change", REVERSED)
-def test_settings_that_the_next_snapshot_sets_back(lake: Warehouse, change: str) -> None:
-    before = keys(lake)
-    REVERSED[change](DeltaTable(lake.path(TABLE)))
-    assert {found.remedy for found in foreign_changes(lake)} <= {"surveyor snapshot"}
+def test_settings_that_the_next_snapshot_sets_back(warehouse: Warehouse, change: str) -> None:
+    before = keys(warehouse)
+    REVERSED[change](DeltaTable(warehouse.path(TABLE)))
+    assert {found.remedy for found in foreign_changes(warehouse)} <= {"surveyor snapshot"}
 
-    lake.ensure_tables()
+    warehouse.ensure_tables()
 
-    assert not changed_properties(TABLE, lake.opened(TABLE))
-    write_in_every_way(lake)
-    assert keys(lake) == before
+    assert not changed_properties(TABLE, warehouse.opened(TABLE))
+    write_in_every_way(warehouse)
+    assert keys(warehouse) == before
 
 
-def test_a_write_that_a_changed_property_refuses_names_the_command(lake: Warehouse) -> None:
-    REVERSED["appendOnly"](DeltaTable(lake.path(TABLE)))
+def test_a_write_that_a_changed_property_refuses_names_the_command(warehouse: Warehouse) -> None:
+    REVERSED["appendOnly"](DeltaTable(warehouse.path(TABLE)))
 
     with pytest.raises(
         SurveyorError, match=r"append-only.*changed delta.appendOnly, which `surveyor snapshot` sets"
     ) as error:
-        lake.replace(TABLE, [partition(1)])
+        warehouse.replace(TABLE, [partition(1)])
     assert "\n" not in str(error.value)
 
 
@@ -202,58 +206,58 @@ REFUSED: dict[str, tuple[Callable[[DeltaTable], object], str]] = {
 
 
 @pytest.mark.parametrize("change", REFUSED)
-def test_changes_that_would_be_misread_are_refused(lake: Warehouse, change: str) -> None:
+def test_changes_that_would_be_misread_are_refused(warehouse: Warehouse, change: str) -> None:
     do, message = REFUSED[change]
-    do(DeltaTable(lake.path(TABLE)))
+    do(DeltaTable(warehouse.path(TABLE)))
 
     for use in (
-        lambda: lake.rows(TABLE),
-        lambda: lake.paths(TABLE),
-        lake.ensure_tables,
-        lambda: lake.append(TABLE, [partition(1)]),
+        lambda: warehouse.rows(TABLE),
+        lambda: warehouse.paths(TABLE),
+        warehouse.ensure_tables,
+        lambda: warehouse.append(TABLE, [partition(1)]),
     ):
-        with pytest.raises(UnreadableError, match=f"^table {TABLE} at {lake.warehouse}/{TABLE} {message}") as error:
+        with pytest.raises(UnreadableError, match=f"^table {TABLE} at {warehouse.uri}/{TABLE} {message}") as error:
             use()
         assert "\n" not in str(error.value)
-    [found] = [*foreign_changes(lake)]
+    [found] = [*foreign_changes(warehouse)]
     assert found.is_fault
     assert re.search(message, f"{found.found}; {found.remedy}")
 
 
-def test_a_table_whose_column_was_lost_is_restored_by_the_advice(lake: Warehouse) -> None:
-    before = keys(lake)
-    REFUSED["a lost column"][0](DeltaTable(lake.path(TABLE)))
-    [found] = [*foreign_changes(lake)]
+def test_a_table_whose_column_was_lost_is_restored_by_the_advice(warehouse: Warehouse) -> None:
+    before = keys(warehouse)
+    REFUSED["a lost column"][0](DeltaTable(warehouse.path(TABLE)))
+    [found] = [*foreign_changes(warehouse)]
 
-    DeltaTable(lake.path(TABLE)).restore(int(found.remedy.rpartition(" ")[2]))
+    DeltaTable(warehouse.path(TABLE)).restore(int(found.remedy.rpartition(" ")[2]))
 
-    assert keys(lake) == before
-    assert not [*foreign_changes(lake)]
-    write_in_every_way(lake)
+    assert keys(warehouse) == before
+    assert not [*foreign_changes(warehouse)]
+    write_in_every_way(warehouse)
 
 
-def test_a_vacuum_without_retention_loses_old_snapshots_and_the_doctor_names_them(lake: Warehouse) -> None:
+def test_a_vacuum_without_retention_loses_old_snapshots_and_the_doctor_names_them(warehouse: Warehouse) -> None:
     for table in ("brokers", TABLE):
-        DeltaTable(lake.path(table)).vacuum(0, enforce_retention_duration=False, dry_run=False, full=True)
+        DeltaTable(warehouse.path(table)).vacuum(0, enforce_retention_duration=False, dry_run=False, full=True)
 
-    assert table_as_of(lake, find_snapshot(lake, 1), TABLE).num_rows == 4  # from the history
+    assert table_as_of(warehouse, find_snapshot(warehouse, 1), TABLE).num_rows == 4  # from the history
     with pytest.raises(UnreadableError, match=r"table brokers at .* has lost a file of version"):
-        table_as_of(lake, find_snapshot(lake, 1), "brokers")
-    assert table_as_of(lake, find_snapshot(lake, 3), "brokers").num_rows == 2
-    [found] = [*foreign_changes(lake)]
+        table_as_of(warehouse, find_snapshot(warehouse, 1), "brokers")
+    assert table_as_of(warehouse, find_snapshot(warehouse, 3), "brokers").num_rows == 2
+    [found] = [*foreign_changes(warehouse)]
     assert found.found == f"snapshot 1 has lost files of brokers, {TABLE}"
     assert not found.is_fault
 
 
-def test_a_cleaned_log_is_named(lake: Warehouse) -> None:
-    table = DeltaTable(lake.path(TABLE))
+def test_a_cleaned_log_is_named(warehouse: Warehouse) -> None:
+    table = DeltaTable(warehouse.path(TABLE))
     table.create_checkpoint()
-    for entry in Path(lake.path(TABLE), "_delta_log").glob("*.json"):
+    for entry in Path(warehouse.path(TABLE), "_delta_log").glob("*.json"):
         if int(entry.stem) < table.version():
             entry.unlink()
 
     with pytest.raises(UnreadableError, match="has lost version 1 of its log"):
-        lake.rows(TABLE, version=1)
+        warehouse.rows(TABLE, version=1)
 
 
 BY_SPARK = {
@@ -284,32 +288,34 @@ def run(spark: SparkSession, statement: str) -> None:
             return
 
 
-def test_what_the_doctor_says_undoes_the_features_that_spark_turned_on(spark: SparkSession, lake: Warehouse) -> None:
+def test_what_the_doctor_says_undoes_the_features_that_spark_turned_on(
+    spark: SparkSession, warehouse: Warehouse
+) -> None:
     for table, statements in BY_SPARK.items():
         for statement in statements:
-            spark.sql(statement.format(f"delta.`{lake.path(table)}`"))
+            spark.sql(statement.format(f"delta.`{warehouse.path(table)}`"))
 
-    changes = [*foreign_changes(lake)]
+    changes = [*foreign_changes(warehouse)]
     assert len(changes) == len(BY_SPARK)
     remedies = [change.remedy.partition("Spark SQL: ")[2].split("; ") for change in changes]
     for statement in sorted((each for remedy in remedies for each in remedy), key=lambda each: "DROP" in each):
         run(spark, statement)
 
-    assert not [change for change in foreign_changes(lake) if change.is_fault]
-    lake.ensure_tables()
-    assert [row["topic"] for row in lake.rows("topics")] == ["orders"]
+    assert not [change for change in foreign_changes(warehouse) if change.is_fault]
+    warehouse.ensure_tables()
+    assert [row["topic"] for row in warehouse.rows("topics")] == ["orders"]
 
 
-def test_spark_merges_into_a_table_with_a_column_of_another_program(spark: SparkSession, lake: Warehouse) -> None:
-    spark.sql(f"ALTER TABLE delta.`{lake.path(TABLE)}` ADD COLUMN (team STRING)")
-    spark.sql(f"UPDATE delta.`{lake.path(TABLE)}` SET team = 'a'")  # noqa: S608
-    spark.sql(f"OPTIMIZE delta.`{lake.path(TABLE)}` ZORDER BY (topic)")
-    tables = SparkWarehouse(spark, lake)
+def test_spark_merges_into_a_table_with_a_column_of_another_program(spark: SparkSession, warehouse: Warehouse) -> None:
+    spark.sql(f"ALTER TABLE delta.`{warehouse.path(TABLE)}` ADD COLUMN (team STRING)")
+    spark.sql(f"UPDATE delta.`{warehouse.path(TABLE)}` SET team = 'a'")  # noqa: S608
+    spark.sql(f"OPTIMIZE delta.`{warehouse.path(TABLE)}` ZORDER BY (topic)")
+    tables = SparkWarehouse(spark, warehouse)
 
     changed = tables.frame(TABLE, [partition(1), partition(2)]).withColumn("vanished", F.lit(False))
     tables.merge(TABLE, changed, ["topic", "partition"], "vanished")
     tables.replace(TABLE, tables.frame(TABLE, [partition(3)]), "topic = 'new'")
 
-    teams = {(row["topic"], row["team"]) for row in lake.rows(TABLE)}
+    teams = {(row["topic"], row["team"]) for row in warehouse.rows(TABLE)}
     assert teams == {("new", None), ("orders", "a"), ("payments", "a")}
     assert tables.read(TABLE).count() == 5

@@ -31,12 +31,12 @@ def _topic(topic: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_of_the_cluster_at_a_version_and_now(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    lake = Warehouse(str(tmp_path), name)
-    lake.ensure_tables()
-    tables = SparkWarehouse(spark, lake)
-    empty = lake.version("topics")
-    lake.append("topics", [_topic("by deltalake")])
-    then = lake.version("topics")
+    warehouse = Warehouse(str(tmp_path), name)
+    warehouse.ensure_tables()
+    tables = SparkWarehouse(spark, warehouse)
+    empty = warehouse.version("topics")
+    warehouse.append("topics", [_topic("by deltalake")])
+    then = warehouse.version("topics")
     Warehouse(str(tmp_path), "another").append("topics", [_topic("of another")])
     both = tables.frame("topics", [_topic("by deltalake"), _topic("by Spark")])
     tables.replace("topics", both)
@@ -48,32 +48,32 @@ def test_rows_of_the_cluster_at_a_version_and_now(spark: SparkSession, tmp_path:
 
 
 def test_a_version_that_lacked_a_column_has_nulls_there(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Warehouse(str(tmp_path), "default")
+    warehouse = Warehouse(str(tmp_path), "default")
     older = StructType([field for field in TOPICS if field.name != "config"])
-    table = DeltaTable.create(lake.path("topics"), Schema.from_json(older.json()), partition_by=["cluster"])
+    table = DeltaTable.create(warehouse.path("topics"), Schema.from_json(older.json()), partition_by=["cluster"])
     spark.createDataFrame([("default", "t")], "cluster string, topic string").write.format("delta").mode("append").save(
-        lake.path("topics"),
+        warehouse.path("topics"),
     )
-    lake.ensure_tables()
-    [row] = SparkWarehouse(spark, lake).read("topics", table.version() + 1).collect()
+    warehouse.ensure_tables()
+    [row] = SparkWarehouse(spark, warehouse).read("topics", table.version() + 1).collect()
     assert (row.topic, row.config, row.cluster) == ("t", None, "default")
 
 
 def test_times_are_read_as_they_were_written(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Warehouse(str(tmp_path), "default")
-    lake.ensure_tables()
+    warehouse = Warehouse(str(tmp_path), "default")
+    warehouse.ensure_tables()
     taken_at = datetime(2026, 2, 3, 4, 5, 6, 789, tzinfo=UTC)
-    lake.append("snapshots", [{"snapshot_id": 1, "taken_at": taken_at, "versions": {"topics": 3}}])
-    read = SparkWarehouse(spark, lake).read("snapshots").selectExpr("unix_micros(taken_at) AS at", "versions")
+    warehouse.append("snapshots", [{"snapshot_id": 1, "taken_at": taken_at, "versions": {"topics": 3}}])
+    read = SparkWarehouse(spark, warehouse).read("snapshots").selectExpr("unix_micros(taken_at) AS at", "versions")
     assert [row.asDict() for row in read.collect()] == [
         {"at": int(taken_at.timestamp()) * 1_000_000 + 789, "versions": {"topics": 3}},
     ]
 
 
 def test_every_table_is_there_once_ensured(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Warehouse(str(tmp_path), "default")
-    lake.ensure_tables()
-    assert {name: SparkWarehouse(spark, lake).read(name).columns for name in TABLES} == {
+    warehouse = Warehouse(str(tmp_path), "default")
+    warehouse.ensure_tables()
+    assert {name: SparkWarehouse(spark, warehouse).read(name).columns for name in TABLES} == {
         name: schema.names for name, schema in TABLES.items()
     }
 
@@ -92,20 +92,26 @@ def test_no_row_is_lost_after_an_empty_chunk(spark: SparkSession, tmp_path: Path
 
 
 def test_a_merge_that_another_writer_has_overtaken_is_tried_again(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Warehouse(str(tmp_path / "warehouse"), "default")
-    lake.ensure_tables()
-    lake.append("topics", [_topic("a"), _topic("b")])
+    warehouse = Warehouse(str(tmp_path / "warehouse"), "default")
+    warehouse.ensure_tables()
+    warehouse.append("topics", [_topic("a"), _topic("b")])
     overtaken = tmp_path / "overtaken"
 
     def overtake(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if not overtaken.exists():
             overtaken.touch()
-            DeltaTable(lake.path("topics")).update(predicate="topic = 'a'", new_values={"snapshot_id": 7})  # no locks
+            DeltaTable(warehouse.path("topics")).update(
+                predicate="topic = 'a'", new_values={"snapshot_id": 7}
+            )  # no locks
         yield from batches
 
-    tables = SparkWarehouse(spark, lake)
+    tables = SparkWarehouse(spark, warehouse)
     vanished = F.lit(False).alias("vanished")
     changed = tables.frame("topics", [{**_topic("b"), "snapshot_id": 9}, _topic("c")]).select("*", vanished)
     tables.merge("topics", changed.mapInArrow(overtake, changed.schema), ["topic"], "vanished")
     assert overtaken.exists()
-    assert sorted((row["topic"], row["snapshot_id"]) for row in lake.rows("topics")) == [("a", 7), ("b", 9), ("c", 1)]
+    assert sorted((row["topic"], row["snapshot_id"]) for row in warehouse.rows("topics")) == [
+        ("a", 7),
+        ("b", 9),
+        ("c", 1),
+    ]

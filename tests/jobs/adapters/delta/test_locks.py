@@ -116,25 +116,25 @@ def test_concurrent_commits_of_spark_and_deltalake_are_kept(spark: SparkSession,
 
 
 def test_concurrent_inserts_of_one_key_leave_one_row(tmp_path: Path) -> None:
-    lake = Warehouse(str(tmp_path), "default")
-    lake.ensure_tables()
+    warehouse = Warehouse(str(tmp_path), "default")
+    warehouse.ensure_tables()
 
     def insert(number: int) -> bool:
         row = _topic("t", number)
-        return lake.insert("topics", row, ("topic", "=", "t")) is None
+        return warehouse.insert("topics", row, ("topic", "=", "t")) is None
 
     with ThreadPoolExecutor(8) as pool:
         inserted = list(pool.map(insert, range(8)))
 
-    (row,) = lake.rows("topics")
+    (row,) = warehouse.rows("topics")
     assert inserted.count(True) == 1
     assert row["snapshot_id"] == inserted.index(True)
 
 
 def test_without_locks_a_row_that_comes_in_between_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on an object store: Delta finds that a row was added which the insertion has not seen."""
-    lake = Warehouse(str(tmp_path), "default")
-    lake.ensure_tables()
+    warehouse = Warehouse(str(tmp_path), "default")
+    warehouse.ensure_tables()
     own_rows, between = Warehouse._own_rows, [_topic("t", 1)]  # noqa: SLF001
 
     def late(self: Warehouse, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401
@@ -146,7 +146,7 @@ def test_without_locks_a_row_that_comes_in_between_is_noticed(tmp_path: Path, mo
     monkeypatch.setattr(locks, "is_local", lambda _: False)
     monkeypatch.setattr(Warehouse, "_own_rows", late)
 
-    found = lake.insert("topics", _topic("t", 2), ("topic", "=", "t"))
+    found = warehouse.insert("topics", _topic("t", 2), ("topic", "=", "t"))
 
     assert found is not None
-    assert [row["snapshot_id"] for row in lake.rows("topics")] == [found["snapshot_id"]] == [1]
+    assert [row["snapshot_id"] for row in warehouse.rows("topics")] == [found["snapshot_id"]] == [1]

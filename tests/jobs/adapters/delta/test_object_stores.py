@@ -22,7 +22,7 @@ WRITERS, ROUNDS = 4, 5
 
 
 @pytest.fixture
-def lake(object_store: str) -> Warehouse:
+def warehouse(object_store: str) -> Warehouse:
     warehouse = Warehouse(object_store, "default")
     warehouse.ensure_tables()
     return warehouse
@@ -37,68 +37,68 @@ def partition(number: int, snapshot_id: int = 1, **columns: Any) -> Row:  # noqa
     return {"snapshot_id": snapshot_id, "topic": "t", "partition": number, "leader": 1, **lists} | columns
 
 
-def subjects(lake: Warehouse) -> list[str]:
-    return sorted(row["subject"] for row in lake.rows("events"))
+def subjects(warehouse: Warehouse) -> list[str]:
+    return sorted(row["subject"] for row in warehouse.rows("events"))
 
 
-def test_every_operation(lake: Warehouse) -> None:
-    lake.ensure_tables()  # what is there is kept
-    lake.append("events", [event("a"), event("b"), event("c", 2)])
-    lake.delete("events", "subject = 'b'")
-    assert subjects(lake) == ["a", "c"]
-    lake.replace("events", [event("d")], "snapshot_id = 1")
-    assert lake.insert("events", event("e"), ("subject", "=", "e")) is None
-    assert lake.insert("events", event("e"), ("subject", "=", "e")) is not None
-    lake.update("events", "subject = 'c'", after="'9'")
-    lake.compact("events")
+def test_every_operation(warehouse: Warehouse) -> None:
+    warehouse.ensure_tables()  # what is there is kept
+    warehouse.append("events", [event("a"), event("b"), event("c", 2)])
+    warehouse.delete("events", "subject = 'b'")
+    assert subjects(warehouse) == ["a", "c"]
+    warehouse.replace("events", [event("d")], "snapshot_id = 1")
+    assert warehouse.insert("events", event("e"), ("subject", "=", "e")) is None
+    assert warehouse.insert("events", event("e"), ("subject", "=", "e")) is not None
+    warehouse.update("events", "subject = 'c'", after="'9'")
+    warehouse.compact("events")
 
-    assert subjects(lake) == ["c", "d", "e"]
-    assert lake.rows("events", ("subject", "=", "c"))[0]["after"] == "9"
-    assert lake.clusters() == []
-    assert all(lake.has(table) for table in TABLES)
+    assert subjects(warehouse) == ["c", "d", "e"]
+    assert warehouse.rows("events", ("subject", "=", "c"))[0]["after"] == "9"
+    assert warehouse.clusters() == []
+    assert all(warehouse.has(table) for table in TABLES)
 
 
-def test_files_and_log_are_removed_once_no_version_needs_them(lake: Warehouse) -> None:
+def test_files_and_log_are_removed_once_no_version_needs_them(warehouse: Warehouse) -> None:
     for number in range(25):
-        lake.replace("events", [event(str(number))])
-    files = TableFiles(lake.path("events"))
+        warehouse.replace("events", [event(str(number))])
+    files = TableFiles(warehouse.path("events"))
     assert len(files.data()) == 25
 
-    assert files.remove_unneeded({lake.version("events")}, grace_hours=0) == 24
-    assert files.clean_log({lake.version("events")}) > 0
-    assert subjects(lake) == ["24"]
+    assert files.remove_unneeded({warehouse.version("events")}, grace_hours=0) == 24
+    assert files.clean_log({warehouse.version("events")}) > 0
+    assert subjects(warehouse) == ["24"]
 
 
 @pytest.mark.parametrize("at_once", [2, 200_000], ids=["in parts", "at once"])
 def test_what_spark_computes_is_committed_by_deltalake(
-    spark: SparkSession, lake: Warehouse, monkeypatch: pytest.MonkeyPatch, at_once: int
+    spark: SparkSession, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     monkeypatch.setattr(spark_warehouse, "MAX_DRIVER_ROWS", at_once)
-    tables = SparkWarehouse(spark, lake)
+    tables = SparkWarehouse(spark, warehouse)
     tables.replace("partitions", tables.frame("partitions", [partition(number) for number in range(7)]))
-    assert [row["partition"] for row in rows_of(lake)] == [*range(7)]
+    assert [row["partition"] for row in rows_of(warehouse)] == [*range(7)]
 
     changed = [partition(3, 2, leader=2) | {"vanished": False}, partition(4) | {"vanished": True}, partition(9)]
     tables.merge("partitions", with_vanished(tables, changed), ["topic", "partition"], "vanished")
-    assert [row["partition"] for row in rows_of(lake)] == [0, 1, 2, 3, 5, 6, 9]
-    assert [row["leader"] for row in rows_of(lake) if row["partition"] == 3] == [2]
+    assert [row["partition"] for row in rows_of(warehouse)] == [0, 1, 2, 3, 5, 6, 9]
+    assert [row["leader"] for row in rows_of(warehouse) if row["partition"] == 3] == [2]
 
     tables.replace("partitions", tables.frame("partitions", []), "partition > 1")
-    assert [row["partition"] for row in rows_of(lake)] == [0, 1]
-    assert engines(lake.path("partitions")) == {"delta-rs"}
+    assert [row["partition"] for row in rows_of(warehouse)] == [0, 1]
+    assert engines(warehouse.path("partitions")) == {"delta-rs"}
 
 
-def rows_of(lake: Warehouse) -> list[Row]:
-    return sorted(lake.rows("partitions"), key=lambda row: row["partition"])
+def rows_of(warehouse: Warehouse) -> list[Row]:
+    return sorted(warehouse.rows("partitions"), key=lambda row: row["partition"])
 
 
 def with_vanished(tables: SparkWarehouse, rows: Iterable[Row]) -> Any:  # noqa: ANN401
     return tables.frame("partitions", [{"vanished": False} | row for row in rows])
 
 
-def test_no_acknowledged_commit_is_lost(spark: SparkSession, lake: Warehouse) -> None:
+def test_no_acknowledged_commit_is_lost(spark: SparkSession, warehouse: Warehouse) -> None:
     """Threads append, replace and insert, and Spark replaces; each row that was acknowledged is there in the end."""
-    tables = SparkWarehouse(spark, lake)
+    tables = SparkWarehouse(spark, warehouse)
 
     def write(writer: int) -> list[str]:
         acknowledged = []
@@ -107,27 +107,27 @@ def test_no_acknowledged_commit_is_lost(spark: SparkSession, lake: Warehouse) ->
             if writer == 0:
                 tables.replace("events", tables.frame("events", [event(name)]), f"subject = '{name}'")
             elif number % 2:
-                lake.append("events", [event(name)])
+                warehouse.append("events", [event(name)])
             else:
-                lake.replace("events", [event(name)], f"subject = '{name}'")
+                warehouse.replace("events", [event(name)], f"subject = '{name}'")
             acknowledged.append(name)
         return acknowledged
 
     with ThreadPoolExecutor(WRITERS) as pool:
         acknowledged = sorted(name for names in pool.map(write, range(WRITERS)) for name in names)
 
-    assert subjects(lake) == acknowledged
-    assert engines(lake.path("events")) == {"delta-rs"}
+    assert subjects(warehouse) == acknowledged
+    assert engines(warehouse.path("events")) == {"delta-rs"}
 
 
-def test_of_two_that_insert_the_same_one_wins(lake: Warehouse) -> None:
+def test_of_two_that_insert_the_same_one_wins(warehouse: Warehouse) -> None:
     """As two snapshots that take the same number."""
     row = {"snapshot_id": 7, "taken_at": datetime.now(UTC)}
     with ThreadPoolExecutor(WRITERS) as pool:
-        found = [*pool.map(lambda _: lake.insert("snapshots", row, ("snapshot_id", "=", 7)), range(WRITERS))]
+        found = [*pool.map(lambda _: warehouse.insert("snapshots", row, ("snapshot_id", "=", 7)), range(WRITERS))]
 
     assert found.count(None) == 1
-    assert len(lake.rows("snapshots")) == 1
+    assert len(warehouse.rows("snapshots")) == 1
 
 
 def test_a_store_with_conditional_writes_passes(object_store: str) -> None:

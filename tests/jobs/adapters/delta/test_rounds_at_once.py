@@ -28,13 +28,13 @@ WORKERS: Final = 2
 Lines = dict[str, list[dict[str, Any]]]
 
 
-def written_at_once(warehouse: str) -> Lines:
+def written_at_once(folder: str) -> Lines:
     """Run the writers; return the lines of each cluster."""
     for cluster in CLUSTERS:
-        lake = Warehouse(warehouse, cluster)
-        lake.ensure_tables()
-        lake.append("plans", [{"plan_id": SHARED_PLAN, "status": "planned", "changes": 1}])
-    command = [sys.executable, "-m", "tests.jobs.support.warehouses.warehouse_writer", warehouse]
+        warehouse = Warehouse(folder, cluster)
+        warehouse.ensure_tables()
+        warehouse.append("plans", [{"plan_id": SHARED_PLAN, "status": "planned", "changes": 1}])
+    command = [sys.executable, "-m", "tests.jobs.support.warehouses.warehouse_writer", folder]
     running = [
         (cluster, subprocess.Popen([*command, cluster, f"{cluster}{worker}", str(ROUNDS)], stdout=PIPE, stderr=PIPE))
         for cluster in CLUSTERS
@@ -48,25 +48,25 @@ def written_at_once(warehouse: str) -> Lines:
     return lines
 
 
-def check(warehouse: str, lines: Lines) -> None:
+def check(folder: str, lines: Lines) -> None:
     for cluster in CLUSTERS:
-        lake = Warehouse(warehouse, cluster)
+        warehouse = Warehouse(folder, cluster)
         keys: dict[str, list[Any]] = {
             kind: [line["key"] for line in lines[cluster] if line["kind"] == kind and "key" in line]
             for kind in ("snapshot", "plan", "commit")
         }
         assert all(max(Counter(each).values()) == 1 for each in keys.values())
-        snapshots = lake.typed_rows(Snapshot)
+        snapshots = warehouse.typed_rows(Snapshot)
         stored = [row.snapshot_id for row in snapshots]
         assert len(stored) == len(set(stored))
         assert set(stored) >= set(keys["snapshot"])
-        assert {row["snapshot_id"] for row in lake.rows("events")} >= set(keys["snapshot"])
-        assert {row["plan_id"] for row in lake.rows("plans")} >= {SHARED_PLAN, *keys["plan"]}
-        assert {row["plan_id"] for row in lake.rows("changes")} >= set(keys["plan"])
-        assert {row["attempt"] for row in lake.rows("commits")} >= set(keys["commit"])
+        assert {row["snapshot_id"] for row in warehouse.rows("events")} >= set(keys["snapshot"])
+        assert {row["plan_id"] for row in warehouse.rows("plans")} >= {SHARED_PLAN, *keys["plan"]}
+        assert {row["plan_id"] for row in warehouse.rows("changes")} >= set(keys["plan"])
+        assert {row["attempt"] for row in warehouse.rows("commits")} >= set(keys["commit"])
         for snapshot in snapshots:
-            brokers = as_of(lake, snapshot, "brokers")
-            if is_local(warehouse):  # without locks, one process at a time should take snapshots of a cluster
+            brokers = as_of(warehouse, snapshot, "brokers")
+            if is_local(folder):  # without locks, one process at a time should take snapshots of a cluster
                 assert [row["snapshot_id"] for row in brokers] == [snapshot.snapshot_id]
 
 
@@ -93,8 +93,8 @@ def test_on_s3(object_store: str) -> None:
 
 @pytest.mark.skipif("WAREHOUSE_HDFS" not in os.environ, reason="WAREHOUSE_HDFS names no folder, as hdfs://HOST:PORT/F")
 def test_on_hdfs() -> None:
-    warehouse = os.environ["WAREHOUSE_HDFS"]
-    lines = written_at_once(warehouse)
+    folder = os.environ["WAREHOUSE_HDFS"]
+    lines = written_at_once(folder)
 
     report(lines)
-    check(warehouse, lines)
+    check(folder, lines)

@@ -40,10 +40,10 @@ COMMANDS = [
 @pytest.fixture
 def store(refusing_store: RefusingStore) -> RefusingStore:
     """One with a snapshot, so that each command would have something to read."""
-    lake = Warehouse(refusing_store.warehouse, "default")
-    lake.ensure_tables()
-    versions = {"brokers": lake.version("brokers")}
-    lake.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": versions}])
+    warehouse = Warehouse(refusing_store.warehouse, "default")
+    warehouse.ensure_tables()
+    versions = {"brokers": warehouse.version("brokers")}
+    warehouse.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": versions}])
     return refusing_store
 
 
@@ -73,12 +73,12 @@ def test_a_store_that_asks_for_fewer_requests(store: RefusingStore) -> None:
 @pytest.mark.parametrize(("error", "reason"), ERRORS.items(), ids=[*ERRORS])
 def test_libraries_in_the_middle_of_a_command(store: RefusingStore, error: str, reason: str) -> None:
     """The table is open already: deltalake writes, Arrow reads its files and lists them."""
-    lake = Warehouse(store.warehouse, "default")
-    table, files = lake.opened("snapshots"), native_files(lake.path("snapshots"))
+    warehouse = Warehouse(store.warehouse, "default")
+    table, files = warehouse.opened("snapshots"), native_files(warehouse.path("snapshots"))
     store.refuse(error)
 
     with pytest.raises(OSError, match="AWS Error") as listed:
-        TableFiles(lake.path("snapshots")).data()
+        TableFiles(warehouse.path("snapshots")).data()
     with pytest.raises(OSError, match="snapshots") as read:
         table.to_pyarrow_table(filesystem=files)
 

@@ -26,58 +26,60 @@ def _partition(topic: str, partition: int, leader: int = 1, **columns: object) -
     return {"topic": topic, "partition": partition, **common, **columns}
 
 
-def _led(lake: Warehouse, table: str = "partitions") -> set[tuple[str, int, int]]:
-    return {(row["topic"], row["partition"], row["leader"]) for row in lake.rows(table)}
+def _led(warehouse: Warehouse, table: str = "partitions") -> set[tuple[str, int, int]]:
+    return {(row["topic"], row["partition"], row["leader"]) for row in warehouse.rows(table)}
 
 
 def test_a_table_of_an_older_version_gets_its_new_columns(tmp_path: Path) -> None:
-    lake = Warehouse(str(tmp_path), "default")
+    warehouse = Warehouse(str(tmp_path), "default")
     older = StructType([field for field in CHANGES if field.name != "stop_replica_to"])
-    DeltaTable.create(lake.path("changes"), Schema.from_json(older.json()), partition_by=["cluster"])
-    lake.ensure_tables()
-    lake.append("changes", [{"plan_id": "p", "wave": 0, "topic": "t", "partition": 0, "stop_replica_to": [3]}])
-    assert [row["stop_replica_to"] for row in lake.rows("changes")] == [[3]]
-    assert {field.name for field in DeltaTable(lake.path("changes")).schema().fields} == set(CHANGES.names)
+    DeltaTable.create(warehouse.path("changes"), Schema.from_json(older.json()), partition_by=["cluster"])
+    warehouse.ensure_tables()
+    warehouse.append("changes", [{"plan_id": "p", "wave": 0, "topic": "t", "partition": 0, "stop_replica_to": [3]}])
+    assert [row["stop_replica_to"] for row in warehouse.rows("changes")] == [[3]]
+    assert {field.name for field in DeltaTable(warehouse.path("changes")).schema().fields} == set(CHANGES.names)
 
 
 def test_a_table_of_an_older_version_accepts_new_rows(tmp_path: Path) -> None:
     """Older versions refused an empty ISR, which Kafka reads."""
-    lake = Warehouse(str(tmp_path), "default")
-    lake.ensure_tables()
-    DeltaTable(lake.path("partitions")).alter.add_constraint({"isr_never_empty": "isr IS NULL OR cardinality(isr) > 0"})
+    warehouse = Warehouse(str(tmp_path), "default")
+    warehouse.ensure_tables()
+    DeltaTable(warehouse.path("partitions")).alter.add_constraint(
+        {"isr_never_empty": "isr IS NULL OR cardinality(isr) > 0"}
+    )
     row = {"topic": "t", "partition": 0, "leader": -1, "isr": []}
     with pytest.raises(DeltaError):
-        lake.append("partitions", [row])
+        warehouse.append("partitions", [row])
 
-    lake.ensure_tables()
-    lake.append("partitions", [row])
+    warehouse.ensure_tables()
+    warehouse.append("partitions", [row])
 
-    assert [found["isr"] for found in lake.rows("partitions")] == [[]]
+    assert [found["isr"] for found in warehouse.rows("partitions")] == [[]]
 
 
 def test_a_table_of_an_older_version_has_other_comments(tmp_path: Path) -> None:
-    lake = Warehouse(str(tmp_path), "default")
+    warehouse = Warehouse(str(tmp_path), "default")
     older = StructType([StructField(f.name, f.dataType, metadata={"comment": "once"}) for f in BROKERS])
-    DeltaTable.create(lake.path("brokers"), Schema.from_json(older.json()), partition_by=["cluster"])
-    lake.ensure_tables()
+    DeltaTable.create(warehouse.path("brokers"), Schema.from_json(older.json()), partition_by=["cluster"])
+    warehouse.ensure_tables()
     endpoint = {"listener": "PLAINTEXT", "security_protocol": "PLAINTEXT", "host": "h", "port": 1}
-    for write in (lake.append, lake.replace):
+    for write in (warehouse.append, warehouse.replace):
         write("brokers", [{"broker_id": 1, "endpoints": [endpoint]}])
-    assert [row["endpoints"] for row in lake.rows("brokers")] == [[endpoint]]
+    assert [row["endpoints"] for row in warehouse.rows("brokers")] == [[endpoint]]
 
 
 @pytest.mark.parametrize("cluster", ["default", ODD])
 def test_superseded_rows_go_and_others_stay(tmp_path: Path, cluster: str) -> None:
     """The key is topic and partition together: `a` with 11 is not `a1` with 1."""
-    lake, other = Warehouse(str(tmp_path), cluster), Warehouse(str(tmp_path), "other")
-    lake.ensure_tables()
+    warehouse, other = Warehouse(str(tmp_path), cluster), Warehouse(str(tmp_path), "other")
+    warehouse.ensure_tables()
     other.append("partitions", [_partition("a", 11)])
-    lake.append("partitions", [_partition("a", 11), _partition("a1", 1), _partition("gone", 0)])
-    changed = lake.read("partitions").slice(0, 0)
+    warehouse.append("partitions", [_partition("a", 11), _partition("a1", 1), _partition("gone", 0)])
+    changed = warehouse.read("partitions").slice(0, 0)
     rows = [_partition("a", 11, leader=2), _partition("new", 0), _partition("gone", 0)]
     changed = changed.from_pylist([row | {"cluster": cluster} for row in rows], changed.schema)
-    lake.replace_streaming("partitions", changed, changed.slice(0, 2), KEY)
-    assert _led(lake) == {("a", 11, 2), ("a1", 1, 1), ("new", 0, 1)}
+    warehouse.replace_streaming("partitions", changed, changed.slice(0, 2), KEY)
+    assert _led(warehouse) == {("a", 11, 2), ("a1", 1, 1), ("new", 0, 1)}
     assert _led(other) == {("a", 11, 1)}
 
 
@@ -106,48 +108,48 @@ def test_collected_rows_have_the_tables_schema(spark: SparkSession, tmp_path: Pa
 
 
 def test_every_column_of_every_table_says_what_it_is(tmp_path: Path) -> None:
-    lake = Warehouse(str(tmp_path), "default")
-    lake.ensure_tables()
+    warehouse = Warehouse(str(tmp_path), "default")
+    warehouse.ensure_tables()
     for name, schema in TABLES.items():
-        stored = {field.name: field.metadata for field in DeltaTable(lake.path(name)).schema().fields}
+        stored = {field.name: field.metadata for field in DeltaTable(warehouse.path(name)).schema().fields}
         assert stored == {column.name: column.metadata for column in schema}
 
 
 def test_rows_are_found_by_text_that_an_update_has_copied(tmp_path: Path) -> None:
     """Other rows in the file of an updated row are rewritten too, with another Arrow text type."""
-    lake = Warehouse(str(tmp_path), "default")
-    lake.ensure_tables()
-    lake.append("plans", [{"plan_id": plan, "status": "planned"} for plan in ("a", "b", "c")])
-    lake.update("plans", "plan_id = 'b'", status="'committed'")
-    lake.append("plans", [{"plan_id": "d", "status": "planned"}])
-    statuses = [[row["status"] for row in lake.rows("plans", ("plan_id", "=", plan))] for plan in "abcde"]
+    warehouse = Warehouse(str(tmp_path), "default")
+    warehouse.ensure_tables()
+    warehouse.append("plans", [{"plan_id": plan, "status": "planned"} for plan in ("a", "b", "c")])
+    warehouse.update("plans", "plan_id = 'b'", status="'committed'")
+    warehouse.append("plans", [{"plan_id": "d", "status": "planned"}])
+    statuses = [[row["status"] for row in warehouse.rows("plans", ("plan_id", "=", plan))] for plan in "abcde"]
     assert statuses == [["planned"], ["committed"], ["planned"], ["planned"], []]
 
 
 def test_a_table_without_its_log_is_refused(tmp_path: Path) -> None:
     """Nothing is made in its place; an empty folder is one that nothing was made in yet."""
-    lake = Warehouse(str(tmp_path), "default")
-    lake.ensure_tables()
-    lake.append("plans", [{"plan_id": "a", "status": "planned"}])
+    warehouse = Warehouse(str(tmp_path), "default")
+    warehouse.ensure_tables()
+    warehouse.append("plans", [{"plan_id": "a", "status": "planned"}])
     (tmp_path / "plans" / "_delta_log").rename(tmp_path / "log")
 
-    for look in (lambda: lake.rows("plans"), lake.ensure_tables):
+    for look in (lambda: warehouse.rows("plans"), warehouse.ensure_tables):
         with pytest.raises(UnreadableError, match=f"table plans has no _delta_log at {tmp_path}/plans, .* restore"):
             look()
 
     (tmp_path / "log").rename(tmp_path / "plans" / "_delta_log")
-    assert len(lake.rows("plans")) == 1
+    assert len(warehouse.rows("plans")) == 1
 
 
 def test_nobody_takes_back_what_commits_say(tmp_path: Path) -> None:
     """Delta refuses it for any writer; merging small files changes no row."""
-    lake = Warehouse(str(tmp_path), "c")
-    lake.ensure_tables()
-    lake.append("commits", [{"plan_id": "p", "attempt": 1, "action": "elect", "outcome": "applied"}])
-    lake.append("commits", [{"plan_id": "p", "attempt": 2, "action": "elect", "outcome": "applied"}])
-    table = DeltaTable(lake.path("commits"))
+    warehouse = Warehouse(str(tmp_path), "c")
+    warehouse.ensure_tables()
+    warehouse.append("commits", [{"plan_id": "p", "attempt": 1, "action": "elect", "outcome": "applied"}])
+    warehouse.append("commits", [{"plan_id": "p", "attempt": 2, "action": "elect", "outcome": "applied"}])
+    table = DeltaTable(warehouse.path("commits"))
 
     with pytest.raises(DeltaError, match=r"append.?only"):
         table.delete("attempt = 1")
     assert table.optimize.compact()["numFilesRemoved"] == 2
-    assert sorted(row["attempt"] for row in lake.rows("commits")) == [1, 2]
+    assert sorted(row["attempt"] for row in warehouse.rows("commits")) == [1, 2]

@@ -32,21 +32,21 @@ IMPOSSIBLE = ("[x]", "{x}", "x*", "a%20b", "a\\b", "a|b", "a^b", "a\nb")
 
 @pytest.mark.parametrize("name", POSSIBLE)
 def test_possible_without_spark(tmp_path: Path, name: str) -> None:
-    lake = Warehouse(str(tmp_path / name / "warehouse"), name)
-    lake.ensure_tables()
-    lake.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": {}}])
-    assert [row["snapshot_id"] for row in lake.rows("snapshots")] == [1]
+    warehouse = Warehouse(str(tmp_path / name / "warehouse"), name)
+    warehouse.ensure_tables()
+    warehouse.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": {}}])
+    assert [row["snapshot_id"] for row in warehouse.rows("snapshots")] == [1]
     assert sorted(path.name for path in (tmp_path / name / "warehouse").iterdir()) == sorted([*TABLES, LOCKS])
 
 
 def test_possible_with_spark(spark: SparkSession, tmp_path: Path) -> None:
     """All at once: what Spark writes Spark and deltalake read."""
     odd = "".join(POSSIBLE)
-    lake = Warehouse(str(tmp_path / odd), odd)
-    lake.ensure_tables()
-    tables = SparkWarehouse(spark, lake)
+    warehouse = Warehouse(str(tmp_path / odd), odd)
+    warehouse.ensure_tables()
+    tables = SparkWarehouse(spark, warehouse)
     tables.replace("partitions", tables.frame("partitions", [{"topic": "t", "partition": 1}]))
-    assert [row["topic"] for row in lake.rows("partitions")] == ["t"]
+    assert [row["topic"] for row in warehouse.rows("partitions")] == ["t"]
     assert tables.read("partitions").count() == 1
 
 
@@ -159,13 +159,13 @@ def test_where_nothing_can_be_made(tmp_path: Path) -> None:
 
 def test_tables_that_are_there_stay(tmp_path: Path) -> None:
     """One missing table is made; the others keep their rows."""
-    lake = Warehouse(str(tmp_path), "default")
-    lake.ensure_tables()
-    lake.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": {}}])
+    warehouse = Warehouse(str(tmp_path), "default")
+    warehouse.ensure_tables()
+    warehouse.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": {}}])
     (tmp_path / "plans").rename(tmp_path.parent / "gone")
-    lake.ensure_tables()
-    assert len(lake.rows("snapshots")) == 1
-    assert lake.rows("plans") == []
+    warehouse.ensure_tables()
+    assert len(warehouse.rows("snapshots")) == 1
+    assert warehouse.rows("plans") == []
 
 
 @pytest.mark.parametrize(

@@ -34,11 +34,11 @@ sys.exit(run({arguments!r}))
 @pytest.fixture
 def planning(tmp_path: Path) -> list[str]:
     """A question to a warehouse with a snapshot of nothing."""
-    lake = Warehouse(str(tmp_path / "warehouse"), "default")
-    lake.ensure_tables()
-    versions = {name: lake.version(name) for name in TABLES}
-    lake.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": versions}])
-    return ["plan", "reconcile", "--json", "--warehouse", lake.warehouse]
+    warehouse = Warehouse(str(tmp_path / "warehouse"), "default")
+    warehouse.ensure_tables()
+    versions = {name: warehouse.version(name) for name in TABLES}
+    warehouse.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": versions}])
+    return ["plan", "reconcile", "--json", "--warehouse", warehouse.uri]
 
 
 def _error(arguments: list[str], *missing: str) -> tuple[int, str, list[str]]:

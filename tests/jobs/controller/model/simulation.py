@@ -234,7 +234,7 @@ class _InterceptedEngine(DecisionEngine):
 class Simulation:
     """Runs all clusters until they are quiet, then checks them."""
 
-    lake: Warehouse
+    warehouse: Warehouse
     scenarios: Sequence[Scenario]
     rounds: int
     faults: dict[int, ControllerFault] = field(default_factory=dict)
@@ -279,7 +279,7 @@ class Simulation:
         self.tree.on_writes = self._on_writes
         self.network.on_request = self._on_request
         self.network.accepts = self._accepts
-        self.engine = _InterceptedEngine(self.lake, [])
+        self.engine = _InterceptedEngine(self.warehouse, [])
         if self.listener is not None:
             protocols = dict.fromkeys(self.network.brokers, self.listener.protocol)
             self.engine.set_broker_configs(
@@ -313,7 +313,7 @@ class Simulation:
             control = take_over(session, OURS)
             snapshot = Snapshot(snapshot_id=1, taken_at=datetime.now(UTC), cluster_id="c")
             controller = ResidentController(
-                control, self.engine, _DiscardingLog(self.lake), snapshot, self.log.append, apis=term.apis
+                control, self.engine, _DiscardingLog(self.warehouse), snapshot, self.log.append, apis=term.apis
             )
             term.controller, term.known = controller, self.tree.zxid
             term.turn_began = self.tree.zxid, 0

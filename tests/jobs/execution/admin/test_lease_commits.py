@@ -42,10 +42,10 @@ def kafka(tree: KafkaTree) -> KafkaTree:
 
 
 @pytest.fixture
-def plan(kafka: KafkaTree, lake: Warehouse) -> Plan:
+def plan(kafka: KafkaTree, warehouse: Warehouse) -> Plan:
     """One partition in each of two waves."""
     rows = [reassignment(kafka, T, partition, AFTER[partition], wave=partition) for partition in BEFORE]
-    return store_plan(lake, kafka, rows, kind=PlanKind.REASSIGN.value)
+    return store_plan(warehouse, kafka, rows, kind=PlanKind.REASSIGN.value)
 
 
 @pytest.fixture
@@ -72,14 +72,14 @@ def test_throttle_of_a_starting_commit_is_not_cleared(  # noqa: PLR0913, PLR0917
     plan: Plan,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    warehouse: str,
+    folder: str,
 ) -> None:
     """Nothing moves yet, so the throttle looks left over.
 
     Nor may both commits set one, each storing the other's as the previous value.
     """
-    second = Surveyor(Warehouse(str(tmp_path / warehouse), "default"))
-    moved = store_plan(second.lake, kafka, [reassignment(kafka, OTHER, 0, [0, 3])], kind=PlanKind.REASSIGN.value)
+    second = Surveyor(Warehouse(str(tmp_path / folder), "default"))
+    moved = store_plan(second.warehouse, kafka, [reassignment(kafka, OTHER, 0, [0, 3])], kind=PlanKind.REASSIGN.value)
     reassign = controller.reassign
     met: list[Any] = []
 
@@ -99,14 +99,14 @@ def test_throttle_of_a_starting_commit_is_not_cleared(  # noqa: PLR0913, PLR0917
     assert standing == {f"brokers/{broker}": {"1000"} for broker in (0, 1, 3)}
     assert (second.commits(moved.plan_id), second.status(moved.plan_id)) == ([], PlanStatus.PLANNED)
     assert run(second, kafka, moved, "--throttle", "2000").exit_code == DONE
-    assert (overrides(kafka), throttle_rows(surveyor.lake), throttle_rows(second.lake)) == ({}, [], [])
+    assert (overrides(kafka), throttle_rows(surveyor.warehouse), throttle_rows(second.warehouse)) == ({}, [], [])
 
 
 @pytest.mark.usefixtures("impatient")
 def test_lease_is_held_while_a_commit_waits(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
-    led = store_plan(surveyor.lake, kafka, [election(kafka, OTHER, 0, leader=1)])
+    led = store_plan(surveyor.warehouse, kafka, [election(kafka, OTHER, 0, leader=1)])
     met: list[Any] = []
     controller.events = [
         lambda: met.append(run(surveyor, kafka, led, "--mode", "admin")),
@@ -119,7 +119,7 @@ def test_lease_is_held_while_a_commit_waits(
     assert "has the lease of this cluster" in met[0].stderr
     assert "interrupt it and run this again" in met[1].stderr
     assert controller.elected == []
-    assert (overrides(kafka), throttle_rows(surveyor.lake)) == ({}, [])
+    assert (overrides(kafka), throttle_rows(surveyor.warehouse)) == ({}, [])
     assert (surveyor.status(plan.plan_id), current_holder(kafka.client)) == (
         PlanStatus.COMMITTED,
         None,
@@ -200,11 +200,11 @@ def test_no_other_command_writes_during_a_commit(  # noqa: PLR0913, PLR0917 - a 
         for change in plan.changes
         for outcome in ("pending", "applied")
     ]
-    surveyor.lake.append("commits", [{key: row[key] for key in COMMITTED} for row in ledger])
-    surveyor.lake.update("plans", "true", status=f"'{status}'")
+    surveyor.warehouse.append("commits", [{key: row[key] for key in COMMITTED} for row in ledger])
+    surveyor.warehouse.update("plans", "true", status=f"'{status}'")
     before = kafka.dump()
 
-    with own_lease(settings_of(kafka, surveyor.lake.warehouse), "theirs", "commit"):
+    with own_lease(settings_of(kafka, surveyor.warehouse.uri), "theirs", "commit"):
         done = run(surveyor, kafka, plan, *more, command=command)
 
     assert done.exit_code == REFUSED, done.stderr
@@ -216,13 +216,13 @@ def test_no_other_command_writes_during_a_commit(  # noqa: PLR0913, PLR0917 - a 
 def test_waiting_commit_hands_the_lease_to_a_cancellation(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
-    settings = settings_of(kafka, surveyor.lake.warehouse)
+    settings = settings_of(kafka, surveyor.warehouse.uri)
     turned: list[RowOutcome] = []
 
     def cancel() -> None:
         with ZooKeeperSession(kafka.endpoint) as zookeeper:
             turned.extend(
-                cancel_running(settings, zookeeper, read_plan(surveyor.lake, plan.plan_id), skip_unsafe=False)
+                cancel_running(settings, zookeeper, read_plan(surveyor.warehouse, plan.plan_id), skip_unsafe=False)
             )
 
     thread = threading.Thread(target=cancel)
@@ -237,7 +237,7 @@ def test_waiting_commit_hands_the_lease_to_a_cancellation(
     assert " was cancelled" in done.stderr
     assert "nothing more of it is submitted; plan again" in done.stderr
     assert (controller.replicas(T), controller.waves) == (BEFORE, [[(T, 0)]] * 3), "asked, cancelled, put in order"
-    assert (overrides(kafka), throttle_rows(surveyor.lake)) == ({}, [])
+    assert (overrides(kafka), throttle_rows(surveyor.warehouse)) == ({}, [])
     assert (surveyor.status(plan.plan_id), current_holder(kafka.client)) == (
         PlanStatus.CANCELLED,
         None,
@@ -247,7 +247,7 @@ def test_waiting_commit_hands_the_lease_to_a_cancellation(
 def test_uncommitted_plan_is_cancelled_during_a_commit(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
-    with own_lease(settings_of(kafka, surveyor.lake.warehouse), "theirs", "commit"):
+    with own_lease(settings_of(kafka, surveyor.warehouse.uri), "theirs", "commit"):
         done = run(surveyor, kafka, plan, command="cancel")
 
     assert (done.exit_code, surveyor.status(plan.plan_id)) == (DONE, PlanStatus.CANCELLED)
@@ -261,7 +261,7 @@ def test_plan_closed_before_the_request_is_not_requested(
     altered = controller.alter_override
 
     def closed_meanwhile(*request: Any) -> int | str:  # noqa: ANN401 - as it is asked
-        close_plan(surveyor.lake, plan.plan_id, PlanStatus.CANCELLED)
+        close_plan(surveyor.warehouse, plan.plan_id, PlanStatus.CANCELLED)
         return altered(*request)
 
     monkeypatch.setattr(controller, "alter_override", closed_meanwhile)

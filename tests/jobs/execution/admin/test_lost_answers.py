@@ -72,24 +72,24 @@ def controller(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> AnswerlessCo
     return made
 
 
-def elects(lake: Warehouse, tree: KafkaTree) -> Plan:
-    return store_plan(lake, tree, [election(tree, T, 0, leader=1, leader_before=0)])
+def elects(warehouse: Warehouse, tree: KafkaTree) -> Plan:
+    return store_plan(warehouse, tree, [election(tree, T, 0, leader=1, leader_before=0)])
 
 
-def creates(lake: Warehouse, tree: KafkaTree) -> Plan:
-    return store_plan(lake, tree, [creation("new", 0, [0, 1])], [topic_creation("new")])
+def creates(warehouse: Warehouse, tree: KafkaTree) -> Plan:
+    return store_plan(warehouse, tree, [creation("new", 0, [0, 1])], [topic_creation("new")])
 
 
-def expands(lake: Warehouse, tree: KafkaTree) -> Plan:
-    return expansion(lake, tree, T, [[0, 2]])
+def expands(warehouse: Warehouse, tree: KafkaTree) -> Plan:
+    return expansion(warehouse, tree, T, [[0, 2]])
 
 
-def alters(lake: Warehouse, tree: KafkaTree) -> Plan:
-    return alteration(lake, tree, T, {"retention.ms": None}, {"retention.ms": "7"})
+def alters(warehouse: Warehouse, tree: KafkaTree) -> Plan:
+    return alteration(warehouse, tree, T, {"retention.ms": None}, {"retention.ms": "7"})
 
 
-def deletes(lake: Warehouse, tree: KafkaTree) -> Plan:
-    return deletion(lake, tree, T)
+def deletes(warehouse: Warehouse, tree: KafkaTree) -> Plan:
+    return deletion(warehouse, tree, T)
 
 
 @pytest.mark.parametrize("hears", [True, False])
@@ -98,13 +98,13 @@ def test_outcome_is_what_the_cluster_shows(  # noqa: PLR0913 - a table
     tree: KafkaTree,
     controller: AnswerlessController,
     surveyor: Surveyor,
-    lake: Warehouse,
+    warehouse: Warehouse,
     make: Callable[[Warehouse, KafkaTree], Plan],
     *,
     hears: bool,
 ) -> None:
     controller.set_state((T, 0), leader=0)
-    plan = make(lake, tree)
+    plan = make(warehouse, tree)
     controller.hears = hears
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
@@ -119,14 +119,14 @@ def test_outcome_is_what_the_cluster_shows(  # noqa: PLR0913 - a table
 
 
 def test_later_requests_are_not_sent(
-    tree: KafkaTree, controller: AnswerlessController, surveyor: Surveyor, lake: Warehouse
+    tree: KafkaTree, controller: AnswerlessController, surveyor: Surveyor, warehouse: Warehouse
 ) -> None:
     """Each further request would wait as long again."""
     tree.add_topic(U, {0: [0, 1]})
     both: list[Operation] = []
     for topic in (T, U):
-        both += alteration(lake, tree, topic, {"retention.ms": None}, {"retention.ms": "7"}).operations
-    plan = store_plan(lake, tree, [], [replace(row, sequence=at) for at, row in enumerate(both)], kind="config")
+        both += alteration(warehouse, tree, topic, {"retention.ms": None}, {"retention.ms": "7"}).operations
+    plan = store_plan(warehouse, tree, [], [replace(row, sequence=at) for at, row in enumerate(both)], kind="config")
     controller.hears = False
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
@@ -136,10 +136,10 @@ def test_later_requests_are_not_sent(
 
 
 def test_interrupted_request_is_not_recorded_as_skipped(
-    tree: KafkaTree, controller: AnswerlessController, surveyor: Surveyor, lake: Warehouse
+    tree: KafkaTree, controller: AnswerlessController, surveyor: Surveyor, warehouse: Warehouse
 ) -> None:
     """Kafka may have received the request, or may still receive it."""
-    plan = creates(lake, tree)
+    plan = creates(warehouse, tree)
     controller.fails = KeyboardInterrupt()
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
@@ -150,9 +150,9 @@ def test_interrupted_request_is_not_recorded_as_skipped(
 
 @pytest.mark.usefixtures("controller")
 def test_unknown_if_zookeeper_does_not_answer_either(
-    tree: KafkaTree, surveyor: Surveyor, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, surveyor: Surveyor, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = creates(lake, tree)
+    plan = creates(warehouse, tree)
 
     def unreadable(*_: object) -> None:
         raise UnreadableError("no ZooKeeper answered")

@@ -36,9 +36,9 @@ def kafka(tree: KafkaTree) -> KafkaTree:
 
 
 @pytest.fixture
-def plan(kafka: KafkaTree, lake: Warehouse) -> Plan:
+def plan(kafka: KafkaTree, warehouse: Warehouse) -> Plan:
     rows = [reassignment(kafka, T, partition, AFTER[partition]) for partition in BEFORE]
-    return store_plan(lake, kafka, rows, kind=PlanKind.REASSIGN.value)
+    return store_plan(warehouse, kafka, rows, kind=PlanKind.REASSIGN.value)
 
 
 def run(surveyor: Surveyor, hosts: str, plan: Plan, *more: str) -> Any:  # noqa: ANN401
@@ -197,11 +197,11 @@ def test_no_longer_than_max_wait(
 
 
 def test_elections_by_request(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse
 ) -> None:
     kafka.add_topic("led", {0: [1, 0]})
     controller.set_state(("led", 0), leader=0)
-    plan = store_plan(lake, kafka, [election(kafka, "led", 0, leader=1)])
+    plan = store_plan(warehouse, kafka, [election(kafka, "led", 0, leader=1)])
 
     done = run(surveyor, kafka.hosts, plan)
 
@@ -210,8 +210,8 @@ def test_elections_by_request(
     assert kafka.client.exists(PREFERRED) is None
 
 
-def test_actions_without_a_request_are_refused(kafka: KafkaTree, surveyor: Surveyor, lake: Warehouse) -> None:
-    plan = alteration(lake, kafka, T, {"retention.ms": None}, {"retention.ms": "7"})
+def test_actions_without_a_request_are_refused(kafka: KafkaTree, surveyor: Surveyor, warehouse: Warehouse) -> None:
+    plan = alteration(warehouse, kafka, T, {"retention.ms": None}, {"retention.ms": "7"})
 
     done = run(surveyor, kafka.hosts, plan)
 

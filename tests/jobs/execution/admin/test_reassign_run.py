@@ -39,10 +39,10 @@ def kafka(tree: KafkaTree) -> KafkaTree:
 
 
 @pytest.fixture
-def plan(kafka: KafkaTree, lake: Warehouse) -> Plan:
+def plan(kafka: KafkaTree, warehouse: Warehouse) -> Plan:
     """Partitions 0 and 1 in the first wave, 2 in the second."""
     rows = [reassignment(kafka, T, partition, AFTER[partition], wave=partition // 2) for partition in BEFORE]
-    return store_plan(lake, kafka, rows, kind=PlanKind.REASSIGN.value)
+    return store_plan(warehouse, kafka, rows, kind=PlanKind.REASSIGN.value)
 
 
 def run(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, *more: str, apply: bool = True) -> Any:  # noqa: ANN401
@@ -92,7 +92,7 @@ def test_dry_run_changes_nothing(
 
     assert done.exit_code == DONE, done.stderr
     assert (kafka.dump(), controller.waves, controller.requests) == (before, [], [])
-    assert (surveyor.commits(plan.plan_id), throttle_rows(surveyor.lake)) == ([], [])
+    assert (surveyor.commits(plan.plan_id), throttle_rows(surveyor.warehouse)) == ([], [])
     throttled = "would be throttled to 1000000 B/s, wave by wave: brokers 0, 1, 2, 3, and moving replicas of t"
     assert (throttled in done.stdout) == ("--throttle" in more)
 
@@ -283,9 +283,9 @@ def test_readable_partitions_of_a_topic_are_judged(
 
 
 def test_plan_that_only_reorders_is_never_in_the_way(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse
 ) -> None:
-    plan = store_plan(lake, kafka, [reassignment(kafka, T, 0, [1, 0])], kind=PlanKind.REASSIGN.value)
+    plan = store_plan(warehouse, kafka, [reassignment(kafka, T, 0, [1, 0])], kind=PlanKind.REASSIGN.value)
     begin_theirs(controller)
     controller.stuck = True
 
@@ -305,19 +305,19 @@ def test_stops_between_waves_if_another_client_begins(
     assert "wave 1 was not requested" in done.stderr
     assert surveyor.status(plan.plan_id) == PlanStatus.PARTIAL
     assert last_words(surveyor, plan)[2] == ("skipped", "the commit stopped before it")
-    assert (overrides(kafka), throttle_rows(surveyor.lake)) == ({}, [])
+    assert (overrides(kafka), throttle_rows(surveyor.warehouse)) == ({}, [])
     controller.finish((OTHER, 0))
     assert run(surveyor, kafka, plan, "--wait").exit_code == DONE
     assert (controller.replicas(T), controller.waves) == (AFTER, [[(T, 0), (T, 1)], [(T, 2)]])
 
 
 def test_drain_may_run_during_other_reassignments(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse
 ) -> None:
     order = reassignment(kafka, T, 0, [1, 0])
     elected = election(kafka, T, 0, leader=1, wave=1, replicas_before=[1, 0], replicas_after=[1, 0])
     parameters = json.dumps({"brokers": [0], "mode": "admin"})
-    plan = store_plan(lake, kafka, [order, elected], kind=PlanKind.DRAIN.value, parameters=parameters)
+    plan = store_plan(warehouse, kafka, [order, elected], kind=PlanKind.DRAIN.value, parameters=parameters)
     begin_theirs(controller)
     controller.stuck = True
 
@@ -344,9 +344,9 @@ def test_read_again_before_the_first_wave(
     """Another client has reordered partition 0 after the checks, and before anything was requested."""
     opened = CommitLog.open
 
-    def reordered(lake: Warehouse, plan: Plan, author: Actor | None = None) -> CommitLog:
+    def reordered(warehouse: Warehouse, plan: Plan, author: Actor | None = None) -> CommitLog:
         controller.begin((T, 0), [1, 0])
-        return opened(lake, plan, author)
+        return opened(warehouse, plan, author)
 
     monkeypatch.setattr(CommitLog, "open", reordered)
 
@@ -397,7 +397,7 @@ def test_recreated_topic_is_stale(
 
 
 def test_cancelled_by_another_client_during_the_move(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse
 ) -> None:
     """Its next wave is not requested; other plans are."""
     rows = [reassignment(kafka, T, partition, AFTER[partition]) for partition in (0, 1)]
@@ -405,7 +405,7 @@ def test_cancelled_by_another_client_during_the_move(
         reassignment(kafka, T, partition, [3, 2], wave=1, before=AFTER[partition]) | {"removing_after": [1]}
         for partition in (0, 1)
     ]
-    plan = store_plan(lake, kafka, [*rows, *then], kind=PlanKind.REASSIGN.value)
+    plan = store_plan(warehouse, kafka, [*rows, *then], kind=PlanKind.REASSIGN.value)
     controller.events = [lambda: controller.cancel((T, 0), [1, 0])]
 
     done = run(surveyor, kafka, plan, "--wait", "--throttle", "5MB")
@@ -419,20 +419,20 @@ def test_cancelled_by_another_client_during_the_move(
     assert {key for key, outcome in rows_said.items() if outcome == "applied"} == {(1, 0), (1, 1)}
     assert {key for key, outcome in rows_said.items() if outcome in {"failed", "skipped"}} == {(0, 0), (0, 1)}
     assert controller.waves == [[(T, 0), (T, 1)], [(T, 1)]]
-    assert (overrides(kafka), throttle_rows(lake)) == ({}, [])
+    assert (overrides(kafka), throttle_rows(warehouse)) == ({}, [])
 
 
 def test_closed_between_waves_by_another_client(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse, plan: Plan
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse, plan: Plan
 ) -> None:
-    controller.events = [lambda: close_plan(lake, plan.plan_id, PlanStatus.CANCELLED)]
+    controller.events = [lambda: close_plan(warehouse, plan.plan_id, PlanStatus.CANCELLED)]
 
     done = run(surveyor, kafka, plan, "--throttle", "5MB")
 
     assert done.exit_code == REFUSED
     assert "was cancelled: nothing more of it is submitted; plan again" in " ".join(done.stderr.split())
     assert (controller.waves, surveyor.status(plan.plan_id)) == ([[(T, 0), (T, 1)]], PlanStatus.CANCELLED)
-    assert (overrides(kafka), throttle_rows(lake)) == ({}, [])
+    assert (overrides(kafka), throttle_rows(warehouse)) == ({}, [])
 
 
 def test_no_longer_than_max_wait(
@@ -451,7 +451,7 @@ def test_no_longer_than_max_wait(
     assert set(throttled) == {"brokers/0", "brokers/1", "brokers/2", "brokers/3", "topics/t"}
     assert again.exit_code == DONE, again.stderr
     assert (controller.replicas(T), controller.waves) == (AFTER, [[(T, 0), (T, 1)], [(T, 2)]])
-    assert (overrides(kafka), throttle_rows(surveyor.lake)) == ({}, [])
+    assert (overrides(kafka), throttle_rows(surveyor.warehouse)) == ({}, [])
 
 
 def test_rate_of_the_previous_commit_is_kept(
@@ -497,17 +497,17 @@ def test_crash_anywhere(  # noqa: PLR0913, PLR0917 - fixtures
     reassigned = [key for wave in controller.waves for key in wave]
     assert sorted(reassigned) == [(T, 0), (T, 1), (T, 2)]
     run(surveyor, kafka, plan, "--wait")
-    assert (controller.replicas(T), overrides(kafka), throttle_rows(surveyor.lake)) == (AFTER, before, [])
+    assert (controller.replicas(T), overrides(kafka), throttle_rows(surveyor.warehouse)) == (AFTER, before, [])
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
 
 
 @pytest.mark.parametrize("reached", range(3))
 def test_partition_in_several_waves_continues_where_it_is(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse, reached: int
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse, reached: int
 ) -> None:
     way = [[0, 1], [0, 1, 2], [0, 1, 2, 3], [2, 3]]
     rows = [reassignment(kafka, T, 0, after, wave=wave, before=way[wave]) for wave, after in enumerate(way[1:])]
-    plan = store_plan(lake, kafka, rows, kind=PlanKind.REASSIGN.value)
+    plan = store_plan(warehouse, kafka, rows, kind=PlanKind.REASSIGN.value)
     for step in way[1 : reached + 1]:
         controller.begin((T, 0), step)
         controller.finish((T, 0))
@@ -522,64 +522,64 @@ def test_partition_in_several_waves_continues_where_it_is(
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
 
 
-def left_behind(kafka: KafkaTree, controller: MovingController, lake: Warehouse, plan: Plan) -> None:
-    set_throttle(lake, kafka.client, controller, plan.plan_id, plan.changes, 1000)
+def left_behind(kafka: KafkaTree, controller: MovingController, warehouse: Warehouse, plan: Plan) -> None:
+    set_throttle(warehouse, kafka.client, controller, plan.plan_id, plan.changes, 1000)
 
 
 def test_leftover_throttle_of_a_committed_plan_is_cleared(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse, plan: Plan
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse, plan: Plan
 ) -> None:
     run(surveyor, kafka, plan, "--wait")
-    left_behind(kafka, controller, lake, plan)
+    left_behind(kafka, controller, warehouse, plan)
     seen = surveyor.run("verify", plan.plan_id, "--zookeeper", kafka.hosts)
 
     done = run(surveyor, kafka, plan)
 
     assert f"remove its throttle: surveyor commit {plan.plan_id} --apply" in seen.stdout
-    assert (done.exit_code, overrides(kafka), throttle_rows(lake)) == (DONE, {}, [])
+    assert (done.exit_code, overrides(kafka), throttle_rows(warehouse)) == (DONE, {}, [])
 
 
 def test_leftover_throttle_of_a_refused_plan_is_cleared(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse, plan: Plan
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse, plan: Plan
 ) -> None:
-    left_behind(kafka, controller, lake, plan)
+    left_behind(kafka, controller, warehouse, plan)
 
     done = run(surveyor, kafka, plan, "--max-plan-age", "0s")
 
-    assert (done.exit_code, overrides(kafka), throttle_rows(lake)) == (REFUSED, {}, [])
+    assert (done.exit_code, overrides(kafka), throttle_rows(warehouse)) == (REFUSED, {}, [])
 
 
 def test_leftover_throttle_is_cleared_by_another_plan(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse, plan: Plan
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse, plan: Plan
 ) -> None:
-    another = store_plan(lake, kafka, [reassignment(kafka, OTHER, 0, [0, 3])], kind=PlanKind.REASSIGN.value)
-    left_behind(kafka, controller, lake, plan)
+    another = store_plan(warehouse, kafka, [reassignment(kafka, OTHER, 0, [0, 3])], kind=PlanKind.REASSIGN.value)
+    left_behind(kafka, controller, warehouse, plan)
     dry = run(surveyor, kafka, another, apply=False)
 
     done = run(surveyor, kafka, another)
 
     assert f"the throttle of plan {plan.plan_id} is still set" in dry.stdout
     assert f"plan {plan.plan_id} has left its throttle behind" in done.stderr
-    assert (done.exit_code, overrides(kafka), throttle_rows(lake)) == (DONE, {}, [])
+    assert (done.exit_code, overrides(kafka), throttle_rows(warehouse)) == (DONE, {}, [])
 
 
 def test_other_plans_warn_of_a_leftover_throttle(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse, plan: Plan
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse, plan: Plan
 ) -> None:
-    another = store_plan(lake, kafka, [election(kafka, OTHER, 0, leader=1)])
-    left_behind(kafka, controller, lake, plan)
+    another = store_plan(warehouse, kafka, [election(kafka, OTHER, 0, leader=1)])
+    left_behind(kafka, controller, warehouse, plan)
 
     done = run(surveyor, kafka, another)
 
     assert done.exit_code == DONE
     assert f"the throttle of plan {plan.plan_id} is still set: `surveyor commit" in done.stderr
-    assert len(throttle_rows(lake)) == 10
+    assert len(throttle_rows(warehouse)) == 10
 
 
 def test_show_throttles(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse, plan: Plan
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse, plan: Plan
 ) -> None:
-    left_behind(kafka, controller, lake, plan)
+    left_behind(kafka, controller, warehouse, plan)
 
     shown = json.loads(surveyor.run("show", "throttles", "--json").stdout)["rows"]
 
@@ -631,13 +631,13 @@ def test_throttle_of_the_conf_is_the_default(  # noqa: PLR0913, PLR0917 - fixtur
 
     assert done.exit_code == DONE, done.stderr
     assert seen[0].get("brokers/3", {}).get("leader.replication.throttled.rate") == rate
-    assert (overrides(kafka), throttle_rows(surveyor.lake)) == ({}, [])
+    assert (overrides(kafka), throttle_rows(surveyor.warehouse)) == ({}, [])
 
 
 def test_reordering_is_not_throttled_by_the_conf(
-    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, lake: Warehouse, tmp_path: Path
+    kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse, tmp_path: Path
 ) -> None:
-    plan = store_plan(lake, kafka, [reassignment(kafka, T, 0, [1, 0])], kind=PlanKind.REASSIGN.value)
+    plan = store_plan(warehouse, kafka, [reassignment(kafka, T, 0, [1, 0])], kind=PlanKind.REASSIGN.value)
 
     assert run(surveyor, kafka, plan, *in_conf(tmp_path, kafka, "2MB/s")).exit_code == DONE
     assert controller.requests == []
@@ -649,9 +649,9 @@ def test_bytes_and_time_are_shown_in_advance(
     del controller
     logs = [{"broker_id": replicas[0], "topic": T, "partition": number} for number, replicas in BEFORE.items()]
     common = {"log_dir": "/", "bytes": 60_000_000, "offset_lag": 0, "is_future": False, "taken_at": datetime.now(UTC)}
-    surveyor.lake.replace("sizes", [log | common for log in logs])
+    surveyor.warehouse.replace("sizes", [log | common for log in logs])
     full = {"broker_id": 3, "log_dir": "/", "total_bytes": 10**9, "usable_bytes": 100_000_000, "error": None}
-    surveyor.lake.replace("log_dirs", [full | {"taken_at": datetime.now(UTC)}])
+    surveyor.warehouse.replace("log_dirs", [full | {"taken_at": datetime.now(UTC)}])
 
     dry = run(surveyor, kafka, plan, "--throttle", "1MB/s", apply=False)
     shown = surveyor.run("show", "plan", plan.plan_id, "--throttle", "1MB/s")
@@ -698,7 +698,7 @@ def test_foreign_leftover_throttle_is_removed(
     assert (while_it_moves.exit_code, dry.exit_code, done.exit_code) == (REFUSED, DONE, DONE), done.stderr
     assert "1 partition moves, and the throttle may be in use" in while_it_moves.stderr
     assert [step["command"] for step in status["due"] if "throttle" in step["what"]] == [
-        f"surveyor cancel --throttles --zookeeper {kafka.hosts} --warehouse {surveyor.lake.warehouse}"
+        f"surveyor cancel --throttles --zookeeper {kafka.hosts} --warehouse {surveyor.warehouse.uri}"
     ]
     assert dry_left == before
     assert overrides(kafka) == {"brokers/1": {"log.retention.hours": "9"}}

@@ -34,7 +34,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[KazooClient]:
 def test_one_wave_in_admin_mode_has_one_session(  # noqa: PLR0913, PLR0917 - fixtures
     tree: KafkaTree,
     controller: MovingController,
-    lake: Warehouse,
+    warehouse: Warehouse,
     surveyor: Surveyor,
     sessions: list[KazooClient],
     more: tuple[str, ...],
@@ -42,7 +42,7 @@ def test_one_wave_in_admin_mode_has_one_session(  # noqa: PLR0913, PLR0917 - fix
     """The lease belongs to it as well: without the session nothing more may be requested."""
     tree.register(3)
     tree.add_topic(T, {0: [0, 1]})
-    plan = store_plan(lake, tree, [reassignment(tree, T, 0, [3, 1])], kind=PlanKind.REASSIGN.value)
+    plan = store_plan(warehouse, tree, [reassignment(tree, T, 0, [3, 1])], kind=PlanKind.REASSIGN.value)
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", *more)
 
@@ -53,7 +53,7 @@ def test_one_wave_in_admin_mode_has_one_session(  # noqa: PLR0913, PLR0917 - fix
 
 def test_batch_mode_has_two_sessions(
     tree: KafkaTree,
-    lake: Warehouse,
+    warehouse: Warehouse,
     surveyor: Surveyor,
     sessions: list[KazooClient],
     monkeypatch: pytest.MonkeyPatch,
@@ -64,7 +64,7 @@ def test_batch_mode_has_two_sessions(
     """
     monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_TIMEOUT_SECONDS", 1.0)
     tree.add_topic(T, {0: [0, 1]})
-    plan = store_plan(lake, tree, [election(tree, T, 0, leader=1)])
+    plan = store_plan(warehouse, tree, [election(tree, T, 0, leader=1)])
 
     assert surveyor.apply(tree.hosts, plan.plan_id).exit_code == 0
 

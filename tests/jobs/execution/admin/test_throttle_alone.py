@@ -20,13 +20,15 @@ T = "t"
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, controller: MovingController, lake: Warehouse) -> Plan:
+def plan(tree: KafkaTree, controller: MovingController, warehouse: Warehouse) -> Plan:
     """A cancelled plan whose only partition still moves, throttled."""
     tree.register(3)
     tree.add_topic(T, {0: [0, 1]})
-    made = store_plan(lake, tree, [reassignment(tree, T, 0, [0, 3])], kind=PlanKind.REASSIGN.value, status="cancelled")
+    made = store_plan(
+        warehouse, tree, [reassignment(tree, T, 0, [0, 3])], kind=PlanKind.REASSIGN.value, status="cancelled"
+    )
     controller.begin((T, 0), [0, 3])
-    set_throttle(lake, tree.client, controller, made.plan_id, made.changes, 1000)
+    set_throttle(warehouse, tree.client, controller, made.plan_id, made.changes, 1000)
     return made
 
 
@@ -45,7 +47,7 @@ def test_rate_is_changed_and_lifted(tree: KafkaTree, surveyor: Surveyor, plan: P
 
     assert (raised.exit_code, lifted.exit_code) == (0, 0), raised.stderr + lifted.stderr
     assert "is cancelled: no change was requested" in raised.stdout
-    assert (then, overrides(tree), throttle_rows(surveyor.lake)) == ({"5000000"}, {}, [])
+    assert (then, overrides(tree), throttle_rows(surveyor.warehouse)) == ({"5000000"}, {}, [])
 
 
 def test_it_is_removed_once_the_replicas_are_complete(
@@ -57,7 +59,7 @@ def test_it_is_removed_once_the_replicas_are_complete(
     done = commit(surveyor, tree, plan)
 
     assert (moving.exit_code, "THE THROTTLE STAYS" in moving.stderr, then) == (0, True, {"1000"})
-    assert (done.exit_code, overrides(tree), throttle_rows(surveyor.lake)) == (0, {}, [])
+    assert (done.exit_code, overrides(tree), throttle_rows(surveyor.warehouse)) == (0, {}, [])
     assert controller.waves == []
 
 

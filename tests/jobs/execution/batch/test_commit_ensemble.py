@@ -43,11 +43,11 @@ def at_multi(monkeypatch: pytest.MonkeyPatch, nth: int, then: Callable[[], objec
 
 
 def test_the_leader_dies_while_a_multi_is_under_way(
-    ensemble: Ensemble, tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
+    ensemble: Ensemble, tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The outcome of the multi is unknown: it is read back from the next leader, and no state is written twice."""
     tree.add_topic(T, {partition: [0, 1, 2] for partition in PARTITIONS})
-    plan = store_plan(lake, tree, [election(tree, T, partition, leader=1) for partition in PARTITIONS]).plan_id
+    plan = store_plan(warehouse, tree, [election(tree, T, partition, leader=1) for partition in PARTITIONS]).plan_id
     leader = ensemble.leader()
     at_multi(monkeypatch, 3, leader.kill)
 

@@ -42,12 +42,14 @@ def topic(tree: KafkaTree) -> KafkaTree:
     return tree
 
 
-def move_all(tree: KafkaTree, lake: Warehouse, leader: int) -> Plan:
-    return store_plan(lake, tree, [election(tree, T, partition, leader=leader) for partition in PARTITIONS])
+def move_all(tree: KafkaTree, warehouse: Warehouse, leader: int) -> Plan:
+    return store_plan(warehouse, tree, [election(tree, T, partition, leader=leader) for partition in PARTITIONS])
 
 
-def start_commit(hosts: str, lake: Warehouse, plan: Plan, *more: str, program: str = COMMAND) -> subprocess.Popen[str]:
-    flags = ("--zookeeper", hosts, "--warehouse", lake.warehouse, "--mode", "batch", "--max-hold", "30s", "--apply")
+def start_commit(
+    hosts: str, warehouse: Warehouse, plan: Plan, *more: str, program: str = COMMAND
+) -> subprocess.Popen[str]:
+    flags = ("--zookeeper", hosts, "--warehouse", warehouse.uri, "--mode", "batch", "--max-hold", "30s", "--apply")
     return subprocess.Popen(
         [sys.executable, "-c", program, "commit", plan.plan_id, *flags, *more],
         stdin=subprocess.DEVNULL,
@@ -81,7 +83,7 @@ def all_states(tree: KafkaTree) -> set[tuple[int, int, int]]:
 )
 def test_killed_at_a_multi(  # noqa: PLR0913, PLR0917 - fixtures
     topic: KafkaTree,
-    lake: Warehouse,
+    warehouse: Warehouse,
     surveyor: Surveyor,
     proxy: ZooKeeperProxy,
     tmp_path: Path,
@@ -94,11 +96,11 @@ def test_killed_at_a_multi(  # noqa: PLR0913, PLR0917 - fixtures
 
     With `deliver` ZooKeeper executes it, but the commit never gets the answer.
     """
-    plan = move_all(topic, lake, leader=1)
+    plan = move_all(topic, warehouse, leader=1)
     killed: list[subprocess.Popen[str]] = []
     loss = proxy.lose(Loss(MULTI, nth=multi, deliver=deliver, then=lambda _: killed[0].kill()))
 
-    with start_commit(proxy.hosts, lake, plan) as process:
+    with start_commit(proxy.hosts, warehouse, plan) as process:
         killed.append(process)
         process.wait(120)
     written = sum(topic.state(T, partition).leader == 1 for partition in PARTITIONS)
@@ -109,10 +111,10 @@ def test_killed_at_a_multi(  # noqa: PLR0913, PLR0917 - fixtures
     assert all_states(topic) == {(1, 6, 1)}
 
 
-def test_killed_at_any_moment(topic: KafkaTree, lake: Warehouse, surveyor: Surveyor, tmp_path: Path) -> None:
+def test_killed_at_any_moment(topic: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, tmp_path: Path) -> None:
     for number in range(ROUNDS):
-        plan = move_all(topic, lake, leader=1 + number % 2)
-        with start_commit(topic.hosts, lake, plan) as process:
+        plan = move_all(topic, warehouse, leader=1 + number % 2)
+        with start_commit(topic.hosts, warehouse, plan) as process:
             assert process.stderr
             for line in process.stderr:
                 if "controllership taken over" in line:
@@ -124,9 +126,9 @@ def test_killed_at_any_moment(topic: KafkaTree, lake: Warehouse, surveyor: Surve
         assert all_states(topic) == {(1 + number % 2, 6 + number, 1 + number)}
 
 
-def test_paused_while_another_takes_over(topic: KafkaTree, lake: Warehouse, proxy: ZooKeeperProxy) -> None:
+def test_paused_while_another_takes_over(topic: KafkaTree, warehouse: Warehouse, proxy: ZooKeeperProxy) -> None:
     """It resumes without its session, and must not continue as if it had it."""
-    plan = move_all(topic, lake, leader=1)
+    plan = move_all(topic, warehouse, leader=1)
     paused: list[subprocess.Popen[str]] = []
 
     def sleep_through_a_take_over(connection: ZooKeeperProxy) -> None:
@@ -136,7 +138,7 @@ def test_paused_while_another_takes_over(topic: KafkaTree, lake: Warehouse, prox
         paused[0].send_signal(signal.SIGCONT)
 
     proxy.lose(Loss(MULTI, nth=17, deliver=False, then=sleep_through_a_take_over))
-    with start_commit(proxy.hosts, lake, plan) as process:
+    with start_commit(proxy.hosts, warehouse, plan) as process:
         paused.append(process)
         process.wait(120)
 
@@ -145,11 +147,11 @@ def test_paused_while_another_takes_over(topic: KafkaTree, lake: Warehouse, prox
     assert topic.client.get("/controller_epoch")[0] == b"9"
 
 
-def test_two_commits_at_once(topic: KafkaTree, lake: Warehouse, surveyor: Surveyor, tmp_path: Path) -> None:
+def test_two_commits_at_once(topic: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, tmp_path: Path) -> None:
     """With one id the later commit waits or is refused; together they write each state once."""
-    plan = move_all(topic, lake, leader=1)
+    plan = move_all(topic, warehouse, leader=1)
 
-    with start_commit(topic.hosts, lake, plan) as first, start_commit(topic.hosts, lake, plan) as second:
+    with start_commit(topic.hosts, warehouse, plan) as first, start_commit(topic.hosts, warehouse, plan) as second:
         codes = {first.wait(120), second.wait(120)}
     finish(surveyor, topic.hosts, plan, tmp_path / "surveyor.toml")
 
@@ -178,11 +180,11 @@ cli.main()
 
 @pytest.mark.parametrize(("signal_name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_interrupted_between_two_batches(  # noqa: PLR0913, PLR0917 - fixtures
-    topic: KafkaTree, lake: Warehouse, surveyor: Surveyor, tmp_path: Path, signal_name: str, code: int
+    topic: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, tmp_path: Path, signal_name: str, code: int
 ) -> None:
     """The multi in progress is finished, the rest is left, and the controllership is released at once."""
-    plan = move_all(topic, lake, leader=1)
-    with start_commit(topic.hosts, lake, plan, program=INTERRUPTED.format(signal=signal_name)) as process:
+    plan = move_all(topic, warehouse, leader=1)
+    with start_commit(topic.hosts, warehouse, plan, program=INTERRUPTED.format(signal=signal_name)) as process:
         _, stderr = process.communicate(timeout=60)
 
     assert process.returncode == code, stderr

@@ -32,9 +32,9 @@ UNKNOWN_SERVER_ERROR = -1
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, lake: Warehouse) -> Plan:
+def plan(tree: KafkaTree, warehouse: Warehouse) -> Plan:
     tree.add_topic(T, {partition: [0, 1, 2] for partition in PARTITIONS})
-    return store_plan(lake, tree, [election(tree, T, partition, leader=1) for partition in PARTITIONS])
+    return store_plan(warehouse, tree, [election(tree, T, partition, leader=1) for partition in PARTITIONS])
 
 
 @pytest.fixture
@@ -43,11 +43,11 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_answer_is_a_row(
-    tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers, lake: Warehouse
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers, warehouse: Warehouse
 ) -> None:
     surveyor.apply(tree.hosts, plan.plan_id)
 
-    rows = lake.rows("answers")
+    rows = warehouse.rows("answers")
     leaders = {(r["broker_id"], r["topic"], r["partition"], r["error"]) for r in rows if r["api"] == "LeaderAndIsr"}
     assert leaders == {(broker, T, partition, 0) for broker in range(3) for partition in PARTITIONS}
     assert {(r["controller_epoch"], r["leader_epoch"]) for r in rows if r["topic"]} == {(8, 6)}
@@ -90,10 +90,10 @@ def test_invalid_list_of_brokers_is_a_usage_error(tree: KafkaTree, surveyor: Sur
 
 
 def test_silent_broker_is_ignored_if_nothing_is_due(
-    tree: KafkaTree, surveyor: Surveyor, lake: Warehouse, plan: Plan, fake_brokers: FakeBrokers
+    tree: KafkaTree, surveyor: Surveyor, warehouse: Warehouse, plan: Plan, fake_brokers: FakeBrokers
 ) -> None:
     surveyor.apply(tree.hosts, plan.plan_id)
-    lake.update("plans", "true", status="'partial'")
+    warehouse.update("plans", "true", status="'partial'")
     fake_brokers[2].stop()
 
     assert surveyor.apply(tree.hosts, plan.plan_id).exit_code == DONE

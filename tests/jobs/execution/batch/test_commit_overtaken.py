@@ -58,10 +58,10 @@ def attempts(surveyor: Surveyor, plan: Plan) -> dict[int, set[tuple[str, str]]]:
 
 
 def test_rows_applied_by_the_other_are_not_repeated(
-    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan, meanwhile: Meanwhile
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, plan: Plan, meanwhile: Meanwhile
 ) -> None:
     """Neither is the controllership taken over, nor does the commit report that anything was written."""
-    meanwhile(lambda: Surveyor(lake).apply(tree.hosts, plan.plan_id))
+    meanwhile(lambda: Surveyor(warehouse).apply(tree.hosts, plan.plan_id))
 
     done = surveyor.apply(tree.hosts, plan.plan_id)
 
@@ -75,14 +75,14 @@ def test_rows_applied_by_the_other_are_not_repeated(
     assert f"committed; {plan.size} applied (0 of them now)" in done.stdout
     assert attempts(surveyor, plan)[2] == {("applied", "found applied")}
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
-    assert len(requested_changes(lake, plan.plan_id)) == plan.size
+    assert len(requested_changes(warehouse, plan.plan_id)) == plan.size
 
 
 def test_rows_left_by_the_other_are_written(
-    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan, meanwhile: Meanwhile
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, plan: Plan, meanwhile: Meanwhile
 ) -> None:
-    first = store_plan(lake, tree, plan.changes[:1], alias="first")
-    meanwhile(lambda: Surveyor(lake).apply(tree.hosts, first.plan_id))
+    first = store_plan(warehouse, tree, plan.changes[:1], alias="first")
+    meanwhile(lambda: Surveyor(warehouse).apply(tree.hosts, first.plan_id))
 
     done = surveyor.apply(tree.hosts, plan.plan_id)
 

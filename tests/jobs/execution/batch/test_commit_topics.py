@@ -23,9 +23,9 @@ DONE, ERROR, FENCED, STALE, REFUSED = 0, 1, 20, 21, 23
 CONTROL = {"/", "/controller", "/controller_epoch"}
 
 PLANS: dict[str, Callable[[Warehouse, KafkaTree], Plan]] = {
-    "config": lambda lake, tree: alteration(lake, tree, T, {K: None, "c": "1"}, {K: "2", "c": None}),
-    "delete": lambda lake, tree: deletion(lake, tree, T, "other"),
-    "expand": lambda lake, tree: expansion(lake, tree, T, [[1, 2], [2, 0], [0, 1]]),
+    "config": lambda warehouse, tree: alteration(warehouse, tree, T, {K: None, "c": "1"}, {K: "2", "c": None}),
+    "delete": lambda warehouse, tree: deletion(warehouse, tree, T, "other"),
+    "expand": lambda warehouse, tree: expansion(warehouse, tree, T, [[1, 2], [2, 0], [0, 1]]),
 }
 
 
@@ -43,8 +43,8 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def plan(topics: KafkaTree, lake: Warehouse, kind: str) -> Plan:
-    return PLANS[kind](lake, topics)
+def plan(topics: KafkaTree, warehouse: Warehouse, kind: str) -> Plan:
+    return PLANS[kind](warehouse, topics)
 
 
 def changed(tree: KafkaTree, before: dict[str, object]) -> set[str]:
@@ -113,8 +113,8 @@ def test_apply_writes_exactly_the_plan(topics: KafkaTree, surveyor: Surveyor, pl
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
 
 
-def test_commit_log_has_intents_and_outcomes(topics: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
-    plan = PLANS["delete"](lake, topics)
+def test_commit_log_has_intents_and_outcomes(topics: KafkaTree, warehouse: Warehouse, surveyor: Surveyor) -> None:
+    plan = PLANS["delete"](warehouse, topics)
 
     surveyor.apply(topics.hosts, plan.plan_id)
 
@@ -128,11 +128,11 @@ def test_commit_log_has_intents_and_outcomes(topics: KafkaTree, lake: Warehouse,
 
 
 def test_plan_whose_outcomes_were_lost_changes_nothing_more(
-    topics: KafkaTree, lake: Warehouse, surveyor: Surveyor, plan: Plan, kind: str
+    topics: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, plan: Plan, kind: str
 ) -> None:
     surveyor.apply(topics.hosts, plan.plan_id)
-    lose_commits(lake)
-    lake.update("plans", "true", status="'committing'")
+    lose_commits(warehouse)
+    warehouse.update("plans", "true", status="'committing'")
     before = topics.dump()
 
     again = surveyor.apply(topics.hosts, plan.plan_id)
@@ -175,9 +175,9 @@ def test_lost_session_is_finished_by_the_next_commit(  # noqa: PLR0913, PLR0917 
 
 
 def test_fenced_operation_writes_nothing(
-    topics: KafkaTree, lake: Warehouse, surveyor: Surveyor, proxy: ZooKeeperProxy
+    topics: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, proxy: ZooKeeperProxy
 ) -> None:
-    plan = PLANS["delete"](lake, topics)
+    plan = PLANS["delete"](warehouse, topics)
     proxy.lose(Loss(MULTI, nth=2, deliver=False, then=lambda _: take_over(topics.client, 1000)))
 
     assert surveyor.apply(proxy.hosts, plan.plan_id).exit_code == FENCED
@@ -210,14 +210,14 @@ STALE_BY = [
 @pytest.mark.parametrize(("which", "happens", "reason"), STALE_BY)
 def test_stale_operations_are_found_before_anything_is_written(  # noqa: PLR0913, PLR0917 - fixtures
     topics: KafkaTree,
-    lake: Warehouse,
+    warehouse: Warehouse,
     surveyor: Surveyor,
     which: str,
     happens: Callable[[KafkaTree], object],
     reason: str,
     mode: str,
 ) -> None:
-    plan = PLANS[which](lake, topics)
+    plan = PLANS[which](warehouse, topics)
     happens(topics)
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", topics.hosts, "--mode", mode)
@@ -227,8 +227,8 @@ def test_stale_operations_are_found_before_anything_is_written(  # noqa: PLR0913
     assert reason in done.stdout
 
 
-def test_other_configs_may_have_changed(topics: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
-    plan = PLANS["config"](lake, topics)
+def test_other_configs_may_have_changed(topics: KafkaTree, warehouse: Warehouse, surveyor: Surveyor) -> None:
+    plan = PLANS["config"](warehouse, topics)
     topics.write(f"/config/topics/{T}", b'{"version":1,"config":{"c":"1","new":"y"}}')
 
     assert surveyor.apply(topics.hosts, plan.plan_id).exit_code == DONE
@@ -243,9 +243,9 @@ BAD: list[tuple[dict[str, str | None], str]] = [
 
 @pytest.mark.parametrize(("after", "message"), BAD)
 def test_config_fatal_to_brokers_is_refused(
-    topics: KafkaTree, lake: Warehouse, surveyor: Surveyor, after: dict[str, str | None], message: str
+    topics: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, after: dict[str, str | None], message: str
 ) -> None:
-    plan = alteration(lake, topics, T, dict.fromkeys(after), after)
+    plan = alteration(warehouse, topics, T, dict.fromkeys(after), after)
     before = topics.dump()
 
     done = surveyor.apply(topics.hosts, plan.plan_id)
@@ -256,10 +256,10 @@ def test_config_fatal_to_brokers_is_refused(
 
 
 def test_new_topic_with_a_config_fatal_to_brokers_is_refused(
-    topics: KafkaTree, lake: Warehouse, surveyor: Surveyor
+    topics: KafkaTree, warehouse: Warehouse, surveyor: Surveyor
 ) -> None:
     operations = [topic_creation("new", {"segment.bytes": "13"})]
-    plan = store_plan(lake, topics, [creation("new", 0, [0, 1])], operations, kind="assign")
+    plan = store_plan(warehouse, topics, [creation("new", 0, [0, 1])], operations, kind="assign")
 
     done = surveyor.apply(topics.hosts, plan.plan_id)
 
@@ -267,17 +267,19 @@ def test_new_topic_with_a_config_fatal_to_brokers_is_refused(
     assert topics.client.exists("/config/topics/new") is None
 
 
-def test_configs_only_brokers_can_check_need_admin_mode(topics: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
-    plan = alteration(lake, topics, T, {TIERED: None}, {TIERED: "true"})
+def test_configs_only_brokers_can_check_need_admin_mode(
+    topics: KafkaTree, warehouse: Warehouse, surveyor: Surveyor
+) -> None:
+    plan = alteration(warehouse, topics, T, {TIERED: None}, {TIERED: "true"})
 
     done = surveyor.apply(topics.hosts, plan.plan_id)
 
     assert (done.exit_code, "use --mode admin" in done.stderr) == (REFUSED, True)
 
 
-def test_lags_that_became_a_conflict_are_stale(topics: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
+def test_lags_that_became_a_conflict_are_stale(topics: KafkaTree, warehouse: Warehouse, surveyor: Surveyor) -> None:
     least, most = "min.compaction.lag.ms", "max.compaction.lag.ms"
-    plan = alteration(lake, topics, T, {least: None}, {least: "10"})
+    plan = alteration(warehouse, topics, T, {least: None}, {least: "10"})
     topics.write(f"/config/topics/{T}", f'{{"version":1,"config":{{"{most}":"9"}}}}'.encode())
 
     done = surveyor.apply(topics.hosts, plan.plan_id)
@@ -286,8 +288,8 @@ def test_lags_that_became_a_conflict_are_stale(topics: KafkaTree, lake: Warehous
     assert config_of(topics) == {most: "9"}
 
 
-def test_too_many_operations_are_refused(topics: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
-    plan = PLANS["delete"](lake, topics)
+def test_too_many_operations_are_refused(topics: KafkaTree, warehouse: Warehouse, surveyor: Surveyor) -> None:
+    plan = PLANS["delete"](warehouse, topics)
 
     done = surveyor.apply(topics.hosts, plan.plan_id, "--max-changes", "1")
 
@@ -313,8 +315,8 @@ def test_verify_shows_the_progress(topics: KafkaTree, surveyor: Surveyor, plan: 
     assert after == nothing | {"complete": complete, "in_progress": in_progress}
 
 
-def test_running_deletion_cannot_be_cancelled(topics: KafkaTree, lake: Warehouse, surveyor: Surveyor) -> None:
-    plan = PLANS["delete"](lake, topics)
+def test_running_deletion_cannot_be_cancelled(topics: KafkaTree, warehouse: Warehouse, surveyor: Surveyor) -> None:
+    plan = PLANS["delete"](warehouse, topics)
     surveyor.apply(topics.hosts, plan.plan_id)
 
     verified, cancelled = (

@@ -35,8 +35,8 @@ def topic(tree: KafkaTree) -> KafkaTree:
     return tree
 
 
-def move_all(tree: KafkaTree, lake: Warehouse) -> str:
-    return store_plan(lake, tree, [election(tree, T, partition, leader=1) for partition in range(4)]).plan_id
+def move_all(tree: KafkaTree, warehouse: Warehouse) -> str:
+    return store_plan(warehouse, tree, [election(tree, T, partition, leader=1) for partition in range(4)]).plan_id
 
 
 def after_multi(monkeypatch: pytest.MonkeyPatch, nth: int, then: Callable[[], object]) -> None:
@@ -57,7 +57,7 @@ def after_multi(monkeypatch: pytest.MonkeyPatch, nth: int, then: Callable[[], ob
 @pytest.mark.parametrize("nth", [2, 4])
 def test_zookeeper_lost_after_rows_were_written_is_an_error(  # noqa: PLR0913, PLR0917 - fixtures
     topic: KafkaTree,
-    lake: Warehouse,
+    warehouse: Warehouse,
     surveyor: Surveyor,
     proxy: ZooKeeperProxy,
     monkeypatch: pytest.MonkeyPatch,
@@ -66,7 +66,7 @@ def test_zookeeper_lost_after_rows_were_written_is_an_error(  # noqa: PLR0913, P
     """During the writing or after its end, the exit code is not that of a cluster that could not be read."""
     monkeypatch.setattr("jobs.adapters.zookeeper.connection.CONNECT_TIMEOUT_SECONDS", 3.0)
     monkeypatch.setattr("jobs.execution.batch.fenced_writer.MAX_BATCH_CHANGES", 1)
-    plan = move_all(topic, lake)
+    plan = move_all(topic, warehouse)
 
     def lose_for_good() -> None:
         proxy.cut()
@@ -83,8 +83,8 @@ def test_zookeeper_lost_after_rows_were_written_is_an_error(  # noqa: PLR0913, P
     assert sum(topic.versions(T).values()) == nth
 
 
-def test_unreadable_zookeeper_keeps_its_exit_code(lake: Warehouse, surveyor: Surveyor, topic: KafkaTree) -> None:
-    plan = move_all(topic, lake)
+def test_unreadable_zookeeper_keeps_its_exit_code(warehouse: Warehouse, surveyor: Surveyor, topic: KafkaTree) -> None:
+    plan = move_all(topic, warehouse)
     topic.client.set_acls("/brokers/ids", [make_acl("world", "anyone", write=True)])
 
     done = surveyor.apply(topic.hosts, plan)
@@ -93,8 +93,8 @@ def test_unreadable_zookeeper_keeps_its_exit_code(lake: Warehouse, surveyor: Sur
     assert "ZooKeeper forbids to read /brokers/ids (NoAuth)" in done.stderr
 
 
-def test_forbidden_take_over_is_an_error(lake: Warehouse, surveyor: Surveyor, topic: KafkaTree) -> None:
-    plan = move_all(topic, lake)
+def test_forbidden_take_over_is_an_error(warehouse: Warehouse, surveyor: Surveyor, topic: KafkaTree) -> None:
+    plan = move_all(topic, warehouse)
     topic.client.set_acls("/controller_epoch", READ_ONLY)
 
     done = surveyor.apply(topic.hosts, plan)
@@ -104,8 +104,8 @@ def test_forbidden_take_over_is_an_error(lake: Warehouse, surveyor: Surveyor, to
     assert set(topic.versions(T).values()) == {0}
 
 
-def test_forbidden_row_is_named(lake: Warehouse, surveyor: Surveyor, topic: KafkaTree) -> None:
-    plan = move_all(topic, lake)
+def test_forbidden_row_is_named(warehouse: Warehouse, surveyor: Surveyor, topic: KafkaTree) -> None:
+    plan = move_all(topic, warehouse)
     topic.client.set_acls(state_path(T, 3), READ_ONLY)
 
     done = surveyor.apply(topic.hosts, plan)
@@ -115,8 +115,8 @@ def test_forbidden_row_is_named(lake: Warehouse, surveyor: Surveyor, topic: Kafk
     assert surveyor.outcomes(plan) == {0: "applied", 1: "applied", 2: "applied", 3: "failed"}
 
 
-def test_forbidden_operation_is_named(lake: Warehouse, topic: KafkaTree, control: Controllership) -> None:
-    plan = deletion(lake, topic, T)
+def test_forbidden_operation_is_named(warehouse: Warehouse, topic: KafkaTree, control: Controllership) -> None:
+    plan = deletion(warehouse, topic, T)
     topic.client.set_acls("/admin/delete_topics", READ_ONLY)
 
     ((verdict,),) = write_tasks(control, plan.tasks, max_hold=30)
@@ -125,8 +125,8 @@ def test_forbidden_operation_is_named(lake: Warehouse, topic: KafkaTree, control
     assert f"ZooKeeper forbids to create /admin/delete_topics/{T} (NoAuth)" in verdict.message
 
 
-def test_operations_end_with_max_hold(lake: Warehouse, topic: KafkaTree, control: Controllership) -> None:
-    plan = deletion(lake, topic, T)
+def test_operations_end_with_max_hold(warehouse: Warehouse, topic: KafkaTree, control: Controllership) -> None:
+    plan = deletion(warehouse, topic, T)
 
     ((verdict,),) = write_tasks(control, plan.tasks, max_hold=0)
 
@@ -136,10 +136,10 @@ def test_operations_end_with_max_hold(lake: Warehouse, topic: KafkaTree, control
 
 @pytest.mark.parametrize("is_done", [True, False])
 def test_operation_lost_in_each_attempt_is_read_back(
-    lake: Warehouse, topic: KafkaTree, control: Controllership, monkeypatch: pytest.MonkeyPatch, *, is_done: bool
+    warehouse: Warehouse, topic: KafkaTree, control: Controllership, monkeypatch: pytest.MonkeyPatch, *, is_done: bool
 ) -> None:
     """The last multi may have been applied: only a read can say whether the operation has failed."""
-    plan = deletion(lake, topic, T)
+    plan = deletion(warehouse, topic, T)
     attempts: list[TransactionRequest] = []
 
     def lose(multi: TransactionRequest) -> object:
@@ -158,10 +158,10 @@ def test_operation_lost_in_each_attempt_is_read_back(
 
 
 def test_lost_after_the_plan_was_submitted_is_an_error(
-    topic: KafkaTree, control: Controllership, lake: Warehouse, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
+    topic: KafkaTree, control: Controllership, warehouse: Warehouse, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The controller may still carry it out, so the exit code is not that of a cluster that could not be read."""
-    plan = move_all(topic, lake)
+    plan = move_all(topic, warehouse)
     assert announce_resident(control.client, this_process("control"))
 
     def lose(*_: object) -> None:
@@ -177,10 +177,10 @@ def test_lost_after_the_plan_was_submitted_is_an_error(
 
 
 def test_take_over_is_recorded_before_it_is_done(
-    topic: KafkaTree, lake: Warehouse, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
+    topic: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A commit killed right after the take-over has recorded the epoch; a forbidden take-over has failed."""
-    plan = move_all(topic, lake)
+    plan = move_all(topic, warehouse)
     meant: list[list[tuple[str, str]]] = []
 
     def commit_noting(multi: TransactionRequest) -> object:

@@ -32,14 +32,14 @@ LATEST = 57
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, lake: Warehouse) -> Plan:
+def plan(tree: KafkaTree, warehouse: Warehouse) -> Plan:
     """Partition 0 was last written with epoch 57, the others with 7."""
     tree.add_topic(T, {partition: [0, 1, 2] for partition in PARTITIONS})
     for partition in PARTITIONS:
         epoch = LATEST if partition == 0 else 7
         state = State(controller_epoch=epoch, leader=0, leader_epoch=5, isr=[0, 1, 2])
         tree.client.set(state_path(T, partition), encode_state(state))
-    return store_plan(lake, tree, [election(tree, T, partition, leader=1) for partition in PARTITIONS])
+    return store_plan(warehouse, tree, [election(tree, T, partition, leader=1) for partition in PARTITIONS])
 
 
 def epochs(tree: KafkaTree) -> set[int]:
@@ -56,7 +56,7 @@ def test_take_over_is_above_the_epochs_of_all_states(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, fake_brokers: FakeBrokers, epoch: int | None
 ) -> None:
     """Includes states that the commit does not write: some broker may know their epoch."""
-    some = store_plan(surveyor.lake, tree, [election(tree, T, 3, leader=1)], name="some")
+    some = store_plan(surveyor.warehouse, tree, [election(tree, T, 3, leader=1)], name="some")
     if epoch is None:
         tree.client.delete("/controller_epoch")
     else:
@@ -80,7 +80,7 @@ def test_a_state_of_the_last_epoch_holds_up_its_partition_alone(tree: KafkaTree,
     tree.add_topic(T, {partition: [0, 1, 2] for partition in PARTITIONS})
     state = State(controller_epoch=LAST_EPOCH, leader=0, leader_epoch=5, isr=[0, 1, 2])
     tree.client.set(state_path(T, 0), encode_state(state))
-    plan = store_plan(surveyor.lake, tree, [election(tree, T, partition, leader=1) for partition in PARTITIONS])
+    plan = store_plan(surveyor.warehouse, tree, [election(tree, T, partition, leader=1) for partition in PARTITIONS])
 
     done = surveyor.apply(tree.hosts, plan.plan_id)
 
@@ -104,7 +104,7 @@ RECORDED = {
 @pytest.mark.parametrize("table", RECORDED)
 def test_take_over_is_above_the_recorded_epochs(tree: KafkaTree, surveyor: Surveyor, plan: Plan, table: str) -> None:
     """The states need not carry the latest epoch: only brokers know that of a controller that wrote nothing."""
-    surveyor.lake.append(table, [RECORDED[table] | {"controller_epoch": 90}])
+    surveyor.warehouse.append(table, [RECORDED[table] | {"controller_epoch": 90}])
 
     surveyor.apply(tree.hosts, plan.plan_id)
 
@@ -112,7 +112,7 @@ def test_take_over_is_above_the_recorded_epochs(tree: KafkaTree, surveyor: Surve
 
 
 def test_new_cluster_under_an_old_name_starts_at_epoch_one(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
-    surveyor.lake.append("snapshots", [{"snapshot_id": 1, "cluster_id": "another", "controller_epoch": 90}])
+    surveyor.warehouse.append("snapshots", [{"snapshot_id": 1, "cluster_id": "another", "controller_epoch": 90}])
 
     surveyor.apply(tree.hosts, plan.plan_id)
 
@@ -201,8 +201,8 @@ def test_unreadable_state_may_still_have_an_epoch(tree: KafkaTree) -> None:
 
 
 def test_admin_mode_refuses_a_controller_that_brokers_refuse(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
-    lake = surveyor.lake
-    lake.append("commits", [RECORDED["commits"] | {"controller_epoch": LATEST}])
+    warehouse = surveyor.warehouse
+    warehouse.append("commits", [RECORDED["commits"] | {"controller_epoch": LATEST}])
 
     admin = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin")
     auto = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts)

@@ -30,7 +30,7 @@ def positions(loss_of: int) -> Iterator[int]:
 @pytest.mark.parametrize("deliver", [False, True], ids=["the request", "the answer"])
 def test_cut_at_a_byte(
     tree: KafkaTree,
-    lake: Warehouse,
+    warehouse: Warehouse,
     proxied: Controllership,
     proxy: ZooKeeperProxy,
     deliver: bool,  # noqa: FBT001 - a parameter of pytest's
@@ -41,7 +41,7 @@ def test_cut_at_a_byte(
 
     def cut(passed: int) -> int:
         version, leader = tree.versions("t")[0], next(leaders) % 2
-        plan = store_plan(lake, tree, [election(tree, "t", partition, leader=leader) for partition in (0, 1)])
+        plan = store_plan(warehouse, tree, [election(tree, "t", partition, leader=leader) for partition in (0, 1)])
         loss = proxy.lose(Loss(MULTI, deliver=deliver, passed=passed))
 
         verdicts = list(chain.from_iterable(FencedWriter(proxied, plan, max_hold=3600).write(plan.changes)))

@@ -27,9 +27,9 @@ def unclean(tree: KafkaTree, partition: int) -> Row:
     return election(tree, T, partition, leader=1, requires_dead=[2], **after)
 
 
-def elections(tree: KafkaTree, lake: Warehouse, count: int, make: Callable[[KafkaTree, int], Row]) -> Plan:
+def elections(tree: KafkaTree, warehouse: Warehouse, count: int, make: Callable[[KafkaTree, int], Row]) -> Plan:
     tree.add_topic(T, {partition: [2, 1, 0] for partition in range(count)})
-    return store_plan(lake, tree, [make(tree, partition) for partition in range(count)])
+    return store_plan(warehouse, tree, [make(tree, partition) for partition in range(count)])
 
 
 @pytest.fixture
@@ -39,11 +39,11 @@ def without_2(tree: KafkaTree) -> KafkaTree:
 
 
 def test_no_unclean_election_once_the_isr_member_is_back(
-    without_2: KafkaTree, control: Controllership, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+    without_2: KafkaTree, control: Controllership, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It registers after the first of three multis."""
     monkeypatch.setattr("jobs.execution.batch.fenced_writer.MAX_BATCH_CHANGES", 400)
-    plan = elections(without_2, lake, 1200, unclean)
+    plan = elections(without_2, warehouse, 1200, unclean)
 
     written = write(control, plan, then=partial(without_2.register, 2))
 
@@ -55,12 +55,12 @@ def test_no_unclean_election_once_the_isr_member_is_back(
 
 
 def test_no_unclean_election_if_it_returns_after_the_read(
-    without_2: KafkaTree, control: Controllership, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+    without_2: KafkaTree, control: Controllership, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The multi itself is refused; its rows that do not require broker 2 to be dead are written."""
     without_2.add_topic("other", {9: [0, 1]})
-    plan = elections(without_2, lake, 3, unclean)
-    clean = store_plan(lake, without_2, [*plan.changes, election(without_2, "other", 9, leader=1)])
+    plan = elections(without_2, warehouse, 3, unclean)
+    clean = store_plan(warehouse, without_2, [*plan.changes, election(without_2, "other", 9, leader=1)])
     before_multis(monkeypatch, partial(without_2.register, 2))
 
     written = write(control, clean)
@@ -69,8 +69,10 @@ def test_no_unclean_election_if_it_returns_after_the_read(
     assert without_2.versions(T) == dict.fromkeys(range(3), 0)
 
 
-def test_absence_is_proved_and_leaves_nothing(without_2: KafkaTree, control: Controllership, lake: Warehouse) -> None:
-    plan = elections(without_2, lake, 2, unclean)
+def test_absence_is_proved_and_leaves_nothing(
+    without_2: KafkaTree, control: Controllership, warehouse: Warehouse
+) -> None:
+    plan = elections(without_2, warehouse, 2, unclean)
     before = without_2.dump()
 
     written = write(control, plan)
@@ -117,11 +119,11 @@ def test_proof_of_absence_is_never_visible(tree: KafkaTree, control: Controllers
 
 
 def test_new_leader_that_bounced_between_two_batches(
-    tree: KafkaTree, control: Controllership, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, control: Controllership, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its znode exists, as the multi checks; that it is another registration is found by reading."""
     monkeypatch.setattr("jobs.execution.batch.fenced_writer.MAX_BATCH_CHANGES", 1)
-    plan = elections(tree, lake, 2, lambda tree, partition: election(tree, T, partition, leader=1))
+    plan = elections(tree, warehouse, 2, lambda tree, partition: election(tree, T, partition, leader=1))
 
     written = write(control, plan, then=partial(tree.bounce, 1))
 
@@ -130,10 +132,10 @@ def test_new_leader_that_bounced_between_two_batches(
 
 
 def test_topic_queued_for_deletion_between_two_batches(
-    tree: KafkaTree, control: Controllership, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, control: Controllership, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jobs.execution.batch.fenced_writer.MAX_BATCH_CHANGES", 1)
-    plan = elections(tree, lake, 2, lambda tree, partition: election(tree, T, partition, leader=1))
+    plan = elections(tree, warehouse, 2, lambda tree, partition: election(tree, T, partition, leader=1))
 
     written = write(control, plan, then=lambda: tree.client.create(f"/admin/delete_topics/{T}"))
 
@@ -142,7 +144,7 @@ def test_topic_queued_for_deletion_between_two_batches(
 
 
 def test_each_dead_leader_fails_only_its_own_rows(
-    tree: KafkaTree, control: Controllership, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, control: Controllership, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The multi is refused three times, each time because of another broker."""
     for broker in (3, 4):
@@ -150,7 +152,7 @@ def test_each_dead_leader_fails_only_its_own_rows(
     tree.add_topic(T, {partition: [0, 1, 2, 3, 4] for partition in range(400)})
     leaders = [1, 2, 3, 4]
     changes = [election(tree, T, partition, leader=leaders[partition % 4]) for partition in range(400)]
-    plan = store_plan(lake, tree, changes)
+    plan = store_plan(warehouse, tree, changes)
     before_multis(monkeypatch, *(partial(tree.unregister, broker) for broker in (1, 2, 3)))
 
     written = write(control, plan)
@@ -160,12 +162,12 @@ def test_each_dead_leader_fails_only_its_own_rows(
 
 
 def test_flapping_broker_fails_only_its_own_rows(
-    without_2: KafkaTree, control: Controllership, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+    without_2: KafkaTree, control: Controllership, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is registered whenever a multi is tried, and not registered whenever it is read."""
     without_2.add_topic("other", {9: [0, 1]})
-    changes = elections(without_2, lake, 2, unclean).changes
-    plan = store_plan(lake, without_2, [*changes, election(without_2, "other", 9, leader=1)])
+    changes = elections(without_2, warehouse, 2, unclean).changes
+    plan = store_plan(warehouse, without_2, [*changes, election(without_2, "other", 9, leader=1)])
 
     def commit_meanwhile(multi: TransactionRequest) -> object:
         without_2.register(2)
@@ -182,8 +184,10 @@ def test_flapping_broker_fails_only_its_own_rows(
     assert without_2.versions(T) == {0: 0, 1: 0}
 
 
-def test_znode_that_may_not_be_written_fails_alone(tree: KafkaTree, control: Controllership, lake: Warehouse) -> None:
-    plan = elections(tree, lake, 4, lambda tree, partition: election(tree, T, partition, leader=1))
+def test_znode_that_may_not_be_written_fails_alone(
+    tree: KafkaTree, control: Controllership, warehouse: Warehouse
+) -> None:
+    plan = elections(tree, warehouse, 4, lambda tree, partition: election(tree, T, partition, leader=1))
     tree.client.set_acls(state_path(T, 2), [make_acl("world", "anyone", read=True)])
 
     written = write(control, plan)
@@ -192,9 +196,9 @@ def test_znode_that_may_not_be_written_fails_alone(tree: KafkaTree, control: Con
     assert f"ZooKeeper forbids to set {state_path(T, 2)} (NoAuth)" in written.message(2)
 
 
-def test_forbidden_ids_are_named(tree: KafkaTree, control: Controllership, lake: Warehouse) -> None:
+def test_forbidden_ids_are_named(tree: KafkaTree, control: Controllership, warehouse: Warehouse) -> None:
     tree.unregister(2)
-    plan = elections(tree, lake, 2, unclean)
+    plan = elections(tree, warehouse, 2, unclean)
     tree.client.set_acls("/brokers/ids", [make_acl("world", "anyone", read=True)])
 
     written = write(control, plan)

@@ -29,9 +29,9 @@ def wide(topic: str, partition: int, more: int = 0) -> Row:
     return creation(topic, partition, replicas) | {"isr_after": alive, "requires_live": [1]}
 
 
-def wide_topic(tree: KafkaTree, lake: Warehouse, partitions: int) -> Plan:
+def wide_topic(tree: KafkaTree, warehouse: Warehouse, partitions: int) -> Plan:
     changes = [wide(LONG, partition) for partition in range(partitions)]
-    return store_plan(lake, tree, changes, [topic_creation(LONG)])
+    return store_plan(warehouse, tree, changes, [topic_creation(LONG)])
 
 
 @pytest.fixture
@@ -47,9 +47,11 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-def test_topic_that_fits_only_alone(tree: KafkaTree, control: Controllership, lake: Warehouse, sent: list[int]) -> None:
+def test_topic_that_fits_only_alone(
+    tree: KafkaTree, control: Controllership, warehouse: Warehouse, sent: list[int]
+) -> None:
     """With 400 states it would be 1.1 MB, more than ZooKeeper accepts."""
-    written = write(control, wide_topic(tree, lake, 1_000))
+    written = write(control, wide_topic(tree, warehouse, 1_000))
 
     assert written.outcomes == dict.fromkeys(range(1_000), Outcome.APPLIED)
     assert len(decode_assignment(tree.client.get(f"/brokers/topics/{LONG}")[0]).partitions) == 1_000
@@ -58,14 +60,14 @@ def test_topic_that_fits_only_alone(tree: KafkaTree, control: Controllership, la
 
 
 def test_multis_are_bounded_in_bytes(
-    tree: KafkaTree, control: Controllership, lake: Warehouse, sent: list[int]
+    tree: KafkaTree, control: Controllership, warehouse: Warehouse, sent: list[int]
 ) -> None:
     """Long ISRs, and small topics with long configs: 400 of either would be more than ZooKeeper accepts."""
     states = [wide("wide", partition, more=99) | {"requires_live": [1]} for partition in range(400)]
     topics = [f"small-{number:03}" for number in range(400)]
     changes = [*(creation(topic, 0, [0, 1]) for topic in topics), *states]
     operations = [topic_creation(topic, {"follower.replication.throttled.replicas": "9" * 3_000}) for topic in topics]
-    plan = store_plan(lake, tree, changes, [*operations, topic_creation("wide")])
+    plan = store_plan(warehouse, tree, changes, [*operations, topic_creation("wide")])
 
     written = write(control, plan)
 
@@ -75,10 +77,12 @@ def test_multis_are_bounded_in_bytes(
 
 
 def test_crash_between_a_topic_and_its_states(
-    tree: KafkaTree, control: Controllership, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, control: Controllership, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fenced_multis, "TOPIC_MULTI_BYTES", 10)
-    plan = store_plan(lake, tree, [creation("new", 0, [1, 2]), creation("new", 1, [2, 0])], [topic_creation("new")])
+    plan = store_plan(
+        warehouse, tree, [creation("new", 0, [1, 2]), creation("new", 1, [2, 0])], [topic_creation("new")]
+    )
 
     def crash() -> None:
         raise RuntimeError("crash")
@@ -96,10 +100,10 @@ def test_crash_between_a_topic_and_its_states(
 
 
 def test_large_topic_needs_its_live_leaders(
-    tree: KafkaTree, control: Controllership, lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, control: Controllership, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fenced_multis, "TOPIC_MULTI_BYTES", 10)
-    plan = store_plan(lake, tree, [creation("new", 0, [1, 2])], [topic_creation("new")])
+    plan = store_plan(warehouse, tree, [creation("new", 0, [1, 2])], [topic_creation("new")])
     before_multis(monkeypatch, partial(tree.unregister, 1))
 
     written = write(control, plan)
@@ -110,9 +114,9 @@ def test_large_topic_needs_its_live_leaders(
 
 @pytest.mark.parametrize("flags", [(), ("--apply",)])
 def test_topic_too_large_for_zookeeper_is_refused(
-    tree: KafkaTree, lake: Warehouse, surveyor: Surveyor, flags: tuple[str, ...]
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, flags: tuple[str, ...]
 ) -> None:
-    plan = wide_topic(tree, lake, 1_300)
+    plan = wide_topic(tree, warehouse, 1_300)
     before = tree.dump()
 
     done = surveyor.commit(tree.hosts, plan.plan_id, *flags)

@@ -28,10 +28,10 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, lake: Warehouse) -> Plan:
+def plan(tree: KafkaTree, warehouse: Warehouse) -> Plan:
     """Partitions 0 to 5 of topic t get leader 1 instead of 0."""
     tree.add_topic(T, {partition: [0, 1, 2] for partition in range(6)})
-    return store_plan(lake, tree, [election(tree, T, partition, leader=1) for partition in range(6)])
+    return store_plan(warehouse, tree, [election(tree, T, partition, leader=1) for partition in range(6)])
 
 
 ALL_APPLIED = dict.fromkeys(range(6), Outcome.APPLIED)
@@ -45,10 +45,10 @@ def test_states_are_written_to_the_byte(tree: KafkaTree, control: Controllership
     assert stat.version == 1
 
 
-def test_recovering_leader_is_written_as_such(tree: KafkaTree, control: Controllership, lake: Warehouse) -> None:
+def test_recovering_leader_is_written_as_such(tree: KafkaTree, control: Controllership, warehouse: Warehouse) -> None:
     tree.add_topic(T, {0: [0, 1]})
     unclean = {"isr_after": [1], "leader_recovery_state_after": 1, "action": Action.ELECT.value}
-    plan = store_plan(lake, tree, [election(tree, T, 0, leader=1, **unclean)])
+    plan = store_plan(warehouse, tree, [election(tree, T, 0, leader=1, **unclean)])
 
     write(control, plan)
 
@@ -56,10 +56,10 @@ def test_recovering_leader_is_written_as_such(tree: KafkaTree, control: Controll
     assert tree.client.get(state_path(T, 0))[0] == data
 
 
-def test_no_leader_needs_no_broker(tree: KafkaTree, control: Controllership, lake: Warehouse) -> None:
+def test_no_leader_needs_no_broker(tree: KafkaTree, control: Controllership, warehouse: Warehouse) -> None:
     tree.add_topic(T, {0: [0, 1]})
     offline = {"action": Action.TAKE_OFFLINE.value, "requires_live": []}
-    plan = store_plan(lake, tree, [election(tree, T, 0, leader=NO_LEADER, **offline)])
+    plan = store_plan(warehouse, tree, [election(tree, T, 0, leader=NO_LEADER, **offline)])
 
     assert write(control, plan).outcomes == {0: Outcome.APPLIED}
     assert tree.state(T).leader == NO_LEADER
@@ -96,9 +96,11 @@ def test_state_that_is_gone_is_stale(tree: KafkaTree, control: Controllership, p
     assert tree.client.exists(state_path(T, 2)) is None
 
 
-def test_new_leader_that_left_makes_its_rows_stale(tree: KafkaTree, control: Controllership, lake: Warehouse) -> None:
+def test_new_leader_that_left_makes_its_rows_stale(
+    tree: KafkaTree, control: Controllership, warehouse: Warehouse
+) -> None:
     tree.add_topic(T, {0: [0, 1], 1: [0, 2]})
-    plan = store_plan(lake, tree, [election(tree, T, 0, leader=1), election(tree, T, 1, leader=2)])
+    plan = store_plan(warehouse, tree, [election(tree, T, 0, leader=1), election(tree, T, 1, leader=2)])
     tree.unregister(2)
 
     written = write(control, plan)
@@ -108,10 +110,10 @@ def test_new_leader_that_left_makes_its_rows_stale(tree: KafkaTree, control: Con
     assert tree.state(T, 1).leader == 0
 
 
-def test_topic_that_moved_makes_its_rows_stale(tree: KafkaTree, control: Controllership, lake: Warehouse) -> None:
+def test_topic_that_moved_makes_its_rows_stale(tree: KafkaTree, control: Controllership, warehouse: Warehouse) -> None:
     tree.add_topic("a", {0: [0, 1]})
     tree.add_topic("b", {1: [0, 1]})
-    plan = store_plan(lake, tree, [election(tree, "a", 0, leader=1), election(tree, "b", 1, leader=1)])
+    plan = store_plan(warehouse, tree, [election(tree, "a", 0, leader=1), election(tree, "b", 1, leader=1)])
     tree.touch("/brokers/topics/a")
 
     written = write(control, plan)
@@ -212,9 +214,9 @@ def test_connection_lost_while_reading_back(
 
 
 def test_connection_lost_while_preparing_a_creation(
-    tree: KafkaTree, proxied: Controllership, proxy: ZooKeeperProxy, lake: Warehouse
+    tree: KafkaTree, proxied: Controllership, proxy: ZooKeeperProxy, warehouse: Warehouse
 ) -> None:
-    plan = store_plan(lake, tree, [creation("new", 0, [0, 1])], [topic_creation("new")])
+    plan = store_plan(warehouse, tree, [creation("new", 0, [0, 1])], [topic_creation("new")])
     loss = proxy.lose(Loss(MULTI_READ))
 
     written = write(proxied, plan)
@@ -245,10 +247,10 @@ def test_other_controller_after_a_lost_request_fences(
 
 
 @pytest.fixture
-def new_topic(tree: KafkaTree, lake: Warehouse) -> Plan:
+def new_topic(tree: KafkaTree, warehouse: Warehouse) -> Plan:
     changes = [creation("new", 0, [1, 2]), creation("new", 1, [2, 0]), creation("new", 2, [0, 1])]
     return store_plan(
-        lake, tree, changes, [topic_creation("new", {"retention.ms": "1000", "cleanup.policy": "delete"})]
+        warehouse, tree, changes, [topic_creation("new", {"retention.ms": "1000", "cleanup.policy": "delete"})]
     )
 
 
@@ -271,8 +273,10 @@ def test_topic_is_created_as_kafka_does(tree: KafkaTree, control: Controllership
     }
 
 
-def test_topic_without_an_id_is_created_without_one(tree: KafkaTree, control: Controllership, lake: Warehouse) -> None:
-    plan = store_plan(lake, tree, [creation("new", 0, [1], None)], [topic_creation("new", topic_id=None)])
+def test_topic_without_an_id_is_created_without_one(
+    tree: KafkaTree, control: Controllership, warehouse: Warehouse
+) -> None:
+    plan = store_plan(warehouse, tree, [creation("new", 0, [1], None)], [topic_creation("new", topic_id=None)])
 
     write(control, plan)
 
@@ -280,8 +284,8 @@ def test_topic_without_an_id_is_created_without_one(tree: KafkaTree, control: Co
     assert tree.client.get("/brokers/topics/new")[0] == data
 
 
-def test_topic_that_got_an_id_since_is_the_same(tree: KafkaTree, control: Controllership, lake: Warehouse) -> None:
-    plan = store_plan(lake, tree, [creation("new", 0, [1], None)], [topic_creation("new", topic_id=None)])
+def test_topic_that_got_an_id_since_is_the_same(tree: KafkaTree, control: Controllership, warehouse: Warehouse) -> None:
+    plan = store_plan(warehouse, tree, [creation("new", 0, [1], None)], [topic_creation("new", topic_id=None)])
     write(control, plan)
     tree.write("/brokers/topics/new", encode_assignment(Assignment({0: [1]}, {}, {}, TOPIC_ID)))
 
@@ -291,9 +295,9 @@ def test_topic_that_got_an_id_since_is_the_same(tree: KafkaTree, control: Contro
 
 
 def test_another_topic_without_id_is_recognised_by_its_replicas(
-    tree: KafkaTree, control: Controllership, lake: Warehouse
+    tree: KafkaTree, control: Controllership, warehouse: Warehouse
 ) -> None:
-    plan = store_plan(lake, tree, [creation("new", 0, [1], None)], [topic_creation("new", topic_id=None)])
+    plan = store_plan(warehouse, tree, [creation("new", 0, [1], None)], [topic_creation("new", topic_id=None)])
     tree.add_topic("new", {0: [2]}, topic_id=None)
 
     assert write(control, plan).outcomes == {0: Outcome.STALE}
@@ -347,20 +351,20 @@ def test_creation_that_stopped_between_batches_is_completed(
     assert tree.versions("new") == dict.fromkeys(range(3), 0)
 
 
-def test_first_states_of_a_topic_that_exists(tree: KafkaTree, control: Controllership, lake: Warehouse) -> None:
+def test_first_states_of_a_topic_that_exists(tree: KafkaTree, control: Controllership, warehouse: Warehouse) -> None:
     tree.add_topic(T, {0: [0, 1]})
     assignment = b'{"version":3,"partitions":{"0":[0,1],"1":[1,2]},"adding_replicas":{},"removing_replicas":{}}'
     tree.client.set("/brokers/topics/t", assignment)
-    plan = store_plan(lake, tree, [creation(T, 1, [1, 2], None) | {"topic_version": 1}])
+    plan = store_plan(warehouse, tree, [creation(T, 1, [1, 2], None) | {"topic_version": 1}])
 
     assert write(control, plan).outcomes == {1: Outcome.APPLIED}
     assert tree.state(T, 1).leader == 1
 
 
-def test_hundreds_of_partitions_in_few_multis(tree: KafkaTree, control: Controllership, lake: Warehouse) -> None:
+def test_hundreds_of_partitions_in_few_multis(tree: KafkaTree, control: Controllership, warehouse: Warehouse) -> None:
     replicas = {partition: [0, 1, 2] for partition in range(1_000)}
     changes = [creation("n" * 249, partition, assigned) for partition, assigned in replicas.items()]
-    plan = store_plan(lake, tree, changes, [topic_creation("n" * 249)])
+    plan = store_plan(warehouse, tree, changes, [topic_creation("n" * 249)])
 
     written = write(control, plan)
 

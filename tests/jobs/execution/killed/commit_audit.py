@@ -101,7 +101,7 @@ class CommitAudit:
 
 
 def _commits(here: Planned) -> list[Row]:
-    return here.lake.rows("commits", ("plan_id", "=", here.plan.plan_id)) if here.lake.has("commits") else []
+    return here.warehouse.rows("commits", ("plan_id", "=", here.plan.plan_id)) if here.warehouse.has("commits") else []
 
 
 def _plan_rows(here: Planned) -> list[PlanRow]:

@@ -36,16 +36,16 @@ def sampled_points(points: Sequence[int], few: int) -> Sequence[int]:
     return points if ALL else random.sample(points, few)
 
 
-def create(lake: Warehouse, tree: KafkaTree) -> Plan:
+def create(warehouse: Warehouse, tree: KafkaTree) -> Plan:
     rows = [creation(NEW, number, [number, (number + 1) % 3]) for number in PARTITIONS]
-    return store_plan(lake, tree, rows, [topic_creation(NEW, {K: "5"})])
+    return store_plan(warehouse, tree, rows, [topic_creation(NEW, {K: "5"})])
 
 
-def elect(lake: Warehouse, tree: KafkaTree) -> Plan:
-    return store_plan(lake, tree, [election(tree, T, number, leader=(number + 1) % 3) for number in PARTITIONS])
+def elect(warehouse: Warehouse, tree: KafkaTree) -> Plan:
+    return store_plan(warehouse, tree, [election(tree, T, number, leader=(number + 1) % 3) for number in PARTITIONS])
 
 
-def shrink(lake: Warehouse, tree: KafkaTree) -> Plan:
+def shrink(warehouse: Warehouse, tree: KafkaTree) -> Plan:
     """Broker 2 is down: another broker leads its partitions, and it leaves every ISR."""
     tree.unregister(2)
     rows = []
@@ -55,16 +55,16 @@ def shrink(lake: Warehouse, tree: KafkaTree) -> Plan:
         isr = [broker for broker in tree.state(T, number).isr if broker != 2]
         columns: dict[str, Any] = {"isr_after": isr, "requires_dead": [2], "leader_and_isr_to": isr}
         rows.append(election(tree, T, number, leader=leader, action=action.value, **columns))
-    return store_plan(lake, tree, rows)
+    return store_plan(warehouse, tree, rows)
 
 
 KINDS: Final[dict[str, Callable[[Warehouse, KafkaTree], Plan]]] = {
     "create": create,
-    "expand": lambda lake, tree: expansion(lake, tree, T, [[1, 2], [2, 0], [0, 1]]),
+    "expand": lambda warehouse, tree: expansion(warehouse, tree, T, [[1, 2], [2, 0], [0, 1]]),
     "elect": elect,
     "shrink": shrink,
-    "config": lambda lake, tree: alteration(lake, tree, T, {K: None}, {K: "2"}),
-    "delete": lambda lake, tree: deletion(lake, tree, T, "other"),
+    "config": lambda warehouse, tree: alteration(warehouse, tree, T, {K: None}, {K: "2"}),
+    "delete": lambda warehouse, tree: deletion(warehouse, tree, T, "other"),
 }
 
 
@@ -73,19 +73,19 @@ class Planned:
     """A plan of one kind, in a cluster and a warehouse of its own."""
 
     tree: KafkaTree
-    lake: Warehouse
+    warehouse: Warehouse
     plan: Plan
 
     def commit(self, *more: str) -> list[str]:
         return self.command("commit", "--mode", "batch", *more)
 
     def command(self, name: str, *more: str) -> list[str]:
-        where = ["--zookeeper", self.tree.hosts, "--warehouse", self.lake.warehouse]
+        where = ["--zookeeper", self.tree.hosts, "--warehouse", self.warehouse.uri]
         return [name, self.plan.plan_id, *where, "--apply", "--yes", *more]
 
     @property
     def status(self) -> str:
-        return str(self.lake.rows("plans", ("plan_id", "=", self.plan.plan_id))[0]["status"])
+        return str(self.warehouse.rows("plans", ("plan_id", "=", self.plan.plan_id))[0]["status"])
 
 
 @contextmanager
@@ -102,8 +102,8 @@ def planned(
         tree.elect(0, epoch=7)
         tree.add_topic(T, {number: [number % 3, (number + 1) % 3, (number + 2) % 3] for number in PARTITIONS})
         tree.add_topic("other", {0: [0, 1]}, topic_id="AAAAAAAAAAAAAAAAAAAAAA")
-        lake = Warehouse(str(folder / hosts.rpartition("/")[2]), "default")
-        yield Planned(tree, lake, make(lake, tree))
+        warehouse = Warehouse(str(folder / hosts.rpartition("/")[2]), "default")
+        yield Planned(tree, warehouse, make(warehouse, tree))
     finally:
         client.stop()
         client.close()

@@ -37,44 +37,46 @@ BEFORE: Final = {0: [0, 1], 1: [1, 2], 2: [2, 0]}
 AFTER: Final = {0: [2, 1], 1: [1, 0], 2: [2, 1]}
 
 
-def move(lake: Warehouse, tree: KafkaTree) -> Plan:
+def move(warehouse: Warehouse, tree: KafkaTree) -> Plan:
     """Two partitions in the first wave, one in the second."""
     tree.add_topic(T, BEFORE)
     rows = [reassignment(tree, T, partition, AFTER[partition], wave=partition // 2) for partition in BEFORE]
-    return store_plan(lake, tree, rows, kind=PlanKind.REASSIGN.value)
+    return store_plan(warehouse, tree, rows, kind=PlanKind.REASSIGN.value)
 
 
-def drain(lake: Warehouse, tree: KafkaTree) -> Plan:
+def drain(warehouse: Warehouse, tree: KafkaTree) -> Plan:
     """Broker 0 becomes the last replica and leads no partition any more."""
     tree.add_topic(T, BEFORE)
     orders = [reassignment(tree, T, 0, [1, 0])]
     elected = election(tree, T, 0, leader=1, wave=1, replicas_before=[1, 0], replicas_after=[1, 0])
     parameters = json.dumps({"brokers": [0], "mode": "admin"})
-    return store_plan(lake, tree, [*orders, elected], kind=PlanKind.DRAIN.value, parameters=parameters)
+    return store_plan(warehouse, tree, [*orders, elected], kind=PlanKind.DRAIN.value, parameters=parameters)
 
 
-def prefer(lake: Warehouse, tree: KafkaTree) -> Plan:
+def prefer(warehouse: Warehouse, tree: KafkaTree) -> Plan:
     """Each partition is led by its second replica."""
     tree.add_topic(T, BEFORE)
     for partition, replicas in BEFORE.items():
         state = State(controller_epoch=7, leader=replicas[1], leader_epoch=5, isr=replicas)
         tree.write(state_path(T, partition), encode_state(state))
-    return store_plan(lake, tree, [election(tree, T, partition, leader=BEFORE[partition][0]) for partition in BEFORE])
+    return store_plan(
+        warehouse, tree, [election(tree, T, partition, leader=BEFORE[partition][0]) for partition in BEFORE]
+    )
 
 
-def called_back(lake: Warehouse, tree: KafkaTree) -> Plan:
+def called_back(warehouse: Warehouse, tree: KafkaTree) -> Plan:
     """A cancelled plan whose requested reassignments continue."""
     tree.add_topic(T, BEFORE)
     rows = [reassignment(tree, T, partition, AFTER[partition]) for partition in BEFORE]
-    plan = store_plan(lake, tree, rows, kind=PlanKind.REASSIGN.value, status=PlanStatus.CANCELLED.value)
+    plan = store_plan(warehouse, tree, rows, kind=PlanKind.REASSIGN.value, status=PlanStatus.CANCELLED.value)
     MovingController(tree).reassign({(T, partition): AFTER[partition] for partition in BEFORE})
     return plan
 
 
-def throttled(lake: Warehouse, tree: KafkaTree) -> Plan:
+def throttled(warehouse: Warehouse, tree: KafkaTree) -> Plan:
     """A cancelled plan whose requested reassignments continue under a throttle."""
-    plan = called_back(lake, tree)
-    set_throttle(lake, tree.client, ConfigBrokers(tree), plan.plan_id, plan.changes, 1000)
+    plan = called_back(warehouse, tree)
+    set_throttle(warehouse, tree.client, ConfigBrokers(tree), plan.plan_id, plan.changes, 1000)
     return plan
 
 
@@ -171,8 +173,8 @@ def shown(here: Planned) -> dict[str, Any]:
         topics[topic] = assignment, {number: tree.state(topic, number) for number in assignment.partitions}
     left = tree.client.get_children("/admin") + tree.client.get_children("/admin/delete_topics")
     changes = tree.client.get_children("/config/changes") if tree.client.exists("/config/changes") else []
-    drained = [row["broker_id"] for row in here.lake.rows("drained")]
-    rows = here.lake.rows("throttles")
+    drained = [row["broker_id"] for row in here.warehouse.rows("drained")]
+    rows = here.warehouse.rows("throttles")
     throttles = sorted((row["resource"], row["name"], row["before"], row["set_to"]) for row in rows)
     rest = {"left": left, "alterations": len(changes), "config": overrides(tree), "throttles": throttles}
     return {"topics": topics, "drained": drained, "status": here.status, **rest}

@@ -108,7 +108,7 @@ def since_the_last_take_over(tree: KafkaTree) -> set[str]:
 
 def not_done(here: Planned) -> set[str]:
     """Outcomes of its rows, except what was written by the process that was the controller then."""
-    rows = here.lake.rows("commits", ("plan_id", "=", here.plan.plan_id))
+    rows = here.warehouse.rows("commits", ("plan_id", "=", here.plan.plan_id))
     return {row["outcome"] for row in rows if row["topic"] is not None} - {Outcome.PENDING, Outcome.APPLIED}
 
 
@@ -122,7 +122,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[CrashRunner
 def two_plans(server: EmbeddedZooKeeper, brokers: FakeBrokers, folder: Path) -> Iterator[list[Planned]]:
     """Two plans of one cluster in one warehouse: leaders of a topic, and a new topic."""
     with planned(server, brokers, folder, elect) as here:
-        yield [here, Planned(here.tree, here.lake, create(here.lake, here.tree))]
+        yield [here, Planned(here.tree, here.warehouse, create(here.warehouse, here.tree))]
 
 
 def run_both(

@@ -48,7 +48,7 @@ CYCLES: Final = 8
 """More cycles than it ever takes."""
 
 
-def asked_for(lake: Warehouse, tree: KafkaTree) -> Plan:
+def asked_for(warehouse: Warehouse, tree: KafkaTree) -> Plan:
     """Request everything while there is no controller, and plan the first step."""
     tree.add_topic("moves", {partition: before for partition, (before, _) in MOVES.items()})
     tree.add_topic("stray", {0: [0, 1]})
@@ -60,11 +60,11 @@ def asked_for(lake: Warehouse, tree: KafkaTree) -> Plan:
         tree.write(f"/admin/{name}", json.dumps({"version": 1, "partitions": partitions}).encode())
     tree.write("/admin/delete_topics/going", b"")
     tree.client.delete("/controller")
-    return first(lake, tree)
+    return first(warehouse, tree)
 
 
-def first(lake: Warehouse, tree: KafkaTree) -> Plan:
-    plan = store_steps(lake, tree)
+def first(warehouse: Warehouse, tree: KafkaTree) -> Plan:
+    plan = store_steps(warehouse, tree)
     assert plan is not None
     return plan
 
@@ -94,7 +94,7 @@ class RequestSequence:
     def plans_next(self) -> bool:
         """Let new replicas catch up, and plan what is due; return whether anything is."""
         copied(self.here.tree)
-        plan = store_steps(self.here.lake, self.here.tree)
+        plan = store_steps(self.here.warehouse, self.here.tree)
         self.here.plan = plan or self.here.plan
         return plan is not None
 
@@ -138,7 +138,7 @@ def deleted(brokers: FakeBrokers) -> set[tuple[int, str, int]]:
 
 def uncounted(one: RequestSequence) -> list[str]:
     """Partitions whose leader epoch was not raised exactly once for each applied change."""
-    rows = [row for row in one.here.lake.rows("commits") if row["outcome"] == Outcome.APPLIED]
+    rows = [row for row in one.here.warehouse.rows("commits") if row["outcome"] == Outcome.APPLIED]
     applied = {(row["plan_id"], (row["topic"], row["partition"])) for row in rows} | one.stood
     epochs = {key: one.here.tree.state(*key).leader_epoch for key in (("stray", 0), ("moves", 0), ("moves", 1))}
     counts = {key: sum(changed == key for _, changed in applied) for key in epochs}

@@ -48,12 +48,12 @@ def surveyor(module_tree: KafkaTree, tmp_path_factory: pytest.TempPathFactory) -
 
 def _changes(surveyor: Surveyor, plan: Row) -> dict[tuple[str, int], Row]:
     """Return the moves without the elections that follow them."""
-    rows = surveyor.lake.rows("changes", ("plan_id", "=", plan["plan_id"]), ("action", "=", "reassign"))
+    rows = surveyor.warehouse.rows("changes", ("plan_id", "=", plan["plan_id"]), ("action", "=", "reassign"))
     return {(row["topic"], row["partition"]): row for row in rows}
 
 
 def _rejected(surveyor: Surveyor, plan: Row) -> dict[str, str]:
-    rows = surveyor.lake.rows("rejections", ("plan_id", "=", plan["plan_id"]))
+    rows = surveyor.warehouse.rows("rejections", ("plan_id", "=", plan["plan_id"]))
     return {f"{row['topic']}-{row['partition']}": row["code"] for row in rows}
 
 
@@ -166,7 +166,7 @@ def test_dead_broker_is_emptied_and_the_plan_says_why(surveyor: Surveyor) -> Non
 def test_unplaceable_partitions_are_rejected(surveyor: Surveyor) -> None:
     """Topic late has three replicas, and two brokers remain."""
     plan = surveyor.json("plan", "reassign", "--remove-brokers", "2,3,4", "--topics", "orders|late")
-    rejections = surveyor.lake.rows("rejections", ("plan_id", "=", plan["plan_id"]))
+    rejections = surveyor.warehouse.rows("rejections", ("plan_id", "=", plan["plan_id"]))
     after = {broker for replicas in _orders(surveyor, plan).values() for broker in replicas}
     assert (plan["status"], plan["rejected"], after) == ("planned", 1, {0, 1})
     assert [(row["topic"], row["partition"], row["code"]) for row in rejections] == [("late", 0, "TOO_FEW_BROKERS")]

@@ -62,7 +62,7 @@ def test_no_question_moves_them(surveyor: Surveyor, tmp_path: Path, question: li
     file.write_text(json.dumps({"version": 1, "topics": [{"topic": "lost"}, {"topic": "waiting"}]}))
     arguments = [str(file) if word == "FILE" else word for word in question]
     plan = surveyor.json("plan", "reassign", *arguments, "--topics", "lost|waiting")
-    rejections = surveyor.lake.rows("rejections", ("plan_id", "=", plan["plan_id"]))
+    rejections = surveyor.warehouse.rows("rejections", ("plan_id", "=", plan["plan_id"]))
     rejected = {row["topic"]: (row["code"], row["reason"]) for row in rejections}
     about = {"lost"} if f"{DEAD}" in question[-1] else {"lost", "waiting"}
     assert (plan["changes"], plan["moves"], set(rejected)) == (0, 0, about)
@@ -96,7 +96,7 @@ def test_a_file_that_moves_them_is_refused(
     rows = [{"topic": name, "partition": 0, "replicas": target} for name, target in targets.items()]
     file.write_text(json.dumps({"version": 1, "partitions": rows}))
     ran = surveyor("plan", "reassign", "--reassignment-json-file", str(file), "--json")
-    rejections = surveyor.lake.rows("rejections", ("plan_id", "=", ran.json["plan_id"]))
+    rejections = surveyor.warehouse.rows("rejections", ("plan_id", "=", ran.json["plan_id"]))
     assert (ran.code, f"{topic}-0: {reason}" in ran.stderr, ran.json["status"]) == (23, True, "refused")
     assert [(row["topic"], row["code"]) for row in rejections] == [(topic, code)]
 
@@ -121,7 +121,7 @@ def test_shrinking_below_min_isr_needs_an_option(surveyor: Surveyor, tmp_path: P
     command = ("plan", "reassign", "--reassignment-json-file", _file(tmp_path, {"paired": [2], "free": [1, 0]}))
     ran = surveyor(*command)
     rest, all_of_it = (surveyor.json(*command, flag) for flag in ("--skip-unsafe", "--allow-below-min-isr"))
-    rejections = surveyor.lake.rows("rejections", ("plan_id", "=", rest["plan_id"]))
+    rejections = surveyor.warehouse.rows("rejections", ("plan_id", "=", rest["plan_id"]))
     assert ran.code == 23
     assert "paired-0: 1 replica can never reach min.insync.replicas=2" in ran.stderr
     assert "allow these with --allow-below-min-isr or leave these partitions out with --skip-unsafe" in ran.stderr
@@ -133,7 +133,7 @@ def test_skip_unsafe_leaves_out_faulty_targets(surveyor: Surveyor, tmp_path: Pat
     targets = {"lost": [1, 2], "waiting": [3], "nowhere": [1], "free": [1, 0]}
     file = _file(tmp_path, targets)
     plan = surveyor.json("plan", "reassign", "--reassignment-json-file", file, "--skip-unsafe")
-    rejections = surveyor.lake.rows("rejections", ("plan_id", "=", plan["plan_id"]))
+    rejections = surveyor.warehouse.rows("rejections", ("plan_id", "=", plan["plan_id"]))
     codes = {(row["topic"], row["code"]) for row in rejections}
     assert (plan["status"], plan["changes"]) == ("planned", 1)
     assert codes == {

@@ -13,7 +13,7 @@ from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.snapshots.sizes import store_sizes
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
-from tests.jobs.support.rows.lake_rows import NOW
+from tests.jobs.support.rows.warehouse_rows import NOW
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -42,7 +42,7 @@ def surveyor(module_tree: KafkaTree, tmp_path_factory: pytest.TempPathFactory) -
     return ready
 
 
-def _fill(lake: Warehouse, sizes: Sizes, *more: Row) -> None:
+def _fill(warehouse: Warehouse, sizes: Sizes, *more: Row) -> None:
     """Fill the table with log sizes of each replica."""
     defaults = {"log_dir": "/a", "offset_lag": 0, "is_future": False, "taken_at": NOW}
     replicas = [
@@ -51,7 +51,7 @@ def _fill(lake: Warehouse, sizes: Sizes, *more: Row) -> None:
         for broker in REPLICAS[key]
     ]
     rows = [{**defaults, **row} for row in (*replicas, *more)]
-    store_sizes(lake, [0, 1, 2, 9], pa.Table.from_pylist(rows, schema=COLUMNS))
+    store_sizes(warehouse, [0, 1, 2, 9], pa.Table.from_pylist(rows, schema=COLUMNS))
 
 
 def _file(tmp_path: Path, sizes: Sizes) -> str:
@@ -63,7 +63,7 @@ def _file(tmp_path: Path, sizes: Sizes) -> str:
 
 def _bytes_after(surveyor: Surveyor, plan: Row, sizes: Sizes) -> Counter[int]:
     """Sum the bytes from the plan's changes, not from its figures."""
-    rows = surveyor.lake.rows("changes", ("plan_id", "=", plan["plan_id"]))
+    rows = surveyor.warehouse.rows("changes", ("plan_id", "=", plan["plan_id"]))
     after = REPLICAS | {(row["topic"], row["partition"]): row["replicas_after"] for row in rows}
     held: Counter[int] = Counter()
     for key, replicas in after.items():
@@ -80,7 +80,9 @@ def test_bytes_are_evened_out(surveyor: Surveyor, tmp_path: Path) -> None:
     assert plan["bytes_by_broker"] == {
         str(broker): [was, held[broker]] for broker, was in ((0, 1200), (1, 500), (2, 100))
     }
-    moved = [row for row in surveyor.lake.rows("changes", ("plan_id", "=", plan["plan_id"])) if row["adding_after"]]
+    moved = [
+        row for row in surveyor.warehouse.rows("changes", ("plan_id", "=", plan["plan_id"])) if row["adding_after"]
+    ]
     assert plan["moves_bytes"] == sum(SIZES[row["topic"], row["partition"]] for row in moved) > 0
     assert plan["sizes"] == {"source": "file", "digest": plan["sizes"]["digest"], "known": 6, "assumed": 0}
 
@@ -94,7 +96,7 @@ def test_same_sizes_same_plan_from_whatever_file_or_table(surveyor: Surveyor, tm
     assert plans[0] == plans[1]
     other = surveyor.json(*command, "--sizes", _file(tmp_path, {**SIZES, ("big", 0): 801}))
     assert other["plan_id"] != plans[0]["plan_id"]
-    _fill(surveyor.lake, SIZES)
+    _fill(surveyor.warehouse, SIZES)
     by_table = [surveyor.json(*command, "--by-size", "--name", "even") for _ in range(2)]
     assert by_table[0] == by_table[1]
     assert by_table[0]["sizes"] == {**plans[0]["sizes"], "source": "table"}
@@ -107,7 +109,7 @@ def test_table_counts_the_largest_log_that_belongs_there(surveyor: Surveyor) -> 
     """A future log, a log on a broker that no longer has the partition, and a log of a deleted topic do not count."""
     on_zero = {"broker_id": 0, "topic": "small", "partition": 1}
     _fill(
-        surveyor.lake,
+        surveyor.warehouse,
         SIZES,
         {**on_zero, "bytes": 5000, "log_dir": "/b", "is_future": True},
         {**on_zero, "bytes": 6000, "broker_id": 9},
@@ -133,7 +135,7 @@ def test_broker_is_emptied_by_bytes(surveyor: Surveyor, tmp_path: Path) -> None:
 
 
 def test_nothing_known(surveyor: Surveyor) -> None:
-    store_sizes(surveyor.lake, [0, 1, 2, 9], COLUMNS.empty_table())
+    store_sizes(surveyor.warehouse, [0, 1, 2, 9], COLUMNS.empty_table())
     ran = surveyor("plan", "reassign", "--rebalance", "--by-size")
     assert (ran.code, "run `surveyor sizes`, or give a file with --sizes" in ran.stderr) == (23, True)
 

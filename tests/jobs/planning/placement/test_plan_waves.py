@@ -53,7 +53,7 @@ def surveyor(tree: KafkaTree, tmp_path_factory: pytest.TempPathFactory) -> Surve
 
 
 def _of_plan(surveyor: Surveyor, table: str, plan: Row) -> list[Row]:
-    rows = surveyor.lake.rows(table, ("plan_id", "=", plan["plan_id"]))
+    rows = surveyor.warehouse.rows(table, ("plan_id", "=", plan["plan_id"]))
     return sorted(rows, key=lambda row: (row.get("wave", 0), row["topic"], row["partition"]))
 
 
@@ -195,10 +195,10 @@ def test_who_has_a_dead_replica_is_left_alone(surveyor: Surveyor, question: tupl
 def drained(surveyor: Surveyor) -> Iterator[int]:
     """Broker 4 is drained."""
     row: dict[str, Any] = {"broker_id": 4, "mode": "admin", "plan_id": "p", "since": None}
-    taken = surveyor.lake.rows("snapshots")[0]["taken_at"]
-    surveyor.lake.replace("drained", [row | {"since": taken}], "broker_id = 4")
+    taken = surveyor.warehouse.rows("snapshots")[0]["taken_at"]
+    surveyor.warehouse.replace("drained", [row | {"since": taken}], "broker_id = 4")
     yield 4
-    surveyor.lake.replace("drained", [], "broker_id = 4")
+    surveyor.warehouse.replace("drained", [], "broker_id = 4")
 
 
 def test_a_drained_broker_gets_nothing_new(surveyor: Surveyor, drained: int) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Row, Warehouse
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
+from tests.jobs.support.rows.warehouse_rows import Cluster, broker, partition, topic
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -19,9 +19,9 @@ def held(replicas: list[int]) -> Row:
 
 
 @pytest.fixture
-def surveyor(tmp_path: Path, lake: Warehouse) -> Surveyor:
+def surveyor(tmp_path: Path, warehouse: Warehouse) -> Surveyor:
     """After snapshot 1 broker 3 dies; orders moves, partly off broker 3; others move too; one topic is new."""
-    cluster = Cluster(lake)
+    cluster = Cluster(warehouse)
     cluster.brokers = [broker(number, epoch=100 + number) for number in range(4)]
     cluster.topics = [topic("orders"), topic("others")]
     cluster.partitions = {

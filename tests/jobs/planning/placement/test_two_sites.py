@@ -12,7 +12,7 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Row
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
+from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker, partition, topic
 from tests.planner.placement.clusters import PARTITIONS, RACK_OF, two_in_each_rack
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.usefixtures("spark")
 def surveyor(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     """Snapshot 1: all alive. Snapshot 2: 6 is dead, last seen in b; so is 9, which no snapshot has as registered."""
     ready = Surveyor("127.0.0.1:1", tmp_path_factory.mktemp("sites") / "warehouse")
-    lake = ready.lake
-    cluster = Cluster(lake)
+    warehouse = ready.warehouse
+    cluster = Cluster(warehouse)
     cluster.brokers = [broker(id_, id_, rack=rack) for id_, rack in RACK_OF.items()]
     cluster.topics = [topic("even"), topic("crowded"), topic("unknown")]
     for number in range(PARTITIONS):
@@ -36,14 +36,14 @@ def surveyor(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
         cluster.partitions[key] = {**row, "isr": isr, "leader": isr[0]}
     cluster.partitions["unknown", 0] = partition([1, 9], isr=[1])
     seen = {"broker_id": 6, "rack": "b", "host": "h", "port": 9098, "broker_epoch": 6, "snapshot_id": 1}
-    lake.replace("brokers_last_seen", [{**seen, "last_seen_at": NOW}])
+    warehouse.replace("brokers_last_seen", [{**seen, "last_seen_at": NOW}])
     cluster.snapshot()
     return ready
 
 
 def _spreads(surveyor: Surveyor, plan: Row) -> dict[tuple[int, ...], int]:
     """Count the partitions by their final replicas in the two racks, the larger number first."""
-    rows = surveyor.lake.rows("changes", ("plan_id", "=", plan["plan_id"]), ("action", "=", "reassign"))
+    rows = surveyor.warehouse.rows("changes", ("plan_id", "=", plan["plan_id"]), ("action", "=", "reassign"))
     counts = (Counter(RACK_OF[broker] for broker in row["replicas_after"]) for row in rows)
     return Counter(tuple(sorted(count.values(), reverse=True)) for count in counts)
 
@@ -129,7 +129,7 @@ def test_a_file_is_judged_by_its_own_replication_factor(
 ) -> None:
     before, target, warnings, fixable = case
     surveyor = Surveyor("127.0.0.1:1", tmp_path / "warehouse")
-    cluster = Cluster(surveyor.lake)
+    cluster = Cluster(surveyor.warehouse)
     cluster.brokers = [broker(id_, id_, rack=rack) for id_, rack in RACK_OF.items()]
     cluster.topics = [topic("t")]
     cluster.partitions["t", 0] = partition(before)
@@ -178,7 +178,7 @@ def test_new_topics_are_kafkas_with_a_warning_or_balanced(surveyor: Surveyor) ->
     crowded = []
     for strategy in ("kafka", "balanced"):
         plan = surveyor.json(*question, "--strategy", strategy)
-        rows = surveyor.lake.rows("changes", ("plan_id", "=", plan["plan_id"]))
+        rows = surveyor.warehouse.rows("changes", ("plan_id", "=", plan["plan_id"]))
         most = Counter(max(Counter(RACK_OF[broker] for broker in row["replicas_after"]).values()) for row in rows)
         crowded.append(most[3])
         expected = (

@@ -10,21 +10,21 @@ import pytest
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.plans.repository import read_plan, refuse_edited
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.rows.lake_rows import Cluster, broker, topic
+from tests.jobs.support.rows.warehouse_rows import Cluster, broker, topic
 
 pytestmark = pytest.mark.usefixtures("spark")
 
 TopicRequest = dict[str, Any]
 
 
-def _surveyor(warehouse: Path, racks: str = "") -> Surveyor:
+def _surveyor(folder: Path, racks: str = "") -> Surveyor:
     """Brokers 0 to 3, in these racks; topics orders and a.b exist."""
-    cluster = Cluster(Warehouse(str(warehouse), "default"))
+    cluster = Cluster(Warehouse(str(folder), "default"))
     named = dict(enumerate(racks))
     cluster.brokers = [broker(number, 100 + number, rack=named.get(number)) for number in (3, 1, 0, 2)]
     cluster.topics = [topic("orders"), topic("a.b")]
     cluster.snapshot()
-    return Surveyor("127.0.0.1:1", warehouse)
+    return Surveyor("127.0.0.1:1", folder)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def _sized(name: str, partitions: int = 1, factor: int = 1, **more: object) -> T
 
 def _placed(surveyor: Surveyor, *arguments: str) -> dict[str, list[list[int]]]:
     """Plan, and return the replicas of each topic's partitions."""
-    plan = read_plan(surveyor.lake, surveyor.json("plan", "assign", *arguments)["plan_id"])
+    plan = read_plan(surveyor.warehouse, surveyor.json("plan", "assign", *arguments)["plan_id"])
     refuse_edited(plan)
     placed: dict[str, list[list[int]]] = {}
     for change in plan.changes:
@@ -61,7 +61,7 @@ def test_many_topics_in_one_plan(surveyor: Surveyor, tmp_path: Path) -> None:
     placed = _placed(surveyor, "--topics-json-file", _file(tmp_path, topics), *first, "--name", "many")
 
     assert placed == {"a": [[0, 1], [1, 2]], "b": [[2, 3], [3, 0], [0, 1]], "c": [[3, 0], [0, 1]]}
-    plan = read_plan(surveyor.lake, "many")
+    plan = read_plan(surveyor.warehouse, "many")
     operations = [(op.sequence, op.kind, op.topic, json.loads(op.data)) for op in plan.operations]
     ids = {change.topic: change.topic_id for change in plan.changes}
     assert len(set(ids.values())) == len(ids)
@@ -128,13 +128,13 @@ def test_topics_get_ids_where_brokers_know_of_them(tmp_path: Path, spoken: list[
     cluster.brokers, cluster.topics = [broker(0, 100), broker(1, 101)], [topic("orders")]
     name = {"name": "inter.broker.protocol.version", "snapshot_id": 1}
     rows = [name | {"broker_id": at, "value": value, "assumed": not value} for at, value in enumerate(spoken)]
-    cluster.lake.replace("broker_configs", rows)
+    cluster.warehouse.replace("broker_configs", rows)
     cluster.snapshot()
     surveyor = Surveyor("127.0.0.1:1", tmp_path / "warehouse")
 
     planned = surveyor.json("plan", "assign", "--topic", "t", "--partitions", "1", "--replication-factor", "1")
 
-    plan = read_plan(surveyor.lake, planned["plan_id"])
+    plan = read_plan(surveyor.warehouse, planned["plan_id"])
     ids = {plan.changes[0].topic_id, json.loads(plan.operations[0].data)["topic_id"]}
     assert (len(ids), ids != {None}) == (1, known)
 

@@ -9,7 +9,7 @@ import pytest
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.plans.repository import read_plan, refuse_edited
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.rows.lake_rows import Cluster, broker, partition, topic
+from tests.jobs.support.rows.warehouse_rows import Cluster, broker, partition, topic
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -17,9 +17,9 @@ STATE: Final = {"state_version": 0, "topic_version": 3, "leader_recovery_state":
 CONFIG: Final = {"retention.ms": "60000", "min.insync.replicas": "2"}
 
 
-def _cluster(warehouse: Path) -> Cluster:
+def _cluster(folder: Path) -> Cluster:
     """Brokers 0 to 3; topic all as in AddPartitionsTest, and topics that cannot be expanded."""
-    cluster = Cluster(Warehouse(str(warehouse), "default"))
+    cluster = Cluster(Warehouse(str(folder), "default"))
     cluster.brokers = [broker(number, 100 + number) for number in (3, 1, 0, 2)]
     names = ("all", "some", "moving", "asked", "gap", "wide")
     cluster.topics = [topic(name, topic_version=3, config=CONFIG) for name in names]
@@ -43,22 +43,22 @@ def _cluster(warehouse: Path) -> Cluster:
         ("illegible", 0): partition([1, 2], **STATE),
     }
     request = {"kind": "reassign", "topic": "asked", "partition": 0, "replicas": [3], "path": "/admin/x"}
-    cluster.lake.replace("requests", [{**request, "snapshot_id": 1}])
+    cluster.warehouse.replace("requests", [{**request, "snapshot_id": 1}])
     return cluster
 
 
 @pytest.fixture(scope="module")
 def surveyor(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
-    warehouse = tmp_path_factory.mktemp("topics") / "warehouse"
-    _cluster(warehouse).snapshot()
-    return Surveyor("127.0.0.1:1", warehouse)
+    folder = tmp_path_factory.mktemp("topics") / "warehouse"
+    _cluster(folder).snapshot()
+    return Surveyor("127.0.0.1:1", folder)
 
 
 def _planned(surveyor: Surveyor, *arguments: str) -> tuple[list[list[int]], list[tuple[str, str, Any]]]:
     """Return the replicas of each change, and the operations; check that equal arguments give an equal plan."""
     summary = surveyor.json("plan", *arguments)
     assert surveyor.json("plan", *arguments) == summary
-    plan = read_plan(surveyor.lake, summary["plan_id"])
+    plan = read_plan(surveyor.warehouse, summary["plan_id"])
     refuse_edited(plan)
     assert (summary["changes"], summary["operations"]) == (len(plan.changes), len(plan.operations))
     assert all((c.action, c.is_new, c.topic_version, c.state_version) == ("create", True, 3, -1) for c in plan.changes)
@@ -147,7 +147,7 @@ def test_deletions_and_what_cannot_be_deleted(surveyor: Surveyor) -> None:
         ("all", 1),
         ("some", 1),
     ]
-    plan = read_plan(surveyor.lake, "gone")
+    plan = read_plan(surveyor.warehouse, "gone")
     assert [(op.sequence, op.topic, op.data) for op in plan.operations] == [
         (0, "all", '{"topic_id": "all-id"}'),
         (1, "some", '{"topic_id": "some-id"}'),
@@ -225,7 +225,7 @@ def test_refusals(surveyor: Surveyor, arguments: tuple[str, ...], code: int, mes
 def test_deletion_is_refused_where_it_is_switched_off(tmp_path: Path) -> None:
     cluster = _cluster(tmp_path / "warehouse")
     switch = {"name": "delete.topic.enable", "value": "false", "snapshot_id": 1}
-    cluster.lake.replace("broker_configs", [switch | {"broker_id": 1, "assumed": False}])
+    cluster.warehouse.replace("broker_configs", [switch | {"broker_id": 1, "assumed": False}])
     cluster.snapshot()
     surveyor = Surveyor("127.0.0.1:1", tmp_path / "warehouse")
 
@@ -234,12 +234,12 @@ def test_deletion_is_refused_where_it_is_switched_off(tmp_path: Path) -> None:
     assert (ran.code, "delete.topic.enable is false on brokers 1" in ran.stderr) == (23, True)
 
 
-def _in_racks(warehouse: Path, racks: dict[int, str | None]) -> Surveyor:
-    cluster = _cluster(warehouse)
+def _in_racks(folder: Path, racks: dict[int, str | None]) -> Surveyor:
+    cluster = _cluster(folder)
     for row in cluster.brokers:
         row["rack"] = racks[row["broker_id"]]
     cluster.snapshot()
-    return Surveyor("127.0.0.1:1", warehouse)
+    return Surveyor("127.0.0.1:1", folder)
 
 
 EXPAND: Final = ("expand", "--topic", "some", "--partitions", "4")

@@ -19,13 +19,13 @@ MANY = 6
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Warehouse:
+def warehouse(tmp_path: Path) -> Warehouse:
     made = Warehouse(str(tmp_path / "warehouse"), "default")
     made.ensure_tables()
     return made
 
 
-def stored(lake: Warehouse, snapshot_id: int = 1) -> PlanRecord:
+def stored(warehouse: Warehouse, snapshot_id: int = 1) -> PlanRecord:
     """Of a kind that no newer plan takes the place of."""
     content = PlanHeader(
         kind=PlanKind.DRAIN,
@@ -35,28 +35,28 @@ def stored(lake: Warehouse, snapshot_id: int = 1) -> PlanRecord:
         broker_epochs={},
         status=PlanStatus.PLANNED,
     )
-    return store(lake, Alias(), content, InMemoryRows(lake=lake, changes=[], rejections=[]))
+    return store(warehouse, Alias(), content, InMemoryRows(warehouse=warehouse, changes=[], rejections=[]))
 
 
-def test_commits_of_one_plan_have_a_number_each(lake: Warehouse) -> None:
-    plan = read_plan(lake, stored(lake).plan_id)
+def test_commits_of_one_plan_have_a_number_each(warehouse: Warehouse) -> None:
+    plan = read_plan(warehouse, stored(warehouse).plan_id)
 
     def begin(_: int) -> None:
-        CommitLog.open(lake, plan).step(Step.TAKE_OVER, Outcome.APPLIED, "")
+        CommitLog.open(warehouse, plan).step(Step.TAKE_OVER, Outcome.APPLIED, "")
 
     with ThreadPoolExecutor(MANY) as pool:
         list(pool.map(begin, range(MANY)))
 
-    assert sorted(row["attempt"] for row in lake.rows("commits")) == list(range(1, MANY + 1))
-    assert next_attempt(lake, plan.plan_id) == MANY + 1
+    assert sorted(row["attempt"] for row in warehouse.rows("commits")) == list(range(1, MANY + 1))
+    assert next_attempt(warehouse, plan.plan_id) == MANY + 1
 
 
-def test_a_name_that_several_plans_ask_for_at_once_is_one_of_theirs(lake: Warehouse) -> None:
-    plans = [stored(lake, number).plan_id for number in range(1, MANY + 1)]
+def test_a_name_that_several_plans_ask_for_at_once_is_one_of_theirs(warehouse: Warehouse) -> None:
+    plans = [stored(warehouse, number).plan_id for number in range(1, MANY + 1)]
 
     def name(plan_id: str) -> bool:
         try:
-            give_name(lake, plan_id, Alias("night"))
+            give_name(warehouse, plan_id, Alias("night"))
         except RefusedError:
             return False
         return True
@@ -64,22 +64,22 @@ def test_a_name_that_several_plans_ask_for_at_once_is_one_of_theirs(lake: Wareho
     with ThreadPoolExecutor(MANY) as pool:
         given = list(pool.map(name, plans))
 
-    named = plan_named(lake, "night")
+    named = plan_named(warehouse, "night")
     assert given.count(True) == 1
     assert named is not None
     assert named.plan_id == plans[given.index(True)]
 
 
-def test_a_plan_that_is_made_several_times_at_once_is_stored_once(lake: Warehouse) -> None:
+def test_a_plan_that_is_made_several_times_at_once_is_stored_once(warehouse: Warehouse) -> None:
     with ThreadPoolExecutor(MANY) as pool:
-        made = list(pool.map(lambda _: stored(lake).plan_id, range(MANY)))
+        made = list(pool.map(lambda _: stored(warehouse).plan_id, range(MANY)))
 
-    assert [row["plan_id"] for row in lake.rows("plans")] == [made[0]]
+    assert [row["plan_id"] for row in warehouse.rows("plans")] == [made[0]]
     assert len(set(made)) == 1
 
 
-def test_a_name_for_a_plan_that_is_gone_meanwhile_is_refused(lake: Warehouse) -> None:
-    stored(lake)
+def test_a_name_for_a_plan_that_is_gone_meanwhile_is_refused(warehouse: Warehouse) -> None:
+    stored(warehouse)
 
     with pytest.raises(RefusedError, match="was replaced by a newer plan in the meantime; plan again"):
-        give_name(lake, "0123456789abcdef", Alias("night"))
+        give_name(warehouse, "0123456789abcdef", Alias("night"))

@@ -42,18 +42,18 @@ CASES: Final[list[tuple[PlanStatus, list[Row], str]]] = [
 def test_who_closed_it_is_said_and_no_commit_goes_on(
     tmp_path: Path, status: PlanStatus, commits: list[Row], said: str
 ) -> None:
-    lake = Warehouse(str(tmp_path), "default")
-    lake.ensure_tables()
+    warehouse = Warehouse(str(tmp_path), "default")
+    warehouse.ensure_tables()
     row = plan_record("p", status=status.value)
     back = plan_record("back", status="committed", parameters='{"rollback_of": "p"}')
-    lake.append("plans", [row, back])
-    lake.append("commits", commits)
+    warehouse.append("plans", [row, back])
+    warehouse.append("commits", commits)
 
-    line = closed_line(lake, row)
+    line = closed_line(warehouse, row)
 
     assert line.endswith(said)
     assert line.startswith(("was cancelled", "was rolled back"))
-    ledger = CommitLog(lake, Plan(row, [], [], []), Actor("anna@desk"))
+    ledger = CommitLog(warehouse, Plan(row, [], [], []), Actor("anna@desk"))
     with pytest.raises(RefusedError) as refused:
         ledger.refuse_closed()
     assert str(refused.value) == f"plan p {line}: nothing more of it is submitted; plan again"

@@ -20,17 +20,20 @@ REJECTION: Final[Row] = {"topic": "t", "partition": 0, "action": "elect", "code"
 
 
 @pytest.fixture
-def tables(lake: Warehouse) -> Warehouse:
-    lay_tables(lake)
-    return lake
+def tables(warehouse: Warehouse) -> Warehouse:
+    lay_tables(warehouse)
+    return warehouse
 
 
-def stored(lake: Warehouse, snapshot_id: int, name: str | None = None, **more: Any) -> str:  # noqa: ANN401
+def stored(warehouse: Warehouse, snapshot_id: int, name: str | None = None, **more: Any) -> str:  # noqa: ANN401
     rows = {"changes": [], "rejections": [REJECTION], "operations": more.pop("operations", [])}
     rows["changes"] = more.pop("changes", [])
     content: dict[str, Any] = {"kind": PlanKind.RECONCILE, "parameters": {}, "cluster_id": "id", "broker_epochs": {}}
     plan = store(
-        lake, Alias(name), PlanHeader(**content | {"snapshot_id": snapshot_id} | more), InMemoryRows(lake=lake, **rows)
+        warehouse,
+        Alias(name),
+        PlanHeader(**content | {"snapshot_id": snapshot_id} | more),
+        InMemoryRows(warehouse=warehouse, **rows),
     )
     return str(plan.plan_id)
 

@@ -14,10 +14,10 @@ from jobs.cli import app
 class Surveyor:
     """`surveyor`, on one warehouse."""
 
-    lake: Warehouse
+    warehouse: Warehouse
 
     def run(self, *arguments: str) -> Result:
-        done = CliRunner().invoke(app, [*arguments, "--warehouse", self.lake.warehouse], env={"COLUMNS": "80"})
+        done = CliRunner().invoke(app, [*arguments, "--warehouse", self.warehouse.uri], env={"COLUMNS": "80"})
         if done.exception and not isinstance(done.exception, SystemExit):
             raise done.exception
         return done
@@ -37,10 +37,10 @@ class Surveyor:
         return answer
 
     def commits(self, plan: str) -> list[Row]:
-        return self.lake.rows("commits", ("plan_id", "=", plan))
+        return self.warehouse.rows("commits", ("plan_id", "=", plan))
 
     def status(self, plan: str) -> str:
-        return str(self.lake.rows("plans", ("plan_id", "=", plan))[0]["status"])
+        return str(self.warehouse.rows("plans", ("plan_id", "=", plan))[0]["status"])
 
     def outcomes(self, plan: str, attempt: int = 1) -> dict[int, str]:
         """The last word on each partition in an attempt."""

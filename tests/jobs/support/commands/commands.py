@@ -28,18 +28,18 @@ class Surveyor:
     """The command with its ZooKeeper and warehouse given."""
 
     hosts: str
-    warehouse: Path
+    folder: Path
 
     @property
-    def lake(self) -> Warehouse:
-        return Warehouse(str(self.warehouse), "default")
+    def warehouse(self) -> Warehouse:
+        return Warehouse(str(self.folder), "default")
 
     def copied_to(self, folder: Path) -> "Surveyor":
         """The same with a warehouse of its own, which has all that this one has."""
-        return Surveyor(self.hosts, Path(shutil.copytree(self.warehouse, folder)))
+        return Surveyor(self.hosts, Path(shutil.copytree(self.folder, folder)))
 
     def __call__(self, *arguments: str) -> Ran:
-        options = ["--zookeeper", self.hosts, "--warehouse", str(self.warehouse)]
+        options = ["--zookeeper", self.hosts, "--warehouse", str(self.folder)]
         result = CliRunner().invoke(app, [*arguments, *options])
         return Ran(result.exit_code, result.stdout, result.stderr)
 
@@ -51,4 +51,4 @@ class Surveyor:
 
     def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
         """The table's rows, these columns, in their order."""
-        return sorted(tuple(row[column] for column in columns) for row in self.lake.rows(table))
+        return sorted(tuple(row[column] for column in columns) for row in self.warehouse.rows(table))

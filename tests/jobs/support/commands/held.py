@@ -32,8 +32,8 @@ def commit_held(
     `files`: `conf_path`, `command_config` and `zookeeper_config`, where they are needed.
     """
     given: dict[str, Any] = {"conf_path": None, "command_config": None, "as_json": False, "result_file": None, **files}
-    settings = settings_from(cluster="default", zookeeper=surveyor.hosts, warehouse=str(surveyor.warehouse), **given)
-    plan = read_plan(settings.lake, plan_id)
+    settings = settings_from(cluster="default", zookeeper=surveyor.hosts, warehouse=str(surveyor.folder), **given)
+    plan = read_plan(settings.warehouse, plan_id)
     limits = CommitLimits(max_plan_age=3600, max_changes=1000, allow_majority_dead=False)
     hold = HoldBudget(held.held() + patience)
 
@@ -41,9 +41,9 @@ def commit_held(
         with ChannelManager(str(held.controller_id), listener=settings.listener) as channels:
             notified = notify(held, channels, read_brokers(held.client), partial(notices_for, changes), hold)
         responses = BrokerResponses.of(notified.responses)
-        broker_responses.record(settings.lake, responses.table(settings.lake.cluster))
+        broker_responses.record(settings.warehouse, responses.table(settings.warehouse.cluster))
 
     with ZooKeeperSession(settings.zookeeper) as zookeeper:
         assessment = check_before_commit(settings, zookeeper, plan, Mode.BATCH, limits)
         apply_plan(settings, zookeeper, plan, assessment, hold.max_hold, held=HeldControllership(held, notify_brokers))
-    return read_plan(settings.lake, plan_id).row
+    return read_plan(settings.warehouse, plan_id).row

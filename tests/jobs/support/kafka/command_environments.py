@@ -52,12 +52,12 @@ class CommandEnvironments:
     @property
     def here(self) -> dict[str, str]:
         """Actual values, and the values in the pages."""
-        return {self.at.hosts: "zk1:2181,zk2:2181/kafka", str(self.at.warehouse): "/data/surveyor"}
+        return {self.at.hosts: "zk1:2181,zk2:2181/kafka", str(self.at.folder): "/data/surveyor"}
 
     def go_to(self, place: str) -> Surveyor:
         self.at = Surveyor(self.trees[place].hosts, self.folder / place)
         self._patch.setenv("SURVEYOR_ZOOKEEPER", self.at.hosts)
-        self._patch.setenv("SURVEYOR_WAREHOUSE", str(self.at.warehouse))
+        self._patch.setenv("SURVEYOR_WAREHOUSE", str(self.at.folder))
         return self.at
 
     def go_nowhere(self) -> None:

@@ -9,18 +9,18 @@ from pathlib import Path
 from jobs.adapters.delta.warehouse import Warehouse
 
 
-def lay_tables(lake: Warehouse) -> None:
+def lay_tables(warehouse: Warehouse) -> None:
     """Do what `ensure_tables` does, in a twentieth of its processor time if there is no warehouse yet."""
-    if Path(lake.warehouse).exists():
-        lake.ensure_tables()
+    if Path(warehouse.uri).exists():
+        warehouse.ensure_tables()
     else:
-        shutil.copytree(_empty(), lake.warehouse)
+        shutil.copytree(_empty(), warehouse.uri)
 
 
 @cache
 def _empty() -> Path:
-    folder = tempfile.mkdtemp(prefix="surveyor-empty-tables-")
-    atexit.register(shutil.rmtree, folder)
-    warehouse = Path(folder, "warehouse")
-    Warehouse(str(warehouse), "default").ensure_tables()
-    return warehouse
+    parent = tempfile.mkdtemp(prefix="surveyor-empty-tables-")
+    atexit.register(shutil.rmtree, parent)
+    folder = Path(parent, "warehouse")
+    Warehouse(str(folder), "default").ensure_tables()
+    return folder

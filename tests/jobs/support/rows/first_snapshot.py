@@ -30,18 +30,20 @@ SNAPSHOT_ID: Final = 1
 
 def write_first_snapshot(surveyor: Surveyor, **conf: Any) -> None:  # noqa: ANN401 - fields of ClusterConf
     """Write the rows of `surveyor snapshot`; `conf` are settings as in the cluster's section of a --conf file."""
-    lake = surveyor.lake
-    settings = Settings(lake.cluster, lake.warehouse, ClusterConf(zookeeper=surveyor.hosts, **conf))
+    warehouse = surveyor.warehouse
+    settings = Settings(warehouse.cluster, warehouse.uri, ClusterConf(zookeeper=surveyor.hosts, **conf))
     small, read = read_driver_metadata(settings), read_in_process(settings.zookeeper)
     with connected(settings.zookeeper) as client:
         sync(client)
         zxid_after = client.last_zxid
-    lay_tables(lake)
+    lay_tables(warehouse)
     rows = _rows(small, read, settings.conf.imbalance_threshold)
     for table, some in rows.items():
-        lake.replace(table, [{**_of(table, row), "snapshot_id": SNAPSHOT_ID} for row in some])
-    assert {row["snapshot_id"] for row in lake.rows("snapshots")} <= {SNAPSHOT_ID}, "there are later snapshots"
-    lake.replace("snapshots", [_snapshot(small, zxid_after, rows, {name: lake.version(name) for name in TABLES})])
+        warehouse.replace(table, [{**_of(table, row), "snapshot_id": SNAPSHOT_ID} for row in some])
+    assert {row["snapshot_id"] for row in warehouse.rows("snapshots")} <= {SNAPSHOT_ID}, "there are later snapshots"
+    warehouse.replace(
+        "snapshots", [_snapshot(small, zxid_after, rows, {name: warehouse.version(name) for name in TABLES})]
+    )
 
 
 def _rows(small: DriverMetadata, read: pa.Table, threshold: float) -> dict[str, list[Row]]:

@@ -42,9 +42,9 @@ class CommitProcess(subprocess.Popen[str]):
         super().__exit__(kind, value, traceback)
 
 
-def commit_process(hosts: str, lake: Warehouse, plan_id: str, *more: str, script: str = "") -> CommitProcess:
+def commit_process(hosts: str, warehouse: Warehouse, plan_id: str, *more: str, script: str = "") -> CommitProcess:
     """Run `surveyor commit --apply` in admin mode as a process of its own; `script` runs in it first."""
-    flags = ("--zookeeper", hosts, "--warehouse", lake.warehouse, "--mode", "admin", "--apply", *more)
+    flags = ("--zookeeper", hosts, "--warehouse", warehouse.uri, "--mode", "admin", "--apply", *more)
     return CommitProcess(
         [sys.executable, "-c", f"{script}\nfrom jobs import cli\ncli.main()", "commit", plan_id, *flags],
         stdin=subprocess.DEVNULL,

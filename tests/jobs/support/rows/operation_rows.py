@@ -19,22 +19,22 @@ def _operation(kind: OperationKind, topic: str, data: Row, sequence: int = 0) ->
 
 
 def alteration(
-    lake: Warehouse, tree: KafkaTree, topic: str, before: dict[str, str | None], after: dict[str, str | None]
+    warehouse: Warehouse, tree: KafkaTree, topic: str, before: dict[str, str | None], after: dict[str, str | None]
 ) -> Plan:
     data = {"topic_id": _topic_id(tree, topic), "before": before, "after": after}
     operation = _operation(OperationKind.ALTER_CONFIG, topic, data)
-    return store_plan(lake, tree, [], [operation], kind=PlanKind.CONFIG.value)
+    return store_plan(warehouse, tree, [], [operation], kind=PlanKind.CONFIG.value)
 
 
-def deletion(lake: Warehouse, tree: KafkaTree, *topics: str) -> Plan:
+def deletion(warehouse: Warehouse, tree: KafkaTree, *topics: str) -> Plan:
     operations = [
         _operation(OperationKind.DELETE_TOPIC, topic, {"topic_id": _topic_id(tree, topic)}, number)
         for number, topic in enumerate(topics)
     ]
-    return store_plan(lake, tree, [], operations, kind=PlanKind.DELETE.value)
+    return store_plan(warehouse, tree, [], operations, kind=PlanKind.DELETE.value)
 
 
-def expansion(lake: Warehouse, tree: KafkaTree, topic: str, added: list[list[int]]) -> Plan:
+def expansion(warehouse: Warehouse, tree: KafkaTree, topic: str, added: list[list[int]]) -> Plan:
     """Return an operation that adds partitions to the existing ones."""
     data, stat = tree.client.get(f"/brokers/topics/{topic}")
     assignment = decode_assignment(data)
@@ -45,4 +45,4 @@ def expansion(lake: Warehouse, tree: KafkaTree, topic: str, added: list[list[int
     ]
     total = {"existing": existing, "partitions": existing + len(added), "topic_id": assignment.topic_id}
     operation = _operation(OperationKind.EXPAND_TOPIC, topic, total)
-    return store_plan(lake, tree, changes, [operation], kind=PlanKind.EXPAND.value)
+    return store_plan(warehouse, tree, changes, [operation], kind=PlanKind.EXPAND.value)

@@ -17,7 +17,7 @@ from schemas.enums import Action, PlanKind
 from schemas.operation_data import AlteredConfig
 from schemas.rows import PlanRecord
 from tests.jobs.support.rows.empty_tables import lay_tables
-from tests.jobs.support.rows.lake_rows import NOW, Cluster, broker, partition, topic
+from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker, partition, topic
 
 HOSTILE: Final = "<script>alert(1)</script>"
 """A hostile name for anything in a cluster."""
@@ -51,7 +51,7 @@ def change(topic_: str, number: int, before: Sequence[int], after: Sequence[int]
 
 
 def stored_plan(
-    lake: Warehouse,
+    warehouse: Warehouse,
     changes: Sequence[Row],
     name: str | None = None,
     operations: Sequence[Row] = (),
@@ -65,8 +65,8 @@ def stored_plan(
         "code": "ALREADY_ASSIGNED",
         "reason": "as it is",
     }
-    rows = InMemoryRows(lake=lake, changes=changes, rejections=[rejection], operations=operations)
-    return store(lake, Alias(name), PlanHeader(**{**_content(), **content}), rows)
+    rows = InMemoryRows(warehouse=warehouse, changes=changes, rejections=[rejection], operations=operations)
+    return store(warehouse, Alias(name), PlanHeader(**{**_content(), **content}), rows)
 
 
 def _content() -> dict[str, Any]:
@@ -75,13 +75,13 @@ def _content() -> dict[str, Any]:
     return {"kind": PlanKind.REASSIGN, **constants}
 
 
-def lived_in(lake: Warehouse) -> Cluster:
+def lived_in(warehouse: Warehouse) -> Cluster:
     """Store three snapshots of four brokers, a plan with a commit, and a what-if result.
 
     Broker 2 led orders-0 at first, broker 1 since the second snapshot, in which broker 3 registers. Broker 2 is dead in
     the third, in which orders-1 is offline and the partition of the topic with the hostile name under-replicated.
     """
-    cluster = Cluster(lake)
+    cluster = Cluster(warehouse)
     cluster.controller |= {"cluster_id": "id", "quarantined": 0}
     brokers = [broker(number, 10 + number, rack=rack) for number, rack in enumerate(["a", "a", "b", HOSTILE])]
     cluster.brokers = brokers[:3]
@@ -103,14 +103,16 @@ def lived_in(lake: Warehouse) -> Cluster:
     )
     cluster.partitions[(HOSTILE, 0)] = partition([0, 3], **{**bad, "isr": [0]})
     _snapshot_of_all(cluster)
-    _skewed(lake)
+    _skewed(warehouse)
     joined = [{"snapshot_id": 1, "kind": "BrokerJoined", "subject": f"broker {number}"} for number in range(3)]
     later = [(2, "BrokerJoined", "broker 3"), (3, "BrokerFailed", "broker 2")]
-    lake.append("events", [*joined, *(dict(zip(joined[0], event, strict=True)) for event in later)])
-    plan = stored_plan(lake, [change("orders", 0, [2, 1, 0], [1, 3, 0]), change(HOSTILE, 0, [0, 3], [3, 0])], "grow")
-    _commit(lake, plan.plan_id)
+    warehouse.append("events", [*joined, *(dict(zip(joined[0], event, strict=True)) for event in later)])
+    plan = stored_plan(
+        warehouse, [change("orders", 0, [2, 1, 0], [1, 3, 0]), change(HOSTILE, 0, [0, 3], [3, 0])], "grow"
+    )
+    _commit(warehouse, plan.plan_id)
     loss = {"snapshot_id": 3, "lose": "brokers=1", "lost": [1], "offline": 2, "newly_offline": 1, "leader_skew": 1.5}
-    lake.append(
+    warehouse.append(
         "whatif", [{**loss, "scenario": f"rack {HOSTILE}"}, {**loss, "scenario": "broker 3", "newly_offline": 0}]
     )
     return cluster
@@ -121,23 +123,23 @@ def _snapshot_of_all(cluster: Cluster) -> None:
     offline = {key: row for key, row in cluster.partitions.items() if row["partition_state"] != "Online"}
     number = cluster.snapshot()
     rows = [{**row, "topic": key[0], "partition": key[1], "snapshot_id": number} for key, row in offline.items()]
-    cluster.lake.append("partitions", rows)
-    (snapshot,) = cluster.lake.rows("snapshots", ("snapshot_id", "=", number))
-    versions = {**snapshot["versions"], "partitions": cluster.lake.version("partitions")}
-    cluster.lake.replace("snapshots", [{**snapshot, "versions": versions}], f"snapshot_id = {number}")
+    cluster.warehouse.append("partitions", rows)
+    (snapshot,) = cluster.warehouse.rows("snapshots", ("snapshot_id", "=", number))
+    versions = {**snapshot["versions"], "partitions": cluster.warehouse.version("partitions")}
+    cluster.warehouse.replace("snapshots", [{**snapshot, "versions": versions}], f"snapshot_id = {number}")
 
 
-def _skewed(lake: Warehouse) -> None:
+def _skewed(warehouse: Warehouse) -> None:
     """Store an imbalance of broker 2 that grows from snapshot to snapshot."""
     common = {"preferred_partitions": 2, "threshold": 0.1}
     rows = [
         {**common, "snapshot_id": number, "broker_id": 2, "not_led": led, "ratio": led / 2, "exceeds": led > 0}
         for number, led in enumerate((0, 1, 2), start=1)
     ]
-    lake.append("imbalance", rows)
+    warehouse.append("imbalance", rows)
 
 
-def _commit(lake: Warehouse, plan_id: str) -> None:
+def _commit(warehouse: Warehouse, plan_id: str) -> None:
     """Store an attempt that applied orders-0 and found the other stale, and one that was killed after its intents."""
     common = {"plan_id": plan_id, "who": f"me@{HOSTILE}", "wave": 0, "action": "reassign", "partition": 0}
     altered = f"topic t: sasl.jaas.config is now {SECRET}: another client altered it"
@@ -148,7 +150,7 @@ def _commit(lake: Warehouse, plan_id: str) -> None:
         {"topic": "orders", "attempt": 2, "outcome": "pending", "message": ""},
     ]
     timed = [{**row, "committed_at": NOW + timedelta(minutes=minute)} for minute, row in enumerate(rows)]
-    lake.append("commits", [{**common, **row} for row in timed])
+    warehouse.append("commits", [{**common, **row} for row in timed])
 
 
 def config_operation() -> Row:
@@ -161,20 +163,20 @@ def config_operation() -> Row:
 class _ArrowRows:
     """The changes of a plan, built by columns."""
 
-    lake: Warehouse
+    warehouse: Warehouse
     changes: pa.Table
 
     def summary(self, header: str) -> Row:
         return digest.summary(header, {"changes": self.changes})
 
     def write(self, plan_id: str) -> None:
-        named = {"cluster": self.lake.cluster, "plan_id": plan_id}
-        self.lake.append_all("changes", _filled("changes", self.changes, named))
+        named = {"cluster": self.warehouse.cluster, "plan_id": plan_id}
+        self.warehouse.append_all("changes", _filled("changes", self.changes, named))
 
 
-def very_many(lake: Warehouse, partitions: int, brokers: int = 24) -> PlanRecord:
+def very_many(warehouse: Warehouse, partitions: int, brokers: int = 24) -> PlanRecord:
     """Store a cluster of so many partitions, two of three under-replicated, and a plan that moves all of them."""
-    lay_tables(lake)
+    lay_tables(warehouse)
     numbers = range(partitions)
     first, second = ([(number + step) % brokers for number in numbers] for step in (0, 1))
     pairs = list(zip(first, second, strict=True))
@@ -185,21 +187,21 @@ def very_many(lake: Warehouse, partitions: int, brokers: int = 24) -> PlanRecord
         "isr": [list(pair[: 1 if number % 3 else 2]) for number, pair in enumerate(pairs)],
         "leader": first,
     }
-    common = {"cluster": lake.cluster, "snapshot_id": 1}
+    common = {"cluster": warehouse.cluster, "snapshot_id": 1}
     online = {"partition_state": "Online", "understood": True, "vanished": False}
     table = _filled("partitions", pa.table(known), common | online)
     under = pa.array([number % 3 > 0 for number in numbers])
     table = table.set_column(table.column_names.index("under_replicated"), "under_replicated", under)
-    lake.append_all("partitions", table)
-    lake.append_all("partition_history", table)
-    lake.append("brokers", [broker(number, number, rack="abc"[number % 3]) for number in range(brokers)])
-    versions = {name: lake.version(name) for name in TABLES}
+    warehouse.append_all("partitions", table)
+    warehouse.append_all("partition_history", table)
+    warehouse.append("brokers", [broker(number, number, rack="abc"[number % 3]) for number in range(brokers)])
+    versions = {name: warehouse.version(name) for name in TABLES}
     row = {"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": versions, "controller_id": 0}
-    lake.append("snapshots", [row])
-    return _plan_of_all(lake, known)
+    warehouse.append("snapshots", [row])
+    return _plan_of_all(warehouse, known)
 
 
-def _plan_of_all(lake: Warehouse, known: Mapping[str, Any]) -> PlanRecord:
+def _plan_of_all(warehouse: Warehouse, known: Mapping[str, Any]) -> PlanRecord:
     moved = [replicas[::-1] for replicas in known["replicas"]]
     columns = {
         "topic": known["topic"],
@@ -215,7 +217,7 @@ def _plan_of_all(lake: Warehouse, known: Mapping[str, Any]) -> PlanRecord:
     constants = {"wave": 0, "action": Action.REASSIGN.value, "is_new": False, "reason": "evens out"}
     changes = _filled("changes", pa.table(columns), constants)
     content = PlanHeader(**{**_content(), "snapshot_id": 1})
-    return store(lake, Alias("all"), content, _ArrowRows(lake, changes))
+    return store(warehouse, Alias("all"), content, _ArrowRows(warehouse, changes))
 
 
 def _filled(table: str, rows: pa.Table, constants: Mapping[str, Any]) -> pa.Table:

@@ -87,10 +87,10 @@ def topic_creation(topic: str, config: dict[str, str] | None = None, topic_id: s
     return {"sequence": 0, "kind": OperationKind.CREATE_TOPIC.value, "topic": topic, "data": data}
 
 
-def lose_commits(lake: Warehouse) -> None:
+def lose_commits(warehouse: Warehouse) -> None:
     """Delete the whole table, like a restore of a warehouse without it; its single rows cannot be deleted."""
-    rmtree(lake.path("commits"))
-    lake.ensure_tables()
+    rmtree(warehouse.path("commits"))
+    warehouse.ensure_tables()
 
 
 def _as_row(row: Row | Change | Operation) -> Row:
@@ -104,17 +104,17 @@ def plan_record(plan_id: str = "5f", **columns: Any) -> PlanRecord:  # noqa: ANN
 
 
 def store_plan(
-    lake: Warehouse,
+    warehouse: Warehouse,
     tree: KafkaTree,
     changes: Sequence[Row | Change],
     operations: Sequence[Row | Operation] = (),
     **columns: Any,  # noqa: ANN401 - columns of `plans`
 ) -> Plan:
     """Store a plan made now from the tree; `columns` override columns of `plans`."""
-    lay_tables(lake)
+    lay_tables(warehouse)
     state = read_cluster(tree.client)
     plan: Row = {
-        "cluster": lake.cluster,
+        "cluster": warehouse.cluster,
         "name": None,
         "snapshot_id": 1,
         "kind": PlanKind.ELECT.value,
@@ -132,6 +132,6 @@ def store_plan(
     plan["plan_id"] = plan_id(plan_header(msgspec.convert({**plan, "plan_id": ""}, PlanRecord)), rows)
     where = f"plan_id = {quoted(plan['plan_id'])}"
     for table, its_rows in rows.items():
-        lake.replace(table, [{**row, "plan_id": plan["plan_id"]} for row in its_rows], where)
-    lake.replace("plans", [plan], where)
-    return read_plan(lake, plan["plan_id"])
+        warehouse.replace(table, [{**row, "plan_id": plan["plan_id"]} for row in its_rows], where)
+    warehouse.replace("plans", [plan], where)
+    return read_plan(warehouse, plan["plan_id"])

@@ -23,28 +23,28 @@ Steps = tuple[list[Row], list[Row]]
 """Changes and operations."""
 
 
-def store_steps(lake: Warehouse, tree: KafkaTree) -> Plan | None:
+def store_steps(warehouse: Warehouse, tree: KafkaTree) -> Plan | None:
     """Store the next steps as a plan; None if there are none."""
-    changes, operations = steps_due(lake, tree)
+    changes, operations = steps_due(warehouse, tree)
     if not (changes or operations):
         return None
-    number = len(lake.rows("plans")) + 1 if lake.has("plans") else 1
+    number = len(warehouse.rows("plans")) + 1 if warehouse.has("plans") else 1
     question = {"allow_unclean": False, "requests": True, CONFIRMED_UNDER: _controller_epoch(tree)}
     columns = {
         "kind": PlanKind.RECONCILE.value,
         "parameters": json.dumps(question, sort_keys=True),
         "snapshot_id": number,
     }
-    return store_plan(lake, tree, changes, operations, **columns)
+    return store_plan(warehouse, tree, changes, operations, **columns)
 
 
-def steps_due(lake: Warehouse, tree: KafkaTree) -> Steps:
+def steps_due(warehouse: Warehouse, tree: KafkaTree) -> Steps:
     """Return the steps of moves, preferred elections and deletions of existing topics, one change per partition."""
     changes, operations = [], []
     orders = {(each.topic, each.partition): each.replicas or [] for each in _requested(tree, REASSIGN)}
     done: dict[str, dict[str, list[int]]] = {}
     for (topic, partition), order in sorted(orders.items()):
-        change = _move(lake, tree, (topic, partition), order)
+        change = _move(warehouse, tree, (topic, partition), order)
         changes += [] if change is None else [change]
         if change is None or change["action"] == Action.END_REASSIGNMENT:
             done.setdefault(topic, {})[str(partition)] = order
@@ -55,7 +55,7 @@ def steps_due(lake: Warehouse, tree: KafkaTree) -> Steps:
         passed.setdefault(each.topic, []).append(each.partition)
     operations += [_operation(OperationKind.WITHDRAW_ELECTION, topic, {"partitions": p}) for topic, p in passed.items()]
     queued = {*tree.client.get_children(DELETE_TOPICS)} & _topics(tree)
-    operations += [_deletion(lake, tree, topic) for topic in sorted(queued)]
+    operations += [_deletion(warehouse, tree, topic) for topic in sorted(queued)]
     return changes, [row | {"sequence": number} for number, row in enumerate(operations)]
 
 
@@ -72,7 +72,7 @@ def _assignment(tree: KafkaTree, topic: str) -> Assignment:
     return decode_assignment(tree.client.get(f"/brokers/topics/{topic}")[0])
 
 
-def _move(lake: Warehouse, tree: KafkaTree, key: Key, order: list[int]) -> Row | None:
+def _move(warehouse: Warehouse, tree: KafkaTree, key: Key, order: list[int]) -> Row | None:
     """Start, narrow or end a move; None if the request is fulfilled. Once started, the target counts as in sync."""
     topic, partition = key
     assigned, state = _assignment(tree, topic), tree.state(topic, partition)
@@ -100,7 +100,7 @@ def _move(lake: Warehouse, tree: KafkaTree, key: Key, order: list[int]) -> Row |
     if not (adding or removing):
         return None
     assert {*target} <= {*state.isr}, f"{topic}-{partition} copies"
-    stopped = {row["broker_id"] for row in _stopped(lake, tree, topic, state.leader_epoch)}
+    stopped = {row["broker_id"] for row in _stopped(warehouse, tree, topic, state.leader_epoch)}
     if {*state.isr} == {*target} and state.leader in target and {*removing} <= stopped:
         none = {"replicas_after": target, "adding_after": [], "removing_after": []}
         return election(tree, topic, partition, state.leader) | same | none | {"action": Action.END_REASSIGNMENT.value}
@@ -116,12 +116,14 @@ def _preferred(tree: KafkaTree, topic: str, partition: int) -> Iterator[Row]:
         yield election(tree, topic, partition, first) | {"stop_replica_to": []}
 
 
-def _deletion(lake: Warehouse, tree: KafkaTree, topic: str) -> Row:
+def _deletion(warehouse: Warehouse, tree: KafkaTree, topic: str) -> Row:
     """Delete all replicas, and remove the topic once they are deleted."""
     data, stat = tree.client.get(f"/brokers/topics/{topic}")
     assigned = decode_assignment(data)
     replicas = {str(partition): sorted(brokers) for partition, brokers in sorted(assigned.partitions.items())}
-    confirmed = {(str(row["partition"]), row["broker_id"]) for row in _stopped(lake, tree, topic, LEADER_DURING_DELETE)}
+    confirmed = {
+        (str(row["partition"]), row["broker_id"]) for row in _stopped(warehouse, tree, topic, LEADER_DURING_DELETE)
+    }
     known: dict[str, Any] = {"topic_id": assigned.topic_id}
     if {(partition, broker) for partition, brokers in replicas.items() for broker in brokers} <= confirmed:
         known |= {CONFIRMED_UNDER: _controller_epoch(tree), "topic_version": stat.version}
@@ -129,12 +131,12 @@ def _deletion(lake: Warehouse, tree: KafkaTree, topic: str) -> Row:
     return _operation(OperationKind.DELETE_REPLICAS, topic, known | {"replicas": replicas})
 
 
-def _stopped(lake: Warehouse, tree: KafkaTree, topic: str, leader_epoch: int) -> list[Row]:
+def _stopped(warehouse: Warehouse, tree: KafkaTree, topic: str, leader_epoch: int) -> list[Row]:
     """Return the confirmations of deleted logs under the last controllership."""
-    if not lake.has("answers"):
+    if not warehouse.has("answers"):
         return []
     of_last = ("controller_epoch", "=", _controller_epoch(tree))
-    rows = lake.rows("answers", ("api", "=", STOP_REPLICA), ("error", "=", NONE), of_last, ("topic", "=", topic))
+    rows = warehouse.rows("answers", ("api", "=", STOP_REPLICA), ("error", "=", NONE), of_last, ("topic", "=", topic))
     return [row for row in rows if row["delete_partition"] and row["leader_epoch"] == leader_epoch]
 
 

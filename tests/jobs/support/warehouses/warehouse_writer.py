@@ -24,51 +24,51 @@ ROUNDS_PER_VACUUM = 3
 TABLES = ("brokers", "events")
 
 
-def take_snapshot(lake: Warehouse, worker: str) -> int:
+def take_snapshot(warehouse: Warehouse, worker: str) -> int:
     """Write two tables and the row in `snapshots`, in the order and under the locks of `surveyor snapshot`."""
     with ExitStack() as stack:
-        stack.enter_context(locked(lake.warehouse, VACUUM, shared=True))
-        stack.enter_context(locked(lake.warehouse, f"snapshot of {lake.cluster}"))
+        stack.enter_context(locked(warehouse.uri, VACUUM, shared=True))
+        stack.enter_context(locked(warehouse.uri, f"snapshot of {warehouse.cluster}"))
         while True:
-            last = last_snapshot(lake)
+            last = last_snapshot(warehouse)
             snapshot_id = 1 if last is None else last.snapshot_id + 1
-            lake.replace("brokers", [{"broker_id": 1, "snapshot_id": snapshot_id, "host": worker}])
+            warehouse.replace("brokers", [{"broker_id": 1, "snapshot_id": snapshot_id, "host": worker}])
             event = {"snapshot_id": snapshot_id, "kind": "BrokerJoined", "subject": worker}
-            lake.replace("events", [event], f"snapshot_id = {snapshot_id}")
-            versions = {table: lake.version(table) for table in TABLES}
+            warehouse.replace("events", [event], f"snapshot_id = {snapshot_id}")
+            versions = {table: warehouse.version(table) for table in TABLES}
             row = {"snapshot_id": snapshot_id, "taken_at": datetime.now(UTC), "versions": versions}
-            if lake.insert("snapshots", row, ("snapshot_id", "=", snapshot_id)) is None:
+            if warehouse.insert("snapshots", row, ("snapshot_id", "=", snapshot_id)) is None:
                 return snapshot_id
 
 
-def store_plan(lake: Warehouse, plan_id: str) -> str:
-    lake.append("changes", [{"plan_id": plan_id, "wave": 0, "topic": "t", "partition": 0}])
-    lake.insert("plans", {"plan_id": plan_id, "status": "planned", "changes": 1}, ("plan_id", "=", plan_id))
+def store_plan(warehouse: Warehouse, plan_id: str) -> str:
+    warehouse.append("changes", [{"plan_id": plan_id, "wave": 0, "topic": "t", "partition": 0}])
+    warehouse.insert("plans", {"plan_id": plan_id, "status": "planned", "changes": 1}, ("plan_id", "=", plan_id))
     return plan_id
 
 
-def record_commit(lake: Warehouse) -> int:
-    attempt = next_attempt(lake, SHARED_PLAN)
-    lake.append("commits", [{"plan_id": SHARED_PLAN, "attempt": attempt, "action": "elect", "outcome": "applied"}])
+def record_commit(warehouse: Warehouse) -> int:
+    attempt = next_attempt(warehouse, SHARED_PLAN)
+    warehouse.append("commits", [{"plan_id": SHARED_PLAN, "attempt": attempt, "action": "elect", "outcome": "applied"}])
     return attempt
 
 
-def vacuum(lake: Warehouse) -> int:
+def vacuum(warehouse: Warehouse) -> int:
     month = timedelta(days=30)
-    oldest: int = vacuum_warehouse(lake, datetime.now(UTC), month, dry_run=False)["oldest_snapshot"]
+    oldest: int = vacuum_warehouse(warehouse, datetime.now(UTC), month, dry_run=False)["oldest_snapshot"]
     return oldest
 
 
-def main(warehouse: str, cluster: str, worker: str, rounds: int) -> None:
-    lake = Warehouse(warehouse, cluster)
+def main(folder: str, cluster: str, worker: str, rounds: int) -> None:
+    warehouse = Warehouse(folder, cluster)
     for number in range(rounds):
         writes: dict[str, partial[Any]] = {
-            "snapshot": partial(take_snapshot, lake, worker),
-            "plan": partial(store_plan, lake, f"{worker}-{number}"),
-            "commit": partial(record_commit, lake),
+            "snapshot": partial(take_snapshot, warehouse, worker),
+            "plan": partial(store_plan, warehouse, f"{worker}-{number}"),
+            "commit": partial(record_commit, warehouse),
         }
         if worker.endswith("0") and number % ROUNDS_PER_VACUUM == 1:
-            writes["vacuum"] = partial(vacuum, lake)
+            writes["vacuum"] = partial(vacuum, warehouse)
         for kind, write in writes.items():
             try:
                 result = {"kind": kind, "key": write()}

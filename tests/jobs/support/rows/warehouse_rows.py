@@ -60,8 +60,8 @@ def partition(replicas: Sequence[int], **columns: Any) -> Row:  # noqa: ANN401 -
 class Cluster:
     """A cluster that a test changes between snapshots."""
 
-    def __init__(self, lake: Warehouse) -> None:
-        self.lake = lake
+    def __init__(self, warehouse: Warehouse) -> None:
+        self.warehouse = warehouse
         self.brokers: list[Row] = []
         self.topics: list[Row] = []
         self.partitions: dict[tuple[str, int], Row] = {}
@@ -69,13 +69,13 @@ class Cluster:
         self.controller: Row = {"controller_id": 0, "controller_epoch": 7}
         self._last: Partitions = {}
         self._id = 0
-        lay_tables(lake)
+        lay_tables(warehouse)
 
-    def copied_to(self, lake: Warehouse) -> "Cluster":
+    def copied_to(self, warehouse: Warehouse) -> "Cluster":
         """Return the same cluster in a new warehouse, with all rows of this one."""
-        shutil.copytree(self.lake.warehouse, lake.warehouse)
+        shutil.copytree(self.warehouse.uri, warehouse.uri)
         copy = deepcopy(self)
-        copy.lake = lake
+        copy.warehouse = warehouse
         return copy
 
     def snapshot(self, age: timedelta = timedelta(0)) -> int:
@@ -83,15 +83,15 @@ class Cluster:
         self._id += 1
         stamped = {"snapshot_id": self._id}
         for table, rows in (("brokers", self.brokers), ("topics", self.topics), ("quarantine", self.quarantine)):
-            self.lake.replace(table, [{**row, **stamped} for row in rows])
+            self.warehouse.replace(table, [{**row, **stamped} for row in rows])
         self._write_partitions(self._changed())
         event = {"kind": "LeaderChanged", "subject": f"of {self._id}"}
         skew = {"broker_id": 0, "preferred_partitions": 1, "not_led": 0, "ratio": 0.0, "exceeds": False}
-        self.lake.replace("events", [{**event, **stamped}], f"snapshot_id = {self._id}")
-        self.lake.replace("imbalance", [{**skew, **stamped}], f"snapshot_id = {self._id}")
-        versions = {name: self.lake.version(name) for name in TABLES}
+        self.warehouse.replace("events", [{**event, **stamped}], f"snapshot_id = {self._id}")
+        self.warehouse.replace("imbalance", [{**skew, **stamped}], f"snapshot_id = {self._id}")
+        versions = {name: self.warehouse.version(name) for name in TABLES}
         row = {**stamped, **self.controller, "taken_at": NOW - age, "versions": versions}
-        self.lake.replace("snapshots", [row], f"snapshot_id = {self._id}")
+        self.warehouse.replace("snapshots", [row], f"snapshot_id = {self._id}")
         return self._id
 
     def _changed(self) -> list[Row]:
@@ -105,7 +105,7 @@ class Cluster:
         return changed
 
     def _write_partitions(self, changed: Sequence[Row]) -> None:
-        self.lake.replace("partition_history", changed, f"snapshot_id = {self._id}")
+        self.warehouse.replace("partition_history", changed, f"snapshot_id = {self._id}")
         for row in changed:
             where = f"topic = '{row['topic']}' AND partition = {row['partition']}"
-            self.lake.replace("partitions", [row] if row["partition_state"] == "Online" else [], where)
+            self.warehouse.replace("partitions", [row] if row["partition_state"] == "Online" else [], where)
