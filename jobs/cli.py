@@ -68,7 +68,7 @@ lists the options of a command. Each result ends with the next command to run.
 
 WITHOUT_SPARK: Final = frozenset(
     {
-        *("cancel", "commit", "dashboard", "doctor", "export", "metrics", "report"),
+        *("cancel", "commit", "control", "dashboard", "doctor", "export", "metrics", "report"),
         *("rollback", "show", "sizes", "status", "vacuum", "verify"),
     }
 )

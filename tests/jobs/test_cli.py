@@ -36,7 +36,8 @@ REFUSED: Final = """\
 import sys
 from jobs.cli import WITHOUT_SPARK, run
 lines = {{
-    "show": ["plans"], "vacuum": ["--dry-run"], "sizes": [], "status": [], "metrics": [], "doctor": [],
+    "show": ["plans"], "vacuum": ["--dry-run"],
+    **dict.fromkeys(["sizes", "status", "metrics", "doctor", "control"], []),
     "report": ["--out", {warehouse!r} + ".html"], "dashboard": ["--address", "203.0.113.1"],  # no machine's
     **dict.fromkeys(["cancel", "commit", "export", "rollback", "verify"], ["nosuchplan"]),
 }}
