@@ -22,6 +22,7 @@ from tests.jobs.torture.torture_cluster import Run, TortureCluster
 
 TOOL: Final = "org.apache.kafka.tools.LeaderElectionCommand"
 _TOOL_SECONDS: Final = 90
+_SHUTDOWN_SECONDS: Final = 60
 
 
 @contextmanager
@@ -31,6 +32,16 @@ def killed_broker(cluster: TortureCluster, target: int) -> Iterator[None]:
     broker.kill()
     if target % 2 == 0:
         broker.expire()
+    yield
+    broker.start()
+    broker.wait_ready(120)
+
+
+@contextmanager
+def shut_down_broker(cluster: TortureCluster, target: int) -> Iterator[None]:
+    """SIGTERM: the broker asks the controller to move its leaders away; SIGKILL if it has not ended by then."""
+    broker = cluster.brokers[target]
+    broker.stop(_SHUTDOWN_SECONDS)
     yield
     broker.start()
     broker.wait_ready(120)
@@ -126,6 +137,18 @@ def slow_to_broker(cluster: TortureCluster, target: int) -> AbstractContextManag
     return _linked(cluster.to_broker[target], _late)
 
 
+def cut_from_controller(cluster: TortureCluster, _: int) -> AbstractContextManager[None]:
+    return _linked(cluster.to_controller, Link.cut)
+
+
+def held_from_controller(cluster: TortureCluster, _: int) -> AbstractContextManager[None]:
+    return _linked(cluster.to_controller, Link.hold)
+
+
+def slow_to_controller(cluster: TortureCluster, _: int) -> AbstractContextManager[None]:
+    return _linked(cluster.to_controller, _late)
+
+
 def broker_cut_from_zookeeper(cluster: TortureCluster, target: int) -> AbstractContextManager[None]:
     return _linked(cluster.to_zookeeper[target], Link.cut)
 
@@ -198,6 +221,7 @@ Fault = Callable[[TortureCluster, int], AbstractContextManager[None]]
 
 AT_BROKERS: Final[dict[str, Fault]] = {
     "kill broker": killed_broker,
+    "shut down broker": shut_down_broker,
     "stop broker": stopped_broker,
     "fail log dir": failed_log_dir,
     "cut broker from ZooKeeper": broker_cut_from_zookeeper,
@@ -222,4 +246,11 @@ AT_COMMITTERS: Final[dict[str, Fault]] = {
     "run Kafka's tool": kafkas_tool,
     **({} if COMPILER is None else {"set clock": set_clock}),
 }
-FAULTS: Final = AT_BROKERS | AT_ZOOKEEPER | AT_COMMITTERS
+AT_LISTENER: Final[dict[str, Fault]] = {
+    "cut brokers from controller": cut_from_controller,
+    "hold brokers from controller": held_from_controller,
+    "slow brokers to controller": slow_to_controller,
+}
+"""Faults on the way of brokers' requests to a controller that listens."""
+
+FAULTS: Final = AT_BROKERS | AT_ZOOKEEPER | AT_COMMITTERS | AT_LISTENER

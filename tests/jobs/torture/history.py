@@ -5,7 +5,7 @@ The history is complete, so violations are searched for in all of it, not only a
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -50,6 +50,8 @@ class StateWrite:
     """Whether the same transaction checked the controller epoch."""
     epoch: int
     """The content of /controller_epoch at that moment."""
+    checked: frozenset[str] = frozenset()
+    """Znodes that the same transaction checked."""
 
     @property
     def name(self) -> str:
@@ -76,10 +78,12 @@ class History:
     taken: list[RemovedRequest] = field(default_factory=list)
     unfenced: list[str] = field(default_factory=list)
     """Writes of topics by such a session without a check of the epoch."""
+    listening: frozenset[int] = frozenset()
+    """Sessions of controllers that leaders could ask to change ISRs."""
 
     @classmethod
-    def of(cls, transactions: Iterable[Transaction]) -> "History":
-        history, states = cls(), dict[str, State]()
+    def of(cls, transactions: Iterable[Transaction], listening: Collection[int] = ()) -> "History":
+        history, states = cls(listening=frozenset(listening)), dict[str, State]()
         requests: dict[str, set[Place]] = {path: set() for path in LISTS}
         for each in transactions:
             history._take(each, states)
@@ -100,7 +104,8 @@ class History:
                 self.taken.append(RemovedRequest(transaction.at, DELETIONS, op.path.removeprefix(DELETIONS), None))
 
     def _take(self, transaction: Transaction, states: dict[str, State]) -> None:
-        fenced = any(op.kind == CHECK and op.path == _EPOCH for op in transaction.ops)
+        checked = frozenset(op.path for op in transaction.ops if op.kind == CHECK)
+        fenced = _EPOCH in checked
         for op in transaction.ops:
             if op.path == _EPOCH and op.kind in {CREATE, SET}:
                 self.epochs.append(decode_epoch(op.data))
@@ -119,7 +124,9 @@ class History:
             state = states[op.path] = decode_state(op.data)
             place = match[1], int(match[2])
             epoch = self.epochs[-1] if self.epochs else 0
-            now = StateWrite(transaction.at, transaction.session, *place, state, op.version, before, fenced, epoch)
+            now = StateWrite(
+                transaction.at, transaction.session, *place, state, op.version, before, fenced, epoch, checked
+            )
             self.written.append(now)
 
     def wrong(self) -> list[str]:
@@ -128,7 +135,20 @@ class History:
         faults += self.unfenced
         for each in self.written:
             faults += [f"{each.name}: {why}" for why in _faults(each, ours=each.session in self.ours)]
+            if self.is_isr_change(each):
+                faults += [f"{each.name}: {why}" for why in _faults_of_isr_change(each)]
+            elif each.session in self.ours and each.before and each.state.leader_epoch == each.before.leader_epoch:
+                faults.append(f"{each.name}: written twice at leader epoch {each.state.leader_epoch}")
         return faults
+
+    def is_isr_change(self, written: StateWrite) -> bool:
+        """Whether a controller that leaders can ask has changed nothing but the ISR, for which `commits` has no row."""
+        now, before = written.state, written.before
+        if before is None or written.session not in self.listening & self.ours:
+            return False
+        return (now.leader, now.leader_epoch) == (before.leader, before.leader_epoch) and (
+            (now.isr, now.leader_recovery_state) != (before.isr, before.leader_recovery_state)
+        )
 
 
 def _places(data: bytes) -> set[Place]:
@@ -156,5 +176,11 @@ def _faults(written: StateWrite, *, ours: bool) -> Iterator[str]:
         yield f"controller epoch {before.controller_epoch} is followed by {now.controller_epoch}"
     if ours and now.controller_epoch != written.epoch:
         yield f"written under controller epoch {now.controller_epoch} while the epoch was {written.epoch}"
-    if ours and before is not None and now.leader_epoch == before.leader_epoch:
-        yield f"written twice at leader epoch {now.leader_epoch}"
+
+
+def _faults_of_isr_change(written: StateWrite) -> Iterator[str]:
+    now, before = written.state, written.before
+    joined = {*now.isr} - {*(before.isr if before else ())}
+    unchecked = sorted(broker for broker in joined if f"/brokers/ids/{broker}" not in written.checked)
+    if unchecked:
+        yield f"{unchecked} joined the ISR, and the transaction did not check that they were registered"

@@ -136,6 +136,7 @@ def unaudited_states(history: History, warehouse: Warehouse, killed_at: list[flo
         f"{each.name}, written under controller epoch {each.epoch}, is in no row of `commits`"
         for each in history.written
         if each.session in history.ours
+        and not history.is_isr_change(each)
         and not _is_recorded(each, attempts[(each.topic, each.partition), each.state.leader_epoch].values())
         and not any(0 <= killed - each.at <= WRITE_BEHIND_SECONDS for killed in killed_at)
     ]

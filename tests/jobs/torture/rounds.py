@@ -14,7 +14,14 @@ from confluent_kafka.cimpl import NewTopic
 from kazoo.client import KazooClient
 
 from tests.jobs.support.kafka.real_cluster import eventually
-from tests.jobs.torture.faults import AT_BROKERS, AT_BROKERS_WITH_ZOOKEEPER, AT_COMMITTERS, AT_ZOOKEEPER, FAULTS
+from tests.jobs.torture.faults import (
+    AT_BROKERS,
+    AT_BROKERS_WITH_ZOOKEEPER,
+    AT_COMMITTERS,
+    AT_LISTENER,
+    AT_ZOOKEEPER,
+    FAULTS,
+)
 from tests.jobs.torture.history import History
 from tests.jobs.torture.invariants import unaudited_requests, unaudited_states, unsettled
 from tests.jobs.torture.steps import ADMIN, BATCH, CHURNED, CONTROL, COPYING, KINDS, Step, Steps
@@ -28,7 +35,7 @@ RECOVERY_SECONDS: Final = 240.0
 ROUNDS_PER_CLUSTER: Final = 6
 """Rounds in one cluster; after each round everything written so far is read again."""
 
-_MODES: Final = {EARLY: (BATCH, BATCH, BATCH, ADMIN, ADMIN, CONTROL), NEWEST: (BATCH, ADMIN)}
+_MODES: Final = {EARLY: (BATCH, BATCH, BATCH, ADMIN, ADMIN, CONTROL), NEWEST: (BATCH, ADMIN, CONTROL, CONTROL)}
 _TAKE_OVER_SECONDS: Final = 240.0
 
 
@@ -61,7 +68,8 @@ def draw(seed: int, number: int) -> RoundPlan:
     for _ in range(chance.randint(2, 3)):
         step = Step(chance.choice(KINDS[mode]), chance.randrange(10_000), chance.random() < 0.25)
         at_brokers = AT_BROKERS if step.kind not in COPYING else AT_BROKERS_WITH_ZOOKEEPER
-        families = [AT_COMMITTERS, chance.choice([at_brokers, at_brokers, AT_ZOOKEEPER])]
+        at_committers = AT_COMMITTERS | AT_LISTENER if (protocol, mode) == (NEWEST, CONTROL) else AT_COMMITTERS
+        families = [at_committers, chance.choice([at_brokers, at_brokers, AT_ZOOKEEPER])]
         injections = [
             Injection(
                 chance.choice(sorted(family)), chance.choice(BROKERS), chance.uniform(0.5, 3), chance.uniform(3, 30)
@@ -142,11 +150,12 @@ def run_round(
         steps.wrong.append(f"nothing is acknowledged any more: {traffic.failed}")
     steps.finish()
     eventually(lambda: not unsettled(cluster, client), RECOVERY_SECONDS)
-    history = History.of(cluster.history())
+    history = History.of(cluster.history(), cluster.listening_sessions)
     wrong = [*steps.wrong, *faults.wrong, *unsettled(cluster, client), *history.wrong(), *traffic.wrong()]
     ours = sum(each.session in history.ours for each in history.written)
     taken = f"{len(history.taken)} requests taken away by it"
     figures = f"{len(traffic.acked)} records acknowledged, {len(history.written)} states written, {ours} by Surveyor"
+    figures += f", {sum(map(history.is_isr_change, history.written))} of them as leaders proposed"
     for look in (unaudited_states, unaudited_requests):
         wrong += look(history, cluster.warehouse, killed_at)
     return wrong, [*steps.summary, f"{figures}, {taken}"]
@@ -154,7 +163,7 @@ def run_round(
 
 def _start_resident_controller(cluster: TortureCluster, client: KazooClient) -> Run:
     """Start `surveyor control` and wait until it is the controller."""
-    run = cluster.start("control", "--apply", "--yes")
+    run = cluster.start("control", "--apply", "--yes", *cluster.listen_options)
 
     def holds() -> bool:
         return run.process.poll() is not None or (
@@ -162,6 +171,8 @@ def _start_resident_controller(cluster: TortureCluster, client: KazooClient) -> 
         )
 
     eventually(holds, _TAKE_OVER_SECONDS)
+    if cluster.listen_options and run.process.poll() is None:
+        cluster.listening_sessions.add(client.get("/controller")[1].ephemeralOwner)
     return run
 
 

@@ -49,6 +49,28 @@ def test_violations_are_found(last: Transaction, wrong: str) -> None:
     assert (len(faults), wrong in "".join(faults)) == (int(bool(wrong)), True)
 
 
+def isr(session: int, *ops: Op, members: list[int]) -> Transaction:
+    state = State(controller_epoch=2, leader=0, leader_epoch=5, isr=members)
+    return Transaction(9, session, 0.0, (FENCE, *ops, Op(SET, PATH, encode_state(state), 1)))
+
+
+@pytest.mark.parametrize(
+    ("last", "listening", "wrong"),
+    [
+        (isr(SURVEYOR, members=[0]), [SURVEYOR], ""),
+        (isr(SURVEYOR, Op(CHECK, "/brokers/ids/2"), members=[0, 1, 2]), [SURVEYOR], ""),
+        (isr(SURVEYOR, members=[0]), [], "written twice at leader epoch 5"),
+        (isr(SURVEYOR, members=[0, 1]), [SURVEYOR], "written twice at leader epoch 5"),
+        (isr(SURVEYOR, members=[0, 1, 2]), [SURVEYOR], "[2] joined the ISR"),
+    ],
+)
+def test_isrs_change_as_leaders_ask(last: Transaction, listening: list[int], wrong: str) -> None:
+    taken = took_over(SURVEYOR, SURVEYOR_IDS[0], 2)
+    faults = History.of([took_over(BROKER, 0, 1), MADE, taken, last], listening).wrong()
+
+    assert (len(faults), wrong in "".join(faults)) == (int(bool(wrong)), True)
+
+
 def test_requests_removed_by_surveyor_are_found() -> None:
     one, two = (TopicPartition("t", number, [0, 1]) for number in (0, 1))
 

@@ -1,9 +1,9 @@
 """The cluster of the torture rounds: three ZooKeeper servers, three brokers, and links between them that can be cut.
 
 Brokers reach ZooKeeper over links, and Surveyor reaches both over links of its own: brokers have a second listener,
-LINK, whose advertised address is a link's. Planning, measuring and checking use direct connections. If brokers change
-ISRs in ZooKeeper themselves (inter.broker.protocol.version 2.6), a round may use any mode; with the newest version they
-ask Kafka's controller. Surveyor's processes use a clock that can be set.
+LINK, whose advertised address is a link's. Planning, measuring and checking use direct connections. Brokers with
+inter.broker.protocol.version 2.6 change ISRs in ZooKeeper themselves; with the newest version they ask the controller,
+`surveyor control --listen` over a link too. Surveyor's processes use a clock that can be set.
 """
 
 import os
@@ -31,10 +31,9 @@ SURVEYOR_IDS: Final = (2147483647, 2147483646)
 """Ids of controllers that are no brokers: the default, and that of a second committer."""
 
 EARLY, NEWEST = "2.6", "3.9"
-"""Protocols that brokers speak to each other: the last with which `surveyor control` can be, and their own."""
+"""Protocols that brokers speak to each other: the last one with which they need no `--listen`, and their own."""
 
 _SETTINGS: Final = {
-    "controlled.shutdown.enable": "false",
     "min.insync.replicas": "2",
     "auto.create.topics.enable": "false",
     "replica.lag.time.max.ms": "10000",  # so that a broker stopped for long leaves the ISR within a round
@@ -64,6 +63,8 @@ class TortureCluster(Servers):
     """Surveyor's processes that may write, the newest last."""
     killed: set[int] = field(default_factory=set)
     """The process ids of those that were killed."""
+    listening_sessions: set[int] = field(default_factory=set)
+    """ZooKeeper sessions of controllers that brokers could ask to change ISRs."""
     protocol: str = EARLY
     keep: bool = False
     listener: ClassVar = "LINK"
@@ -95,6 +96,13 @@ class TortureCluster(Servers):
         """All transactions of this ZooKeeper ensemble."""
         return transactions(server.folder / "data" for server in self.ensemble.servers.values())
 
+    @property
+    def listen_options(self) -> list[str]:
+        """Options of a controller that brokers ask over a link; none if they change ISRs in ZooKeeper themselves."""
+        if self.protocol == EARLY:
+            return []
+        return ["--listen", f"{LOOPBACK}:{self._listen_port}", "--advertise", self.to_controller.hosts]
+
     def start(self, *arguments: str, controller_id: int = SURVEYOR_IDS[0]) -> Run:
         """Run a command that may write, over the links."""
         conf = self.folder / f"{controller_id}.toml"
@@ -118,6 +126,8 @@ class TortureCluster(Servers):
         self._mount(stack)
         stack.enter_context(self.ensemble)
         self.own_link = stack.enter_context(self._link_to_ensemble("committer to ZooKeeper"))
+        self._listen_port = free_port()
+        self.to_controller = stack.enter_context(Link("brokers to the controller", self._listen_port))
         stack.callback(self._kill_brokers)
         for broker in BROKERS:
             self._start_broker(broker, stack)
