@@ -81,6 +81,13 @@ class IsrCandidates:
     epochs: Mapping[int, int]
     stopped: Collection[int] = field(default=NONE)
 
+    def without(self, brokers: Collection[int]) -> "IsrCandidates":
+        """Return the candidates without some brokers."""
+        if not brokers:
+            return self
+        epochs = {broker: epoch for broker, epoch in self.epochs.items() if broker not in brokers}
+        return IsrCandidates(epochs, self.stopped)
+
     def may_be_in_sync(self, proposal: IsrProposal, row: PartitionInfo) -> bool:
         """Return whether every member of a proposed ISR may be in it."""
         members = row.isr or ()

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from kazoo.exceptions import KazooException
 from msgspec.structs import replace
 
+from jobs.adapters.zookeeper.cluster import BROKER_IDS
 from jobs.adapters.zookeeper.connection import LOST
 from jobs.adapters.zookeeper.controllership import Controllership, check_registered
 from jobs.adapters.zookeeper.multi import Op, SetData
@@ -42,7 +43,10 @@ MAX_BATCH_PROPOSALS: Final = 20_000
 """Number of proposals after which no further waiting request is handled together with others."""
 
 _MAX_ATTEMPTS: Final = 3
-"""Attempts for states whose multi fails; after the last one their leaders are told to propose again."""
+"""Attempts to write states whose multi fails although the states read afterwards allow it, as without a connection.
+
+After the last one their leaders are told to propose again.
+"""
 
 
 class IsrResult(NamedTuple):
@@ -210,12 +214,15 @@ class IsrWriter:
     def _results(self, proposals: Sequence[IsrProposal], versions: Mapping[Key, int]) -> dict[Key, IsrResult]:
         """Judge proposals, and write those that are accepted.
 
-        What would be refused is judged again by the state in ZooKeeper, and so is what could not be written.
+        What would be refused is judged again by the state in ZooKeeper, and so is what could not be written. A multi
+        that fails has the proposals of several leaders, of which one is to blame: its partition has changed, or a
+        broker that joins its ISR is not registered. The next judgement refuses it, and the others are written.
         """
-        results = dict[Key, IsrResult]()
+        results, unregistered = dict[Key, IsrResult](), set[int]()
         pending, rows = proposals, {proposal.key: self._row(proposal.key) for proposal in proposals}
-        for attempt in range(_MAX_ATTEMPTS + 1):
-            candidates = self.candidates()
+        is_first, attempts = True, 0
+        while pending:
+            candidates = self.candidates().without(unregistered)
             accepted, refused = list[IsrProposal](), list[IsrProposal]()
             for proposal in pending:
                 row = rows[proposal.key]
@@ -226,10 +233,12 @@ class IsrWriter:
                     results[proposal.key] = _result(verdict, row)
                     if verdict.error is not IsrError.NONE:
                         refused.append(proposal)
-            unwritten = self._write(accepted, rows, results) if accepted and attempt < _MAX_ATTEMPTS else accepted
-            pending = unwritten if attempt else [*refused, *unwritten]
-            if not pending:
+            attempts += len(accepted) == len(pending)
+            if attempts > _MAX_ATTEMPTS:
                 break
+            unwritten = self._write(accepted, rows, results, unregistered)
+            pending = [*refused, *unwritten] if is_first else unwritten
+            is_first = False
             rows |= self._read(pending)
         results |= {proposal.key: IsrResult(IsrError.OPERATION_NOT_ATTEMPTED) for proposal in pending}
         return results
@@ -258,15 +267,16 @@ class IsrWriter:
     def _read(self, proposals: Sequence[IsrProposal]) -> dict[Key, PartitionInfo | None]:
         """Read partitions from ZooKeeper; tell the cycle to read those that are not as it knows them.
 
+        A partition that the cycle does not know is not read: a client may name any number of them.
         A partition is judged by its state even if it is not understood for another reason, such as a list of moving
         replicas that cannot be read: its leader must be able to go on without a dead follower.
         """
         keys = [proposal.key for proposal in proposals]
-        rows = dict[Key, PartitionInfo | None]()
-        for key, (version, data) in zip(keys, self._znodes(keys), strict=True):
-            known = self.context.partitions.get(key)
-            rows[key] = None if known is None else with_state(known, version, data)
-            if known is not None and rows[key] != known:
+        partitions = {key: row for key in keys if (row := self.context.partitions.get(key)) is not None}
+        rows: dict[Key, PartitionInfo | None] = dict.fromkeys(keys)
+        for (key, row), (version, data) in zip(partitions.items(), self._znodes([*partitions]), strict=True):
+            rows[key] = with_state(row, version, data)
+            if rows[key] != row:
                 with self._lock:
                     self._outdated.add(key)
         return rows
@@ -286,8 +296,12 @@ class IsrWriter:
         proposals: Sequence[IsrProposal],
         rows: Mapping[Key, PartitionInfo | None],
         results: dict[Key, IsrResult],
+        unregistered: set[int],
     ) -> list[IsrProposal]:
-        """Write accepted proposals in multis; add their results, and return those that were not written."""
+        """Write accepted proposals in multis; add their results, and return those that were not written.
+
+        Add brokers that would have joined an ISR and are not registered to `unregistered`.
+        """
         unwritten = list[IsrProposal]()
         for start in range(0, len(proposals), MAX_MULTI_STATES):
             some = proposals[start : start + MAX_MULTI_STATES]
@@ -295,7 +309,12 @@ class IsrWriter:
             after = {each.key: _after(each, rows[each.key], epoch) for each in some}
             refused = self.control.commit(_ops(some, rows, after))
             if refused is not None:
-                unwritten += self._set_aside(some, refused, results)
+                joining = _broker_of(refused)
+                if joining is None:
+                    unwritten += self._set_aside(some, refused, results)
+                else:
+                    unregistered.add(joining)
+                    unwritten += some
                 continue
             with self._lock:
                 self._written |= {key: WrittenState(self.context.topic_id(key[0]), row) for key, row in after.items()}
@@ -319,6 +338,12 @@ def _refuse(requests: Iterable[IsrRequest]) -> None:
     for request in requests:
         if not request.answer.done():
             request.answer.set_result(IsrAnswer(IsrError.NOT_CONTROLLER, {}))
+
+
+def _broker_of(refused: MultiFailure) -> int | None:
+    """Return the broker whose registration could not be checked, None if something else was refused."""
+    folder, _, name = (refused.path or "").rpartition("/")
+    return int(name) if folder == BROKER_IDS else None
 
 
 def _result(verdict: IsrVerdict, row: PartitionInfo | None) -> IsrResult:

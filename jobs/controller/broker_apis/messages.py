@@ -43,8 +43,11 @@ def alter_partition_request(
     request: ApiMessage,
     name_of: NameOf,
 ) -> IsrRequest:
-    """Return the proposals of a request; topics whose id is unknown are left out, and answered as such."""
-    proposals = [
+    """Return the proposals of a request; topics whose id is unknown are left out, and answered as such.
+
+    Of several proposals for one partition the last one counts, as in `KafkaController.alterPartitions`.
+    """
+    proposals = (
         IsrProposal(
             topic=topic,
             partition=each.partition_index,
@@ -58,8 +61,9 @@ def alter_partition_request(
         for data in request.topics
         if (topic := _topic(data, version, name_of)) is not None
         for each in data.partitions
-    ]
-    return IsrRequest(request.broker_id, request.broker_epoch, version, proposals)
+    )
+    last = {proposal.key: proposal for proposal in proposals}
+    return IsrRequest(request.broker_id, request.broker_epoch, version, [*last.values()])
 
 
 def alter_partition_response(

@@ -1,12 +1,15 @@
 """AlterPartition: ISRs are written at once under the fence, and every broker learns of them."""
 
+from collections.abc import Iterable
 from concurrent.futures import wait
 from typing import Final
 
 import pytest
 from kazoo.client import KazooClient
 
-from jobs.adapters.zookeeper.controllership import take_over
+from jobs.adapters.zookeeper.controllership import Controllership, take_over
+from jobs.adapters.zookeeper.multi import Op
+from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.controller.broker_apis.apis import BrokerApis
 from jobs.controller.controller import ResidentController
 from schemas.znodes import State, TopicPartition, encode_partitions, encode_state
@@ -204,6 +207,52 @@ def test_one_bad_partition_spoils_no_other(
     answers = asking.alter(0, *(Proposed([0], partition=number) for number in range(3)))
 
     assert answers == [(0, [0], 1), (INVALID_UPDATE_VERSION, [], 0), (0, [0], 1)]
+
+
+def test_joiners_that_died_unnoticed_spoil_no_other(
+    tree: KafkaTree, controller: ResidentController, asking: AskingBrokers
+) -> None:
+    tree.add_topic("orders", {0: [0, 1, 2], 1: [0, 1, 2], 2: [0, 1, 2]})
+    initialize(controller)
+    asking.alter(0, Proposed([0]), Proposed([0], partition=1))
+    for broker in (1, 2):
+        tree.unregister(broker)
+
+    joining = [Proposed([0, broker], partition=broker - 1, partition_epoch=1) for broker in (1, 2)]
+    answers = asking.alter(0, *joining, Proposed([0], partition=2))
+
+    assert answers == [(INELIGIBLE_REPLICA, [], 0), (INELIGIBLE_REPLICA, [], 0), (0, [0], 1)]
+
+
+def test_a_state_that_others_write_all_the_time_spoils_no_other(
+    tree: KafkaTree, controller: ResidentController, asking: AskingBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its leader knows the version that the next write of the others makes."""
+    tree.add_topic("orders", {0: [0, 1], 1: [0, 1], 2: [0, 1]})
+    initialize(controller)
+
+    def commit(control: Controllership, ops: Iterable[Op]) -> MultiFailure | None:
+        tree.touch(state_path("orders", 1))
+        return original(control, ops)
+
+    original = Controllership.commit
+    monkeypatch.setattr(Controllership, "commit", commit)
+    proposed = [Proposed([0], partition=number, partition_epoch=0) for number in range(3)]
+
+    assert asking.alter(0, *proposed)[::2] == [(0, [0], 1), (0, [0], 1)]
+
+
+@pytest.mark.usefixtures("started")
+def test_the_last_of_two_proposals_for_a_partition_counts(tree: KafkaTree, asking: AskingBrokers) -> None:
+    assert asking.alter(0, Proposed([0]), Proposed([0, 2])) == [(0, [0, 2], 1), (0, [0, 2], 1)]
+    assert tree.version("orders") == 1
+
+
+@pytest.mark.parametrize("topic", ["", ".", "..", "a/../b", "a\0b", "\ud7ff", "t" * 30_000, "orders/partitions"])
+@pytest.mark.usefixtures("started")
+def test_names_that_no_topic_has(asking: AskingBrokers, topic: str) -> None:
+    assert asking.alter(0, Proposed([0]), topic=topic, version=1) == [(3, [], 0)]
+    assert asking.alter(0, Proposed([0, 2]), version=1) == [(0, [0, 2], 1)]
 
 
 def test_a_reassignment_ends_as_soon_as_its_target_is_in_sync(
