@@ -1,17 +1,18 @@
 """Reads the settings of brokers while the resident controller runs: in a thread of its own, when brokers register.
 
 Corresponds to `DynamicBrokerConfig`, by which Kafka's controller notices changes of its own settings. This controller
-runs in no broker, so it asks all of them, and again with each resync. It logs a warning about a broker that expects the
-controller to change ISRs (AlterPartition): one such broker is no reason to leave the others without a controller.
+runs in no broker, so it asks all of them, and again with each resync. A broker that does not respond is asked again
+until it does. It logs a warning about a broker that expects the controller to change ISRs (AlterPartition): one such
+broker is no reason to leave the others without a controller.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Final
+from typing import Final, NamedTuple
 
 from kazoo.client import KazooClient
 
@@ -30,11 +31,22 @@ MAX_TRIES: Final = 10
 A broker that starts is registered in ZooKeeper some seconds before it accepts connections.
 """
 
+ASK_AGAIN_SECONDS: Final = 30.0
+"""Seconds after the last attempt until brokers that did not respond are asked once more."""
+
 ConfigReader = Callable[[Sequence[Broker]], tuple[list[BrokerConfig], dict[int, str]]]
 """Reads the settings of brokers, given as rows of BROKERS.
 
 It also returns, by broker id, why a broker did not respond.
 """
+
+
+class _Unread(NamedTuple):
+    """A broker whose settings could not be read, and when it is due to be asked again."""
+
+    broker: Broker
+    due_at: float
+
 
 _PollResult = tuple[Sequence[Broker], list[BrokerConfig], dict[int, str]]
 
@@ -61,6 +73,8 @@ class BrokerConfigPoller:
     """Whether brokers can ask this process, so that every protocol version is supported."""
     _due: dict[int, Broker] = field(default_factory=dict)
     """Brokers of the next batch."""
+    _unread: dict[int, _Unread] = field(default_factory=dict)
+    """By broker id, the brokers that did not respond in the batch before."""
     _results: SimpleQueue[_PollResult] = field(default_factory=SimpleQueue)
     _thread: Thread | None = None
     _warned_epochs: dict[int, int] = field(default_factory=dict)
@@ -72,17 +86,23 @@ class BrokerConfigPoller:
         self._start_if_due()
 
     def _start_if_due(self) -> None:
-        if self._due and (self._thread is None or not self._thread.is_alive()):
-            brokers, self._due = [*self._due.values()], {}
-            self._thread = Thread(target=self._run, args=(brokers,), daemon=True, name="ask-settings")
+        if self._thread is not None and self._thread.is_alive():
+            return
+        brokers, tries = [*self._due.values()], MAX_TRIES
+        if not brokers:  # once only, because brokers that start may not wait
+            now = time.monotonic()
+            brokers, tries = [each.broker for each in self._unread.values() if each.due_at <= now], 1
+        if brokers:
+            self._due = {}
+            self._thread = Thread(target=self._run, args=(brokers, tries), daemon=True, name="ask-settings")
             self._thread.start()
 
-    def _run(self, brokers: Sequence[Broker]) -> None:
+    def _run(self, brokers: Sequence[Broker], max_tries: int) -> None:
         pending, deadline = brokers, time.monotonic() + REQUEST_TIMEOUT_SECONDS
         for tries in count(1):
             rows, errors = self._read_configs(pending)
             answered = [row for row in pending if row.broker_id not in errors]
-            is_last = tries >= MAX_TRIES or time.monotonic() > deadline
+            is_last = tries >= max_tries or time.monotonic() > deadline
             self._results.put((pending, rows, errors) if is_last else (answered, _of_brokers(answered, rows), {}))
             self.wakeup()
             pending = [row for row in pending if row.broker_id in errors]
@@ -102,19 +122,28 @@ class BrokerConfigPoller:
         If a broker did not respond, its known settings are kept. Settings of brokers that are no longer registered are
         dropped.
         """
-        changed = False
+        changed, registered_ids = False, {*registered}
         while (result := self._next_result()) is not None:
             brokers, rows, errors = result
             self._log_failures(brokers, rows, errors)
+            self._note_unread(brokers, errors)
             known_brokers = {row.broker_id for row in self.configs}
             new_rows = [row for row in rows if row.broker_id not in errors or row.broker_id not in known_brokers]
             updated_brokers = {row.broker_id for row in new_rows}
-            registered_ids = {*registered}
             kept_rows = [row for row in self.configs if row.broker_id in registered_ids - updated_brokers]
             changed |= _values(self.configs) != _values(kept_rows + new_rows)
             self.configs = kept_rows + new_rows
+        self._unread = {broker: each for broker, each in self._unread.items() if broker in registered_ids}
         self._start_if_due()
         return self.configs if changed else None
+
+    def _note_unread(self, brokers: Sequence[Broker], errors: Collection[int]) -> None:
+        due_at = time.monotonic() + ASK_AGAIN_SECONDS
+        for row in brokers:
+            if row.broker_id in errors:
+                self._unread[row.broker_id] = _Unread(row, due_at)
+            else:
+                self._unread.pop(row.broker_id, None)
 
     def _next_result(self) -> _PollResult | None:
         try:
@@ -142,7 +171,7 @@ class BrokerConfigPoller:
                 premise = "" if self.is_serving else f": make sure that its {IBP} is 2.7-IV1 at most"
                 self.log_line(
                     f"surveyor: broker {broker} did not return its settings ({errors[broker]}){premise}; it is asked "
-                    "again with the next resync",
+                    f"again every {ASK_AGAIN_SECONDS:g} s",
                 )
                 self._warned_epochs[broker] = epoch
 

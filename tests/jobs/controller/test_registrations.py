@@ -1,5 +1,6 @@
 """Brokers that write their registration again, and their settings as the resident controller reads them."""
 
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -125,6 +126,28 @@ def test_starting_broker_is_asked_until_it_responds(
     assert (brokers.requests.count(3), brokers.requests.count(4)) == (3, 1)
     assert [line for line in log if "did not return" in line] == []
     assert sum("WARNING: broker 3 runs with" in line for line in log) == 1
+
+
+def test_broker_that_did_not_respond_is_asked_again_without_a_resync(
+    tree: KafkaTree, controller: ResidentController, brokers: Brokers, log: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_config_poller, "ASK_AGAIN_SECONDS", 0.01)
+    initialize(controller)
+    for broker in (3, 4):
+        tree.register(broker)
+    poller = controller.config_poller
+    assert poller is not None
+    assert eventually(lambda: controller.cycle() or brokers.requests.count(3) > 1)
+    tree.unregister(4)
+    brokers.configs[3] = {IBP: "2.6"}
+    assert eventually(lambda: controller.cycle() or 3 in {row.broker_id for row in poller.configs})
+    run_until_polled(controller)
+    asked = len(brokers.requests)
+    time.sleep(0.05)
+    run_until_polled(controller)
+
+    assert len(brokers.requests) == asked  # the one has answered, the other is gone
+    assert sum("broker 3 did not return its settings" in line for line in log) == 1
 
 
 def test_changed_settings_count_after_the_next_resync(
