@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Final
 
+from deltalake.exceptions import DeltaError
 from kazoo.client import KazooClient
 
 from jobs.adapters.delta.warehouse import Row
@@ -142,7 +143,11 @@ class Steps:
 
     def _plan(self, step: Step) -> str | None:
         if step.kind == "lead":
-            return self._lead(step.choice)
+            try:
+                return self._lead(step.choice)
+            except (DeltaError, OSError) as error:  # the disk of the warehouse is full
+                self.summary.append(f"no plan: {error}")
+                return None
         question = self._question(step)
         if question is None:
             return None
