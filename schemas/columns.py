@@ -390,7 +390,7 @@ ANSWERS: Final = _table(
     Column("at", TIMESTAMP, "when the response arrived, UTC"),
 )
 
-TABLES: Final[dict[str, Columns]] = {
+TABLE_COLUMNS: Final[dict[str, Columns]] = {
     "snapshots": SNAPSHOTS,
     "brokers": BROKERS,
     "brokers_last_seen": BROKERS_LAST_SEEN,

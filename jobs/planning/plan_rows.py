@@ -18,7 +18,7 @@ from jobs.adapters.delta.warehouse import AnyRow, Row, columns_of
 from jobs.repositories.plans import digest
 from jobs.repositories.plans.rows import PlanRows, plan_condition
 from planner.columns.plan_digest import plan_summary, with_lines
-from schemas.tables import TABLES
+from schemas.tables import SPARK_SCHEMAS
 
 OPERATIONS: Final = "operations"
 
@@ -62,7 +62,7 @@ class _ArrowRows:
         owner = {"plan_id": plan_id, "cluster": warehouse.cluster}
         for table, rows in self.rows.items():
             if rows.num_rows:
-                names = TABLES[table].names
+                names = SPARK_SCHEMAS[table].names
                 columns = [_repeated(owner[name], rows) if name in owner else rows[name] for name in names]
                 warehouse.replace_by(table, pa.table(columns, names=names), plan_condition(plan_id))
         self.extra.write(self.tables, plan_id)
@@ -81,7 +81,7 @@ class _SparkRows:
 
     def write(self, plan_id: str) -> None:
         for table, rows in self.rows.items():
-            owned = _owned(rows, self.tables, plan_id).select(*TABLES[table].names)
+            owned = _owned(rows, self.tables, plan_id).select(*SPARK_SCHEMAS[table].names)
             self.tables.replace(table, owned, plan_condition(plan_id))
         self.extra.write(self.tables, plan_id)
 

@@ -17,7 +17,7 @@ from jobs.adapters.delta.compatibility import (
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import UnreadableError
 from jobs.repositories.snapshots import is_whole
-from schemas.columns import SCHEMA_VERSION, TABLES
+from schemas.columns import SCHEMA_VERSION, TABLE_COLUMNS
 from schemas.rows import Snapshot
 
 UPGRADE: Final = "surveyor snapshot"
@@ -42,7 +42,7 @@ class ForeignChange:
 def foreign_changes(warehouse: Warehouse) -> Iterator[ForeignChange]:
     """Yield what does harm in each existing table, then what is lost of the newest and the oldest snapshot."""
     is_readable = True
-    for name in TABLES:
+    for name in TABLE_COLUMNS:
         try:
             if warehouse.has(name):
                 yield from _of_table(warehouse, name)
@@ -78,7 +78,7 @@ def _lost_files(warehouse: Warehouse) -> Iterator[ForeignChange]:
     by_id = {row.snapshot_id: row for row in snapshots}
     for snapshot_id in sorted({max(by_id), min(by_id)}, reverse=True):
         snapshot = by_id[snapshot_id]
-        versions = {name: version for name, version in snapshot.versions.items() if name in TABLES}
+        versions = {name: version for name, version in snapshot.versions.items() if name in TABLE_COLUMNS}
         if lost := [name for name, version in versions.items() if not is_whole(warehouse, name, version)]:
             remedy = "surveyor snapshot" if snapshot_id == max(by_id) else _KEEP
             yield ForeignChange(f"snapshot {snapshot_id} has lost files of {', '.join(lost)}", remedy, is_fault=False)

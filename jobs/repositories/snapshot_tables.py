@@ -13,7 +13,7 @@ from jobs.core.errors import UnreadableError
 from jobs.repositories.brokers_last_seen import brokers_last_seen
 from jobs.repositories.snapshots import table_as_of
 from schemas.rows import LastSeenBroker, Snapshot
-from schemas.tables import TABLES
+from schemas.tables import SPARK_SCHEMAS
 
 DRIVER_READ_TABLES: Final = frozenset({"brokers", "broker_configs"})
 """Small tables, whose size depends on the number of brokers only."""
@@ -33,15 +33,15 @@ class SnapshotTables:
             return self.tables.frame(table, list(rows.values())).coalesce(1)
         if table in DRIVER_READ_TABLES:
             # a single partition can be aggregated without a shuffle
-            return self.tables.arrow(self._small(table), TABLES[table]).coalesce(1)
+            return self.tables.arrow(self._small(table), SPARK_SCHEMAS[table]).coalesce(1)
         try:
             return self.tables.read(table, self.snapshot.versions[table])
         except UnreadableError:  # another program removed that version
-            return self.tables.arrow(self._small(table), TABLES[table])
+            return self.tables.arrow(self._small(table), SPARK_SCHEMAS[table])
 
     def _small(self, table: str) -> pa.Table:
         """Read a table on the driver, which is faster than Spark's lookup of a Delta version for small tables."""
-        return table_as_of(self.tables.warehouse, self.snapshot, table).select(TABLES[table].names)
+        return table_as_of(self.tables.warehouse, self.snapshot, table).select(SPARK_SCHEMAS[table].names)
 
     def targets(self, rows: Sequence[Row]) -> DataFrame:
         """Return a DataFrame of requested partitions: topic, partition and replicas, null if not given."""

@@ -22,7 +22,7 @@ from jobs.runtime.console import CommandResult, Result, log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
-from schemas.columns import TABLES
+from schemas.columns import TABLE_COLUMNS
 from schemas.text import pluralise
 
 MAX_LISTED: Final = 20
@@ -60,7 +60,7 @@ def store_sizes(warehouse: Warehouse, brokers: Collection[int], logs: pa.Table) 
     """Replace the rows of these brokers by `logs`, which are rows of SIZES without a cluster; idempotent."""
     warehouse.ensure_tables()
     rows = logs.append_column("cluster", pa.repeat(pa.scalar(warehouse.cluster), logs.num_rows))
-    warehouse.replace_by("sizes", rows.select(TABLES["sizes"].names), _of_brokers(brokers))
+    warehouse.replace_by("sizes", rows.select(TABLE_COLUMNS["sizes"].names), _of_brokers(brokers))
 
 
 def _of_brokers(brokers: Collection[int]) -> str:

@@ -31,7 +31,7 @@ from jobs.snapshots.fleet_health import SHOWN, WORST_BY, figures_of, health_at
 from jobs.snapshots.reader import StagedMetadata, read_driver_metadata, stage
 from jobs.snapshots.writer import SnapshotWriter
 from schemas.enums import NO_CONTROLLER
-from schemas.tables import TABLES
+from schemas.tables import SPARK_SCHEMAS
 from schemas.text import pluralise
 
 RESULT_FIELDS = ("snapshot_id", "controller_id", "controller_epoch", "zxid_before", "zxid_after", "seconds")
@@ -115,7 +115,7 @@ def _row(settings: Settings, reading: StagedMetadata, began: _StartTime) -> Row:
         "cluster_id": state.cluster_id,
         "migration": state.migration,
         "seconds": round(time.monotonic() - began.clock, 3),
-        "versions": {name: settings.warehouse.version(name) for name in TABLES},
+        "versions": {name: settings.warehouse.version(name) for name in SPARK_SCHEMAS},
     }
 
 

@@ -27,7 +27,7 @@ from jobs.repositories.snapshots import find_snapshot, rows_to_keep
 from jobs.runtime.console import CommandResult, Result, table
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from schemas.columns import TABLES
+from schemas.columns import TABLE_COLUMNS
 from schemas.rows import PlanRecord
 from schemas.text import pluralise
 
@@ -65,12 +65,12 @@ def vacuum_warehouse(warehouse: Warehouse, now: datetime, keep: timedelta, *, dr
 
 def _vacuum(warehouse: Warehouse, now: datetime, keep: timedelta, *, dry_run: bool) -> Result:
     oldest = oldest_kept(warehouse.read("snapshots", columns=["snapshot_id", "taken_at"]), now, keep)
-    before = {name: TableFiles(warehouse.path(name)).data() for name in TABLES}
+    before = {name: TableFiles(warehouse.path(name)).data() for name in TABLE_COLUMNS}
     with progress("dropping rows"):
         rows = _drop_rows(warehouse, oldest, now, dry_run=dry_run)
     with progress("removing files"):
         after = _remove_files(warehouse, oldest, before, dry_run=dry_run)
-    tables = [{"table": name, **_counts(rows.get(name, 0), before[name], after[name])} for name in TABLES]
+    tables = [{"table": name, **_counts(rows.get(name, 0), before[name], after[name])} for name in TABLE_COLUMNS]
     totals = {name: sum(row[name] for row in tables) for name in tables[0] if name != "table"}
     return {"oldest_snapshot": oldest, "snapshots_dropped": rows["snapshots"], **totals, "tables": tables}
 
@@ -124,7 +124,7 @@ def _remove_files(
 ) -> dict[str, FileSizes]:
     """Compact small files and remove unneeded ones; return the remaining files of each table."""
     versions, after = warehouse.referenced_versions(oldest), {}
-    for name in TABLES:
+    for name in TABLE_COLUMNS:
         files = TableFiles(warehouse.path(name))
         if dry_run:
             removable = set(files.unneeded(versions[name], GRACE_HOURS))

@@ -47,7 +47,7 @@ from planner.history.snapshot_diff import (
 from planner.leadership.imbalance import imbalance
 from schemas.enums import RequestKind
 from schemas.rows import LastSeenBroker, Snapshot
-from schemas.tables import PARTITIONS, TABLES, TOPICS
+from schemas.tables import PARTITIONS, SPARK_SCHEMAS, TOPICS
 
 VANISHED = "vanished"
 
@@ -307,5 +307,5 @@ class CurrentTables:
 
 def comparable(table: str, rows: Iterable[AnyRow]) -> list[str]:
     """Return comparable texts of rows, without cluster and snapshot id, in sorted order."""
-    names = [name for name in TABLES[table].names if name not in {"cluster", "snapshot_id"}]
+    names = [name for name in SPARK_SCHEMAS[table].names if name not in {"cluster", "snapshot_id"}]
     return sorted(repr([row.get(name) for name in names]) for row in map(columns_of, rows))

@@ -17,7 +17,7 @@ from jobs.runtime.cli_enums import Dialect
 from jobs.runtime.console import CommandResult, confirm, is_terminal, log
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
-from schemas.columns import TABLES
+from schemas.columns import TABLE_COLUMNS
 from schemas.text import pluralise
 
 VIEWS: Final = {
@@ -76,7 +76,7 @@ def register(
     warehouse = settings.warehouse
     if not warehouse.exists():
         raise no_warehouse(warehouse.uri, "take a `surveyor snapshot` first")
-    tables = [name for name in TABLES if warehouse.has(name)]
+    tables = [name for name in TABLE_COLUMNS if warehouse.has(name)]
     listed = [*statements(warehouse.uri, tables, schema, dialect)]
     result = {"schema": schema, "dialect": dialect.value, "tables": tables, "views": [*VIEWS], "statements": listed}
     shown = [f"{statement};" for statement in listed]

@@ -24,7 +24,7 @@ from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import ClusterConf, Settings
 from planner.leadership.imbalance import imbalance
-from schemas.tables import PARTITIONS, TABLES, TOPICS
+from schemas.tables import PARTITIONS, SPARK_SCHEMAS, TOPICS
 from tests.bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE, Cluster, replicas, state
 from tests.bench.figures import Figure, median_of, seconds_of
 
@@ -120,7 +120,7 @@ def _snapshot(warehouse: Warehouse, stored: DataFrame) -> None:
     )
     warehouse.replace("brokers", list(brokers))
     _topics(stored).write.format("delta").mode("append").save(warehouse.path("topics"))
-    versions = {name: warehouse.version(name) for name in TABLES}
+    versions = {name: warehouse.version(name) for name in SPARK_SCHEMAS}
     warehouse.replace("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": versions}])
 
 

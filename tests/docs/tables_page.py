@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from pyspark.sql.types import ArrayType, StructField, StructType
 
-from schemas.tables import CHECKS, KEYS, TABLES
+from schemas.tables import CHECKS, KEYS, SPARK_SCHEMAS
 from tests.docs.markdown import code, table
 
 
 def tables_page() -> str:
     """Describe every table: key, checks, and a row a column."""
-    return "\n\n".join(part for name in TABLES for part in _table(name))
+    return "\n\n".join(part for name in SPARK_SCHEMAS for part in _table(name))
 
 
 def _table(name: str) -> Iterator[str]:
@@ -18,7 +18,7 @@ def _table(name: str) -> Iterator[str]:
     key = f"Never null: {', '.join(map(code, ('cluster', *KEYS[name])))}."
     checks = " and ".join(map(code, CHECKS.get(name, {}).values()))
     yield f"{key} Delta checks that {checks}." if checks else key
-    yield table(["column", "type", "meaning"], list(_rows(TABLES[name])))
+    yield table(["column", "type", "meaning"], list(_rows(SPARK_SCHEMAS[name])))
 
 
 def _rows(schema: StructType, within: str = "") -> Iterator[list[str]]:

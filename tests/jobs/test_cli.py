@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.cli import COMMANDS, WITHOUT_SPARK, app
-from schemas.columns import TABLES
+from schemas.columns import TABLE_COLUMNS
 from tests.docs.command_line import is_group, subcommands
 from tests.docs.shown import command_lines, fault
 from tests.jobs.support.rows.plan_rows import plan_record
@@ -78,7 +78,7 @@ def folder(tmp_path: Path) -> str:
     """One with a snapshot of nothing."""
     warehouse = Warehouse(str(tmp_path / "warehouse"), "default")
     warehouse.ensure_tables()
-    versions = {name: warehouse.version(name) for name in TABLES}
+    versions = {name: warehouse.version(name) for name in TABLE_COLUMNS}
     warehouse.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": versions}])
     return warehouse.uri
 

@@ -14,7 +14,7 @@ from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.cli import app
-from schemas.tables import TABLES
+from schemas.tables import SPARK_SCHEMAS
 from tests.jobs.support.commands.commands import Ran
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, new_chroot
 
@@ -90,7 +90,7 @@ def _rows(clusters: Clusters, folder: str) -> dict[tuple[str, str], list[str]]:
             for row in clusters.warehouse(name, folder).rows(table)
         )
         for name in clusters.trees
-        for table in TABLES
+        for table in SPARK_SCHEMAS
     }
 
 

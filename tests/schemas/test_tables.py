@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from schemas.digest import HASHED
 from schemas.rows import BrokerEpoch, Change, Operation, TableRow
-from schemas.tables import CHECKS, KEYS, TABLES
+from schemas.tables import CHECKS, KEYS, SPARK_SCHEMAS
 from schemas.znodes import Endpoint
 
 IDS: Final = "array<int>"
@@ -224,18 +224,18 @@ def _types(schema: StructType) -> dict[str, str]:
 
 
 def test_the_tables_are_those_agreed_on() -> None:
-    assert TABLES.keys() == CONTRACT.keys()
+    assert SPARK_SCHEMAS.keys() == CONTRACT.keys()
 
 
 @pytest.mark.parametrize("table", CONTRACT)
 def test_the_columns_agreed_on_are_there(table: str) -> None:
-    types = _types(TABLES[table])
+    types = _types(SPARK_SCHEMAS[table])
     assert {name: types.get(name) for name in CONTRACT[table]} == CONTRACT[table]
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", SPARK_SCHEMAS)
 def test_cluster_comes_first(table: str) -> None:
-    assert TABLES[table].names[0] == "cluster"
+    assert SPARK_SCHEMAS[table].names[0] == "cluster"
 
 
 def _without_comment(schema: StructType) -> list[str]:
@@ -244,21 +244,21 @@ def _without_comment(schema: StructType) -> list[str]:
     return missing + [name for inner in nested if isinstance(inner, StructType) for name in _without_comment(inner)]
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", SPARK_SCHEMAS)
 def test_every_column_says_what_it_is(table: str) -> None:
-    assert _without_comment(TABLES[table]) == []
+    assert _without_comment(SPARK_SCHEMAS[table]) == []
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", SPARK_SCHEMAS)
 def test_every_column_may_be_null_for_spark(table: str) -> None:
     """`.to(SCHEMA)` refuses other schemas; Delta's constraints enforce non-null columns."""
-    assert [column.name for column in TABLES[table] if not column.nullable] == []
+    assert [column.name for column in SPARK_SCHEMAS[table] if not column.nullable] == []
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", SPARK_SCHEMAS)
 def test_keys_are_columns(table: str) -> None:
     assert KEYS[table]
-    assert set(KEYS[table]) <= set(TABLES[table].names)
+    assert set(KEYS[table]) <= set(SPARK_SCHEMAS[table].names)
 
 
 def test_checks_speak_of_columns() -> None:
@@ -269,7 +269,7 @@ def test_checks_speak_of_columns() -> None:
         for word in check.replace("(", " ").replace(")", " ").split()
         if word.isidentifier() and word.islower() and word != "cardinality"
     }
-    assert {(table, word) for table, word in words if word not in TABLES[table].names} == set()
+    assert {(table, word) for table, word in words if word not in SPARK_SCHEMAS[table].names} == set()
     changes = {("changes", "isr_before"), ("changes", "isr_after")}
     expected = {("partitions", "partition"), *changes, ("sizes", "bytes")}
     assert words == expected
@@ -277,7 +277,7 @@ def test_checks_speak_of_columns() -> None:
 
 def test_a_plans_id_covers_all_but_itself() -> None:
     """In the order of names, so that a column's position in its table does not matter."""
-    expected = {name: tuple(sorted(set(TABLES[name].names) - {"cluster", "plan_id"})) for name in HASHED}
+    expected = {name: tuple(sorted(set(SPARK_SCHEMAS[name].names) - {"cluster", "plan_id"})) for name in HASHED}
     assert expected.keys() == {"changes", "operations", "rejections"}
     assert expected == HASHED
 
@@ -299,9 +299,9 @@ SIMPLE: Final[dict[str, set[Any]]] = {
 """The types in Python of a type in Spark."""
 
 TYPED: Final[dict[type[Struct], StructType]] = {
-    Change: TABLES["changes"],
-    Operation: TABLES["operations"],
-    **{row: TABLES[row.TABLE] for row in TableRow.__subclasses__()},
+    Change: SPARK_SCHEMAS["changes"],
+    Operation: SPARK_SCHEMAS["operations"],
+    **{row: SPARK_SCHEMAS[row.TABLE] for row in TableRow.__subclasses__()},
 }
 
 

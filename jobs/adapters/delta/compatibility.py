@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from schemas.columns import KEYS, SCHEMA_VERSION, TABLES
+from schemas.columns import KEYS, SCHEMA_VERSION, TABLE_COLUMNS
 
 VERSION_PROPERTY: Final = "surveyor.schemaVersion"
 
@@ -197,7 +197,7 @@ def _shown(column_type: Any) -> str:  # noqa: ANN401 - JSON
 
 @cache
 def _types_of(name: str) -> dict[str, Any]:
-    return _types(json.dumps(TABLES[name].json))
+    return _types(json.dumps(TABLE_COLUMNS[name].json))
 
 
 def _types(schema: str) -> dict[str, Any]:

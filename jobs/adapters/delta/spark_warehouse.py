@@ -27,7 +27,7 @@ from jobs.adapters.delta.warehouse import MAX_WRITE_ATTEMPTS, AnyRow, Warehouse,
 from jobs.adapters.delta.warehouse_paths import takes_spark_commits
 from jobs.adapters.spark.session import cached_with_counts
 from schemas.columns import KEYS
-from schemas.tables import TABLES
+from schemas.tables import SPARK_SCHEMAS
 
 MAX_DRIVER_ROWS: Final = 200_000
 """Number of rows up to which the driver writes them itself; at most 100 MB."""
@@ -70,7 +70,7 @@ class SparkWarehouse:
         deltalake finds the files, because Spark takes longer to find a version than to read most tables. Two columns
         of a million rows took 0.09 to 0.14 s this way and 0.22 to 0.29 s with Delta's reader (alternating, warm).
         """
-        schema = TABLES[table]
+        schema = SPARK_SCHEMAS[table]
         paths = self.warehouse.paths(table, version)
         if not paths:
             return self.arrow(schema_of(table).empty_table(), schema)
@@ -81,7 +81,7 @@ class SparkWarehouse:
 
     def frame(self, table: str, rows: Iterable[AnyRow]) -> DataFrame:
         """Make a DataFrame with a table's schema from rows in the driver; absent columns are null."""
-        return self.arrow(self.warehouse.arrow(table, rows), TABLES[table])
+        return self.arrow(self.warehouse.arrow(table, rows), SPARK_SCHEMAS[table])
 
     def arrow(self, rows: pa.Table, schema: StructType | str) -> DataFrame:
         """Make a DataFrame from Arrow rows, which become part of the query; lists would start a Python worker."""
@@ -120,7 +120,7 @@ class SparkWarehouse:
 
     def collect_arrow(self, table: str, rows: DataFrame) -> pa.Table:
         """Collect rows with a table's columns in the driver's memory."""
-        return rows.select(*TABLES[table].names).toArrow().cast(schema_of(table))
+        return rows.select(*SPARK_SCHEMAS[table].names).toArrow().cast(schema_of(table))
 
     def copy(self, source: str, target: str) -> None:
         """Replace the cluster's rows of `target` by those of `source`, by copying files.
@@ -137,12 +137,12 @@ class SparkWarehouse:
         """Upsert rows by their keys; rows whose column `vanished` is true are deleted instead."""
         if not takes_spark_commits(self.warehouse.uri):
             rows = changed.toArrow()
-            kept = rows.filter(pc.invert(rows[vanished])).select(TABLES[table].names).cast(schema_of(table))
+            kept = rows.filter(pc.invert(rows[vanished])).select(SPARK_SCHEMAS[table].names).cast(schema_of(table))
             self.warehouse.replace_streaming(table, rows, kept, keys)
             return
         same = " AND ".join(f"t.{key} = s.{key}" for key in keys)
         place, cluster = (text.replace("{", "{{").replace("}", "}}") for text in (self._sql_path(table), self._cluster))
-        names = TABLES[table].names  # and not *, as another program may have added columns
+        names = SPARK_SCHEMAS[table].names  # and not *, as another program may have added columns
         updates = ", ".join(f"t.{name} = s.{name}" for name in names)
         values = ", ".join(f"s.{name}" for name in names)
         sql = f"""

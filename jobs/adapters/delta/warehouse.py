@@ -39,7 +39,7 @@ from jobs.adapters.delta.warehouse_paths import (
 )
 from jobs.core.errors import SurveyorError, UnreadableError
 from schemas.column_types import Columns
-from schemas.columns import CHECKS, KEYS, TABLES
+from schemas.columns import CHECKS, KEYS, TABLE_COLUMNS
 from schemas.rows import Change, TableRow
 
 T = TypeVar("T")
@@ -77,9 +77,9 @@ class Warehouse:
         """Create missing tables, and add missing columns and constraints to tables of older versions."""
         refuse_unwritable(self.uri)
         with ThreadPoolExecutor() as pool:  # opening a table mostly waits for files
-            existing = dict(zip(TABLES, pool.map(self.has, TABLES), strict=True))
-            list(pool.map(self.ensure_columns, [name for name in TABLES if existing[name]]))
-            missing = [name for name in TABLES if not existing[name]]
+            existing = dict(zip(TABLE_COLUMNS, pool.map(self.has, TABLE_COLUMNS), strict=True))
+            list(pool.map(self.ensure_columns, [name for name in TABLE_COLUMNS if existing[name]]))
+            missing = [name for name in TABLE_COLUMNS if not existing[name]]
             if missing:
                 make_all(self.uri, missing, lambda tables: _create_all(pool, tables))
 
@@ -91,8 +91,8 @@ class Warehouse:
         table, checks = self._open(name), CHECKS.get(name, {})
         if found := write_incompatibility(table):
             raise SurveyorError(f"table {name} at {absolute(self.path(name))} {found.found}; {found.remedy}")
-        if {*TABLES[name].names} - _columns_of(table):
-            self._commit(name, lambda: _add_columns(self._open(name), TABLES[name]))
+        if {*TABLE_COLUMNS[name].names} - _columns_of(table):
+            self._commit(name, lambda: _add_columns(self._open(name), TABLE_COLUMNS[name]))
         if _checks_of(table) != checks.keys():
             self._commit(name, lambda: _update_checks(self._open(name), checks))
         if changed_properties(name, table):
@@ -304,7 +304,7 @@ class Warehouse:
             filesystem=native_files(self.path("snapshots")),
             filters=[[("cluster", "!=", self.cluster)], ours],
         )
-        referenced: dict[str, set[int]] = {name: set() for name in TABLES}
+        referenced: dict[str, set[int]] = {name: set() for name in TABLE_COLUMNS}
         for versions in snapshots["versions"].to_pylist(maps_as_pydicts="strict"):
             for name, version in (versions or {}).items():
                 referenced.setdefault(name, set()).add(version)
@@ -515,7 +515,7 @@ def schema_of(table: str) -> pa.Schema:
 
     Comments are left out, because rows with other comments than those of an older table would be refused.
     """
-    return pa.schema(Schema.from_json(json.dumps(_uncommented(TABLES[table].json))).to_arrow())
+    return pa.schema(Schema.from_json(json.dumps(_uncommented(TABLE_COLUMNS[table].json))).to_arrow())
 
 
 def _uncommented(part: Any) -> Any:  # noqa: ANN401 - JSON
@@ -540,7 +540,7 @@ def _create_all(pool: ThreadPoolExecutor, paths: Sequence[str]) -> None:
 def _create(path: str) -> None:
     name = path.rpartition("/")[2]
     required = {"cluster", *KEYS[name]}
-    columns = TABLES[name].json
+    columns = TABLE_COLUMNS[name].json
     for field in columns["fields"]:
         field["nullable"] = field["name"] not in required
     table = DeltaTable.create(

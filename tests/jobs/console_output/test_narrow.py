@@ -10,7 +10,7 @@ from jobs.cli import run
 from jobs.planning.whatif import COLUMNS as COSTS
 from jobs.runtime.console import table
 from jobs.runtime.output import show
-from schemas.columns import TABLES
+from schemas.columns import TABLE_COLUMNS
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.rows.page_rows import change, stored_plan
 from tests.jobs.support.rows.warehouse_rows import NOW
@@ -65,7 +65,7 @@ SHOWN: Final = (
 
 def row_of(name: str, **own: Any) -> Row:  # noqa: ANN401
     """A row of a table, every column filled."""
-    columns = {field["name"]: field["type"] for field in TABLES[name].json["fields"]}
+    columns = {field["name"]: field["type"] for field in TABLE_COLUMNS[name].json["fields"]}
     filled = {column: NAMED.get(column, _value(kind)) for column, kind in columns.items() if column != "cluster"}
     return {**filled, **{column: value for column, value in own.items() if column in columns}}
 
@@ -84,10 +84,10 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     warehouse = Warehouse(str(tmp_path_factory.mktemp("narrow") / "warehouse"), "default")
     lay_tables(warehouse)
     known = stored_plan(warehouse, [change(TOPIC, n, REPLICAS, [1004, *REPLICAS[:2]]) for n in (0, 127)], PLAN)
-    for name in TABLES.keys() - {"snapshots", "plans", "changes", "operations"}:
+    for name in TABLE_COLUMNS.keys() - {"snapshots", "plans", "changes", "operations"}:
         warehouse.append(name, [row_of(name, plan_id=known.plan_id)])
     for number in (1, 2):
-        versions = {name: warehouse.version(name) for name in TABLES}
+        versions = {name: warehouse.version(name) for name in TABLE_COLUMNS}
         warehouse.append("snapshots", [row_of("snapshots", snapshot_id=number, versions=versions)])
         warehouse.append("topics", [row_of("topics", topic=f"{TOPIC}-{number}")])
     warehouse.append("partition_history", [row_of("partition_history", snapshot_id=1, leader=1002)])

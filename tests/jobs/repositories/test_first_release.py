@@ -10,7 +10,7 @@ from jobs.adapters.delta.compatibility import VERSION_PROPERTY
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.foreign_changes import foreign_changes
 from jobs.snapshots.vacuum import vacuum_warehouse
-from schemas.columns import SCHEMA_VERSION, TABLES
+from schemas.columns import SCHEMA_VERSION, TABLE_COLUMNS
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.warehouses.first_release import unpacked_in
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -92,7 +92,9 @@ def test_the_next_snapshot_and_plan_upgrade_it(tree: KafkaTree, tmp_path: Path) 
     assert surveyor.json("snapshot")["snapshot_id"] == 4
     assert surveyor.json("plan", "reconcile")["snapshot_id"] == 4
 
-    versions = {DeltaTable(surveyor.warehouse.path(name)).metadata().configuration[VERSION_PROPERTY] for name in TABLES}
+    versions = {
+        DeltaTable(surveyor.warehouse.path(name)).metadata().configuration[VERSION_PROPERTY] for name in TABLE_COLUMNS
+    }
     assert versions == {str(SCHEMA_VERSION)}
     assert [row["snapshot_id"] for row in surveyor.warehouse.rows("snapshots")].count(4) == 1
     assert "payments" in surveyor("show", "partitions", "--as-of", "2").stdout

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from schemas.columns import TABLES
+from schemas.columns import TABLE_COLUMNS
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
@@ -19,7 +19,9 @@ MOVES = b'{"version":1,"partitions":[{"topic":"orders","partition":1,"replicas":
 
 
 def _tables(surveyor: Surveyor) -> dict[str, Any]:
-    names = {name: [column for column in TABLES[name].names if column not in OF_A_MOMENT] for name in TABLES}
+    names = {
+        name: [column for column in TABLE_COLUMNS[name].names if column not in OF_A_MOMENT] for name in TABLE_COLUMNS
+    }
     return {name: sorted(map(repr, surveyor.rows(name, *columns))) for name, columns in names.items()}
 
 

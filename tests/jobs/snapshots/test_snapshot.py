@@ -25,7 +25,7 @@ from jobs.snapshots import writer as snapshot_write
 from jobs.snapshots.snapshot import take_snapshot
 from jobs.snapshots.writer import SnapshotWriter
 from schemas.rows import Broker, Snapshot
-from schemas.tables import TABLES
+from schemas.tables import SPARK_SCHEMAS
 from schemas.znodes import Assignment, encode_assignment
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
@@ -89,7 +89,7 @@ def test_an_unchanged_cluster_adds_no_history_to_tables_that_deltalake_reads(sur
     surveyor.json("snapshot")
     assert surveyor.rows("partition_history", "snapshot_id", "partition") == [(1, 0), (1, 1), (1, 2)]
     assert surveyor.rows("snapshots", "snapshot_id", "partitions") == [(1, 3), (2, 3)]
-    for name, schema in TABLES.items():
+    for name, schema in SPARK_SCHEMAS.items():
         table = DeltaTable(surveyor.warehouse.path(name))
         assert [field.name for field in table.schema().fields] == schema.names
         assert table.protocol().min_reader_version == 1

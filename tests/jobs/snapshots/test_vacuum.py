@@ -21,7 +21,7 @@ from jobs.repositories.snapshots import as_of, find_snapshot
 from jobs.snapshots import vacuum as job
 from jobs.snapshots.vacuum import oldest_kept, vacuum_warehouse
 from schemas.rows import Snapshot
-from schemas.tables import TABLES
+from schemas.tables import SPARK_SCHEMAS
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import CLUSTER
 from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker, partition, topic
@@ -204,9 +204,12 @@ def _second_time_dies(step: Callable[..., None]) -> Callable[..., None]:
 
 def test_other_clusters_keep_rows_and_versions(cluster: Cluster) -> None:
     other = _lived(Cluster(Warehouse(cluster.warehouse.uri, "other")))
-    before = everything(other.warehouse), {name: _sorted(other.warehouse.rows(name)) for name in TABLES}
+    before = everything(other.warehouse), {name: _sorted(other.warehouse.rows(name)) for name in SPARK_SCHEMAS}
     run(cluster.warehouse, timedelta(0))
-    assert (everything(other.warehouse), {name: _sorted(other.warehouse.rows(name)) for name in TABLES}) == before
+    assert (
+        everything(other.warehouse),
+        {name: _sorted(other.warehouse.rows(name)) for name in SPARK_SCHEMAS},
+    ) == before
     assert ids(cluster.warehouse, "snapshots") == {6}
 
 

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from jobs.adapters.spark.session import conf_dir
 from jobs.sql_views.catalog import VIEWS
-from schemas.columns import TABLES
+from schemas.columns import TABLE_COLUMNS
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.warehouses.first_release import unpacked_in
 
@@ -35,7 +35,7 @@ def surveyor(tmp_path: Path) -> Surveyor:
 
 
 def versions(surveyor: Surveyor) -> dict[str, int]:
-    return {name: DeltaTable(surveyor.warehouse.path(name)).version() for name in TABLES}
+    return {name: DeltaTable(surveyor.warehouse.path(name)).version() for name in TABLE_COLUMNS}
 
 
 def test_the_sql_is_printed_and_nothing_is_registered(surveyor: Surveyor) -> None:
@@ -47,7 +47,7 @@ def test_the_sql_is_printed_and_nothing_is_registered(surveyor: Surveyor) -> Non
         "CREATE SCHEMA IF NOT EXISTS `main`.`surveyor`;",
         f"CREATE TABLE IF NOT EXISTS `main`.`surveyor`.`snapshots` USING DELTA LOCATION '{folder}/snapshots';",
     ]
-    assert sum(line.startswith("CREATE TABLE") for line in lines) == len(TABLES)
+    assert sum(line.startswith("CREATE TABLE") for line in lines) == len(TABLE_COLUMNS)
     assert [line.split("`")[5] for line in lines if line.startswith("CREATE OR REPLACE VIEW")] == [*VIEWS]
     assert "dry run: nothing was registered" in ran.stderr
     assert surveyor.json("catalog")["applied"] is False
@@ -113,5 +113,5 @@ def test_spark_finds_the_tables_by_name(surveyor: Surveyor, tmp_path: Path) -> N
         ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=variables)
         assert ran.returncode == 0, ran.stderr
 
-    assert ran.stdout.strip() == f"{sorted([*TABLES, *VIEWS])} [4, 1, 3] 3"
+    assert ran.stdout.strip() == f"{sorted([*TABLE_COLUMNS, *VIEWS])} [4, 1, 3] 3"
     assert versions(surveyor) == before

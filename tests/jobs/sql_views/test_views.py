@@ -17,7 +17,7 @@ from jobs.snapshots.health import health_of
 from jobs.sql_views.database import Summaries
 from jobs.sql_views.views import VIEWS
 from jobs.web.report import summaries
-from schemas.columns import TABLES
+from schemas.columns import TABLE_COLUMNS
 from schemas.rows import LastSeenBroker, Snapshot
 from tests.jobs.support.rows.page_rows import HOSTILE, lived_in
 from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker, partition, topic
@@ -211,7 +211,7 @@ def test_a_row_is_counted_once_and_a_cancellation_is_no_commit(tmp_path: Path) -
         (2, "cancel", "applied", 5, 0, 8),
         (1, "commit", "failed", 5, 3, 8),
     ]
-    assert {*at.table("commit_rows").column_names} == {*TABLES["commits"].names, "kind"}
+    assert {*at.table("commit_rows").column_names} == {*TABLE_COLUMNS["commits"].names, "kind"}
     each = Counter((row["attempt"], row["kind"], row["action"], row["outcome"]) for row in at.rows("commit_rows"))
     assert each == {
         (1, "commit", "throttle", "applied"): 1,

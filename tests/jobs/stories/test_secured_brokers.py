@@ -29,7 +29,7 @@ from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.repositories.plans.repository import Plan
-from schemas.tables import TABLES
+from schemas.tables import SPARK_SCHEMAS
 from schemas.znodes import Endpoint
 from tests.jobs.support.commands import commands
 from tests.jobs.support.commands.command_line import Surveyor
@@ -169,7 +169,7 @@ def test_leaders_move_over_each_listener(
     assert {row["error"] for row in surveyor.warehouse.rows("answers")} == {0}
     assert traffic.failed == []
     assert traffic.stored(len(ways)) >= traffic.acknowledged
-    tables = {name: surveyor.warehouse.rows(name) for name in TABLES}
+    tables = {name: surveyor.warehouse.rows(name) for name in SPARK_SCHEMAS}
     assert tables["commits"]
     assert PASSWORD not in str(tables)
     assert PASSWORD not in caplog.text

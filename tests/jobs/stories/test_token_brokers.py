@@ -22,7 +22,7 @@ from jobs.adapters.brokers.tokens import TOKEN_URL, expiry_of
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.core.properties import TOKEN_COMMAND
-from schemas.tables import TABLES
+from schemas.tables import SPARK_SCHEMAS
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.commands.control_process import controller_id, run_during_control
 from tests.jobs.support.kafka.real_cluster import create_topic, eventually
@@ -140,7 +140,7 @@ def test_leaders_move_in_both_modes_and_no_token_is_shown(  # noqa: PLR0913, PLR
         assert "settings 2 brokers returned their configs" in texts[-1]
 
     assert {row["error"] for row in surveyor.warehouse.rows("answers")} == {0}
-    tables = str({name: surveyor.warehouse.rows(name) for name in TABLES})
+    tables = str({name: surveyor.warehouse.rows(name) for name in SPARK_SCHEMAS})
     shown = (*texts, caplog.text, tables, processes())
     tokens.refuse_shown(*shown)
     assert not any(token in text for text in shown)

@@ -72,7 +72,7 @@ def set_version(warehouse: Warehouse, table: str, version: str) -> None:
 def test_tables_of_a_version_that_is_not_known_are_refused(warehouse: Warehouse, version: str) -> None:
     for table in ("snapshots", "plans"):
         set_version(warehouse, table, version)
-    before = {table: DeltaTable(warehouse.path(table)).version() for table in columns.TABLES}
+    before = {table: DeltaTable(warehouse.path(table)).version() for table in columns.TABLE_COLUMNS}
     surveyor = Surveyor("127.0.0.1:1", Path(warehouse.uri))
 
     for command in ("show brokers", "show plan repair", "plan reconcile", "commit repair", "export repair", "vacuum"):
@@ -80,15 +80,15 @@ def test_tables_of_a_version_that_is_not_known_are_refused(warehouse: Warehouse,
         assert (ran.code, ran.stdout, len(ran.stderr.splitlines())) == (22, "", 1), (command, ran.stderr)
         assert f"has schema version {version}, and Surveyor" in ran.stderr
         assert "give another --warehouse" in ran.stderr
-    assert {table: DeltaTable(warehouse.path(table)).version() for table in columns.TABLES} == before
+    assert {table: DeltaTable(warehouse.path(table)).version() for table in columns.TABLE_COLUMNS} == before
 
 
 def test_tables_of_an_older_version_are_read_and_upgraded(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A crash after the columns were added, and before the version was set, leaves a table that is upgraded again."""
-    added = Columns((*columns.TABLES["plans"].columns, Column("owner", STRING, "a column of the next version")))
-    monkeypatch.setitem(columns.TABLES, "plans", added)
+    added = Columns((*columns.TABLE_COLUMNS["plans"].columns, Column("owner", STRING, "a column of the next version")))
+    monkeypatch.setitem(columns.TABLE_COLUMNS, "plans", added)
     monkeypatch.setattr(compatibility, "SCHEMA_VERSION", 2)
     monkeypatch.setattr("jobs.repositories.foreign_changes.SCHEMA_VERSION", 2)
     compatibility._types_of.cache_clear()  # noqa: SLF001
@@ -102,7 +102,7 @@ def test_tables_of_an_older_version_are_read_and_upgraded(
     assert "owner" in warehouse.columns("plans")
     warehouse.ensure_tables()
 
-    assert {compatibility.schema_version(warehouse.opened(name)) for name in columns.TABLES} == {"2"}
+    assert {compatibility.schema_version(warehouse.opened(name)) for name in columns.TABLE_COLUMNS} == {"2"}
     assert [row["owner"] for row in warehouse.rows("plans")] == [None, None]
     assert not [*foreign_changes(warehouse)]
     compatibility._types_of.cache_clear()  # noqa: SLF001

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.spark.session import cached_with_counts
-from schemas.tables import TABLES, TOPICS
+from schemas.tables import SPARK_SCHEMAS, TOPICS
 
 NAMES: Final = ["default", "prod eu/é%=1", "a[b]{c}*?", "x%20y", "it's", r"a\b'\\c"]
 """Some are written otherwise in a path, some otherwise by Spark than by deltalake, and some look like patterns."""
@@ -73,8 +73,8 @@ def test_times_are_read_as_they_were_written(spark: SparkSession, tmp_path: Path
 def test_every_table_is_there_once_ensured(spark: SparkSession, tmp_path: Path) -> None:
     warehouse = Warehouse(str(tmp_path), "default")
     warehouse.ensure_tables()
-    assert {name: SparkWarehouse(spark, warehouse).read(name).columns for name in TABLES} == {
-        name: schema.names for name, schema in TABLES.items()
+    assert {name: SparkWarehouse(spark, warehouse).read(name).columns for name in SPARK_SCHEMAS} == {
+        name: schema.names for name, schema in SPARK_SCHEMAS.items()
     }
 
 

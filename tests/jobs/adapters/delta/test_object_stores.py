@@ -15,7 +15,7 @@ from jobs.adapters.delta.object_store import refuse_unconditional
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.core.errors import SurveyorError
-from schemas.columns import TABLES
+from schemas.columns import TABLE_COLUMNS
 from tests.jobs.adapters.delta.conftest import BUCKET, engines
 
 WRITERS, ROUNDS = 4, 5
@@ -55,7 +55,7 @@ def test_every_operation(warehouse: Warehouse) -> None:
     assert subjects(warehouse) == ["c", "d", "e"]
     assert warehouse.rows("events", ("subject", "=", "c"))[0]["after"] == "9"
     assert warehouse.clusters() == []
-    assert all(warehouse.has(table) for table in TABLES)
+    assert all(warehouse.has(table) for table in TABLE_COLUMNS)
 
 
 def test_files_and_log_are_removed_once_no_version_needs_them(warehouse: Warehouse) -> None:

@@ -13,7 +13,7 @@ from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse, as_rows
 from jobs.core.errors import UnreadableError
 from planner.history.snapshot_diff import KEY
-from schemas.tables import BROKERS, CHANGES, TABLES
+from schemas.tables import BROKERS, CHANGES, SPARK_SCHEMAS
 
 ODD = "prod eu/é%=1"
 """A name that is written otherwise in a path, and again otherwise in Delta's log."""
@@ -102,7 +102,7 @@ def test_collected_rows_have_the_tables_schema(spark: SparkSession, tmp_path: Pa
     tables.warehouse.ensure_tables()
     row = {"topic": "t", "topic_id": "i", "config": {"k": "v"}, "deletion_requested": False, "understood": True}
     frame = tables.collect_arrow("topics", tables.frame("topics", [row]))
-    assert frame.schema.names == TABLES["topics"].names
+    assert frame.schema.names == SPARK_SCHEMAS["topics"].names
     tables.replace_counted("topics", tables.frame("topics", [row]), 1)
     assert as_rows(frame) == tables.warehouse.rows("topics")
 
@@ -110,7 +110,7 @@ def test_collected_rows_have_the_tables_schema(spark: SparkSession, tmp_path: Pa
 def test_every_column_of_every_table_says_what_it_is(tmp_path: Path) -> None:
     warehouse = Warehouse(str(tmp_path), "default")
     warehouse.ensure_tables()
-    for name, schema in TABLES.items():
+    for name, schema in SPARK_SCHEMAS.items():
         stored = {field.name: field.metadata for field in DeltaTable(warehouse.path(name)).schema().fields}
         assert stored == {column.name: column.metadata for column in schema}
 

@@ -20,7 +20,7 @@ from jobs.adapters.delta.warehouse_paths import (
     takes_spark_commits,
 )
 from jobs.core.errors import SurveyorError, UsageError
-from schemas.tables import TABLES
+from schemas.tables import SPARK_SCHEMAS
 from tests.jobs.support.commands.commands import Surveyor
 
 LOCKS = ".locks"
@@ -36,7 +36,7 @@ def test_possible_without_spark(tmp_path: Path, name: str) -> None:
     warehouse.ensure_tables()
     warehouse.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": {}}])
     assert [row["snapshot_id"] for row in warehouse.rows("snapshots")] == [1]
-    assert sorted(path.name for path in (tmp_path / name / "warehouse").iterdir()) == sorted([*TABLES, LOCKS])
+    assert sorted(path.name for path in (tmp_path / name / "warehouse").iterdir()) == sorted([*SPARK_SCHEMAS, LOCKS])
 
 
 def test_possible_with_spark(spark: SparkSession, tmp_path: Path) -> None:

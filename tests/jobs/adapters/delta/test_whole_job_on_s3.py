@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from schemas.columns import TABLES
+from schemas.columns import TABLE_COLUMNS
 from tests.jobs.adapters.delta.conftest import engines
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -54,4 +54,4 @@ def test_the_whole_job(tree: KafkaTree, object_store: str) -> None:
     [store] = [each["found"] for each in surveyor.json("doctor")["findings"] if each["check"] == "warehouse"]
     assert store == f"{object_store} can be written, and no commit overwrites another"
     surveyor.json("vacuum", "--keep", "1h")
-    assert all(engines(f"{object_store}/{table}") == {"delta-rs"} for table in TABLES)
+    assert all(engines(f"{object_store}/{table}") == {"delta-rs"} for table in TABLE_COLUMNS)

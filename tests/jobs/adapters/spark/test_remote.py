@@ -18,7 +18,7 @@ from jobs.adapters.spark import connect
 from jobs.adapters.spark.remote import remote_error_message
 from jobs.cli import app
 from jobs.core.errors import ExitCode, MissingError
-from schemas.columns import TABLES
+from schemas.columns import TABLE_COLUMNS
 
 NOBODY: Final = "sc://127.0.0.1:1"
 """A port without a listener; only root may listen on it."""
@@ -36,7 +36,7 @@ def planning(tmp_path: Path) -> list[str]:
     """A question to a warehouse with a snapshot of nothing."""
     warehouse = Warehouse(str(tmp_path / "warehouse"), "default")
     warehouse.ensure_tables()
-    versions = {name: warehouse.version(name) for name in TABLES}
+    versions = {name: warehouse.version(name) for name in TABLE_COLUMNS}
     warehouse.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": versions}])
     return ["plan", "reconcile", "--json", "--warehouse", warehouse.uri]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from jobs.adapters.delta.warehouse import schema_of
 from jobs.repositories.plans import digest as arrow_digest
-from schemas.tables import TABLES
+from schemas.tables import SPARK_SCHEMAS
 from tests.plan_digest import by_topic, lines
 from tests.planner.columns.test_plan_digest import TABLES as ROWS
 
@@ -20,7 +20,7 @@ LISTS = st.none() | st.lists(st.integers(0, 5), max_size=4)
 @given(ROWS)
 def test_rows_have_the_same_text_as_objects_and_in_arrow(tables: dict[str, list[dict[str, Any]]]) -> None:
     for table, given_rows in tables.items():
-        rows = [dict.fromkeys(TABLES[table].names) | row for row in given_rows]
+        rows = [dict.fromkeys(SPARK_SCHEMAS[table].names) | row for row in given_rows]
         pairs = arrow_digest.by_topic(table, pa.Table.from_pylist(rows, schema=schema_of(table)))
         assert dict(pairs) == dict(by_topic(lines(table, rows)))
         assert len(pairs) == len(dict(pairs))

@@ -20,7 +20,7 @@ from jobs.snapshots.cluster_view import ClusterView
 from jobs.snapshots.health import arrays_of
 from jobs.snapshots.reader import DriverMetadata, read_driver_metadata
 from planner.columns.numpy_rules import PartitionArrays, default_min_isr, imbalance, partition_masks
-from schemas.columns import TABLES
+from schemas.columns import TABLE_COLUMNS
 from schemas.enums import PartitionState
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.empty_tables import lay_tables
@@ -42,7 +42,7 @@ def write_first_snapshot(surveyor: Surveyor, **conf: Any) -> None:  # noqa: ANN4
         warehouse.replace(table, [{**_of(table, row), "snapshot_id": SNAPSHOT_ID} for row in some])
     assert {row["snapshot_id"] for row in warehouse.rows("snapshots")} <= {SNAPSHOT_ID}, "there are later snapshots"
     warehouse.replace(
-        "snapshots", [_snapshot(small, zxid_after, rows, {name: warehouse.version(name) for name in TABLES})]
+        "snapshots", [_snapshot(small, zxid_after, rows, {name: warehouse.version(name) for name in TABLE_COLUMNS})]
     )
 
 
@@ -82,7 +82,7 @@ def _of_kind(read: pa.Table, kind: str) -> pa.Table:
 
 
 def _of(table: str, row: Mapping[str, Any]) -> Row:
-    return {name: row[name] for name in TABLES[table].names if name in row}
+    return {name: row[name] for name in TABLE_COLUMNS[table].names if name in row}
 
 
 def _partitions(seen: ClusterView, arrays: PartitionArrays) -> list[Row]:

@@ -12,7 +12,7 @@ from jobs.repositories.plans import digest
 from jobs.repositories.plans.names import Alias
 from jobs.repositories.plans.rows import InMemoryRows, PlanHeader
 from jobs.repositories.plans.store import store
-from schemas.columns import TABLES
+from schemas.columns import TABLE_COLUMNS
 from schemas.enums import Action, PlanKind
 from schemas.operation_data import AlteredConfig
 from schemas.rows import PlanRecord
@@ -47,7 +47,7 @@ def change(topic_: str, number: int, before: Sequence[int], after: Sequence[int]
         "requires_live": list(after),
         "reason": "evens out",
     }
-    return {**dict.fromkeys(TABLES["changes"].names), **row, **columns}
+    return {**dict.fromkeys(TABLE_COLUMNS["changes"].names), **row, **columns}
 
 
 def stored_plan(
@@ -195,7 +195,7 @@ def very_many(warehouse: Warehouse, partitions: int, brokers: int = 24) -> PlanR
     warehouse.append_all("partitions", table)
     warehouse.append_all("partition_history", table)
     warehouse.append("brokers", [broker(number, number, rack="abc"[number % 3]) for number in range(brokers)])
-    versions = {name: warehouse.version(name) for name in TABLES}
+    versions = {name: warehouse.version(name) for name in TABLE_COLUMNS}
     row = {"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": versions, "controller_id": 0}
     warehouse.append("snapshots", [row])
     return _plan_of_all(warehouse, known)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from jobs.adapters.delta.warehouse import Row, Warehouse
-from schemas.tables import TABLES
+from schemas.tables import SPARK_SCHEMAS
 from tests.jobs.support.rows.empty_tables import lay_tables
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -89,7 +89,7 @@ class Cluster:
         skew = {"broker_id": 0, "preferred_partitions": 1, "not_led": 0, "ratio": 0.0, "exceeds": False}
         self.warehouse.replace("events", [{**event, **stamped}], f"snapshot_id = {self._id}")
         self.warehouse.replace("imbalance", [{**skew, **stamped}], f"snapshot_id = {self._id}")
-        versions = {name: self.warehouse.version(name) for name in TABLES}
+        versions = {name: self.warehouse.version(name) for name in SPARK_SCHEMAS}
         row = {**stamped, **self.controller, "taken_at": NOW - age, "versions": versions}
         self.warehouse.replace("snapshots", [row], f"snapshot_id = {self._id}")
         return self._id
