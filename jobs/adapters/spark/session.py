@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from types import SimpleNamespace
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -136,8 +136,11 @@ def start_session(
         return _started(name, settings or {}, short_lived=short_lived, remote=remote, warehouse=warehouse)
 
 
-_starting: Final = Lock()
-"""Held by the thread that starts Spark, which changes environment variables and PySpark's launcher."""
+_starting: Final = RLock()
+"""Held by the thread that starts Spark, which changes environment variables and PySpark's launcher.
+
+That thread may start it again before it is done, as tests do that let a command share their session.
+"""
 
 
 def _started(
