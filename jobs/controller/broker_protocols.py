@@ -1,8 +1,7 @@
 """Which inter-broker protocol the brokers run, and whether `surveyor control` serves all requests of that protocol."""
 
-import re
 from collections.abc import Collection, Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from kazoo.client import KazooClient
 
@@ -13,35 +12,12 @@ from jobs.core.errors import RefusedError
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
+from schemas.broker_protocol import Protocol
 from schemas.rows import BrokerConfig
 from schemas.topic_configs import boolean
 
 IBP: Final = "inter.broker.protocol.version"
 _SHUTDOWN: Final = "controlled.shutdown.enable"
-_LATEST_IV: Final = 99
-"""Stands for the latest internal version of a release, which a release alone means: "2.7" is 2.7-IV2."""
-
-
-class Protocol(NamedTuple):
-    """An inter-broker protocol version; 2.7-IV2 is (2, 7, 2)."""
-
-    major: int
-    minor: int
-    iv: int = _LATEST_IV
-
-    @classmethod
-    def parse(cls, text: str | None) -> "Protocol | None":
-        """Return the version, None if it cannot be parsed.
-
-        >>> Protocol.parse("2.7-IV1") < Protocol.parse("2.7") < Protocol.parse("3.9-IV0")
-        True
-        """
-        match = re.match(r"(\d+)\.(\d+)(?:-IV(\d+))?", text or "")
-        if match is None:
-            return None
-        return cls(int(match[1]), int(match[2]), _LATEST_IV if match[3] is None else int(match[3]))
-
-
 ALTER_ISR_SINCE: Final = Protocol(2, 7, 2)
 """First protocol version in which brokers ask the controller to change ISRs (AlterPartition)."""
 

@@ -34,7 +34,7 @@ from jobs.controller.broker_apis.shutdowns import (
     ShutdownRequest,
 )
 from jobs.controller.broker_config_poller import BrokerConfigPoller, admin_config_reader
-from jobs.controller.broker_protocols import Protocol, earliest_protocol
+from jobs.controller.broker_protocols import earliest_protocol
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.broker_requests.broker_startup import BrokerStartup
 from jobs.controller.broker_requests.responses import ResponseHandler
@@ -60,6 +60,7 @@ from jobs.repositories.plans.commit_log import RowOutcome
 from jobs.runtime.settings import Settings
 from planner.rules.alter_partition import IsrCandidates
 from planner.rules.topic_deletion import DeletionStep
+from schemas.broker_protocol import Protocol
 from schemas.enums import DrainMode, OperationKind, Outcome, RejectionCode
 from schemas.response_codes import NONE, STALE_BROKER_EPOCH
 from schemas.rows import Change, Key, RejectionRecord, Snapshot

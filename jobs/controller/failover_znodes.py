@@ -18,9 +18,9 @@ from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi import Create, Op, SetData
 from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.adapters.zookeeper.precondition_reader import topic_path
-from jobs.controller.broker_protocols import Protocol
 from jobs.controller.context import ControllerContext
 from jobs.execution.batch.transactions import MULTI_BYTES, OPERATION_BYTES
+from schemas.broker_protocol import Protocol
 from schemas.znodes import MalformedZnodeError, decode_assignment, encode_assignment
 
 FEATURE: Final = "/feature"

@@ -18,7 +18,7 @@ class ExitCode(IntEnum):
     ERROR = 1
     USAGE = 2
     CHANGES = 10
-    """Changes are present (only under --detailed-exitcode)."""
+    """Changes are present (only under --detailed-exitcode), or something prevents a migration to KRaft."""
     FENCED = 20
     """Another controller took over: nothing more was written."""
     STALE = 21

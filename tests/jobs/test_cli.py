@@ -36,7 +36,7 @@ REFUSED: Final = """\
 import sys
 from jobs.cli import WITHOUT_SPARK, run
 lines = {{
-    "show": ["plans"], "vacuum": ["--dry-run"],
+    "show": ["plans"], "vacuum": ["--dry-run"], "migration": ["check"],
     **dict.fromkeys(["sizes", "status", "metrics", "doctor", "control"], []),
     "report": ["--out", {warehouse!r} + ".html"], "dashboard": ["--address", "203.0.113.1"],  # no machine's
     **dict.fromkeys(["cancel", "commit", "export", "rollback", "verify"], ["nosuchplan"]),

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 from jobs.adapters.kio_protocol import ErrorCode
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi import Op
-from jobs.controller.broker_protocols import Protocol
 from jobs.controller.context import ControllerContext
 from jobs.execution.batch.topic_znodes import too_large
+from schemas.broker_protocol import Protocol
 from schemas.rows import BrokerConfig
 
 POLL_SECONDS: Final = 0.02

@@ -1,0 +1,199 @@
+"""Znodes that a migration to KRaft carries over in addition to topics, and znodes that it leaves behind.
+
+Corresponds to `ZkMigrationClient.readAllMetadata` of Kafka 3.9: `ZkAclMigrationClient.iterateAcls`,
+`ZkConfigMigrationClient.iterateClientQuotas` and `iterateBrokerConfigs`, `migrateDelegationTokens`. Only names and
+counts are kept, never a credential, a token or the value of a config.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+from kazoo.client import KazooClient
+
+from jobs.adapters.zookeeper.cluster import (
+    BROKER_IDS,
+    CLUSTER_ID,
+    CONFIGS,
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    DELETE_TOPICS,
+    FEATURE,
+    ISR_CHANGES,
+    LOG_DIR_EVENTS,
+    MIGRATION,
+    PRODUCER_IDS,
+)
+from jobs.adapters.zookeeper.connection import Znode, children
+from jobs.adapters.zookeeper.multi_read import read_permitted
+from jobs.adapters.zookeeper.scram_users import USERS, decode_credential
+from jobs.core.errors import UnreadableError
+from schemas.znodes import FORBIDDEN, FORBIDDEN_REASON, MalformedZnodeError, decode_config
+
+CLIENTS: Final = "/config/clients"
+IPS: Final = "/config/ips"
+BROKER_CONFIGS: Final = "/config/brokers"
+TOKENS: Final = "/delegation_token/tokens"
+CONSUMERS: Final = "/consumers"
+ACLS: Final = ("/kafka-acl", "/kafka-acl-extended/prefixed")
+"""Folders of literal and of prefixed ACLs (`ZkAclStore`), each with a folder for each resource type."""
+
+RESOURCE_TYPES: Final = frozenset({"Cluster", "DelegationToken", "Group", "Topic", "TransactionalId", "User"})
+"""Folders of ACLs that Kafka reads; it logs a warning for another one and ignores it (`AclAuthorizer.loadAllAcls`)."""
+
+SCRAM: Final = frozenset({"SCRAM-SHA-256", "SCRAM-SHA-512"})
+
+_PASSWORDS: Final = (
+    "sasl.jaas.config",
+    *(f"ssl.{name}" for name in ("key.password", "keystore.certificate.chain", "keystore.key")),
+    *(f"ssl.{name}" for name in ("keystore.password", "truststore.certificates", "truststore.password")),
+)
+"""Ends of the names of dynamic broker configs that are stored encoded (`DynamicBrokerConfig.isPasswordConfig`)."""
+
+_OF_KAFKA: Final = {
+    path.split("/")[1]
+    for path in (
+        *(BROKER_IDS, CLUSTER_ID, CONFIGS, CONTROLLER, CONTROLLER_EPOCH, DELETE_TOPICS, FEATURE, ISR_CHANGES),
+        *(LOG_DIR_EVENTS, MIGRATION, PRODUCER_IDS, TOKENS, CONSUMERS, *ACLS),
+        *("/kafka-acl-changes", "/kafka-acl-extended-changes", "/zookeeper", "/surveyor"),
+    )
+}
+"""First names of all paths that Kafka, ZooKeeper itself or Surveyor writes (`ZkData.SecureRootPaths`)."""
+
+
+class _Entry(msgspec.Struct):
+    principal: str
+    permissionType: str  # noqa: N815 - Kafka's names
+    operation: str
+    host: str
+
+
+class _Acls(msgspec.Struct):
+    """The content of an ACL's znode (`AclEntry.fromBytes`)."""
+
+    version: int
+    acls: list[_Entry]
+
+
+@dataclass(slots=True)
+class CarriedZnodes:
+    """What is carried over, as counts; and what is not, by path."""
+
+    acl_resources: int = 0
+    """Resource patterns with ACLs."""
+    acls: int = 0
+    scram_credentials: int = 0
+    """One for each user and mechanism."""
+    quotas: int = 0
+    """One for each entity and quota, such as the `producer_byte_rate` of a user's client."""
+    delegation_tokens: int = 0
+    broker_configs: list[str] = field(default_factory=list)
+    """Brokers with dynamic configs, by the name of their znode."""
+    password_configs: dict[str, list[str]] = field(default_factory=dict)
+    """Names of configs that are stored encoded, by broker."""
+    malformed: dict[str, str] = field(default_factory=dict)
+    """Why a znode cannot be decoded, by path: `AclEntry.fromBytes` and the like lose it, or raise."""
+    unread: dict[str, str] = field(default_factory=dict)
+    """Why a znode, or what is under it, is unknown, by path."""
+    ignored_acls: list[str] = field(default_factory=list)
+    """Folders of ACLs with a resource type that Kafka does not know."""
+    orphaned_configs: list[str] = field(default_factory=list)
+    """Topics that have a config and do not exist."""
+    consumers: int = 0
+    """Consumer groups that commit their offsets to ZooKeeper, as the consumers of Kafka 0.8 do."""
+    foreign: list[str] = field(default_factory=list)
+    """Znodes of other programs next to Kafka's."""
+
+
+def read_carried(client: KazooClient, topics: Sequence[str]) -> CarriedZnodes:
+    """Read everything but `/brokers`; `topics` are the names of the topics that exist."""
+    carried = CarriedZnodes()
+    _read_acls(client, carried)
+    _read_broker_configs(client, carried)
+    _read_users_and_quotas(client, carried)
+    carried.delegation_tokens = len(_names(client, TOKENS, carried))
+    carried.consumers = len(_names(client, CONSUMERS, carried))
+    carried.orphaned_configs = sorted({*_names(client, CONFIGS, carried)}.difference(topics))
+    carried.foreign = [f"/{name}" for name in _names(client, "/", carried) if name not in _OF_KAFKA]
+    return carried
+
+
+def _names(client: KazooClient, path: str, carried: CarriedZnodes) -> list[str]:
+    try:
+        return children(client, path) or []
+    except UnreadableError:
+        carried.unread[path] = FORBIDDEN_REASON
+        return []
+
+
+def _existing(client: KazooClient, paths: Sequence[str], carried: CarriedZnodes) -> Iterator[Znode]:
+    for znode in read_permitted(client, paths):
+        if znode.data is FORBIDDEN:
+            carried.unread[znode.path] = FORBIDDEN_REASON
+        elif znode.stat is not None:
+            yield znode
+
+
+def _read_acls(client: KazooClient, carried: CarriedZnodes) -> None:
+    for store in ACLS:
+        for resource_type in _names(client, store, carried):
+            folder = f"{store}/{resource_type}"
+            names = _names(client, folder, carried)
+            if resource_type not in RESOURCE_TYPES:
+                carried.ignored_acls += [folder] * bool(names)
+                continue
+            for znode in _existing(client, [f"{folder}/{name}" for name in names], carried):
+                try:
+                    carried.acls += len(msgspec.json.decode(znode.data or b"", type=_Acls).acls)
+                    carried.acl_resources += 1
+                except msgspec.MsgspecError as error:
+                    carried.malformed[znode.path] = str(error)
+
+
+def _configs(client: KazooClient, folder: str, carried: CarriedZnodes) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Yield the configs under a folder by the name of their znode; malformed ones are recorded."""
+    names = _names(client, folder, carried)
+    for znode in _existing(client, [f"{folder}/{name}" for name in names], carried):
+        try:
+            config = decode_config(znode.data) if znode.data else {}  # parents are empty
+        except MalformedZnodeError as error:
+            carried.malformed[znode.path] = str(error)
+        else:
+            yield znode.path.rpartition("/")[2], config
+
+
+def _read_broker_configs(client: KazooClient, carried: CarriedZnodes) -> None:
+    for broker, config in _configs(client, BROKER_CONFIGS, carried):
+        if config:
+            carried.broker_configs.append(broker)
+        if passwords := sorted(name for name in config if name.endswith(_PASSWORDS)):
+            carried.password_configs[broker] = passwords
+
+
+def _read_users_and_quotas(client: KazooClient, carried: CarriedZnodes) -> None:
+    for user, config in _configs(client, USERS, carried):
+        _count_user(f"{USERS}/{user}", config, carried)
+    folders = [CLIENTS, IPS, *(f"{USERS}/{user}/clients" for user in _names(client, USERS, carried))]
+    for folder in folders:
+        for name, config in _configs(client, folder, carried):
+            _count_quotas(f"{folder}/{name}", config, carried)
+
+
+def _count_user(path: str, config: Mapping[str, str], carried: CarriedZnodes) -> None:
+    for mechanism in sorted(SCRAM.intersection(config)):
+        if decode_credential(config[mechanism]) is None:
+            carried.malformed[path] = f"the {mechanism} credential cannot be decoded"
+        else:
+            carried.scram_credentials += 1
+    _count_quotas(path, {name: value for name, value in config.items() if name not in SCRAM}, carried)
+
+
+def _count_quotas(path: str, config: Mapping[str, str], carried: CarriedZnodes) -> None:
+    for name, value in sorted(config.items()):
+        try:
+            float(value)
+        except ValueError:  # `ZkAdminManager.clientQuotaPropsToDoubleMap` raises
+            carried.malformed[path] = f"{name} is no number"
+        else:
+            carried.quotas += 1

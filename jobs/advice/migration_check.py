@@ -1,0 +1,353 @@
+"""What prevents a migration to KRaft, or would be lost in it: read from ZooKeeper and from the brokers. No JVM.
+
+Corresponds to `KRaftMigrationDriver` and `ZkMigrationClient` of Kafka 3.9, the last release with ZooKeeper. Nothing is
+changed. What cannot be read counts as a fault, because it cannot be known to be carried over.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kazoo.client import KazooClient
+
+from jobs.adapters.brokers.migration_configs import (
+    AUTHORIZER,
+    BROKER_ID,
+    CONTROL_PLANE,
+    IBP,
+    MIGRATION_ENABLED,
+    MigrationConfig,
+    read_migration_configs,
+)
+from jobs.adapters.zookeeper.cluster import CONFIGS, TOPICS, ClusterState, read_cluster
+from jobs.adapters.zookeeper.connection import children, connected, with_retries
+from jobs.adapters.zookeeper.kraft_carried_znodes import CONSUMERS, CarriedZnodes, read_carried
+from jobs.adapters.zookeeper.topics import read_topic_rows
+from jobs.advice.doctor import CheckResult, CheckStatus
+from jobs.runtime.progress import progress
+from jobs.runtime.settings import Settings
+from jobs.runtime.suggestions import command_line
+from schemas.broker_protocol import Protocol
+from schemas.enums import NO_CONTROLLER, NO_LEADER, RequestKind
+from schemas.rows import Key, QuarantinedZnode
+from schemas.text import abbreviate, pluralise
+from schemas.topic_configs import FOLLOWER_REPLICAS, LEADER_REPLICAS
+
+CONFIG_TIMEOUT_SECONDS: Final = 10.0
+"""Seconds for the brokers to return their settings."""
+
+MIGRATION_SINCE: Final = Protocol(3, 4, 0)
+"""First protocol version of brokers that can migrate (`MetadataVersion.isMigrationSupported`)."""
+
+LOG_DIRS_SINCE: Final = Protocol(3, 7, 2)
+"""First one of brokers that can do so with several log dirs (`MetadataVersion.isDirectoryAssignmentSupported`)."""
+
+LAST_RELEASE: Final = Protocol(3, 9, 0)
+"""The last release that runs with ZooKeeper, from which Kafka 4 can be reached."""
+
+ZOOKEEPER_AUTHORIZERS: Final = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+@dataclass(slots=True)
+class TopicFacts:
+    """What is unusual about topics and partitions; topics queued for deletion are not among them."""
+
+    names: list[str] = field(default_factory=list)
+    """All topics, also those queued for deletion."""
+    partitions: int = 0
+    without_id: list[str] = field(default_factory=list)
+    without_state: list[str] = field(default_factory=list)
+    """Partitions, as TOPIC-N."""
+    without_leader: list[str] = field(default_factory=list)
+    moving: list[str] = field(default_factory=list)
+    throttled: list[str] = field(default_factory=list)
+    replicas_by_broker: dict[int, int] = field(default_factory=dict)
+    """Number of partitions that name a broker as a replica, by broker."""
+    quarantine: list[QuarantinedZnode] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationFacts:
+    """Everything that the checks judge."""
+
+    state: ClusterState
+    topics: TopicFacts
+    carried: CarriedZnodes
+    configs: Mapping[int, MigrationConfig]
+    """Settings by broker."""
+    silent: Mapping[int, str]
+    """Why brokers returned none, by broker."""
+
+    @property
+    def quarantine(self) -> list[QuarantinedZnode]:
+        """Znodes that cannot be decoded; those of topics queued for deletion are not carried over anyway."""
+        return [*self.state.quarantine, *self.topics.quarantine]
+
+
+def read_facts(settings: Settings) -> MigrationFacts:
+    """Read the live cluster; raise UnreadableError if ZooKeeper cannot be reached."""
+    with connected(settings.zookeeper) as client:
+        state = with_retries(lambda: read_cluster(client))
+        with progress("asking brokers for their settings"):
+            configs, silent = read_migration_configs(
+                state.brokers, settings.conf.command_config, CONFIG_TIMEOUT_SECONDS
+            )
+        with progress("reading topics and partitions"):
+            topics = _read_topics(client, state)
+        carried = with_retries(lambda: read_carried(client, topics.names))
+    return MigrationFacts(state=state, topics=topics, carried=carried, configs=configs, silent=silent)
+
+
+def _read_topics(client: KazooClient, state: ClusterState) -> TopicFacts:
+    facts = TopicFacts(with_retries(lambda: children(client, TOPICS) or []))
+    carried = [name for name in facts.names if name not in state.deleting]
+    for rows in read_topic_rows(client, carried):
+        facts.quarantine += rows.quarantine
+        for topic in rows.topics:
+            config = topic["config"] or {}
+            facts.without_id += [topic["topic"]] * (topic["assignment_understood"] and topic["topic_id"] is None)
+            facts.throttled += [topic["topic"]] * any(config.get(name) for name in (LEADER_REPLICAS, FOLLOWER_REPLICAS))
+        for partition in rows.partitions:
+            _judge_partition(facts, partition)
+    return facts
+
+
+def _judge_partition(facts: TopicFacts, partition: Mapping[str, Any]) -> None:
+    name = f"{partition['topic']}-{partition['partition']}"
+    facts.partitions += 1
+    for broker in partition["replicas"]:
+        facts.replicas_by_broker[broker] = facts.replicas_by_broker.get(broker, 0) + 1
+    if partition["adding_replicas"] or partition["removing_replicas"]:
+        facts.moving.append(name)
+    if partition["replicas"] and "state_version" not in partition:
+        facts.without_state.append(name)
+    elif partition.get("leader") == NO_LEADER:
+        facts.without_leader.append(name)
+
+
+def migration_checks(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
+    """Judge the facts: the brokers first, then topics, then what else is carried over or left behind."""
+    yield _started(facts)
+    yield from _brokers(facts)
+    yield from _protocols(facts)
+    yield from _configs(facts)
+    yield from _topics(settings, facts)
+    yield from _requests(settings, facts)
+    yield from _carried(facts)
+
+
+def _fault(check: str, found: str, advice: str) -> CheckResult:
+    return CheckResult(check, CheckStatus.FAULT, found, advice)
+
+
+def _warning(check: str, found: str, advice: str) -> CheckResult:
+    return CheckResult(check, CheckStatus.WARNING, found, advice)
+
+
+def _started(facts: MigrationFacts) -> CheckResult:
+    if facts.state.migration:
+        return _fault("started", facts.state.migration, "this check is for a cluster whose migration has not begun")
+    if facts.state.controller_id in {NO_CONTROLLER, None}:
+        return _fault("started", "no broker is the controller", "surveyor doctor")
+    return CheckResult("started", CheckStatus.FINE, "no KRaft controller has taken over")
+
+
+def _brokers(facts: MigrationFacts) -> Iterator[CheckResult]:
+    """The driver waits until every broker that is registered, or named by a replica, has registered with KRaft."""
+    live = facts.state.live
+    gone = {broker: count for broker, count in sorted(facts.topics.replicas_by_broker.items()) if broker not in live}
+    for broker, count in gone.items():
+        yield _fault(
+            "brokers",
+            f"broker {broker} is not registered and has {pluralise(count, 'replica')}: the migration waits for it",
+            f"start it, or: surveyor plan reassign --remove-brokers {broker}",
+        )
+    unread = sorted(row.broker_id for row in facts.state.brokers if not row.understood)
+    if unread:
+        yield _fault("brokers", f"the registration of brokers {_ids(unread)} cannot be decoded", "surveyor doctor")
+    if not live:
+        yield _fault("brokers", "none is registered", "check the chroot of --zookeeper; start brokers")
+    elif not gone and not unread:
+        yield CheckResult("brokers", CheckStatus.FINE, f"{len(live)} registered; no replica is on another one")
+
+
+def _protocols(facts: MigrationFacts) -> Iterator[CheckResult]:
+    for broker, reason in sorted(facts.silent.items()):
+        advice = "give a --command-config that it accepts, and check that it is reachable from here"
+        yield _fault("settings", f"broker {broker} did not return its settings: {reason}", advice)
+    releases = {broker: Protocol.parse(config.release) for broker, config in facts.configs.items()}
+    early = sorted(broker for broker, release in releases.items() if release is None or release < MIGRATION_SINCE)
+    if early:
+        yield _fault(
+            "release", f"brokers {_ids(early)} run a release before 3.4, or an unknown one", "upgrade them to Kafka 3.9"
+        )
+    elif any(release < LAST_RELEASE for release in releases.values() if release):
+        yield _warning(
+            "release",
+            f"the brokers' releases are {_joined(config.release for config in facts.configs.values())}",
+            "upgrade to Kafka 3.9 first: it is the last release with ZooKeeper, and Kafka 4 is reached from it",
+        )
+    elif facts.configs:
+        yield CheckResult("release", CheckStatus.FINE, _joined(config.release for config in facts.configs.values()))
+    yield from _protocol_versions(facts)
+
+
+def _protocol_versions(facts: MigrationFacts) -> Iterator[CheckResult]:
+    protocols = {broker: Protocol.parse(config.protocol) for broker, config in facts.configs.items()}
+    early = sorted(broker for broker, protocol in protocols.items() if protocol is None or protocol < MIGRATION_SINCE)
+    several = sorted(broker for broker, config in facts.configs.items() if config.log_dirs > 1)
+    early_log_dirs = sorted(
+        broker for broker in several if broker not in early and (protocols[broker] or MIGRATION_SINCE) < LOG_DIRS_SINCE
+    )
+    if early:
+        yield _fault("protocol", f"brokers {_ids(early)} run with {IBP} before 3.4", f"set {IBP}=3.9 on all brokers")
+    if early_log_dirs:
+        yield _fault(
+            "log dirs",
+            f"brokers {_ids(early_log_dirs)} have several log dirs and run with {IBP} before 3.7-IV2",
+            f"set {IBP}=3.9 on all brokers",
+        )
+    versions = {config.protocol for config in facts.configs.values()}
+    if len(versions) > 1:
+        advice = "a rolling upgrade is in progress: finish it"
+        yield _fault("protocol", f"{IBP} differs: {_joined(versions)}", advice)
+    elif facts.configs and not early:
+        yield CheckResult("protocol", CheckStatus.FINE, f"{IBP} {_joined(versions)}")
+    if several and not early_log_dirs:
+        yield CheckResult("log dirs", CheckStatus.FINE, f"brokers {_ids(several)} have several")
+
+
+def _configs(facts: MigrationFacts) -> Iterator[CheckResult]:
+    """Settings that `KafkaConfig.validateValues` refuses once migration is enabled or process.roles is set."""
+    generated = [broker for broker, config in sorted(facts.configs.items()) if (config.broker_id or "-1") == "-1"]
+    if generated:
+        found = f"{BROKER_ID} of brokers {_ids(generated)} is generated, which a migration refuses"
+        yield _fault("configs", found, f"set {BROKER_ID} in their server.properties to the id that they have")
+    planes = [broker for broker, config in sorted(facts.configs.items()) if config.control_plane]
+    if planes:
+        found = f"{CONTROL_PLANE} is set on brokers {_ids(planes)}, which KRaft refuses"
+        yield _fault("configs", found, f"remove {CONTROL_PLANE} from their server.properties")
+    authorizers = {config.authorizer for config in facts.configs.values() if config.authorizer in ZOOKEEPER_AUTHORIZERS}
+    if authorizers:
+        found = f"{AUTHORIZER} is {_joined(authorizers)}, which needs ZooKeeper"
+        yield _warning("configs", found, f"set it to {STANDARD_AUTHORIZER} where you set process.roles")
+    for broker, names in sorted(facts.carried.password_configs.items()):
+        found = f"dynamic configs of broker {broker} are stored encoded: {', '.join(names)}"
+        advice = "give every KRaft controller the brokers' password.encoder.secret; without it the migration fails"
+        yield _warning("configs", found, advice)
+    if any(config.enabled for config in facts.configs.values()):
+        yield CheckResult("configs", CheckStatus.FINE, f"{MIGRATION_ENABLED} is set")
+
+
+def _topics(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
+    topics, carried = facts.topics, facts.carried
+    for row in facts.quarantine:
+        advice = (
+            f"zookeeper-shell.sh {settings.zookeeper.hosts} {row.mend}"
+            if row.mend
+            else command_line(settings, "snapshot") + "; surveyor show quarantine"
+        )
+        yield _fault("znodes", f"{row.path}: {row.reason}", advice)
+    if topics.without_id:
+        yield _fault(
+            "topic ids",
+            f"{pluralise(len(topics.without_id), 'topic', 'has', 'have')} no id, and the migration fails at the "
+            f"first: {abbreviate(topics.without_id)}",
+            f"set {IBP} to 2.8 or later on all brokers and restart the broker that is the controller",
+        )
+    if topics.without_state:
+        yield _fault(
+            "states",
+            f"{pluralise(len(topics.without_state), 'partition', 'has', 'have')} no state; the migration would "
+            f"let the first replica lead with all replicas in sync, which may lose data: "
+            f"{abbreviate(topics.without_state)}",
+            command_line(settings, "plan", "recover", "--refresh"),
+        )
+    if topics.without_leader:
+        found = f"{pluralise(len(topics.without_leader), 'partition', 'has', 'have')} no leader"
+        advice = "start their replicas: a KRaft controller elects no other ones either; `surveyor status` lists them"
+        yield _warning("leaders", f"{found}: {abbreviate(topics.without_leader)}", advice)
+    if carried.orphaned_configs:
+        yield _warning(
+            "orphans",
+            f"configs of topics that do not exist are not carried over: {abbreviate(carried.orphaned_configs)}",
+            f"nothing, or: zookeeper-shell.sh {settings.zookeeper.hosts} delete {CONFIGS}/TOPIC",
+        )
+    count = len(topics.names) - len(facts.state.deleting.intersection(topics.names))
+    found = f"{pluralise(count, 'topic')} with {pluralise(topics.partitions, 'partition')}"
+    yield CheckResult("topics", CheckStatus.FINE, found)
+
+
+_REQUESTS: Final = {
+    RequestKind.REASSIGN: "requests in /admin/reassign_partitions",
+    RequestKind.PREFERRED_ELECTION: "requests in /admin/preferred_replica_election",
+}
+"""Requests that no KRaft controller reads."""
+
+
+def _requests(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
+    deleting = sorted(facts.state.deleting)
+    if deleting:
+        yield _fault(
+            "deletions",
+            f"topics queued for deletion are not carried over: {abbreviate(deleting)}",
+            "wait until they are deleted; `surveyor status` says which brokers that waits for",
+        )
+    for kind, what in _REQUESTS.items():
+        keys = [row.key for row in facts.state.requests if row.kind == kind]
+        if keys:
+            yield _fault("requests", f"{what} would be lost: {abbreviate(_names(keys))}", "wait until they are done")
+    if facts.topics.moving:
+        yield _warning(
+            "reassignments",
+            f"reassignments that run are carried over: {abbreviate(facts.topics.moving)}",
+            "wait until they are complete: brokers restart several times during a migration",
+        )
+    if facts.topics.throttled:
+        found = f"throttles are carried over: {abbreviate(facts.topics.throttled)}"
+        yield _warning("throttles", found, command_line(settings, "cancel", "--throttles"))
+
+
+def _names(keys: Iterable[Key]) -> list[str]:
+    return [f"{topic}-{partition}" for topic, partition in keys]
+
+
+def _carried(facts: MigrationFacts) -> Iterator[CheckResult]:
+    carried = facts.carried
+    for path, reason in sorted(carried.malformed.items()):
+        yield _fault(
+            "znodes",
+            f"{path}: {reason}; its content would be lost, or stop the migration",
+            "correct or delete it by Kafka's tools",
+        )
+    for path, reason in sorted(carried.unread.items()):
+        yield _fault("znodes", f"{path}: {reason}", "give the brokers' credentials by --zookeeper-config")
+    if carried.ignored_acls:
+        found = f"ACLs of unknown resource types are not carried over: {abbreviate(carried.ignored_acls)}"
+        yield _warning("acls", found, "create them again for a type that Kafka knows")
+    if carried.consumers:
+        yield _warning(
+            "left behind",
+            f"{pluralise(carried.consumers, 'consumer group')} under {CONSUMERS} with offsets in ZooKeeper",
+            "move their consumers to offsets in Kafka",
+        )
+    if carried.foreign:
+        found = f"znodes that are not Kafka's stay in ZooKeeper: {abbreviate(carried.foreign)}"
+        yield _warning("left behind", found, "move what other programs keep there before you stop ZooKeeper")
+    counted = [
+        f"{pluralise(carried.acls, 'ACL')} of {pluralise(carried.acl_resources, 'resource pattern')}",
+        pluralise(carried.scram_credentials, "SCRAM credential"),
+        pluralise(carried.quotas, "quota"),
+        pluralise(carried.delegation_tokens, "delegation token"),
+        f"dynamic configs of {pluralise(len(carried.broker_configs), 'broker')}",
+    ]
+    yield CheckResult("carried over", CheckStatus.FINE, ", ".join(counted))
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ", ".join(map(str, brokers))
+
+
+def _joined(values: Iterable[str | None]) -> str:
+    return ", ".join(sorted({value or "unknown" for value in values}))
