@@ -222,16 +222,16 @@ class SimulatedBroker:
         """Update the ISRs of the partitions that it leads."""
         if self.process is None:
             return
-        if self.process.manager is not None:
-            self._ask_for_isrs(self.process, self.process.manager, others)
-            self._shut_down(self.process)
-            return
         if self.process.unreported_isrs:
             changed = [
                 TopicPartition(topic, partition) for topic, partition in dict.fromkeys(self.process.unreported_isrs)
             ]
             self.process.unreported_isrs.clear()
             self.tree.put("/isr_change_notification/isr_change_", encode_partitions(changed), sequence=True)
+        if self.process.manager is not None:
+            self._ask_for_isrs(self.process, self.process.manager, others)
+            self._shut_down(self.process)
+            return
         for key, replica in self.led():
             self._change_isr(key, replica, others)
 
@@ -248,10 +248,17 @@ class SimulatedBroker:
         isr = kept + [broker for broker in in_sync if broker not in kept and broker in self.process.alive]
         if isr == replica.isr:
             return
-        now = State(replica.controller_epoch, self.id, replica.leader_epoch, isr)
-        if self.tree.set_at(state_path(*key), encode_state(now), replica.state_version):
+        self.write_isr(key, replica, isr, replica.controller_epoch)
+
+    def write_isr(self, key: Key, replica: Replica, isr: list[int], controller_epoch: int) -> bool:
+        """Write an ISR without asking the controller; return whether the state was as the leader knows it."""
+        assert self.process is not None
+        now = State(controller_epoch, self.id, replica.leader_epoch, isr)
+        is_written = self.tree.set_at(state_path(*key), encode_state(now), replica.state_version)
+        if is_written:
             replica.isr, replica.state_version = isr, replica.state_version + 1
             self.process.unreported_isrs.append(key)
+        return is_written
 
     def _in_sync(self, key: Key, replica: Replica, others: dict[int, "SimulatedBroker"]) -> list[int]:
         """Return the replicas of a partition that fetch from this leader, and itself."""
@@ -260,6 +267,11 @@ class SimulatedBroker:
             for broker in replica.replicas
             if broker == self.id or (broker in others and others[broker].follows(key, self.id, replica.leader_epoch))
         ]
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether its controlled shutdown is over and its process is not; leaders that it still fetches from add it."""
+        return self.process is not None and self.process.shutdown is not None and bool(self.process.shutdown.turns_left)
 
     # with AlterPartition
     def _ask_for_isrs(
@@ -272,6 +284,7 @@ class SimulatedBroker:
                 in_sync = self._in_sync(key, replica, others)
                 kept = [broker for broker in replica.isr if broker in in_sync]
                 joining = [broker for broker in in_sync if broker not in kept and broker in process.alive]
+                joining += [b for b in replica.replicas if b not in in_sync and b in others and others[b].is_stopping]
                 # a shrink takes out all, an expansion adds one
                 isr = kept if kept != replica.isr else [*kept, *joining[:1]]
                 if isr != replica.isr:

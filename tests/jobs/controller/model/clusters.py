@@ -30,7 +30,7 @@ from schemas.znodes import (
     encode_state,
 )
 from tests.jobs.controller.model.brokers import Shutdown, SimulatedBroker
-from tests.jobs.controller.model.isr_oracle import IsrOracle
+from tests.jobs.controller.model.isr_oracle import IsrOracle, IsrWriterNow
 from tests.jobs.controller.model.leaders import NO_ID, Proposal, Question
 from tests.jobs.controller.model.network import MAX_BROKERS, Network
 from tests.jobs.controller.model.scenarios import Event, Point, Scenario
@@ -225,6 +225,22 @@ class SimulatedCluster:
                 random.shuffle(isr)
                 broker.propose(key, isr)
 
+    def _overwrite(self, local: int) -> None:
+        """Let a leader write its ISRs itself, as with inter.broker.protocol.version 2.6, and then propose others.
+
+        Its notification comes with the next turn, so the controller knows earlier states than the leader.
+        """
+        broker = self._broker(local)
+        for key, replica in broker.led():
+            znode = self.state(key)
+            if replica.pending is not None or znode is None or key in self.lost:
+                continue
+            isr = [broker.id, *(each for each in replica.isr if each != broker.id)]
+            if broker.write_isr(key, replica, isr, znode[0].controller_epoch) and len(isr) > 1:
+                broker.propose(key, [*isr[1:], broker.id])
+        if broker.process is not None and broker.process.manager is not None:
+            broker.process.manager.propose()
+
     def _repeat(self, local: int) -> None:
         """Deliver the last request once more, as after a lost answer; its leader ignores the answer."""
         process = self._broker(local).process
@@ -372,16 +388,53 @@ class SimulatedCluster:
             self.lost.add(key)
             self.tree.put(state_path(*key), b"{illegible")
 
+    def move_a_replica(self) -> bool:
+        """Move a replica to another broker, once all is quiet; return whether one can be moved.
+
+        The other broker lags behind until `catch_up`.
+        """
+        if not self.scenario.moves_at_end:
+            return False
+        live = [broker.id for broker in self.brokers.values() if broker.process and not broker.process.lacks_dir]
+        for topic in self.topics:
+            assignment = self.assignment(topic)
+            for number, replicas in assignment.partitions.items() if assignment and not self.is_queued(topic) else ():
+                free = [broker for broker in live if broker not in replicas]
+                is_whole = (topic, number) not in self.lost and {*replicas} <= {*live}
+                if (
+                    assignment
+                    and is_whole
+                    and free
+                    and not assignment.adding_replicas
+                    and not assignment.removing_replicas
+                ):
+                    self.log.append(f"quiet: move {topic}-{number} to {free[0]}, which lags")
+                    self.brokers[free[0]].lags = True
+                    self._order(REASSIGN, TopicPartition(topic, number, [*replicas[1:], free[0]]))
+                    return True
+        return False
+
+    def catch_up(self) -> bool:
+        """End all lags, once all is quiet; return whether there were any.
+
+        Nothing else is due then in this cluster, so only the ISR that the leader changes makes a move go on.
+        """
+        lagging = [broker for broker in self.brokers.values() if broker.lags]
+        for broker in lagging:
+            self.log.append(f"quiet: {broker.id} catches up")
+            broker.lags = False
+        return bool(lagging)
+
     # checks at each write and request
-    def check_write(self, write: Write, writer_epoch: int | None = None) -> None:
+    def check_write(self, write: Write, writer: IsrWriterNow | None = None) -> None:
         """Check a write to one of its topics.
 
-        `writer_epoch`: the controller epoch of the ISR writer, if it has written this.
+        `writer`: the ISR writer, if it has written this.
         """
         parts = write.path.split("/")
         if parts[-1] == "state":
             self.log.append(f"  {_writer(write)} {parts[3]}-{parts[5]}: {_text(write.before)} -> {_text(write.after)}")
-            self._check_state((parts[3], int(parts[5])), write, writer_epoch)
+            self._check_state((parts[3], int(parts[5])), write, writer)
         elif len(parts) == 4:
             self.log.append(f"  {_writer(write)} {parts[3]}: {_text(write.before)} -> {_text(write.after)}")
             if write.session and write.before:
@@ -389,7 +442,7 @@ class SimulatedCluster:
             if write.after is None:
                 self.lost = {key for key in self.lost if key[0] != parts[3]}
 
-    def _check_state(self, key: Key, write: Write, writer_epoch: int | None) -> None:
+    def _check_state(self, key: Key, write: Write, writer: IsrWriterNow | None) -> None:
         if write.after is None:
             if write.session and not self.is_queued(key[0]):
                 self.add_fault(f"the state of {key} is deleted, but its topic is not queued for deletion")
@@ -401,9 +454,9 @@ class SimulatedCluster:
                 # a running leader keeps its own state, and writes it if the version is the one it knows
                 self.lost.discard(key)
             return
-        self._check_values(key, write, writer_epoch)
+        self._check_values(key, write, writer)
 
-    def _check_values(self, key: Key, write: Write, writer_epoch: int | None) -> None:  # noqa: C901 - a line for each
+    def _check_values(self, key: Key, write: Write, writer: IsrWriterNow | None) -> None:  # noqa: C901 - a line for each
         after = decode_state(write.after)
         if after.leader != NO_LEADER and after.leader not in after.isr:
             self.add_fault(f"{key}: leader {after.leader} is not in the ISR {after.isr}")
@@ -416,8 +469,8 @@ class SimulatedCluster:
             self.add_fault(f"{key}: an epoch decreases: {before} -> {after}")
         if not write.session:
             return
-        if writer_epoch is not None:
-            for fault in self.oracle.check_write(key, writer_epoch, before, after):
+        if writer is not None:
+            for fault in self.oracle.check_write(key, writer, before, after):
                 self.add_fault(fault)
             return
         if after.leader != before.leader and after.leader in self.shut_down:

@@ -86,6 +86,16 @@ class Window:
     """Multis of the ISR writer until then."""
 
 
+@dataclass(frozen=True, slots=True)
+class IsrWriterNow:
+    """The ISR writer that writes now."""
+
+    epoch: int
+    """Its controller epoch."""
+    stopping: frozenset[int]
+    """Brokers whose controlled shutdown its controller has granted."""
+
+
 def kafka_error(  # noqa: PLR0911 - a line for each error
     question: Question, proposal: Proposal, now: StateVersion | None, replicas: Collection[int], *, all_live: bool
 ) -> int:
@@ -152,16 +162,17 @@ class IsrOracle:
         except MalformedZnodeError:
             return StateVersion(None, version)
 
-    def ask(self, question: Question) -> None:
-        """Note that a request was sent."""
+    def ask(self, question: Question, controller: IsrWriterNow) -> None:
+        """Note that a request was sent to a controller."""
         for proposal in question.proposals:
+            proposal.stopping.setdefault(controller.epoch, controller.stopping)
             if id(proposal) not in self.askers:
                 self.askers[id(proposal)] = question.broker
                 self.proposals[proposal.key].append(proposal)
 
     # AlterPartition
-    def check_write(self, key: Key, epoch: int, before: State, after: State) -> Iterator[str]:
-        """Yield what is wrong with a state that the ISR writer wrote just now; `epoch` is the controller's."""
+    def check_write(self, key: Key, writer: IsrWriterNow, before: State, after: State) -> Iterator[str]:
+        """Yield what is wrong with a state that an ISR writer wrote just now."""
         version = self.tree.nodes[state_path(*key)].version - 1
         wanted = [
             each
@@ -179,13 +190,15 @@ class IsrOracle:
             yield f"{key}: the same proposal is written again: {wanted[-1]}"
         if (after.leader, after.leader_epoch) != (before.leader, before.leader_epoch):
             yield f"{key}: an AlterPartition changes the leader: {before} -> {after}"
-        if after.controller_epoch != epoch:
-            yield f"{key}: an AlterPartition is written at controller epoch {after.controller_epoch}, not {epoch}"
-        absent = [
-            broker for broker in after.isr if broker not in before.isr and self.brokers[broker].values[-1][1] is None
-        ]
+        if after.controller_epoch != writer.epoch:
+            yield f"{key}: an AlterPartition is written at {after.controller_epoch}, not at epoch {writer.epoch}"
+        joining = [broker for broker in after.isr if broker not in before.isr]
+        absent = [broker for broker in joining if self.brokers[broker].values[-1][1] is None]
         if absent:
             yield f"{key}: brokers that are not registered join the ISR: {absent}"
+        stopping = writer.stopping & wanted[-1].stopping.get(writer.epoch, frozenset())
+        if not stopping.isdisjoint(joining):
+            yield f"{key}: brokers join the ISR that shut down before it was proposed: {joining}, of {sorted(stopping)}"
 
     def check_answer(  # noqa: PLR0913 - what is known of the controller
         self,

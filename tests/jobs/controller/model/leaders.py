@@ -46,6 +46,8 @@ class Proposal:
     """Whether it may be accepted; a forged one may not."""
     changes: int = 0
     """The number of states that were written for it."""
+    stopping: dict[int, frozenset[int]] = field(default_factory=dict)
+    """By controller epoch, the brokers whose controlled shutdown was granted when it was sent for the first time."""
 
 
 class Answer(NamedTuple):

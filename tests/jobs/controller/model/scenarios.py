@@ -55,6 +55,8 @@ class Scenario:
     """Failed log dirs are not repaired at the end."""
     leads_first: bool = False
     """Leaders change ISRs before they handle the requests of a turn."""
+    moves_at_end: bool = False
+    """Once all is quiet, a replica is moved."""
 
     def without(self, index: int) -> "Scenario":
         return replace(self, events=self.events[:index] + self.events[index + 1 :])
@@ -89,6 +91,7 @@ _PROPOSAL_WEIGHTS: Final = {
     "shut_down": 9,
     "deaf": 5,
     "propose": 18,
+    "overwrite": 5,
     "forge": 6,
     "repeat": 5,
     "lose_answers": 6,
@@ -132,7 +135,7 @@ class _ScenarioDraft:
                     return None
                 self.up.add(down[0])
                 return (self.random.choice(down),)
-            case "bounce" | "stall" | "lag" | "deaf" | "repeat":
+            case "bounce" | "stall" | "lag" | "deaf" | "repeat" | "overwrite":
                 return (broker,)
             case "shut_down":
                 self.up.discard(broker)
@@ -182,6 +185,7 @@ def draw_scenario(seed: int, rounds: int, *, proposes: bool = False) -> Scenario
         frozenset(random.sample(range(draft.brokers), random.choice((0, 0, 1)))),
         stay_failed=random.random() < 0.5,
         leads_first=random.random() < 0.3,
+        moves_at_end=True,
     )
 
 

@@ -42,7 +42,7 @@ from schemas.znodes import Endpoint, encode_controller
 from tests.jobs.controller.broker_apis.asking import CALLER, controlled_shutdown_request
 from tests.jobs.controller.model.clusters import SimulatedCluster
 from tests.jobs.controller.model.invariants import violations
-from tests.jobs.controller.model.isr_oracle import IsrOracle, Window
+from tests.jobs.controller.model.isr_oracle import IsrOracle, IsrWriterNow, Window
 from tests.jobs.controller.model.isr_thread import KilledError, ParkingQueue, SteppedThread
 from tests.jobs.controller.model.leaders import AlterPartitionManager, Question
 from tests.jobs.controller.model.network import MAX_BROKERS, Network, cluster_of_broker, cluster_of_topic
@@ -137,6 +137,12 @@ class Term:
         assert self.session is not None and self.controller is not None  # noqa: PT018 - for the type checker
         version = self.controller.control.epoch_version
         return self.is_dead or self.session.over or tree.nodes["/controller_epoch"].version != version
+
+    def writer_now(self) -> IsrWriterNow:
+        """Return its ISR writer as it is now."""
+        assert self.controller is not None
+        granted = frozenset(broker for broker, is_granted in self.shutting.items() if is_granted)
+        return IsrWriterNow(self.controller.control.epoch, granted)
 
     def begin_cycle(self, zxid: int) -> None:
         """Note that a cycle has ended, and that another one begins."""
@@ -260,6 +266,8 @@ class Simulation:
     _healed_at: int | None = None
     _last_activity: tuple[int, int] = (-1, -1)
     _quiet_turns: int = 0
+    _moves: int = 0
+    """How often all was quiet, and something was done so that moves begin or go on."""
 
     def __post_init__(self) -> None:
         self.oracle = IsrOracle(self.tree)
@@ -373,7 +381,7 @@ class Simulation:
             return
         term, apis = asked
         cluster.log.append(f"  {question.broker} asks, version {question.version}: {_proposals(question)}")
-        self.oracle.ask(question)
+        self.oracle.ask(question, term.writer_now())
         window, granted = self._window(term), {**term.shutting}
 
         def check(future: "Future[Any]") -> None:
@@ -499,6 +507,12 @@ class Simulation:
         now = self._multis, self.tree.writes + self.network.deliveries + self.questions
         self._quiet_turns = self._quiet_turns + 1 if now == self._last_activity else 0
         self._last_activity = now
+        steps = (SimulatedCluster.move_a_replica, SimulatedCluster.catch_up)
+        if self._quiet_turns == QUIET_TURNS and self._moves < len(steps):
+            concerned = [cluster for cluster in self.clusters if steps[self._moves](cluster)]
+            self._moves += 1
+            if concerned:
+                self._quiet_turns, self._healed_at = 0, self.cycles
 
     @property
     def _is_over(self) -> bool:
@@ -608,7 +622,7 @@ class Simulation:
     # checks
     def _on_writes(self, writes: Sequence[Write]) -> None:
         self.oracle.record(writes)
-        epoch = self._writer_epoch()
+        writer = self._writer_now()
         for write in writes:
             cluster = None
             if write.path.startswith("/brokers/ids/"):
@@ -621,13 +635,13 @@ class Simulation:
                 cluster = cluster_of_topic(write.path.split("/")[3])
             if cluster is not None and 0 <= cluster < len(self.clusters):
                 self.clusters[cluster].last_turn = self.cycles
-                self.clusters[cluster].check_write(write, epoch)
+                self.clusters[cluster].check_write(write, writer)
 
-    def _writer_epoch(self) -> int | None:
-        """Return the controller epoch of the ISR writer that writes now, None if none does."""
+    def _writer_now(self) -> IsrWriterNow | None:
+        """Return the ISR writer that writes now, None if none does."""
         for term in (self.term, *self._replaced):
-            if term.writer is not None and term.writer.is_current and term.controller is not None:
-                return term.controller.control.epoch
+            if term.writer is not None and term.writer.is_current:
+                return term.writer_now()
         return None
 
     def _on_request(self, broker: Any, api: str, notice: Any) -> None:  # noqa: ANN401 - of the network

@@ -7,13 +7,18 @@ not wake the controller:
 """
 
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
-from planner.rules.alter_partition import IsrError, IsrVerdict
+from jobs.controller.broker_apis.isr_writer import IsrWriter
+from jobs.controller.controller import ResidentController
+from planner.rules.alter_partition import IsrCandidates, IsrError, IsrProposal, IsrVerdict, judge_proposal
+from planner.rules.partitions import PartitionInfo
+from schemas.rows import Key
 from tests.jobs.controller.model.leaders import NONE
 from tests.jobs.controller.model.network import Network
 from tests.jobs.controller.model.replay import format_failures
@@ -71,6 +76,56 @@ def test_unchecked_proposal_is_detected(tmp_path: Path, monkeypatch: pytest.Monk
     failing = Simulation(Warehouse(str(tmp_path), "model"), scenarios, ROUNDS, listener=listener).run()
 
     assert any("no leader has proposed" in fault for cluster in failing for fault in cluster.faults)
+
+
+def _let_stopping_brokers_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    def candidates(controller: ResidentController) -> IsrCandidates:
+        return IsrCandidates({row.broker_id: row.broker_epoch for row in [*controller.context.brokers.values()]})
+
+    monkeypatch.setattr(ResidentController, "_isr_candidates", candidates)
+
+
+def _refuse_without_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = IsrWriter._read  # noqa: SLF001
+
+    def read_unless_refused(writer: IsrWriter, proposals: Sequence[IsrProposal]) -> dict[Key, PartitionInfo | None]:
+        known = {proposal.key: writer._row(proposal.key) for proposal in proposals}  # noqa: SLF001
+        rows, candidates = read(writer, proposals), writer.candidates()
+        for each in proposals:
+            if judge_proposal(each, known[each.key], candidates, version=3).error is not IsrError.NONE:
+                rows[each.key] = known[each.key]
+        return rows
+
+    monkeypatch.setattr(IsrWriter, "_read", read_unless_refused)
+
+
+def _leave_reassignments(monkeypatch: pytest.MonkeyPatch) -> None:
+    take = ResidentController._take_isr_changes  # noqa: SLF001
+    monkeypatch.setattr(
+        ResidentController,
+        "_take_isr_changes",
+        lambda controller: take(controller) - controller.context.moving - controller.context.requested_partitions,
+    )
+
+
+@pytest.mark.parametrize(
+    ("plant", "fault"),
+    [
+        (_let_stopping_brokers_join, "brokers join the ISR that shut down"),
+        (_refuse_without_reading, "gets error 41 for"),
+        (_leave_reassignments, "its move never ends"),
+    ],
+)
+def test_planted_faults_are_detected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None], fault: str
+) -> None:
+    plant(monkeypatch)
+    scenarios = [draw_scenario(seed, ROUNDS, proposes=True) for seed in range(CLUSTERS)]
+    listener = Listener("3.9", 3, FAULT_SEED)
+
+    failing = Simulation(Warehouse(str(tmp_path), "model"), scenarios, ROUNDS, listener=listener).run()
+
+    assert any(fault in each for cluster in failing for each in cluster.faults)
 
 
 @pytest.mark.torture
