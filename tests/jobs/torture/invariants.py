@@ -38,12 +38,7 @@ Place = tuple[str, int]
 def unsettled(cluster: TortureCluster, client: KazooClient) -> list[str]:
     """Return what is not yet in its final state."""
     try:
-        topics = {topic: _assignment(client, topic) for topic in client.get_children("/brokers/topics")}
-        states = {
-            (topic, number): _state(client, topic, number)
-            for topic, assignment in topics.items()
-            for number in assignment.partitions
-        }
+        topics, states = _topics_and_states(client)
         data = client.get("/controller")[0]
     except NoNodeError as error:
         return [f"something is missing in ZooKeeper: {error!r}"]
@@ -55,6 +50,24 @@ def unsettled(cluster: TortureCluster, client: KazooClient) -> list[str]:
         *_throttles(client),
         *(wrong for broker in BROKERS for wrong in _strange_metadata(cluster, broker, topics, states)),
     ]
+
+
+def unhealthy(client: KazooClient) -> list[str]:
+    """Return what moves, and which partitions have no leader or not all replicas in sync."""
+    try:
+        return [*_unhealthy(*_topics_and_states(client))]
+    except NoNodeError as error:
+        return [f"something is missing in ZooKeeper: {error!r}"]
+
+
+def _topics_and_states(client: KazooClient) -> tuple[dict[str, Assignment], dict[Place, State]]:
+    topics = {topic: _assignment(client, topic) for topic in client.get_children("/brokers/topics")}
+    states = {
+        (topic, number): _state(client, topic, number)
+        for topic, assignment in topics.items()
+        for number in assignment.partitions
+    }
+    return topics, states
 
 
 def _assignment(client: KazooClient, topic: str) -> Assignment:

@@ -23,7 +23,7 @@ from tests.jobs.torture.faults import (
     FAULTS,
 )
 from tests.jobs.torture.history import History
-from tests.jobs.torture.invariants import unaudited_requests, unaudited_states, unsettled
+from tests.jobs.torture.invariants import unaudited_requests, unaudited_states, unhealthy, unsettled
 from tests.jobs.torture.steps import ADMIN, BATCH, CHURNED, CONTROL, COPYING, KINDS, Step, Steps
 from tests.jobs.torture.torture_cluster import BROKERS, EARLY, NEWEST, SURVEYOR_IDS, Run, TortureCluster
 from tests.jobs.torture.traffic import MOVED, ORDERS, PAYMENTS, Traffic, flowing
@@ -143,6 +143,7 @@ def run_round(
             faults.schedule(injections)
             steps.end(step, runs)
     if resident is not None:
+        _await_health(resident, client, steps)
         _resign(resident, steps)
         if resident.process.pid in cluster.killed:
             killed_at.append(time.time())
@@ -174,6 +175,17 @@ def _start_resident_controller(cluster: TortureCluster, client: KazooClient) -> 
     if cluster.listen_options and run.process.poll() is None:
         cluster.listening_sessions.add(client.get("/controller")[1].ephemeralOwner)
     return run
+
+
+def _await_health(resident: Run, client: KazooClient, steps: Steps) -> None:
+    """Wait until all leaders lead and all ISRs are full under this controller, unless its process has ended."""
+
+    def is_healthy() -> bool:
+        return resident.process.poll() is not None or not unhealthy(client)
+
+    if not eventually(is_healthy, RECOVERY_SECONDS):
+        steps.wrong += [f"while Surveyor is the controller: {why}" for why in unhealthy(client)]
+        steps.wrong.append(resident.output)
 
 
 def _resign(resident: Run, steps: Steps) -> None:
