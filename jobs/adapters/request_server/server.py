@@ -11,14 +11,14 @@ import resource
 import ssl
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from struct import pack, unpack
 from threading import Thread
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from jobs.adapters.kio_protocol import ErrorCode, SaslHandshakeResponse
 from jobs.adapters.request_server.api_handler import ApiHandler, ApiMessage, Caller
@@ -47,6 +47,7 @@ from jobs.adapters.request_server.messages import (
     response_entity,
 )
 from jobs.adapters.request_server.principals import ANONYMOUS, certificate_principal
+from jobs.adapters.request_server.processing_quota import ProcessingQuota
 from jobs.adapters.request_server.relay import Relay
 from jobs.core.errors import UsageError
 from schemas.znode_json import PLAINTEXT
@@ -64,8 +65,11 @@ That is what Kafka does on the brokers' listener (`max.connections`, `Selector.l
 MAX_UNKNOWN_CONNECTIONS: Final = 200
 """Maximum number of unauthenticated connections; for a new one the oldest is closed."""
 
-MAX_REQUEST_BYTES: Final = 16 << 20
-"""Maximum bytes of a request: some 300,000 partitions of AlterPartition."""
+MAX_REQUEST_BYTES: Final = 4 << 20
+"""Maximum bytes of a request: some 75,000 partitions of AlterPartition with three replicas each.
+
+It takes a second at most to decode.
+"""
 
 RESERVED_FILES: Final = 512
 """Open files that connections leave to the process, for ZooKeeper, the brokers and the tables."""
@@ -92,6 +96,8 @@ REFUSAL_SECONDS: Final = 0.1
 
 WARNING_SECONDS: Final = 60.0
 """Seconds between two warnings about the same client."""
+
+T = TypeVar("T")
 
 _SASL_FAILED: Final = 58
 _UNSUPPORTED_MECHANISM: Final = 33
@@ -133,6 +139,7 @@ class RequestServer:
     """Credentials for SCRAM; called in threads of their own."""
     endpoints: list[Endpoint] = field(default_factory=list)
     """Announced to brokers: security protocol and advertised address of each binding, once it listens."""
+    quota: ProcessingQuota = field(default_factory=ProcessingQuota)
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
     _thread: Thread | None = None
     _servers: list[asyncio.Server] = field(default_factory=list)
@@ -140,6 +147,8 @@ class RequestServer:
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _silent: "dict[_Session, None]" = field(default_factory=dict)
     """Connections from which the next request is awaited, the one that has been idle longest first."""
+    _sessions: "dict[_Session, None]" = field(default_factory=dict)
+    """All connections, the oldest first."""
     _large: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_LARGE_REQUESTS))
     _large_of: defaultdict[str, asyncio.Semaphore] = field(
         default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(MAX_LARGE_REQUESTS_PER_ADDRESS))
@@ -216,19 +225,23 @@ class RequestServer:
         task.add_done_callback(lambda done: self._ended(done, address, writer))
 
     def _has_room(self, address: str) -> bool:
-        """Close another connection if there are too many: of this address, or of the one that has most."""
+        """Close another connection if there are too many: of this address, or of the one that has most.
+
+        A connection with a request in flight is closed only for another address.
+        """
         if self._by_address[address] >= MAX_CONNECTIONS_PER_ADDRESS:
             crowded = address
         elif len(self._tasks) >= min(MAX_CONNECTIONS, max(1, self._max_files - RESERVED_FILES)):
             crowded = self._by_address.most_common(1)[0][0]
         else:
             return True
-        silent = next((session for session in self._silent if session.address == crowded), None)
-        if silent is None:
+        candidates = [*self._silent, *([] if crowded == address else self._sessions)]
+        closed = next((session for session in candidates if session.address == crowded), None)
+        if closed is None:
             return False
         self._warn(crowded, f"{crowded} has too many connections: those that have been idle longest are closed")
-        del self._silent[silent]
-        silent.close()
+        self._sessions.pop(closed, None)
+        closed.close()
         return True
 
     def silence_begins(self, session: "_Session") -> None:
@@ -259,6 +272,7 @@ class RequestServer:
     ) -> None:
         """Answer the requests of a connection until it ends."""
         session = _Session(self, binding, address, reader, writer)
+        self._sessions[session] = None
         try:
             await session.run()
         except (MalformedRequestError, _ClosedError) as error:
@@ -268,6 +282,7 @@ class RequestServer:
         except Exception:  # noqa: BLE001 - the client finds the connection closed
             _LOG.exception("surveyor: cannot answer a request of %s", address)
         finally:
+            self._sessions.pop(session, None)
             session.close()
 
     def _warn(self, client: str, message: str) -> None:
@@ -337,18 +352,23 @@ class _Session:
         address = None if is_served else handler.relay_to(self.binding.security_protocol)
         if address is None:
             header = read_header(data, self._versions)
-            return encode_response(header, await self._answer(header, data))
+            await self.server.quota.wait(self.address)
+            return self._charge(encode_response, header, await self._answer(header, data))
         shared = handler.conditional_apis()
         if header.api_key in shared:
             header = read_header(data, shared)
-            request = read_body(data, header)
+            await self.server.quota.wait(self.address)
+            request = self._charge(read_body, data, header)
             if handler.handles(header.api_key, request):
-                return encode_response(header, await self._submitted(header, request))
+                return self._charge(encode_response, header, await self._submitted(header, request))
         answer = await self._relayed(address, data)
         first, last = VERSIONS[API_VERSIONS]
         if header.api_key == API_VERSIONS and first <= header.version <= last:
             return encode_response(header, merged_api_versions(answer, header, self._handler_versions, shared))
         return pack(">i", len(answer)) + answer
+
+    def _charge(self, work: Callable[..., T], *arguments: Any) -> T:  # noqa: ANN401 - those of any function
+        return self.server.quota.charge(self.address, work, *arguments)
 
     async def _relayed(self, address: tuple[str, int], data: bytes) -> bytes:
         """Ask the broker of this connection, which is chosen with the first request."""
@@ -416,7 +436,7 @@ class _Session:
     async def _answer(self, header: Header, data: bytes) -> ApiMessage:
         if header.api_key == API_VERSIONS:
             return self._api_versions(header, data)
-        request = read_body(data, header)
+        request = self._charge(read_body, data, header)
         if header.api_key == SASL_HANDSHAKE:
             return self._handshake(request)
         if header.api_key == SASL_AUTHENTICATE:
@@ -425,7 +445,8 @@ class _Session:
 
     async def _submitted(self, header: Header, request: ApiMessage) -> ApiMessage:
         caller = Caller(self.binding.security_protocol, self.principal or ANONYMOUS, self.address, header.client_id)
-        pending: Future[ApiMessage] = self.server.handler.submit(caller, header.api_key, header.version, request)
+        submit = self.server.handler.submit
+        pending: Future[ApiMessage] = self._charge(submit, caller, header.api_key, header.version, request)
         return await asyncio.wrap_future(pending)
 
     def _api_versions(self, header: Header, data: bytes) -> ApiMessage:

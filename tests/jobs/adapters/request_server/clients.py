@@ -148,6 +148,6 @@ class RawClient:
 
 
 @contextmanager
-def connected_to(port: int) -> Iterator[RawClient]:
-    with socket.create_connection(("127.0.0.1", port), SECONDS) as connection:
+def connected_to(port: int, source: str = "127.0.0.1") -> Iterator[RawClient]:
+    with socket.create_connection(("127.0.0.1", port), SECONDS, (source, 0)) as connection:
         yield RawClient(connection)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from jobs.adapters.request_server import processing_quota
 from jobs.adapters.request_server import server as request_server
 from jobs.adapters.request_server.config import ListenConfig
 from jobs.adapters.request_server.server import RequestServer
@@ -167,6 +168,18 @@ def test_a_request_in_flight_makes_way_for_nobody(
         assert client.receive()
 
 
+def test_halves_of_requests_of_one_address_make_way_for_another(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_server, "MAX_CONNECTIONS", 5)
+    with ExitStack() as stack:
+        halves = [stack.enter_context(connected_to(port, source="127.0.0.2")) for _ in range(5)]
+        for client in halves:
+            assert client.producer_ids(1) == 1
+            client.send(producer_ids_request(1)[:8])
+
+        assert stack.enter_context(connected_to(port)).producer_ids(2) == 2
+        assert halves[0].is_closed
+
+
 def test_large_requests_of_one_address_wait_for_each_other(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a thousand halves of requests would take the memory of the controller."""
     monkeypatch.setattr(request_server, "LARGE_REQUEST_BYTES", 10)
@@ -181,6 +194,29 @@ def test_large_requests_of_one_address_wait_for_each_other(port: int, monkeypatc
         first.send(request[8:])
         assert first.receive()
         assert third.receive()
+
+
+def test_requests_that_take_long_delay_their_own_address_only(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processing_quota, "MAX_SHARE", 1e-6)
+    monkeypatch.setattr(processing_quota, "BURST_SECONDS", 0.0)
+    with connected_to(port) as flood, connected_to(port) as neighbour, connected_to(port, source="127.0.0.2") as other:
+        assert flood.producer_ids(1) == 1
+        for client in (flood, neighbour):
+            client.send(producer_ids_request(1))
+
+        assert other.producer_ids(2) == 2
+        assert not _is_readable(flood, 0.3)
+        assert not _is_readable(neighbour, 0)
+
+
+def test_an_address_that_has_waited_is_answered_again(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processing_quota, "MAX_SHARE", 0.02)
+    monkeypatch.setattr(processing_quota, "BURST_SECONDS", 0.0)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(connected_to(port)) for _ in range(5)]
+        for client in clients:
+            client.send(producer_ids_request(1) * 4)
+        assert [client.received_start() for client in clients for _ in range(4)] == [1] * 20
 
 
 def _is_readable(client: RawClient, seconds: float) -> bool:
