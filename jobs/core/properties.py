@@ -20,6 +20,8 @@ CERTIFICATE: Final = "ssl.certificate.location"
 """A PEM file that contains its private key unless PRIVATE_KEY is set."""
 TOKEN_COMMAND: Final = "sasl.oauthbearer.token.command"  # noqa: S105 - the name of a setting
 """A command that prints an OAuth token."""
+JAAS_CONFIG: Final = "sasl.jaas.config"
+"""A login module of Java and its options, which may have a password."""
 KEY_PASSWORD: Final = "ssl.key.password"  # noqa: S105 - the name of a setting
 
 
@@ -43,7 +45,7 @@ def read_key_values(
             raise UsageError(
                 f"{option} {path}: {key!r} is not known or has no value; known are {', '.join(known_keys)}"
             )
-    if any(_is_secret(key) for key in values):
+    if any(_is_secret(key, value) for key, value in values.items()):
         refuse_shared(f"{option} {path} has a password in it", path, mode)
     if TOKEN_COMMAND in values:
         refuse_shared(f"{option} {path} has a command in it", path, mode)
@@ -96,10 +98,12 @@ def _error_text(error: OSError | ValueError) -> str:
     return "a \\u in it is not followed by four digits"
 
 
-def _is_secret(key: str) -> bool:
-    """Return whether a key's value is secret.
+def _is_secret(key: str, value: str) -> bool:
+    """Return whether a key's value is secret: a password, or a login module's options with a password.
 
-    >>> [_is_secret(key) for key in ("sasl.password", "ssl.key.password", "ssl.ca.location")]
+    >>> [_is_secret(key, "x") for key in ("sasl.password", "ssl.key.password", "ssl.ca.location")]
     [True, True, False]
+    >>> [_is_secret("sasl.jaas.config", value) for value in ("M required password=x;", "M required keyTab=x;")]
+    [True, False]
     """
-    return key.endswith("password")
+    return key.endswith("password") or (key == JAAS_CONFIG and "password" in value.lower())
