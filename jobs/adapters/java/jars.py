@@ -74,6 +74,16 @@ def _s3() -> JarSet:
     return JarSet(f"S3 {hadoop}", artifacts, transitive=True, excluded=excluded)
 
 
+def kdc_jars() -> list[Path]:
+    """Return the class path of a Kerberos KDC for tests, Hadoop's MiniKdc; it is not downloaded otherwise."""
+    return _cached(_kdc())
+
+
+def _kdc() -> JarSet:
+    hadoop = _version_in_pyspark("hadoop-client-api")
+    return JarSet(f"MiniKdc {hadoop}", (Artifact("org.apache.hadoop", "hadoop-minikdc", hadoop),), transitive=True)
+
+
 def _version_in_pyspark(name: str) -> str:
     """Return the version of a jar that pyspark brings."""
     jar = next((jar for jar in zookeeper_jars() if jar.name.startswith(f"{name}-")), None)
@@ -210,7 +220,7 @@ def _rewrite_checksums() -> None:
     """
     _, resolve = choose_resolver(zookeeper_jars())
     with tempfile.TemporaryDirectory() as workshop:
-        for number, request in enumerate((_delta(), _s3(), _kafka(KAFKA_VERSION), _kafka(OLDER_KAFKA))):
+        for number, request in enumerate((_delta(), _s3(), _kdc(), _kafka(KAFKA_VERSION), _kafka(OLDER_KAFKA))):
             jars = Path(workshop, str(number))
             jars.mkdir()
             resolve(request, jars)
