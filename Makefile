@@ -34,11 +34,18 @@ python:
 	$(BIN)/python -m jobs.adapters.java.jars
 	@touch $@
 
-.venv/.setup: .venv/.runtime .venv-airflow/.setup
+.venv/.setup: .venv/.runtime .venv-airflow/.setup | kerberos
 	$(BIN)/python -m pip install -q -c constraints.txt --group dev
 	@command -v chromium || command -v chromium-browser || sh .ci/need chromium || echo $(NO_BROWSER) >&2
 	-@$(BIN)/python -m tests.class_archives
 	@touch $@
+
+# gssapi has no wheel for Linux; pip builds it.
+.PHONY: kerberos
+kerberos:
+	@command -v krb5-config > /dev/null || sh .ci/need libkrb5-dev
+	@command -v cc > /dev/null || sh .ci/need gcc
+	@"$(PYTHON)" -c 'import os, sysconfig as s; os.stat(s.get_path("include") + "/Python.h")' 2> /dev/null || sh .ci/need python3-dev
 
 # Airflow's Spark provider brings a pyspark of its own, so Airflow has an environment of its own.
 .venv-airflow/.setup: airflow/requirements.txt airflow/constraints.txt .venv/.runtime

@@ -1,0 +1,274 @@
+"""Logins at a real KDC: tickets that are renewed, and what is wrong in one line."""
+
+import os
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import gssapi
+import pytest
+from gssapi.raw.misc import GSSError
+
+from jobs.adapters.embedded.ports import free_port
+from jobs.adapters.kerberos.exchange import GssapiExchange
+from jobs.adapters.kerberos.login import KEYTAB, PRINCIPAL, SERVICE, KerberosError, KerberosLogin, login_of
+from jobs.core.errors import MissingError, UsageError
+from jobs.core.properties import JAAS_CONFIG
+from tests.jobs.support.kerberos.kdc import BROKER, GUEST, LIFETIME_SECONDS, REALM, USER, Kdc
+
+HOST = "localhost"
+MODULE = "com.sun.security.auth.module.Krb5LoginModule required"
+AES128 = 17
+
+
+@pytest.fixture(scope="module")
+def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
+    with Kdc(tmp_path_factory.mktemp("kdc")) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def configured(kdc: Kdc, monkeypatch: pytest.MonkeyPatch) -> None:
+    """krb5.conf names this KDC, and there are no tickets of the user that runs the tests."""
+    monkeypatch.setenv("KRB5_CONFIG", str(kdc.krb5_conf()))
+    monkeypatch.setenv("KRB5CCNAME", "FILE:/nowhere/tickets")
+
+
+def keytab_of(path: Path, principal: str, realm: str = REALM) -> Path:
+    """A keytab with a random key, in MIT's format 0x0502, so that the KDC has another one or does not know it."""
+
+    def counted(data: bytes) -> bytes:
+        return struct.pack(">H", len(data)) + data
+
+    names = principal.split("/")
+    entry = struct.pack(">H", len(names)) + counted(realm.encode()) + b"".join(counted(name.encode()) for name in names)
+    entry += struct.pack(">IIBH", 1, 0, 1, AES128) + counted(os.urandom(16))
+    path.touch(0o600)
+    path.write_bytes(b"\x05\x02" + struct.pack(">i", len(entry)) + entry)
+    return path
+
+
+def ticket_cache(path: Path, kdc: Kdc) -> str:
+    """What kinit makes."""
+    cache = f"FILE:{path}"
+    name = gssapi.Name(USER, gssapi.NameType.kerberos_principal)
+    assert gssapi.Credentials(
+        name=name, usage="initiate", store={"client_keytab": f"FILE:{kdc.keytab}", "ccache": cache}
+    ).lifetime
+    return cache
+
+
+def service_of(kdc: Kdc) -> gssapi.SecurityContext:
+    """The other side of GSSAPI, with the keys of every service."""
+    credentials = gssapi.Credentials(usage="accept", store={"keytab": f"FILE:{kdc.keytab}"})
+    return gssapi.SecurityContext(creds=credentials, usage="accept")
+
+
+def accepted(login: KerberosLogin, kdc: Kdc) -> str:
+    """Log in to a service, as RFC 4752 has it; return the principal it sees."""
+    service = service_of(kdc)
+    exchange = GssapiExchange(login, HOST)
+    answer = service.step(exchange.step(None))
+    assert exchange.step(answer) == b""
+    assert service.complete
+    chosen = exchange.step(service.wrap(bytes([7, 1, 0, 0]), encrypt=False).message)
+    assert exchange.complete
+    assert service.unwrap(chosen).message == bytes([1, 0, 0, 0])
+    return str(service.initiator_name)
+
+
+def failure_of(login: KerberosLogin) -> str:
+    with pytest.raises(KerberosError) as failed:
+        GssapiExchange(login, HOST).step(None)
+    assert "\n" not in str(failed.value)
+    return str(failed.value)
+
+
+def test_a_service_accepts_the_principal(kdc: Kdc, tmp_path: Path) -> None:
+    lines = {
+        "keytab and principal": {KEYTAB: str(kdc.keytab), PRINCIPAL: USER, SERVICE: "kafka"},
+        "login module": {JAAS_CONFIG: kdc.login_module(USER)},
+        "service of the module": {JAAS_CONFIG: kdc.login_module(USER).replace(";", " serviceName=kafka;")},
+        "ticket cache": {
+            JAAS_CONFIG: f'{MODULE} useTicketCache=true ticketCache="{ticket_cache(tmp_path / "c", kdc)}";'
+        },
+    }
+    seen = {case: accepted(login_of(values, "f", "KafkaClient", "kafka"), kdc) for case, values in lines.items()}
+
+    assert seen == dict.fromkeys(lines, f"{USER}@{REALM}")
+
+
+def test_two_clusters_have_their_own_principals(kdc: Kdc) -> None:
+    logins = [KerberosLogin("kafka", kdc.keytab, name, None) for name in (USER, GUEST)]
+
+    assert [accepted(login, kdc) for login in (*logins, *logins)] == 2 * [f"{USER}@{REALM}", f"{GUEST}@{REALM}"]
+
+
+def test_tickets_are_shared_and_renewed(kdc: Kdc, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KRB5_CONFIG", str(kdc.krb5_conf(lifetime=LIFETIME_SECONDS)))
+    login = KerberosLogin("kafka", kdc.keytab, USER, None)
+    first = login.credentials()
+    assert login.credentials() is first
+    assert first.lifetime <= LIFETIME_SECONDS
+
+    ahead = time.monotonic() + 0.6 * LIFETIME_SECONDS
+    monkeypatch.setattr("jobs.adapters.kerberos.login.time.monotonic", lambda: ahead)
+    second = login.credentials()
+    assert second is not first
+    assert accepted(login, kdc) == f"{USER}@{REALM}"
+
+    # no KDC: the last ticket is used until it expires
+    monkeypatch.setenv("KRB5_CONFIG", str(kdc.krb5_conf(port=free_port())))
+    for factor, expired in ((1.4, False), (2.0, True)):
+        ahead += (factor - 1.0) * LIFETIME_SECONDS
+        if expired:
+            assert "no KDC of the realm of surveyor answers" in failure_of(login)
+        else:
+            assert login.credentials() is second
+
+
+@pytest.mark.parametrize(
+    ("principal", "service", "why"),
+    [
+        (
+            "stranger",
+            "kafka",
+            "all.keytab has no key of stranger, or of another encryption type than the KDC: see `klist -ke`",
+        ),
+        (USER, "kafkaesque", "the KDC does not know the service kafkaesque@localhost"),
+        ("sur@veyor@x", "kafka", "sur@veyor@x is not of the form NAME"),
+    ],
+)
+def test_names_that_do_not_exist(kdc: Kdc, principal: str, service: str, why: str) -> None:
+    failure = failure_of(KerberosLogin(service, kdc.keytab, principal, None))
+
+    assert failure.startswith(f"Kerberos login of {principal} failed: ")
+    assert why in failure
+
+
+def test_keys_that_the_kdc_does_not_accept(tmp_path: Path) -> None:
+    outdated, unknown = keytab_of(tmp_path / "outdated", USER), keytab_of(tmp_path / "unknown", "stranger")
+
+    failures = [
+        failure_of(KerberosLogin("kafka", outdated, USER, None)),
+        failure_of(KerberosLogin("kafka", unknown, "stranger", None)),
+    ]
+
+    assert f"the KDC does not accept the key in {outdated}: export the keytab of surveyor again" in failures[0]
+    assert "the KDC does not know the principal stranger" in failures[1]
+
+
+def test_a_ticket_cache_without_a_ticket(kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = failure_of(KerberosLogin("kafka", None, None, f"FILE:{tmp_path}/none"))
+    default = failure_of(KerberosLogin("kafka", None, None, None))
+    monkeypatch.setenv("KRB5_CONFIG", str(kdc.krb5_conf(lifetime=3)))
+    cache = ticket_cache(tmp_path / "short", kdc)
+    time.sleep(3.5)
+    expired = failure_of(KerberosLogin("kafka", None, None, cache))
+
+    assert missing.endswith(f"there is no ticket cache FILE:{tmp_path}/none: run kinit")
+    assert default.endswith("there is no ticket in the default ticket cache: run kinit")
+    assert expired.endswith(f"the ticket in {cache} has expired: run kinit again")
+
+
+def test_no_kdc(kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    login = KerberosLogin("kafka", kdc.keytab, USER, None)
+    monkeypatch.setenv("KRB5_CONFIG", str(kdc.krb5_conf(port=free_port())))
+    silent = failure_of(login)
+    monkeypatch.setenv("KRB5_CONFIG", str(tmp_path / "none"))
+    unnamed = failure_of(login)
+
+    assert silent.endswith("no KDC of the realm of surveyor answers: see krb5.conf (KRB5_CONFIG) and the network")
+    assert unnamed.endswith("neither surveyor nor krb5.conf names a realm: see KRB5_CONFIG")
+
+
+def test_a_realm_without_a_kdc(tmp_path: Path) -> None:
+    keytab = keytab_of(tmp_path / "other.keytab", USER, "OTHER.TEST")
+
+    failure = failure_of(KerberosLogin("kafka", keytab, f"{USER}@OTHER.TEST", None))
+
+    assert failure.endswith("krb5.conf has no KDC of the realm of surveyor@OTHER.TEST: see KRB5_CONFIG")
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        (37, "the clocks of this machine and the KDC differ too much: synchronize them"),
+        (14, "have no encryption type in common"),
+        (18, "is locked or expired in the KDC"),
+    ],
+)
+def test_what_this_kdc_never_answers(kdc: Kdc, code: int, why: str) -> None:
+    """Codes of krb5.h, from KRB5KDC_ERR_NONE on, as the library returns them: without a sign."""
+    error = GSSError(0xD0000, (-1765328384 + code) & 0xFFFFFFFF)
+
+    assert why in str(KerberosLogin("kafka", kdc.keytab, USER, None).error(error, HOST))
+
+
+def test_failures_are_kept_by_host(kdc: Kdc) -> None:
+    login = KerberosLogin("kafkaesque", kdc.keytab, USER, None)
+    failure = failure_of(login)
+
+    assert login.failure(["other", HOST]) == failure
+    assert login.failure(["other"]) is None
+    login.service = "kafka"
+    assert accepted(login, kdc)
+    assert login.failure([HOST]) is None
+
+
+def test_a_service_that_only_encrypts(kdc: Kdc) -> None:
+    login = KerberosLogin("kafka", kdc.keytab, USER, None)
+    service = service_of(kdc)
+    exchange = GssapiExchange(login, HOST)
+    exchange.step(service.step(exchange.step(None)))
+
+    with pytest.raises(KerberosError, match="requires a security layer"):
+        exchange.step(service.wrap(bytes([4, 1, 0, 0]), encrypt=False).message)
+
+
+def test_a_service_that_cannot_prove_itself(kdc: Kdc) -> None:
+    exchange = GssapiExchange(KerberosLogin("kafka", kdc.keytab, USER, None), HOST)
+    assert exchange.step(None)
+
+    with pytest.raises(KerberosError, match=r"Kerberos login of surveyor failed: .*token"):
+        exchange.step(b"no answer of a service")
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        ({}, "GSSAPI needs sasl.kerberos.keytab and sasl.kerberos.principal, or sasl.jaas.config with Krb5LoginModule"),
+        ({JAAS_CONFIG: f"{MODULE} useKeyTab=true;"}, "or a ticket cache"),
+        ({KEYTAB: "KEYTAB"}, "a keytab needs the principal that it is for"),
+        ({KEYTAB: "/nowhere/x.keytab", PRINCIPAL: USER}, "the keytab /nowhere/x.keytab cannot be read: No such file"),
+        (
+            {JAAS_CONFIG: "x.ScramLoginModule required;"},
+            "needs the login module Krb5LoginModule, not x.Scram",
+        ),
+    ],
+)
+def test_files_that_do_not_say_who_logs_in(kdc: Kdc, lines: dict[str, str], why: str) -> None:
+    values = {key: value.replace("KEYTAB", str(kdc.keytab)) for key, value in lines.items()}
+    with pytest.raises(UsageError) as refused:
+        login_of(values, "--command-config f", "KafkaClient", "kafka")
+
+    assert str(refused.value).startswith("--command-config f: ")
+    assert why in str(refused.value)
+
+
+def test_a_keytab_that_everybody_may_read(kdc: Kdc, tmp_path: Path) -> None:
+    keytab = tmp_path / "shared.keytab"
+    keytab.write_bytes(kdc.keytab.read_bytes())
+    keytab.chmod(0o644)
+
+    with pytest.raises(UsageError, match=f"has keys in it, and all users may read or change it: chmod o= {keytab}"):
+        login_of({KEYTAB: str(keytab), PRINCIPAL: USER}, "f", "KafkaClient", "kafka")
+
+
+def test_without_the_extra(kdc: Kdc, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+
+    with pytest.raises(MissingError, match=r"needs one more package: pip install 'kafka-surveyor\[kerberos\]'"):
+        login_of({KEYTAB: str(kdc.keytab), PRINCIPAL: BROKER}, "f", "KafkaClient", "kafka")
