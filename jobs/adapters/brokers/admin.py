@@ -7,7 +7,7 @@ import time
 import warnings
 from base64 import urlsafe_b64decode
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +26,13 @@ from kafka.errors import (
 )
 from kafka.net import manager
 
+from jobs.adapters.brokers.kerberos_mechanism import LOGIN
 from jobs.adapters.brokers.tokens import KEYS as TOKEN_KEYS
 from jobs.adapters.brokers.tokens import TokenError, TokenProvider, provider_of
+from jobs.adapters.kerberos.login import GSSAPI, KerberosError, KerberosLogin, login_of
+from jobs.adapters.kerberos.login import KEYS as KERBEROS_KEYS
 from jobs.core.errors import RefusedError, SurveyorError
+from jobs.core.jaas import login_module
 from jobs.core.logs import quiet_logger
 from jobs.core.properties import read_key_values
 from schemas.replica_assignment import target
@@ -60,6 +64,7 @@ _SETTINGS: Final = {
 """Keys of client.properties that kafka-python has too; TLS files are PEM, as in the Python clients."""
 
 _OPTION: Final = "--command-config"
+_JAAS_SECTION: Final = "KafkaClient"
 TOKEN_PROVIDER: Final = "sasl_oauth_token_provider"  # noqa: S105 - the name of a setting
 """kafka-python's setting that supplies OAuth tokens."""
 
@@ -74,6 +79,9 @@ BOOTSTRAP_TIMEOUT_SECONDS: Final = 10.0
 
 OFFSETS_TIMEOUT_MS: Final = 5_000
 """Milliseconds for finding the leaders and their offsets."""
+
+NO_CREDENTIALS: Final = (TokenError, KerberosError)
+"""Errors of a token or a ticket that cannot be had."""
 
 UNKNOWN_OUTCOME: Final = (KafkaError, OSError)
 """Errors that leave the outcome of a request unknown."""
@@ -105,14 +113,20 @@ class AdminUnavailableError(SurveyorError):
 def read_properties(path: Path | None) -> dict[str, Any]:
     """Read a client.properties file into kafka-python's settings; raise UsageError for unsupported keys.
 
-    All settings are strings, except for TOKEN_PROVIDER.
+    All settings are strings, except for TOKEN_PROVIDER and LOGIN.
     """
     if path is None:
         return {}
-    values = read_key_values(path, _OPTION, (*_SETTINGS, *TOKEN_KEYS))
+    values, file = read_key_values(path, _OPTION, (*_SETTINGS, *TOKEN_KEYS, *KERBEROS_KEYS)), f"{_OPTION} {path}"
     settings: dict[str, Any] = {_SETTINGS[key]: value for key, value in values.items() if key in _SETTINGS}
-    if settings.get("sasl_mechanism") == "OAUTHBEARER":
-        settings[TOKEN_PROVIDER] = provider_of(values, f"{_OPTION} {path}")
+    mechanism = settings.get("sasl_mechanism")
+    if mechanism == "OAUTHBEARER":
+        settings[TOKEN_PROVIDER] = provider_of(values, file)
+    elif mechanism == GSSAPI:
+        settings[LOGIN] = login_of(values, file, _JAAS_SECTION, "kafka")
+    elif (module := login_module(values, file, _JAAS_SECTION)) is not None:
+        passwords = {"sasl_plain_username": "username", "sasl_plain_password": "password"}
+        settings = {name: module.options[key] for name, key in passwords.items() if key in module.options} | settings
     if "ssl_certfile" in settings:
         settings.setdefault("ssl_password", "")  # without a password, OpenSSL prompts on the terminal
     if settings.get("ssl_check_hostname", "https").lower() != "https":
@@ -120,15 +134,24 @@ def read_properties(path: Path | None) -> dict[str, Any]:
     return settings
 
 
-def require_token(settings: Mapping[str, Any]) -> None:
-    """Raise TokenError if OAuth is configured and there is no valid token.
+def require_credentials(settings: Mapping[str, Any]) -> None:
+    """Raise one of NO_CREDENTIALS if OAuth or Kerberos is configured and there is no valid token or ticket.
 
-    kafka-python itself asks for a token in the middle of a connection, where an error looks like a broker that does not
+    kafka-python itself asks for it in the middle of a connection, where an error looks like a broker that does not
     answer.
     """
     provider: TokenProvider | None = settings.get(TOKEN_PROVIDER)
     if provider is not None:
         provider.token()
+    login: KerberosLogin | None = settings.get(LOGIN)
+    if login is not None:
+        login.credentials()
+
+
+def login_failure(settings: Mapping[str, Any], addresses: Iterable[str]) -> str | None:
+    """Return why the last login by Kerberos at one of these addresses failed on this side, None if it did not."""
+    login: KerberosLogin | None = settings.get(LOGIN)
+    return None if login is None else login.failure(address.rpartition(":")[0] for address in addresses)
 
 
 def bootstrap(brokers: Sequence[Broker], settings: dict[str, str]) -> list[str]:
@@ -302,15 +325,15 @@ class _AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python is un
 def _client(addresses: Sequence[str], settings: dict[str, str]) -> tuple[Any, str]:
     """Return kafka-python's client and "", or None and the error."""
     try:
-        require_token(settings)
+        require_credentials(settings)
         client = _AdminClient(
             bootstrap_servers=list(addresses),
             bootstrap_timeout_ms=int(1000 * BOOTSTRAP_TIMEOUT_SECONDS),
             request_timeout_ms=20_000,
             **settings,
         )
-    except (TokenError, KafkaError, ValueError, OSError, IndexError) as error:  # IndexError: it knows no broker
-        return None, str(error)
+    except (*NO_CREDENTIALS, KafkaError, ValueError, OSError, IndexError) as error:  # IndexError: it knows no broker
+        return None, login_failure(settings, addresses) or str(error)
     return client, ""
 
 

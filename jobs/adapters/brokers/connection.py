@@ -103,7 +103,7 @@ class BrokerConnection:
             request.with_header(self.correlation, self.client_id)
             return self._exchange(request.encode(header=True, framed=True))
 
-        authenticate(exchange, self.listener.sasl)
+        authenticate(exchange, self.listener.sasl, self.listener.address(self.broker)[0])
 
     def abort(self) -> None:
         """End a blocked read or write of another thread."""

@@ -15,7 +15,8 @@ from typing import Any, Final, TypeVar
 from kafka.errors import KafkaTimeoutError
 from kafka.net.compat import KafkaNetClient
 
-from jobs.adapters.brokers.admin import bootstrap, require_token
+from jobs.adapters.brokers.admin import bootstrap, login_failure, require_credentials
+from jobs.adapters.kerberos.login import KerberosError
 from schemas.rows import Broker
 
 T = TypeVar("T")
@@ -86,12 +87,13 @@ def _ask(broker: Broker, settings: dict[str, str], seconds: float, question: Ask
     last: Exception = ConnectionError(f"it has no {settings.get('security_protocol', 'PLAINTEXT')} endpoint")
     for address in addresses:
         try:
-            require_token(settings)
+            require_credentials(settings)
             with _connected(address, settings, seconds / len(addresses)) as ask:
                 return question(ask, broker)
         except Exception as error:  # noqa: BLE001 - the next address may do
             last = error
-    raise last
+    failure = login_failure(settings, addresses)
+    raise last if failure is None else KerberosError(failure)
 
 
 def _failure_reason(error: Exception) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jobs.adapters.brokers.admin import read_properties
+from jobs.adapters.kerberos.login import GSSAPI
 from jobs.core.errors import UsageError
 from jobs.core.properties import load_pem
 from schemas.rows import Broker
@@ -19,7 +20,7 @@ from schemas.znode_json import PLAINTEXT, SECURITY_PROTOCOLS
 from schemas.znodes import Endpoint
 
 OAUTHBEARER: Final = "OAUTHBEARER"
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER, GSSAPI)
 OPTION: Final = "--command-config"
 
 _ALERT: Final = b"\x15\x03"
@@ -106,7 +107,7 @@ def _sasl(config: Path | None, settings: Mapping[str, Any]) -> dict[str, Any]:
         raise UsageError(
             f"{OPTION} {config}: sasl.mechanism is {mechanism!r}; for control requests it is one of {known}"
         )
-    if mechanism != OAUTHBEARER and not {"sasl_plain_username", "sasl_plain_password"} <= settings.keys():
+    if mechanism not in {OAUTHBEARER, GSSAPI} and not {"sasl_plain_username", "sasl_plain_password"} <= settings.keys():
         raise UsageError(f"{OPTION} {config}: SASL needs sasl.username and sasl.password")
     return {name: value for name, value in settings.items() if name.startswith("sasl_")}
 

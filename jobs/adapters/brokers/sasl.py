@@ -17,27 +17,33 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-from jobs.adapters.brokers.admin import error_name, require_token
+from jobs.adapters.brokers.admin import NO_CREDENTIALS, error_name, require_credentials
 from jobs.adapters.brokers.listeners import OAUTHBEARER, AuthenticationFailedError
-from jobs.adapters.brokers.tokens import TokenError
+from jobs.adapters.kerberos.login import GSSAPI
 
 _VERSION: Final = 1
 """Version of both requests, which brokers support since 2.2."""
 
 _MALFORMED: Final = (ValueError, LookupError, struct.error)
 
-_HINTS: Final = {OAUTHBEARER: "it does not accept the token: see its issuer, audience and expiry, and both clocks"}
+_HINTS: Final = {
+    OAUTHBEARER: "it does not accept the token: see its issuer, audience and expiry, and both clocks",
+    GSSAPI: "it does not accept the ticket: see both clocks, and the keytab of the broker",
+}
 _PASSWORD_HINT: Final = "see sasl.username and sasl.password"  # noqa: S105 - a message
 
 Exchange = Callable[[Any], bytes]
 """Sends one request of kafka-python and returns the raw response."""
 
 
-def authenticate(exchange: Exchange, settings: Mapping[str, Any]) -> None:
-    """Authenticate; raise AuthenticationFailedError if the broker refuses us or cannot prove that it knows the user."""
+def authenticate(exchange: Exchange, settings: Mapping[str, Any], host: str) -> None:
+    """Authenticate at the broker on `host`.
+
+    Raise AuthenticationFailedError if the broker refuses us, or cannot prove that it knows the user.
+    """
     name = settings["sasl_mechanism"]
-    mechanism = get_sasl_mechanism(name)(**settings)
     try:
+        mechanism = get_sasl_mechanism(name)(**settings, host=host)
         handshake = SaslHandshakeResponse.decode(exchange(_request(SaslHandshakeRequest(name))), _VERSION, header=True)
         if handshake.error_code:
             known = ", ".join(handshake.mechanisms)
@@ -51,7 +57,7 @@ def authenticate(exchange: Exchange, settings: Mapping[str, Any]) -> None:
                 hint = _HINTS.get(name, _PASSWORD_HINT)
                 raise AuthenticationFailedError(f"{error_name(answer.error_code)}: {hint}")
             mechanism.receive(answer.auth_bytes)
-    except TokenError as error:
+    except NO_CREDENTIALS as error:
         raise AuthenticationFailedError(str(error)) from None
     except _MALFORMED:
         raise AuthenticationFailedError(
@@ -64,8 +70,8 @@ def authenticate(exchange: Exchange, settings: Mapping[str, Any]) -> None:
 def prepare(settings: Mapping[str, Any]) -> None:
     """Obtain what `authenticate` needs and may take long; raise AuthenticationFailedError if it cannot be had."""
     try:
-        require_token(settings)
-    except TokenError as error:
+        require_credentials(settings)
+    except NO_CREDENTIALS as error:
         raise AuthenticationFailedError(str(error)) from None
 
 

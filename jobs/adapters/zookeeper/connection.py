@@ -30,7 +30,8 @@ from tenacity import (
     wait_fixed,
 )
 
-from jobs.adapters.zookeeper.endpoint import OPTION, ZooKeeperEndpoint, kazoo_options
+from jobs.adapters.kerberos.login import KerberosError, KerberosLogin
+from jobs.adapters.zookeeper.endpoint import OPTION, ZooKeeperEndpoint, kazoo_options, login_in
 from jobs.core.errors import SurveyorError, UnreadableError, UsageError
 from jobs.core.logs import quiet_logger
 from jobs.core.signals import uninterruptible
@@ -96,6 +97,7 @@ class ZooKeeperSession:
         self.endpoint, self.timeout, self.first_server = endpoint, timeout, first_server
         self._client: KazooClient | None = None
         self._refused = Event()
+        self._login: KerberosLogin | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -117,14 +119,14 @@ class ZooKeeperSession:
                 with_retries(lambda: sync(client))  # the session may have ended unnoticed since its last use
             if not client.connected:
                 raise UnreadableError(
-                    _authentication_failed(self.endpoint)
+                    self._authentication_failed()
                     if self._refused.is_set()
                     else _not_connected(self.endpoint, self.timeout)
                 )
             yield client
         except KazooException as error:
             if self._refused.is_set() or isinstance(error, AuthFailedError):
-                raise UnreadableError(_authentication_failed(self.endpoint)) from None
+                raise UnreadableError(self._authentication_failed()) from None
             raise UnreadableError(
                 f"ZooKeeper at {self.endpoint} stopped answering ({type(error).__name__}); "
                 "check that the server runs and is reachable, then run the command again",
@@ -133,13 +135,17 @@ class ZooKeeperSession:
     def _start(self) -> KazooClient:
         """Start a client, and wait until it is connected, for a session timeout at most."""
         hosts = self.endpoint.hosts
+        options = kazoo_options(self.endpoint.config)
+        self._login = login_in(options)
+        if self._login is not None:
+            self._require_ticket(self._login)
         try:
             client = KazooClient(
                 _rotated(hosts, self.first_server or 0),
                 self.timeout,
                 logger=_QUIET,
                 randomize_hosts=self.first_server is None,
-                **kazoo_options(self.endpoint.config),
+                **options,
             )
         except ValueError as error:
             raise UsageError(f"--zookeeper {hosts!r} is not HOST:PORT[,...][/chroot]: {error}") from None
@@ -150,6 +156,25 @@ class ZooKeeperSession:
             started = client.start_async()
         started.wait(self.timeout)
         return client
+
+    def _require_ticket(self, login: KerberosLogin) -> None:
+        """Raise UnreadableError if there is no ticket; kazoo would report it as a user that ZooKeeper refuses."""
+        try:
+            login.credentials()
+        except KerberosError as error:
+            raise UnreadableError(f"{OPTION} {self.endpoint.config}: {error}") from None
+
+    def _authentication_failed(self) -> str:
+        option, server = f"{OPTION} {self.endpoint.config}", f"ZooKeeper at {self.endpoint}"
+        if self._login is None:
+            return f"{server} does not accept the user or the password of {option}"
+        failure = self._login.failure(host_names(self.endpoint.hosts))
+        if failure is not None:
+            return f"{option}: {failure}"
+        return (
+            f"{server} does not accept the ticket of {option}: see both clocks, the keytab of the server, and whether "
+            "it has SASLAuthenticationProvider"
+        )
 
     def _note_refusal(self, client: KazooClient) -> None:
         """Note if ZooKeeper refuses the user.
@@ -173,9 +198,17 @@ def connected(
         yield client
 
 
+def host_names(hosts: str) -> set[str]:
+    """Return the names of the servers in an address of an ensemble.
+
+    >>> sorted(host_names("zk1:2181,[::1]:2181/kafka"))
+    ['::1', 'zk1']
+    """
+    return {server.rpartition(":")[0].strip("[]") or server for server in hosts.partition("/")[0].split(",")}
+
+
 def _unresolvable_hosts(hosts: str) -> list[str]:
     """Return the host names that DNS cannot resolve; a slow look-up does not count as failed."""
-    names = {server.rpartition(":")[0].strip("[]") or server for server in hosts.partition("/")[0].split(",")}
     unknown: list[str] = []
 
     def look_up(name: str) -> None:
@@ -185,7 +218,7 @@ def _unresolvable_hosts(hosts: str) -> list[str]:
             unknown.append(name)
 
     # daemons, because a look-up cannot be interrupted
-    threads = [Thread(target=look_up, args=(name,), daemon=True, name="look-up") for name in names]
+    threads = [Thread(target=look_up, args=(name,), daemon=True, name="look-up") for name in host_names(hosts)]
     for thread in threads:
         thread.start()
     deadline = time.monotonic() + DNS_TIMEOUT_SECONDS
@@ -203,10 +236,6 @@ def _not_connected(endpoint: ZooKeeperEndpoint, timeout: float) -> str:
         return f"{none}{why}check --zookeeper HOST:PORT[,...][/chroot] (SURVEYOR_ZOOKEEPER) and this machine's DNS"
     how = f"whether {OPTION} {config} fits the server" if config else f"whether it requires TLS ({OPTION})"
     return f"{none}check --zookeeper HOST:PORT[,...][/chroot] (SURVEYOR_ZOOKEEPER), that the server runs, and {how}"
-
-
-def _authentication_failed(endpoint: ZooKeeperEndpoint) -> str:
-    return f"ZooKeeper at {endpoint} does not accept the user or the password of {OPTION} {endpoint.config}"
 
 
 def _rotated(hosts: str, first: int) -> str:

@@ -1,4 +1,4 @@
-"""The address of a ZooKeeper ensemble, and the security of connections to it: TLS, SASL and digest authentication.
+"""The address of a ZooKeeper ensemble, and the security of connections to it: TLS, SASL, Kerberos and digest.
 
 Only the path of the configuration file (`--zookeeper-config`) is kept until a connection is made: the content of the
 file is never an argument and never goes into a table or a message. Keys have the names of client.properties, where that
@@ -10,12 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from jobs.adapters.kerberos.login import GSSAPI, INSTALL, KerberosLogin, login_of
+from jobs.adapters.kerberos.login import KEYS as KERBEROS_KEYS
 from jobs.core.errors import MissingError, UsageError
+from jobs.core.jaas import login_module
 from jobs.core.properties import load_pem, read_key_values
 
 OPTION: Final = "--zookeeper-config"
 
 _DIGEST_MD5: Final = "DIGEST-MD5"
+_JAAS_SECTION: Final = "zookeeper.sasl.clientconfig"
+_SERVICE: Final = "zookeeper.sasl.client.username"
+"""System properties of Java's ZooKeeper client: the section of the JAAS file, and the service's name."""
+_LOGIN: Final = "login"
+"""The argument of the mechanism for Kerberos."""
+
 _USES_TLS: Final = {"PLAINTEXT": False, "SSL": True, "SASL_PLAINTEXT": False, "SASL_SSL": True}
 _FILES: Final = {
     "ssl.ca.location": "ca",
@@ -27,6 +36,9 @@ _KEYS: Final = (
     "sasl.mechanism",
     "sasl.username",
     "sasl.password",
+    *KERBEROS_KEYS,
+    _JAAS_SECTION,
+    _SERVICE,
     "digest.username",
     "digest.password",
     *_FILES,
@@ -96,16 +108,30 @@ def _tls(config: Path, settings: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _sasl(config: Path, settings: dict[str, str]) -> dict[str, str]:
-    try:
-        import puresasl  # noqa: F401, PLC0415 - kazoo uses it for SASL; it is an extra
-    except ImportError:
-        raise MissingError(
-            f"{OPTION} {config}: SASL with ZooKeeper needs one more package: pip install 'kafka-surveyor[sasl]'"
-        ) from None
+def login_in(options: dict[str, Any]) -> KerberosLogin | None:
+    """Return the Kerberos login in kazoo's options, None without one."""
+    login: KerberosLogin | None = options.get("sasl_options", {}).get(_LOGIN)
+    return login
+
+
+def _sasl(config: Path, settings: dict[str, str]) -> dict[str, Any]:
+    file = f"{OPTION} {config}"
     mechanism = settings.get("sasl.mechanism", _DIGEST_MD5)
-    if mechanism != _DIGEST_MD5:
-        raise UsageError(f"{OPTION} {config}: sasl.mechanism is {mechanism!r}; only {_DIGEST_MD5} is supported")
-    if not {"sasl.username", "sasl.password"} <= settings.keys():
-        raise UsageError(f"{OPTION} {config}: SASL needs sasl.username and sasl.password")
-    return {"mechanism": mechanism, "username": settings["sasl.username"], "password": settings["sasl.password"]}
+    if mechanism not in {_DIGEST_MD5, GSSAPI}:
+        raise UsageError(f"{file}: sasl.mechanism is {mechanism!r}; it is one of {_DIGEST_MD5}, {GSSAPI}")
+    try:
+        from jobs.adapters.zookeeper import kerberos_mechanism  # noqa: F401, PLC0415 - puresasl is an extra
+    except ImportError:
+        install = INSTALL if mechanism == GSSAPI else "pip install 'kafka-surveyor[sasl]'"
+        raise MissingError(f"{file}: SASL with ZooKeeper needs one more package: {install}") from None
+    if mechanism == GSSAPI:
+        section, service = settings.get(_JAAS_SECTION, "Client"), settings.get(_SERVICE, "zookeeper")
+        login = login_of(settings, file, section, service)
+        return {"mechanism": GSSAPI, "service": login.service, _LOGIN: login}
+    module = login_module(settings, file, settings.get(_JAAS_SECTION, "Client"))
+    user = {} if module is None else module.options
+    username = settings.get("sasl.username", user.get("username"))
+    password = settings.get("sasl.password", user.get("password"))
+    if username is None or password is None:
+        raise UsageError(f"{file}: SASL needs sasl.username and sasl.password")
+    return {"mechanism": mechanism, "username": username, "password": password}

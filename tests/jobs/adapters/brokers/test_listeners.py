@@ -132,7 +132,8 @@ def test_broker_without_such_an_endpoint(protocol: str, name: str | None, why: s
     [
         ({"security_protocol": "TLS"}, "security.protocol is 'TLS'; it is one of PLAINTEXT, SSL, "),
         ({"security_protocol": "SASL_PLAINTEXT"}, "sasl.mechanism is None"),
-        ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}, "it is one of PLAIN, SCRAM-"),
+        ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "EXTERNAL"}, "it is one of PLAIN, SCRAM-"),
+        ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}, "GSSAPI needs sasl.kerberos.keytab"),
         ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}, "SASL needs sasl.username and"),
         (
             {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"},
@@ -380,7 +381,7 @@ def speak(mechanism: str, answers: list[bytes]) -> list[Any]:
         sent.append(request)
         return next(given)
 
-    authenticate(exchange, user)
+    authenticate(exchange, user, LOOPBACK)
     return sent
 
 

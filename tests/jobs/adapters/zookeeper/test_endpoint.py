@@ -64,6 +64,11 @@ def tls(server: GuardedZooKeeper) -> dict[str, str]:
     }
 
 
+JAAS = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.jaas.config": "org.apache.zookeeper.server.auth.DigestLoginModule required "
+    f'username="{USER}" password="{PASSWORD}";',
+}
 OF_SASL = [make_acl("sasl", USER, all=True), EVERYBODY_READS]
 OF_DIGEST = [make_digest_acl(USER, PASSWORD, all=True), EVERYBODY_READS]
 
@@ -93,7 +98,9 @@ def secure(tree: KafkaTree, acls: list[ACL]) -> None:
         tree.client.set_acls(path, acls)
 
 
-@pytest.mark.parametrize(("keys", "acls"), [(SASL, OF_SASL), (DIGEST, OF_DIGEST)], ids=["sasl", "digest"])
+@pytest.mark.parametrize(
+    ("keys", "acls"), [(SASL, OF_SASL), (JAAS, OF_SASL), (DIGEST, OF_DIGEST)], ids=["sasl", "jaas", "digest"]
+)
 def test_who_is_who_the_brokers_are_writes_as_they_do(
     tree: KafkaTree, configured: Configured, keys: dict[str, str], acls: list[ACL]
 ) -> None:
@@ -151,7 +158,8 @@ def test_by_tls_with_a_certificate(guarded: GuardedZooKeeper, configured: Config
             "'digest.user' is not known or has no value; known are ",
         ),
         (SASL | {"security.protocol": "TLS"}, "security.protocol is 'TLS'; it is one of PLAINTEXT, SSL, "),
-        (SASL | {"sasl.mechanism": "GSSAPI"}, "sasl.mechanism is 'GSSAPI'; only DIGEST-MD5 is supported"),
+        (SASL | {"sasl.mechanism": "PLAIN"}, "sasl.mechanism is 'PLAIN'; it is one of DIGEST-MD5, GSSAPI"),
+        (SASL | {"sasl.mechanism": "GSSAPI"}, "GSSAPI needs sasl.kerberos.keytab and sasl.kerberos.principal"),
         ({"security.protocol": "SASL_PLAINTEXT"}, "SASL needs sasl.username and sasl.password"),
         ({"security.protocol": "SSL", "ssl.ca.location": "/nowhere"}, "ssl.ca.location: there is no file /nowhere"),
         ({"security.protocol": "SSL", "ssl.ca.location": __file__}, "ssl.ca.location: not the PEM file it should be"),
