@@ -81,6 +81,10 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "planning.md": {"[{": DATA},
     "reassigning.md": {"{": DATA, "surveyor cancel": "tests/jobs/stories/test_cancel_brokers.py"},
+    "security.md": {
+        "pip install": NOT_RUN + "it wants a package index",
+        "security.protocol=SASL_": NOT_RUN + "files, for brokers and a ZooKeeper that want them",
+    },
     "restarts.md": {"surveyor ": "tests/jobs/stories/test_restarts_brokers.py"},
     "operations.md": {"surveyor reconcile": "tests/jobs/execution/test_reconcile_command.py"},
     "tables.md": {"from ": "tests/jobs/test_notebook.py", "surveyor catalog": "tests/jobs/sql_views/test_catalog.py"},
