@@ -12,11 +12,12 @@ import typer
 
 from jobs.core.errors import UsageError
 from jobs.runtime.console import CommandResult
-from jobs.runtime.options import AllowSilent, AllowUnclean, Apply, Yes, command, run_as_script
+from jobs.runtime.options import AllowSilent, AllowUnclean, Apply, Yes, command, run_as_script, through_zookeeper
 from jobs.runtime.settings import Settings
 
 
 @command
+@through_zookeeper
 def control(
     settings: Settings,
     *,

@@ -24,11 +24,13 @@ from jobs.runtime.options import (
     Yes,
     on_spark,
     run_as_script,
+    through_zookeeper,
 )
 from jobs.runtime.settings import Settings
 
 
 @on_spark
+@through_zookeeper
 def reconcile(
     settings: Settings,
     *,

@@ -80,7 +80,7 @@ def _notices(change: Change, live_brokers: tuple[int, ...], live_set: frozenset[
         "adding_replicas": [] if narrows else change.adding_after,
         "removing_replicas": [] if narrows else change.removing_after,
         "leader_recovery_state": change.leader_recovery_state_after,
-        "state_version": change.state_version + 1,  # the version after the write
+        "state_version": change.state_znode_version + 1,  # the version after the write
     }
     yield from (
         # the log of a replica that a reassignment removes is deleted; the log of a drained replica is kept

@@ -46,14 +46,33 @@ BROKER_EPOCHS: Final = array(
     Columns((Column("broker_id", INT, "broker"), Column("broker_epoch", LONG, "czxid of its registration"))).json,
 )
 
+VOTERS: Final = array(
+    Columns(
+        (
+            Column("voter_id", INT, "node id of the voter"),
+            Column("log_end_offset", LONG, "end of its copy of the metadata log, null if it is unknown"),
+            Column("lag", LONG, "offsets that it is behind the quorum's leader, null if it is unknown"),
+            Column("lag_ms", LONG, "milliseconds since it had caught up with the leader, null if it is unknown"),
+        )
+    ).json,
+)
+
 SNAPSHOTS: Final = _table(
     Column("snapshot_id", LONG, "counts up from 1 within a cluster"),
     Column("taken_at", TIMESTAMP, "when reading began, UTC"),
-    Column("controller_id", INT, "broker id in /controller, -1 if there is none, null if it is not understood"),
-    Column("controller_epoch", INT, "number in /controller_epoch, null if it is not understood"),
-    Column("controller_epoch_version", INT, "znode version of /controller_epoch"),
-    Column("zxid_before", LONG, "last zxid of the server when reading began"),
-    Column("zxid_after", LONG, "last zxid of the server when reading ended"),
+    Column(
+        "controller_id",
+        INT,
+        "broker id in /controller, in KRaft the quorum's leader; -1 if there is none, null if it is not understood",
+    ),
+    Column(
+        "controller_epoch",
+        INT,
+        "number in /controller_epoch, in KRaft the epoch of the quorum's leader; null if it is not understood",
+    ),
+    Column("controller_epoch_version", INT, "znode version of /controller_epoch, null in KRaft"),
+    Column("zxid_before", LONG, "last zxid of the server when reading began, in KRaft the quorum's high watermark"),
+    Column("zxid_after", LONG, "last zxid of the server when reading ended, in KRaft the quorum's high watermark"),
     Column("brokers", INT, "registered brokers"),
     Column("topics", INT, "topics"),
     Column("partitions", LONG, "partitions"),
@@ -62,6 +81,8 @@ SNAPSHOTS: Final = _table(
     Column("versions", string_map(LONG), "table name to the Delta version that belongs to this snapshot"),
     Column("cluster_id", STRING, "id in /cluster/id"),
     Column("migration", STRING, "the sign of a KRaft migration in ZooKeeper, null if none"),
+    Column("metadata_version", INT, "KRaft: finalized level of the feature metadata.version, null if it is unknown"),
+    Column("voters", VOTERS, "KRaft: voters of the quorum, null if they are unknown"),
 )
 
 BROKERS: Final = _table(
@@ -70,14 +91,22 @@ BROKERS: Final = _table(
     Column(
         "broker_epoch",
         LONG,
-        "czxid of the registration: grows when the broker re-registers; -1 where its ACL forbids to read it",
+        "czxid of the registration: grows when the broker re-registers; -1 where its ACL forbids to read it, null in "
+        "KRaft",
     ),
-    Column("state_version", INT, "znode version of the registration; -2 where its ACL forbids to read it"),
-    Column("host", STRING, "host of the first PLAINTEXT endpoint, null if there is none"),
-    Column("port", INT, "port of the first PLAINTEXT endpoint, -1 if there is none"),
-    Column("endpoints", ENDPOINTS, "all endpoints, in the order registered"),
+    Column(
+        "state_version", INT, "znode version of the registration; -2 where its ACL forbids to read it, null in KRaft"
+    ),
+    Column("host", STRING, "host of the first PLAINTEXT endpoint, null if there is none; in KRaft of the one endpoint"),
+    Column("port", INT, "port of the first PLAINTEXT endpoint, -1 if there is none; in KRaft of the one endpoint"),
+    Column("endpoints", ENDPOINTS, "all endpoints, in the order registered; in KRaft that of the listener asked"),
     Column("rack", STRING, "broker.rack, null if unset"),
     Column("understood", BOOLEAN, "false: registered, so alive, but its znode could not be decoded"),
+    Column(
+        "fenced",
+        BOOLEAN,
+        "KRaft: true: registered, but not alive; null if the brokers do not report it, which list no fenced ones then",
+    ),
 )
 
 BROKERS_LAST_SEEN: Final = _table(
@@ -95,7 +124,9 @@ TOPICS: Final = _table(
     _SNAPSHOT_ID,
     _TOPIC,
     Column("topic_id", STRING, "22 characters of base64url, null before Kafka 2.8"),
-    Column("topic_version", INT, "znode version of /brokers/topics/T; -2 where its ACL forbids to read it"),
+    Column(
+        "topic_version", INT, "znode version of /brokers/topics/T; -2 where its ACL forbids to read it, null in KRaft"
+    ),
     Column(
         "config",
         string_map(STRING),
@@ -122,7 +153,7 @@ PARTITIONS: Final = _table(
     Column(
         "state_version",
         INT,
-        "znode version of the state (Kafka's partition epoch); -2 where its ACL forbids to read it",
+        "znode version of the state (Kafka's partition epoch); -2 where its ACL forbids to read it, null in KRaft",
     ),
     Column("topic_version", INT, "znode version of /brokers/topics/T; in partition_history, as of that change"),
     Column("leader_recovery_state", INT, "1 while recovering from an unclean election, else 0"),
@@ -136,6 +167,10 @@ PARTITIONS: Final = _table(
     Column("under_min_isr", BOOLEAN, "the ISR is smaller than min.insync.replicas"),
     Column("understood", BOOLEAN, "false: a znode of this partition could not be decoded; the last good row is kept"),
     Column("vanished", BOOLEAN, "true: it no longer existed, and this is its last row; only in partition_history"),
+    Column(
+        "eligible_leader_replicas", BROKER_IDS, "KRaft: replicas out of the ISR that have all records, null if unknown"
+    ),
+    Column("last_known_elr", BROKER_IDS, "KRaft: the last members of the ISR and the ELR, null if unknown"),
 )
 
 PARTITION_HISTORY: Final = PARTITIONS
@@ -147,7 +182,7 @@ REQUESTS: Final = _table(
     _PARTITION,
     Column("replicas", BROKER_IDS, "reassign: the target"),
     Column("broker_id", INT, "log_dir: the reporting broker"),
-    Column("path", STRING, "znode of the request"),
+    Column("path", STRING, "znode of the request, in KRaft the request that listed it and its partition"),
 )
 
 BROKER_CONFIGS: Final = _table(
@@ -160,7 +195,7 @@ BROKER_CONFIGS: Final = _table(
 
 QUARANTINE: Final = _table(
     _SNAPSHOT_ID,
-    Column("path", STRING, "znode that could not be decoded"),
+    Column("path", STRING, "znode that could not be decoded, in KRaft the request that was refused and its subject"),
     Column("data", STRING, "its data as read, truncated; bytes that are not text as \\xNN"),
     Column("reason", STRING, "what was found and what was expected"),
     Column("blocks", STRING, "what it blocks in Kafka, as fail-over or broker start; null for nothing"),
@@ -327,6 +362,7 @@ LOG_DIRS: Final = _table(
     Column("usable_bytes", LONG, "free bytes of that volume; null if the broker does not report it"),
     Column("error", STRING, "why the broker could not read it, null if it could"),
     Column("taken_at", TIMESTAMP, "when the broker reported it, UTC"),
+    Column("cordoned", BOOLEAN, "true: it takes no new replicas; null if the broker does not report it"),
 )
 
 DRAINED: Final = _table(
@@ -452,7 +488,7 @@ CHECKS: Final[dict[str, dict[str, str]]] = {
 }
 """Delta CHECK constraints: rows that no writer may store."""
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 """The version of all tables, which each of them stores. A release that changes any table increases it, also if it only
 adds columns.
 

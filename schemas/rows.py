@@ -5,6 +5,7 @@ column was set to null, is refused when it is read. A column with a default may 
 an older version.
 """
 
+import re
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, ClassVar, Final
@@ -37,6 +38,15 @@ class TableRow(Struct, frozen=True, kw_only=True):
         return values
 
 
+class Voter(Struct, frozen=True, kw_only=True):
+    """A voter of a KRaft quorum and its copy of the metadata log."""
+
+    voter_id: int
+    log_end_offset: int | None = None
+    lag: int | None = None
+    lag_ms: int | None = None
+
+
 class Snapshot(TableRow, frozen=True, kw_only=True):
     """One row of SNAPSHOTS."""
 
@@ -56,6 +66,8 @@ class Snapshot(TableRow, frozen=True, kw_only=True):
     versions: dict[str, int] = {}
     cluster_id: str | None = None
     migration: str | None = None
+    metadata_version: int | None = None
+    voters: list[Voter] | None = None
 
 
 class Broker(TableRow, frozen=True, kw_only=True):
@@ -64,13 +76,26 @@ class Broker(TableRow, frozen=True, kw_only=True):
     TABLE = "brokers"
     snapshot_id: int | None = None
     broker_id: int
-    broker_epoch: int
+    broker_epoch: int | None = None
     state_version: int | None = None
     host: str | None = None
     port: int | None = None
     endpoints: list[Endpoint] | None = None
     rack: str | None = None
     understood: bool
+    fenced: bool | None = None
+
+    @property
+    def czxid(self) -> int:
+        """The broker epoch of a broker in ZooKeeper; raise ValueError for one of a KRaft cluster."""
+        if self.broker_epoch is None:
+            raise ValueError(f"the broker epoch of broker {self.broker_id} is not known")
+        return self.broker_epoch
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is alive: any registered broker of ZooKeeper, and one of KRaft that is not fenced."""
+        return not self.fenced
 
 
 class LastSeenBroker(TableRow, frozen=True, kw_only=True):
@@ -79,7 +104,7 @@ class LastSeenBroker(TableRow, frozen=True, kw_only=True):
     TABLE = "brokers_last_seen"
     snapshot_id: int
     broker_id: int
-    broker_epoch: int
+    broker_epoch: int | None = None
     host: str | None = None
     port: int | None = None
     endpoints: list[Endpoint] | None = None
@@ -94,7 +119,7 @@ class Topic(TableRow, frozen=True, kw_only=True, gc=False):
     snapshot_id: int | None = None
     topic: str
     topic_id: str | None = None
-    topic_version: int
+    topic_version: int | None = None
     config: dict[str, str | None] | None = None
     deletion_requested: bool
     understood: bool | None = None
@@ -124,6 +149,8 @@ class Partition(TableRow, frozen=True, kw_only=True, gc=False):
     under_min_isr: bool | None = None
     understood: bool | None = None
     vanished: bool | None = None
+    eligible_leader_replicas: Brokers | None = None
+    last_known_elr: Brokers | None = None
 
     @property
     def key(self) -> Key:
@@ -160,8 +187,17 @@ class BrokerConfig(TableRow, frozen=True, kw_only=True, gc=False):
     assumed: bool | None = None
 
 
+HIDDEN_TOPICS: Final = "DescribeLogDirs"
+"""Path in QUARANTINE of a KRaft cluster if topics may be missing, because this client may not describe all of them."""
+
+_TOPIC_PATH: Final = re.compile(r"(?:/brokers/topics|DescribeTopicPartitions)/([^/]+)")
+_PARTITION_PATH: Final = re.compile(
+    r"/brokers/topics/([^/]+)/partitions/([^/]+)(?:/state)?|DescribeTopicPartitions/([^/]+)/([^/]+)"
+)
+
+
 class QuarantinedZnode(TableRow, frozen=True, kw_only=True):
-    """One row of QUARANTINE: a znode that could not be decoded."""
+    """One row of QUARANTINE: a znode that could not be decoded, or a request of KRaft that was refused."""
 
     TABLE = "quarantine"
     snapshot_id: int | None = None
@@ -170,6 +206,27 @@ class QuarantinedZnode(TableRow, frozen=True, kw_only=True):
     reason: str
     blocks: str | None = None
     mend: str | None = None
+
+    @property
+    def whole_topic(self) -> str | None:
+        """The topic whose partitions are not all known; None if the row is about something else.
+
+        >>> QuarantinedZnode(path="DescribeTopicPartitions/orders", reason="refused").whole_topic
+        'orders'
+        """
+        found = _TOPIC_PATH.fullmatch(self.path)
+        return found and found[1]
+
+    @property
+    def one_partition(self) -> tuple[str, str] | None:
+        """The topic and number, as it is written, of a partition that is not understood; None if it is no partition.
+
+        >>> paths = "/brokers/topics/orders/partitions/3/state", "DescribeTopicPartitions/orders/3"
+        >>> [QuarantinedZnode(path=path, reason="").one_partition for path in paths]
+        [('orders', '3'), ('orders', '3')]
+        """
+        found = _PARTITION_PATH.fullmatch(self.path)
+        return None if found is None else (found[1] or found[3], found[2] or found[4])
 
 
 class ClusterEvent(TableRow, frozen=True, kw_only=True):
@@ -308,10 +365,10 @@ class CommitRecord(TableRow, frozen=True, kw_only=True):
 
 
 class BrokerEpoch(Struct, frozen=True, kw_only=True):
-    """A broker that is registered, and its epoch."""
+    """A broker that is registered, and its epoch; null in KRaft."""
 
     broker_id: int
-    broker_epoch: int
+    broker_epoch: int | None = None
 
 
 class PlanRecord(TableRow, frozen=True, kw_only=True):
@@ -399,8 +456,8 @@ class Change(ChangeSummary, frozen=True, kw_only=True, gc=False):
     controller_epoch_before: int | None = None
     leader_recovery_state_before: int | None = None
     leader_recovery_state_after: int | None = None
-    state_version: int
-    topic_version: int
+    state_version: int | None
+    topic_version: int | None
     topic_id: str | None = None
     is_new: bool
     leader_and_isr_to: Brokers
@@ -417,6 +474,16 @@ class Change(ChangeSummary, frozen=True, kw_only=True, gc=False):
     def columns(self) -> dict[str, Any]:
         """Return the values by column, as they are stored."""
         return msgspec.structs.asdict(self)
+
+    @property
+    def state_znode_version(self) -> int:
+        """The version that a write to the state's znode checks; raise ValueError if it is unknown, as in KRaft."""
+        return _version(self, "state", self.state_version)
+
+    @property
+    def topic_znode_version(self) -> int:
+        """The version that a write to the topic's znode checks; raise ValueError if it is unknown, as in KRaft."""
+        return _version(self, "topic", self.topic_version)
 
     @property
     def place(self) -> Place:
@@ -437,6 +504,12 @@ class Change(ChangeSummary, frozen=True, kw_only=True, gc=False):
             isr=self.isr_after,
             leader_recovery_state=self.leader_recovery_state_after,
         )
+
+
+def _version(change: Change, znode: str, version: int | None) -> int:
+    if version is None:
+        raise ValueError(f"{change.name}: the plan has no version of the {znode}'s znode, so nothing may be written")
+    return version
 
 
 class Operation(TableRow, frozen=True, kw_only=True):

@@ -73,10 +73,19 @@ class MalformedZnodeError(ValueError):
 
 
 class Endpoint(Struct, frozen=True):
-    listener: str
+    """An advertised endpoint; the name of the listener is null in KRaft, where no response has it."""
+
+    listener: str | None
     security_protocol: str
     host: str
     port: int
+
+    @property
+    def listener_name(self) -> str:
+        """The listener of a broker in ZooKeeper; raise ValueError for one of a KRaft cluster."""
+        if self.listener is None:
+            raise ValueError(f"the name of the listener at {self.host}:{self.port} is not known")
+        return self.listener
 
 
 class BrokerRegistration(Struct, frozen=True):

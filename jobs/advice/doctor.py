@@ -38,7 +38,7 @@ from jobs.core.errors import SurveyorError, UsageError
 from jobs.core.units import format_bytes
 from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
 from jobs.repositories.foreign_changes import foreign_changes
-from jobs.repositories.snapshots import rows_as_of
+from jobs.repositories.snapshots import live_brokers_as_of
 from jobs.repositories.warehouse_status import warehouse_status_if_readable
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import with_full_command
@@ -46,7 +46,7 @@ from jobs.snapshots.cluster_view import view_now
 from jobs.snapshots.health import health_of
 from schemas.columns import SCHEMA_VERSION
 from schemas.enums import NO_CONTROLLER
-from schemas.rows import Broker, BrokerConfig
+from schemas.rows import BrokerConfig
 from schemas.text import pluralise
 from schemas.topic_configs import DEFAULT_MIN_ISR
 
@@ -218,7 +218,7 @@ def _znodes(settings: Settings, state: ClusterState, recorded_epoch: int) -> Che
     if state.migration:
         advice_on_migration = migration_refusal(state.migration) if is_made_by_hand(state.migration) else ZOOKEEPER_ONLY
         yield CheckResult("migration", CheckStatus.FAULT, state.migration, advice_on_migration)
-    view = view_now(settings.zookeeper)
+    view = view_now(settings.source)
     health = health_of(view, default_min_isr=DEFAULT_MIN_ISR, threshold=1)
     blocking, latest = health.blocking, max(health.latest_epoch, recorded_epoch)
     paths = list(dict.fromkeys(row.path for row in (*blocking, *state.quarantine)))
@@ -310,7 +310,7 @@ def _registered(settings: Settings, state: ClusterState) -> CheckResult:
     with suppress(SurveyorError):  # the tables have findings of their own
         snapshot = warehouse_status_if_readable(settings.warehouse).snapshot
         in_snapshot = (
-            {row.broker_id for row in rows_as_of(settings.warehouse, snapshot, Broker)} if snapshot else in_snapshot
+            {row.broker_id for row in live_brokers_as_of(settings.warehouse, snapshot)} if snapshot else in_snapshot
         )
     missing = sorted(in_snapshot.difference(state.live))
     if missing:

@@ -130,7 +130,7 @@ def outage_after(settings: Settings, plan: PlanRecord) -> Outage | None:
     """Judge the current cluster after a plan that was to elect leaders."""
     if not elects_leaders(plan):
         return None
-    warehouse, view = settings.warehouse, view_now(settings.zookeeper)
+    warehouse, view = settings.warehouse, view_now(settings.source)
     return outage_now(view, warehouse, last_snapshot(warehouse))
 
 

@@ -33,7 +33,7 @@ from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.console import CommandResult, warnings_in_json
 from jobs.runtime.output import emit, show, stream
 from jobs.runtime.settings import Settings
-from jobs.snapshots.cluster_view import ZNODE_COLUMNS, ClusterView, view_now, with_last_known_replicas
+from jobs.snapshots.cluster_view import SOURCE_COLUMNS, ClusterView, view_now, with_last_known_replicas
 from jobs.snapshots.health import with_derived_columns
 from schemas.columns import BROKERS
 from schemas.enums import NO_LEADER, PartitionState
@@ -119,11 +119,13 @@ class _Cluster:
     """Snapshot id and time, for the JSON result."""
     where: str
     """Description of the source, for the text output."""
+    medium: str = ""
+    """What holds the metadata of a live cluster."""
 
     def age_line(self, rows: int) -> str:
         if self.about["snapshot_id"] is not None:
             return age_line(self.about["taken_at"], rows)
-        return f"{pluralise(rows, 'row')}, read from ZooKeeper at {self.about['taken_at']:%Y-%m-%d %H:%M:%S} UTC"
+        return f"{pluralise(rows, 'row')}, read from {self.medium} at {self.about['taken_at']:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def show_partitions(
@@ -158,7 +160,7 @@ def _count_not_understood(partitions: pa.Table) -> int:
 
 def _refuse_both(snapshot_id: int | None, *, now: bool) -> None:
     if now and snapshot_id is not None:
-        raise UsageError(f"--as-of {snapshot_id} reads a snapshot, and --now reads ZooKeeper; give one of the two")
+        raise UsageError(f"--as-of {snapshot_id} reads a snapshot, and --now reads the cluster; give one of the two")
 
 
 def _partitions_at_snapshot(settings: Settings, selection: PartitionFilter, snapshot_id: int | None) -> _Cluster:
@@ -189,9 +191,9 @@ def _live_partitions(settings: Settings, selection: PartitionFilter) -> _Cluster
     cluster, view = _live_cluster(settings, selection.topic)
     topic, broker = selection.topic, selection.broker
     if topic is not None and topic not in view.configs:
-        raise UsageError(f"no topic {topic!r} at {settings.zookeeper}; `surveyor show partitions --now` lists them")
+        raise UsageError(f"no topic {topic!r} at {settings.source}; `surveyor show partitions --now` lists them")
     if broker is not None and not (_refers_to(cluster.partitions, broker) or broker in _ids(cluster.registered)):
-        raise UsageError(f"no broker {broker} at {settings.zookeeper}; `surveyor show brokers --now` lists them")
+        raise UsageError(f"no broker {broker} at {settings.source}; `surveyor show brokers --now` lists them")
     return cluster
 
 
@@ -199,7 +201,7 @@ def _live_cluster(settings: Settings, topic: str | None = None) -> tuple[_Cluste
     """Read the live cluster from ZooKeeper; min.insync.replicas and last registrations come from the warehouse."""
     last = last_snapshot(settings.warehouse) if settings.warehouse.exists() else None
     view = with_last_known_replicas(
-        view_now(settings.zookeeper, topic=topic, columns=ZNODE_COLUMNS), settings.warehouse, last
+        view_now(settings.source, topic=topic, columns=SOURCE_COLUMNS), settings.warehouse, last
     )
     cluster = _Cluster(
         partitions=with_derived_columns(view, default_min_isr_of(settings.warehouse, last)),
@@ -207,7 +209,8 @@ def _live_cluster(settings: Settings, topic: str | None = None) -> tuple[_Cluste
         controller_id=view.controller_id,
         last_seen={row.broker_id: row for row in last_seen_after(settings.warehouse, last, view.brokers)},
         about={"snapshot_id": None, "taken_at": datetime.now(UTC)},
-        where=str(settings.zookeeper),
+        where=str(settings.source),
+        medium=settings.source.medium,
     )
     return cluster, view
 
@@ -255,7 +258,7 @@ def show_brokers(settings: Settings, snapshot_id: int | None, *, now: bool = Fal
     partitions = StoredRows(cluster.partitions)
     leaders, replicas, in_sync = (_count_by_broker(partitions.brokers(name)) for name in ("leader", "replicas", "isr"))
     gone = {*leaders, *replicas, *in_sync} - _ids(cluster.registered)
-    registered = [_columns(row) | {"live": True} for row in cluster.registered]
+    registered = [_columns(row) | {"live": row.is_live} for row in cluster.registered]
     last_seen = cluster.last_seen
     unregistered = [_columns(last_seen.get(broker)) | {"broker_id": broker, "live": False} for broker in gone]
     rows = [

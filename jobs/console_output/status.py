@@ -156,7 +156,7 @@ def read_status(settings: Settings, snapshot_id: int | None) -> Status:
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(warehouse_status_if_readable, settings.warehouse)
         if snapshot_id is None:
-            view, source, snapshot = view_now(settings.zookeeper), str(settings.zookeeper), None
+            view, source, snapshot = view_now(settings.source), str(settings.source), None
         else:
             snapshot = find_snapshot(settings.warehouse, snapshot_id)
             view, source = view_of(settings.warehouse, snapshot), f"snapshot {snapshot_id}"

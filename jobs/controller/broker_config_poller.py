@@ -155,7 +155,7 @@ class BrokerConfigPoller:
         """Log once for each registration which settings are not supported, and which brokers did not respond."""
         unsupported = {} if self.is_serving else unsupported_protocols(rows)
         for row in brokers:
-            broker, epoch = row.broker_id, row.broker_epoch
+            broker, epoch = row.broker_id, row.czxid
             if self._warned_epochs.get(broker) == epoch:
                 continue
             if broker in unsupported:

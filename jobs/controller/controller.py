@@ -500,7 +500,7 @@ class ResidentController:
     def _isr_candidates(self) -> IsrCandidates:
         """Return which brokers may be in an ISR; called in the thread of the ISR writer."""
         absent = self.context.shutting_down | self._bounced
-        epochs = {row.broker_id: row.broker_epoch for row in [*self.context.brokers.values()]}
+        epochs = {row.broker_id: row.czxid for row in [*self.context.brokers.values()]}
         return IsrCandidates(
             {broker: epoch for broker, epoch in epochs.items() if broker not in absent},
             self.broker_requests.drained_brokers,

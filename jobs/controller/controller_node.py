@@ -74,8 +74,9 @@ def _refuse_shared(endpoints: Sequence[Endpoint], brokers: Sequence[Broker]) -> 
     for broker in brokers:
         has_no_other = broker.endpoints and {each.listener for each in broker.endpoints} <= names
         if has_no_other and secured:
+            listeners = ", ".join(sorted(map(str, names)))
             raise RefusedError(
-                f"broker {broker.broker_id} has no listener but {', '.join(sorted(names))}, so its clients would see "
+                f"broker {broker.broker_id} has no listener but {listeners}, so its clients would see "
                 f"this process among the brokers, and cannot be served by {secured[0].security_protocol}. Give the "
                 f"brokers a listener of their own ({INTER_BROKER}), or keep Kafka's controller and use "
                 "`surveyor reconcile`"

@@ -167,7 +167,7 @@ class MetadataReader:
         failed = {
             broker
             for broker, row in before.items()
-            if not self.context.is_registered(broker, row.broker_epoch)
+            if not self.context.is_registered(broker, row.czxid)
             and not (row.broker_epoch == UNKNOWN_EPOCH and broker in now)  # it has become readable
         }
         self.failed_brokers |= failed
@@ -178,7 +178,7 @@ class MetadataReader:
     def _note_unknown(self, registered: Mapping[int, Broker], changes: MetadataChanges) -> None:
         """Note which registrations cannot be read or decoded; warn once of each."""
         before = self.context.not_understood
-        now = {broker: row.broker_epoch for broker, row in registered.items() if not row.understood}
+        now = {broker: row.czxid for broker, row in registered.items() if not row.understood}
         for broker in sorted(now.keys() - before.keys()):
             log(
                 f"  the registration of broker {broker} is not understood (see `surveyor status`): its present start "

@@ -155,7 +155,7 @@ class StateWriter:
             leader_epoch=change.leader_epoch_after,
             leader_recovery_state=change.leader_recovery_state_after,
             controller_epoch=self.control.epoch,
-            state_version=change.state_version + 1,
+            state_version=change.state_znode_version + 1,
         )
         self.context.put_partition(now)
         self._dirty_partitions.add(change.key)

@@ -35,7 +35,7 @@ ThrottleConfigs = dict[Resource, dict[str, str]]
 
 def cancel_throttles(settings: Settings, *, apply: bool, yes: bool) -> CommandResult:
     """Remove the throttles, or list them; refused while replicas move."""
-    view = view_now(settings.zookeeper)
+    view = view_now(settings.source)
     throttles = _leftover_throttles(view)
     for text in view.throttle_warnings:
         warn(text)
@@ -77,7 +77,7 @@ def _clear(settings: Settings) -> CommandResult:
         with lease_for(settings, zookeeper, "", "cancel") as lease, admin_of(settings, state) as admin:
             for plan_id in throttled_plans(settings.warehouse) if settings.warehouse.exists() else []:
                 clear_throttle(settings.warehouse, client, LeaseGuardedAdmin(admin, lease), plan_id)
-            throttles = _leftover_throttles(view_now(settings.zookeeper))
+            throttles = _leftover_throttles(view_now(settings.source))
             refused = {
                 resource: reason
                 for resource, values in throttles.items()

@@ -12,7 +12,7 @@ from jobs.planning.plan import PlanDraft, Planner
 from jobs.planning.planning_tables import partitions_with_requests
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import refuse_empty, rows_as_of
+from jobs.repositories.snapshots import live_brokers_as_of, refuse_empty, refuse_unversioned
 from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
 from planner.leadership.drain import drain_changes, drain_rejections
@@ -36,7 +36,9 @@ def drain_planner(settings: Settings, requested: list[int], mode: DrainMode, *, 
 
     def planner(at: SnapshotTables) -> PlanDraft:
         refuse_empty(at.snapshot)
-        brokers = rows_as_of(settings.warehouse, at.snapshot, Broker)
+        if mode is DrainMode.RESIDENT:
+            refuse_unversioned(at.snapshot, "plan drain --mode resident")
+        brokers = live_brokers_as_of(settings.warehouse, at.snapshot)
         ids = _drainable(requested, brokers, at.snapshot.snapshot_id)
         _refuse_no_leaders(ids, brokers, drained_brokers(settings.warehouse), at.snapshot.snapshot_id)
         tables = partitions_with_requests(at), at["topics"], at["brokers"]

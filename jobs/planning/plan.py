@@ -41,14 +41,14 @@ from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.plans.rows import InMemoryRows, PlanHeader, PlanRows
 from jobs.repositories.plans.store import result_of, store
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import find_snapshot, rows_as_of
+from jobs.repositories.snapshots import find_snapshot, live_brokers_as_of
 from jobs.runtime.console import CommandResult, Result, log
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.snapshots.snapshot import snapshot_line, take_snapshot
 from schemas.enums import PlanKind, PlanStatus
-from schemas.rows import Broker, Operation, PlanRecord, RejectionRecord, Snapshot
+from schemas.rows import Operation, PlanRecord, RejectionRecord, Snapshot
 
 PLANNING_SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "false",
@@ -191,7 +191,7 @@ def _store(tables: SparkWarehouse, snapshot: Snapshot, alias: Alias, planned: Pl
         parameters=planned.parameters,
         snapshot_id=snapshot.snapshot_id,
         cluster_id=snapshot.cluster_id,
-        broker_epochs={row.broker_id: row.broker_epoch for row in rows_as_of(warehouse, snapshot, Broker)},
+        broker_epochs={row.broker_id: row.broker_epoch for row in live_brokers_as_of(warehouse, snapshot)},
         status=PlanStatus.REFUSED if planned.refused else PlanStatus.PLANNED,
         command=command,
     )

@@ -24,7 +24,7 @@ from jobs.planning.plan import PlanDraft
 from jobs.planning.planning_tables import vanished_states
 from jobs.repositories.failed_log_dirs import event_lines
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import rows_as_of
+from jobs.repositories.snapshots import live_brokers_as_of, refuse_unversioned, rows_as_of
 from jobs.runtime.console import log
 from planner.columns.shape import shaped
 from planner.history.lost_states import vanished_rejections
@@ -54,7 +54,7 @@ from schemas.operation_data import (
 )
 from schemas.replica_assignment import IS_REASSIGNED
 from schemas.response_codes import NONE
-from schemas.rows import CONTROL, Broker, BrokerAnswer, Key, Operation, RejectionRecord, Topic, ZnodeRequest
+from schemas.rows import CONTROL, BrokerAnswer, Key, Operation, RejectionRecord, Topic, ZnodeRequest
 from schemas.tables import CHANGES, REJECTIONS
 
 R = TypeVar("R", bound=Struct)
@@ -84,6 +84,7 @@ def plan_reconcile(at: SnapshotTables, *, allow_unclean: bool = False, requests:
 
     With `requests`, requests in /admin are planned even though another process is the controller.
     """
+    refuse_unversioned(at.snapshot, "plan reconcile")
     for line in event_lines(at.tables.warehouse, at.snapshot):
         log(f"surveyor: {line}")
     requested = rows_as_of(at.tables.warehouse, at.snapshot, ZnodeRequest)
@@ -141,7 +142,7 @@ def _stop_confirmations(at: SnapshotTables) -> list[BrokerAnswer]:
     warehouse = at.tables.warehouse
     if _was_surveyor_control(at):
         return []
-    epochs = {row.broker_id: row.broker_epoch for row in rows_as_of(warehouse, at.snapshot, Broker)}
+    epochs = {row.broker_id: row.broker_epoch for row in live_brokers_as_of(warehouse, at.snapshot)}
     of_last = ("controller_epoch", "=", at.snapshot.controller_epoch)
     rows = warehouse.typed_rows(BrokerAnswer, ("api", "=", STOP_REPLICA), ("error", "=", NONE), of_last)
     return [
@@ -251,7 +252,7 @@ class _RequestedSteps:
         No broker has confirmed the deletion of added partitions.
         """
         rows = rows_as_of(self.at.tables.warehouse, self.at.snapshot, Topic, ("topic", "in", topics))
-        return {row.topic: row.topic_version for row in rows}
+        return {row.topic: row.topic_version for row in rows if row.topic_version is not None}
 
 
 def _tallied_decisions(cycle: Cycle) -> tuple[DataFrame, dict[str, int]]:
@@ -308,5 +309,5 @@ def _waiting_lines(at: SnapshotTables, cycle: Cycle) -> Iterator[str]:
 def _executor(at: SnapshotTables) -> str:
     """Return which controller executes the requests, according to the snapshot."""
     controller = at.snapshot.controller_id
-    live = {row.broker_id for row in rows_as_of(at.tables.warehouse, at.snapshot, Broker)}
+    live = {row.broker_id for row in live_brokers_as_of(at.tables.warehouse, at.snapshot)}
     return f"broker {controller}, the controller" if controller in live else "a resident controller"

@@ -11,6 +11,7 @@ from jobs.core.errors import UsageError
 from jobs.planning.plan import PlanDraft, Planner
 from jobs.planning.planning_tables import vanished_states
 from jobs.repositories.snapshot_tables import SnapshotTables
+from jobs.repositories.snapshots import refuse_unversioned
 from planner.history.evidence import log_sizes, ranked_evidence
 from planner.history.lost_states import without_state
 from planner.leadership.unclean_recovery import (
@@ -28,6 +29,7 @@ def recover_planner(requested: list[Row], *, allow_unclean: bool) -> Planner:
     """Plan leaders; unclean ones for the requested partitions, or for all."""
 
     def planner(at: SnapshotTables) -> PlanDraft:
+        refuse_unversioned(at.snapshot, "plan recover")
         offline = _leaderless(at).localCheckpoint()
         last = at.snapshot.snapshot_id
         until = F.col("snapshot_id") <= last

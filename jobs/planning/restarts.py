@@ -1,12 +1,13 @@
 """May these brokers be restarted now, and in which order do all brokers restart?
 
 Both answers rest on the cluster as it is now: the default min.insync.replicas is asked of every broker first, and
-ZooKeeper is read last. No JVM is needed. On a stored snapshot the same rule runs on Spark, and its answer is never
-"safe", because a snapshot is not the present. Neither command stores anything.
+the cluster's metadata is read last. No JVM is needed. On a stored snapshot the same rule runs on Spark, and its answer
+is never "safe", because a snapshot is not the present. Neither command stores anything.
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict as asdict_of
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,10 +15,8 @@ import numpy as np
 from msgspec.structs import asdict
 from rich.table import Table
 
-from jobs.adapters.brokers.configs import read_configs_and_failures, read_overrides
+from jobs.adapters.brokers.configs import read_configs_and_failures
 from jobs.adapters.delta.warehouse import Row
-from jobs.adapters.zookeeper.cluster import read_brokers
-from jobs.adapters.zookeeper.connection import connected, with_retries
 from jobs.core.errors import ExitCode, SurveyorError
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, rows_as_of
@@ -27,10 +26,11 @@ from jobs.runtime.input_files import parse_broker_ids
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, command_line, suggestion
-from jobs.snapshots.cluster_view import ZNODE_COLUMNS, ClusterView, view_now, view_of
+from jobs.snapshots.cluster_view import SOURCE_COLUMNS, ClusterView, view_now, view_of
 from jobs.snapshots.health import arrays_of
 from planner.columns.numpy_rules import has_broker, is_in, partition_masks
 from planner.rules.partitions import BrokerSets, PartitionInfo, TopicInfo
+from planner.rules.quorum import QuorumAfterRestart, quorum_after_restart
 from planner.rules.restart_order import Need, RestartStep, restart_order
 from planner.rules.restarts import known_min_isr, restart_effect
 from schemas.enums import NO_CONTROLLER, NO_LEADER, RestartCode, RestartEffect
@@ -70,7 +70,7 @@ class RestartFacts:
     view: ClusterView
     configs: Sequence[BrokerConfig]
     silent: Mapping[int, str] = field(default_factory=dict)
-    """Why registered brokers did not answer: they may be dead, with a ZooKeeper session that has not ended yet."""
+    """Why registered brokers did not answer: they may be dead, with a session that has not ended yet."""
     snapshot_id: int | None = None
     """None for the state of now."""
 
@@ -80,16 +80,19 @@ class RestartFacts:
 
 
 def read_facts(settings: Settings) -> RestartFacts:
-    """Read the cluster as it is now; raise UnreadableError if ZooKeeper cannot be read."""
+    """Read the cluster as it is now; raise UnreadableError if its source cannot be read."""
+    source = settings.source
     with progress("asking brokers for min.insync.replicas"):
-        with connected(settings.zookeeper) as client:
-            brokers = with_retries(lambda: read_brokers(client))
-            overrides, _ = with_retries(lambda: read_overrides(client))
+        brokers, known = source.read_broker_settings()
         configs, silent = read_configs_and_failures(
-            brokers, settings.conf.command_config, overrides, CONFIG_TIMEOUT_SECONDS
+            [row for row in brokers if row.is_live],
+            settings.conf.command_config,
+            known.overrides,
+            CONFIG_TIMEOUT_SECONDS,
+            defaults=known.defaults,
         )
     with progress("reading the cluster"):
-        return RestartFacts(view=view_now(settings.zookeeper, columns=ZNODE_COLUMNS), configs=configs, silent=silent)
+        return RestartFacts(view=view_now(source, columns=SOURCE_COLUMNS), configs=configs, silent=silent)
 
 
 def report_restart(
@@ -104,8 +107,10 @@ def report_restart(
         facts, rows = _rows_of_snapshot(settings, snapshot, restarting, margin)
     rows.sort(key=lambda row: (_SEVERITY[row["effect"]], not row["is_internal"], row["topic"], row["partition"]))
     counts = Counter(row["effect"] for row in rows)
-    unread = [*_unread(facts, restarting)]
-    verdict = UNSAFE if len(rows) > counts[RestartEffect.UNKNOWN] else UNKNOWN if rows or unread else SAFE
+    quorum = quorum_after_restart(facts.view.voters or (), restarting)
+    unread = [*_unread(facts, restarting), *_uncertain_voters(quorum)]
+    is_hurt = len(rows) > counts[RestartEffect.UNKNOWN] or (quorum is not None and quorum.keeps_majority is False)
+    verdict = UNSAFE if is_hurt else UNKNOWN if rows or unread else SAFE
     result = {
         "restart": restarting,
         "margin": margin,
@@ -116,11 +121,14 @@ def report_restart(
         "under_replicated": _under_replicated(facts.view),
         **_on_brokers(facts.view, restarting),
         **{effect.value: counts[effect.value] for effect in RestartEffect},
+        "quorum": None if quorum is None else {**asdict_of(quorum), "keeps_majority": quorum.keeps_majority},
         "unread": unread,
         "warnings": [*_warnings(facts, restarting)],
         "rows": rows,
     }
-    people = _for_people(settings, result, None if everything else limit)
+    people = [*_for_people(settings, result, None if everything else limit)]
+    if quorum is not None and quorum.keeps_majority is False:
+        people.insert(-1, f"unsafe: {_lost_quorum(quorum)}")
     steps = [*_suggestions(settings, rows)]
     return CommandResult(result, *people, steps=steps, warnings=result["warnings"], exit_code=EXIT_CODES[verdict])
 
@@ -206,16 +214,29 @@ def _unread_of_cluster(view: ClusterView) -> Iterator[str]:
         yield f"a migration to KRaft has begun: {view.migration}"
     for broker in sorted(view.log_dir_events):
         yield f"broker {broker} reports a failed log dir, and no controller has handled it yet"
+    if view.hidden_topics is not None:
+        yield view.hidden_topics
     unread = sorted(view.unread_topics - view.deleting)
     if unread:
         yield f"topics whose partitions cannot all be read: {abbreviate(unread)}"
 
 
+def _uncertain_voters(quorum: QuorumAfterRestart | None) -> Iterator[str]:
+    if quorum is not None and quorum.keeps_majority is None:
+        yield f"whether voters {abbreviate(quorum.uncertain)} of the quorum are up to date is unknown"
+
+
+def _lost_quorum(quorum: QuorumAfterRestart) -> str:
+    """Say why the quorum has no leader during the restart."""
+    current = f"{len(quorum.current)} of {len(quorum.voters)} voters of the quorum remain up to date"
+    return f"{current}, and {quorum.needed} are needed: until they are back, no partition gets another leader"
+
+
 def _brokers(view: ClusterView, restarting: Iterable[int]) -> Iterator[Row]:
-    """Yield the broker epochs, which grow when a broker has restarted; null if it is not registered."""
+    """Yield whether each broker is live, and its broker epoch, which grows when it has restarted; null in KRaft."""
     epochs = {row.broker_id: row.broker_epoch for row in view.brokers}
     for broker in restarting:
-        yield {"broker_id": broker, "broker_epoch": epochs.get(broker)}
+        yield {"broker_id": broker, "is_live": broker in epochs, "broker_epoch": epochs.get(broker)}
 
 
 def _under_replicated(view: ClusterView) -> int:
@@ -248,7 +269,7 @@ def _warnings(facts: RestartFacts, restarting: Collection[int]) -> Iterator[str]
         if row.broker_id in restarting and row.name == _CONTROLLED_SHUTDOWN and boolean(row.value) is False:
             yield (
                 f"broker {row.broker_id} has {_CONTROLLED_SHUTDOWN}=false: what it leads has no leader until its "
-                "ZooKeeper session ends"
+                "session ends"
             )
     yield from _silent_brokers(facts, restarting)
     held = StoredRows(facts.view.partitions).where(_concerned(facts.view, restarting))
@@ -293,10 +314,12 @@ def report_restart_order(settings: Settings, margin: int) -> CommandResult:
     racks, notes = _racks(settings, facts)
     understood, controller = facts.understood, facts.view.controller_id
     down = sorted(racks.keys() - understood.keys())
-    steps = restart_order(_needs(facts), racks, down, controller, margin=margin)
+    voters = [voter.voter_id for voter in facts.view.voters or ()]
+    steps = restart_order(_needs(facts), racks, down, controller, margin=margin, voters=voters)
     rows = [_step_row(settings, position, step, steps, margin) for position, step in enumerate(steps, 1)]
     unread = [*_unread_of_cluster(facts.view)]
     warnings = [*notes, *(f"unknown: {fact}" for fact in unread), *_silent_brokers(facts), *_order_warnings(rows)]
+    warnings += _quorum_warnings(steps, sorted({*voters}.difference(racks)))
     waves = steps[-1].wave if steps else 0
     result = {
         "margin": margin,
@@ -377,6 +400,7 @@ def _step_row(settings: Settings, position: int, step: RestartStep, steps: Seque
         "rack": step.rack,
         "action": "start" if step.is_down else "restart",
         "is_controller": step.is_controller,
+        "loses_quorum": step.loses_quorum,
         "reason": _reason(step),
         "wait": f"broker {step.broker_id} has registered again, and no partition is under-replicated",
         "check": check,
@@ -390,7 +414,20 @@ def _reason(step: RestartStep) -> str:
     last = "it is the controller, which comes last" if step.is_controller else ""
     harmed = ", ".join(f"{count} {_PHRASES[effect]}" for effect, count in step.harmed.items())
     by_rack = "" if step.is_controller else "a rack of its own" if step.rack is None else f"rack {step.rack}"
-    return (last or by_rack) + (f"; even with full ISRs: {harmed}" if harmed else "")
+    quorum = "; the quorum loses its majority" if step.loses_quorum else ""
+    return (last or by_rack) + (f"; even with full ISRs: {harmed}" if harmed else "") + quorum
+
+
+def _quorum_warnings(steps: Sequence[RestartStep], controllers: Sequence[int]) -> Iterator[str]:
+    """Yield what the order cannot avoid or does not have; `controllers` are voters that are no brokers."""
+    losing = [step.broker_id for step in steps if step.loses_quorum]
+    if losing:
+        yield f"no majority of the quorum remains in the restart of a voter, so its check will fail: {_name(losing)}"
+    if controllers:
+        yield (
+            f"the order has brokers only: restart the controllers {abbreviate(controllers)} one at a time as well, the "
+            "leader of the quorum last"
+        )
 
 
 def _order_warnings(rows: Sequence[Row]) -> Iterator[str]:

@@ -186,7 +186,7 @@ def _crowded(settings: Settings, snapshot: Snapshot) -> int:
     warehouse = settings.warehouse
     brokers = rows_as_of(warehouse, snapshot, Broker)
     racks = rack_of_each(brokers, brokers_last_seen(warehouse, snapshot))
-    usable = [row.broker_id for row in brokers if row.understood]
+    usable = [row.broker_id for row in brokers if row.understood and row.is_live]
     known_racks = {broker: rack for broker, rack in racks.items() if rack is not None}
     assigned = table_as_of(warehouse, snapshot, "partitions", columns=("replicas",))["replicas"]
     alike = Counter(map(tuple, pc.fill_null(assigned, []).to_pylist()))

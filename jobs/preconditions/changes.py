@@ -39,7 +39,7 @@ class Preconditions:
     """The live brokers and deletions now, and the broker epochs that the plan knows."""
 
     live: Mapping[int, int]
-    planned_epochs: Mapping[int, int]
+    planned_epochs: Mapping[int, int | None]
     deleting: frozenset[str]
 
     @classmethod
@@ -92,7 +92,7 @@ class Preconditions:
 def is_applied(change: Change, partition: CurrentPartition) -> bool:
     """Whether a state is the one that this change writes, at the version of that write."""
     state = partition.state
-    if state is None or partition.version != change.state_version + 1:
+    if state is None or change.state_version is None or partition.version != change.state_version + 1:
         return False
     after = (change.leader_after, change.isr_after, change.leader_epoch_after)
     return bool((state.leader, state.isr, state.leader_epoch) == after)

@@ -98,7 +98,12 @@ def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: C
 
 
 def refuse_other_cluster(settings: Settings, plan: Plan, state: ClusterState) -> None:
-    """Raise RefusedError unless the plan was made for the connected cluster."""
+    """Raise RefusedError unless the plan was made for the connected cluster, and on what its ZooKeeper said."""
+    if any(broker.broker_epoch is None for broker in plan.row.brokers):
+        raise RefusedError(
+            f"plan {plan.title} was made on a snapshot read from the brokers of a KRaft cluster, so it has no versions "
+            "of znodes to write under; plan again on a snapshot read from ZooKeeper",
+        )
     if plan.row.cluster_id != state.cluster_id:
         raise RefusedError(
             f"plan {plan.title} was made for the cluster with id {plan.row.cluster_id}, and {settings.zookeeper} "

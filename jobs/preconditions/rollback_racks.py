@@ -53,7 +53,7 @@ def rollback_rack_warnings(warehouse: Warehouse, plan: PlanRecord, lists: Lists)
         racks = rack_of_each(brokers, brokers_last_seen(warehouse, snapshot))
     except SurveyorError:  # the snapshot was dropped
         return []
-    usable = [row.broker_id for row in brokers if row.understood]
+    usable = [row.broker_id for row in brokers if row.understood and row.is_live]
     return list(spread_warnings(lists, {id_: rack for id_, rack in racks.items() if rack is not None}, usable))
 
 

@@ -1,12 +1,11 @@
-"""What a plan could not look at: topics and partitions of its snapshot whose znodes are not understood.
+"""What a plan could not look at: topics and partitions of its snapshot that are not understood.
 
 Where an earlier snapshot knows such a partition, the plan rejects it by name. Where none does, the partition is in no
 table, so that a broker may hold replicas of it although every count says that the broker is empty. In: a snapshot, or
 a plan with the snapshot that it was made on. Out: names, and the warning of a plan.
 """
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,16 +13,13 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.repositories.snapshots import find_snapshot, rows_as_of
 from schemas.enums import PlanKind
-from schemas.rows import Partition, PlanRecord, QuarantinedZnode, Snapshot
+from schemas.rows import HIDDEN_TOPICS, Partition, PlanRecord, QuarantinedZnode, Snapshot
 from schemas.text import join_words, pluralise
 
 SHOWN: Final = "`surveyor show quarantine`"
 
 MAX_NAMED: Final = 10
 """Topics and partitions that a warning names unless all are asked for; quarantine has them all."""
-
-_TOPIC: Final = re.compile(r"/brokers/topics/([^/]+)")
-_STATE: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/([^/]+)(?:/state)?")
 
 _CONCERNED: Final = {
     PlanKind.REASSIGN,
@@ -46,9 +42,11 @@ class UnreadMetadata:
     topics: Sequence[str] = ()
     partitions: Sequence[str] = ()
     in_part: frozenset[str] = frozenset()
+    may_lack_topics: bool = False
+    """Whether a KRaft cluster may have further topics, which this client may not describe."""
 
     def __bool__(self) -> bool:
-        return bool(self.topics or self.partitions)
+        return bool(self.topics or self.partitions or self.may_lack_topics)
 
     def sentence(self, *, everything: bool = False) -> str:
         """Say what is not understood.
@@ -57,7 +55,15 @@ class UnreadMetadata:
         '2 topics and 1 partition are not understood (a, b in part, c-0)'
         >>> UnreadMetadata(["a"]).sentence()
         '1 topic is not understood (a)'
+        >>> UnreadMetadata(may_lack_topics=True).sentence()
+        'topics that this client may not describe may be missing'
         """
+        hidden = ["topics that this client may not describe may be missing"] if self.may_lack_topics else []
+        return ", and ".join([*self._named(everything=everything), *hidden])
+
+    def _named(self, *, everything: bool) -> Iterator[str]:
+        if not (self.topics or self.partitions):
+            return
         counted = [
             pluralise(len(names), noun)
             for names, noun in ((self.topics, "topic"), (self.partitions, "partition"))
@@ -67,23 +73,25 @@ class UnreadMetadata:
         named += self.partitions
         shown = named if everything else named[:MAX_NAMED]
         more = f" and {len(named) - len(shown)} more" if len(named) > len(shown) else ""
-        return f"{join_words(counted)} {'is' if self.is_one else 'are'} not understood ({', '.join(shown)}{more})"
+        is_one = len(named) == 1
+        yield f"{join_words(counted)} {'is' if is_one else 'are'} not understood ({', '.join(shown)}{more})"
 
     @property
     def is_one(self) -> bool:
-        return len(self.topics) + len(self.partitions) == 1
+        return len(self.topics) + len(self.partitions) == 1 and not self.may_lack_topics
 
 
 def unread_in(warehouse: Warehouse, snapshot: Snapshot) -> UnreadMetadata:
     """Name the topics and partitions of a snapshot that are in quarantine."""
     if not snapshot.quarantined:
         return UnreadMetadata()
-    paths = [row.path for row in rows_as_of(warehouse, snapshot, QuarantinedZnode)]
-    topics = sorted({found[1] for path in paths if (found := _TOPIC.fullmatch(path))})
-    states = {(found[1], found[2]) for path in paths if (found := _STATE.fullmatch(path))}
+    rows = rows_as_of(warehouse, snapshot, QuarantinedZnode)
+    topics = sorted({topic for row in rows if (topic := row.whole_topic)})
+    states = {partition for row in rows if (partition := row.one_partition)}
     partitions = [f"{topic}-{number}" for topic, number in sorted(states, key=_in_order) if topic not in topics]
     read = rows_as_of(warehouse, snapshot, Partition, ("topic", "in", topics)) if topics else []
-    return UnreadMetadata(topics, partitions, frozenset(row.topic for row in read if row.understood))
+    in_part = frozenset(row.topic for row in read if row.understood)
+    return UnreadMetadata(topics, partitions, in_part, may_lack_topics=any(row.path == HIDDEN_TOPICS for row in rows))
 
 
 def _in_order(partition: tuple[str, str]) -> tuple[str, int, str]:

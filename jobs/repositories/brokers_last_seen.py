@@ -1,8 +1,9 @@
 """The last known registration of brokers that are not registered now: rack, host, endpoints. It needs no JVM.
 
 ZooKeeper deletes a broker's registration when its session ends, but its replicas stay assigned, and a plan must know
-their racks. So each snapshot stores in `brokers_last_seen` the last readable registration of every broker that has no
-readable registration now. `surveyor vacuum` never deletes these rows.
+their racks. A fenced broker of a KRaft cluster counts as not registered here. So each snapshot stores in
+`brokers_last_seen` the last readable registration of every broker that has no readable registration now. `surveyor
+vacuum` never deletes these rows.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +12,7 @@ from typing import Final
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import UnreadableError
-from jobs.repositories.snapshots import rows_as_of
+from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of
 from schemas.rows import Broker, ClusterEvent, LastSeenBroker, Snapshot
 
 FACTS: Final = ("broker_id", "broker_epoch", "host", "port", "endpoints", "rack")
@@ -37,7 +38,7 @@ def last_seen_after(warehouse: Warehouse, last: Snapshot | None, registered: Ite
     """Return the rows of `brokers_last_seen` for a new snapshot of `registered` brokers; `last` precedes it."""
     if last is None:
         return []
-    understood = {row.broker_id for row in registered if row.understood}
+    understood = {row.broker_id for row in registered if row.understood and row.is_live}
     return [row for broker, row in sorted(brokers_seen_by(warehouse, last).items()) if broker not in understood]
 
 
@@ -66,14 +67,14 @@ def _seen_in(warehouse: Warehouse, snapshot: Snapshot) -> dict[int, LastSeenBrok
             last_seen_at=snapshot.taken_at,
             **{name: getattr(row, name) for name in FACTS},
         )
-        for row in rows_as_of(warehouse, snapshot, Broker)
+        for row in live_brokers_as_of(warehouse, snapshot)
         if row.understood
     }
 
 
 def _from_events(warehouse: Warehouse, snapshot: Snapshot) -> Iterator[LastSeenBroker]:
     """Derive the rows from BrokerFailed events, for a snapshot of an older version without `brokers_last_seen`."""
-    registered = {row.broker_id for row in rows_as_of(warehouse, snapshot, Broker) if row.understood}
+    registered = {row.broker_id for row in live_brokers_as_of(warehouse, snapshot) if row.understood}
     until = ("snapshot_id", "<=", snapshot.snapshot_id)
     failures = sorted(
         warehouse.typed_rows(ClusterEvent, until, ("kind", "=", BROKER_FAILED)), key=attrgetter("snapshot_id")

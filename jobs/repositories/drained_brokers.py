@@ -57,7 +57,7 @@ def remove(warehouse: Warehouse, plan: PlanRecord) -> bool:
     return True
 
 
-def has_registered_again(mark: DrainedBroker, registered: Mapping[int, int]) -> bool:
+def has_registered_again(mark: DrainedBroker, registered: Mapping[int, int | None]) -> bool:
     """Whether a resident drain has ended because the broker registered again with a later broker epoch.
 
     `registered` maps brokers to their epochs. The rule is that of `planner.columns.broker_sets.with_drained`. A mark of
@@ -67,7 +67,9 @@ def has_registered_again(mark: DrainedBroker, registered: Mapping[int, int]) -> 
     return mark.mode == DrainMode.RESIDENT and epoch is not None and now is not None and epoch < now
 
 
-def remove_expired(warehouse: Warehouse, controller_epoch: int | None, registered: Mapping[int, int]) -> dict[int, str]:
+def remove_expired(
+    warehouse: Warehouse, controller_epoch: int | None, registered: Mapping[int, int | None]
+) -> dict[int, str]:
     """Delete the marks of resident drains that have ended; return the reason by broker.
 
     `controller_epoch` is that of the current controller, and `registered` maps brokers to their epochs. A mark without

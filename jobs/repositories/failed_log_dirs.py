@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from jobs.adapters.delta.warehouse import Warehouse, typed
 from jobs.repositories.broker_responses import latest_responses
-from jobs.repositories.snapshots import rows_as_of
+from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of
 from schemas.enums import RequestKind
 from schemas.notices import LEADER_AND_ISR
 from schemas.response_codes import KAFKA_STORAGE_ERROR
-from schemas.rows import Broker, BrokerAnswer, Snapshot, ZnodeRequest
+from schemas.rows import BrokerAnswer, Snapshot, ZnodeRequest
 
 _OF_LEADER_AND_ISR: Final = ("api", "=", LEADER_AND_ISR)
 _SORT_KEYS: Final = [(name, "ascending") for name in ("broker_id", "topic", "partition")]
@@ -29,7 +29,7 @@ def failed_replicas(warehouse: Warehouse, snapshot: Snapshot) -> list[BrokerAnsw
     ].unique()
     if not topics:  # the usual case, for which nothing else is read
         return []
-    epochs = {row.broker_id: row.broker_epoch for row in rows_as_of(warehouse, snapshot, Broker)}
+    epochs = {row.broker_id: row.broker_epoch for row in live_brokers_as_of(warehouse, snapshot)}
     # a table of an older version also contains earlier responses, until the next commit writes to it
     answers = latest_responses(warehouse.read("answers", _OF_LEADER_AND_ISR, ("topic", "in", topics.to_pylist())))
     failed = typed(BrokerAnswer, answers.filter(pc.field("error") == KAFKA_STORAGE_ERROR).sort_by(_SORT_KEYS))

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
-from jobs.adapters.delta.warehouse import Row
+from jobs.adapters.delta.warehouse import Row, schema_of
 from jobs.core.errors import UnreadableError
 from jobs.repositories.brokers_last_seen import brokers_last_seen
 from jobs.repositories.snapshots import table_as_of
-from schemas.rows import LastSeenBroker, Snapshot
+from schemas.rows import Broker, LastSeenBroker, Snapshot
 from schemas.tables import SPARK_SCHEMAS
 
 DRIVER_READ_TABLES: Final = frozenset({"brokers", "broker_configs"})
@@ -27,7 +28,10 @@ class SnapshotTables:
     snapshot: Snapshot
 
     def __getitem__(self, table: str) -> DataFrame:
-        """Read a table at the version that the snapshot names; shapes as in `schemas.tables`."""
+        """Read a table at the version that the snapshot names; shapes as in `schemas.tables`.
+
+        `brokers` are the live ones, without the fenced brokers of a KRaft cluster.
+        """
         if table == LastSeenBroker.TABLE:
             rows = brokers_last_seen(self.tables.warehouse, self.snapshot)
             return self.tables.frame(table, list(rows.values())).coalesce(1)
@@ -41,7 +45,13 @@ class SnapshotTables:
 
     def _small(self, table: str) -> pa.Table:
         """Read a table on the driver, which is faster than Spark's lookup of a Delta version for small tables."""
-        return table_as_of(self.tables.warehouse, self.snapshot, table).select(SPARK_SCHEMAS[table].names)
+        rows = table_as_of(self.tables.warehouse, self.snapshot, table)
+        missing = [field for field in schema_of(table) if field.name not in rows.column_names]
+        for field in missing:  # a warehouse of an older version
+            rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+        if table == Broker.TABLE:
+            rows = rows.filter(pc.invert(pc.fill_null(rows["fenced"], False)))  # noqa: FBT003 - Arrow's
+        return rows.select(SPARK_SCHEMAS[table].names)
 
     def targets(self, rows: Sequence[Row]) -> DataFrame:
         """Return a DataFrame of requested partitions: topic, partition and replicas, null if not given."""

@@ -14,7 +14,7 @@ from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.errors import RefusedError, UnreadableError, UsageError
 from schemas.columns import KEYS
 from schemas.enums import PartitionState
-from schemas.rows import Snapshot, Topic
+from schemas.rows import Broker, Snapshot, Topic
 
 COMPARED: Final = ("brokers", "topics", "requests")
 """Tables without a history, which a snapshot compares with those of the last one."""
@@ -68,6 +68,18 @@ def refuse_empty(snapshot: Snapshot, *, topics: bool = False) -> None:
         )
 
 
+def refuse_unversioned(snapshot: Snapshot, command: str) -> None:
+    """Raise RefusedError for a plan of a controller's own work on a snapshot without the version of its epoch.
+
+    Such work is written by a controller under versions of znodes. A KRaft cluster has none and does this work itself.
+    """
+    if snapshot.controller_epoch_version is None:
+        raise RefusedError(
+            f"`surveyor {command}` plans what a controller writes to ZooKeeper, and snapshot {snapshot.snapshot_id} is "
+            "of a KRaft cluster, whose own controller does that"
+        )
+
+
 def as_of(warehouse: Warehouse, snapshot: Snapshot, table: str, *filters: Filter) -> list[Row]:
     """Return the rows of a table at a snapshot as dictionaries."""
     return as_rows(table_as_of(warehouse, snapshot, table, *filters))
@@ -88,6 +100,14 @@ def topics_before(warehouse: Warehouse, snapshot_id: int) -> dict[str, Topic]:
 def rows_as_of(warehouse: Warehouse, snapshot: Snapshot, row: type[R], *filters: Filter) -> list[R]:
     """Return the rows of a table at a snapshot as structs."""
     return typed(row, table_as_of(warehouse, snapshot, row.TABLE, *filters))
+
+
+def live_brokers_as_of(warehouse: Warehouse, snapshot: Snapshot, *filters: Filter) -> list[Broker]:
+    """Return the live brokers at a snapshot: those registered, without the fenced ones of a KRaft cluster.
+
+    Plans and health figures count on these alone.
+    """
+    return [row for row in rows_as_of(warehouse, snapshot, Broker, *filters) if row.is_live]
 
 
 def table_as_of(

@@ -16,10 +16,10 @@ from jobs.adapters.delta.warehouse import Warehouse, values_of
 from jobs.core.errors import SurveyorError
 from jobs.repositories.brokers_last_seen import brokers_last_seen
 from jobs.repositories.controller_epochs import latest_recorded_epoch
-from jobs.repositories.snapshots import last_snapshot, rows_as_of
+from jobs.repositories.snapshots import last_snapshot, live_brokers_as_of, rows_as_of
 from planner.columns.numpy_rules import default_min_isr, max_known_min_isr
 from schemas.enums import PlanStatus
-from schemas.rows import Broker, BrokerConfig, DrainedBroker, PlanRecord, Snapshot
+from schemas.rows import BrokerConfig, DrainedBroker, PlanRecord, Snapshot
 from schemas.topic_configs import MIN_ISR
 
 OPEN: Final = (PlanStatus.PLANNED, PlanStatus.COMMITTING, PlanStatus.PARTIAL)
@@ -91,7 +91,7 @@ def missing_since(warehouse: Warehouse, snapshot: Snapshot, brokers: Collection[
 
     A broker in no snapshot counts as missing since the oldest one.
     """
-    absent = {*brokers}.difference(row.broker_id for row in rows_as_of(warehouse, snapshot, Broker))
+    absent = {*brokers}.difference(row.broker_id for row in live_brokers_as_of(warehouse, snapshot))
     if not absent:
         return {}
     seen = brokers_last_seen(warehouse, snapshot)

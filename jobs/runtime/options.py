@@ -26,7 +26,7 @@ from jobs.runtime.completion import brokers, clusters, comma_separated, plans, s
 from jobs.runtime.console import CommandResult, escape_unencodable, forget_warnings, log, warn
 from jobs.runtime.lazy_commands import HELP, LOG_FORMAT_OPTION, LOG_FORMAT_VARIABLE, run_program
 from jobs.runtime.output import emit, write_json
-from jobs.runtime.settings import NO_THROTTLE, settings_from
+from jobs.runtime.settings import NO_THROTTLE, Settings, settings_from
 from jobs.runtime.suggestions import typed_options
 
 Cluster = Annotated[
@@ -36,6 +36,15 @@ Cluster = Annotated[
 ZooKeeper = Annotated[
     str | None,
     typer.Option("--zookeeper", help="HOST:PORT[,...][/chroot]", envvar="SURVEYOR_ZOOKEEPER"),
+]
+BootstrapServers = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        metavar="TEXT",
+        help="HOST:PORT[,...] of a KRaft cluster's brokers, instead of --zookeeper.",
+        envvar="SURVEYOR_BOOTSTRAP_SERVERS",
+    ),
 ]
 Warehouse = Annotated[
     str | None,
@@ -130,6 +139,7 @@ LogFormatOption = Annotated[
 _COMMON: Final[dict[str, tuple[Any, Any]]] = {
     "cluster": (Cluster, "default"),
     "zookeeper": (ZooKeeper, None),
+    "bootstrap_servers": (BootstrapServers, None),
     "warehouse": (Warehouse, None),
     "conf_path": (ConfPath, None),
     "zookeeper_config": (ZooKeeperConfig, None),
@@ -155,6 +165,17 @@ def command(function: Command) -> Command:
     Errors become a message and an exit code.
     """
     return _with_options(function, _COMMON)
+
+
+def through_zookeeper(function: Command) -> Command:
+    """Refuse a command of `INSTEAD`, before it does anything, for a cluster that has no ZooKeeper."""
+
+    @functools.wraps(function)
+    def run(settings: Settings, **arguments: Any) -> CommandResult | ExitCode | None:  # noqa: ANN401 - as typer gives them
+        settings.refuse_without_zookeeper(function.__name__)
+        return function(settings, **arguments)
+
+    return run
 
 
 def on_spark(function: Command) -> Command:

@@ -7,7 +7,7 @@ line on stderr says which value is used, so that no command runs on an unintende
 """
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -19,21 +19,26 @@ from jobs.adapters.delta.warehouse_paths import absolute, refuse_invalid_cluster
 from jobs.adapters.spark.remote import address
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core import logs
-from jobs.core.errors import UsageError
+from jobs.core.errors import RefusedError, UsageError
 from jobs.core.logs import LogFormat, LogLevel
 from jobs.core.text_files import read_text_file
 from jobs.core.units import PERIOD, RATE, parse_rate
 from jobs.runtime.cli_enums import Output
 from jobs.runtime.console import log
 from jobs.runtime.suggestions import Typed
+from jobs.runtime.zookeeper_commands import INSTEAD
 
 if TYPE_CHECKING:
     from jobs.adapters.brokers.listeners import Listener
     from jobs.adapters.delta.warehouse import Warehouse
+    from jobs.adapters.sources.interface import ClusterSource
 
 CONTROLLER_ID: Final = 2147483647
 """The broker id that Surveyor uses as controller: the largest id, which no broker gets by accident."""
 
+
+ADDRESS_OPTIONS: Final = {"zookeeper": "--zookeeper", "bootstrap_servers": "--bootstrap-server"}
+"""Options that say where a cluster's metadata is, by the name of their setting; a cluster has one of them."""
 
 DEFAULT_WAREHOUSE: Final = "warehouse"
 
@@ -57,6 +62,7 @@ class ClusterConf(_Strict):
     """One cluster in the file."""
 
     zookeeper: str | None = None
+    bootstrap_servers: str | None = None
     zookeeper_config: Path | None = None
     command_config: Path | None = None
     control_listener: str | None = None
@@ -121,13 +127,43 @@ class Settings:
         return Listener.of(self.conf.command_config, self.conf.control_listener)
 
     @property
+    def source(self) -> "ClusterSource":
+        """Where the cluster's metadata is read from; raise UsageError if no address is given."""
+        from jobs.adapters.sources.choice import source_of  # noqa: PLC0415 - kazoo, kafka-python and Arrow
+
+        if self.conf.bootstrap_servers is not None:
+            return source_of(self.conf.bootstrap_servers, self.conf.command_config)
+        return source_of(self.zookeeper, self.conf.command_config)
+
+    @property
+    def has_zookeeper(self) -> bool:
+        """Whether the cluster is not one that is read from its brokers."""
+        return self.conf.bootstrap_servers is None
+
+    def refuse_without_zookeeper(self, command: str) -> None:
+        """Raise RefusedError, with what to use instead, if a command works through ZooKeeper and there is none."""
+        if not self.has_zookeeper:
+            raise RefusedError(
+                f"cluster {self.cluster!r} is a KRaft cluster (--bootstrap-server), and `surveyor {command}` works "
+                f"through ZooKeeper: {INSTEAD[command]}"
+            )
+
+    @property
     def zookeeper(self) -> ZooKeeperEndpoint:
-        """The cluster's ZooKeeper; raise UsageError if no address is given."""
+        """The cluster's ZooKeeper, for commands that need it.
+
+        Raise RefusedError for a cluster that is read from its brokers, and UsageError if no address is given.
+        """
+        if not self.has_zookeeper:
+            raise RefusedError(
+                f"cluster {self.cluster!r} is a KRaft cluster (--bootstrap-server), and this works through ZooKeeper; "
+                "of such a cluster Surveyor takes snapshots and makes plans: see docs/kraft.md"
+            )
         if self.conf.zookeeper is None:
             raise UsageError(
                 f"no ZooKeeper given for cluster {self.cluster!r}: give --zookeeper HOST:PORT[,...][/chroot], or set "
                 f"SURVEYOR_ZOOKEEPER, or [clusters.{self.cluster}] zookeeper = ... in the file of --conf "
-                "(SURVEYOR_CONF)",
+                "(SURVEYOR_CONF); of a KRaft cluster, --bootstrap-server HOST:PORT[,...]",
             )
         return ZooKeeperEndpoint(self.conf.zookeeper, self.conf.zookeeper_config)
 
@@ -150,6 +186,7 @@ def settings_from(
     *,
     cluster: str,
     zookeeper: str | None,
+    bootstrap_servers: str | None = None,
     warehouse: str | None,
     conf_path: Path | None,
     command_config: Path | None,
@@ -188,6 +225,11 @@ def settings_from(
             raise UsageError("--all takes the clusters of the --conf file; give one with [clusters.NAME] sections")
         if zookeeper is not None:
             log(f"surveyor: --all takes the clusters of {conf_path}, not {zookeeper} of SURVEYOR_ZOOKEEPER")
+        if bootstrap_servers is not None:
+            log(
+                f"surveyor: --all takes the clusters of {conf_path}, not {bootstrap_servers} of "
+                "SURVEYOR_BOOTSTRAP_SERVERS"
+            )
         members = tuple(
             of_command(cluster=name, conf=known, as_json=True, typed=_typed_for(name, sources.typed))
             for name, known in sorted(conf.clusters.items())
@@ -200,8 +242,10 @@ def settings_from(
             f"--conf {conf_path} has no [clusters.{cluster}]; it has {', '.join(sorted(conf.clusters))}",
         )
     cluster_conf = conf.clusters.get(cluster, ClusterConf())
+    addresses = sources.address({"zookeeper": zookeeper, "bootstrap_servers": bootstrap_servers}, cluster_conf)
+    cluster_conf = cluster_conf.model_copy(update=dict.fromkeys(ADDRESS_OPTIONS))
     given = {
-        "zookeeper": sources.prefer("zookeeper", zookeeper, cluster_conf.zookeeper),
+        **addresses,
         "zookeeper_config": sources.prefer("zookeeper_config", zookeeper_config, cluster_conf.zookeeper_config),
         "command_config": command_config,
     }
@@ -215,7 +259,8 @@ def settings_from(
 
 
 SINGLE_CLUSTER_OPTIONS: Final = (
-    *("cluster", "zookeeper", "zookeeper_config", "command_config", "snapshot", "as_of", "to_snapshot", "plan"),
+    *("cluster", "zookeeper", "bootstrap_servers", "zookeeper_config", "command_config"),
+    *("snapshot", "as_of", "to_snapshot", "plan"),
     *("brokers", "broker_list", "add_brokers", "remove_brokers", "replace", "replica_assignment", "restart"),
     *("path_to_json_file", "reassignment_json_file", "topics_to_move_json_file", "topics_json_file", "sizes"),
 )
@@ -246,6 +291,33 @@ class Sources:
 
     typed: Typed
     conf_path: Path | None
+
+    def address(self, given: Mapping[str, str | None], in_file: ClusterConf) -> dict[str, str]:
+        """Choose the address of the cluster's metadata: of ZooKeeper, or of the brokers of a KRaft cluster.
+
+        `given` are the options and their environment variables. One that is typed excludes the other.
+        """
+        options = {name: value for name, value in given.items() if value is not None}
+        typed = {name: value for name, value in options.items() if name in self.typed}
+        chosen = typed or options
+        if len(chosen) > 1:
+            both = [ADDRESS_OPTIONS[name] if typed else f"SURVEYOR_{name.upper()}" for name in chosen]
+            raise UsageError(f"{' and '.join(both)} name two places of one cluster's metadata: give one of the two")
+        stored = {name: value for name in ADDRESS_OPTIONS if (value := getattr(in_file, name)) is not None}
+        if len(stored) > 1:
+            raise UsageError(
+                f"--conf {self.conf_path}: a cluster has both zookeeper and bootstrap_servers; give one of the two"
+            )
+        if typed or not stored:
+            return chosen
+        (name, value), other = next(iter(stored.items())), next(iter(chosen), None)
+        if other in {None, name}:
+            return {name: str(self.prefer(name, chosen.get(name), value))}
+        of_file, of_environment = f"{name} {value} of {self.conf_path}", f"{chosen[other]} of SURVEYOR_{other.upper()}"
+        file_is_meant = bool({"conf_path", "cluster"} & self.typed.keys())
+        used, unused = (of_file, of_environment) if file_is_meant else (of_environment, of_file)
+        log(f"surveyor: {used} is used, not {unused}")
+        return stored if file_is_meant else chosen
 
     def prefer(
         self, name: str, value: _Value | None, in_file: _Value | None, notify: Callable[[str], None] = log

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from jobs.core.masking import masked_text
+from jobs.runtime.zookeeper_commands import INSTEAD
 
 if TYPE_CHECKING:
     from jobs.runtime.settings import Settings
@@ -19,10 +20,18 @@ if TYPE_CHECKING:
 Typed = Mapping[str, tuple[str, ...]]
 """Typed options by parameter name, each as its words on the command line."""
 
-CLUSTER_OPTIONS: Final = ("conf_path", "cluster", "zookeeper", "warehouse", "zookeeper_config", "command_config")
+CLUSTER_OPTIONS: Final = (
+    "conf_path",
+    "cluster",
+    "zookeeper",
+    "bootstrap_servers",
+    "warehouse",
+    "zookeeper_config",
+    "command_config",
+)
 """Options that select the cluster and its connections."""
 
-LIVE_CLUSTER_OPTIONS: Final = frozenset({"zookeeper", "zookeeper_config", "command_config"})
+LIVE_CLUSTER_OPTIONS: Final = frozenset({"zookeeper", "bootstrap_servers", "zookeeper_config", "command_config"})
 
 WAREHOUSE_ONLY_COMMANDS: Final = frozenset({"export", "metrics", "plan", "report", "show", "vacuum", "whatif"})
 """Commands that do not connect to a cluster, except with CLUSTER_ACCESS_OPTIONS."""
@@ -73,8 +82,20 @@ def suggestion(settings: "Settings", what: str, *command: str) -> Suggestion:
     "surveyor commit repair --apply --zookeeper zk1 --warehouse '/my data' --zookeeper-config zk.properties"
     >>> suggestion(settings, "see", "show", "brokers", "--now").command
     "surveyor show brokers --now --zookeeper zk1 --warehouse '/my data' --zookeeper-config zk.properties"
+
+    Where the command is refused, because the cluster has no ZooKeeper, say what to use instead:
+
+    >>> kraft = Settings("default", "w", ClusterConf(bootstrap_servers="kafka1:9092"))
+    >>> suggestion(kraft, "turn it back", "cancel", "grow")  # doctest: +ELLIPSIS
+    Suggestion(what='turn it back: use kafka-reassign-partitions --cancel...', command=None, ...)
     """
-    return Suggestion(what, command_line(settings, *command))
+    return _permitted(settings, what, command[0], command_line(settings, *command))
+
+
+def _permitted(settings: "Settings", what: str, name: str, line: str) -> Suggestion:
+    if name in INSTEAD and not settings.has_zookeeper:
+        return Suggestion(f"{what}: {INSTEAD[name]}")
+    return Suggestion(what, line)
 
 
 def with_full_command(settings: "Settings", step: Suggestion) -> Suggestion:
@@ -101,7 +122,7 @@ def same_step(settings: "Settings", what: str, *command: str, exclude: Iterable[
     >>> same_step(settings, "apply", "commit", "repair", "--apply").command
     'surveyor commit repair --apply --mode batch'
     """
-    return Suggestion(what, same_line(settings, *command, exclude=exclude))
+    return _permitted(settings, what, command[0], same_line(settings, *command, exclude=exclude))
 
 
 def same_line(settings: "Settings", *command: str, exclude: Iterable[str] = ()) -> str:

@@ -1,32 +1,25 @@
-"""The state of a cluster without Spark: live from ZooKeeper, or from a snapshot. It needs no JVM.
+"""The state of a cluster without Spark: live from its source, or from a snapshot. It needs no JVM.
 
-Both sources give the same `ClusterView`, with partitions as an Arrow table. Znodes in quarantine are only counted.
+Both give the same `ClusterView`, with partitions as an Arrow table. Znodes in quarantine are only counted.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import attrgetter, itemgetter
-from typing import Any, Final
+from operator import attrgetter
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from kazoo.client import KazooClient
 
-from jobs.adapters.brokers.configs import DYNAMIC_CONFIGS, configured_brokers, read_overrides
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Row, Warehouse, schema_of
-from jobs.adapters.zookeeper.cluster import CONFIGS, REASSIGN, TOPICS, ignored_by_kafka, read_cluster
-from jobs.adapters.zookeeper.connection import children, connected, with_retries
-from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from jobs.adapters.zookeeper.multi_read import gc_paused, read_permitted
-from jobs.adapters.zookeeper.topics import read_topic_rows
-from jobs.repositories.snapshots import rows_as_of, table_as_of
+from jobs.adapters.delta.warehouse import Warehouse, schema_of
+from jobs.adapters.sources.interface import ClusterSource, TopicConfig
+from jobs.adapters.zookeeper.cluster import CONFIGS, REASSIGN, ignored_by_kafka
+from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of, table_as_of
 from schemas.enums import RequestKind
-from schemas.rows import Broker, Key, QuarantinedZnode, Snapshot, ZnodeRequest
+from schemas.rows import HIDDEN_TOPICS, Broker, Key, QuarantinedZnode, Snapshot, Voter, ZnodeRequest
 from schemas.text import abbreviate
-from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
-from schemas.znodes import FORBIDDEN_REASON, MalformedZnodeError, decode_config
+from schemas.topic_configs import FOLLOWER_REPLICAS, LEADER_REPLICAS
 
 PARTITION: Final = (
     "topic",
@@ -44,18 +37,8 @@ PARTITION: Final = (
 _DERIVED_COLUMNS: Final = {"partition_state", "offline_replicas", "under_replicated", "under_min_isr"}
 _SNAPSHOT_COLUMNS: Final = {"cluster", "snapshot_id", "vanished", *_DERIVED_COLUMNS}
 
-ZNODE_COLUMNS: Final = [name for name in schema_of("partitions").names if name not in _SNAPSHOT_COLUMNS]
-"""All columns of PARTITIONS that are read from znodes."""
-
-RATES_TIMEOUT_SECONDS: Final = 5.0
-"""Connect timeout; short, because a user waits for the result."""
-
-_TOPIC: Final = re.compile(rf"{TOPICS}/([^/]+)")
-
-_STATE_COLUMNS: Final = ("leader", "isr", "leader_epoch", "controller_epoch", "state_version", "leader_recovery_state")
-"""Columns that a partition without a state znode does not have."""
-
-TopicConfig = Mapping[str, str | None] | None
+SOURCE_COLUMNS: Final = [name for name in schema_of("partitions").names if name not in _SNAPSHOT_COLUMNS]
+"""All columns of PARTITIONS that are read from a source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +50,7 @@ class ClusterView:
     controller_epoch: int | None
     migration: str | None
     brokers: list[Broker]
-    """Registered brokers: `broker_id`, and `understood` if the registration could be parsed."""
+    """Live brokers: `broker_id`, and `understood` if the registration could be parsed."""
     configs: Mapping[str, TopicConfig]
     """Config by topic; None if it cannot be parsed, and values likewise."""
     deleting: frozenset[str]
@@ -86,8 +69,12 @@ class ClusterView:
     """Why throttle rates of brokers are unknown, by the path that could not be read; not recorded in snapshots."""
     unread_topics: frozenset[str] = frozenset()
     """Topics whose assignment could not be read in part or as a whole; they may have partitions that are not listed."""
+    hidden_topics: str | None = None
+    """Why further topics may exist, which no row names; None if there are none."""
     log_dir_events: frozenset[int] = frozenset()
     """Brokers that report a failed log dir which no controller has handled."""
+    voters: Sequence[Voter] | None = None
+    """The voters of a quorum; None in ZooKeeper, or if they are unknown."""
 
     @property
     def throttled_topics(self) -> dict[str, dict[str, str]]:
@@ -111,54 +98,33 @@ class ClusterView:
         return [f"throttles set in {abbreviate(some)} are unknown: {reason}" for reason, some in paths.items()]
 
 
-def view_now(
-    endpoint: ZooKeeperEndpoint, *, topic: str | None = None, columns: Sequence[str] = PARTITION
-) -> ClusterView:
-    """Read the live state of all topics or one from ZooKeeper.
+def view_now(source: ClusterSource, *, topic: str | None = None, columns: Sequence[str] = PARTITION) -> ClusterView:
+    """Read the live state of all topics or one from a cluster's source.
 
-    `columns` of PARTITIONS must be in the order of its schema. Raise UnreadableError if ZooKeeper cannot be reached or
+    `columns` of PARTITIONS must be in the order of its schema. Raise UnreadableError if the source cannot be reached or
     contains no Kafka cluster.
     """
-    with gc_paused(), connected(endpoint, RATES_TIMEOUT_SECONDS) as client:
-        state = with_retries(lambda: read_cluster(client))
-        configs, partitions, quarantine = with_retries(lambda: _read_topics(client, topic, columns))
-        quarantine += state.quarantine
-        quarantine += with_retries(lambda: read_overrides(client))[1]
-        rates, unread = with_retries(lambda: _read_rates(client))
+    reading = source.read_live(topic, columns)
+    metadata = reading.metadata
     return ClusterView(
-        controller_id=state.controller_id,
-        controller_epoch=state.controller_epoch,
-        migration=state.migration,
-        brokers=state.brokers,
-        configs=configs,
-        deleting=state.deleting,
-        requested=_requested(state.requests),
-        partitions=partitions,
-        quarantined=len(quarantine),
-        blocking=_blocking(quarantine),
-        ignored_request=_ignored_request(quarantine),
-        throttled_brokers=rates,
-        unread_broker_configs=unread,
-        unread_topics=_unread_topics(quarantine),
-        log_dir_events=_log_dir_events(state.requests),
+        controller_id=metadata.controller_id,
+        controller_epoch=metadata.controller_epoch,
+        migration=metadata.migration,
+        brokers=metadata.live_brokers,
+        configs=reading.configs,
+        deleting=metadata.deleting,
+        requested=_requested(metadata.requests),
+        partitions=reading.partitions,
+        quarantined=len(reading.quarantine),
+        blocking=_blocking(reading.quarantine),
+        ignored_request=_ignored_request(reading.quarantine),
+        throttled_brokers=reading.throttle_rates,
+        unread_broker_configs=reading.unread_broker_configs,
+        unread_topics=_unread_topics(reading.quarantine),
+        hidden_topics=_hidden_topics(reading.quarantine),
+        voters=metadata.voters,
+        log_dir_events=_log_dir_events(metadata.requests),
     )
-
-
-def _read_rates(client: KazooClient) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """Read the throttle rates of brokers; return also why they are unknown, by the path that could not be read."""
-    names = configured_brokers(client)
-    if names is None:
-        return {}, {DYNAMIC_CONFIGS: FORBIDDEN_REASON}
-    rates: dict[str, dict[str, str]] = {}
-    unread: dict[str, str] = {}
-    for name, znode in zip(names, read_permitted(client, [f"{DYNAMIC_CONFIGS}/{name}" for name in names]), strict=True):
-        try:
-            config = {} if znode.data is None else decode_config(znode.data)
-        except MalformedZnodeError as error:
-            unread[znode.path] = str(error)
-        else:
-            rates[name] = {key: value for key, value in config.items() if key in {LEADER_RATE, FOLLOWER_RATE}}
-    return {name: broker_rates for name, broker_rates in rates.items() if broker_rates}, unread
 
 
 def view_of(warehouse: Warehouse, snapshot: Snapshot, *partitions: Filter) -> ClusterView:
@@ -172,7 +138,7 @@ def view_of(warehouse: Warehouse, snapshot: Snapshot, *partitions: Filter) -> Cl
         controller_id=snapshot.controller_id,
         controller_epoch=snapshot.controller_epoch,
         migration=snapshot.migration,
-        brokers=rows_as_of(warehouse, snapshot, Broker),
+        brokers=live_brokers_as_of(warehouse, snapshot),
         configs={row["topic"]: row["config"] for row in rows},
         deleting=frozenset(row["topic"] for row in rows if row["deletion_requested"]),
         requested=_requested(requests),
@@ -181,6 +147,8 @@ def view_of(warehouse: Warehouse, snapshot: Snapshot, *partitions: Filter) -> Cl
         blocking=_blocking(quarantine),
         ignored_request=_ignored_request(quarantine),
         unread_topics=_unread_topics(quarantine),
+        hidden_topics=_hidden_topics(quarantine),
+        voters=snapshot.voters,
         log_dir_events=_log_dir_events(requests),
     )
 
@@ -217,7 +185,11 @@ def _ignored_request(quarantine: Iterable[QuarantinedZnode]) -> str | None:
 
 
 def _unread_topics(quarantine: Iterable[QuarantinedZnode]) -> frozenset[str]:
-    return frozenset(found[1] for row in quarantine if (found := _TOPIC.fullmatch(row.path)))
+    return frozenset(topic for row in quarantine if (topic := row.whole_topic))
+
+
+def _hidden_topics(quarantine: Iterable[QuarantinedZnode]) -> str | None:
+    return next((row.reason for row in quarantine if row.path == HIDDEN_TOPICS), None)
 
 
 def _log_dir_events(requests: Iterable[ZnodeRequest]) -> frozenset[int]:
@@ -227,28 +199,3 @@ def _log_dir_events(requests: Iterable[ZnodeRequest]) -> frozenset[int]:
 
 def _requested(requests: Iterable[ZnodeRequest]) -> dict[Key, list[int]]:
     return {row.key: row.replicas or [] for row in requests if row.kind == RequestKind.REASSIGN}
-
-
-def _read_topics(
-    client: KazooClient, topic: str | None, columns: Sequence[str]
-) -> tuple[dict[str, TopicConfig], pa.Table, list[QuarantinedZnode]]:
-    """Read the configs and partitions of topics, and the rows of QUARANTINE."""
-    schema = pa.schema([schema_of("partitions").field(name) for name in columns])
-    configs: dict[str, TopicConfig] = {}
-    tables, quarantine = [schema.empty_table()], list[QuarantinedZnode]()
-    names = [name for name in children(client, TOPICS) or [] if topic in {None, name}]
-    for reading in read_topic_rows(client, names):
-        configs |= {row["topic"]: row.get("config") for row in reading.topics}
-        tables.append(_table(reading.partitions, schema))
-        quarantine += reading.quarantine
-    return configs, pa.concat_tables(tables), quarantine
-
-
-def _table(rows: list[Row], schema: pa.Schema) -> pa.Table:
-    return pa.table([pa.array(_values(rows, field.name), field.type) for field in schema], schema=schema)
-
-
-def _values(rows: list[Row], name: str) -> list[Any]:
-    if name in _STATE_COLUMNS:
-        return [row.get(name) for row in rows]
-    return list(map(itemgetter(name), rows))  # twice as quick

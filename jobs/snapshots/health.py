@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.warehouse import Row
+from jobs.adapters.sources.interface import TopicConfig
 from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, TOPICS
 from jobs.repositories.stored_rows import Bools, Ints, StoredRows
-from jobs.snapshots.cluster_view import ClusterView, TopicConfig
+from jobs.snapshots.cluster_view import ClusterView
 from planner.columns.numpy_rules import (
     BrokerImbalance,
     PartitionArrays,

@@ -14,8 +14,6 @@ import pyarrow.compute as pc
 
 from jobs.adapters.brokers.log_dirs import LogDirs, read_log_dirs
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.adapters.zookeeper.connection import connected
 from jobs.core.errors import UnreadableError
 from jobs.core.units import Part, format_bytes
 from jobs.runtime.console import CommandResult, Result, log
@@ -34,8 +32,7 @@ def take_sizes(settings: Settings) -> Result:
 
     Raise UnreadableError if no broker responded; then nothing is stored.
     """
-    with connected(settings.zookeeper) as client:
-        brokers = read_cluster(client).brokers
+    brokers = [row for row in settings.source.read_brokers() if row.is_live]
     seen: Counter[str] = Counter()
 
     def detail() -> Part:
@@ -69,7 +66,7 @@ def _of_brokers(brokers: Collection[int]) -> str:
 
 def _no_response_message(silent: Mapping[int, str]) -> str:
     if not silent:
-        return "no broker is registered in /brokers/ids; start brokers, or check the chroot"
+        return "no broker is registered; start brokers, or check --zookeeper or --bootstrap-server"
     return (
         f"none of {pluralise(len(silent), 'broker')} reported its log dirs:\n  {_listed(_silent_lines(silent))}\n"
         "nothing was stored; check --command-config and the network connection to the brokers"

@@ -1,4 +1,4 @@
-"""Takes snapshots: reads the cluster from ZooKeeper and the brokers into the Delta tables.
+"""Takes snapshots: reads the cluster from its source and the brokers into the Delta tables.
 
 The row in `snapshots` is written last and names the version of each table that belongs to the snapshot. A crash at any
 point therefore leaves the last complete snapshot intact.
@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
+import msgspec
 from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.locks import VACUUM, holder, locked
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.sources.interface import ClusterMetadata
 from jobs.adapters.spark.session import ONE_TASK, start_session, with_settings
-from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.adapters.zookeeper.migration import migration_notice
 from jobs.repositories.drained_brokers import drained_brokers, expired_drain_lines, remove_expired
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, with_readable_versions
@@ -57,9 +58,9 @@ def take_snapshot(settings: Settings) -> Result:
             began = _StartTime()
             small = read_driver_metadata(settings)
         reading = stage(settings, tables, small, phases)
-        _end_drains(settings, reading.state)
+        _end_drains(settings, reading.metadata)
         row, counts = _write_under_next_id(settings, tables, reading, phases, began)
-    _warn(reading.state, counts)
+    _warn(reading.metadata, counts)
     return {name: row[name] for name in RESULT_FIELDS} | counts | {"seconds_by_phase": phases.rounded}
 
 
@@ -105,15 +106,17 @@ def _write_under_next_id(
 
 
 def _row(settings: Settings, reading: StagedMetadata, began: _StartTime) -> Row:
-    state = reading.state
+    state = reading.metadata
     return {
         "taken_at": began.at,
-        **reading.state.control,
-        "controller_epoch_version": state.epoch_version,
-        "zxid_before": state.zxid,
-        "zxid_after": reading.zxid_after,
+        **state.control,
+        "controller_epoch_version": state.controller_epoch_version,
+        "zxid_before": state.position,
+        "zxid_after": reading.position_after,
         "cluster_id": state.cluster_id,
         "migration": state.migration,
+        "metadata_version": state.metadata_version,
+        "voters": None if state.voters is None else msgspec.to_builtins(state.voters),
         "seconds": round(time.monotonic() - began.clock, 3),
         "versions": {name: settings.warehouse.version(name) for name in SPARK_SCHEMAS},
     }
@@ -126,15 +129,15 @@ def _session(settings: Settings, *, tiny: bool) -> SparkSession:
     return with_settings(session, ONE_TASK) if tiny else session
 
 
-def _end_drains(settings: Settings, state: ClusterState) -> None:
+def _end_drains(settings: Settings, state: ClusterMetadata) -> None:
     ended = remove_expired(settings.warehouse, state.controller_epoch, state.live)
     for line in expired_drain_lines(ended):
         log(line)
 
 
-def _warn(state: ClusterState, counts: dict[str, int]) -> None:
+def _warn(state: ClusterMetadata, counts: dict[str, int]) -> None:
     if not state.brokers:
-        log("surveyor: no broker is registered in /brokers/ids, so every partition counts as offline", logging.WARNING)
+        log("surveyor: no broker is registered, so every partition counts as offline", logging.WARNING)
     if state.migration:
         log(f"surveyor: {migration_notice(state.migration)}", logging.WARNING)
     if counts["quarantined"]:

@@ -102,10 +102,10 @@ class SnapshotWriter:
             self.write_imbalance(now)
             self.write_events(now, change, topics)
         return {
-            "brokers": len(self.reading.state.brokers),
+            "brokers": len(self.reading.metadata.brokers),
             "topics": self.reading.counts.get("topic", 0),
             "partitions": partitions,
-            "quarantined": len(self.reading.state.quarantine) + len(self.reading.quarantine),
+            "quarantined": len(self.reading.metadata.quarantine) + len(self.reading.quarantine),
         }
 
     def count(self, now: "CurrentTables") -> int:
@@ -114,14 +114,14 @@ class SnapshotWriter:
 
     def current(self) -> "CurrentTables":
         tables, reading = self.tables, self.reading
-        brokers = tables.frame("brokers", reading.state.brokers)
+        brokers = tables.frame("brokers", reading.metadata.live_brokers)
         configs = tables.frame("broker_configs", reading.broker_configs)
         topics = self.topics().localCheckpoint()
         partitions = self.partitions_read(topics)
         return CurrentTables(partitions, topics, absent_brokers(partitions, brokers).localCheckpoint(), configs)
 
     def topics(self) -> DataFrame:
-        queued = [row for row in self.reading.state.requests if row.kind == RequestKind.DELETE_TOPIC]
+        queued = [row for row in self.reading.metadata.requests if row.kind == RequestKind.DELETE_TOPIC]
         deleting = self.tables.frame("requests", queued).select("topic", F.lit(True).alias("queued"))  # noqa: FBT003
         return (
             self.reading.rows_of_kind("topic")
@@ -176,7 +176,7 @@ class SnapshotWriter:
         return PartitionDiff(pairs, difference(pairs, self.snapshot_id), counts["all"], counts["changed"])
 
     def write_small(self) -> None:
-        state = self.reading.state
+        state = self.reading.metadata
         quarantine = [*state.quarantine, *self.reading.quarantine]
         for name, rows in (
             ("brokers", state.brokers),
@@ -192,7 +192,7 @@ class SnapshotWriter:
         warehouse, last = self.tables.warehouse, self.last
         if last is None:
             return
-        rows = last_seen_after(warehouse, last, self.reading.state.brokers)
+        rows = last_seen_after(warehouse, last, self.reading.metadata.brokers)
         name = LastSeenBroker.TABLE
         stale = name not in last.versions or self.written_since_last_snapshot(name)
         if stale or comparable(name, rows) != comparable(name, rows_as_of(warehouse, last, LastSeenBroker)):
@@ -258,12 +258,12 @@ class SnapshotWriter:
 
     def small_events(self, last: Snapshot) -> Iterator[DataFrame]:
         """Return events of brokers, requests and the controller; unchanged tables start no Spark job."""
-        state, frame = self.reading.state, self.tables.frame
+        state, frame = self.reading.metadata, self.tables.frame
         for table, rows, events in (
-            ("brokers", state.brokers, broker_events),
+            ("brokers", state.live_brokers, broker_events),
             ("requests", state.requests, request_events),
         ):
-            was = as_of(self.tables.warehouse, last, table)
+            was = [row for row in as_of(self.tables.warehouse, last, table) if not row.get("fenced")]
             if comparable(table, was) != comparable(table, rows):
                 yield events(frame(table, was), frame(table, rows))
         before = {name: last.columns()[name] for name in state.control}

@@ -36,7 +36,7 @@ _UNCHANGED: Final = {
     "removing_before": "removing_replicas",
     "removing_after": "removing_replicas",
     "controller_epoch_before": "controller_epoch",
-    "state_version": f"coalesce(state_version, {NO_VERSION})",
+    "state_version": f"IF(leader IS NULL, coalesce(state_version, {NO_VERSION}), state_version)",
     "is_new": "leader IS NULL",
     "leader_and_isr_to": leader_and_isr_recipients("isr"),
     "stop_replica_to": EMPTY,

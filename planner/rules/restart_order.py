@@ -4,13 +4,15 @@ Brokers that are down come first, because every partition with a replica on them
 are back. Then the racks follow by name, and the controller comes last and alone, so that the controllership moves once.
 Strimzi's KafkaRoller takes the same order. Brokers of one rack share a wave if no partition then has fewer in-sync
 replicas than min.insync.replicas and the margin. In doing so all replicas on live brokers count as in sync: a wave
-starts only when the ISRs are full again.
+starts only when the ISRs are full again. In a KRaft cluster the leader of the quorum is the controller, and a majority
+of the quorum remains in a wave of several voters.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from planner.rules.quorum import majority, may_restart_together
 from schemas.enums import RestartEffect
 
 
@@ -27,7 +29,10 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class RestartStep:
-    """The restart of one broker; `harmed` counts the partitions that it hurts although all ISRs are full."""
+    """The restart of one broker; `harmed` counts the partitions that it hurts although all ISRs are full.
+
+    `loses_quorum` means that no majority of the quorum's voters remains although all others are up to date.
+    """
 
     wave: int
     broker_id: int
@@ -35,17 +40,21 @@ class RestartStep:
     is_down: bool
     is_controller: bool
     harmed: Mapping[RestartEffect, int]
+    loses_quorum: bool = False
 
 
-def restart_order(
+def restart_order(  # noqa: PLR0913 - the facts that decide the order
     needs: Mapping[Need, int],
     racks: Mapping[int, str | None],
     down: Collection[int],
     controller: int | None,
     *,
     margin: int = 0,
+    voters: Collection[int] = (),
 ) -> list[RestartStep]:
     """Return a step for each broker in `racks`, waves from 1; `needs` counts partitions.
+
+    `voters` are the node ids of a quorum, which may have nodes that are no brokers.
 
     >>> needs = {Need(frozenset({1, 3, 5}), 2): 1, Need(frozenset({2, 4, 5}), 2): 1}
     >>> steps = restart_order(needs, {1: "a", 2: "a", 3: "b", 4: "b", 5: "c", 9: None}, down=[9], controller=1)
@@ -58,7 +67,7 @@ def restart_order(
             holders[broker].append(need)
     waves = [sorted(down)] if down else []
     for members in _racks(racks, {*down, controller}):
-        waves += _waves_of_rack(members, holders, margin)
+        waves += _waves_of_rack(members, holders, margin, voters)
     if controller is not None and controller in racks and controller not in down:
         waves.append([controller])
     return [
@@ -69,6 +78,7 @@ def restart_order(
             broker in down,
             broker == controller,
             {} if broker in down else _harmed(broker, holders[broker], needs, margin),
+            broker not in down and broker in voters and majority(len(voters)) == len(voters),
         )
         for number, wave in enumerate(waves, 1)
         for broker in wave
@@ -85,11 +95,14 @@ def _racks(racks: Mapping[int, str | None], excluded: Collection[int | None]) ->
     return (by_rack[rack] for rack in sorted(by_rack))
 
 
-def _waves_of_rack(members: Sequence[int], holders: Mapping[int, Sequence[Need]], margin: int) -> list[list[int]]:
+def _waves_of_rack(
+    members: Sequence[int], holders: Mapping[int, Sequence[Need]], margin: int, voters: Collection[int]
+) -> list[list[int]]:
     """Put each broker into the first wave that it fits into."""
     waves: list[set[int]] = []
     for broker in members:
-        wave = next((wave for wave in waves if _fits(wave, holders[broker], margin)), None)
+        possible = (wave for wave in waves if may_restart_together(voters, {*wave, broker}))
+        wave = next((wave for wave in possible if _fits(wave, holders[broker], margin)), None)
         if wave is None:
             waves.append({broker})
         else:

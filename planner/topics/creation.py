@@ -49,7 +49,7 @@ def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, w
     )
 
 
-def expansion_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, topic_version: int) -> DataFrame:
+def expansion_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, topic_version: int | None) -> DataFrame:
     """Return one CHANGES row per added partition, with the topic at `topic_version` as a premise."""
     added = creation_changes(assignments, brokers, cluster, "added partition")
-    return added.withColumns({"topic_version": F.lit(topic_version)})
+    return added.withColumns({"topic_version": F.lit(topic_version).cast("int")})

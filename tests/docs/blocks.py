@@ -53,6 +53,7 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "security.protocol=SASL_SSL": NOT_RUN + "a file, for brokers and a ZooKeeper that want it",
         "  kafka-acls": NOT_RUN + "a tool of Kafka's, for brokers with an authorizer",
     },
+    "kraft.md": {"export SURVEYOR_BOOTSTRAP_SERVERS": "tests/jobs/stories/test_kraft_brokers.py"},
     "deploy.md": {
         "make dist": "tests/jobs/test_bare_environment.py",
         "pip wheel": NOT_RUN + "it wants a package index",
@@ -85,7 +86,7 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "pip install": NOT_RUN + "it wants a package index",
         "security.protocol=SASL_": NOT_RUN + "files, for brokers and a ZooKeeper that want them",
     },
-    "restarts.md": {"surveyor ": "tests/jobs/stories/test_restarts_brokers.py"},
+    "restarts.md": {"surveyor ": "tests/jobs/stories/test_restarts_brokers.py"},  # and test_kraft_restarts_brokers.py
     "operations.md": {"surveyor reconcile": "tests/jobs/execution/test_reconcile_command.py"},
     "tables.md": {"from ": "tests/jobs/test_notebook.py", "surveyor catalog": "tests/jobs/sql_views/test_catalog.py"},
 }

@@ -9,7 +9,7 @@ from msgspec import Struct
 from pyspark.sql.types import StructType
 
 from schemas.digest import HASHED
-from schemas.rows import BrokerEpoch, Change, Operation, TableRow
+from schemas.rows import BrokerEpoch, Change, Operation, TableRow, Voter
 from schemas.tables import CHECKS, KEYS, SPARK_SCHEMAS
 from schemas.znodes import Endpoint
 
@@ -295,6 +295,7 @@ SIMPLE: Final[dict[str, set[Any]]] = {
     "array<struct<listener:string,security_protocol:string,host:string,port:int>>": {list[Endpoint]},
     "array<struct<broker_id:int,broker_epoch:bigint>>": {list[BrokerEpoch]},
     "map<string,string>": {dict[str, str | None]},
+    "array<struct<voter_id:int,log_end_offset:bigint,lag:bigint,lag_ms:bigint>>": {list[Voter]},
 }
 """The types in Python of a type in Spark."""
 

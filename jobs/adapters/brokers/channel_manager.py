@@ -214,7 +214,7 @@ class BrokerQueue:
         """Encode a request; meanwhile the broker has nothing to answer, so it counts as active."""
         self.last_activity = float("inf")
         try:
-            return messages.body(request, version, self.broker.broker_epoch)
+            return messages.body(request, version, self.broker.czxid)
         except struct.error as error:  # otherwise it counts as invalid data of the broker, and is repeated for ever
             raise ValueError(str(error)) from error
         finally:
@@ -326,9 +326,9 @@ class ChannelManager:
         broker_id = broker.broker_id
         with self._lock:
             queue = self._queues.get(broker_id)
-            if queue is not None and queue.broker.broker_epoch > broker.broker_epoch:
+            if queue is not None and queue.broker.czxid > broker.czxid:
                 return
-            if queue is None or queue.broker.broker_epoch < broker.broker_epoch:
+            if queue is None or queue.broker.czxid < broker.czxid:
                 if queue is not None:
                     queue.stop()
                 queue = self._open(broker, is_provisional=True)
@@ -359,7 +359,7 @@ class ChannelManager:
     def _retain(self, rows: Mapping[int, Broker]) -> None:
         for broker_id, queue in list(self._queues.items()):
             row = rows.get(broker_id)
-            if queue.is_provisional and (row is None or row.broker_epoch < queue.broker.broker_epoch):
+            if queue.is_provisional and (row is None or row.czxid < queue.broker.czxid):
                 continue
             queue.is_provisional = False
             if row is None or row.broker_epoch != queue.broker.broker_epoch:

@@ -80,8 +80,20 @@ BROKER_TIMEOUT_SECONDS: Final = 2.0
 
 Up to MAX_CONNECTIONS brokers of `fanout` are asked at the same time, so this also bounds the whole."""
 
-_DEFAULTS: Final[BrokerSettings] = {**KAFKA_DEFAULTS, **{f"api.{api.name}": None for api in APIS}}
+DEFAULTS: Final[BrokerSettings] = {**KAFKA_DEFAULTS, **{f"api.{api.name}": None for api in APIS}}
 """Every name that gets a row, with its assumed value."""
+
+_OF_ZOOKEEPER: Final = frozenset(
+    {
+        "control.plane.listener.name",
+        "inter.broker.protocol.version",
+        "zookeeper.session.timeout.ms",
+        *(f"api.{api.name}" for api in (ApiKey.LeaderAndIsr, ApiKey.StopReplica, ApiKey.UpdateMetadata)),
+    }
+)
+
+KRAFT_DEFAULTS: Final[BrokerSettings] = {name: value for name, value in DEFAULTS.items() if name not in _OF_ZOOKEEPER}
+"""The names that get a row in a KRaft cluster, with their assumed values."""
 
 
 def read_broker_configs(
@@ -90,15 +102,17 @@ def read_broker_configs(
     overrides: Overrides,
     patience: float,
     broker_timeout: float = BROKER_TIMEOUT_SECONDS,
+    *,
+    defaults: Mapping[str, str | None] = DEFAULTS,
 ) -> list[BrokerConfig]:
     """Request settings and versions from every broker in parallel; return rows of BROKER_CONFIGS, without snapshot id.
 
     `brokers` are rows of BROKERS; the result has one row per broker and name, in order. `patience` (seconds) bounds the
-    whole and `broker_timeout` one broker. For a name that a broker does not return, the value is its dynamic override
-    in ZooKeeper, else Kafka's default, marked as assumed. Raise UsageError for an invalid client.properties; a failing
-    broker raises nothing.
+    whole and `broker_timeout` one broker. `defaults` has the names that get a row. For a name that a broker does not
+    return, the value is its dynamic override, else the default, marked as assumed. Raise UsageError for an invalid
+    client.properties; a failing broker raises nothing.
     """
-    rows, _ = read_configs_and_failures(brokers, command_config, overrides, patience, broker_timeout)
+    rows, _ = read_configs_and_failures(brokers, command_config, overrides, patience, broker_timeout, defaults=defaults)
     return rows
 
 
@@ -108,13 +122,15 @@ def read_configs_and_failures(
     overrides: Overrides,
     patience: float,
     broker_timeout: float = BROKER_TIMEOUT_SECONDS,
+    *,
+    defaults: Mapping[str, str | None] = DEFAULTS,
 ) -> tuple[list[BrokerConfig], dict[int, str]]:
     """Return the rows of `read_broker_configs`, and the reasons why brokers did not answer, by broker id."""
     answers, failures = ask_brokers(
         brokers, read_properties(command_config), patience, _ask, broker_timeout=broker_timeout
     )
     ids = sorted({broker.broker_id for broker in brokers})
-    rows = [row for broker_id in ids for row in _rows(broker_id, answers.get(broker_id, {}), overrides)]
+    rows = [row for broker_id in ids for row in _rows(broker_id, answers.get(broker_id, {}), overrides, defaults)]
     return rows, failures
 
 
@@ -167,11 +183,13 @@ def _retained(config: Mapping[str, str | None]) -> BrokerSettings:
     return {name: value for name, value in config.items() if name in KAFKA_DEFAULTS}
 
 
-def _rows(broker_id: int, answer: BrokerSettings, overrides: Overrides) -> Iterator[BrokerConfig]:
+def _rows(
+    broker_id: int, answer: BrokerSettings, overrides: Overrides, defaults: Mapping[str, str | None]
+) -> Iterator[BrokerConfig]:
     overridden = {**_retained(overrides.get(None, {})), **_retained(overrides.get(broker_id, {}))}
     read = {name: value for name, value in overridden.items() if value is not None}
     values = {name: None if value is None else parsed(value) for name, value in {**read, **answer}.items()}
-    for name, default in _DEFAULTS.items():
+    for name, default in defaults.items():
         assumed = name not in values
         yield BrokerConfig(broker_id=broker_id, name=name, value=values.get(name, default), assumed=assumed)
 

@@ -274,7 +274,7 @@ def _live_broker(broker: Broker) -> bytes:
     endpoints = [
         pack(">i", endpoint.port)
         + _text(endpoint.host)
-        + _text(endpoint.listener)
+        + _text(endpoint.listener_name)
         + pack(">h", _PROTOCOLS[endpoint.security_protocol])
         + _NO_TAGS
         for endpoint in broker.endpoints or ()

@@ -24,6 +24,9 @@ T = TypeVar("T")
 Ask = Callable[[Any], Any]
 """Sends one request of kafka-python and returns its response; raises what kafka-python or the network raises."""
 
+TimedAsk = Callable[[Any, float], Any]
+"""Sends one request and returns its response within so many seconds."""
+
 AskBroker = Callable[[Ask, Broker], T]
 """Asks one broker; an exception is the reason why this broker did not answer."""
 
@@ -122,11 +125,18 @@ class _Selector(selectors.DefaultSelector):
 def _connected(address: str, settings: dict[str, str], seconds: float) -> Iterator[Ask]:
     """Yield a function that sends a request and returns its response; `seconds` bounds all requests together."""
     deadline = time.monotonic() + seconds
+    with connected_broker(address, settings) as ask:
+        yield lambda request: ask(request, max(0.0, deadline - time.monotonic()))
+
+
+@contextmanager
+def connected_broker(address: str, settings: dict[str, str]) -> Iterator[TimedAsk]:
+    """Yield a function that sends a request to one broker and returns its response within a number of seconds."""
     client = KafkaNetClient(bootstrap_servers=[address], selector=_Selector, **settings)
 
-    def ask(request: Any) -> Any:  # noqa: ANN401 - kafka-python is untyped
+    def ask(request: Any, seconds: float) -> Any:  # noqa: ANN401 - kafka-python is untyped
         future = client.send(_NODE, request)
-        client.poll(timeout_ms=max(0.0, deadline - time.monotonic()) * 1000, future=future)
+        client.poll(timeout_ms=seconds * 1000, future=future)
         if not future.succeeded():
             raise future.exception or KafkaTimeoutError(f"no answer from {address} within {seconds:g} s")
         return future.value

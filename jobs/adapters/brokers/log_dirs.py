@@ -49,6 +49,9 @@ COLUMNS: Final = pa.schema(
 )
 """Columns of SIZES without the cluster."""
 
+CORDONED_SINCE: Final = 5
+"""Version of DescribeLogDirs that marks cordoned log dirs."""
+
 UNKNOWN_BYTES: Final = -1
 """A broker's value for unknown bytes; before Kafka 3.3 (DescribeLogDirs 4) the field does not exist."""
 
@@ -87,7 +90,8 @@ def read_log_dirs(
     """
 
     def question(ask: Ask, broker: Broker) -> LogDirs:
-        log_dirs = log_dirs_of(broker.broker_id, _describe_log_dirs(ask, None), datetime.now(UTC))
+        response = _describe_log_dirs(ask, None)
+        log_dirs = log_dirs_of(broker.broker_id, response.results, datetime.now(UTC), response.API_VERSION)
         on_answer(log_dirs)
         return log_dirs
 
@@ -110,7 +114,7 @@ def read_replica_sizes(
         requested = partitions[broker.broker_id]
         sizes = {
             (topic.name, log.partition_index): log.partition_size
-            for log_dir in _describe_log_dirs(ask, requested)
+            for log_dir in _describe_log_dirs(ask, requested).results
             for topic in log_dir.topics
             for log in topic.partitions
             if not log.is_future_key
@@ -120,20 +124,20 @@ def read_replica_sizes(
     return ask_brokers(brokers, read_properties(command_config), patience, question)
 
 
-def _describe_log_dirs(ask: Ask, named: PartitionNumbers | None) -> Sequence[Any]:
-    """Return a broker's log dirs with all logs, or with those in `named`; raise the broker's error if it refuses."""
+def _describe_log_dirs(ask: Ask, named: PartitionNumbers | None) -> Any:  # noqa: ANN401 - kafka-python is untyped
+    """Return a broker's response with all logs, or with those in `named`; raise the broker's error if it refuses."""
     topics = None if named is None else [(topic, list(numbers)) for topic, numbers in named.items()]
     response = ask(DescribeLogDirsRequest(topics=topics))
     if response.error_code:  # always 0 before version 3
         raise for_code(response.error_code)
     if not response.results:
         raise PermissionError("it returned no log dir: DescribeLogDirs needs DESCRIBE on the cluster")
-    log_dirs: Sequence[Any] = response.results
-    return log_dirs
+    return response
 
 
-def log_dirs_of(broker_id: int, log_dirs: Sequence[Any], now: datetime) -> LogDirs:
-    """Turn a broker's `DescribeLogDirsResult`s into rows."""
+def log_dirs_of(broker_id: int, log_dirs: Sequence[Any], now: datetime, version: int = CORDONED_SINCE) -> LogDirs:
+    """Turn a broker's `DescribeLogDirsResult`s into rows; `version` is that of the response."""
+    marks_cordoned = version >= CORDONED_SINCE
     logs = [
         (topic.name, log.partition_index, log_dir.log_dir, log.partition_size, log.offset_lag, log.is_future_key)
         for log_dir in log_dirs
@@ -152,6 +156,7 @@ def log_dirs_of(broker_id: int, log_dirs: Sequence[Any], now: datetime) -> LogDi
             "usable_bytes": _byte_count(log_dir, "usable_bytes"),
             "error": failed.get(log_dir.log_dir),
             "taken_at": now,
+            "cordoned": bool(log_dir.is_cordoned) if marks_cordoned else None,
         }
         for log_dir in log_dirs
     ]

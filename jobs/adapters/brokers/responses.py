@@ -47,7 +47,7 @@ class BrokerResponse:
 
     @property
     def broker_epoch(self) -> int:
-        return self.broker.broker_epoch
+        return self.broker.czxid
 
     @property
     def error(self) -> int:

@@ -97,7 +97,7 @@ class ClusterState:
     @property
     def live(self) -> dict[int, int]:
         """Broker epochs of the registered brokers by broker id, including brokers whose data cannot be decoded."""
-        return {row.broker_id: row.broker_epoch for row in self.brokers}
+        return {row.broker_id: row.czxid for row in self.brokers}
 
     @property
     def deleting(self) -> frozenset[str]:

@@ -55,6 +55,7 @@ _FIELDS_BY_KIND: Final[dict[str, tuple[StructField, ...]]] = {
         )
     ),
     "quarantine": tuple(QUARANTINE[name] for name in ("path", "data", "reason", "blocks", "mend")),
+    "partition of KRaft": tuple(PARTITIONS[name] for name in ("eligible_leader_replicas", "last_known_elr")),
     "task": (StructField("read_seconds", DoubleType()), StructField("decode_seconds", DoubleType())),
 }
 

@@ -232,7 +232,7 @@ class BrokerRequestBatch:
         }
 
     def epoch_of(self, broker: int) -> int:
-        return self.context.brokers[broker].broker_epoch
+        return self.context.brokers[broker].czxid
 
     def _is_kept(self, topic: str) -> bool:
         return topic in self.context.topics and not self.context.is_queued(topic)

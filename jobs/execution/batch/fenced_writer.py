@@ -114,7 +114,7 @@ class FencedWriter:
                     if unexplained >= _MAX_ATTEMPTS or refused.is_final:
                         verdicts = self._set_aside_refused(self._undecided, refused)
             self._written_topic_versions |= {
-                verdict.change.topic: verdict.change.topic_version + 1
+                verdict.change.topic: verdict.change.topic_znode_version + 1
                 for verdict in verdicts
                 if isinstance(verdict.change, Change)
                 and verdict.outcome is Outcome.APPLIED
@@ -158,7 +158,7 @@ class FencedWriter:
         refused = self._commit(pending)
         if refused is None:
             return [
-                RowOutcome(change, Outcome.APPLIED, "written", change.state_version + 1) for change in pending
+                RowOutcome(change, Outcome.APPLIED, "written", change.state_znode_version + 1) for change in pending
             ], None
         keys = [change.key for change in pending]
         _, verdicts = self._read(

@@ -123,7 +123,7 @@ def topic_ops(topic: str, changes: Sequence[Change], topics: TopicZnodes, znodes
         return [*_precondition_checks(topic_changes), *_creation(topic, topics, znodes)]
     znode = znodes[f"{TOPICS}/{topic}"]
     data = topics.grown(topic, znode.data) or znode.data or b""
-    return [*_precondition_checks(topic_changes), SetData(znode.path, data, topic_changes[0].topic_version)]
+    return [*_precondition_checks(topic_changes), SetData(znode.path, data, topic_changes[0].topic_znode_version)]
 
 
 def state_ops(changes: Sequence[Change], topics: TopicZnodes, znodes: ZnodeReads, controller_epoch: int) -> list[Op]:
@@ -156,7 +156,7 @@ def _topic_ops(change: Change, topics: TopicZnodes, znodes: ZnodeReads) -> Itera
     if adds_partition(change):
         yield Check(path, _grown_version(change, topics, znodes[path]))
     elif topic not in topics.creations:
-        yield Check(path, change.topic_version)
+        yield Check(path, change.topic_znode_version)
     elif znodes.has(path) or _is_large(topic, topics):
         yield Check(path, znodes[path].version or 0)
     else:
@@ -168,13 +168,13 @@ def _topic_ops(change: Change, topics: TopicZnodes, znodes: ZnodeReads) -> Itera
 def _assignment_write(changes: Sequence[Change], znodes: ZnodeReads) -> Iterator[Op]:
     """Set a topic's znode to the reassignments of some partitions; all others keep their assignment."""
     path = topic_path(changes[0].topic)
-    yield SetData(path, with_assignments(znodes[path].data, changes), changes[0].topic_version)
+    yield SetData(path, with_assignments(znodes[path].data, changes), changes[0].topic_znode_version)
 
 
 def _grown_version(change: Change, topics: TopicZnodes, topic: Znode) -> int:
     """The topic version to check: that of a topic with the planned partitions, else one that makes the multi fail."""
     grown = topic.stat is None or topics.grown(change.topic, topic.data) is not None
-    return int(change.topic_version) if grown or topic.version is None else topic.version
+    return int(change.topic_znode_version) if grown or topic.version is None else topic.version
 
 
 def _creation(topic: str, topics: TopicZnodes, znodes: ZnodeReads) -> list[Op]:
@@ -187,7 +187,7 @@ def _creation(topic: str, topics: TopicZnodes, znodes: ZnodeReads) -> list[Op]:
 def _state_write(change: Change, znodes: ZnodeReads, controller_epoch: int) -> Iterator[Op]:
     path, data = state_path(change.key), encode_state(change.state_after(controller_epoch))
     if change.state_version != NO_VERSION:
-        yield SetData(path, data, change.state_version)
+        yield SetData(path, data, change.state_znode_version)
         return
     if not znodes.has(_partition_path(change)):
         yield Create(_partition_path(change))

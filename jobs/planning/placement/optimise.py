@@ -24,7 +24,7 @@ from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.figures import Figures, byte_figures, figures_of, led_figures, still_held, wave_figures
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import rows_as_of
+from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of
 from jobs.runtime.console import log
 from planner.columns.changes import as_rejections
 from planner.placement.problem import (
@@ -230,14 +230,15 @@ def _brokers(at: SnapshotTables, request: PlacementRequest, partitions: Partitio
 
     A dead broker is in the rack in which it was last seen. If no broker has a rack, none counts as unknown.
     """
-    registered = {row.broker_id: row for row in rows_as_of(at.tables.warehouse, at.snapshot, Broker)}
+    registered = {row.broker_id: row for row in live_brokers_as_of(at.tables.warehouse, at.snapshot)}
     holding = set(np.unique(partitions.replicas[partitions.replicas != NO_BROKER]).tolist())
     ids = sorted(holding | registered.keys())
     emptied = request.emptied if request.only is None else frozenset(ids) - request.only
     _refuse_unknown(request, ids)
     live = {broker for broker, row in registered.items() if row.understood}
     may_hold = live - drained_brokers(at.tables.warehouse) - emptied
-    rack_by_broker = rack_of_each(registered.values(), brokers_last_seen(at.tables.warehouse, at.snapshot))
+    all_registered = rows_as_of(at.tables.warehouse, at.snapshot, Broker)
+    rack_by_broker = rack_of_each(all_registered, brokers_last_seen(at.tables.warehouse, at.snapshot))
     racks = rack_by_broker if request.rack_aware else {}
     brokers = Brokers(
         ids=np.array(ids, dtype=np.int64),

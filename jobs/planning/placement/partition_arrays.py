@@ -19,13 +19,13 @@ from jobs.core.errors import RefusedError
 from jobs.planning.planning_tables import requests_of
 from jobs.preconditions.unread_metadata import SHOWN, UnreadMetadata, unread_in
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import rows_as_of, table_as_of
+from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of, table_as_of
 from jobs.repositories.stored_rows import StoredRows
 from jobs.runtime.console import log
 from planner.placement.problem import NO_BROKER, Bools, Ints, Partitions
 from planner.placement.replica_arrays import is_in_row, padded
 from schemas.enums import NO_LEADER
-from schemas.rows import Broker, Topic
+from schemas.rows import Topic
 
 COLUMNS: Final = (
     "topic",
@@ -162,7 +162,7 @@ def _requested(at: SnapshotTables, rows: pa.Table) -> Bools:
 
 def _led(at: SnapshotTables, rows: pa.Table) -> Bools:
     """Return a mask of rows led by a registered member of their ISR, as `planner.columns.broker_sets.is_led_in_isr`."""
-    registered = [row.broker_id for row in rows_as_of(at.tables.warehouse, at.snapshot, Broker)]
+    registered = [row.broker_id for row in live_brokers_as_of(at.tables.warehouse, at.snapshot)]
     leader = pc.fill_null(rows["leader"], NO_LEADER).to_numpy()
     in_sync = (lists_of(rows["isr"]) == leader[:, None]).any(axis=1)
     led: Bools = in_sync & np.isin(leader, registered)

@@ -14,11 +14,10 @@ from jobs.planning.placement.optimise import PlacementRequest
 from jobs.planning.placement.partition_arrays import Scope
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import refuse_empty, rows_as_of
+from jobs.repositories.snapshots import live_brokers_as_of, refuse_empty
 from jobs.runtime.input_files import parse_broker_ids, parse_replacements, read_topics_to_move
 from planner.placement.problem import PlacementGoal
 from planner.placement.waves import WaveLimits
-from schemas.rows import Broker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +74,7 @@ class StatedRequest:
         """Raise RefusedError if a broker that will take replicas cannot, by the snapshot."""
         refuse_empty(at.snapshot, topics=True)
         option, ids = self.taking
-        understood = {row.broker_id: row.understood for row in rows_as_of(at.tables.warehouse, at.snapshot, Broker)}
+        understood = {row.broker_id: row.understood for row in live_brokers_as_of(at.tables.warehouse, at.snapshot)}
         drained = drained_brokers(at.tables.warehouse)
         alive = ", ".join(map(str, sorted(understood))) or "none"
         for broker in sorted(ids):

@@ -29,7 +29,7 @@ from jobs.planning.topics.new_partitions import (
 )
 from jobs.planning.topics.new_topics import NewTopic, not_alive_fault, topic_name_faults
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import rows_as_of
+from jobs.repositories.snapshots import live_brokers_as_of
 from planner.topics.creation import creation_changes
 from schemas.enums import PlanKind
 from schemas.operation_data import CreatedTopic
@@ -58,7 +58,7 @@ class AssignRequest:
 
     def plan(self, at: SnapshotTables) -> PlanDraft:
         """Plan the topics on a snapshot."""
-        registered = rows_as_of(at.tables.warehouse, at.snapshot, Broker)
+        registered = live_brokers_as_of(at.tables.warehouse, at.snapshot)
         live = sorted(row.broker_id for row in registered if row.understood)
         if not live:
             raise RefusedError(

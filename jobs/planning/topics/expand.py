@@ -19,7 +19,7 @@ from jobs.planning.topics.new_partitions import (
 )
 from jobs.planning.topics.new_topics import not_alive_fault
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import rows_as_of
+from jobs.repositories.snapshots import live_brokers_as_of
 from planner.rules.replica_placement import start_of_round
 from planner.topics.creation import expansion_changes
 from planner.topics.topic_size import size_faults, topic_bytes
@@ -58,7 +58,7 @@ class ExpandRequest:
                 f"{self.partitions} adds none, and Kafka "
                 "cannot remove any; ask for more",
             )
-        registered = rows_as_of(at.tables.warehouse, at.snapshot, Broker)
+        registered = live_brokers_as_of(at.tables.warehouse, at.snapshot)
         live = sorted((row for row in registered if row.understood), key=lambda row: row.broker_id)
         placement: dict[str, Any] = {"topic": self.topic, "existing": existing, "partitions": self.partitions}
         if self.by_hand is None:

@@ -70,7 +70,7 @@ class PlanHeader:
     parameters: dict[str, Any]
     snapshot_id: int
     cluster_id: str | None
-    broker_epochs: Mapping[int, int]
+    broker_epochs: Mapping[int, int | None]
     status: PlanStatus = PlanStatus.PLANNED
     command: str | None = None
     """The command line; it is not part of the plan's id, because different command lines can be equivalent."""

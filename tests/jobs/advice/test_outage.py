@@ -7,6 +7,7 @@ from typing import Final
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.advice.outage import Outage, outage_now
 from jobs.snapshots.cluster_view import view_now
 from planner.leadership.last_in_sync import Start, StartOrder
@@ -102,7 +103,7 @@ def test_history_has_the_last_isr(warehouse: Warehouse, tree: KafkaTree) -> None
     tree.add_topic("orders", {0: [2, 0]})
     tree.unregister(0)
     tree.unregister(2)
-    seen = view_now(tree.endpoint)
+    seen = view_now(ZooKeeperSource(tree.endpoint))
     rows = seen.partitions.to_pylist()
     emptied = seen.partitions.from_pylist([row | {"isr": []} for row in rows], schema=seen.partitions.schema)
     without = type(seen)(**{name: getattr(seen, name) for name in seen.__slots__} | {"partitions": emptied})

@@ -337,7 +337,7 @@ def test_the_present_needs_no_warehouse(alive: Surveyor, tmp_path: Path) -> None
     [
         ("--topic none", "no topic 'none' at"),
         ("--broker 9", "no broker 9 at"),
-        ("--as-of 1", "--as-of 1 reads a snapshot, and --now reads ZooKeeper; give one of the two"),
+        ("--as-of 1", "--as-of 1 reads a snapshot, and --now reads the cluster; give one of the two"),
     ],
 )
 def test_what_the_present_has_not(alive: Surveyor, flags: str, message: str) -> None:

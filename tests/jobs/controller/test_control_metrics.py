@@ -10,6 +10,7 @@ from kazoo.security import make_digest_acl
 from prometheus_client.parser import text_string_to_metric_families
 
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.controller import metrics as control_metrics
 from jobs.controller.controller import ResidentController
 from jobs.controller.metrics import ControllerMetrics, serve
@@ -152,7 +153,7 @@ def test_counts_agree_with_those_of_status(
     metrics.begin(controller)
 
     counted = counts(metrics)
-    health = health_of(view_now(tree.endpoint), default_min_isr=1, threshold=0.1)
+    health = health_of(view_now(ZooKeeperSource(tree.endpoint)), default_min_isr=1, threshold=0.1)
     expected = {
         "brokers live": len(health.live),
         "brokers gone": len(health.gone),

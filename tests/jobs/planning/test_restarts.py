@@ -125,7 +125,10 @@ def test_as_people_read_it(tree: KafkaTree, surveyor: Surveyor) -> None:
     assert ran.code == UNSAFE
     result = surveyor("whatif", "--restart", "2", "--json").json
     epoch = tree.client.exists("/brokers/ids/2").czxid
-    assert (result["brokers"], result["under_replicated"]) == ([{"broker_id": 2, "broker_epoch": epoch}], 1)
+    assert (result["brokers"], result["under_replicated"]) == (
+        [{"broker_id": 2, "is_live": True, "broker_epoch": epoch}],
+        1,
+    )
     assert (result["partitions"], result["leaders"]) == (2, 0)
     assert "in-sync replicas on other brokers: 1, needed: 2; now in sync: 0, 2" in ran.stdout
     assert "restarting broker 2 is unsafe: 0 offline, 1 under min ISR, 0 below the margin, 0 unknown" in ran.stdout

@@ -7,6 +7,7 @@ import pytest
 from kazoo.security import make_digest_acl
 
 from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core.errors import UnreadableError
 from jobs.repositories.snapshots import find_snapshot
@@ -100,7 +101,7 @@ def snapshot(warehouse: Warehouse) -> Snapshot:
 
 
 def test_znodes_and_tables_say_the_same(troubled: KafkaTree, warehouse: Warehouse, snapshot: Snapshot) -> None:
-    both = [judged(view_now(troubled.endpoint)), judged(view_of(warehouse, snapshot))]
+    both = [judged(view_now(ZooKeeperSource(troubled.endpoint))), judged(view_of(warehouse, snapshot))]
 
     assert [numbers(health) for health in both] == [EXPECTED, EXPECTED]
     columns = ("broker_id", "preferred_partitions", "not_led", "exceeds")
@@ -120,7 +121,7 @@ def test_what_does_not_move_is_named_and_only_what_waits_counts_as_moving(tree: 
     rows = [{"topic": name, "partition": number, "replicas": to} for (name, number), to in wanted.items()]
     tree.write("/admin/reassign_partitions", json.dumps({"version": 1, "partitions": rows}).encode())
 
-    health = judged(view_now(tree.endpoint))
+    health = judged(view_now(ZooKeeperSource(tree.endpoint)))
 
     assert health.moving == 2
     assert health.json["stalled"] == [
@@ -164,7 +165,7 @@ def test_a_request_that_a_broker_ignores_does_not_count_as_moving(
     else:
         tree.elect(controller, epoch=7)
 
-    view = view_now(tree.endpoint)
+    view = view_now(ZooKeeperSource(tree.endpoint))
     health = judged(view)
 
     assert (health.moving, health.quarantined) == (moving, 1)
@@ -216,7 +217,7 @@ def test_a_leader_outside_its_isr_is_named(tree: KafkaTree) -> None:
     lead(tree, 1, 1, [0])
     lead(tree, 2, NO_LEADER, [])
     lead(tree, 3, 2, [])
-    health = judged(view_now(tree.endpoint))
+    health = judged(view_now(ZooKeeperSource(tree.endpoint)))
 
     assert (health.leader_outside_isr, health.named["leader_outside_isr"]) == (2, ["calm-1", "calm-3"])
     assert (health.offline, health.stuck, health.mendable, health.under_min_isr) == (1, 1, 0, 2)
@@ -230,7 +231,7 @@ def test_a_move_without_a_state_that_nothing_ends_is_in_kafkas_way(tree: KafkaTr
         tree.write(f"/brokers/topics/{name}", encode_assignment(assigned))
     tree.write("/admin/delete_topics/going", b"")
     tree.write("/config/topics/fine", b'{"version":1,"config":{"retention.ms":"abc"}}')
-    health = judged(view_now(tree.endpoint))
+    health = judged(view_now(ZooKeeperSource(tree.endpoint)))
 
     assert [(row.path, row.blocks) for row in health.blocking] == [
         ("/config/topics/fine", "broker start"),
@@ -261,7 +262,7 @@ def spoil_broker(tree: KafkaTree) -> None:
 def test_malformed_znodes_are_counted(tree: KafkaTree, spoil: Callable[[KafkaTree], None], expected: Row) -> None:
     tree.add_topic("calm", {0: [0, 1], 1: [1, 0]})
     spoil(tree)
-    health = judged(view_now(tree.endpoint))
+    health = judged(view_now(ZooKeeperSource(tree.endpoint)))
 
     assert {name: getattr(health, name) for name in expected} == expected
 
@@ -273,7 +274,7 @@ def test_settings_that_zookeeper_keeps_to_the_brokers_are_left_out(tree: KafkaTr
     kept = [make_digest_acl("broker", "secret", all=True)]
     for path in ("/config/users", "/config/brokers"):
         tree.client.set_acls(path, kept)
-    health = judged(view_now(tree.endpoint))
+    health = judged(view_now(ZooKeeperSource(tree.endpoint)))
 
     assert [(row.path, row.blocks) for row in health.blocking] == [("/config/clients/loud", "broker start")]
     assert health.partitions == 0
@@ -281,7 +282,7 @@ def test_settings_that_zookeeper_keeps_to_the_brokers_are_left_out(tree: KafkaTr
 
 def test_an_empty_cluster(bare_tree: KafkaTree) -> None:
     bare_tree.lay_out(brokers=())
-    health = judged(view_now(bare_tree.endpoint))
+    health = judged(view_now(ZooKeeperSource(bare_tree.endpoint)))
 
     assert (health.controller_id, health.live, health.gone) == (NO_CONTROLLER, [], {})
     assert (health.partitions, health.offline, health.imbalance) == (0, 0, [])
@@ -289,4 +290,4 @@ def test_an_empty_cluster(bare_tree: KafkaTree) -> None:
 
 def test_no_cluster_is_there(zookeeper: str) -> None:
     with pytest.raises(UnreadableError, match="check the chroot"):
-        view_now(ZooKeeperEndpoint(zookeeper))
+        view_now(ZooKeeperSource(ZooKeeperEndpoint(zookeeper)))

@@ -13,7 +13,7 @@ from jobs.adapters.delta.warehouse import Warehouse, schema_of
 from jobs.console_output.cluster_tables import PartitionFilter
 from jobs.console_output.commits import NO_SNAPSHOT
 from jobs.repositories.stored_rows import StoredRows
-from jobs.snapshots.cluster_view import ZNODE_COLUMNS, ClusterView
+from jobs.snapshots.cluster_view import SOURCE_COLUMNS, ClusterView
 from jobs.snapshots.health import health_of, with_derived_columns
 from jobs.sql_views.database import Summaries
 from tests.jobs.support.kafka.registrations import broker_without_endpoints
@@ -40,7 +40,7 @@ PARTITION = st.fixed_dictionaries(
 
 def view_of(rows: list[dict[str, Any]]) -> ClusterView:
     numbered = [row | {"partition": number, "controller_epoch": 1} for number, row in enumerate(rows)]
-    kept = [schema_of("partitions").field(name) for name in ZNODE_COLUMNS]
+    kept = [schema_of("partitions").field(name) for name in SOURCE_COLUMNS]
     return ClusterView(
         controller_id=0,
         controller_epoch=1,

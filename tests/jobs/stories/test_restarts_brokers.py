@@ -3,32 +3,20 @@
 The loop of docs/restarts.md is run as the page shows it. In place of ssh it has a script that asks this test.
 """
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from tests.docs.blocks import page_path
-from tests.docs.markdown import code_blocks
-from tests.jobs.support.commands.bare import SHELL
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually
+from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually
+from tests.jobs.support.kafka.rolling_restarts import TOO_FEW, ImpatientTraffic, run_loop
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
-TOO_FEW = {KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
 UNSAFE = 23
-
-SSH = """#!/bin/sh
-echo "$1" > asked.new && mv asked.new asked
-while [ -e asked ]; do sleep 0.1; done
-"""
 
 
 @pytest.fixture(scope="module")
@@ -40,20 +28,6 @@ def cluster() -> Iterator[EmbeddedCluster]:
 @pytest.fixture
 def surveyor(kafka: KafkaTree, tmp_path: Path) -> Surveyor:
     return Surveyor(kafka.hosts, tmp_path / "warehouse")
-
-
-class ImpatientTraffic(Traffic):
-    """A producer that retries nothing, so that each error of a broker is seen; `codes` has them."""
-
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        super().__init__(bootstrap, topic)
-        self.codes: set[int] = set()
-        self._producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 2, "retries": 0})
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        super()._delivered(error, message)
-        if error is not None:
-            self.codes.add(error.code())
 
 
 def make_topic(cluster: EmbeddedCluster, kafka: KafkaTree, name: str, min_isr: int) -> None:
@@ -71,35 +45,9 @@ def epochs(kafka: KafkaTree) -> dict[int, int]:
 
 def rolling_restart(cluster: EmbeddedCluster, surveyor: Surveyor, folder: Path) -> list[int]:
     """Run the loop of the page; return the brokers that it restarted, in order."""
-    (loop,) = (block for block in code_blocks(page_path("restarts.md").read_text()) if "for broker in" in block)
-    ssh = folder / "ssh"
-    ssh.write_text(SSH)
-    ssh.chmod(0o755)
-    own = os.pathsep.join([str(folder), str(Path(sys.prefix, "bin")), os.environ["PATH"]])
-    environment = {
-        **os.environ,
-        "PATH": own,
-        "SURVEYOR_ZOOKEEPER": surveyor.hosts,
-        "SURVEYOR_WAREHOUSE": str(surveyor.folder),
-    }
-    restarted = []
-    asked, log = folder / "asked", folder / "loop.log"
-    quick = loop.replace("sleep 10", "sleep 1")
-    with log.open("w") as output:
-        running = subprocess.Popen([SHELL, "-c", quick], cwd=folder, env=environment, stdout=output, stderr=output)
-    try:
-        while not eventually(lambda: running.poll() is not None, 0):
-            if asked.exists():
-                broker = int(asked.read_text().removeprefix("kafka"))
-                cluster.brokers[broker].restart()
-                restarted.append(broker)
-                asked.unlink()
-            assert eventually(lambda: asked.exists() or running.poll() is not None, 300), log.read_text()
-    finally:
-        running.kill()
-        running.wait()
-    assert running.returncode == 0, log.read_text()
-    return restarted
+    address = {"SURVEYOR_ZOOKEEPER": surveyor.hosts}
+    asked = run_loop("broker_epoch", address, surveyor, folder, lambda _, broker: cluster.brokers[broker].restart())
+    return [broker for _, broker in asked]
 
 
 def test_a_rolling_restart_and_one_that_is_refused(

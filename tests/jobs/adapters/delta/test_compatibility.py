@@ -64,11 +64,15 @@ def write_in_every_way(warehouse: Warehouse) -> None:
     warehouse.compact(TABLE)
 
 
+NEXT = str(columns.SCHEMA_VERSION + 1)
+"""The version of a later release."""
+
+
 def set_version(warehouse: Warehouse, table: str, version: str) -> None:
     DeltaTable(warehouse.path(table)).alter.set_table_properties({VERSION_PROPERTY: version}, raise_if_not_exists=False)
 
 
-@pytest.mark.parametrize("version", ["2", "017", "0", "-1", "1.0", "later"])
+@pytest.mark.parametrize("version", [NEXT, "017", "0", "-1", "1.0", "later"])
 def test_tables_of_a_version_that_is_not_known_are_refused(warehouse: Warehouse, version: str) -> None:
     for table in ("snapshots", "plans"):
         set_version(warehouse, table, version)
@@ -89,8 +93,8 @@ def test_tables_of_an_older_version_are_read_and_upgraded(
     """A crash after the columns were added, and before the version was set, leaves a table that is upgraded again."""
     added = Columns((*columns.TABLE_COLUMNS["plans"].columns, Column("owner", STRING, "a column of the next version")))
     monkeypatch.setitem(columns.TABLE_COLUMNS, "plans", added)
-    monkeypatch.setattr(compatibility, "SCHEMA_VERSION", 2)
-    monkeypatch.setattr("jobs.repositories.foreign_changes.SCHEMA_VERSION", 2)
+    monkeypatch.setattr(compatibility, "SCHEMA_VERSION", int(NEXT))
+    monkeypatch.setattr("jobs.repositories.foreign_changes.SCHEMA_VERSION", int(NEXT))
     compatibility._types_of.cache_clear()  # noqa: SLF001
     assert len(warehouse.rows("plans")) == 2
     assert {change.remedy for change in foreign_changes(warehouse)} == {"surveyor snapshot"}
@@ -102,7 +106,7 @@ def test_tables_of_an_older_version_are_read_and_upgraded(
     assert "owner" in warehouse.columns("plans")
     warehouse.ensure_tables()
 
-    assert {compatibility.schema_version(warehouse.opened(name)) for name in columns.TABLE_COLUMNS} == {"2"}
+    assert {compatibility.schema_version(warehouse.opened(name)) for name in columns.TABLE_COLUMNS} == {NEXT}
     assert [row["owner"] for row in warehouse.rows("plans")] == [None, None]
     assert not [*foreign_changes(warehouse)]
     compatibility._types_of.cache_clear()  # noqa: SLF001

@@ -80,7 +80,7 @@ def test_unchecked_proposal_is_detected(tmp_path: Path, monkeypatch: pytest.Monk
 
 def _let_stopping_brokers_join(monkeypatch: pytest.MonkeyPatch) -> None:
     def candidates(controller: ResidentController) -> IsrCandidates:
-        return IsrCandidates({row.broker_id: row.broker_epoch for row in [*controller.context.brokers.values()]})
+        return IsrCandidates({row.broker_id: row.czxid for row in [*controller.context.brokers.values()]})
 
     monkeypatch.setattr(ResidentController, "_isr_candidates", candidates)
 

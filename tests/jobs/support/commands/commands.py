@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,11 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Surveyor:
-    """The command with its ZooKeeper and warehouse given."""
+    """The command with its ZooKeeper, or the brokers of a KRaft cluster, and warehouse given."""
 
     hosts: str
     folder: Path
+    address_option: str = "--zookeeper"
 
     @property
     def warehouse(self) -> Warehouse:
@@ -36,10 +37,10 @@ class Surveyor:
 
     def copied_to(self, folder: Path) -> "Surveyor":
         """The same with a warehouse of its own, which has all that this one has."""
-        return Surveyor(self.hosts, Path(shutil.copytree(self.folder, folder)))
+        return replace(self, folder=Path(shutil.copytree(self.folder, folder)))
 
     def __call__(self, *arguments: str) -> Ran:
-        options = ["--zookeeper", self.hosts, "--warehouse", str(self.folder)]
+        options = [self.address_option, self.hosts, "--warehouse", str(self.folder)]
         result = CliRunner().invoke(app, [*arguments, *options])
         return Ran(result.exit_code, result.stdout, result.stderr)
 

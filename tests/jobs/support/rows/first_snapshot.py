@@ -47,7 +47,7 @@ def write_first_snapshot(surveyor: Surveyor, **conf: Any) -> None:  # noqa: ANN4
 
 
 def _rows(small: DriverMetadata, read: pa.Table, threshold: float) -> dict[str, list[Row]]:
-    state, configs = small.state, small.configs.result()
+    state, configs = small.metadata, small.configs.result()
     assert not state.quarantine, state.quarantine
     assert "quarantine" not in read["kind"].unique().to_pylist()
     queued = state.deleting
@@ -109,13 +109,13 @@ def _partitions(seen: ClusterView, arrays: PartitionArrays) -> list[Row]:
 
 
 def _snapshot(small: DriverMetadata, zxid_after: int, rows: Mapping[str, list[Row]], versions: dict[str, int]) -> Row:
-    state = small.state
+    state = small.metadata
     return {
         "snapshot_id": SNAPSHOT_ID,
         "taken_at": datetime.now(UTC),
         **state.control,
-        "controller_epoch_version": state.epoch_version,
-        "zxid_before": state.zxid,
+        "controller_epoch_version": state.controller_epoch_version,
+        "zxid_before": state.position,
         "zxid_after": zxid_after,
         "cluster_id": state.cluster_id,
         "migration": state.migration,

@@ -1,0 +1,116 @@
+"""Brokers, features, running reassignments and dynamic broker configs of a KRaft cluster, from one of its brokers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka.admin import ConfigResourceType
+from kafka.protocol.admin import DescribeClusterRequest, DescribeConfigsRequest, ListPartitionReassignmentsRequest
+from kafka.protocol.metadata import ApiVersionsRequest
+
+from jobs.adapters.brokers.admin import NONE
+from jobs.adapters.kraft.session import Session, refusal
+from schemas.enums import RequestKind
+from schemas.replica_assignment import target
+from schemas.rows import Broker, Key, ZnodeRequest
+from schemas.znodes import Endpoint
+
+REASSIGNMENTS: Final = "ListPartitionReassignments"
+"""The request that lists running reassignments; in `requests` and `quarantine` it stands for their znode."""
+
+METADATA_VERSION: Final = "metadata.version"
+
+FENCED_SINCE: Final = 2
+"""Version of DescribeCluster that lists fenced brokers and marks them (Kafka 4.0); earlier ones leave them out."""
+
+_CONTROLLER_TIMEOUT_MS: Final = 20_000
+_DYNAMIC_DEFAULT: Final = 3
+"""`config_source` of a dynamic setting of all brokers (DYNAMIC_DEFAULT_BROKER_CONFIG)."""
+
+
+class RefusedRequestError(Exception):
+    """A broker refused a request; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A running reassignment: all replicas of the partition, and those that it adds and removes."""
+
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
+
+
+def read_cluster(session: Session, protocol: str) -> tuple[str | None, list[Broker]]:
+    """Return the cluster's id and its brokers, with their endpoints on the listener of this connection.
+
+    `protocol` is the security protocol of that listener, whose name no response has.
+    """
+    response = session.ask(DescribeClusterRequest(include_fenced_brokers=True))
+    if response.error_code != NONE:
+        raise RefusedRequestError(refusal(response.error_code, "cluster"))
+    marks_fenced = response.API_VERSION >= FENCED_SINCE
+    brokers = [
+        Broker(
+            broker_id=row.broker_id,
+            host=row.host,
+            port=row.port,
+            endpoints=[Endpoint(None, protocol, row.host, row.port)],
+            rack=row.rack,
+            understood=True,
+            fenced=bool(row.is_fenced) if marks_fenced else None,
+        )
+        for row in sorted(response.brokers, key=lambda row: int(row.broker_id))
+    ]
+    return response.cluster_id or None, brokers
+
+
+def read_metadata_version(session: Session) -> int | None:
+    """Return the finalized level of metadata.version, None if the broker does not report it."""
+    request = ApiVersionsRequest(client_software_name="surveyor", client_software_version="1", min_version=3)
+    response = session.ask(request)
+    features = response.finalized_features or []
+    return next((int(row.max_version_level) for row in features if row.name == METADATA_VERSION), None)
+
+
+def read_moves(session: Session) -> dict[Key, Move]:
+    """Return the running reassignments by partition; raise RefusedRequestError if they are not listed."""
+    if not session.has_controller:
+        raise RefusedRequestError(str(session.quorum_fault))
+    response = session.ask(ListPartitionReassignmentsRequest(timeout_ms=_CONTROLLER_TIMEOUT_MS, topics=None))
+    if response.error_code != NONE:
+        raise RefusedRequestError(refusal(response.error_code, "cluster"))
+    return {
+        (topic.name, row.partition_index): Move(
+            list(row.replicas), list(row.adding_replicas), list(row.removing_replicas)
+        )
+        for topic in response.topics
+        for row in topic.partitions
+    }
+
+
+def request_rows(moves: Mapping[Key, Move]) -> list[ZnodeRequest]:
+    """Return running reassignments as rows of REQUESTS, with their targets."""
+    return [
+        ZnodeRequest(
+            kind=RequestKind.REASSIGN.value,
+            topic=topic,
+            partition=partition,
+            replicas=target(move.replicas, move.removing),
+            path=f"{REASSIGNMENTS}/{topic}/{partition}",
+        )
+        for (topic, partition), move in sorted(moves.items())
+    ]
+
+
+def read_default_settings(session: Session, names: list[str]) -> dict[str, str | None]:
+    """Return the dynamic settings of all brokers among `names`; raise RefusedRequestError if they are not readable."""
+    request = DescribeConfigsRequest(resources=[(ConfigResourceType.BROKER, "", names)])
+    (result,) = session.ask(request).results
+    if result.error_code != NONE:
+        raise RefusedRequestError(refusal(result.error_code, "cluster", "DESCRIBE_CONFIGS"))
+    return {row.name: row.value for row in result.configs if _is_default(row) and row.name in names}
+
+
+def _is_default(config: Any) -> bool:  # noqa: ANN401 - kafka-python is untyped
+    return int(config.config_source) == _DYNAMIC_DEFAULT

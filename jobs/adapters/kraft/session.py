@@ -1,0 +1,170 @@
+"""A connection to one broker of a KRaft cluster that is in contact with the quorum's leader.
+
+Any broker answers from its own copy of the metadata. A broker without contact to the quorum keeps answering from an old
+copy, so a broker whose DescribeQuorum gets no answer, which the leader gives, is used only if no other broker answers.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from kafka.errors import IncompatibleBrokerVersion, KafkaError, UnsupportedVersionError, for_code
+from kafka.protocol.admin import DescribeQuorumRequest
+
+from jobs.adapters.brokers.admin import NONE, describe_error, error_name
+from jobs.adapters.brokers.fanout import TimedAsk, connected_broker
+from jobs.core.errors import UnreadableError, UsageError
+from schemas.enums import METADATA_TOPIC, NO_CONTROLLER
+from schemas.rows import Voter
+
+T = TypeVar("T")
+
+PROBE_SECONDS: Final = 10.0
+"""Time limit for the first answer of a broker, including the connection."""
+
+REQUEST_SECONDS: Final = 30.0
+"""Time limit for the answer to each further request."""
+
+UNKNOWN: Final = -1
+"""An offset or a time that the leader of the quorum does not know."""
+
+NOT_PERMITTED: Final = frozenset({29, 31})
+"""TOPIC_AUTHORIZATION_FAILED and CLUSTER_AUTHORIZATION_FAILED."""
+
+_UNSUPPORTED: Final = (IncompatibleBrokerVersion, UnsupportedVersionError)
+_FAILURES: Final = (KafkaError, OSError, IndexError, RuntimeError)
+"""What kafka-python raises if a broker cannot be reached, or does not answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quorum:
+    """The quorum as DescribeQuorum reports it; values that it does not know are None."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int | None
+    voters: Sequence[Voter]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A connection to a broker."""
+
+    send: TimedAsk
+    quorum: Quorum | None
+    quorum_fault: str | None
+    """Why the quorum cannot be described, None if it can."""
+    has_controller: bool
+    """Whether the broker is in contact with the quorum's leader, to which it forwards requests."""
+
+    def ask(self, request: Any) -> Any:  # noqa: ANN401 - kafka-python is untyped
+        """Send a request and return its response."""
+        return self.send(request, REQUEST_SECONDS)
+
+
+def read_from_broker(addresses: Sequence[str], settings: dict[str, str], read: Callable[[Session], T]) -> T:
+    """Return what `read` returns for the first broker that answers all its requests.
+
+    `settings` are those of `read_properties`. Raise UnreadableError if no broker answers, and UsageError if the cluster
+    keeps its metadata in ZooKeeper.
+    """
+    faults: dict[str, str] = {}
+    without_quorum: list[str] = []
+    for address in addresses:
+        try:
+            with connected_broker(address, settings) as send:
+                session = _session(send, _describe_quorum(send))
+                if session.has_controller:
+                    return read(session)
+            without_quorum.append(address)
+            faults[address] = str(session.quorum_fault)
+        except _UNSUPPORTED:
+            raise UsageError(
+                f"the broker at {address} does not describe a quorum, so its cluster keeps its metadata in ZooKeeper; "
+                "give --zookeeper HOST:PORT[,...][/chroot]"
+            ) from None
+        except _FAILURES as error:
+            faults[address] = describe_error(error)
+    for address in without_quorum:
+        try:
+            with connected_broker(address, settings) as send:
+                return read(_session(send, faults[address]))
+        except _FAILURES as error:
+            faults[address] = describe_error(error)
+    listed = "\n  ".join(f"{address}: {fault}" for address, fault in faults.items())
+    raise UnreadableError(
+        f"no broker answered:\n  {listed}\ncheck --bootstrap-server (SURVEYOR_BOOTSTRAP_SERVERS), --command-config and "
+        "that brokers run"
+    )
+
+
+def _session(send: TimedAsk, described: "Quorum | int | str") -> Session:
+    """Return a session; `described` is the quorum, the error code of a refusal, or why there is no answer."""
+    if isinstance(described, Quorum):
+        return Session(send=send, quorum=described, quorum_fault=None, has_controller=True)
+    if isinstance(described, str):
+        return Session(send=send, quorum=None, quorum_fault=described, has_controller=False)
+    return Session(send=send, quorum=None, quorum_fault=refusal(described, "cluster"), has_controller=True)
+
+
+def refusal(code: int, resource: str, operation: str = "DESCRIBE") -> str:
+    """Describe a broker's error code; for a lack of permission, say which one is needed.
+
+    >>> refusal(31, "cluster")
+    'ClusterAuthorizationFailedError (31): this client needs the permission DESCRIBE on the cluster'
+    """
+    needs = f": this client needs the permission {operation} on the {resource}" if code in NOT_PERMITTED else ""
+    return f"{error_name(code)}{needs}"
+
+
+def describe_quorum(session: Session) -> Quorum | None:
+    """Describe the quorum again, None if it cannot be described."""
+    if session.quorum is None:
+        return None
+    described = _describe_quorum(session.send)
+    return described if isinstance(described, Quorum) else None
+
+
+def _describe_quorum(send: TimedAsk) -> Quorum | int | str:
+    try:
+        response = send(DescribeQuorumRequest(topics=[(METADATA_TOPIC, [(0,)])]), PROBE_SECONDS)
+    except _UNSUPPORTED:
+        raise
+    except _FAILURES as error:
+        return f"it has no contact with the quorum's leader ({describe_error(error)})"
+    if response.error_code in NOT_PERMITTED:
+        return int(response.error_code)
+    if response.error_code != NONE:
+        return f"it has no contact with the quorum's leader ({for_code(response.error_code).__name__})"
+    (partition,) = response.topics[0].partitions
+    if partition.error_code in NOT_PERMITTED:
+        return int(partition.error_code)
+    if partition.error_code != NONE or partition.leader_id == NO_CONTROLLER:
+        return f"the quorum has no leader ({for_code(partition.error_code).__name__})"
+    states = {voter.replica_id: voter for voter in partition.current_voters}
+    return Quorum(
+        leader_id=partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        high_watermark=_known(partition.high_watermark),
+        voters=[_voter(states[voter], states.get(partition.leader_id)) for voter in sorted(states)],
+    )
+
+
+def _voter(state: Any, leader: Any | None) -> Voter:  # noqa: ANN401 - kafka-python is untyped
+    """Return a voter; its lag, in offsets and milliseconds, is that of kafka-metadata-quorum."""
+    return Voter(
+        voter_id=state.replica_id,
+        log_end_offset=_known(state.log_end_offset),
+        lag=_behind(state, leader, "log_end_offset"),
+        lag_ms=_behind(state, leader, "last_caught_up_timestamp"),
+    )
+
+
+def _behind(state: Any, leader: Any | None, name: str) -> int | None:  # noqa: ANN401
+    """Return how much less a voter has than the leader; versions before 1 (Kafka 3.4) have no times, which are null."""
+    value, last = (_known(getattr(row, name, None)) for row in (state, leader))
+    return None if value is None or last is None else last - value
+
+
+def _known(value: int | None) -> int | None:
+    return None if value == UNKNOWN else value

@@ -1,0 +1,299 @@
+"""Topics and partitions of a KRaft cluster: read in pages, with running reassignments, and read again if torn.
+
+DescribeTopicPartitions (Kafka 3.7) returns pages of partitions with eligible leader replicas. Older brokers return all
+topics in one Metadata response, without them. Pages and the list of reassignments are of different moments, so the list
+is read before and after the pages. A topic for which the two lists or the replicas disagree is read once more.
+"""
+
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import UUID
+
+import pyarrow as pa
+from kafka.admin import ConfigResourceType
+from kafka.errors import IncompatibleBrokerVersion, KafkaProtocolError, UnsupportedVersionError
+from kafka.protocol.admin import DescribeConfigsRequest, DescribeTopicPartitionsRequest
+from kafka.protocol.metadata import MetadataRequest
+
+from jobs.adapters.brokers.admin import NONE
+from jobs.adapters.delta.warehouse import schema_of
+from jobs.adapters.kraft.cluster import REASSIGNMENTS, Move, RefusedRequestError, read_moves
+from jobs.adapters.kraft.session import Session, refusal
+from schemas.rows import Key, QuarantinedZnode
+
+PAGE_PARTITIONS: Final = 2_000
+"""Partitions in a page: the default of max.request.partition.size.limit, above which brokers cut a page."""
+
+TOPICS_PER_REQUEST: Final = 200
+"""Topics whose configs are requested at a time; a response has all settings of each, about 3 kB."""
+
+TOPIC: Final = "DescribeTopicPartitions"
+CONFIG: Final = "DescribeConfigs"
+"""Requests that stand for the znodes of a topic in `quarantine`, followed by its name."""
+
+UNKNOWN_TOPIC: Final = 3
+LEADER_NOT_AVAILABLE: Final = 5
+"""The leader is not alive or there is none; the response has no leader then, and the rest is valid."""
+
+_UNKNOWN_EPOCH: Final = -1
+_TOPIC_CONFIG: Final = 1
+"""`config_source` of an override of a topic (DYNAMIC_TOPIC_CONFIG)."""
+
+_NO_TOPIC_ID: Final = UUID(int=0)
+_UNSUPPORTED: Final = (IncompatibleBrokerVersion, UnsupportedVersionError)
+
+PARTITION_COLUMNS: Final = (
+    "topic",
+    "partition",
+    "replicas",
+    "adding_replicas",
+    "removing_replicas",
+    "leader",
+    "isr",
+    "leader_epoch",
+    "understood",
+    "eligible_leader_replicas",
+    "last_known_elr",
+)
+TOPIC_COLUMNS: Final = ("topic", "topic_id", "config", "understood", "assignment_understood")
+
+Columns = dict[str, list[Any]]
+
+
+@dataclass(slots=True)
+class _Topic:
+    """A topic, and its partitions by column."""
+
+    topic_id: str | None
+    columns: Columns
+    fault: str | None = None
+    """Why its partitions are unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicReading:
+    """What was read of topics: columns of TOPICS and PARTITIONS, reassignments, and what is not understood."""
+
+    topics: pa.Table
+    partitions: pa.Table
+    moves: Mapping[Key, Move]
+    quarantine: list[QuarantinedZnode] = field(default_factory=list)
+
+
+def has_at_most(session: Session, limit: int) -> bool:
+    """Count partitions page by page, and stop above the limit."""
+    counted = 0
+    for topics in _pages(session, None):
+        counted += sum(len(topic.partitions) for topic in topics)
+        if counted > limit:
+            return False
+    return True
+
+
+def read_topics(
+    session: Session, topic: str | None = None, more: Callable[[], Collection[str]] = frozenset
+) -> TopicReading:
+    """Read all topics, or one, with their configs and reassignments.
+
+    `more` returns topics that must exist besides those listed, for a client that may not describe all topics.
+    """
+    names = None if topic is None else [topic]
+    quarantine: list[QuarantinedZnode] = []
+    before = _moves(session, quarantine)
+    topics = _read(session, names)
+    moves = None if before is None else read_moves(session)
+    if before is not None and moves is not None and (torn := _torn(topics, before, moves)):
+        again = _read(session, sorted(torn))
+        topics = {name: row for name, row in topics.items() if name not in torn} | again
+        moves = read_moves(session)
+    if names is None:
+        topics |= _read(session, sorted({*more()} - topics.keys()))
+    configs = _read_configs(session, topics, quarantine)
+    topics = {name: row for name, row in topics.items() if name in configs}
+    for name, row in topics.items():
+        if row.fault is not None:
+            quarantine.append(QuarantinedZnode(path=f"{TOPIC}/{name}", reason=row.fault))
+    partitions = _merged(topics)
+    _add_moves(partitions, moves, quarantine)
+    schema = schema_of("partitions")
+    return TopicReading(
+        topics=_topic_table(topics, configs),
+        partitions=pa.table(
+            {name: pa.array(partitions[name], schema.field(name).type) for name in PARTITION_COLUMNS},
+        ),
+        moves=moves or {},
+        quarantine=quarantine,
+    )
+
+
+def _moves(session: Session, quarantine: list[QuarantinedZnode]) -> dict[Key, Move] | None:
+    """Return the running reassignments; None if they are not listed, which is a row of QUARANTINE."""
+    try:
+        return read_moves(session)
+    except RefusedRequestError as error:
+        quarantine.append(QuarantinedZnode(path=REASSIGNMENTS, reason=str(error)))
+        return None
+
+
+def _pages(session: Session, names: Sequence[str] | None) -> Iterator[Sequence[Any]]:
+    """Yield pages of topics; one response of all topics from a broker that does not know pages."""
+    page = DescribeTopicPartitionsRequest
+    topics = [page.TopicRequest(name=name) for name in names or ()]
+    cursor: tuple[str, int] | None = None
+    while True:
+        start = None if cursor is None else page.Cursor(topic_name=cursor[0], partition_index=cursor[1])
+        request = page(topics=topics, response_partition_limit=PAGE_PARTITIONS, cursor=start)
+        try:
+            response = session.ask(request)
+        except _UNSUPPORTED:
+            yield _all_topics(session, names)
+            return
+        yield response.topics
+        following = response.next_cursor
+        if following is None:
+            return
+        if cursor == (following.topic_name, following.partition_index):
+            raise KafkaProtocolError(f"DescribeTopicPartitions stays at {cursor}")
+        cursor = following.topic_name, following.partition_index
+
+
+def _all_topics(session: Session, names: Sequence[str] | None) -> Sequence[Any]:
+    wanted = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+    topics: Sequence[Any] = session.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False)).topics
+    return topics
+
+
+def _read(session: Session, names: Sequence[str] | None) -> dict[str, _Topic]:
+    """Read topics by name; one that does not exist is left out."""
+    read: dict[str, _Topic] = {}
+    if names is not None and not names:
+        return read
+    for page in _pages(session, names):
+        for row in page:
+            if row.error_code == UNKNOWN_TOPIC or row.name is None:
+                continue
+            topic_id = _topic_id(row.topic_id)
+            topic = read.get(row.name)
+            if topic is None or topic.topic_id != topic_id:  # it was created again between two pages
+                topic = read[row.name] = _Topic(topic_id, {name: [] for name in PARTITION_COLUMNS})
+            if row.error_code != NONE:
+                topic.fault = refusal(row.error_code, "topic")
+            _extend(topic.columns, row.name, row.partitions)
+    return read
+
+
+def _extend(columns: Columns, topic: str, partitions: Sequence[Any]) -> None:
+    """Append a page's partitions of one topic, column by column."""
+    count = len(partitions)
+    nothing = [None] * count
+    columns["topic"] += [topic] * count
+    columns["partition"] += [row.partition_index for row in partitions]
+    columns["replicas"] += [row.replica_nodes for row in partitions]
+    columns["adding_replicas"] += [[]] * count
+    columns["removing_replicas"] += [[]] * count
+    legible = [row.error_code in {NONE, LEADER_NOT_AVAILABLE} for row in partitions]
+    columns["understood"] += legible
+    columns["leader"] += [row.leader_id if holds else None for row, holds in zip(partitions, legible, strict=True)]
+    columns["isr"] += [row.isr_nodes for row in partitions]
+    columns["leader_epoch"] += [_epoch(row.leader_epoch) for row in partitions]
+    for name in ("eligible_leader_replicas", "last_known_elr"):
+        columns[name] += [getattr(row, name, None) for row in partitions] if count else nothing
+
+
+def _epoch(leader_epoch: int) -> int | None:
+    return None if leader_epoch == _UNKNOWN_EPOCH else leader_epoch
+
+
+def _topic_id(topic_id: UUID | None) -> str | None:
+    """Encode a topic id as Kafka's tools show it: 22 characters of base64url; None before Kafka 2.8.
+
+    >>> _topic_id(UUID("287b6c7c-f939-47f0-9cef-536d485d3e57"))
+    'KHtsfPk5R_Cc71NtSF0-Vw'
+    """
+    if topic_id is None or topic_id == _NO_TOPIC_ID:
+        return None
+    return urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+
+
+def _torn(topics: Mapping[str, _Topic], before: Mapping[Key, Move], after: Mapping[Key, Move]) -> set[str]:
+    """Return the topics whose partitions and reassignments are not of one moment.
+
+    A topic that is left out of `topics` was not asked for, or does not exist.
+    """
+    torn = {key[0] for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    for (name, partition), move in after.items():
+        topic = topics.get(name)
+        if topic is None or name in torn:
+            continue
+        replicas = dict(zip(topic.columns["partition"], topic.columns["replicas"], strict=True)).get(partition)
+        if replicas is None or set(replicas) != set(move.replicas):
+            torn.add(name)
+    return torn & topics.keys()
+
+
+def _merged(topics: Mapping[str, _Topic]) -> Columns:
+    columns: Columns = {name: [] for name in PARTITION_COLUMNS}
+    for topic in topics.values():
+        for name, values in columns.items():
+            values.extend(topic.columns[name])
+    return columns
+
+
+def _add_moves(partitions: Columns, moves: Mapping[Key, Move] | None, quarantine: list[QuarantinedZnode]) -> None:
+    """Fill in what reassignments add and remove.
+
+    A partition is not understood if reassignments are unknown, or if its own changed each time it was read: the rules
+    leave it alone, and no figure counts it as healthy.
+    """
+    if moves is None:
+        partitions["understood"] = [False] * len(partitions["partition"])
+        return
+    if not moves:
+        return
+    for number, key in enumerate(zip(partitions["topic"], partitions["partition"], strict=True)):
+        move = moves.get(key)
+        if move is None:
+            continue
+        partitions["adding_replicas"][number] = move.adding
+        partitions["removing_replicas"][number] = move.removing
+        if set(move.replicas) != set(partitions["replicas"][number]):
+            partitions["understood"][number] = False
+            reason = "its reassignment changed while it was read; take a snapshot again"
+            quarantine.append(QuarantinedZnode(path=f"{TOPIC}/{key[0]}/{key[1]}", reason=reason))
+
+
+def _topic_table(topics: Mapping[str, _Topic], configs: Mapping[str, dict[str, str | None] | None]) -> pa.Table:
+    schema = schema_of("topics")
+    columns: Columns = {
+        "topic": [*topics],
+        "topic_id": [row.topic_id for row in topics.values()],
+        "config": [configs[name] for name in topics],
+        "understood": [row.fault is None and configs[name] is not None for name, row in topics.items()],
+        "assignment_understood": [row.fault is None for row in topics.values()],
+    }
+    # Arrow makes maps of pairs
+    columns["config"] = [None if config is None else [*config.items()] for config in columns["config"]]
+    return pa.table({name: pa.array(columns[name], schema.field(name).type) for name in TOPIC_COLUMNS})
+
+
+def _read_configs(
+    session: Session, topics: Mapping[str, _Topic], quarantine: list[QuarantinedZnode]
+) -> dict[str, dict[str, str | None] | None]:
+    """Return the overrides of topics; None if this client may not read them; a topic deleted since is left out."""
+    configs: dict[str, dict[str, str | None] | None] = {}
+    configs |= {name: None for name, row in topics.items() if row.fault is not None}
+    names = [name for name, row in topics.items() if row.fault is None]
+    for start in range(0, len(names), TOPICS_PER_REQUEST):
+        resources = [(ConfigResourceType.TOPIC, name, None) for name in names[start : start + TOPICS_PER_REQUEST]]
+        for result in session.ask(DescribeConfigsRequest(resources=resources)).results:
+            name = result.resource_name
+            if result.error_code == NONE:
+                overrides = (row for row in result.configs if row.config_source == _TOPIC_CONFIG)
+                configs[name] = {row.name: row.value for row in overrides}
+            elif result.error_code != UNKNOWN_TOPIC:
+                configs[name] = None
+                reason = refusal(result.error_code, "topic", "DESCRIBE_CONFIGS")
+                quarantine.append(QuarantinedZnode(path=f"{CONFIG}/{name}", reason=reason))
+    return configs

@@ -1,0 +1,1 @@
+"""Sources of a cluster's metadata: ZooKeeper, and the Admin API of a KRaft cluster, behind one interface."""

@@ -1,0 +1,233 @@
+"""The brokers of a KRaft cluster as a metadata source, by requests of the Admin API. It needs no JVM."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+import pyarrow as pa
+from kafka.admin import ConfigResourceType
+from kafka.protocol.admin import DescribeConfigsRequest
+
+from jobs.adapters.brokers.admin import NONE, read_properties
+from jobs.adapters.brokers.configs import KAFKA_DEFAULTS, KRAFT_DEFAULTS
+from jobs.adapters.brokers.fanout import Ask, ask_brokers
+from jobs.adapters.delta.warehouse import schema_of
+from jobs.adapters.kraft.cluster import (
+    Move,
+    RefusedRequestError,
+    read_cluster,
+    read_default_settings,
+    read_metadata_version,
+    read_moves,
+    request_rows,
+)
+from jobs.adapters.kraft.session import Session, describe_quorum, read_from_broker, refusal
+from jobs.adapters.kraft.topics import TopicReading, has_at_most, read_topics
+from jobs.adapters.kraft.visibility import topics_in_log_dirs
+from jobs.adapters.sources.interface import (
+    DEFAULT_ENTITY,
+    ClusterMetadata,
+    ConfigDefaults,
+    DriverReading,
+    LiveReading,
+    ReadingEnd,
+    Rows,
+)
+from jobs.core.errors import UsageError
+from schemas.rows import Broker, Key, QuarantinedZnode
+from schemas.topic_configs import FOLLOWER_RATE, LEADER_RATE
+
+T = TypeVar("T")
+
+QUORUM: Final = "DescribeQuorum"
+"""The request that stands for the controller's znode in `quarantine`."""
+
+RATES: Final = (LEADER_RATE, FOLLOWER_RATE)
+RATES_SECONDS: Final = 5.0
+"""Time limit for the throttle rates of all brokers; short, because a user waits for the result."""
+
+
+@dataclass(frozen=True, slots=True)
+class KRaftSource:
+    """The brokers of a KRaft cluster: HOST:PORT[,...], and the client.properties for them."""
+
+    bootstrap_servers: str
+    command_config: Path | None = None
+
+    def __str__(self) -> str:
+        return self.bootstrap_servers
+
+    @property
+    def medium(self) -> str:
+        return "the brokers"
+
+    def read_driver_metadata(self, small_partitions: int) -> DriverReading:
+        """Read brokers, quorum, requests and dynamic settings of all brokers."""
+
+        def read(session: Session) -> DriverReading:
+            metadata = self._metadata(session, _running(session))
+            is_small = has_at_most(session, small_partitions)
+            return DriverReading(metadata=metadata, is_small=is_small, settings=_config_defaults(session))
+
+        return self._read(read)
+
+    def read_brokers(self) -> list[Broker]:
+        """Read the registered brokers."""
+        return self._read(lambda session: read_cluster(session, self._protocol)[1])
+
+    def read_broker_settings(self) -> tuple[list[Broker], ConfigDefaults]:
+        """Read the registered brokers and the dynamic settings of all brokers."""
+        return self._read(lambda session: (read_cluster(session, self._protocol)[1], _config_defaults(session)))
+
+    def read_rows(self) -> Rows:
+        """Read all topics and partitions."""
+        started = time.perf_counter()
+        reading = self._read(self._topics)
+        return Rows(
+            topics=reading.topics,
+            partitions=reading.partitions,
+            quarantine=reading.quarantine,
+            read_seconds=time.perf_counter() - started,
+            decode_seconds=0.0,
+        )
+
+    def read_live(self, topic: str | None, columns: Sequence[str]) -> LiveReading:
+        """Read the live state of all topics or one."""
+
+        def read(session: Session) -> tuple[ClusterMetadata, TopicReading, dict[str, str | None] | str]:
+            reading = self._topics(session, topic)
+            return self._metadata(session, reading.moves), reading, _default_rates(session)
+
+        metadata, reading, defaults = self._read(read)
+        rates, unread = self._read_rates(metadata.live_brokers)
+        if isinstance(defaults, str):
+            unread[DEFAULT_ENTITY] = defaults
+        elif defaults:
+            rates[DEFAULT_ENTITY] = {name: value for name, value in defaults.items() if value is not None}
+        configs = reading.topics.select(["topic", "config"]).to_pylist(maps_as_pydicts="strict")
+        return LiveReading(
+            metadata=metadata,
+            configs={row["topic"]: row["config"] for row in configs},
+            partitions=_with_columns(reading.partitions, columns),
+            quarantine=[*metadata.quarantine, *reading.quarantine],
+            throttle_rates=rates,
+            unread_broker_configs=unread,
+        )
+
+    def read_end(self) -> ReadingEnd:
+        """Read the quorum's high watermark."""
+        quorum = self._read(describe_quorum)
+        return ReadingEnd(position=None if quorum is None else quorum.high_watermark)
+
+    @property
+    def _settings(self) -> dict[str, str]:
+        return read_properties(self.command_config)
+
+    @property
+    def _protocol(self) -> str:
+        return self._settings.get("security_protocol", "PLAINTEXT")
+
+    def _read(self, read: Callable[[Session], T]) -> T:
+        return read_from_broker(bootstrap_addresses(self.bootstrap_servers), self._settings, read)
+
+    def _topics(self, session: Session, topic: str | None = None) -> TopicReading:
+        """Read topics, and name those that this client may not describe."""
+        hidden: list[QuarantinedZnode] = []
+
+        def existing() -> frozenset[str]:
+            brokers = [row for row in read_cluster(session, self._protocol)[1] if row.is_live]
+            names, faults = topics_in_log_dirs(brokers, self._settings)
+            hidden.extend(faults)
+            return names
+
+        reading = read_topics(session, topic, existing)
+        reading.quarantine.extend(hidden)
+        return reading
+
+    def _metadata(self, session: Session, moves: Mapping[Key, Move]) -> ClusterMetadata:
+        cluster_id, brokers = read_cluster(session, self._protocol)
+        quorum = session.quorum
+        fault = session.quorum_fault
+        return ClusterMetadata(
+            controller_id=None if quorum is None else quorum.leader_id,
+            controller_epoch=None if quorum is None else quorum.leader_epoch,
+            position=None if quorum is None else quorum.high_watermark,
+            cluster_id=cluster_id,
+            brokers=brokers,
+            requests=request_rows(moves),
+            quarantine=[] if fault is None else [QuarantinedZnode(path=QUORUM, reason=fault)],
+            metadata_version=read_metadata_version(session),
+            voters=None if quorum is None else [*quorum.voters],
+        )
+
+    def _read_rates(self, brokers: Sequence[Broker]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+        """Return the throttle rates of brokers, and why others are unknown, by broker id."""
+        answers, reasons = ask_brokers(brokers, self._settings, RATES_SECONDS, _own_rates)
+        rates = {str(broker): own for broker, own in answers.items() if own}
+        return rates, {f"broker {broker}": reason for broker, reason in reasons.items()}
+
+
+def bootstrap_addresses(text: str) -> list[str]:
+    """Split HOST:PORT[,...]; raise UsageError for an address without a port.
+
+    >>> bootstrap_addresses("kafka1:9092, [::1]:9093")
+    ['kafka1:9092', '[::1]:9093']
+    """
+    addresses = [address.strip() for address in text.split(",") if address.strip()]
+    wrong = [
+        address for address in addresses if not address.rpartition(":")[0] or not address.rpartition(":")[2].isdigit()
+    ]
+    if wrong or not addresses:
+        raise UsageError(
+            f"--bootstrap-server (SURVEYOR_BOOTSTRAP_SERVERS) is {text!r}; expected HOST:PORT[,...] of brokers"
+        )
+    return addresses
+
+
+def _running(session: Session) -> dict[Key, Move]:
+    """Return the running reassignments; none if they are not listed, which the reading of topics reports."""
+    try:
+        return read_moves(session)
+    except RefusedRequestError:
+        return {}
+
+
+def _config_defaults(session: Session) -> ConfigDefaults:
+    """Return the dynamic settings of all brokers; without them, what brokers do not report themselves is assumed."""
+    try:
+        settings = read_default_settings(session, [*KAFKA_DEFAULTS])
+    except RefusedRequestError:
+        settings = {}
+    return ConfigDefaults(defaults=KRAFT_DEFAULTS, overrides={None: settings})
+
+
+def _default_rates(session: Session) -> dict[str, str | None] | str:
+    try:
+        return read_default_settings(session, [*RATES])
+    except RefusedRequestError as error:
+        return str(error)
+
+
+def _own_rates(ask: Ask, broker: Broker) -> dict[str, str]:
+    """Return the throttle rates that are set for one broker alone."""
+    request = DescribeConfigsRequest(resources=[(ConfigResourceType.BROKER, str(broker.broker_id), [*RATES])])
+    (result,) = ask(request).results
+    if result.error_code != NONE:
+        raise RefusedRequestError(refusal(result.error_code, "cluster", "DESCRIBE_CONFIGS"))
+    return {row.name: row.value for row in result.configs if row.config_source == _OF_BROKER and row.value is not None}
+
+
+_OF_BROKER: Final = 2
+"""`config_source` of a dynamic setting of one broker (DYNAMIC_BROKER_CONFIG)."""
+
+
+def _with_columns(partitions: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Return these columns of PARTITIONS; those that KRaft does not have are null."""
+    schema = pa.schema([schema_of("partitions").field(name) for name in columns])
+    known = set(partitions.column_names)
+    arrays = [
+        partitions[field.name] if field.name in known else pa.nulls(partitions.num_rows, field.type) for field in schema
+    ]
+    return pa.table(arrays, schema=schema)

@@ -1,0 +1,82 @@
+"""A cluster has one address, of ZooKeeper or of KRaft brokers; what is typed excludes the other."""
+
+from pathlib import Path
+
+import pytest
+
+from jobs.adapters.sources.kraft import KRaftSource
+from jobs.adapters.sources.zookeeper import ZooKeeperSource
+from jobs.core.errors import RefusedError, UsageError
+from jobs.runtime.settings import Settings, settings_from
+from jobs.runtime.suggestions import Typed
+
+ZOOKEEPER: Typed = {"zookeeper": ("--zookeeper", "zk:1")}
+BROKERS: Typed = {"bootstrap_servers": ("--bootstrap-server", "k:1")}
+
+
+def _settings(
+    zookeeper: str | None = None,
+    bootstrap_servers: str | None = None,
+    conf: Path | None = None,
+    typed: Typed | None = None,
+) -> Settings:
+    return settings_from(
+        cluster="default",
+        zookeeper=zookeeper,
+        bootstrap_servers=bootstrap_servers,
+        warehouse="w",
+        conf_path=conf,
+        command_config=None,
+        as_json=False,
+        result_file=None,
+        typed=typed,
+    )
+
+
+def _conf(folder: Path, *lines: str) -> Path:
+    path = folder / "surveyor.toml"
+    path.write_text("\n".join(["[clusters.default]", *lines]), encoding="utf-8")
+    return path
+
+
+def test_each_address_has_its_source() -> None:
+    assert isinstance(_settings(zookeeper="zk:1").source, ZooKeeperSource)
+    assert _settings(bootstrap_servers="k:1").source == KRaftSource("k:1")
+
+
+def test_a_typed_address_excludes_that_of_the_environment() -> None:
+    assert isinstance(_settings("zk:1", "k:1", typed=ZOOKEEPER).source, ZooKeeperSource)
+    assert isinstance(_settings("zk:1", "k:1", typed=BROKERS).source, KRaftSource)
+
+
+def test_two_addresses_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="SURVEYOR_ZOOKEEPER and SURVEYOR_BOOTSTRAP_SERVERS"):
+        _settings("zk:1", "k:1")
+    with pytest.raises(UsageError, match="--zookeeper and --bootstrap-server"):
+        _settings("zk:1", "k:1", typed={**ZOOKEEPER, **BROKERS})
+    with pytest.raises(UsageError, match="both zookeeper and bootstrap_servers"):
+        _settings(conf=_conf(tmp_path, 'zookeeper = "zk:1"', 'bootstrap_servers = "k:1"'))
+
+
+def test_the_file_is_used_if_it_is_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    conf = _conf(tmp_path, 'bootstrap_servers = "k:1"')
+    assert _settings(conf=conf).source == KRaftSource("k:1")
+    assert isinstance(_settings("zk:1", conf=conf).source, ZooKeeperSource)
+    assert _settings("zk:1", conf=conf, typed={"conf_path": ("--conf", str(conf))}).source == KRaftSource("k:1")
+    assert "bootstrap_servers k:1" in capsys.readouterr().err
+
+
+def test_a_typed_address_excludes_that_of_the_file(tmp_path: Path) -> None:
+    conf = _conf(tmp_path, 'bootstrap_servers = "k:1"')
+    assert isinstance(_settings("zk:1", conf=conf, typed=ZOOKEEPER).source, ZooKeeperSource)
+
+
+def test_a_command_that_needs_zookeeper_refuses_a_kraft_cluster() -> None:
+    with pytest.raises(RefusedError, match="is a KRaft cluster"):
+        _ = _settings(bootstrap_servers="k:1").zookeeper
+
+
+@pytest.mark.parametrize("text", ["", "kafka1", "kafka1:x", ","])
+def test_an_address_has_a_port(text: str) -> None:
+    with pytest.raises(UsageError, match="expected HOST:PORT"):
+        _settings(bootstrap_servers=text).source.read_brokers()

@@ -1,0 +1,141 @@
+"""A KRaft cluster with an authorizer: what a client may not read is unknown, and nothing else is."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # exported, untyped
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from confluent_kafka.cimpl import NewTopic
+
+from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
+from jobs.adapters.embedded.ports import LOOPBACK, free_port
+from jobs.adapters.sources.interface import ClusterSource
+from jobs.adapters.sources.kraft import KRaftSource
+from jobs.snapshots.cluster_view import SOURCE_COLUMNS, view_now
+from jobs.snapshots.health import health_of
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.kafka.secured_kafka import PASSWORD, write_properties
+
+USERS = ("blind", "partial", "reader")
+"""Users without any permission, with DESCRIBE on the cluster and one topic, and with all that a snapshot reads."""
+
+_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+_JAAS = " ".join([_LOGIN, *(f'user_{name}="{PASSWORD}"' for name in USERS)]) + ";"
+
+Guarded = dict[str, ClusterSource]
+
+
+def _overrides(inside: str, controller: str, outside: str) -> dict[str, str]:
+    return {
+        "listeners": f"PLAINTEXT://{inside},CONTROLLER://{controller},SASL_PLAINTEXT://{outside}",
+        "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": _JAAS,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+
+
+def _allow(user: str, kind: ResourceType, name: str, operation: AclOperation) -> AclBinding:
+    return AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, Path]]]:
+    """The address for users, and the client.properties of each; topics `open`, which `partial` sees, and `hidden`."""
+    cluster = EmbeddedKRaftCluster(1, heap="320m")
+    node = cluster.nodes[1]
+    outside = f"{LOOPBACK}:{free_port()}"
+    node.overrides |= _overrides(node.address, f"{LOOPBACK}:{node.controller_port}", outside)
+    with cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+        topics = [NewTopic(name, 2, 1, config={"retention.ms": "1000"}) for name in ("open", "hidden")]
+        for created in admin.create_topics(topics).values():
+            created.result()
+        allowed = [
+            _allow("partial", ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
+            _allow("partial", ResourceType.TOPIC, "open", AclOperation.DESCRIBE),
+            *(_allow("reader", ResourceType.TOPIC, "*", right) for right in _READS),
+            *(_allow("reader", ResourceType.BROKER, "kafka-cluster", right) for right in _READS),
+        ]
+        for granted in admin.create_acls(allowed).values():
+            granted.result()
+        folder = tmp_path_factory.mktemp("users")
+        files = {user: write_properties(folder / user, _properties(user)) for user in USERS}
+        reader = KRaftSource(outside, files["reader"])
+        assert eventually(lambda: len(view_now(reader).configs) == len(topics))
+        yield outside, files
+
+
+_READS = (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
+
+
+def _properties(user: str) -> dict[str, str]:
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": user,
+        "sasl.password": PASSWORD,
+    }
+
+
+@pytest.fixture(scope="module")
+def sources(guarded: tuple[str, dict[str, Path]]) -> Guarded:
+    address, files = guarded
+    return {user: KRaftSource(address, file) for user, file in files.items()}
+
+
+def _faults(source: ClusterSource) -> dict[str, str]:
+    return {row.path: row.reason for row in source.read_live(None, SOURCE_COLUMNS).quarantine}
+
+
+def test_a_reader_reads_everything(sources: Guarded) -> None:
+    view = view_now(sources["reader"])
+    assert view.configs == {name: {"retention.ms": "1000"} for name in ("open", "hidden")}
+    assert (view.quarantined, view.controller_id) == (0, 1)
+    assert view.partitions["understood"].to_pylist() == [True] * 4
+    assert {row.endpoints[0].security_protocol for row in view.brokers if row.endpoints} == {"SASL_PLAINTEXT"}
+
+
+def test_topics_that_may_not_be_described_are_named(sources: Guarded) -> None:
+    """They are left out of a list of all topics without an error, and would look deleted."""
+    faults = _faults(sources["partial"])
+    assert "DESCRIBE on the topic" in faults["DescribeTopicPartitions/hidden"]
+    assert "DESCRIBE_CONFIGS on the topic" in faults["DescribeConfigs/open"]
+    assert set(faults) == {"DescribeTopicPartitions/hidden", "DescribeConfigs/open"}
+    view = view_now(sources["partial"])
+    assert view.configs == {"open": None, "hidden": None}
+    assert view.controller_id == 1
+    assert view.partitions["topic"].to_pylist() == ["open"] * 2
+
+
+def test_without_permissions_nothing_counts_as_healthy(sources: Guarded) -> None:
+    faults = _faults(sources["blind"])
+    assert set(faults) == {"DescribeQuorum", "ListPartitionReassignments", "DescribeLogDirs"}
+    assert "DESCRIBE on the cluster" in faults["DescribeQuorum"]
+    assert "may be left out" in faults["DescribeLogDirs"]
+    health = health_of(view_now(sources["blind"]), default_min_isr=1, threshold=0.1)
+    assert (health.controller_id, health.controller_epoch) == (None, None)
+    assert health.quarantined == len(faults)
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_topic_that_is_hidden_later_keeps_its_last_rows(guarded: tuple[str, dict[str, Path]], tmp_path: Path) -> None:
+    address, files = guarded
+    surveyor = Surveyor(address, tmp_path / "warehouse", "--bootstrap-server")
+    before = surveyor.json("snapshot", "--command-config", str(files["reader"]))
+    after = surveyor.json("snapshot", "--command-config", str(files["partial"]))
+    assert (before["partitions"], before["quarantined"]) == (4, 0)
+    assert (after["partitions"], after["quarantined"]) == (4, 2)
+    columns = ("topic", "partition", "leader", "understood")
+    assert surveyor.rows("partitions", *columns) == [
+        *(("hidden", partition, 1, False) for partition in (0, 1)),
+        *(("open", partition, 1, True) for partition in (0, 1)),
+    ]

@@ -1,0 +1,83 @@
+"""What a real KRaft cluster says of itself by Kafka's own tools and clients, to compare snapshots with."""
+
+import re
+import subprocess
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.protocol.metadata import MetadataRequest
+
+from jobs.adapters.brokers.fanout import connected_broker
+from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
+from jobs.adapters.java.home import find_java
+from jobs.adapters.java.jars import kafka_jars
+from jobs.adapters.java.resolvers import class_path
+
+WITH_ELR = {
+    "unstable.feature.versions.enable": "true",
+    "unstable.api.versions.enable": "true",
+    "eligible.leader.replicas.enable": "true",
+}
+"""Settings that let 3.9 keep eligible leader replicas, which are a part of 4.0."""
+
+ELR_VERSION = ["--release-version", "4.0-IV1"]
+ELR_LEVEL = 23
+
+_TOPIC = re.compile(r"Topic: (\S+)\tTopicId: (\S+)\tPartitionCount: (\d+)")
+
+
+def kafka_tool(main: str, *arguments: str) -> str:
+    """Run one of Kafka's command line tools, and return what it printed."""
+    command = [str(find_java()), "-XX:TieredStopAtLevel=1", "-cp", class_path(kafka_jars()), main, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A cluster as kafka-topics, kafka-metadata-quorum and Metadata describe it."""
+
+    partitions: dict[tuple[str, int], tuple[Any, ...]]
+    """Leader, replicas, ISR, ELR and last known ELR."""
+    topic_ids: dict[str, str]
+    leader_epochs: dict[tuple[str, int], int]
+    quorum: dict[str, str]
+
+
+def described(cluster: EmbeddedKRaftCluster, node: int) -> Described:
+    """Ask one node by everything but the requests that Surveyor makes."""
+    address = cluster.nodes[node].address
+    topics = kafka_tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", address, "--describe")
+    quorum = kafka_tool(
+        "org.apache.kafka.tools.MetadataQuorumCommand", "--bootstrap-server", address, "describe", "--status"
+    )
+    with connected_broker(address, {}) as ask:
+        metadata = ask(MetadataRequest(topics=None), 20.0)
+    return Described(
+        partitions={
+            (row["Topic"], int(row["Partition"])): (_leader(row), *(_ids(row[name]) for name in _LISTS))
+            for row in map(_fields, topics.splitlines())
+            if "Partition" in row
+        },
+        topic_ids={name: topic_id for name, topic_id, _ in _TOPIC.findall(topics)},
+        leader_epochs={
+            (topic.name, row.partition_index): row.leader_epoch for topic in metadata.topics for row in topic.partitions
+        },
+        quorum={name: value.strip() for name, _, value in (line.partition(":") for line in quorum.splitlines())},
+    )
+
+
+_LISTS = ("Replicas", "Isr", "Elr", "LastKnownElr")
+
+
+def _fields(line: str) -> dict[str, str]:
+    """The fields of a line of kafka-topics; those of a reassignment stand between the others."""
+    pairs = (field.partition(":") for field in line.strip().split("\t"))
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _leader(row: dict[str, str]) -> int:
+    return -1 if row["Leader"] == "none" else int(row["Leader"])
+
+
+def _ids(text: str) -> list[int]:
+    return [int(number) for number in text.split(",") if number]
