@@ -26,6 +26,7 @@ from jobs.adapters.request_server.authentication import (
     Credentials,
     RefusedCredentialsError,
     SaslExchange,
+    ScramCredential,
     exchange_of,
 )
 from jobs.adapters.request_server.config import OPTION, PRINCIPALS, Binding, ListenConfig
@@ -63,7 +64,7 @@ That is what Kafka does on the brokers' listener (`max.connections`, `Selector.l
 """
 
 MAX_UNKNOWN_CONNECTIONS: Final = 200
-"""Maximum number of unauthenticated connections; for a new one the oldest is closed."""
+"""Maximum number of unauthenticated connections; for a new one the oldest of the address that has most is closed."""
 
 MAX_REQUEST_BYTES: Final = 4 << 20
 """Maximum bytes of a request: some 75,000 partitions of AlterPartition with three replicas each.
@@ -99,6 +100,9 @@ WARNING_SECONDS: Final = 60.0
 
 T = TypeVar("T")
 
+MAX_SHOWN_NAME: Final = 100
+"""Characters of a user's name in the log."""
+
 _SASL_FAILED: Final = 58
 _UNSUPPORTED_MECHANISM: Final = 33
 _ILLEGAL_SASL_STATE: Final = 34
@@ -115,6 +119,7 @@ class _Connection(NamedTuple):
 
     writer: asyncio.StreamWriter
     since: float
+    address: str
 
 
 def _raise_open_files() -> int:
@@ -215,11 +220,12 @@ class RequestServer:
             writer.close()
             return
         if len(self._unknown) >= MAX_UNKNOWN_CONNECTIONS:
-            oldest = min(self._unknown.values(), key=lambda each: each.since)
+            [(crowded, _)] = Counter([address, *(each.address for each in self._unknown.values())]).most_common(1)
+            oldest = min(self._unknown.values(), key=lambda each: (each.address != crowded, each.since))
             oldest.writer.transport.abort()
             self._unknown.pop(oldest.writer, None)
         self._by_address[address] += 1
-        self._unknown[writer] = _Connection(writer, time.monotonic())
+        self._unknown[writer] = _Connection(writer, time.monotonic(), address)
         task = self._loop.create_task(self._serve(binding, address, reader, writer))
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._ended(done, address, writer))
@@ -280,20 +286,26 @@ class RequestServer:
         except (OSError, EOFError, TimeoutError, ssl.SSLError):
             pass  # the client is gone, or silent
         except Exception:  # noqa: BLE001 - the client finds the connection closed
-            _LOG.exception("surveyor: cannot answer a request of %s", address)
+            if self._is_warning_due(address):
+                _LOG.exception("surveyor: cannot answer a request of %s", address)
         finally:
             self._sessions.pop(session, None)
             session.close()
 
     def _warn(self, client: str, message: str) -> None:
         """Log a warning about a client, at most once a minute."""
+        if self._is_warning_due(client):
+            _LOG.warning("surveyor: %s", message)
+
+    def _is_warning_due(self, client: str) -> bool:
+        """Return whether there was no warning about a client in the last minute, and note that there is one now."""
         now = time.monotonic()
         if now - self._warned.get(client, -WARNING_SECONDS) < WARNING_SECONDS:
-            return
+            return False
         if len(self._warned) > MAX_CONNECTIONS:
             self._warned.clear()
         self._warned[client] = now
-        _LOG.warning("surveyor: %s", message)
+        return True
 
     def authorize(self, writer: asyncio.StreamWriter, address: str, principal: str) -> None:
         """Accept an authenticated client; raise _ClosedError if its principal is not allowed."""
@@ -324,6 +336,7 @@ class _Session:
     """Principal of the authenticated client; None until then."""
     _exchange: SaslExchange | None = None
     _relay: Relay | None = None
+    _refusal: str = "its credentials are wrong"
     _ends_at: float = field(default_factory=lambda: time.monotonic() + HANDSHAKE_SECONDS)
 
     async def run(self) -> None:
@@ -464,8 +477,16 @@ class _Session:
             return SaslHandshakeResponse(error_code=ErrorCode(_ILLEGAL_SASL_STATE), mechanisms=mechanisms)
         if request.mechanism not in mechanisms:
             return SaslHandshakeResponse(error_code=ErrorCode(_UNSUPPORTED_MECHANISM), mechanisms=mechanisms)
-        self._exchange = exchange_of(request.mechanism, config.passwords, self.server.credentials)
+        self._exchange = exchange_of(request.mechanism, config.passwords, self._broker_credential)
         return SaslHandshakeResponse(error_code=ErrorCode.none, mechanisms=mechanisms)
+
+    def _broker_credential(self, user: str, mechanism: str) -> ScramCredential | None:
+        """Return the credential of a broker's user; a client can name any user, and must not make us read for it."""
+        if f"User:{user}" in self.server.config.principals:
+            return self.server.credentials(user, mechanism)
+        shown = user[:MAX_SHOWN_NAME].encode("unicode_escape").decode()
+        self._refusal = f"User:{shown} is not among {PRINCIPALS} of {OPTION}"
+        return None
 
     async def _authenticate(self, header: Header, request: ApiMessage) -> ApiMessage:
         if self._exchange is None:
@@ -485,7 +506,7 @@ class _Session:
                 async with asyncio.timeout(TRANSFER_SECONDS):
                     await self.writer.drain()
             self.writer.close()
-            raise _ClosedError(str(error) or "its credentials are wrong") from None
+            raise _ClosedError(str(error) or self._refusal) from None
         return _authenticate_response(header.version, 0, None, answer)
 
 

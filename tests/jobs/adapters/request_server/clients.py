@@ -97,6 +97,16 @@ def api_versions_request(version: int, name: str = "test") -> bytes:
     return request_bytes(API_VERSIONS, version, module.ApiVersionsRequest(**fields), flexible=version >= 3)
 
 
+def sasl_handshake_request(mechanism: str) -> bytes:
+    module = importlib.import_module("kio.schema.sasl_handshake.v1.request")
+    return request_bytes(17, 1, module.SaslHandshakeRequest(mechanism=mechanism), flexible=False)
+
+
+def sasl_authenticate_request(data: bytes) -> bytes:
+    module = importlib.import_module("kio.schema.sasl_authenticate.v1.request")
+    return request_bytes(36, 1, module.SaslAuthenticateRequest(auth_bytes=data), flexible=False)
+
+
 @dataclass
 class RawClient:
     """A connection."""

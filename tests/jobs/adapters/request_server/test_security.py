@@ -3,7 +3,7 @@
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from struct import pack
 from typing import Final
@@ -27,6 +27,8 @@ from tests.jobs.adapters.request_server.clients import (
     RawClient,
     api_versions_request,
     connected_to,
+    sasl_authenticate_request,
+    sasl_handshake_request,
 )
 from tests.jobs.support.kafka.secured_kafka import write_properties
 from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates
@@ -140,6 +142,40 @@ def test_users_that_are_no_brokers_are_not_let_in(
                 served_to(broker, listener({**client, "sasl.username": user}))
     assert "User:guest is not among broker.principals" in caplog.text
     assert PASSWORD not in caplog.text
+
+
+@pytest.mark.parametrize("user", ["..", "guest", "u" * 100_000, "a/../b"])
+def test_credentials_are_read_of_brokers_only(
+    configured: WithFile, caplog: pytest.LogCaptureFixture, user: str
+) -> None:
+    """A user's name is part of a path in ZooKeeper, where one of a megabyte would end the session."""
+    asked = list[str]()
+    config = configured({"security.protocol": "SASL_PLAINTEXT", **SASL, **USERS})
+    with serving(config, lambda name, _: asked.append(name)) as broker:
+        assert broker.endpoints
+        for name in (user, "kafka"):
+            with connected_to(broker.endpoints[0].port) as client:
+                first = f"n,,n={name},r=nonce".encode()
+                client.send(sasl_handshake_request("SCRAM-SHA-256") + sasl_authenticate_request(first))
+                client.receive()
+                assert b",i=4096" in client.receive()  # the same answer to both
+                client.send(sasl_authenticate_request(b"c=biws,r=nonce,p=AAAA"))
+                client.receive()
+                assert client.is_closed
+    assert asked == ["kafka"]
+    assert len(caplog.text) < 1000
+
+
+def test_unknown_clients_make_way_for_others_of_fewer(configured: WithFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_server, "MAX_UNKNOWN_CONNECTIONS", 3)
+    with serving(configured({"security.protocol": "SASL_PLAINTEXT", **SASL, **USERS})) as broker:
+        assert broker.endpoints
+        port = broker.endpoints[0].port
+        with connected_to(port) as alone, ExitStack() as stack:
+            crowd = [stack.enter_context(connected_to(port, source="127.0.0.2")) for _ in range(8)]
+            assert all(client.is_closed for client in crowd[:6])
+            assert alone.api_versions(3)[0] == 0
+            assert crowd[-1].api_versions(3)[0] == 0
 
 
 def test_nothing_is_served_before_authentication(configured: WithFile) -> None:
