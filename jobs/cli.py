@@ -17,7 +17,7 @@ PAGE: Final = {
         "jobs.status:status": "Show the cluster's health, the pending work and the commands for it.",
         "jobs.doctor:doctor": "Check the machine, warehouse, ZooKeeper, permissions, clock and brokers.",
         "jobs.show:app": "Show the tables of a snapshot, or the live cluster.",
-        "jobs.migration:app": "Check what a migration from ZooKeeper to KRaft needs and would lose.",
+        "jobs.migration:app": "Check what a migration to KRaft needs, and prove that it has lost nothing.",
         "jobs.whatif:whatif": "Simulate the loss of brokers or racks, or the restart of brokers now.",
         "jobs.report:report": "Write a self-contained HTML report of the cluster's history or of a plan.",
         "jobs.dashboard:dashboard": "Serve a web dashboard of snapshots, brokers, partitions, plans and commits.",

@@ -1,9 +1,10 @@
-"""`surveyor migration`: what a migration from ZooKeeper to KRaft needs and would lose. No JVM."""
+"""`surveyor migration`: what a migration from ZooKeeper to KRaft needs, and what it has changed. No JVM."""
 
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 
+from jobs.runtime.completion import snapshots
 from jobs.runtime.console import CommandResult
 from jobs.runtime.help_pages import HelpPage
 from jobs.runtime.lazy_commands import HELP
@@ -13,24 +14,22 @@ from jobs.runtime.settings import Settings
 EXAMPLES: Final = """\
 Examples:
   surveyor migration check
-  surveyor migration check --json
+  surveyor snapshot                      # before, from ZooKeeper
+  surveyor snapshot                      # after, from the KRaft cluster
+  surveyor migration prove 41 57
 
-Exits with 10 if something prevents the migration or would be lost in it.
+Both exit with 10 if they find something.
 """
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Check what a migration from ZooKeeper to KRaft needs and would lose.",
+    help="Check what a migration to KRaft needs, and prove that it has lost nothing.",
     epilog=EXAMPLES,
     context_settings=HELP,
     cls=HelpPage,
 )
-
-
-@app.callback()
-def _group() -> None: ...
 
 
 @app.command()
@@ -40,6 +39,20 @@ def check(settings: Settings) -> CommandResult:
     from jobs.console_output.migration import report_check
 
     return report_check(settings)
+
+
+@app.command(name="prove")
+@command
+def prove_migration(
+    settings: Settings,
+    *,
+    before: Annotated[int, typer.Argument(metavar="BEFORE", help="Snapshot from ZooKeeper.", autocompletion=snapshots)],
+    after: Annotated[int, typer.Argument(metavar="AFTER", help="Snapshot from KRaft.", autocompletion=snapshots)],
+) -> CommandResult:
+    """Compare a snapshot before a migration with one after it: is everything still there?"""
+    from jobs.console_output.migration import report_proof
+
+    return report_proof(settings, before, after)
 
 
 if __name__ == "__main__":

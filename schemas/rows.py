@@ -58,6 +58,9 @@ class Snapshot(TableRow, frozen=True, kw_only=True):
     controller_epoch_version: int | None = None
     zxid_before: int | None = None
     zxid_after: int | None = None
+    acls: int | None = None
+    quotas: int | None = None
+    scram_credentials: int | None = None
     brokers: int | None = None
     topics: int | None = None
     partitions: int | None = None

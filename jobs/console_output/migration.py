@@ -1,14 +1,17 @@
-"""Output of `surveyor migration check`: each finding with what to do about it, and whether a migration may begin."""
+"""Output of `surveyor migration`: what prevents a migration, each with what to do about it; what one has changed."""
 
 from collections import Counter
 from dataclasses import asdict
 
+from jobs.adapters.delta.warehouse import Row
 from jobs.advice.doctor import CheckStatus
 from jobs.advice.migration_check import migration_checks, read_facts
 from jobs.console_output.doctor import lines
 from jobs.core.errors import ExitCode
+from jobs.repositories.snapshots import find_snapshot
 from jobs.runtime.console import CommandResult
 from jobs.runtime.settings import Settings
+from jobs.snapshots.migration_proof import prove
 from schemas.text import pluralise
 
 
@@ -30,3 +33,37 @@ def report_check(settings: Settings) -> CommandResult:
     }
     code = ExitCode.CHANGES if faults else ExitCode.DONE
     return CommandResult(fields, *lines(findings), "", verdict, exit_code=code)
+
+
+def report_proof(settings: Settings, before: int, after: int) -> CommandResult:
+    """Compare two snapshots; the exit code is CHANGES unless everything is still there."""
+    warehouse = settings.warehouse
+    proof = prove(warehouse, find_snapshot(warehouse, before), find_snapshot(warehouse, after))
+    lines = [f"  {_difference(row)}" for row in proof.differences]
+    lines += [f"  not known: {what}" for what in proof.unknown]
+    lines += [f"  queued for deletion before: topic {topic}" for topic in proof.deleted_topics]
+    if proof.holds:
+        verdict = f"snapshot {after} has all that snapshot {before} had"
+    else:
+        count = pluralise(len(proof.differences), "difference")
+        verdict = f"not proved: {count}, {len(proof.unknown)} unknown"
+    fields = {
+        "before": before,
+        "after": after,
+        "proved": proof.holds,
+        "differences": proof.differences,
+        "unknown": proof.unknown,
+        "deleted_topics": proof.deleted_topics,
+    }
+    code = ExitCode.DONE if proof.holds else ExitCode.CHANGES
+    return CommandResult(fields, *lines, verdict, exit_code=code)
+
+
+def _difference(row: Row) -> str:
+    """Format one difference as a line.
+
+    >>> _difference({"what": "count", "subject": "ACLs", "column": "acls", "before": 3, "after": None})
+    'count ACLs: acls 3 -> none'
+    """
+    was, is_now = ("none" if value is None else value for value in (row["before"], row["after"]))
+    return f"{row['what']} {row['subject']}: {row['column']} {was} -> {is_now}"

@@ -66,6 +66,7 @@ class Cluster:
         self.topics: list[Row] = []
         self.partitions: dict[tuple[str, int], Row] = {}
         self.quarantine: list[Row] = []
+        self.broker_configs: list[Row] = []
         self.controller: Row = {"controller_id": 0, "controller_epoch": 7}
         self._last: Partitions = {}
         self._id = 0
@@ -82,8 +83,8 @@ class Cluster:
         """Take a snapshot, `age` before NOW; return its id."""
         self._id += 1
         stamped = {"snapshot_id": self._id}
-        for table, rows in (("brokers", self.brokers), ("topics", self.topics), ("quarantine", self.quarantine)):
-            self.warehouse.replace(table, [{**row, **stamped} for row in rows])
+        for table in ("brokers", "topics", "quarantine", "broker_configs"):
+            self.warehouse.replace(table, [{**row, **stamped} for row in getattr(self, table)])
         self._write_partitions(self._changed())
         event = {"kind": "LeaderChanged", "subject": f"of {self._id}"}
         skew = {"broker_id": 0, "preferred_partitions": 1, "not_led": 0, "ratio": 0.0, "exceeds": False}

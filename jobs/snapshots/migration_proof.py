@@ -1,0 +1,110 @@
+"""What a migration to KRaft has lost or changed, found by comparing a snapshot before it with one after it. No JVM.
+
+A migration must keep topics, their ids and configs, partitions with their replicas in order, the members of each ISR,
+and the settings of brokers; leader epochs never go back, as followers truncate their logs by them. Leaders, their
+later epochs, the controller and endpoints may change, as brokers restart several times. Rows have the columns of
+`surveyor show diff`.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.repositories.snapshots import rows_as_of, table_as_of
+from jobs.snapshots.diff import COLUMNS, differences
+from schemas.rows import BrokerConfig, Snapshot
+
+MAY_CHANGE: Final = frozenset(
+    {
+        *("controller_id", "controller_epoch", "broker_epoch", "endpoints", "understood"),
+        *("leader", "partition_state"),
+    }
+)
+"""Columns that a migration or the restarts during it change."""
+
+NOT_CARRIED: Final = frozenset(
+    {"inter.broker.protocol.version", "control.plane.listener.name", "zookeeper.session.timeout.ms"}
+)
+"""Settings of brokers that mean nothing in KRaft."""
+
+COUNTS: Final = {"acls": "ACLs", "quotas": "quotas", "scram_credentials": "SCRAM credentials"}
+"""Columns of SNAPSHOTS that count what no table lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationProof:
+    """The differences that a migration must not make, and what could not be compared."""
+
+    differences: list[Row]
+    unknown: list[str]
+    """What is not known before or after, in words."""
+    deleted_topics: list[str]
+    """Topics that were queued for deletion before and are gone."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether everything is still there, and everything is known."""
+        return not (self.differences or self.unknown)
+
+
+def prove(warehouse: Warehouse, before: Snapshot, after: Snapshot) -> MigrationProof:
+    """Compare a snapshot from ZooKeeper with one from KRaft."""
+    topics = table_as_of(warehouse, before, "topics", ("deletion_requested", "=", True), columns=["topic"])
+    deleted = {*topics["topic"].to_pylist()}
+    found = [row for row in differences(warehouse, before, after) if not (_may_change(row) or _is_of(row, deleted))]
+    configs, unknown_configs = _broker_configs(warehouse, before, after)
+    counts, unknown_counts = _counts(before, after)
+    return MigrationProof([*found, *configs, *counts], [*unknown_configs, *unknown_counts], sorted(deleted))
+
+
+def _may_change(row: Row) -> bool:
+    was, is_now = row["before"], row["after"]
+    match row["column"]:
+        case "isr":  # in any order
+            return {*(was or ())} == {*(is_now or ())}
+        case "leader_epoch":
+            return was is None or (is_now is not None and is_now >= was)
+        case column:
+            return column in MAY_CHANGE and row["what"] not in {"broker gone", "broker joined"}
+
+
+def _is_of(row: Row, topics: set[str]) -> bool:
+    """Return whether the row is about one of these topics or a partition of it."""
+    return row["subject"] in topics or row["subject"].rpartition("-")[0] in topics
+
+
+def _broker_configs(warehouse: Warehouse, before: Snapshot, after: Snapshot) -> tuple[list[Row], list[str]]:
+    """Compare the settings that brokers returned; those of a broker that returned none are unknown."""
+    was, is_now = (_returned(warehouse, snapshot) for snapshot in (before, after))
+    unknown = [
+        f"settings of broker {broker} {side}"
+        for side, configs, others in (("before", was, is_now), ("after", is_now, was))
+        for broker in sorted(others.keys() - configs.keys())
+    ]
+    rows = [
+        dict(zip(COLUMNS, ("broker config", f"broker {broker}", name, old, is_now[broker][name]), strict=True))
+        for broker in sorted(was.keys() & is_now.keys())
+        for name, old in sorted(was[broker].items())
+        if name in is_now[broker] and is_now[broker][name] != old
+    ]
+    return rows, unknown
+
+
+def _returned(warehouse: Warehouse, snapshot: Snapshot) -> dict[int, dict[str, str | None]]:
+    """Return the settings of each broker that it returned itself, without versions of APIs."""
+    configs: dict[int, dict[str, str | None]] = {}
+    for row in rows_as_of(warehouse, snapshot, BrokerConfig, ("assumed", "=", False)):
+        if row.name not in NOT_CARRIED and not row.name.startswith("api."):
+            configs.setdefault(row.broker_id, {})[row.name] = row.value
+    return configs
+
+
+def _counts(before: Snapshot, after: Snapshot) -> tuple[list[Row], list[str]]:
+    rows, unknown = [], []
+    for column, noun in COUNTS.items():
+        was, is_now = getattr(before, column), getattr(after, column)
+        if was is None or is_now is None:
+            unknown.append(f"number of {noun} {'before' if was is None else 'after'}")
+        elif was != is_now:
+            rows.append(dict(zip(COLUMNS, ("count", noun, column, was, is_now), strict=True)))
+    return rows, unknown

@@ -1,0 +1,163 @@
+"""`surveyor migration prove`: each difference that a migration must not make is found, and what may change is not."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.repositories.snapshots import find_snapshot
+from jobs.snapshots.migration_proof import MigrationProof, prove
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.warehouse_rows import Cluster, broker, partition, topic
+
+Change = Callable[[Cluster], None]
+DROPPED = [
+    ("topic vanished", "clicks", "topic_id"),
+    *(("partition vanished", "clicks-0", name) for name in ("replicas", "isr", "leader_epoch")),
+]
+COUNTS = {"acls": 3, "quotas": 1, "scram_credentials": 0}
+
+
+def config(broker_id: int, name: str, value: str | None, *, assumed: bool = False) -> Row:
+    return {"broker_id": broker_id, "name": name, "value": value, "assumed": assumed}
+
+
+def set_topic(name: str, **columns: Any) -> Change:  # noqa: ANN401 - columns of `topics`
+    def change(cluster: Cluster) -> None:
+        cluster.topics = [{**row, **columns} if row["topic"] == name else row for row in cluster.topics]
+
+    return change
+
+
+def set_partition(**columns: Any) -> Change:  # noqa: ANN401 - columns of `partitions`
+    def change(cluster: Cluster) -> None:
+        cluster.partitions["orders", 0] = {**cluster.partitions["orders", 0], **columns}
+
+    return change
+
+
+def set_count(**columns: int | None) -> Change:
+    return lambda cluster: cluster.controller.update(columns)
+
+
+def set_config(name: str, value: str | None) -> Change:
+    def change(cluster: Cluster) -> None:
+        cluster.broker_configs = [
+            {**row, "value": value} if row["name"] == name else row for row in cluster.broker_configs
+        ]
+
+    return change
+
+
+def drop_topic(cluster: Cluster) -> None:
+    cluster.topics = [row for row in cluster.topics if row["topic"] != "clicks"]
+    del cluster.partitions["clicks", 0]
+
+
+def set_rack(cluster: Cluster) -> None:
+    cluster.brokers[0] = broker(0, 20, rack="r")
+
+
+def drop_broker(cluster: Cluster) -> None:
+    cluster.brokers = cluster.brokers[:1]
+
+
+def silence(cluster: Cluster) -> None:
+    cluster.broker_configs = [{**row, "assumed": True} for row in cluster.broker_configs]
+
+
+@pytest.fixture
+def cluster(warehouse: Warehouse) -> Cluster:
+    """One cluster before its migration."""
+    cluster = Cluster(warehouse)
+    cluster.brokers = [broker(0, 10), broker(1, 11)]
+    cluster.topics = [topic("orders", config={"retention.ms": "1"}), topic("clicks")]
+    cluster.partitions = {("orders", 0): partition([0, 1]), ("clicks", 0): partition([1])}
+    cluster.broker_configs = [
+        config(0, "min.insync.replicas", "2"),
+        config(0, "inter.broker.protocol.version", "3.9-IV0"),
+        config(0, "api.AlterPartition", "3"),
+    ]
+    cluster.controller |= COUNTS
+    cluster.snapshot()
+    return cluster
+
+
+def proved(cluster: Cluster, *changes: Change) -> MigrationProof:
+    for change in changes:
+        change(cluster)
+    after = cluster.snapshot()
+    return prove(cluster.warehouse, find_snapshot(cluster.warehouse, 1), find_snapshot(cluster.warehouse, after))
+
+
+def test_what_restarts_change_may_change(cluster: Cluster) -> None:
+    proof = proved(
+        cluster,
+        lambda cluster: cluster.controller.update({"controller_id": 3000, "controller_epoch": 2}),
+        lambda cluster: cluster.brokers.__setitem__(0, broker(0, 20, port=9999)),
+        set_partition(leader=1, leader_epoch=9, isr=[1, 0], topic_version=None, state_version=None),
+        set_config("inter.broker.protocol.version", "3.0-IV1"),
+        set_config("api.AlterPartition", None),
+    )
+    assert (proof.differences, proof.unknown, proof.holds) == ([], [], True)
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (drop_topic, DROPPED),
+        (lambda cluster: cluster.topics.append(topic("new")), [("topic created", "new", "topic_id")]),
+        (set_topic("orders", topic_id="another"), [("topic changed", "orders", "topic_id")]),
+        (set_topic("orders", config={}), [("topic config", "orders", "retention.ms")]),
+        (set_partition(replicas=[1, 0]), [("partition changed", "orders-0", "replicas")]),
+        (set_partition(adding_replicas=[2]), [("partition changed", "orders-0", "adding_replicas")]),
+        (set_partition(isr=[0]), [("partition changed", "orders-0", "isr")]),
+        (set_partition(leader_epoch=4), [("partition changed", "orders-0", "leader_epoch")]),
+        (drop_broker, [("broker gone", "broker 1", "broker_epoch")]),
+        (set_rack, [("broker changed", "broker 0", "rack")]),
+        (set_config("min.insync.replicas", "1"), [("broker config", "broker 0", "min.insync.replicas")]),
+        (set_count(acls=2), [("count", "ACLs", "acls")]),
+        (set_count(quotas=2), [("count", "quotas", "quotas")]),
+    ],
+)  # fmt: skip
+def test_each_planted_difference_is_found(cluster: Cluster, change: Change, found: list[tuple[str, str, str]]) -> None:
+    proof = proved(cluster, change)
+    assert [(row["what"], row["subject"], row["column"]) for row in proof.differences] == found
+    assert not proof.holds
+
+
+@pytest.mark.parametrize(
+    ("change", "unknown"),
+    [
+        (silence, ["settings of broker 0 after"]),
+        (set_count(acls=None), ["number of ACLs after"]),
+        (set_count(scram_credentials=None), ["number of SCRAM credentials after"]),
+    ],
+)
+def test_what_is_unknown_proves_nothing(cluster: Cluster, change: Change, unknown: list[str]) -> None:
+    proof = proved(cluster, change)
+    assert (proof.differences, proof.unknown, proof.holds) == ([], unknown, False)
+
+
+def test_topics_queued_for_deletion_may_be_gone(warehouse: Warehouse) -> None:
+    cluster = Cluster(warehouse)
+    cluster.topics = [topic("orders"), topic("clicks", deletion_requested=True)]
+    cluster.partitions = {("orders", 0): partition([0]), ("clicks", 0): partition([1])}
+    cluster.controller |= COUNTS
+    cluster.snapshot()
+
+    proof = proved(cluster, drop_topic)
+
+    assert (proof.differences, proof.deleted_topics, proof.holds) == ([], ["clicks"], True)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"), [(set_count(acls=3), 0), (set_count(acls=2), 10), (set_count(acls=None), 10)]
+)
+def test_the_exit_code_is_the_verdict(surveyor: Surveyor, cluster: Cluster, change: Change, code: int) -> None:
+    change(cluster)
+    cluster.snapshot()
+    ran = surveyor.run("migration", "prove", "1", "2")
+    assert ran.exit_code == code, ran.stdout
+    assert ("ACLs" in ran.stdout) == bool(code)
