@@ -73,6 +73,14 @@ class Snapshot(TableRow, frozen=True, kw_only=True):
     voters: list[Voter] | None = None
 
 
+class SecurityCounts(Struct, frozen=True, kw_only=True):
+    """Columns of SNAPSHOTS that count what no table lists, so that a migration can be proved to keep it."""
+
+    acls: int | None = None
+    quotas: int | None = None
+    scram_credentials: int | None = None
+
+
 class Broker(TableRow, frozen=True, kw_only=True):
     """One row of BROKERS. If the registration is not understood, only id, epoch and version are known."""
 

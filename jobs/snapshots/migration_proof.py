@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.core.errors import UsageError
 from jobs.repositories.snapshots import rows_as_of, table_as_of
 from jobs.snapshots.diff import COLUMNS, differences
 from schemas.rows import BrokerConfig, Snapshot
@@ -48,13 +49,24 @@ class MigrationProof:
 
 
 def prove(warehouse: Warehouse, before: Snapshot, after: Snapshot) -> MigrationProof:
-    """Compare a snapshot from ZooKeeper with one from KRaft."""
+    """Compare a snapshot from ZooKeeper with one from KRaft; raise UsageError if they are from others."""
+    for snapshot, is_kraft in ((before, False), (after, True)):
+        if _is_of_kraft(snapshot) != is_kraft:
+            expected = "BEFORE is a snapshot from ZooKeeper and AFTER one from KRaft"
+            raise UsageError(f"snapshot {snapshot.snapshot_id} is from {_MEDIUM[not is_kraft]}; {expected}")
     topics = table_as_of(warehouse, before, "topics", ("deletion_requested", "=", True), columns=["topic"])
     deleted = {*topics["topic"].to_pylist()}
     found = [row for row in differences(warehouse, before, after) if not (_may_change(row) or _is_of(row, deleted))]
     configs, unknown_configs = _broker_configs(warehouse, before, after)
     counts, unknown_counts = _counts(before, after)
     return MigrationProof([*found, *configs, *counts], [*unknown_configs, *unknown_counts], sorted(deleted))
+
+
+_MEDIUM: Final = {False: "ZooKeeper", True: "KRaft"}
+
+
+def _is_of_kraft(snapshot: Snapshot) -> bool:
+    return snapshot.controller_epoch_version is None
 
 
 def _may_change(row: Row) -> bool:
@@ -103,6 +115,8 @@ def _counts(before: Snapshot, after: Snapshot) -> tuple[list[Row], list[str]]:
     rows, unknown = [], []
     for column, noun in COUNTS.items():
         was, is_now = getattr(before, column), getattr(after, column)
+        if was == 0 and is_now is None:
+            continue  # as without an authorizer, which alone lists ACLs: there was nothing to lose
         if was is None or is_now is None:
             unknown.append(f"number of {noun} {'before' if was is None else 'after'}")
         elif was != is_now:

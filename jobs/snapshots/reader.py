@@ -25,7 +25,7 @@ from jobs.runtime.console import log
 from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings
 from jobs.snapshots.staging import stage_topics
-from schemas.rows import Broker, BrokerConfig, QuarantinedZnode
+from schemas.rows import Broker, BrokerConfig, QuarantinedZnode, SecurityCounts
 from schemas.text import pluralise
 
 CONFIG_TIMEOUT_SECONDS: Final = 10.0
@@ -55,6 +55,7 @@ class StagedMetadata:
     quarantine: list[QuarantinedZnode]
     """What could not be understood of topics and partitions."""
     position_after: int | None
+    security: SecurityCounts
 
     def rows_of_kind(self, kind: str) -> DataFrame:
         return self.staged.where(F.col("kind") == kind)
@@ -103,7 +104,7 @@ def stage(settings: Settings, tables: SparkWarehouse, small: DriverMetadata, pha
     end = settings.source.read_end()
     for warning in end.warnings:
         log(f"surveyor: {warning}")
-    return StagedMetadata(small.metadata, configs, staged, counts, quarantine, end.position)
+    return StagedMetadata(small.metadata, configs, staged, counts, quarantine, end.position, end.security)
 
 
 def _quarantine(staged: DataFrame) -> list[QuarantinedZnode]:

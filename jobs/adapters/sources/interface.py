@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 
 from schemas.enums import RequestKind
-from schemas.rows import Broker, QuarantinedZnode, Voter, ZnodeRequest
+from schemas.rows import Broker, QuarantinedZnode, SecurityCounts, Voter, ZnodeRequest
 
 TopicConfig = Mapping[str, str | None] | None
 """A topic's config; None if it cannot be read, and values likewise."""
@@ -105,9 +105,10 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingEnd:
-    """The position after reading, and warnings about what could not be read."""
+    """The position after reading, numbers of what no table lists, and warnings about what could not be read."""
 
     position: int | None
+    security: SecurityCounts
     warnings: Sequence[str] = ()
 
 

@@ -23,6 +23,7 @@ from jobs.adapters.kraft.cluster import (
     read_moves,
     request_rows,
 )
+from jobs.adapters.kraft.security import read_security_counts
 from jobs.adapters.kraft.session import Session, describe_quorum, read_from_broker, refusal
 from jobs.adapters.kraft.topics import TopicReading, has_at_most, read_topics
 from jobs.adapters.kraft.visibility import topics_in_log_dirs
@@ -117,9 +118,9 @@ class KRaftSource:
         )
 
     def read_end(self) -> ReadingEnd:
-        """Read the quorum's high watermark."""
-        quorum = self._read(describe_quorum)
-        return ReadingEnd(position=None if quorum is None else quorum.high_watermark)
+        """Read the quorum's high watermark, and count ACLs and the like."""
+        quorum, security = self._read(lambda session: (describe_quorum(session), read_security_counts(session)))
+        return ReadingEnd(position=None if quorum is None else quorum.high_watermark, security=security)
 
     @property
     def _settings(self) -> dict[str, str]:

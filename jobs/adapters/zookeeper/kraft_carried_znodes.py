@@ -29,6 +29,7 @@ from jobs.adapters.zookeeper.connection import Znode, children
 from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.adapters.zookeeper.scram_users import USERS, decode_credential
 from jobs.core.errors import UnreadableError
+from schemas.rows import SecurityCounts
 from schemas.znodes import FORBIDDEN, FORBIDDEN_REASON, MalformedZnodeError, decode_config
 
 CLIENTS: Final = "/config/clients"
@@ -117,6 +118,19 @@ def read_carried(client: KazooClient, topics: Sequence[str]) -> CarriedZnodes:
     carried.orphaned_configs = sorted({*_names(client, CONFIGS, carried)}.difference(topics))
     carried.foreign = [f"/{name}" for name in _names(client, "/", carried) if name not in _OF_KAFKA]
     return carried
+
+
+def count_security(client: KazooClient) -> SecurityCounts:
+    """Count ACLs, quotas and SCRAM credentials; a number is None if a znode that it rests on cannot be read."""
+    acls, users = CarriedZnodes(), CarriedZnodes()
+    _read_acls(client, acls)
+    _read_users_and_quotas(client, users)
+    has_users = not (users.unread or users.malformed)
+    return SecurityCounts(
+        acls=None if acls.unread or acls.malformed else acls.acls,
+        quotas=users.quotas if has_users else None,
+        scram_credentials=users.scram_credentials if has_users else None,
+    )
 
 
 def _names(client: KazooClient, path: str, carried: CarriedZnodes) -> list[str]:

@@ -16,7 +16,7 @@ DROPPED = [
     ("topic vanished", "clicks", "topic_id"),
     *(("partition vanished", "clicks-0", name) for name in ("replicas", "isr", "leader_epoch")),
 ]
-COUNTS = {"acls": 3, "quotas": 1, "scram_credentials": 0}
+COUNTS = {"acls": 3, "quotas": 1, "scram_credentials": 2, "controller_epoch_version": 4}
 
 
 def config(broker_id: int, name: str, value: str | None, *, assumed: bool = False) -> Row:
@@ -85,6 +85,7 @@ def cluster(warehouse: Warehouse) -> Cluster:
 
 
 def proved(cluster: Cluster, *changes: Change) -> MigrationProof:
+    cluster.controller["controller_epoch_version"] = None
     for change in changes:
         change(cluster)
     after = cluster.snapshot()
@@ -156,8 +157,27 @@ def test_topics_queued_for_deletion_may_be_gone(warehouse: Warehouse) -> None:
     ("change", "code"), [(set_count(acls=3), 0), (set_count(acls=2), 10), (set_count(acls=None), 10)]
 )
 def test_the_exit_code_is_the_verdict(surveyor: Surveyor, cluster: Cluster, change: Change, code: int) -> None:
+    cluster.controller["controller_epoch_version"] = None
     change(cluster)
     cluster.snapshot()
     ran = surveyor.run("migration", "prove", "1", "2")
     assert ran.exit_code == code, ran.stdout
     assert ("ACLs" in ran.stdout) == bool(code)
+
+
+def test_what_was_none_before_need_not_be_known_after(cluster: Cluster) -> None:
+    """Without an authorizer brokers of KRaft list no ACLs."""
+    cluster.controller["acls"] = 0
+    cluster.snapshot()
+    cluster.controller |= {"controller_epoch_version": None, "acls": None}
+    after = cluster.snapshot()
+
+    assert prove(cluster.warehouse, find_snapshot(cluster.warehouse, 2), find_snapshot(cluster.warehouse, after)).holds
+
+
+@pytest.mark.parametrize("ids", [("1", "1"), ("2", "2"), ("2", "1")])
+def test_snapshots_of_the_wrong_sources_are_refused(surveyor: Surveyor, cluster: Cluster, ids: tuple[str, str]) -> None:
+    cluster.controller["controller_epoch_version"] = None
+    cluster.snapshot()
+    ran = surveyor.run("migration", "prove", *ids)
+    assert (ran.exit_code, "BEFORE is a snapshot from ZooKeeper" in ran.stderr) == (2, True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.warehouse import Row, as_rows
-from jobs.adapters.zookeeper.connection import connected, sync
+from jobs.adapters.sources.interface import ReadingEnd
 from jobs.adapters.zookeeper.source import read_in_process
 from jobs.runtime.settings import ClusterConf, Settings
 from jobs.snapshots.cluster_view import ClusterView
@@ -33,16 +33,14 @@ def write_first_snapshot(surveyor: Surveyor, **conf: Any) -> None:  # noqa: ANN4
     warehouse = surveyor.warehouse
     settings = Settings(warehouse.cluster, warehouse.uri, ClusterConf(zookeeper=surveyor.hosts, **conf))
     small, read = read_driver_metadata(settings), read_in_process(settings.zookeeper)
-    with connected(settings.zookeeper) as client:
-        sync(client)
-        zxid_after = client.last_zxid
+    end = settings.source.read_end()
     lay_tables(warehouse)
     rows = _rows(small, read, settings.conf.imbalance_threshold)
     for table, some in rows.items():
         warehouse.replace(table, [{**_of(table, row), "snapshot_id": SNAPSHOT_ID} for row in some])
     assert {row["snapshot_id"] for row in warehouse.rows("snapshots")} <= {SNAPSHOT_ID}, "there are later snapshots"
     warehouse.replace(
-        "snapshots", [_snapshot(small, zxid_after, rows, {name: warehouse.version(name) for name in TABLE_COLUMNS})]
+        "snapshots", [_snapshot(small, end, rows, {name: warehouse.version(name) for name in TABLE_COLUMNS})]
     )
 
 
@@ -108,7 +106,7 @@ def _partitions(seen: ClusterView, arrays: PartitionArrays) -> list[Row]:
     ]
 
 
-def _snapshot(small: DriverMetadata, zxid_after: int, rows: Mapping[str, list[Row]], versions: dict[str, int]) -> Row:
+def _snapshot(small: DriverMetadata, end: ReadingEnd, rows: Mapping[str, list[Row]], versions: dict[str, int]) -> Row:
     state = small.metadata
     return {
         "snapshot_id": SNAPSHOT_ID,
@@ -116,7 +114,8 @@ def _snapshot(small: DriverMetadata, zxid_after: int, rows: Mapping[str, list[Ro
         **state.control,
         "controller_epoch_version": state.controller_epoch_version,
         "zxid_before": state.position,
-        "zxid_after": zxid_after,
+        "zxid_after": end.position,
+        **msgspec.structs.asdict(end.security),
         "cluster_id": state.cluster_id,
         "migration": state.migration,
         "seconds": 0.1,
