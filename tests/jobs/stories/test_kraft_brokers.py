@@ -254,7 +254,7 @@ def test_a_broker_that_is_down_is_passed_over(story: Story) -> None:
 def test_sizes_are_recorded(story: Story) -> None:
     result = story.surveyor.json("sizes")
     assert (result["brokers"], result["topics"]) == (2, 2)  # the replica of `lone` is on the killed broker
-    assert {row["error"] for row in story.surveyor.warehouse.rows("log_dirs")} == {None}
+    assert {(row["error"], row["cordoned"]) for row in story.surveyor.warehouse.rows("log_dirs")} == {(None, None)}
 
 
 def refused(ran: Ran) -> bool:
@@ -351,7 +351,7 @@ def test_a_plan_is_not_committed_through_zookeeper(story: Story, tree: KafkaTree
     """A cluster that was migrated has the same id in ZooKeeper as in KRaft, so the id does not tell them apart."""
     taken_out = ["--remove-brokers", str(story.killed), "--topics", "orders"]
     plan = story.surveyor.json("plan", "reassign", *taken_out, "--snapshot", "2")["plan_id"]
-    tree.client.create("/cluster/id", f'{{"version":"1","id":"{CLUSTER_ID}"}}'.encode(), makepath=True)
+    tree.client.set("/cluster/id", f'{{"version":"1","id":"{CLUSTER_ID}"}}'.encode())
     before = tree.dump()
     for mode in ("batch", "admin"):
         ran = Surveyor(tree.hosts, story.surveyor.folder)("commit", plan, "--mode", mode, "--apply", "--yes")
