@@ -75,6 +75,9 @@ It takes a second at most to decode.
 RESERVED_FILES: Final = 512
 """Open files that connections leave to the process, for ZooKeeper, the brokers and the tables."""
 
+FILES_PER_CONNECTION: Final = 2
+"""Open files that a connection needs: its own, and that of its relay to a broker."""
+
 LARGE_REQUEST_BYTES: Final = 1 << 20
 MAX_LARGE_REQUESTS: Final = 16
 MAX_LARGE_REQUESTS_PER_ADDRESS: Final = 2
@@ -125,7 +128,7 @@ class _Connection(NamedTuple):
 def _raise_open_files() -> int:
     """Raise the limit of open files as far as this process may; return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = MAX_CONNECTIONS + RESERVED_FILES
+    needed = MAX_CONNECTIONS * FILES_PER_CONNECTION + RESERVED_FILES
     if soft >= needed or soft == resource.RLIM_INFINITY:
         return needed
     raised = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
@@ -237,7 +240,9 @@ class RequestServer:
         """
         if self._by_address[address] >= MAX_CONNECTIONS_PER_ADDRESS:
             crowded = address
-        elif len(self._tasks) >= min(MAX_CONNECTIONS, max(1, self._max_files - RESERVED_FILES)):
+        elif len(self._tasks) >= min(
+            MAX_CONNECTIONS, max(1, (self._max_files - RESERVED_FILES) // FILES_PER_CONNECTION)
+        ):
             crowded = self._by_address.most_common(1)[0][0]
         else:
             return True

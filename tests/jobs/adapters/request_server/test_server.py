@@ -168,6 +168,21 @@ def test_a_request_in_flight_makes_way_for_nobody(
         assert client.receive()
 
 
+def test_relays_leave_open_files_to_the_process(handler: ProducerIdHandler) -> None:
+    """Each connection of a client may open one to a broker."""
+    server = RequestServer(PLAIN, handler)
+    server.start()
+    try:
+        server._max_files = request_server.RESERVED_FILES + 4  # noqa: SLF001 - the limit of the process
+        with ExitStack() as stack:
+            clients = [stack.enter_context(connected_to(server.endpoints[0].port)) for _ in range(2)]
+            assert [client.producer_ids(1) for client in clients] == [1, 1]
+            assert stack.enter_context(connected_to(server.endpoints[0].port)).producer_ids(2) == 2
+            assert clients[0].is_closed
+    finally:
+        server.stop()
+
+
 def test_halves_of_requests_of_one_address_make_way_for_another(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_server, "MAX_CONNECTIONS", 5)
     with ExitStack() as stack:
