@@ -116,7 +116,8 @@ class Faults:
 
 
 def prepare(cluster: TortureCluster, client: KazooClient) -> None:
-    """Create the topics that the traffic writes to."""
+    """Create the topics that the traffic writes to, once all brokers know a controller."""
+    assert eventually(lambda: all(_knows_controller(broker.address) for broker in cluster.brokers.values()))
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     new = [
         NewTopic(name, partitions, replicas, config={"min.insync.replicas": str(replicas - 1)})
@@ -125,6 +126,12 @@ def prepare(cluster: TortureCluster, client: KazooClient) -> None:
     for future in admin.create_topics(new).values():
         future.result()
     assert eventually(lambda: not unsettled(cluster, client)), unsettled(cluster, client)
+
+
+def _knows_controller(address: str) -> bool:
+    """Whether a broker names a controller; a client that is told none at first may wait for one in vain."""
+    metadata = AdminClient({"bootstrap.servers": address, "log_level": 0}).list_topics(timeout=10)
+    return metadata.controller_id in BROKERS
 
 
 def run_round(
