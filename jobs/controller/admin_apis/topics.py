@@ -48,6 +48,12 @@ CREATE_TOPICS: Final = 19
 CREATE_PARTITIONS: Final = 37
 DELETE_TOPICS_API: Final = 20
 
+MAX_NEW_PARTITIONS: Final = 100_000
+"""Maximum number of partitions that a request adds; their replicas are placed before they are found to be too many.
+
+KRaft limits a request likewise (`ReplicationControlManager.validateTotalNumberOfPartitions`), to 10,000.
+"""
+
 _DEFAULT: Final = -1
 """Number of partitions, or replication factor, of a request that leaves it to the brokers' settings."""
 
@@ -57,12 +63,13 @@ _IDS_SINCE: Final = 6
 
 def create_topics(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
     """Create topics; the answer waits until each partition has a leader."""
-    counts = Counter(topic.name for topic in request.topics)
+    counts, room = Counter(topic.name for topic in request.topics), MAX_NEW_PARTITIONS
     made, answers = dict[str, Assignment](), dict[str, Answer]()
     for topic in request.topics:
         try:
             _refuse_repeated(topic.name, counts[topic.name])
-            made[topic.name] = _create(desk, topic, is_dry=getattr(request, "validate_only", False))
+            made[topic.name] = _create(desk, topic, room, is_dry=getattr(request, "validate_only", False))
+            room -= len(made[topic.name].partitions)
             answers[topic.name] = OK
         except RefusedRequestError as error:
             answers[topic.name] = error.answer
@@ -109,12 +116,15 @@ def _has_leader(desk: AdminDesk, key: Key) -> bool:
     return row is not None and row.leader is not None
 
 
-def _create(desk: AdminDesk, topic: ApiMessage, *, is_dry: bool) -> Assignment:
-    """Check a topic and write it; raise RefusedRequestError with Kafka's error for what is wrong with it."""
+def _create(desk: AdminDesk, topic: ApiMessage, room: int, *, is_dry: bool) -> Assignment:
+    """Check a topic and write it; raise RefusedRequestError with Kafka's error for what is wrong with it.
+
+    `room`: the number of partitions that the request may still add.
+    """
     _refuse_name(desk, topic.name)
     config = {each.name: each.value for each in topic.configs}
     _refuse_config(config)
-    partitions = _explicit(desk, topic) if topic.assignments else _placed(desk, topic)
+    partitions = _explicit(desk, topic) if topic.assignments else _placed(desk, topic, room)
     assignment = Assignment(partitions, {}, {}, random_topic_id() if uses_topic_ids(desk.protocol()) else None)
     written = {name: value for name, value in config.items() if value is not None}
     path = f"{CONFIGS}/{topic.name}"
@@ -154,7 +164,7 @@ def _refuse_config(config: Mapping[str, str | None]) -> None:
         raise RefusedRequestError(AdminError.INVALID_CONFIG, "; ".join(faults))
 
 
-def _placed(desk: AdminDesk, topic: ApiMessage) -> dict[int, list[int]]:
+def _placed(desk: AdminDesk, topic: ApiMessage, room: int) -> dict[int, list[int]]:
     """Place the replicas of a new topic as brokers do, from a random start."""
     count = topic.num_partitions
     count = int(desk.config("num.partitions", "1")) if count == _DEFAULT else count
@@ -162,10 +172,17 @@ def _placed(desk: AdminDesk, topic: ApiMessage) -> dict[int, list[int]]:
     factor = int(desk.config("default.replication.factor", "1")) if factor == _DEFAULT else factor
     if count <= 0:
         raise RefusedRequestError(AdminError.INVALID_PARTITIONS, f"{count} partitions: at least 1 is needed")
+    _refuse_too_many(count, room)
     racks = _racks(desk)
     _refuse_factor(factor, racks)
     start, shift = random.randrange(len(racks)), random.randrange(len(racks))  # noqa: S311 - to spread, not to hide
     return place_replicas(racks, range(count), factor, start_index=start, shift=shift)
+
+
+def _refuse_too_many(count: int, room: int) -> None:
+    if count > room:
+        message = f"{count} partitions: a request may add {MAX_NEW_PARTITIONS} in all, and {room} of them are left"
+        raise RefusedRequestError(AdminError.POLICY_VIOLATION, message)
 
 
 def _racks(desk: AdminDesk) -> dict[int, str | None]:
@@ -203,10 +220,11 @@ def _refuse_replicas(desk: AdminDesk, lists: Collection[Sequence[int]], factor: 
 
 def create_partitions(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
     """Add partitions to topics; the answer waits until each has a leader."""
-    answers, added = dict[str, Answer](), list[Key]()
+    answers, added, room = dict[str, Answer](), list[Key](), MAX_NEW_PARTITIONS
     for topic in request.topics:
         try:
-            added += _extend(desk, topic, is_dry=request.validate_only)
+            new = _extend(desk, topic, room, is_dry=request.validate_only)
+            added, room = added + new, room - len(new)
             answers[topic.name] = OK
         except RefusedRequestError as error:
             answers[topic.name] = error.answer
@@ -221,8 +239,8 @@ def create_partitions(desk: AdminDesk, version: int, request: ApiMessage) -> Api
     return response_entity(CREATE_PARTITIONS, version, "CreatePartitionsResponse", results=tuple(results))
 
 
-def _extend(desk: AdminDesk, topic: ApiMessage, *, is_dry: bool) -> list[Key]:
-    """Check the new partitions of a topic and write them; return them."""
+def _extend(desk: AdminDesk, topic: ApiMessage, room: int, *, is_dry: bool) -> list[Key]:
+    """Check the new partitions of a topic and write them unless `is_dry`; return them. `room` is as for `_create`."""
     name, count = topic.name, topic.count
     if name not in desk.context.topics or desk.context.is_queued(name):
         raise RefusedRequestError(*NO_TOPIC)
@@ -239,6 +257,7 @@ def _extend(desk: AdminDesk, topic: ApiMessage, *, is_dry: bool) -> list[Key]:
         raise RefusedRequestError(AdminError.REASSIGNMENT_IN_PROGRESS, message)
     if count <= len(present):
         raise RefusedRequestError(AdminError.INVALID_PARTITIONS, f"{name} has {len(present)} partitions already")
+    _refuse_too_many(count - len(present), room)
     new = range(len(present), count)
     factor = len(present[0])
     if topic.assignments is None:
@@ -254,7 +273,7 @@ def _extend(desk: AdminDesk, topic: ApiMessage, *, is_dry: bool) -> list[Key]:
         _refuse_replicas(desk, lists, factor)
         placed = dict(zip(new, lists, strict=True))
     if is_dry:
-        return []
+        return [(name, number) for number in new]
     data = encode_assignment(replace(assignment, partitions=present | placed))
     refusal = desk.write([SetData(topic_path(name), data, znode.version or 0)])
     if refusal is not None:

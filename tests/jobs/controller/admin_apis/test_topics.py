@@ -42,6 +42,7 @@ REFUSED: Final[dict[str, tuple[int, dict[str, Any]]]] = {
     "name": (17, {"name": "bad name"}),
     "KRaft's log": (29, {"name": "__cluster_metadata"}),
     "metric name": (17, {"name": "or.ders", "partitions": 1}),
+    "too many partitions": (44, {"name": "new", "partitions": 2**31 - 1}),
     "no partitions": (37, {"name": "new", "partitions": 0}),
     "too many replicas": (38, {"name": "new", "factor": 4}),
     "no replicas": (38, {"name": "new", "factor": 0}),
@@ -113,6 +114,7 @@ def test_partitions_are_added(tree: KafkaTree, admin: AdminClient) -> None:
         (39, ("orders", 3, [[0, 0]])),
         (39, ("orders", 3, [[0]])),
         (39, ("orders", 3, [[0, 7]])),
+        (44, ("orders", 2**31 - 1, None)),
     ],
 )
 def test_partitions_are_refused(
