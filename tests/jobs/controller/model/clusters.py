@@ -65,6 +65,8 @@ class SimulatedCluster:
     """Partitions whose state was removed or corrupted by an event; the controller must leave them alone."""
     shut_down: set[int] = field(default_factory=set)
     """Brokers whose controlled shutdown the present controller has granted."""
+    is_taken_over: bool = False
+    """Whether a controller is taking over, and has not read all states yet."""
     last_turn: int = 0
     """The last turn with a write or a request in this cluster."""
 
@@ -367,10 +369,10 @@ class SimulatedCluster:
             self.tree.put(f"{CONFIG_CHANGES}/config_change_", encode_config_change(f"topics/{topic}"), sequence=True)
 
     def _vanish(self, name: str, partition: int) -> None:
-        """Remove the state of a partition that the controller has seen."""
+        """Remove the state of a partition that the controller has seen, which it has not during its take-over."""
         key = self.topic(name), partition
         node = self.tree.nodes.get(state_path(*key))
-        if node is not None and node.czxid <= self.last_turn_began_at:
+        if node is not None and node.czxid <= self.last_turn_began_at and not self.is_taken_over:
             self.lost.add(key)
             self.tree.remove(state_path(*key))
 
@@ -474,14 +476,19 @@ class SimulatedCluster:
                 self.add_fault(fault)
             return
         if after.leader != before.leader and after.leader in self.shut_down:
-            # the last resort, as with a drained broker
-            others = [b for b in before.isr if b not in self.shut_down and self._could_lead(b, key)]
+            # the last resort, as with a drained broker; when a move ends, replicas that leave cannot lead, as in Kafka
+            absent = {*self._leaving(key), *self.shut_down}
+            others = [b for b in before.isr if b not in absent and self._could_lead(b, key)]
             if others:
                 self.add_fault(f"{key}: {after.leader} shuts down and leads, but {others} could: {before} -> {after}")
         if after.leader_epoch != before.leader_epoch + 1:
             self.add_fault(f"{key}: the controller does not raise the leader epoch by one: {before} -> {after}")
         if not set(after.isr) <= set(before.isr) and not self._is_allowed_unclean(key, before, after):
             self.add_fault(f"{key}: the controller adds a replica to the ISR: {before} -> {after}")
+
+    def _leaving(self, key: Key) -> list[int]:
+        assignment = self.assignment(key[0])
+        return assignment.removing_replicas.get(key[1], []) if assignment else []
 
     def _is_allowed_unclean(self, key: Key, before: State, after: State) -> bool:
         """Whether an unclean election was allowed.

@@ -227,6 +227,8 @@ class IsrOracle:
             return
         for proposal, answer in question.answers(response):
             self.codes[answer.code] += 1
+            if is_troubled and answer.code == NONE and self._was_so(proposal, answer, window):
+                continue  # a controller that does not know yet that it was replaced; its answer changes nothing
             expected = self._expected(question, proposal, window, shutting)
             self.determined += len(expected) == 1
             self.undetermined += len(expected) > 1
@@ -293,6 +295,17 @@ class IsrOracle:
                 if gone_at >= self.turns[max(0, turn - 1)]:
                     return True
         return False
+
+    def _was_so(self, proposal: Proposal, answer: Answer, window: Window) -> bool:
+        """Whether a partition was as proposed by what a controller may know, and the answer says just that."""
+        known = (answer.leader, answer.leader_epoch, [*answer.isr], answer.partition_epoch)
+        return answer.leader_epoch == proposal.leader_epoch and any(
+            each is not None
+            and each.state is not None
+            and (each.state.leader, each.state.leader_epoch, each.state.isr, each.version) == known
+            and each.state.isr == proposal.isr
+            for each in self.states[proposal.key].since(window.known)
+        )
 
     def _check_success(self, proposal: Proposal, answer: Answer, window: Window) -> Iterator[str]:
         written = [

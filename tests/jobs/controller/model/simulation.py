@@ -315,7 +315,7 @@ class Simulation:
         session = term.session = Session(self.tree, partial(self._intercept_request, term))
         self.controller_terms += 1
         for cluster in self.clusters:
-            cluster.shut_down = set()
+            cluster.shut_down, cluster.is_taken_over = set(), True
         is_replaced = False
         try:
             control = take_over(session, OURS)
@@ -334,6 +334,8 @@ class Simulation:
             # replaces the recorded history, which `lifecycle` reads before each take-over
             controller.context.lost_states |= {key for cluster in self.clusters for key in cluster.lost}
             controller.initialize()
+            for cluster in self.clusters:
+                cluster.is_taken_over = False
             controller.run()
         except (CrashError, FencedError, SessionLostError) as error:
             self._log_to_all(f"the controller ends: {type(error).__name__}")
