@@ -17,7 +17,7 @@ from xdist.scheduler.loadfile import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 from jobs.adapters.embedded.processes import Server
-from tests.class_archives import environment
+from tests.record_app_cds import environment
 from tests.shared_spark import own_session, session_of_run
 
 MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30  # noqa: S108 - as Linux has it

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Final
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.spark.class_archive import JVM_OPTIONS
+from jobs.adapters.spark.spark_app_cds import JVM_OPTIONS
 from jobs.runtime.progress import progress
 from tests.bench.clusters.synthetic import BROKER_COUNT, Cluster, cluster
 from tests.bench.figures import Figure, median_of, seconds_of, timed

@@ -15,7 +15,7 @@ from typing import Final
 from jobs.adapters.embedded.ports import LOOPBACK, accepts, free_port
 from jobs.adapters.embedded.processes import Server, Servers, exit_on_sigterm
 from jobs.adapters.embedded.servers import BROKER, BROKER_HEAP, FEW_AND_SMALL, kafka_java
-from jobs.adapters.java.class_archives import shared_classes
+from jobs.adapters.java.app_cds import shared_classes
 from jobs.adapters.java.jars import kafka_jars
 from jobs.core.errors import SurveyorError
 

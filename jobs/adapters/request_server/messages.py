@@ -14,7 +14,7 @@ from functools import cache
 from struct import pack, unpack_from
 from typing import Any, Final, NamedTuple
 
-from jobs.adapters.kio_protocol import (
+from jobs.adapters.kio_imports import (
     EntityType,
     ErrorCode,
     api_key_map,

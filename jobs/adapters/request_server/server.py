@@ -20,7 +20,7 @@ from struct import pack, unpack
 from threading import Thread
 from typing import Any, Final, NamedTuple, TypeVar
 
-from jobs.adapters.kio_protocol import ErrorCode, SaslHandshakeResponse
+from jobs.adapters.kio_imports import ErrorCode, SaslHandshakeResponse
 from jobs.adapters.request_server.api_handler import ApiHandler, ApiMessage, Caller
 from jobs.adapters.request_server.authentication import (
     Credentials,

@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from jobs.adapters.java.home import java_home
 from jobs.adapters.java.jars import delta_jars, s3_jars
 from jobs.adapters.spark import connect
-from jobs.adapters.spark.class_archive import JVM_OPTIONS, quick_start
+from jobs.adapters.spark.spark_app_cds import JVM_OPTIONS, quick_start
 from jobs.adapters.spark.submit_environment import is_submitted
 from jobs.core import logs
 from jobs.core.errors import MissingError

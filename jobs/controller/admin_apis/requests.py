@@ -12,7 +12,7 @@ from datetime import timedelta
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
-from jobs.adapters.kio_protocol import ErrorCode
+from jobs.adapters.kio_imports import ErrorCode
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi import Op
 from jobs.controller.context import ControllerContext

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from jobs.adapters.brokers.control_encoding import topic_id_text
-from jobs.adapters.kio_protocol import ErrorCode
+from jobs.adapters.kio_imports import ErrorCode
 from jobs.adapters.request_server.api_handler import ApiMessage
 from jobs.adapters.request_server.messages import response_entity
 from jobs.controller.broker_apis.isr_writer import IsrAnswer, IsrRequest

@@ -19,8 +19,8 @@ import pyspark
 from jobs.adapters.embedded.ports import LOOPBACK, accepts, free_port
 from jobs.adapters.embedded.processes import Server
 from jobs.adapters.java.home import java_home
-from tests.class_archives import JVM
 from tests.jobs.support.commands.shown_commands import ROOT, shown
+from tests.record_app_cds import JVM
 from tests.shared_spark import QUICK
 
 HOME: Final = Path(pyspark.__file__).parent

@@ -2,7 +2,7 @@
 
 An archive's name depends on the server, the Java and the jars, so another Java or jar has another archive. Without an
 archive, or with one that the JVM rejects, a start only takes longer. No error with an archive reaches the caller.
-`make setup` records them by `tests.class_archives`.
+`make setup` records them by `tests.record_app_cds`.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Records the archives of classes of Spark, ZooKeeper and a broker, and says how the JVMs that tests start use Spark's.
 
-`python -m tests.class_archives` records them, once for each set of jars; without them everything works, only slower.
-They are those of commands (`jobs.adapters.java.class_archives`, `jobs.adapters.spark.class_archive`). With Spark's a
+`python -m tests.record_app_cds` records them, once for each set of jars; without them everything works, only slower.
+They are those of commands (`jobs.adapters.java.app_cds`, `jobs.adapters.spark.spark_app_cds`). With Spark's a
 start, a first plan and a first table take 23 s of processor time, 38 s without. Recording those of the servers takes
 ten seconds of processor time, and each of some seventy starts then takes two seconds less.
 """
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from jobs.adapters.embedded.servers import BROKER, ZOOKEEPER, EmbeddedKafka, EmbeddedZooKeeper, zookeeper_class_path
-from jobs.adapters.java.class_archives import archive_of, remove_outdated
+from jobs.adapters.java.app_cds import archive_of, remove_outdated
 from jobs.adapters.java.jars import kafka_jars
-from jobs.adapters.spark.class_archive import JVM_OPTIONS, SPARK, spark_archive, variables
+from jobs.adapters.spark.spark_app_cds import JVM_OPTIONS, SPARK, spark_archive, variables
 from jobs.core.errors import SurveyorError
 
 JVM: Final = (

@@ -13,8 +13,8 @@ from typing import Final, NoReturn
 import pytest
 
 from jobs.adapters.java import jars
-from jobs.adapters.java.class_archives import shared_classes
-from jobs.adapters.spark.class_archive import JVM_OPTIONS, quick_start, spark_archive
+from jobs.adapters.java.app_cds import shared_classes
+from jobs.adapters.spark.spark_app_cds import JVM_OPTIONS, quick_start, spark_archive
 
 OPTIONS: Final = "-XX:+UseSerialGC"
 ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"

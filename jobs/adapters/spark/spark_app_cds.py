@@ -2,7 +2,7 @@
 
 An unchanged snapshot of a million partitions took 24.4 s without it and 20.6 s with it (docs/benchmarks.md). Java uses
 an archive only if no folder on the class path contains files. `conf` would be such a folder, so its files are passed
-to Spark by name and an empty folder replaces it. `make setup` records the archive by `tests.class_archives`. Without an
+to Spark by name and an empty folder replaces it. `make setup` records the archive by `tests.record_app_cds`. Without an
 archive, after any error with it, or if the user has set how Spark starts, Spark starts without it, only slower.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from jobs.adapters.java.class_archives import archive_of, usable_archive
+from jobs.adapters.java.app_cds import archive_of, usable_archive
 from jobs.adapters.java.jars import cache_folder, zookeeper_jars
 
 JVM_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
