@@ -47,7 +47,7 @@ class Outage:
         'start broker 0 first (last in sync of both), broker 2 was not'
         """
         order = self.order
-        parts = [*_starts(order), *_alive(order, self.failed_log_dirs), *_unknown(order)]
+        parts = [*_starts(order), *_live_lines(order, self.failed_log_dirs), *_unknown(order)]
         return f"{pluralise(order.partitions, 'partition')} offline, nothing can be done from here: {'; '.join(parts)}"
 
     @property
@@ -62,7 +62,7 @@ class Outage:
                 for step in order.starts
             ],
             "not_in_sync": [*order.not_in_sync],
-            "alive": [{"broker_id": broker, "last_in_sync": count} for broker, count in order.alive.items()],
+            "alive": [{"broker_id": broker, "last_in_sync": count} for broker, count in order.live.items()],
             "unknown": order.unknown,
         }
 
@@ -97,7 +97,7 @@ def _last_in_sync(step: Start, order: StartOrder) -> str:
     return f"{each}last in sync of {every}"
 
 
-def _alive(order: StartOrder, failed_log_dirs: Collection[int]) -> list[str]:
+def _live_lines(order: StartOrder, failed_log_dirs: Collection[int]) -> list[str]:
     """Name the brokers that are alive and in sync but cannot lead."""
     return [
         f"broker {broker} is registered and was last in sync of {count}, but "
@@ -106,7 +106,7 @@ def _alive(order: StartOrder, failed_log_dirs: Collection[int]) -> list[str]:
             if broker in failed_log_dirs
             else "cannot be elected: restart it, or see `surveyor show quarantine`"
         )
-        for broker, count in order.alive.items()
+        for broker, count in order.live.items()
     ]
 
 
@@ -172,7 +172,7 @@ def _outage(view: ClusterView, offline: Bools, warehouse: Warehouse | None, snap
     registered = [row.broker_id for row in view.brokers]
     order = start_order(StoredRows(rows).brokers("replicas"), last_isr, registered)
     failed: list[BrokerAnswer] = []
-    if warehouse is not None and snapshot is not None and order.alive and warehouse.has("answers"):
+    if warehouse is not None and snapshot is not None and order.live and warehouse.has("answers"):
         failed = failed_replicas(warehouse, snapshot)
     return Outage(order=order, failed_log_dirs=frozenset(row.broker_id for row in failed))
 

@@ -75,9 +75,9 @@ def _drainable(ids: Sequence[int], brokers: Sequence[Broker], snapshot_id: int) 
     """Return the brokers that can be drained; a dead broker leads nothing, so it is an error only if all are dead."""
     understood = {row.broker_id: row.understood for row in brokers}
     gone = [str(broker) for broker in ids if broker not in understood]
-    alive = ", ".join(map(str, sorted(understood))) or "none"
+    live = ", ".join(map(str, sorted(understood))) or "none"
     why = (
-        f"--brokers: {', '.join(gone)} not alive in snapshot {snapshot_id}; alive are {alive}. "
+        f"--brokers: {', '.join(gone)} not alive in snapshot {snapshot_id}; alive are {live}. "
         "For dead brokers, run `surveyor plan reconcile`"
     )
     ids = _keep_concerned(ids, understood, why)

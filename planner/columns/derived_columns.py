@@ -31,17 +31,17 @@ def absent_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
     )
 
 
-def partition_state(leader: Column, alive: Column, deleting: Column | None = None) -> Column:
-    """Return New without leadership, Online with a leader that is `alive`, else Offline.
+def partition_state(leader: Column, is_live: Column, deleting: Column | None = None) -> Column:
+    """Return New without leadership, Online with a leader if `is_live`, else Offline.
 
     A partition whose topic is being deleted is NonExistent unless it is still Online, because the deletion removes its
     leader first (`TopicDeletionManager.onTopicDeletion`).
     """
-    gone = F.lit(False) if deleting is None else deleting & ~F.coalesce(alive, F.lit(False))  # noqa: FBT003 - literals
+    gone = F.lit(False) if deleting is None else deleting & ~F.coalesce(is_live, F.lit(False))  # noqa: FBT003 - literals
     return (
         F.when(gone, PartitionState.NON_EXISTENT.value)
         .when(leader.isNull(), PartitionState.NEW.value)
-        .when(alive, PartitionState.ONLINE.value)
+        .when(is_live, PartitionState.ONLINE.value)
         .otherwise(PartitionState.OFFLINE.value)
     )
 
@@ -83,13 +83,13 @@ def derive_partitions(
     absent_ids, leader, isr = absent.scalar(), F.col("leader"), F.coalesce("isr", no_brokers())
     overrides = topics.select("topic", min_isr_override(), F.col("deletion_requested").alias("deleting"))
     relevant_overrides = overrides.where("min_isr_override IS NOT NULL OR deleting")
-    alive, deleting = ~F.array_contains(absent_ids, leader), F.coalesce("deleting", F.lit(False))  # noqa: FBT003 - a literal
+    is_live, deleting = ~F.array_contains(absent_ids, leader), F.coalesce("deleting", F.lit(False))  # noqa: FBT003 - a literal
     min_isr = F.coalesce("min_isr_override", default_min_isr(broker_configs).scalar())
     return (
         partitions.join(F.broadcast(relevant_overrides), "topic", "left")
         .withColumns(
             {
-                "partition_state": partition_state(leader, alive, deleting),
+                "partition_state": partition_state(leader, is_live, deleting),
                 "offline_replicas": intersect(F.col("replicas"), absent_ids),
                 "under_replicated": under_replicated(F.col("replicas"), isr),
                 "under_min_isr": F.size(isr) < min_isr,

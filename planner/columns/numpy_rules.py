@@ -58,17 +58,17 @@ class PartitionMasks:
 
 def partition_masks(rows: PartitionArrays, registered: Collection[int]) -> PartitionMasks:
     """Return what `planner.columns.derived_columns.derive_partitions` derives, as masks."""
-    alive = is_in(rows.leader, registered)
-    non_existent = rows.deleting & ~alive
+    leader_is_live = is_in(rows.leader, registered)
+    non_existent = rows.deleting & ~leader_is_live
     new = ~rows.has_state & ~non_existent
     return PartitionMasks(
         non_existent=non_existent,
         new=new,
-        online=rows.has_state & alive,
-        offline=rows.has_state & ~alive & ~non_existent,
+        online=rows.has_state & leader_is_live,
+        offline=rows.has_state & ~leader_is_live & ~non_existent,
         under_replicated=np.asarray((has_broker(rows.replicas) & ~is_in_row(rows.replicas, rows.isr)).any(axis=1)),
         under_min_isr=has_broker(rows.isr).sum(axis=1) < rows.min_isr,
-        leader_outside_isr=rows.has_state & alive & ~is_in_row(rows.leader[:, None], rows.isr)[:, 0],
+        leader_outside_isr=rows.has_state & leader_is_live & ~is_in_row(rows.leader[:, None], rows.isr)[:, 0],
     )
 
 
@@ -207,10 +207,10 @@ def lost_partitions(
     in_sync = is_in(rows.isr, live)
     surviving_isr = (in_sync & ~is_in(rows.isr, lost)).sum(axis=1)
     newly_offline = deposed & ~heirs.any(axis=1)
-    alive = (is_in(rows.replicas, able) & ~is_in(rows.replicas, lost)).any(axis=1)
+    has_live_replica = (is_in(rows.replicas, able) & ~is_in(rows.replicas, lost)).any(axis=1)
     return Impact(
         newly_offline=newly_offline,
-        unclean_only=newly_offline & (surviving_isr == 0) & alive,
+        unclean_only=newly_offline & (surviving_isr == 0) & has_live_replica,
         newly_under_min_isr=judged & (in_sync.sum(axis=1) >= rows.min_isr) & (surviving_isr < rows.min_isr),
         leaders_moved=deposed & heirs.any(axis=1),
     )

@@ -24,11 +24,11 @@ def ranked_evidence(
 ) -> DataFrame:
     """Return one EVIDENCE row per candidate; rank 1 is `chosen`.
 
-    `offline` has topic, partition, leader_epoch, `alive` (the candidates in order) and `kafkas` (the replica that Kafka
-    would elect; Kafka does not know of drained brokers). `snapshots` are those up to the snapshot planned on. `sizes`
-    has topic, partition, broker_id and log_size.
+    `offline` has topic, partition, leader_epoch, `live_replicas` (the candidates in order) and `kafkas` (the replica
+    that Kafka would elect; Kafka does not know of drained brokers). `snapshots` are those up to the snapshot planned
+    on. `sizes` has topic, partition, broker_id and log_size.
     """
-    numbered = F.posexplode("alive").alias("position", "broker_id")
+    numbered = F.posexplode("live_replicas").alias("position", "broker_id")
     candidates = offline.select("cluster", *KEY, "leader_epoch", "kafkas", numbered)
     seen = candidates.join(_last_in_isr(offline, history, snapshots), [*KEY, "broker_id"], "left")
     by_size = seen.withColumns({"log_size": F.lit(None).cast("bigint")})

@@ -74,11 +74,11 @@ def no_leader_reason() -> Column:
 
     It names ISR members that are alive but cannot be elected: not understood, not assigned, or without their log dir.
     """
-    alive = sentence(reasons.ALIVE_NOT_ELECTABLE, survivors=F.col("survivors"))
-    none_alive = sentence(reasons.NO_REPLICA_ALIVE, replicas=F.col("replicas"))
+    survivors = sentence(reasons.ALIVE_NOT_ELECTABLE, survivors=F.col("survivors"))
+    none_live = sentence(reasons.NO_REPLICA_ALIVE, replicas=F.col("replicas"))
     none_in_sync = F.concat(
-        sentence(reasons.ISR_CANNOT_LEAD, isr=F.col("isr")), F.when(F.size("survivors") > 0, alive).otherwise("")
+        sentence(reasons.ISR_CANNOT_LEAD, isr=F.col("isr")), F.when(F.size("survivors") > 0, survivors).otherwise("")
     )
-    any_alive = F.arrays_overlap(F.concat("replicas", "isr"), "live")
-    why = F.when(any_alive & (F.size("isr") == 0), sentence(reasons.ISR_EMPTY))
-    return F.concat(why.when(any_alive, none_in_sync).otherwise(none_alive), F.expr(FAILED_SUFFIX))
+    any_live = F.arrays_overlap(F.concat("replicas", "isr"), "live")
+    why = F.when(any_live & (F.size("isr") == 0), sentence(reasons.ISR_EMPTY))
+    return F.concat(why.when(any_live, none_in_sync).otherwise(none_live), F.expr(FAILED_SUFFIX))

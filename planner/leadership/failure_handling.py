@@ -35,7 +35,7 @@ from schemas.tables import PARTITIONS
 # an ISR member that is registered but not understood may hold the data, so the partition stays as it is
 ACTION: Final = f"""CASE
     WHEN deletion_requested OR NOT understood THEN NULL
-    WHEN leader IS NULL THEN IF(size(alive) > 0, '{Action.CREATE}', NULL)
+    WHEN leader IS NULL THEN IF(size(first_isr) > 0, '{Action.CREATE}', NULL)
     WHEN leaderless AND elected IS NOT NULL THEN '{Action.ELECT}'
     WHEN leaderless AND leader != {NO_LEADER} AND size(survivors) = 0 AND size(isr) > 0 THEN '{Action.TAKE_OFFLINE}'
     WHEN NOT leaderless AND size(gone) > 0 AND size(survivors) > 0 THEN '{Action.SHRINK_ISR}'
@@ -45,19 +45,19 @@ END"""
 CODE: Final = f"""CASE
     WHEN deletion_requested THEN NULL
     WHEN NOT understood THEN '{RejectionCode.NOT_UNDERSTOOD}'
-    WHEN leader IS NULL AND size(alive) = 0 THEN '{RejectionCode.NO_ELIGIBLE_LEADER}'
+    WHEN leader IS NULL AND size(first_isr) = 0 THEN '{RejectionCode.NO_ELIGIBLE_LEADER}'
     WHEN leaderless AND (action IS NULL OR action = '{Action.TAKE_OFFLINE}') THEN '{RejectionCode.NO_ELIGIBLE_LEADER}'
 END"""
 """Why a partition stays without a leader or was not considered; null if it has, or gets, what it needs."""
 
 _ABLE: Final = "array_intersect(array_intersect(replicas, eligible), live)"
 
-ALIVE: Final = f"""IF(
+FIRST_ISR: Final = f"""IF(
     size(array_intersect({_ABLE}, informed)) > 0, array_intersect({_ABLE}, informed), {_ABLE}
 )"""
 """The first ISR of a new partition; a replica that a drain stops is in it only if no other replica is alive."""
 
-_FIRST_LEADER: Final = f"get({in_order_of_choice('alive')}, 0)"
+_FIRST_LEADER: Final = f"get({in_order_of_choice('first_isr')}, 0)"
 
 _DERIVED: Final = {
     "snapshot_id",
@@ -98,7 +98,7 @@ def reconcile_verdicts(
         .transform(with_referenced_brokers, brokers)
         .transform(with_unclean_allowed, broker_configs, everywhere=allow_unclean)
         .transform(with_election)
-        .selectExpr(*VERDICT_COLUMNS, f"{ALIVE} AS alive", f"{ACTION} AS action", f"{CODE} AS code")
+        .selectExpr(*VERDICT_COLUMNS, f"{FIRST_ISR} AS first_isr", f"{ACTION} AS action", f"{CODE} AS code")
     )
 
 
@@ -113,19 +113,19 @@ CHANGE_COLUMNS: Final = {
     "leader_after": _by_action(
         "leader", {_CREATE: _FIRST_LEADER, _ELECT: ELECTED["leader_after"], _OFFLINE: str(NO_LEADER)}
     ),
-    "isr_after": _by_action("isr", {_CREATE: "alive", _ELECT: ELECTED["isr_after"], _SHRINK: "survivors"}),
+    "isr_after": _by_action("isr", {_CREATE: "first_isr", _ELECT: ELECTED["isr_after"], _SHRINK: "survivors"}),
     "leader_epoch_after": _by_action(ELECTED["leader_epoch_after"], {_CREATE: "0"}),
     "leader_recovery_state_after": _by_action(
         "leader_recovery_state", {_CREATE: str(RECOVERED), _ELECT: ELECTED["leader_recovery_state_after"]}
     ),
     "leader_and_isr_to": _by_action(
         leader_and_isr_recipients("isr"),
-        {_CREATE: leader_and_isr_recipients("alive"), _ELECT: ELECTED["leader_and_isr_to"]},
+        {_CREATE: leader_and_isr_recipients("first_isr"), _ELECT: ELECTED["leader_and_isr_to"]},
     ),
     "requires_live": _by_action(
         ASSUMED_FAILED,
         {
-            _CREATE: "alive",
+            _CREATE: "first_isr",
             _ELECT: ELECTED["requires_live"],
             _SHRINK: f"array_union(array(leader), {ASSUMED_FAILED})",
         },
@@ -162,10 +162,10 @@ def rejections_of(verdicts: DataFrame) -> DataFrame:
 def rejection_reason() -> Column:
     """Return the reason of a verdict that has a code."""
     never_up = F.col("leader").isNull()
-    none_alive = sentence(reasons.NO_REPLICA_ALIVE, replicas=F.col("replicas"))
+    none_live = sentence(reasons.NO_REPLICA_ALIVE, replicas=F.col("replicas"))
     return (
         F.when(~F.col("understood"), sentence(reasons.UNPLANNED_IN_QUARANTINE))
-        .when(never_up, none_alive)
+        .when(never_up, none_live)
         .otherwise(no_leader_reason())
     )
 

@@ -40,7 +40,7 @@ class StartOrder:
     starts: tuple[Start, ...]
     not_in_sync: tuple[int, ...]
     """Dead brokers that hold replicas of these partitions but were last in sync for none; they can wait."""
-    alive: Mapping[int, int]
+    live: Mapping[int, int]
     """Registered brokers that were in sync last and cannot lead, with the number of partitions of each."""
     unknown: int
     """Partitions of which no assigned replica is known to have been in sync."""
@@ -57,8 +57,8 @@ def start_order(replicas: Ints, last_isr: Ints, registered: Collection[int]) -> 
     ((0,), 2, (2,))
     """
     last_in_sync = np.where(is_in_row(replicas, last_isr), replicas, NO_LEADER)
-    alive = is_in(last_in_sync, registered)
-    patterns = _count_broker_sets(np.where(alive, NO_LEADER, last_in_sync))
+    is_live = is_in(last_in_sync, registered)
+    patterns = _count_broker_sets(np.where(is_live, NO_LEADER, last_in_sync))
     starts = _greedy_cover(patterns)
     gone = has_broker(replicas) & ~is_in(replicas, registered)
     has_known_member = np.asarray(has_broker(last_in_sync).any(axis=1))
@@ -69,7 +69,7 @@ def start_order(replicas: Ints, last_isr: Ints, registered: Collection[int]) -> 
         not_in_sync=tuple(
             broker for broker in _distinct(replicas[gone & has_known_member[:, None]]) if broker not in in_sync
         ),
-        alive={broker: int((last_in_sync == broker).any(axis=1).sum()) for broker in _distinct(last_in_sync[alive])},
+        live={broker: int((last_in_sync == broker).any(axis=1).sum()) for broker in _distinct(last_in_sync[is_live])},
         unknown=int((~has_known_member).sum()),
         holders=_distinct(replicas[gone & ~has_known_member[:, None]]),
     )

@@ -23,9 +23,9 @@ from schemas.enums import Action, RejectionCode
 
 def candidates_without_leader(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
     """Return the partitions whose leader is not live, or whose leader's log dir failed: topic, partition."""
-    alive = brokers.select(F.col("broker_id").alias("leader"))
+    live_leaders = brokers.select(F.col("broker_id").alias("leader"))
     led = partitions.where(F.col("leader").isNotNull())
-    without = led.join(F.broadcast(alive), "leader", "left_anti").select(*KEY)
+    without = led.join(F.broadcast(live_leaders), "leader", "left_anti").select(*KEY)
     if FAILED not in partitions.columns:
         return without
     return without.unionByName(led.where(F.array_contains(FAILED, F.col("leader"))).select(*KEY))

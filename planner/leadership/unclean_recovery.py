@@ -31,7 +31,10 @@ from schemas.enums import Action, RejectionCode
 
 
 def offline_partitions(partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
-    """Return partitions without a live leader, with `in_sync` and `alive`, the replicas that could lead, in order."""
+    """Return partitions without a live leader, with `in_sync` and `live_replicas`.
+
+    These are the replicas that could lead, in order, only those in the ISR and also others.
+    """
     isr = F.col("isr")
     return (
         partitions.where(F.col("leader").isNotNull())
@@ -39,7 +42,7 @@ def offline_partitions(partitions: DataFrame, topics: DataFrame, brokers: DataFr
         .where(~F.col("deletion_requested") & ~F.array_contains("live", F.col("leader")))
         .withColumns(
             {
-                "alive": F.expr(in_order_of_choice("replicas")),
+                "live_replicas": F.expr(in_order_of_choice("replicas")),
                 "kafkas": first(intersect(F.col("replicas"), F.col("live"))),
                 "in_sync": F.expr(in_order_of_choice("array_intersect(replicas, isr)")),
                 "gone": difference(isr, F.col("live")),
@@ -62,7 +65,7 @@ def stateless_partitions(known: DataFrame, partitions: DataFrame, topics: DataFr
         .transform(with_topic_and_brokers, topics, brokers)
         .withColumns(
             {
-                "alive": intersect(
+                "live_replicas": intersect(
                     F.array_distinct(F.concat(leader, isr, "replicas")), F.expr(in_order_of_choice("replicas"))
                 ),
                 "kafkas": first(intersect(F.col("replicas"), F.col("live"))),
@@ -80,9 +83,9 @@ def without_in_sync(offline: DataFrame) -> DataFrame:
     elected is included too.
     """
     may = (F.size(intersect(intersect(F.col("isr"), F.col("replicas")), F.col("live"))) == 0) | (
-        F.col("seen").isNotNull() & F.arrays_overlap("isr", "alive")
+        F.col("seen").isNotNull() & F.arrays_overlap("isr", "live_replicas")
     )
-    return offline.where(F.col("understood") & may & (F.size("alive") > 0))
+    return offline.where(F.col("understood") & may & (F.size("live_replicas") > 0))
 
 
 def _with_evidence(
@@ -199,9 +202,9 @@ def recover_rejections(
     )
     hidden = difference(F.col("isr"), F.col("gone"))
     holders = sentence(reasons.HOLDERS_HIDDEN, hidden=hidden)
-    none_alive = sentence(reasons.NONE_ELECTABLE, replicas=F.col("replicas"))
+    none_electable = sentence(reasons.NONE_ELECTABLE, replicas=F.col("replicas"))
     vanished = F.concat(_cause(), F.lit("; "), _unclean_reason(), sentence(reasons.CHECK_LOGS))
-    none = F.concat(F.when(F.size(hidden) > 0, holders).otherwise(none_alive), F.expr(FAILED_SUFFIX))
+    none = F.concat(F.when(F.size(hidden) > 0, holders).otherwise(none_electable), F.expr(FAILED_SUFFIX))
     why = reason_by_code(
         {
             codes.NOT_UNDERSTOOD: reasons.QUARANTINED,

@@ -85,8 +85,8 @@ def model_of(brokers: Brokers, partitions: Partitions, goal: PlacementGoal) -> P
     in_sync = in_sync_of(partitions, order, len(before))
     if goal.replication_factor is not None:
         spare = ((before != NO_BROKER) & ~emptied[before]).sum(axis=0) - goal.replication_factor
-        alive = (before != NO_BROKER) & in_sync & live[before]
-        held &= (stuck.sum(axis=0) > spare) | ~alive.any(axis=0)  # else the dead replicas are the ones that leave
+        live_in_sync = (before != NO_BROKER) & in_sync & live[before]
+        held &= (stuck.sum(axis=0) > spare) | ~live_in_sync.any(axis=0)  # else the dead ones leave
         factor = np.where(movable & ~held, goal.replication_factor, factor)
     rack_of = np.concatenate([np.array(racks, dtype=np.int64)[by_id], np.full(len(unknown) + 1, NO_RACK)])
     model = PlacementModel(

@@ -147,17 +147,17 @@ def _imbalance_reason(
 
 
 def _graph_reason(model: PlacementModel, goal: PlacementGoal, graph: ExchangeGraph, copied: int) -> str:
-    load, takers, arcs = graph.load, model.target, reachable(graph.lengths)
-    most, least = int(load[takers].max()), int(load[takers].min())
-    giving = _closure(arcs, takers & (load == most))
-    taking = _closure(arcs.T, takers & (load == least))
+    load, recipients, arcs = graph.load, model.target, reachable(graph.lengths)
+    most, least = int(load[recipients].max()), int(load[recipients].min())
+    giving = _closure(arcs, recipients & (load == most))
+    taking = _closure(arcs.T, recipients & (load == least))
     if load[giving].min() < most - 1 or load[taking].max() > least + 1:
         return _limit_reason(model, goal, copied)
-    if most * int(takers.sum()) >= int(load[takers].sum()) + int(takers.sum()):
-        return (
-            f"{_broker_names(model, giving)} cannot give to others: {_binding_rules(model, giving, takers & ~giving)}"
-        )
-    return f"{_broker_names(model, taking)} cannot take from others: {_binding_rules(model, takers & ~taking, taking)}"
+    if most * int(recipients.sum()) >= int(load[recipients].sum()) + int(recipients.sum()):
+        rules = _binding_rules(model, giving, recipients & ~giving)
+        return f"{_broker_names(model, giving)} cannot give to others: {rules}"
+    rules = _binding_rules(model, recipients & ~taking, taking)
+    return f"{_broker_names(model, taking)} cannot take from others: {rules}"
 
 
 def _closure(arcs: Bools, start: Bools) -> Bools:

@@ -99,10 +99,10 @@ def cancellation_risk(
     """
     if not set(now.adding) & set(now.adding if isr is None else isr):
         return None
-    alive = [broker for broker in now.origin if broker in live]
+    live_origin = [broker for broker in now.origin if broker in live]
     dead = [broker for broker in now.origin if broker not in live]
     lost = f"the copies on {list(now.adding)} would be deleted"
-    if not set(alive) & set(isr or ()):
+    if not set(live_origin) & set(isr or ()):
         isr_text = "its ISR is not known" if isr is None else f"its ISR is {list(isr)}"
         reason = (
             f"no original replica of {now.origin} is alive and in sync ({isr_text}): {lost}, "
@@ -110,6 +110,6 @@ def cancellation_risk(
         )
         return CancellationRisk(RejectionCode.NO_ELIGIBLE_LEADER, reason)
     if dead and not fewer_copies:
-        reason = f"original replicas {dead} are not alive: {lost}, and it would live on {alive} alone"
+        reason = f"original replicas {dead} are not alive: {lost}, and it would live on {live_origin} alone"
         return CancellationRisk(RejectionCode.REPLICA_NOT_ALIVE, reason)
     return None

@@ -41,7 +41,7 @@ _PROGRESS_COLUMNS: Final = {
     # also a request for another order of the same replicas, and one that takes the place of what runs
     "is_asked": f"{ORDERED} IS NOT NULL AND NOT {ORDERED} <=> under_way",
     "added": f"array_except({ORDERED}, origin)",
-    "not_alive": f"array_except(array_except({ORDERED}, origin), eligible)",
+    "not_live": f"array_except(array_except({ORDERED}, origin), eligible)",
     "lagging": "array_except(under_way, isr)",
     "outside": "array_except(isr, under_way)",
     "heir": f"get({in_order_of_choice('array_intersect(under_way, isr)')}, 0)",
@@ -51,7 +51,7 @@ _PROGRESS_COLUMNS: Final = {
     )""",
 }
 
-_STARTS: Final = "is_asked AND size(not_alive) = 0"
+_STARTS: Final = "is_asked AND size(not_live) = 0"
 """A request with a target broker that is down waits; a move in progress continues until that broker is alive."""
 
 _ARRIVED: Final = f"moves AND NOT ({_STARTS}) AND size(lagging) = 0"
@@ -71,7 +71,7 @@ _CODE: Final = f"""CASE
     WHEN NOT understood THEN '{_CODES.NOT_UNDERSTOOD}'
     WHEN {ORDERED} IS NOT NULL AND NOT moves AND NOT is_asked THEN '{_CODES.ALREADY_ASSIGNED}'
     WHEN is_asked AND deletion_requested THEN '{_CODES.DELETION_REQUESTED}'
-    WHEN is_asked AND NOT moves AND size(not_alive) > 0 THEN '{_CODES.TARGET_NOT_ALIVE}'
+    WHEN is_asked AND NOT moves AND size(not_live) > 0 THEN '{_CODES.TARGET_NOT_ALIVE}'
     WHEN leader IS NULL THEN '{_CODES.NO_STATE}'
     WHEN NOT is_led THEN '{_CODES.NO_LIVE_LEADER}'
     WHEN {_STARTS} THEN NULL
@@ -106,7 +106,7 @@ _WHY_NOT: Final = f"""CASE code
     WHEN '{_CODES.DELETION_REQUESTED}' THEN {sentence_sql(reasons.DELETION_REQUESTED)}
     WHEN '{_CODES.NOT_UNDERSTOOD}' THEN {sentence_sql(reasons.QUARANTINED)}
     WHEN '{_CODES.ALREADY_ASSIGNED}' THEN {sentence_sql(reasons.ALREADY_ASSIGNED)}
-    WHEN '{_CODES.TARGET_NOT_ALIVE}' THEN {sentence_sql(reasons.TARGET_NOT_ALIVE, not_alive="not_alive")}
+    WHEN '{_CODES.TARGET_NOT_ALIVE}' THEN {sentence_sql(reasons.TARGET_NOT_ALIVE, not_live="not_live")}
     WHEN '{_CODES.NO_STATE}' THEN {sentence_sql(reasons.NO_LEADER_YET)}
     WHEN '{_CODES.NO_LIVE_LEADER}' THEN {sentence_sql(reasons.NO_LIVE_LEADER)}
     WHEN '{_CODES.WAITS_FOR_BROKER}' THEN {

@@ -207,8 +207,8 @@ def _no_leader_reason(row: PartitionInfo, brokers: BrokerSets) -> str:
         why = reasons.ISR_EMPTY.say()
     else:
         survivors = among(isr, brokers.live)
-        alive = reasons.ALIVE_NOT_ELECTABLE.say(survivors=survivors) if survivors else ""
-        why = reasons.ISR_CANNOT_LEAD.say(isr=isr) + alive
+        survivors_reason = reasons.ALIVE_NOT_ELECTABLE.say(survivors=survivors) if survivors else ""
+        why = reasons.ISR_CANNOT_LEAD.say(isr=isr) + survivors_reason
     return why + brokers.failed_suffix
 
 

@@ -51,7 +51,7 @@ class _Move:
         return without(self.requested or (), origin)
 
     @property
-    def not_alive(self) -> list[int]:
+    def not_live(self) -> list[int]:
         return without(self.added, self.brokers.eligible)
 
     @property
@@ -60,7 +60,7 @@ class _Move:
 
         A request with a target broker that is down waits; a move in progress continues until that broker is alive.
         """
-        return self.is_requested and not self.not_alive
+        return self.is_requested and not self.not_live
 
     @property
     def lagging(self) -> list[int]:
@@ -69,8 +69,8 @@ class _Move:
     @property
     def left_behind(self) -> list[int]:
         """The leaving replicas that are alive and not in the ISR."""
-        alive = among(self.row.removing_replicas, self.brokers.live)
-        return without(alive, self.row.isr or ())
+        leaving = among(self.row.removing_replicas, self.brokers.live)
+        return without(leaving, self.row.isr or ())
 
     @property
     def heir(self) -> int | None:
@@ -157,8 +157,8 @@ def _refusal(move: _Move, *, is_deleting: bool) -> tuple[RejectionCode, str] | N
         return _CODES.ALREADY_ASSIGNED, reasons.ALREADY_ASSIGNED.say()
     if move.is_requested and is_deleting:
         return _CODES.DELETION_REQUESTED, reasons.DELETION_REQUESTED.say()
-    if move.is_requested and not row.is_moving and move.not_alive:
-        return _CODES.TARGET_NOT_ALIVE, reasons.TARGET_NOT_ALIVE.say(not_alive=move.not_alive)
+    if move.is_requested and not row.is_moving and move.not_live:
+        return _CODES.TARGET_NOT_ALIVE, reasons.TARGET_NOT_ALIVE.say(not_live=move.not_live)
     if row.leader is None:
         return _CODES.NO_STATE, reasons.NO_LEADER_YET.say()
     if row.leader not in live or row.leader not in (row.isr or ()):

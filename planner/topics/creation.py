@@ -18,8 +18,8 @@ from schemas.tables import CHANGES
 
 def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, what: str = "new topic") -> DataFrame:
     """Return one CHANGES row per partition: leader epoch 0, no znodes before, LeaderAndIsr to all live replicas."""
-    alive = intersect(F.col("replicas"), F.col("eligible"))
-    leader = first_choice(alive)
+    live_replicas = intersect(F.col("replicas"), F.col("eligible"))
+    leader = first_choice(live_replicas)
     return (
         assignments.transform(with_live_brokers, brokers)
         .withColumns({"leader_after": leader})
@@ -31,14 +31,14 @@ def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, w
                 "replicas_after": F.col("replicas"),
                 "adding_after": no_brokers(),
                 "removing_after": no_brokers(),
-                "isr_after": alive,
+                "isr_after": live_replicas,
                 "leader_epoch_after": F.lit(0),
                 "leader_recovery_state_after": F.lit(RECOVERED),
                 "state_version": F.lit(NO_VERSION),
                 "topic_version": F.lit(NO_VERSION),
                 "is_new": F.lit(True),  # noqa: FBT003 - a Spark literal
-                "leader_and_isr_to": alive,
-                "requires_live": alive,
+                "leader_and_isr_to": live_replicas,
+                "requires_live": live_replicas,
                 "requires_dead": no_brokers(),
                 "reason": F.concat(
                     sentence(reasons.FIRST_LEADER, what=F.lit(what)), F.expr(drained_leads("leader_after"))

@@ -81,7 +81,7 @@ def _with_leadership(alike: DataFrame) -> DataFrame:
         {
             "judged": judged,
             "candidates": F.expr(in_order_of_choice("array_intersect(replicas, isr)")),
-            "alive": F.expr(in_order_of_choice("replicas")),
+            "live_replicas": F.expr(in_order_of_choice("replicas")),
             "in_sync": intersect(isr, live),
             "min_isr": F.coalesce("min_isr_override", "default_min_isr"),
             "members": F.when(judged, F.sort_array(intersect(touched, live))).otherwise(no_brokers()),
@@ -117,14 +117,14 @@ def _conditions() -> dict[str, Column]:
     judged, baseline, left = F.col("judged"), F.col("baseline"), F.col("left")
     newly_offline = F.col("deposed") & F.col("heir").isNull()
     none_in_sync = newly_offline & (left == 0)
-    alive = F.size(difference(F.col("alive"), F.col("felled"))) > 0
+    has_live_replica = F.size(difference(F.col("live_replicas"), F.col("felled"))) > 0
     was_enough = F.size("in_sync") >= F.col("min_isr")
     newly = judged & was_enough & (left < F.col("min_isr"))
     return {
         "offline": newly_offline | (baseline & judged & F.col("led_by").isNull()),
         "newly_offline": newly_offline,
-        "unclean_only": none_in_sync & alive,
-        "no_replica": none_in_sync & ~alive,
+        "unclean_only": none_in_sync & has_live_replica,
+        "no_replica": none_in_sync & ~has_live_replica,
         "under_min_isr": newly | (baseline & judged & ~was_enough),
         "newly_under_min_isr": newly,
         "leaders_moved": F.col("deposed") & F.col("heir").isNotNull(),

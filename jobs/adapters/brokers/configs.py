@@ -159,7 +159,7 @@ def read_overrides(client: KazooClient) -> tuple[dict[int | None, BrokerSettings
         what = impact_of(znode.path, znode.data)
         unread_znode = partial(QuarantinedZnode, path=znode.path, blocks=what and what.value)
         try:
-            entity = _entity(znode.path)
+            entity = _config_entity(znode.path)
         except MalformedZnodeError as error:
             mend = f"delete {quote(znode.path)}" if what else None  # no broker reads it
             quarantine.append(unread_znode(reason=str(error), mend=mend))
@@ -172,7 +172,7 @@ def read_overrides(client: KazooClient) -> tuple[dict[int | None, BrokerSettings
     return overrides, quarantine
 
 
-def _entity(path: str) -> int | None:
+def _config_entity(path: str) -> int | None:
     name = path.rsplit("/", 1)[1]
     if name != DEFAULT_ENTITY and not (name.isascii() and name.isdecimal()):
         raise MalformedZnodeError(f"{name!r} is neither a broker id nor {DEFAULT_ENTITY}")

@@ -87,7 +87,7 @@ class BrokerResponse:
         if self.data is None:
             return [top] * len(self.notices)
         try:
-            by_partition = dict(self._partition_errors(_entity(self.api, self.version, self.data)))
+            by_partition = dict(self._partition_errors(_decode_response(self.api, self.version, self.data)))
         except Exception:  # noqa: BLE001 - a response that cannot be decoded is no response, whatever is wrong with it
             return [top or NOT_SENT] * len(self.notices)
         return [by_partition.get((notice.topic, notice.partition), top) for notice in self.notices]
@@ -107,7 +107,7 @@ class BrokerResponse:
                 yield (name, error.partition_index), int(error.error_code)
 
 
-def _entity(api: str, version: int, data: bytes) -> Any:  # noqa: ANN401 - kio's classes differ by version
+def _decode_response(api: str, version: int, data: bytes) -> Any:  # noqa: ANN401 - kio's classes differ by version
     module = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in api).lstrip("_")
     response = getattr(importlib.import_module(f"kio.schema.{module}.v{version}.response"), f"{api}Response")
     _, start = entity_reader(response.__header_schema__)(data, 0)

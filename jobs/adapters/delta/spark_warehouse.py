@@ -156,11 +156,11 @@ class SparkWarehouse:
     def _commit(self, table: str, write: Callable[[], object]) -> None:
         """Write under the table's exclusive lock, as Spark would overwrite a commit made in between."""
         conflict = retry_if_exception(_is_conflict)
-        again = Retrying(
+        retrying = Retrying(
             retry=conflict, stop=stop_after_attempt(MAX_WRITE_ATTEMPTS), wait=wait_exponential(0.2), reraise=True
         )
         with locked(self.warehouse.uri, table):
-            again(write)
+            retrying(write)
 
     @property
     def _cluster(self) -> str:

@@ -377,12 +377,12 @@ class Warehouse:
     def _commit(self, table: str, write: Callable[[], T], *, shared: bool = False) -> T:
         """Write under the table's lock, exclusive or `shared` with other appends; retry after a conflict."""
         conflict = retry_if_exception_type(CommitFailedError)
-        again = Retrying(
+        retrying = Retrying(
             retry=conflict, stop=stop_after_attempt(MAX_WRITE_ATTEMPTS), wait=wait_exponential(0.1), reraise=True
         )
         with locked(self.uri, table, shared=shared):
             try:
-                return again(write)
+                return retrying(write)
             except CommitFailedError as error:
                 raise self._uncommitted(table, error) from None
 

@@ -85,8 +85,8 @@ def _refusal(desk: AdminDesk, key: Key, replicas: Sequence[int] | None) -> Answe
     if not replicas or len({*replicas}) < len(replicas) or min(replicas) < 0:
         return Answer(AdminError.INVALID_REPLICA_ASSIGNMENT, f"{replicas}: expected broker ids without duplicates")
     if dead := without(replicas, {*desk.context.live}):
-        alive = ", ".join(map(str, desk.context.live))
-        return Answer(AdminError.INVALID_REPLICA_ASSIGNMENT, f"brokers {dead} are not alive; alive are {alive}")
+        live = ", ".join(map(str, desk.context.live))
+        return Answer(AdminError.INVALID_REPLICA_ASSIGNMENT, f"brokers {dead} are not alive; alive are {live}")
     return None
 
 

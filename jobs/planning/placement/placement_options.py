@@ -76,10 +76,10 @@ class StatedRequest:
         option, ids = self.taking
         understood = {row.broker_id: row.understood for row in live_brokers_as_of(at.tables.warehouse, at.snapshot)}
         drained = drained_brokers(at.tables.warehouse)
-        alive = ", ".join(map(str, sorted(understood))) or "none"
+        live = ", ".join(map(str, sorted(understood))) or "none"
         for broker in sorted(ids):
             if broker not in understood:
-                where = f"snapshot {at.snapshot.snapshot_id}; alive are {alive}"
+                where = f"snapshot {at.snapshot.snapshot_id}; alive are {live}"
                 raise RefusedError(f"{option}: broker {broker} is not alive in {where}")
             if not understood[broker]:
                 why = "`surveyor show quarantine` shows why"

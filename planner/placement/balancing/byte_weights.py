@@ -45,11 +45,11 @@ def _replace_forced(model: PlacementModel, weights: Ints, rows: Ints) -> None:
 
 
 def _even_out(exchange: ExchangeGraph, load: Ints, weights: Ints, budget: int) -> None:
-    takers = np.flatnonzero(exchange.model.target)
-    mean = int(load[takers].sum()) // max(len(takers), 1)
+    recipients = np.flatnonzero(exchange.model.target)
+    mean = int(load[recipients].sum()) // max(len(recipients), 1)
     blocked: set[int] = set()
     while budget > 0:
-        full = takers[np.argsort(-load[takers], kind="stable")]
+        full = recipients[np.argsort(-load[recipients], kind="stable")]
         source = next((int(broker) for broker in full if int(broker) not in blocked), None)
         if source is None or load[source] - mean <= mean // TOLERANCE_DIVISOR:
             return
@@ -65,11 +65,11 @@ def _move_one(exchange: ExchangeGraph, load: Ints, weights: Ints, source: int, m
     The first pass allows no overshoot on either side. The second pass takes the replica that brings the two closest.
     """
     slack = mean // TOLERANCE_DIVISOR
-    takers = np.flatnonzero(exchange.model.target & (load < mean))
-    takers = takers[np.argsort(load[takers], kind="stable")]
+    recipients = np.flatnonzero(exchange.model.target & (load < mean))
+    recipients = recipients[np.argsort(load[recipients], kind="stable")]
     held = exchange.holders(source)
     for last in (False, True):
-        for target in takers.tolist():
+        for target in recipients.tolist():
             gap = int(load[source] - load[target])
             room = gap - 1 - slack if last else min(int(load[source]) - mean, mean - int(load[target])) + slack
             columns = held[(weights[held] <= room) & (weights[held] > 0)]

@@ -275,7 +275,7 @@ OUTAGE: Final = Outage(
         partitions=1,
         starts=(Start(brokers=(3,), partitions=1, brings_back=1),),
         not_in_sync=(4,),
-        alive={},
+        live={},
         unknown=0,
         holders=(),
     )

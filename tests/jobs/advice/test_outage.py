@@ -122,7 +122,7 @@ def test_history_has_the_last_isr(warehouse: Warehouse, tree: KafkaTree) -> None
     )
 
 
-ORDER: Final = StartOrder(partitions=4, starts=(), not_in_sync=(), alive={}, unknown=0, holders=())
+ORDER: Final = StartOrder(partitions=4, starts=(), not_in_sync=(), live={}, unknown=0, holders=())
 THREE: Final = Start(brokers=(0,), partitions=3, brings_back=3)
 ALIVE: Final = "broker 1 is registered and was last in sync of 4, but"
 
@@ -146,12 +146,12 @@ ALIVE: Final = "broker 1 is registered and was last in sync of 4, but"
             "start broker 0 or 1 first (each last in sync of all 4), brokers 2, 3 were not",
         ),
         (
-            {"alive": {1: 4}},
+            {"live": {1: 4}},
             (1,),
             f"{ALIVE} the log dir failed there: repair it and restart the broker",
         ),
         (
-            {"alive": {1: 4}},
+            {"live": {1: 4}},
             (),
             f"{ALIVE} cannot be elected: restart it, or see `surveyor show quarantine`",
         ),

@@ -128,6 +128,6 @@ def test_elections_asked_for_go_past_them(spark: SparkSession) -> None:
 def test_recover_offers_an_unclean_election_where_the_isr_failed(spark: SparkSession) -> None:
     offline = offline_partitions(*_world().frames(spark))
 
-    offered = {(row["topic"], row["partition"]): row["alive"] for row in as_rows(without_in_sync(offline))}
+    offered = {(row["topic"], row["partition"]): row["live_replicas"] for row in as_rows(without_in_sync(offline))}
 
     assert offered == {("t", 2): [2, 3], ("t", 3): [2, 3], ("unclean", 4): [2, 3], ("t", 7): [2, 3]}

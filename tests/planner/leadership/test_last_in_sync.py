@@ -71,5 +71,5 @@ def test_no_order_brings_more_back_at_any_step(partitions: Lists, registered: se
         started.add(step.brokers[0])
     assert led(started) == led(set(down))
     assert all(led({broker}) == 0 for broker in order.not_in_sync)
-    assert order.alive == {broker: led({broker}) for broker in sorted(registered) if led({broker})}
+    assert order.live == {broker: led({broker}) for broker in sorted(registered) if led({broker})}
     assert order.unknown == sum(not set(replicas) & set(isr) for replicas, isr in partitions)

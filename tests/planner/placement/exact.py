@@ -157,13 +157,13 @@ def _as_kind(case: Case, row: int, forced: list[frozenset[int]], sets: list[froz
 
 def optimum(
     options: Sequence[Sequence[Choice]],
-    takers: Iterable[int],
+    recipients: Iterable[int],
     *objectives: Callable[[cp_model.CpModel, dict[int, Any], Any], Any],
     most: int | None = None,
 ) -> list[int]:
     """Minimise the objectives one after the other, keeping the earlier ones optimal, at a cost of at most `most`."""
     model = cp_model.CpModel()
-    loads: dict[int, list[Any]] = {taker: [] for taker in takers}
+    loads: dict[int, list[Any]] = {recipient: [] for recipient in recipients}
     costs: list[Any] = []
     for row, some in enumerate(options):
         picks = [model.new_bool_var(f"{row} {n}") for n in range(len(some))]
@@ -211,10 +211,10 @@ def cost(_: cp_model.CpModel, __: dict[int, Any], total: object) -> Any:  # noqa
     return total
 
 
-def takers(case: Case) -> list[int]:
+def recipients(case: Case) -> list[int]:
     return sorted(_flagged(case, "target") - _flagged(case, "emptied"))
 
 
 def loads(case: Case, lists: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> list[int]:
     """Return the load of each target broker."""
-    return [int((lists == broker).sum()) for broker in takers(case)]
+    return [int((lists == broker).sum()) for broker in recipients(case)]

@@ -11,7 +11,7 @@ from planner.placement.problem import NO_BROKER, Brokers, Ints, Partitions, Plac
 from planner.placement.racks import spanned
 from planner.placement.solve import place
 from tests.planner.placement.clusters import QUESTIONS, Case, brokers_of, cases, partitions_of
-from tests.planner.placement.exact import choices, cost, loads, optimum, squares, takers
+from tests.planner.placement.exact import choices, cost, loads, optimum, recipients, squares
 
 MANY: Final = settings(max_examples=60)
 ONTO: Final = tuple(PlacementGoal(even=True, onto=frozenset(ids)) for ids in ({4}, {1, 4}, {3, 15}, {3}))
@@ -31,7 +31,7 @@ def _copies(before: Ints, after: Ints) -> list[int]:
 
 def _lacking(case: Case) -> int:
     """Return what the brokers of `onto` lack of an even share, with the remainder assigned to the fullest."""
-    held = dict(zip(takers(case), loads(case, case.partitions.replicas), strict=True))
+    held = dict(zip(recipients(case), loads(case, case.partitions.replicas), strict=True))
     share, over = divmod(sum(held.values()), len(held))
     ranks = sorted(held, key=lambda broker: -held[broker])
     even = {broker: share + (rank < over) for rank, broker in enumerate(ranks)}
@@ -42,13 +42,13 @@ def _lacking(case: Case) -> int:
 @given(cases(ONTO), st.integers(0, 4))
 def test_onto_brokers_fill_up_evenly(case: Case, most: int) -> None:
     options = choices(case)
-    assume(options is not None and takers(case) and sum(min(copies for _, copies in some) for some in options) == 0)
+    assume(options is not None and recipients(case) and sum(min(copies for _, copies in some) for some in options) == 0)
     lacking = _lacking(case)
     for limit in (None, most):
         placement = place(case.brokers, case.partitions, replace(case.question, max_moves=limit))
         allowed = lacking if limit is None else min(limit, lacking)
         reached = [_uneven(loads(case, placement.replicas)), placement.copies]
-        assert reached == optimum(options or [], takers(case), squares, cost, most=allowed)
+        assert reached == optimum(options or [], recipients(case), squares, cost, most=allowed)
         assert set(placement.moves.target.tolist()) <= case.question.onto | {NO_BROKER}
         assert placement.lower_bound <= placement.copies
 
@@ -57,7 +57,7 @@ def test_onto_brokers_fill_up_evenly(case: Case, most: int) -> None:
 @given(cases(FORCED), st.integers(0, 6))
 def test_no_choice_of_partitions_would_complete_more(case: Case, most: int) -> None:
     options = choices(case)
-    assume(options is not None and takers(case))
+    assume(options is not None and recipients(case))
     needed = [min(copies for _, copies in some) for some in options or []]
     placement = place(case.brokers, case.partitions, replace(case.question, max_moves=most))
     copies = _copies(case.partitions.replicas, placement.replicas)
@@ -71,18 +71,18 @@ def test_no_choice_of_partitions_would_complete_more(case: Case, most: int) -> N
     assert placement.left == sum(need for need, left in zip(needed, undone, strict=True) if left)
     as_they_are = [frozenset(some) - {NO_BROKER} for some in case.partitions.replicas.tolist()]
     rest = [[(was, 0)] if left else some for was, some, left in zip(as_they_are, options or [], undone, strict=True)]
-    assert _uneven(loads(case, placement.replicas)) == optimum(rest, takers(case), squares)[0]
+    assert _uneven(loads(case, placement.replicas)) == optimum(rest, recipients(case), squares)[0]
 
 
 @MANY
 @given(cases((PlacementGoal(even=True),)), st.integers(0, 3))
 def test_what_forced_changes_leave_of_the_budget_evens_out(case: Case, more: int) -> None:
     options = choices(case)
-    assume(options is not None and takers(case))
+    assume(options is not None and recipients(case))
     forced = sum(min(copies for _, copies in some) for some in options or [])
     placement = place(case.brokers, case.partitions, replace(case.question, max_moves=forced + more))
     reached = [_uneven(loads(case, placement.replicas)), placement.copies]
-    assert reached == optimum(options or [], takers(case), squares, cost, most=forced + more)
+    assert reached == optimum(options or [], recipients(case), squares, cost, most=forced + more)
 
 
 def test_fewest_copies_come_first_then_dead_replicas() -> None:

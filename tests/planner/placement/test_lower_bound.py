@@ -15,7 +15,7 @@ from planner.placement.lower_bound import fewest_copies
 from planner.placement.problem import Brokers, Ints, Partitions, PlacementError, PlacementGoal
 from planner.placement.solve import place
 from tests.planner.placement.clusters import QUESTIONS, Case, brokers_of, cases, partitions_of
-from tests.planner.placement.exact import choices, loads, optimum, squares, takers
+from tests.planner.placement.exact import choices, loads, optimum, recipients, squares
 
 MANY: Final = settings(max_examples=60)
 EVEN: Final = tuple(question for question in QUESTIONS if question.even)
@@ -25,7 +25,7 @@ BUDGETS: Final = st.one_of(st.none(), st.integers(0, 5))
 
 def _possible(case: Case) -> bool:
     """Whether the case is possible: `onto` is used only without brokers to empty."""
-    return bool(takers(case)) and not (case.question.onto and case.brokers.emptied.any())
+    return bool(recipients(case)) and not (case.question.onto and case.brokers.emptied.any())
 
 
 @MANY
@@ -63,7 +63,7 @@ def test_no_placement_as_even_copies_fewer_than_the_bound(case: Case, most: int 
     placement = place(case.brokers, case.partitions, replace(case.question, max_moves=most))
     assume(not placement.left)
     reached = sum(load * load for load in loads(case, placement.replicas))
-    assert placement.lower_bound <= optimum(options or [], takers(case), _no_less_even(reached))[0]
+    assert placement.lower_bound <= optimum(options or [], recipients(case), _no_less_even(reached))[0]
 
 
 @MANY

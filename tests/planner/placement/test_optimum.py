@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from planner.placement.problem import NO_BROKER, Brokers, Partitions, PlacementError, PlacementGoal
 from planner.placement.solve import place
 from tests.planner.placement.clusters import QUESTIONS, Case, cases
-from tests.planner.placement.exact import choices, cost, is_held, loads, optimum, spread, squares, takers
+from tests.planner.placement.exact import choices, cost, is_held, loads, optimum, recipients, spread, squares
 
 MANY: Final = settings(max_examples=60)
 FORCED: Final = tuple(question for question in QUESTIONS if not question.even and not question.replacements)
@@ -46,11 +46,11 @@ def _copies(case: Case, lists: np.ndarray[tuple[int, int], np.dtype[np.int64]]) 
 @given(cases(FORCED))
 def test_forced_changes_are_minimal_then_even(case: Case) -> None:
     options = choices(case)
-    assume(options is not None and takers(case))
+    assume(options is not None and recipients(case))
     placement = place(case.brokers, case.partitions, case.question)
     held = loads(case, placement.replicas)
     reached = [_copies(case, placement.replicas), _uneven(held)]
-    assert reached == optimum(options or [], takers(case), cost, squares)
+    assert reached == optimum(options or [], recipients(case), cost, squares)
     assert (placement.copies, placement.lower_bound) == (reached[0], reached[0])
 
 
@@ -58,11 +58,11 @@ def test_forced_changes_are_minimal_then_even(case: Case) -> None:
 @given(cases(EVEN))
 def test_rebalance_is_even_then_minimal(case: Case) -> None:
     options = choices(case)
-    assume(options is not None and takers(case))
+    assume(options is not None and recipients(case))
     placement = place(case.brokers, case.partitions, case.question)
     held = loads(case, placement.replicas)
-    assert [_uneven(held), _copies(case, placement.replicas)] == optimum(options or [], takers(case), squares, cost)
-    assert [max(held) - min(held)] == optimum(options or [], takers(case), spread)
+    assert [_uneven(held), _copies(case, placement.replicas)] == optimum(options or [], recipients(case), squares, cost)
+    assert [max(held) - min(held)] == optimum(options or [], recipients(case), spread)
     assert placement.copies >= placement.lower_bound
 
 
@@ -70,9 +70,9 @@ def test_rebalance_is_even_then_minimal(case: Case) -> None:
 @given(cases(), st.booleans())
 def test_leaders_are_even_with_fewest_changes(case: Case, reorder: bool) -> None:  # noqa: FBT001 - Hypothesis gives it
     case = replace(case, question=replace(case.question, reorder=reorder))
-    assume(choices(case) is not None and takers(case) and case.question.replication_factor is None)
+    assume(choices(case) is not None and recipients(case) and case.question.replication_factor is None)
     placement = place(case.brokers, case.partitions, case.question)
-    may = set(takers(case))
+    may = set(recipients(case))
     options = []
     for row, (before, after) in enumerate(
         zip(case.partitions.replicas.tolist(), placement.replicas.tolist(), strict=True),
@@ -83,12 +83,12 @@ def test_leaders_are_even_with_fewest_changes(case: Case, reorder: bool) -> None
         fixed |= same and not case.question.reorder
         leaders = [after[0]] if fixed else [broker for broker in after if broker in may]
         options.append([(frozenset({leader}), int(leader != home != NO_BROKER)) for leader in leaders])
-    led = [int((placement.replicas[:, 0] == broker).sum()) for broker in takers(case)]
+    led = [int((placement.replicas[:, 0] == broker).sum()) for broker in recipients(case)]
     costs = sum(
         before[0] != after[0] and before[0] in after
         for before, after in zip(case.partitions.replicas.tolist(), placement.replicas.tolist(), strict=True)
     )
-    assert [_uneven(led), costs] == optimum(options, takers(case), squares, cost)
+    assert [_uneven(led), costs] == optimum(options, recipients(case), squares, cost)
     again = place(case.brokers, case.partitions, replace(case.question, reorder=True))
     kept = [row for row in range(len(options)) if set(placement.replicas[row]) == set(case.partitions.replicas[row])]
     assert placement.reorders == (0 if reorder else int((placement.replicas[kept, 0] != again.replicas[kept, 0]).sum()))
@@ -112,9 +112,9 @@ def test_a_refusal_is_one_that_must_be(case: Case) -> None:
 @given(cases((PlacementGoal(even=True),)))
 def test_rebalance_within_a_budget_is_even(case: Case) -> None:
     options = choices(case)
-    assume(options is not None and takers(case) and sum(min(cost for _, cost in some) for some in options) == 0)
+    assume(options is not None and recipients(case) and sum(min(cost for _, cost in some) for some in options) == 0)
     for most in (0, 1, 2, 3):
         placement = place(case.brokers, case.partitions, PlacementGoal(even=True, max_moves=most))
         assert placement.copies <= most
         reached = [_uneven(loads(case, placement.replicas)), placement.copies]
-        assert reached == optimum(options or [], takers(case), squares, cost, most=most)
+        assert reached == optimum(options or [], recipients(case), squares, cost, most=most)

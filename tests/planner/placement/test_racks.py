@@ -20,7 +20,7 @@ from planner.placement.solve import evaluate_given, place
 from planner.placement.waves import WaveLimits, cut_into_waves
 from tests.planner.placement.clusters import PARTITIONS, RACK_OF, Case, cases, padded, two_in_each_rack
 from tests.planner.placement.exact import crowding as most_in_one
-from tests.planner.placement.exact import is_held, takers
+from tests.planner.placement.exact import is_held, recipients
 
 MANY: Final = settings(max_examples=80)
 
@@ -234,7 +234,7 @@ def _least(case: Case, row: int, factor: int) -> int:
     """Return the lowest number in one rack on brokers that this row may use, by trying all of them."""
     before = set(case.partitions.replicas[row].tolist()) - {NO_BROKER}
     live = set(case.brokers.ids[case.brokers.live & ~case.brokers.emptied].tolist())
-    allowed = sorted(set(takers(case)) | before & live)
+    allowed = sorted(set(recipients(case)) | before & live)
     return min(most_in_one(case, some) for some in combinations(allowed, factor))
 
 

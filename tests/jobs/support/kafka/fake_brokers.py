@@ -124,14 +124,15 @@ class FakeBroker:
             return struct.pack(">ih", correlation, UNSUPPORTED_VERSION if version else 0) + self._spoken()
         if key not in APIS:
             return None
-        request = _entity(key, version, "request")
+        request = _kio_class(key, version, "request")
         _, start = entity_reader(request.__header_schema__)(data, 0)
         received = ReceivedRequest(APIS[key], version, entity_reader(request)(data, start)[0])
         if (
             received.request.broker_epoch == 0
         ):  # no registration has it: only the authorizer judges the request, which has no effect
             error = ErrorCode(STALE_BROKER_EPOCH if self.is_authorized else CLUSTER_AUTHORIZATION_FAILED)
-            return self._written(_entity(key, version, "response")(error_code=error, partition_errors=()), correlation)
+            response = _kio_class(key, version, "response")(error_code=error, partition_errors=())
+            return self._written(response, correlation)
         with self._lock:
             time.sleep(self.slow.get(received.api, 0))
             self._awake.wait()
@@ -158,7 +159,7 @@ class FakeBroker:
         return struct.pack(">i", len(self.versions)) + b"".join(rows)
 
     def _judge(self, key: int, received: ReceivedRequest) -> Any:  # noqa: ANN401 - kio's classes differ by version
-        response = _entity(key, received.version, "response")
+        response = _kio_class(key, received.version, "response")
         stale = received.request.broker_epoch < self.broker_epoch
         earlier = received.request.controller_epoch < self.controller_epoch
         top = ErrorCode(STALE_BROKER_EPOCH if stale else STALE_CONTROLLER_EPOCH if earlier else self.refuses)
@@ -255,6 +256,6 @@ def _states(request: Any) -> Iterator[tuple[Any, Any]]:  # noqa: ANN401
             yield topic, state
 
 
-def _entity(key: int, version: int, kind: str) -> Any:  # noqa: ANN401
+def _kio_class(key: int, version: int, kind: str) -> Any:  # noqa: ANN401
     name = APIS[key].title().replace("_", "") + kind.title()
     return getattr(importlib.import_module(f"kio.schema.{APIS[key]}.v{version}.{kind}"), name)
