@@ -207,7 +207,7 @@ class ControllerContext:
             if count > left[broker]
         }
 
-    def remove_answers(self, broker_id: int) -> None:
+    def remove_responses(self, broker_id: int) -> None:
         """Forget what a broker reported, after it has registered again or failed.
 
         Its failed log dirs and its confirmations for replicas that leave by a reassignment are dropped: it is sent

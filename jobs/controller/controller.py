@@ -29,9 +29,9 @@ from jobs.controller.broker_apis.isr_writer import IsrWriter
 from jobs.controller.broker_apis.shutdowns import (
     BROKER_NOT_AVAILABLE,
     UNCHECKED_EPOCH,
-    ShutdownAnswer,
     ShutdownQueue,
     ShutdownRequest,
+    ShutdownResponse,
 )
 from jobs.controller.broker_config_poller import BrokerConfigPoller, admin_config_reader
 from jobs.controller.broker_protocols import earliest_protocol
@@ -528,7 +528,7 @@ class ResidentController:
         for request in requests:
             error = self._shutdown_error(request)
             if error:
-                request.answer.set_result(ShutdownAnswer(error))
+                request.response.set_result(ShutdownResponse(error))
             else:
                 due.append(request)
         if not due:
@@ -545,7 +545,7 @@ class ResidentController:
         for request in due:
             led = self.context.led_by(request.broker_id)
             remaining = [key for key in led if len(self.context.partitions[key].replicas) > 1]
-            request.answer.set_result(ShutdownAnswer(NONE, remaining))
+            request.response.set_result(ShutdownResponse(NONE, remaining))
 
     def _move_off(self, brokers: frozenset[int], keys: set[Key]) -> None:
         """Let others lead these partitions, and take the brokers that shut down out of their ISRs."""

@@ -172,7 +172,7 @@ class MetadataReader:
         }
         self.failed_brokers |= failed
         for broker in failed:
-            self.context.remove_answers(broker)
+            self.context.remove_responses(broker)
             changes.partitions |= self.context.of_broker(broker)
 
     def _note_unknown(self, registered: Mapping[int, Broker], changes: MetadataChanges) -> None:

@@ -49,7 +49,7 @@ class ControllerMetrics(MetricFamilies):
     """The present controllership; None while the process stands by."""
     _registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     _cycle_seconds: Histogram = field(init=False)
-    _answer_seconds: Histogram = field(init=False)
+    _response_seconds: Histogram = field(init=False)
     _last_cycle: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -60,7 +60,7 @@ class ControllerMetrics(MetricFamilies):
             registry=self._registry,
             buckets=BUCKETS,
         )
-        self._answer_seconds = Histogram(
+        self._response_seconds = Histogram(
             "surveyor_control_alter_partition_seconds",
             "Time between an AlterPartition request and its answer.",
             ["cluster"],
@@ -73,14 +73,14 @@ class ControllerMetrics(MetricFamilies):
         self._cycle_seconds.labels(self.cluster).observe(seconds)
         self._last_cycle = time.monotonic()
 
-    def observe_answer(self, seconds: float) -> None:
+    def observe_response(self, seconds: float) -> None:
         """Add a request of a leader that was answered."""
-        self._answer_seconds.labels(self.cluster).observe(seconds)
+        self._response_seconds.labels(self.cluster).observe(seconds)
 
     def begin(self, controller: ResidentController) -> None:
         """Serve the metrics of this controllership from now on."""
         controller.on_cycle = self.observe_cycle
-        controller.isr_writer.on_answer = self.observe_answer
+        controller.isr_writer.on_response = self.observe_response
         self._last_cycle = time.monotonic()
         self.controller = controller
 

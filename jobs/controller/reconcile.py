@@ -142,20 +142,21 @@ def reconcile_until_quiet(
             preflight = check_before_commit(settings, zookeeper, plan, mode, limits)
             _refuse_resident(preflight)
             refuse_unless_agreed(settings, plan, preflight, DEFAULT, extras, yes=yes or cycles > 0)
-            answer = plan_result(settings, plan, apply_plan(settings, zookeeper, plan, preflight, hold), detailed=False)
+            ledger = apply_plan(settings, zookeeper, plan, preflight, hold)
+            committed = plan_result(settings, plan, ledger, detailed=False)
             cycles += 1
-            written.update({name: answer.result[name] for name in ("applied_now", Outcome.STALE.value)})
-            log(f"surveyor: cycle {cycles}: {answer.lines[0]}")
+            written.update({name: committed.result[name] for name in ("applied_now", Outcome.STALE.value)})
+            log(f"surveyor: cycle {cycles}: {committed.lines[0]}")
             rows: list[PlanRow] = [*plan.changes, *plan.tasks]
             steps_now = frozenset(row.place for row in rows)
-            idle_cycles = 0 if answer.result["applied_now"] and steps_now != steps_before else idle_cycles + 1
+            idle_cycles = 0 if committed.result["applied_now"] and steps_now != steps_before else idle_cycles + 1
             steps_before = steps_now
-            code = exit_code() if interrupted() else ExitCode(answer.exit_code)
+            code = exit_code() if interrupted() else ExitCode(committed.exit_code)
             if interrupted() or code == ExitCode.ERROR or idle_cycles == MAX_IDLE_CYCLES:
                 result = extras.result | {"cycles": cycles, **written, "due": plan.size}
-                steps = after_commit(settings, plan.called, answer.result["status"], answer.result)
+                steps = after_commit(settings, plan.called, committed.result["status"], committed.result)
                 steps = [same_step(settings, "continue", "reconcile")] if interrupted() else steps
-                lines = f"not quiet after {cycles} cycles: {answer.lines[0]}", *answer.lines[1:]
+                lines = f"not quiet after {cycles} cycles: {committed.lines[0]}", *committed.lines[1:]
                 return CommandResult(result, *lines, steps=steps, warnings=[], exit_code=code)
 
 

@@ -202,12 +202,12 @@ def end_process(code: int, line: str) -> NoReturn:
     status_line.end()
     # written to the descriptors, because an interrupted print holds the locks of sys.stdout and sys.stderr
     _write(2, _state.last_line_format(f"surveyor: {line}") + "\n")
-    answer = json.dumps({"error": line, "exit_code": code}) + "\n"
+    failure = json.dumps({"error": line, "exit_code": code}) + "\n"
     if _state.as_json:
-        _write(1, answer)
+        _write(1, failure)
     if _state.result_file is not None:
         with suppress(OSError):
-            _state.result_file.write_text(answer, encoding="utf-8")
+            _state.result_file.write_text(failure, encoding="utf-8")
     _end_children()
     os._exit(code)
 

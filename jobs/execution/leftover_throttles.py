@@ -98,10 +98,10 @@ def _delete_overrides(admin: Admin, lease: Lease, resource: Resource, values: di
     kind, name = resource
     lease.refuse_lost()
     try:
-        answer = admin.alter_override(kind.value, "" if name == DEFAULT_BROKER_ZNODE else name, dict.fromkeys(values))
+        code = admin.alter_override(kind.value, "" if name == DEFAULT_BROKER_ZNODE else name, dict.fromkeys(values))
     except UNKNOWN_OUTCOME as error:
         return f"no answer ({describe_error(error)}); start it, then cancel again"
-    return None if answer == NONE else str(answer)
+    return None if code == NONE else str(code)
 
 
 def _rows(throttles: ThrottleConfigs) -> Iterator[dict[str, str]]:

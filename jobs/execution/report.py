@@ -212,16 +212,16 @@ def report_applied(
     settings: Settings, plan: Plan, ledger: CommitLog, extras: ReportExtras, *, detailed: bool
 ) -> CommandResult:
     """Return what a commit shows at its end."""
-    answer = plan_result(settings, plan, ledger, detailed=detailed)
-    steps = after_commit(settings, plan.called, answer.result["status"], answer.result)
-    code = ExitCode(answer.exit_code)
+    committed = plan_result(settings, plan, ledger, detailed=detailed)
+    steps = after_commit(settings, plan.called, committed.result["status"], committed.result)
+    code = ExitCode(committed.exit_code)
     if interrupted():
-        applied_now = answer.result["applied_now"]
+        applied_now = committed.result["applied_now"]
         skipped = len(ledger.of(Outcome.SKIPPED))
         log(f"surveyor: interrupted: {applied_now} written, {skipped} left; commit again to continue")
         code = exit_code()
     return CommandResult(
-        extras.result | answer.result, *answer.lines, *extras.lines, steps=steps, warnings=[], exit_code=code
+        extras.result | committed.result, *committed.lines, *extras.lines, steps=steps, warnings=[], exit_code=code
     )
 
 

@@ -28,36 +28,35 @@ _NO_TURN: Final = -1
 Bools = npt.NDArray[np.bool_]
 
 
-def record(warehouse: Warehouse, answers: pa.Table) -> None:
+def record(warehouse: Warehouse, responses: pa.Table) -> None:
     """Store responses; they replace earlier responses with the same key."""
-    if answers.num_rows:
-        warehouse.transform_rows("answers", _ALL_RESPONSES, lambda stored: latest_responses(_joined(stored, answers)))
+    if responses.num_rows:
+        warehouse.transform_rows("answers", _ALL_RESPONSES, lambda stored: latest_responses(_joined(stored, responses)))
 
 
-def _joined(stored: pa.Table, answers: pa.Table) -> pa.Table:
+def _joined(stored: pa.Table, responses: pa.Table) -> pa.Table:
     """Append responses to the stored rows, because rows with equal times are ordered by position; align text types."""
-    return pa.concat_tables([stored.select(answers.schema.names).cast(answers.schema), answers])
+    return pa.concat_tables([stored.select(responses.schema.names).cast(responses.schema), responses])
 
 
-def latest_responses(answers: pa.Table) -> pa.Table:
+def latest_responses(responses: pa.Table) -> pa.Table:
     """Keep one row per key: the newest, unless it says nothing about a log dir reported as failed before."""
-    by_time = pc.sort_indices(answers, [("at", "ascending")]).to_numpy()  # stable for equal times
+    by_time = pc.sort_indices(responses, [("at", "ascending")]).to_numpy()  # stable for equal times
     turn = np.empty(len(by_time), dtype=np.int64)
     turn[by_time] = np.arange(len(by_time))
-    log_dir_turn = np.where(_about_log_dir(answers), turn, _NO_TURN)
-    turns = (
-        answers.select(KEY).append_column("turn", pa.array(turn)).append_column("log_dir_turn", pa.array(log_dir_turn))
-    )
+    log_dir_turn = np.where(_about_log_dir(responses), turn, _NO_TURN)
+    turns = responses.select(KEY).append_column("turn", pa.array(turn))
+    turns = turns.append_column("log_dir_turn", pa.array(log_dir_turn))
     last = turns.group_by(KEY).aggregate([("turn", "max"), ("log_dir_turn", "max")])  # group_by treats nulls as equal
     newest, log_dir_turn = by_time[last["turn_max"].to_numpy()], last["log_dir_turn_max"].to_numpy()
     log_dir_row = np.where(log_dir_turn == _NO_TURN, newest, by_time[log_dir_turn])
-    failed = answers["error"].to_numpy()[log_dir_row] == KAFKA_STORAGE_ERROR
-    epochs = answers["broker_epoch"].to_numpy()
+    failed = responses["error"].to_numpy()[log_dir_row] == KAFKA_STORAGE_ERROR
+    epochs = responses["broker_epoch"].to_numpy()
     kept = np.where(failed & (epochs[log_dir_row] == epochs[newest]), log_dir_row, newest)
-    return answers.take(pa.array(np.sort(kept)))
+    return responses.take(pa.array(np.sort(kept)))
 
 
-def _about_log_dir(answers: pa.Table) -> Bools:
-    says = pc.is_in(answers["error"], pa.array(LOG_DIR_ERRORS, answers["error"].type))
-    about: Bools = pc.and_(says, pc.equal(answers["api"], LEADER_AND_ISR)).to_numpy()
+def _about_log_dir(responses: pa.Table) -> Bools:
+    says = pc.is_in(responses["error"], pa.array(LOG_DIR_ERRORS, responses["error"].type))
+    about: Bools = pc.and_(says, pc.equal(responses["api"], LEADER_AND_ISR)).to_numpy()
     return about

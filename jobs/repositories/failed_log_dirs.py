@@ -31,8 +31,8 @@ def failed_replicas(warehouse: Warehouse, snapshot: Snapshot) -> list[BrokerAnsw
         return []
     epochs = {row.broker_id: row.broker_epoch for row in live_brokers_as_of(warehouse, snapshot)}
     # a table of an older version also contains earlier responses, until the next commit writes to it
-    answers = latest_responses(warehouse.read("answers", _OF_LEADER_AND_ISR, ("topic", "in", topics.to_pylist())))
-    failed = typed(BrokerAnswer, answers.filter(pc.field("error") == KAFKA_STORAGE_ERROR).sort_by(_SORT_KEYS))
+    responses = latest_responses(warehouse.read("answers", _OF_LEADER_AND_ISR, ("topic", "in", topics.to_pylist())))
+    failed = typed(BrokerAnswer, responses.filter(pc.field("error") == KAFKA_STORAGE_ERROR).sort_by(_SORT_KEYS))
     return [row for row in failed if row.broker_epoch == epochs.get(row.broker_id)]
 
 

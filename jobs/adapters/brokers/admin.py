@@ -176,10 +176,10 @@ class Admin:
         for topic, partition in partitions:
             by_topic[topic].append(partition)
         with _require_controller():
-            answer = self.client.elect_leaders(PREFERRED, dict(by_topic), raise_errors=False)
+            response = self.client.elect_leaders(PREFERRED, dict(by_topic), raise_errors=False)
         return {
             (result.topic, partition.partition_id): partition.error_code
-            for result in answer.replica_election_results
+            for result in response.replica_election_results
             for partition in result.partition_result
         }
 
@@ -187,22 +187,22 @@ class Admin:
         """Request target replicas; None cancels a running reassignment."""
         request = {TopicPartition(*key): replicas for key, replicas in targets.items()}
         with _require_2_4():
-            answer = self.client.alter_partition_reassignments(request)
-        return {(tp.topic, tp.partition): NONE if error is None else error.errno for tp, error in answer.items()}
+            response = self.client.alter_partition_reassignments(request)
+        return {(tp.topic, tp.partition): NONE if error is None else error.errno for tp, error in response.items()}
 
     def reassignments(self) -> dict[Key, list[int]]:
         """Return the targets of all running reassignments, of any client (`ListPartitionReassignments`)."""
         try:
-            answer = self._list_reassignments()
+            response = self._list_reassignments()
         except UNKNOWN_OUTCOME:
             self.client._controller_id = None  # noqa: SLF001 - kafka-python caches a former controller
             try:
-                answer = self._list_reassignments()
+                response = self._list_reassignments()
             except UNKNOWN_OUTCOME as error:
                 raise AdminUnavailableError(f"Kafka's controller did not list its reassignments ({error})") from None
         return {
             (tp.topic, tp.partition): target(assignment["replicas"], assignment["removing_replicas"])
-            for tp, assignment in answer.items()
+            for tp, assignment in response.items()
         }
 
     def unresponsive_reason(self) -> str | None:
@@ -228,15 +228,15 @@ class Admin:
         """Create topics in one request; return the error code of each."""
         request = {name: {"assignments": replicas, "configs": config} for name, (replicas, config) in topics.items()}
         with _require_controller():
-            answer = self.client.create_topics(request, raise_errors=False)
-        return {str(topic["name"]): int(topic["error_code"]) for topic in answer["topics"]}
+            response = self.client.create_topics(request, raise_errors=False)
+        return {str(topic["name"]): int(topic["error_code"]) for topic in response["topics"]}
 
     def create_partitions(self, topic: str, total: int, added: list[list[int]]) -> int:
         """Add partitions, for a total of `total`; return the error code."""
         request = {topic: {"count": total, "assignments": added}}
         with _require_controller():
-            answer = self.client.create_partitions(request, raise_errors=False)
-        return int(answer.results[0].error_code)
+            response = self.client.create_partitions(request, raise_errors=False)
+        return int(response.results[0].error_code)
 
     def alter_config(self, topic: str, overrides: Mapping[str, str | None]) -> int | str:
         """Set a topic's overrides, or delete those that are None; return NONE or the broker's message."""
@@ -246,8 +246,8 @@ class Admin:
         """Set or delete overrides of a `broker` or a `topic`; the broker "" is the default of all brokers."""
         entries = {name: ("DELETE" if value is None else "SET", value) for name, value in overrides.items()}
         request = ConfigResource(ConfigResourceType[kind.upper()], resource, entries)
-        answer = self.client.alter_configs([request], raise_on_unknown=False, incremental=True)
-        response = answer[kind][resource]
+        responses = self.client.alter_configs([request], raise_on_unknown=False, incremental=True)
+        response = responses[kind][resource]
         return NONE if response == "OK" else str(response)
 
     def record_count(self, topic: str) -> int | None:
@@ -272,8 +272,8 @@ class Admin:
         names = {str(uuid): name for name, uuid in ids.items()}
         request = [ids.get(name, name) for name in topics]
         with _require_controller():
-            answer = self.client.delete_topics(request, raise_errors=False)
-        results = ((names.get(str(result["topic_id"]), result["name"]), result) for result in answer["topics"])
+            response = self.client.delete_topics(request, raise_errors=False)
+        results = ((names.get(str(result["topic_id"]), result["name"]), result) for result in response["topics"])
         return {name: int(result["error_code"]) for name, result in results}
 
 

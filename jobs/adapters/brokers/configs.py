@@ -126,11 +126,11 @@ def read_configs_and_failures(
     defaults: Mapping[str, str | None] = DEFAULTS,
 ) -> tuple[list[BrokerConfig], dict[int, str]]:
     """Return the rows of `read_broker_configs`, and the reasons why brokers did not answer, by broker id."""
-    answers, failures = ask_brokers(
+    responses, failures = ask_brokers(
         brokers, read_properties(command_config), patience, _ask, broker_timeout=broker_timeout
     )
     ids = sorted({broker.broker_id for broker in brokers})
-    rows = [row for broker_id in ids for row in _rows(broker_id, answers.get(broker_id, {}), overrides, defaults)]
+    rows = [row for broker_id in ids for row in _rows(broker_id, responses.get(broker_id, {}), overrides, defaults)]
     return rows, failures
 
 
@@ -184,11 +184,11 @@ def _retained(config: Mapping[str, str | None]) -> BrokerSettings:
 
 
 def _rows(
-    broker_id: int, answer: BrokerSettings, overrides: Overrides, defaults: Mapping[str, str | None]
+    broker_id: int, settings: BrokerSettings, overrides: Overrides, defaults: Mapping[str, str | None]
 ) -> Iterator[BrokerConfig]:
     overridden = {**_retained(overrides.get(None, {})), **_retained(overrides.get(broker_id, {}))}
     read = {name: value for name, value in overridden.items() if value is not None}
-    values = {name: None if value is None else parsed(value) for name, value in {**read, **answer}.items()}
+    values = {name: None if value is None else parsed(value) for name, value in {**read, **settings}.items()}
     for name, default in defaults.items():
         assumed = name not in values
         yield BrokerConfig(broker_id=broker_id, name=name, value=values.get(name, default), assumed=assumed)
@@ -196,12 +196,12 @@ def _rows(
 
 def _ask(ask: Ask, broker: Broker) -> BrokerSettings:
     """Ask one broker for its versions, and for its settings, which it may refuse."""
-    answer = _versions(ask(ApiVersionsRequest(max_version=2)))
+    settings = _versions(ask(ApiVersionsRequest(max_version=2)))
     # any error costs only this broker's settings
     with suppress(Exception):
         resources = [(ConfigResourceType.BROKER, str(broker.broker_id), list(KAFKA_DEFAULTS))]
-        answer |= _settings(ask(DescribeConfigsRequest(resources=resources)))
-    return answer
+        settings |= _settings(ask(DescribeConfigsRequest(resources=resources)))
+    return settings
 
 
 def _versions(response: Any) -> BrokerSettings:  # noqa: ANN401 - kafka-python is untyped

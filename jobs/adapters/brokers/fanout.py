@@ -62,7 +62,7 @@ def ask_brokers(
     rounds = -(-len(pending) // max_connections)
     share = ASKING_SHARE * patience / max(1, rounds)
     share = share if broker_timeout is None else min(broker_timeout, share)
-    answers: dict[int, T] = {}
+    responses: dict[int, T] = {}
     reasons = {broker.broker_id: NO_RESPONSE if broker.understood else NOT_UNDERSTOOD for broker in brokers}
 
     def work() -> None:
@@ -70,7 +70,7 @@ def ask_brokers(
             while time.monotonic() < deadline:
                 broker = pending.popleft()
                 try:
-                    answers[broker.broker_id] = _ask(broker, settings, share, question)
+                    responses[broker.broker_id] = _ask(broker, settings, share, question)
                 except Exception as error:  # noqa: BLE001 - any error concerns only this broker
                     reasons[broker.broker_id] = _failure_reason(error)
 
@@ -80,8 +80,8 @@ def ask_brokers(
         worker.start()
     for worker in workers:
         worker.join(max(0.0, deadline - time.monotonic()))
-    answered = dict(answers)
-    return answered, {broker: why for broker, why in sorted(reasons.items()) if broker not in answered}
+    responded = dict(responses)
+    return responded, {broker: why for broker, why in sorted(reasons.items()) if broker not in responded}
 
 
 def _ask(broker: Broker, settings: dict[str, str], seconds: float, question: AskBroker[T]) -> T:

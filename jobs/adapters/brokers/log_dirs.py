@@ -80,19 +80,19 @@ class ReplicaSizes:
 def read_log_dirs(
     brokers: Sequence[Broker],
     command_config: Path | None,
-    on_answer: Callable[[LogDirs], None],
+    on_response: Callable[[LogDirs], None],
     patience: float | None = None,
 ) -> tuple[dict[int, LogDirs], dict[int, str]]:
     """Ask brokers (rows of BROKERS) for all their logs; return results, and reasons for missing ones, by broker id.
 
-    `on_answer` is called with each result as it arrives, from several threads. `patience` (seconds) bounds the whole.
+    `on_response` is called with each result as it arrives, from several threads. `patience` (seconds) bounds the whole.
     Raise UsageError for an invalid client.properties; a failing broker raises nothing.
     """
 
     def question(ask: Ask, broker: Broker) -> LogDirs:
         response = _describe_log_dirs(ask, None)
         log_dirs = log_dirs_of(broker.broker_id, response.results, datetime.now(UTC), response.API_VERSION)
-        on_answer(log_dirs)
+        on_response(log_dirs)
         return log_dirs
 
     bound = TIMEOUT_SECONDS * -(-len(brokers) // MAX_CONNECTIONS) if patience is None else patience

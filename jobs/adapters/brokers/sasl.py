@@ -52,11 +52,11 @@ def authenticate(exchange: Exchange, settings: Mapping[str, Any], host: str) -> 
             )
         while not mechanism.is_done():
             data = exchange(_request(SaslAuthenticateRequest(mechanism.auth_bytes())))
-            answer = SaslAuthenticateResponse.decode(data, _VERSION, header=True)
-            if answer.error_code:  # its message is left out, as it may contain a PLAIN password
+            response = SaslAuthenticateResponse.decode(data, _VERSION, header=True)
+            if response.error_code:  # its message is left out, as it may contain a PLAIN password
                 hint = _HINTS.get(name, _PASSWORD_HINT)
-                raise AuthenticationFailedError(f"{error_name(answer.error_code)}: {hint}")
-            mechanism.receive(answer.auth_bytes)
+                raise AuthenticationFailedError(f"{error_name(response.error_code)}: {hint}")
+            mechanism.receive(response.auth_bytes)
     except NO_CREDENTIALS as error:
         raise AuthenticationFailedError(str(error)) from None
     except _MALFORMED:

@@ -60,10 +60,10 @@ def _from_path() -> Path:
 def java_version(java: Path) -> str:
     """Return 17.0.15 for `openjdk version "17.0.15"`, 1.8.0_292 for `java version "1.8.0_292"`, "" if unknown."""
     try:
-        answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)  # noqa: S603 - the user's own Java
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)  # noqa: S603 - the user's own Java
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MissingError(f"{java} cannot be run: {error}; {_ADVICE}") from error
-    match = _VERSION.search(answer.stderr)
+    match = _VERSION.search(output.stderr)
     return match[1] if match else ""
 
 

@@ -96,11 +96,11 @@ class ScramExchange:
             return str(server.get_server_first()).encode()
         server = self._server
         server.set_client_final(message)
-        answer = str(server.get_server_final()).encode()
-        if not self._is_known or answer.startswith(b"e="):
+        final_message = str(server.get_server_final()).encode()
+        if not self._is_known or final_message.startswith(b"e="):
             raise RefusedCredentialsError
         self.user = self._name
-        return answer
+        return final_message
 
     def _authentication(self, name: str) -> tuple[bytes, bytes, bytes, int]:
         """Return a user's salt, keys and iterations; for an unknown user keys that match no password."""

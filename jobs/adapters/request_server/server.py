@@ -371,7 +371,7 @@ class _Session:
         if address is None:
             header = read_header(data, self._versions)
             await self.server.quota.wait(self.address)
-            return self._charge(encode_response, header, await self._answer(header, data))
+            return self._charge(encode_response, header, await self._handle(header, data))
         shared = handler.conditional_apis()
         if header.api_key in shared:
             header = read_header(data, shared)
@@ -379,11 +379,11 @@ class _Session:
             request = self._charge(read_body, data, header)
             if handler.handles(header.api_key, request):
                 return self._charge(encode_response, header, await self._submitted(header, request))
-        answer = await self._relayed(address, data)
+        response = await self._relayed(address, data)
         first, last = VERSIONS[API_VERSIONS]
         if header.api_key == API_VERSIONS and first <= header.version <= last:
-            return encode_response(header, merged_api_versions(answer, header, self._handler_versions, shared))
-        return pack(">i", len(answer)) + answer
+            return encode_response(header, merged_api_versions(response, header, self._handler_versions, shared))
+        return pack(">i", len(response)) + response
 
     def _charge(self, work: Callable[..., T], *arguments: Any) -> T:  # noqa: ANN401 - those of any function
         return self.server.quota.charge(self.address, work, *arguments)
@@ -451,7 +451,7 @@ class _Session:
         async with asyncio.timeout(TRANSFER_SECONDS if is_known else max(0.0, self._ends_at - time.monotonic())):
             return await self.reader.readexactly(size)
 
-    async def _answer(self, header: Header, data: bytes) -> ApiMessage:
+    async def _handle(self, header: Header, data: bytes) -> ApiMessage:
         if header.api_key == API_VERSIONS:
             return self._api_versions(header, data)
         request = self._charge(read_body, data, header)
@@ -498,7 +498,7 @@ class _Session:
             raise _ClosedError("SaslAuthenticate before SaslHandshake")
         exchange = self._exchange
         try:
-            answer = await self.server.credential_exchange(exchange, request.auth_bytes)
+            response = await self.server.credential_exchange(exchange, request.auth_bytes)
             if exchange.user is not None:
                 principal = f"User:{exchange.user}"
                 self.server.authorize(self.writer, self.address, principal)
@@ -512,7 +512,7 @@ class _Session:
                     await self.writer.drain()
             self.writer.close()
             raise _ClosedError(str(error) or self._refusal) from None
-        return _authenticate_response(header.version, 0, None, answer)
+        return _authenticate_response(header.version, 0, None, response)
 
 
 def _authenticate_response(version: int, error: int, message: str | None, data: bytes = b"") -> ApiMessage:

@@ -143,7 +143,7 @@ class _Pending:
         deadline = time.monotonic() + CONNECT_TIMEOUT_SECONDS
         while True:
             try:
-                return self._answers()
+                return self._responses()
             except UnimplementedError:  # the server also closes the connection
                 self.many = False
             except LOST:
@@ -153,7 +153,7 @@ class _Pending:
                 self.client.sync_async("/")  # answered before the next reads, so they return nothing older than before
             self.requests = self._ask()
 
-    def _answers(self) -> tuple[list[Reply], int]:
+    def _responses(self) -> tuple[list[Reply], int]:
         if self.many:
             whole: tuple[list[Reply], int] = await_result(self.requests[0])
             return whole

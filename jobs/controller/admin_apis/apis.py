@@ -27,7 +27,7 @@ from jobs.controller.admin_apis.reassignments import (
     elect_leaders,
     list_reassignments,
 )
-from jobs.controller.admin_apis.requests import AdminDesk, AdminError, Answer, answered
+from jobs.controller.admin_apis.requests import AdminDesk, AdminError, ApiError, error_fields
 from jobs.controller.admin_apis.topics import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -61,34 +61,32 @@ VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     UPDATE_FEATURES: (0, 1),
 }
 
-_NO_SCRAM: Final = Answer(
+_NO_SCRAM: Final = ApiError(
     AdminError.POLICY_VIOLATION,
     "Surveyor is the controller, and does not change users. Stop it for that time, or change them with "
     "`kafka-configs --zookeeper`",
 )
-_NO_FEATURES: Final = Answer(
+_NO_FEATURES: Final = ApiError(
     AdminError.POLICY_VIOLATION, "Surveyor is the controller, and finalizes no features; brokers of ZooKeeper have none"
 )
 
 
 def _alter_scram_users(_desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
     users = dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))
-    results = [
-        response_entity(ALTER_SCRAM_USERS, version, "AlterUserScramCredentialsResult", user=user, **answered(_NO_SCRAM))
-        for user in users
-    ]
+    name, fields = "AlterUserScramCredentialsResult", error_fields(_NO_SCRAM)
+    results = [response_entity(ALTER_SCRAM_USERS, version, name, user=user, **fields) for user in users]
     return response_entity(ALTER_SCRAM_USERS, version, "AlterUserScramCredentialsResponse", results=tuple(results))
 
 
 def _update_features(_desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
     results = [
         response_entity(
-            UPDATE_FEATURES, version, "UpdatableFeatureResult", feature=each.feature, **answered(_NO_FEATURES)
+            UPDATE_FEATURES, version, "UpdatableFeatureResult", feature=each.feature, **error_fields(_NO_FEATURES)
         )
         for each in request.feature_updates
     ]
     name = "UpdateFeaturesResponse"
-    return response_entity(UPDATE_FEATURES, version, name, results=tuple(results), **answered(_NO_FEATURES))
+    return response_entity(UPDATE_FEATURES, version, name, results=tuple(results), **error_fields(_NO_FEATURES))
 
 
 _HANDLERS: Final[Mapping[int, Callable[[AdminDesk, int, ApiMessage], ApiMessage]]] = {
@@ -109,6 +107,6 @@ _HANDLERS: Final[Mapping[int, Callable[[AdminDesk, int, ApiMessage], ApiMessage]
 }
 
 
-def answer_admin(desk: AdminDesk, api: int, version: int, request: ApiMessage) -> ApiMessage:
+def handle_admin(desk: AdminDesk, api: int, version: int, request: ApiMessage) -> ApiMessage:
     """Answer a request of an admin client; may wait as long as the client does."""
     return _HANDLERS[api](desk, version, request)

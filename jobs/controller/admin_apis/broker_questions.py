@@ -8,7 +8,7 @@ from typing import Final
 
 from jobs.adapters.request_server.api_handler import ApiMessage
 from jobs.adapters.request_server.messages import response_entity
-from jobs.controller.admin_apis.requests import OK, AdminDesk, AdminError, Answer, answered
+from jobs.controller.admin_apis.requests import OK, AdminDesk, AdminError, ApiError, error_fields
 
 LIST_GROUPS: Final = 16
 DESCRIBE_CONFIGS: Final = 32
@@ -23,8 +23,8 @@ _BROKER: Final = 4
 _DELETE: Final = 1
 """`AlterConfigOp.OpType`: reset to the default, which changes nothing where nothing is set."""
 
-_NO_SETTINGS: Final = Answer(AdminError.POLICY_VIOLATION, "this is Surveyor, the controller; it has no settings")
-_OTHER: Final = Answer(AdminError.INVALID_REQUEST, "ask about other resources without the controller's settings")
+_NO_SETTINGS: Final = ApiError(AdminError.POLICY_VIOLATION, "this is Surveyor, the controller; it has no settings")
+_OTHER: Final = ApiError(AdminError.INVALID_REQUEST, "ask about other resources without the controller's settings")
 
 
 def concerns_controller(controller_id: int, request: ApiMessage) -> bool:
@@ -38,19 +38,20 @@ def _is_ours(controller_id: int, resource: ApiMessage) -> bool:
 
 def list_groups(_desk: AdminDesk, version: int, _request: ApiMessage) -> ApiMessage:
     """Answer that there are no groups."""
-    return response_entity(LIST_GROUPS, version, "ListGroupsResponse", groups=(), **answered(OK))
+    return response_entity(LIST_GROUPS, version, "ListGroupsResponse", groups=(), **error_fields(OK))
 
 
 def list_transactions(_desk: AdminDesk, version: int, _request: ApiMessage) -> ApiMessage:
     """Answer that there are no transactions."""
     states = {"unknown_state_filters": (), "transaction_states": ()}
-    return response_entity(LIST_TRANSACTIONS, version, "ListTransactionsResponse", **states, **answered(OK))
+    return response_entity(LIST_TRANSACTIONS, version, "ListTransactionsResponse", **states, **error_fields(OK))
 
 
 def describe_log_dirs(_desk: AdminDesk, version: int, _request: ApiMessage) -> ApiMessage:
     """Answer with one log dir without a name; clients take none for a lack of permission."""
-    one = response_entity(DESCRIBE_LOG_DIRS, version, "DescribeLogDirsResult", log_dir="", topics=(), **answered(OK))
-    return response_entity(DESCRIBE_LOG_DIRS, version, "DescribeLogDirsResponse", results=(one,), **answered(OK))
+    ok = error_fields(OK)
+    one = response_entity(DESCRIBE_LOG_DIRS, version, "DescribeLogDirsResult", log_dir="", topics=(), **ok)
+    return response_entity(DESCRIBE_LOG_DIRS, version, "DescribeLogDirsResponse", results=(one,), **ok)
 
 
 def describe_configs(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
@@ -63,7 +64,7 @@ def describe_configs(desk: AdminDesk, version: int, request: ApiMessage) -> ApiM
             resource_type=each.resource_type,
             resource_name=each.resource_name,
             configs=(),
-            **answered(OK if _is_ours(desk.control.controller_id, each) else _OTHER),
+            **error_fields(OK if _is_ours(desk.control.controller_id, each) else _OTHER),
         )
         for each in request.resources
     ]
@@ -83,10 +84,10 @@ def incremental_alter_configs(desk: AdminDesk, version: int, request: ApiMessage
 def _altered(desk: AdminDesk, api: int, response: str, version: int, request: ApiMessage) -> ApiMessage:
     results = []
     for each in request.resources:
-        answer = _OTHER
+        error = _OTHER
         if _is_ours(desk.control.controller_id, each):
             resets = all(getattr(config, "config_operation", None) == _DELETE for config in each.configs)
-            answer = OK if resets else _NO_SETTINGS
-        fields = {"resource_type": each.resource_type, "resource_name": each.resource_name, **answered(answer)}
+            error = OK if resets else _NO_SETTINGS
+        fields = {"resource_type": each.resource_type, "resource_name": each.resource_name, **error_fields(error)}
         results.append(response_entity(api, version, "AlterConfigsResourceResponse", **fields))
     return response_entity(api, version, response, responses=tuple(results))

@@ -20,8 +20,8 @@ from jobs.controller.admin_apis.requests import (
     TIMED_OUT,
     AdminDesk,
     AdminError,
-    Answer,
-    answered,
+    ApiError,
+    error_fields,
     seconds_of,
 )
 from planner.rules.partitions import PartitionInfo, without
@@ -43,15 +43,15 @@ def alter_reassignments(desk: AdminDesk, version: int, request: ApiMessage) -> A
         for topic in request.topics
         for each in topic.partitions
     }
-    answers, targets = dict[Key, Answer](), dict[Key, list[int]]()
+    errors, targets = dict[Key, ApiError](), dict[Key, list[int]]()
     for key, replicas in asked.items():
         refusal = _refusal(desk, key, replicas)
         if refusal is None:
             targets[key] = _target(desk.context.partitions[key], replicas)
         else:
-            answers[key] = refusal
+            errors[key] = refusal
     if targets:
-        answers |= _request(desk, targets, seconds_of(request.timeout))
+        errors |= _request(desk, targets, seconds_of(request.timeout))
     topics = [
         response_entity(
             ALTER_REASSIGNMENTS,
@@ -64,7 +64,7 @@ def alter_reassignments(desk: AdminDesk, version: int, request: ApiMessage) -> A
                     version,
                     "ReassignablePartitionResponse",
                     partition_index=each.partition_index,
-                    **answered(answers[topic.name, each.partition_index]),
+                    **error_fields(errors[topic.name, each.partition_index]),
                 )
                 for each in topic.partitions
             ),
@@ -72,21 +72,21 @@ def alter_reassignments(desk: AdminDesk, version: int, request: ApiMessage) -> A
         for topic in request.topics
     ]
     name = "AlterPartitionReassignmentsResponse"
-    return response_entity(ALTER_REASSIGNMENTS, version, name, responses=tuple(topics), **answered(OK))
+    return response_entity(ALTER_REASSIGNMENTS, version, name, responses=tuple(topics), **error_fields(OK))
 
 
-def _refusal(desk: AdminDesk, key: Key, replicas: Sequence[int] | None) -> Answer | None:
+def _refusal(desk: AdminDesk, key: Key, replicas: Sequence[int] | None) -> ApiError | None:
     row = desk.context.partitions.get(key)
     if row is None or desk.context.is_queued(key[0]):
         return NO_TOPIC
     if replicas is None:
-        none = Answer(AdminError.NO_REASSIGNMENT_IN_PROGRESS, "no reassignment of this partition is in progress")
+        none = ApiError(AdminError.NO_REASSIGNMENT_IN_PROGRESS, "no reassignment of this partition is in progress")
         return None if row.is_moving or key in desk.context.requested(RequestKind.REASSIGN) else none
     if not replicas or len({*replicas}) < len(replicas) or min(replicas) < 0:
-        return Answer(AdminError.INVALID_REPLICA_ASSIGNMENT, f"{replicas}: expected broker ids without duplicates")
+        return ApiError(AdminError.INVALID_REPLICA_ASSIGNMENT, f"{replicas}: expected broker ids without duplicates")
     if dead := without(replicas, {*desk.context.live}):
         live = ", ".join(map(str, desk.context.live))
-        return Answer(AdminError.INVALID_REPLICA_ASSIGNMENT, f"brokers {dead} are not alive; alive are {live}")
+        return ApiError(AdminError.INVALID_REPLICA_ASSIGNMENT, f"brokers {dead} are not alive; alive are {live}")
     return None
 
 
@@ -95,7 +95,7 @@ def _target(row: PartitionInfo, replicas: Sequence[int] | None) -> list[int]:
     return without(row.replicas, row.adding_replicas) if replicas is None else [*replicas]
 
 
-def _request(desk: AdminDesk, targets: Mapping[Key, list[int]], seconds: float) -> dict[Key, Answer]:
+def _request(desk: AdminDesk, targets: Mapping[Key, list[int]], seconds: float) -> dict[Key, ApiError]:
     """Write the requests, and wait until the cycle has begun or refused each."""
     entries = [TopicPartition(topic, partition, replicas) for (topic, partition), replicas in targets.items()]
     refusal = _merge(desk, REASSIGN, entries)
@@ -117,7 +117,7 @@ def _request(desk: AdminDesk, targets: Mapping[Key, list[int]], seconds: float) 
         return named.isdisjoint(waiting)
 
     desk.await_cycle(is_taken, seconds)
-    waits = Answer(AdminError.REQUEST_TIMED_OUT, "the request waits; `surveyor status` says for what")
+    waits = ApiError(AdminError.REQUEST_TIMED_OUT, "the request waits; `surveyor status` says for what")
     return {key: OK if is_begun(key) else waits for key in targets}
 
 
@@ -129,7 +129,7 @@ def _entries(znode: Znode) -> list[TopicPartition]:
         return []
 
 
-def _merge(desk: AdminDesk, path: str, entries: Collection[TopicPartition]) -> Answer | None:
+def _merge(desk: AdminDesk, path: str, entries: Collection[TopicPartition]) -> ApiError | None:
     """Add entries to a request znode, in place of those for the same partitions; return why not, None if written."""
     added = {(each.topic, each.partition) for each in entries}
     for _ in range(MAX_ATTEMPTS):
@@ -170,7 +170,7 @@ def list_reassignments(desk: AdminDesk, version: int, request: ApiMessage) -> Ap
         for name, partitions in by_topic.items()
     ]
     name = "ListPartitionReassignmentsResponse"
-    return response_entity(LIST_REASSIGNMENTS, version, name, topics=tuple(topics), **answered(OK))
+    return response_entity(LIST_REASSIGNMENTS, version, name, topics=tuple(topics), **error_fields(OK))
 
 
 def elect_leaders(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
@@ -183,21 +183,21 @@ def elect_leaders(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMess
         else [(each.topic, number) for each in named for number in each.partitions]
     )
     judge = _preferred_refusal if is_preferred else _unclean_refusal
-    answers = dict[Key, Answer]()
+    errors = dict[Key, ApiError]()
     due = list[Key]()
     for key in keys:
         refusal = judge(desk.context.partitions.get(key), desk.context.is_queued(key[0]))
         if refusal is None:
             due.append(key)
         else:
-            answers[key] = refusal
+            errors[key] = refusal
     if due:
-        answers |= _elect(desk, due, seconds_of(request.timeout))
+        errors |= _elect(desk, due, seconds_of(request.timeout))
     if named is None:  # as Kafka does, only those are named for which something was to be done
-        answers = {key: each for key, each in answers.items() if each.error is not AdminError.ELECTION_NOT_NEEDED}
+        errors = {key: each for key, each in errors.items() if each.error is not AdminError.ELECTION_NOT_NEEDED}
     by_topic = defaultdict[str, list[ApiMessage]](list)
-    for (topic, partition), answer in sorted(answers.items()):
-        fields = answered(answer)
+    for (topic, partition), error in sorted(errors.items()):
+        fields = error_fields(error)
         by_topic[topic].append(
             response_entity(ELECT_LEADERS, version, "PartitionResult", partition_id=partition, **fields)
         )
@@ -206,27 +206,27 @@ def elect_leaders(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMess
         for name, partitions in by_topic.items()
     ]
     return response_entity(
-        ELECT_LEADERS, version, "ElectLeadersResponse", replica_election_results=tuple(results), **answered(OK)
+        ELECT_LEADERS, version, "ElectLeadersResponse", replica_election_results=tuple(results), **error_fields(OK)
     )
 
 
-def _preferred_refusal(row: PartitionInfo | None, is_queued: bool) -> Answer | None:  # noqa: FBT001
+def _preferred_refusal(row: PartitionInfo | None, is_queued: bool) -> ApiError | None:  # noqa: FBT001
     if row is None or is_queued or not row.replicas:
         return NO_TOPIC
     is_led = row.leader == row.replicas[0]
-    return Answer(AdminError.ELECTION_NOT_NEEDED, "Leader election not needed.") if is_led else None
+    return ApiError(AdminError.ELECTION_NOT_NEEDED, "Leader election not needed.") if is_led else None
 
 
-def _unclean_refusal(row: PartitionInfo | None, is_queued: bool) -> Answer | None:  # noqa: FBT001
+def _unclean_refusal(row: PartitionInfo | None, is_queued: bool) -> ApiError | None:  # noqa: FBT001
     if row is None or is_queued:
         return NO_TOPIC
     if row.leader is not None and row.leader >= 0:
-        return Answer(AdminError.ELECTION_NOT_NEEDED, "it has a leader")
+        return ApiError(AdminError.ELECTION_NOT_NEEDED, "it has a leader")
     advice = "an unclean election may lose acknowledged records: `surveyor plan recover` shows the evidence first"
-    return Answer(AdminError.ELIGIBLE_LEADERS_NOT_AVAILABLE, advice)
+    return ApiError(AdminError.ELIGIBLE_LEADERS_NOT_AVAILABLE, advice)
 
 
-def _elect(desk: AdminDesk, due: Sequence[Key], seconds: float) -> dict[Key, Answer]:
+def _elect(desk: AdminDesk, due: Sequence[Key], seconds: float) -> dict[Key, ApiError]:
     """Request the elections, and wait until the cycle has made a pass over all of them."""
     refusal = _merge(desk, PREFERRED_ELECTION, [TopicPartition(*key) for key in due])
     if refusal is not None:
@@ -239,7 +239,8 @@ def _elect(desk: AdminDesk, due: Sequence[Key], seconds: float) -> dict[Key, Ans
     was_made: Callable[[], bool] = lambda: all(map(is_led, due)) or not _is_election_requested(desk)  # noqa: E731
     if not desk.await_cycle(was_made, seconds):
         return {key: OK if is_led(key) else TIMED_OUT for key in due}
-    unavailable = Answer(AdminError.PREFERRED_LEADER_NOT_AVAILABLE, "the preferred replica is not alive or not in sync")
+    why = "the preferred replica is not alive or not in sync"
+    unavailable = ApiError(AdminError.PREFERRED_LEADER_NOT_AVAILABLE, why)
     return {key: OK if is_led(key) else unavailable for key in due}
 
 

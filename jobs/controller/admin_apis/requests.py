@@ -55,17 +55,17 @@ class AdminError(IntEnum):
     UNKNOWN_TOPIC_ID = 100
 
 
-class Answer(NamedTuple):
-    """The answer for one topic or partition."""
+class ApiError(NamedTuple):
+    """The outcome for one topic or partition: a code, which may be NONE, and a message (`ApiError`)."""
 
     error: AdminError = AdminError.NONE
     message: str | None = None
 
 
-OK: Final = Answer()
-NO_TOPIC: Final = Answer(AdminError.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-TIMED_OUT: Final = Answer(AdminError.REQUEST_TIMED_OUT, "it goes on, and was not complete in time")
-CHANGED: Final = Answer(AdminError.REQUEST_TIMED_OUT, "its znode changed during each attempt to write it; ask again")
+OK: Final = ApiError()
+NO_TOPIC: Final = ApiError(AdminError.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+TIMED_OUT: Final = ApiError(AdminError.REQUEST_TIMED_OUT, "it goes on, and was not complete in time")
+CHANGED: Final = ApiError(AdminError.REQUEST_TIMED_OUT, "its znode changed during each attempt to write it; ask again")
 
 
 class RefusedRequestError(Exception):
@@ -73,7 +73,7 @@ class RefusedRequestError(Exception):
 
     def __init__(self, error: AdminError, message: str | None) -> None:
         super().__init__(message)
-        self.answer = Answer(error, message)
+        self.api_error = ApiError(error, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class AdminDesk:
         """Return a setting of the brokers; the first known value if they differ."""
         return next((each.value for each in self.configs() if each.name == name and each.value is not None), default)
 
-    def write(self, ops: Sequence[Op]) -> Answer | None:
+    def write(self, ops: Sequence[Op]) -> ApiError | None:
         """Write under the fence; return why not, None if it was written.
 
         What does not fit into a request of ZooKeeper is not sent: ZooKeeper would close our connection.
@@ -101,7 +101,7 @@ class AdminDesk:
         refused = too_large(ops) or self.control.commit(ops)
         if refused is None:
             return None
-        return Answer(AdminError.POLICY_VIOLATION, str(refused)) if refused.is_final else CHANGED
+        return ApiError(AdminError.POLICY_VIOLATION, str(refused)) if refused.is_final else CHANGED
 
     def await_cycle(self, is_done: Callable[[], bool], seconds: float) -> bool:
         """Wait until the cycle has done something; return whether it has."""
@@ -114,9 +114,9 @@ class AdminDesk:
         return True
 
 
-def answered(answer: Answer) -> dict[str, Any]:
-    """Return an answer as the fields of an entity."""
-    return {"error_code": ErrorCode(answer.error), "error_message": answer.message}
+def error_fields(error: ApiError) -> dict[str, Any]:
+    """Return the fields of an entity that hold an outcome."""
+    return {"error_code": ErrorCode(error.error), "error_message": error.message}
 
 
 def seconds_of(timeout: timedelta) -> float:

@@ -24,9 +24,9 @@ from jobs.controller.admin_apis.requests import (
     TIMED_OUT,
     AdminDesk,
     AdminError,
-    Answer,
+    ApiError,
     RefusedRequestError,
-    answered,
+    error_fields,
     seconds_of,
 )
 from jobs.controller.failover_znodes import random_topic_id, uses_topic_ids
@@ -64,23 +64,23 @@ _IDS_SINCE: Final = 6
 def create_topics(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
     """Create topics; the answer waits until each partition has a leader."""
     counts, room = Counter(topic.name for topic in request.topics), MAX_NEW_PARTITIONS
-    made, answers = dict[str, Assignment](), dict[str, Answer]()
+    made, errors = dict[str, Assignment](), dict[str, ApiError]()
     for topic in request.topics:
         try:
             _refuse_repeated(topic.name, counts[topic.name])
             made[topic.name] = _create(desk, topic, room, is_dry=getattr(request, "validate_only", False))
             room -= len(made[topic.name].partitions)
-            answers[topic.name] = OK
+            errors[topic.name] = OK
         except RefusedRequestError as error:
-            answers[topic.name] = error.answer
+            errors[topic.name] = error.api_error
     if not getattr(request, "validate_only", False):
         keys = [(name, number) for name, assignment in made.items() for number in assignment.partitions]
         seconds = seconds_of(request.timeout)
         if not desk.await_cycle(lambda: all(_has_leader(desk, key) for key in keys), seconds):
             late = {name for name, _ in (key for key in keys if not _has_leader(desk, key))}
-            answers |= dict.fromkeys(late, TIMED_OUT)
+            errors |= dict.fromkeys(late, TIMED_OUT)
     results = [
-        _creation_result(version, name, answers[name], made.get(name))
+        _creation_result(version, name, errors[name], made.get(name))
         for name in dict.fromkeys(t.name for t in request.topics)
     ]
     return response_entity(CREATE_TOPICS, version, "CreateTopicsResponse", topics=tuple(results))
@@ -91,13 +91,13 @@ def _refuse_repeated(name: str, count: int) -> None:
         raise RefusedRequestError(AdminError.INVALID_REQUEST, f"{name} is named {count} times")
 
 
-def _creation_result(version: int, name: str, answer: Answer, made: Assignment | None) -> ApiMessage:
+def _creation_result(version: int, name: str, error: ApiError, made: Assignment | None) -> ApiMessage:
     shape = (
         {}
         if made is None
         else {"num_partitions": len(made.partitions), "replication_factor": len(made.partitions[min(made.partitions)])}
     )
-    known = answer.error is AdminError.NONE and made is not None
+    known = error.error is AdminError.NONE and made is not None
     return response_entity(
         CREATE_TOPICS,
         version,
@@ -107,7 +107,7 @@ def _creation_result(version: int, name: str, answer: Answer, made: Assignment |
         topic_config_error_code=0,
         configs=() if known else None,
         **shape,
-        **answered(answer),
+        **error_fields(error),
     )
 
 
@@ -220,21 +220,21 @@ def _refuse_replicas(desk: AdminDesk, lists: Collection[Sequence[int]], factor: 
 
 def create_partitions(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
     """Add partitions to topics; the answer waits until each has a leader."""
-    answers, added, room = dict[str, Answer](), list[Key](), MAX_NEW_PARTITIONS
+    errors, added, room = dict[str, ApiError](), list[Key](), MAX_NEW_PARTITIONS
     for topic in request.topics:
         try:
             new = _extend(desk, topic, room, is_dry=request.validate_only)
             added, room = added + new, room - len(new)
-            answers[topic.name] = OK
+            errors[topic.name] = OK
         except RefusedRequestError as error:
-            answers[topic.name] = error.answer
+            errors[topic.name] = error.api_error
     if not request.validate_only and not desk.await_cycle(
         lambda: all(_has_leader(desk, key) for key in added), seconds_of(request.timeout)
     ):
-        answers |= {name: TIMED_OUT for name, number in added if not _has_leader(desk, (name, number))}
+        errors |= {name: TIMED_OUT for name, number in added if not _has_leader(desk, (name, number))}
     results = [
-        response_entity(CREATE_PARTITIONS, version, "CreatePartitionsTopicResult", name=name, **answered(answer))
-        for name, answer in answers.items()
+        response_entity(CREATE_PARTITIONS, version, "CreatePartitionsTopicResult", name=name, **error_fields(error))
+        for name, error in errors.items()
     ]
     return response_entity(CREATE_PARTITIONS, version, "CreatePartitionsResponse", results=tuple(results))
 
@@ -284,14 +284,14 @@ def _extend(desk: AdminDesk, topic: ApiMessage, room: int, *, is_dry: bool) -> l
 def delete_topics(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
     """Queue topics for deletion; the answer waits until they are deleted."""
     asked = _deletions(desk, version, request)
-    answers = dict[int, Answer]()
+    errors = dict[int, ApiError]()
     for number, (name, _) in enumerate(asked):
-        answers[number] = Answer(AdminError.UNKNOWN_TOPIC_ID) if name is None else _queue(desk, name)
-    due = {name for number, (name, _) in enumerate(asked) if name is not None and answers[number] == OK}
+        errors[number] = ApiError(AdminError.UNKNOWN_TOPIC_ID) if name is None else _queue(desk, name)
+    due = {name for number, (name, _) in enumerate(asked) if name is not None and errors[number] == OK}
     is_done: Callable[[], bool] = lambda: due.isdisjoint(desk.context.topics)  # noqa: E731
     if due and not desk.await_cycle(is_done, seconds_of(request.timeout)):
         left = due & desk.context.topics.keys()
-        answers |= {number: TIMED_OUT for number, (name, _) in enumerate(asked) if name in left}
+        errors |= {number: TIMED_OUT for number, (name, _) in enumerate(asked) if name in left}
     results = [
         response_entity(
             DELETE_TOPICS_API,
@@ -299,7 +299,7 @@ def delete_topics(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMess
             "DeletableTopicResult",
             name=name,
             topic_id=topic_id,
-            **answered(answers[number]),
+            **error_fields(errors[number]),
         )
         for number, (name, topic_id) in enumerate(asked)
     ]
@@ -318,11 +318,11 @@ def _deletions(desk: AdminDesk, version: int, request: ApiMessage) -> list[tuple
     ]
 
 
-def _queue(desk: AdminDesk, name: str) -> Answer:
+def _queue(desk: AdminDesk, name: str) -> ApiError:
     if name not in desk.context.topics:
         return NO_TOPIC
     if boolean(desk.config(DELETION_ENABLED, "true")) is False:
-        return Answer(AdminError.TOPIC_DELETION_DISABLED, f"{DELETION_ENABLED} is false")
+        return ApiError(AdminError.TOPIC_DELETION_DISABLED, f"{DELETION_ENABLED} is false")
     path = f"{DELETE_TOPICS}/{name}"
     if read(desk.control.client, path).version is not None:
         return OK

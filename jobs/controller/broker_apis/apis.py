@@ -16,11 +16,11 @@ from kazoo.exceptions import KazooException
 
 from jobs.adapters.request_server.api_handler import ApiMessage, Caller
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.controller.admin_apis.apis import CONFIG_VERSIONS, answer_admin
+from jobs.controller.admin_apis.apis import CONFIG_VERSIONS, handle_admin
 from jobs.controller.admin_apis.apis import VERSIONS as ADMIN_VERSIONS
 from jobs.controller.admin_apis.broker_questions import concerns_controller
 from jobs.controller.admin_apis.requests import AdminDesk
-from jobs.controller.broker_apis.isr_writer import IsrAnswer, IsrWriter
+from jobs.controller.broker_apis.isr_writer import IsrResponse, IsrWriter
 from jobs.controller.broker_apis.messages import (
     ALLOCATE_PRODUCER_IDS,
     ALTER_PARTITION,
@@ -32,7 +32,7 @@ from jobs.controller.broker_apis.messages import (
     producer_ids_response,
 )
 from jobs.controller.broker_apis.producer_ids import allocate_block
-from jobs.controller.broker_apis.shutdowns import UNCHECKED_EPOCH, ShutdownAnswer, ShutdownQueue, ShutdownRequest
+from jobs.controller.broker_apis.shutdowns import UNCHECKED_EPOCH, ShutdownQueue, ShutdownRequest, ShutdownResponse
 from jobs.controller.context import ControllerContext
 from jobs.core.errors import RefusedError, SurveyorError
 from schemas.response_codes import STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH
@@ -141,28 +141,28 @@ class BrokerApis:
             if api_key == ALLOCATE_PRODUCER_IDS:
                 return self._executor.submit(_allocate_producer_ids, office, version, request)
             if office is not None and (api_key in ADMIN_VERSIONS or api_key in CONFIG_VERSIONS):
-                return self._admin_executor.submit(_answer_admin, office.desk, api_key, version, request)
+                return self._admin_executor.submit(_handle_admin, office.desk, api_key, version, request)
         raise ValueError(f"API {api_key} is not served")
 
 
 def _alter_partition(office: Office | None, version: int, request: ApiMessage) -> Future[ApiMessage]:
     if office is None:
-        return _done(alter_partition_response(version, request, IsrAnswer(_NOT_CONTROLLER, {}), lambda _: None))
+        return _done(alter_partition_response(version, request, IsrResponse(_NOT_CONTROLLER, {}), lambda _: None))
     name_of = office.context.topic_of_id
-    answer = office.isr_writer.submit(alter_partition_request(version, request, name_of))
-    return _then(answer, lambda result: alter_partition_response(version, request, result, name_of))
+    pending = office.isr_writer.submit(alter_partition_request(version, request, name_of))
+    return _then(pending, lambda result: alter_partition_response(version, request, result, name_of))
 
 
 def _controlled_shutdown(office: Office | None, version: int, request: ApiMessage) -> Future[ApiMessage]:
     if office is None:
         return _done(controlled_shutdown_response(version, STALE_CONTROLLER_EPOCH))
     epoch = getattr(request, "broker_epoch", UNCHECKED_EPOCH)
-    answer = office.shutdowns.submit(ShutdownRequest(request.broker_id, epoch))
-    return _then(answer, lambda result: _shutdown_response(version, result))
+    pending = office.shutdowns.submit(ShutdownRequest(request.broker_id, epoch))
+    return _then(pending, lambda result: _shutdown_response(version, result))
 
 
-def _shutdown_response(version: int, answer: ShutdownAnswer) -> ApiMessage:
-    return controlled_shutdown_response(version, answer.error, answer.remaining)
+def _shutdown_response(version: int, shutdown: ShutdownResponse) -> ApiMessage:
+    return controlled_shutdown_response(version, shutdown.error, shutdown.remaining)
 
 
 def _allocate_producer_ids(office: Office | None, version: int, request: ApiMessage) -> ApiMessage:
@@ -184,9 +184,9 @@ def _allocate_producer_ids(office: Office | None, version: int, request: ApiMess
     return producer_ids_response(version, 0, block.start, block.length)
 
 
-def _answer_admin(desk: AdminDesk, api_key: int, version: int, request: ApiMessage) -> ApiMessage:
+def _handle_admin(desk: AdminDesk, api_key: int, version: int, request: ApiMessage) -> ApiMessage:
     try:
-        return answer_admin(desk, api_key, version, request)
+        return handle_admin(desk, api_key, version, request)
     except (SurveyorError, KazooException) as error:  # the client asks again, and looks for the controller first
         raise ConnectionAbortedError(str(error)) from None
 
@@ -197,7 +197,7 @@ def _done(response: ApiMessage) -> Future[ApiMessage]:
     return future
 
 
-def _then(answer: Future[Any], convert: Callable[[Any], ApiMessage]) -> Future[ApiMessage]:
+def _then(pending: Future[Any], convert: Callable[[Any], ApiMessage]) -> Future[ApiMessage]:
     """Return a future that gets the converted result of another."""
     response = Future[ApiMessage]()
 
@@ -207,5 +207,5 @@ def _then(answer: Future[Any], convert: Callable[[Any], ApiMessage]) -> Future[A
         except Exception as error:  # noqa: BLE001 - the server logs it, and closes the connection
             response.set_exception(error)
 
-    answer.add_done_callback(set_response)
+    pending.add_done_callback(set_response)
     return response

@@ -56,7 +56,7 @@ class IsrResult(NamedTuple):
     row: PartitionInfo | None = None
 
 
-class IsrAnswer(NamedTuple):
+class IsrResponse(NamedTuple):
     """The answer to a request: an error of the whole request, or a result for each proposal."""
 
     error: int
@@ -71,7 +71,7 @@ class IsrRequest:
     broker_epoch: int
     version: int
     proposals: Sequence[IsrProposal]
-    answer: Future[IsrAnswer] = field(default_factory=Future)
+    response: Future[IsrResponse] = field(default_factory=Future)
     received_at: float = field(default_factory=time.monotonic)
 
 
@@ -92,7 +92,7 @@ class IsrWriter:
     """Which brokers may be in an ISR now; called in this thread."""
     wake: Callable[[], None]
     """Wakes the cycle, which takes over what was written and sends it to the brokers."""
-    on_answer: Callable[[float], None] = lambda _: None
+    on_response: Callable[[float], None] = lambda _: None
     """Called with the seconds between each request and its answer."""
     _waiting: SimpleQueue[IsrRequest | None] = field(default_factory=SimpleQueue)
     _written: dict[Key, WrittenState] = field(default_factory=dict)
@@ -114,10 +114,10 @@ class IsrWriter:
         if self._thread is not None:
             self._thread.join()
 
-    def submit(self, request: IsrRequest) -> Future[IsrAnswer]:
+    def submit(self, request: IsrRequest) -> Future[IsrResponse]:
         """Queue a request; may be called from any thread."""
         self._waiting.put(request)
-        return request.answer
+        return request.response
 
     def take_over(self) -> tuple[set[Key], set[Key]]:
         """Put what was written into the context; return the partitions asked about, and those read as outdated.
@@ -143,7 +143,7 @@ class IsrWriter:
     def _run(self) -> None:
         while batch := self._next():
             try:
-                self._answer(batch)
+                self._respond(batch)
             except (SurveyorError, KazooException) as error:
                 _LOG.info("surveyor: AlterPartition is not answered any more: %s", error)
             except Exception:  # noqa: BLE001 - the next request must not wait for a bad one
@@ -178,7 +178,7 @@ class IsrWriter:
             if request is not None:
                 yield request
 
-    def _answer(self, batch: Sequence[IsrRequest]) -> None:
+    def _respond(self, batch: Sequence[IsrRequest]) -> None:
         """Answer requests; those that are about the same partition one after the other."""
         waiting = [*batch]
         while waiting:
@@ -187,10 +187,10 @@ class IsrWriter:
                 keys = {proposal.key for proposal in request.proposals}
                 (together if seen.isdisjoint(keys) else later).append(request)
                 seen |= keys
-            self._answer_together(together)
+            self._respond_together(together)
             waiting = later
 
-    def _answer_together(self, requests: Sequence[IsrRequest]) -> None:
+    def _respond_together(self, requests: Sequence[IsrRequest]) -> None:
         """Answer requests that have no partition in common."""
         known = []
         for request in requests:
@@ -198,18 +198,18 @@ class IsrWriter:
             if broker is not None and broker.broker_epoch == request.broker_epoch:
                 known.append(request)
             else:
-                self._reply(request, IsrAnswer(STALE_BROKER_EPOCH, {}))
+                self._reply(request, IsrResponse(STALE_BROKER_EPOCH, {}))
         versions = {proposal.key: request.version for request in known for proposal in request.proposals}
         results = self._results([p for request in known for p in request.proposals], versions)
         for request in known:
             keys = [proposal.key for proposal in request.proposals]
             with self._lock:
                 self._asked.update(keys)
-            self._reply(request, IsrAnswer(NONE, {key: results[key] for key in keys}))
+            self._reply(request, IsrResponse(NONE, {key: results[key] for key in keys}))
 
-    def _reply(self, request: IsrRequest, answer: IsrAnswer) -> None:
-        request.answer.set_result(answer)
-        self.on_answer(time.monotonic() - request.received_at)
+    def _reply(self, request: IsrRequest, response: IsrResponse) -> None:
+        request.response.set_result(response)
+        self.on_response(time.monotonic() - request.received_at)
 
     def _results(self, proposals: Sequence[IsrProposal], versions: Mapping[Key, int]) -> dict[Key, IsrResult]:
         """Judge proposals, and write those that are accepted.
@@ -336,8 +336,8 @@ class IsrWriter:
 def _refuse(requests: Iterable[IsrRequest]) -> None:
     """Answer requests that were not answered with NOT_CONTROLLER, after which the broker repeats them."""
     for request in requests:
-        if not request.answer.done():
-            request.answer.set_result(IsrAnswer(IsrError.NOT_CONTROLLER, {}))
+        if not request.response.done():
+            request.response.set_result(IsrResponse(IsrError.NOT_CONTROLLER, {}))
 
 
 def _broker_of(refused: MultiFailure) -> int | None:

@@ -12,7 +12,7 @@ from jobs.adapters.brokers.control_encoding import topic_id_text
 from jobs.adapters.kio_imports import ErrorCode
 from jobs.adapters.request_server.api_handler import ApiMessage
 from jobs.adapters.request_server.messages import response_entity
-from jobs.controller.broker_apis.isr_writer import IsrAnswer, IsrRequest
+from jobs.controller.broker_apis.isr_writer import IsrRequest, IsrResponse
 from planner.rules.alter_partition import IsrProposal
 from schemas.enums import RECOVERED
 from schemas.rows import Key
@@ -69,24 +69,25 @@ def alter_partition_request(
 def alter_partition_response(
     version: int,
     request: ApiMessage,
-    answer: IsrAnswer,
+    response: IsrResponse,
     name_of: NameOf,
 ) -> ApiMessage:
     """Return the response to a request, in the order of the request; without topics if the whole request failed."""
-    topics = () if answer.error else tuple(_topic_response(version, each, answer, name_of) for each in request.topics)
+    named = () if response.error else request.topics
+    topics = tuple(_topic_response(version, each, response, name_of) for each in named)
     name = "AlterPartitionResponse"
-    return response_entity(ALTER_PARTITION, version, name, error_code=ErrorCode(answer.error), topics=topics)
+    return response_entity(ALTER_PARTITION, version, name, error_code=ErrorCode(response.error), topics=topics)
 
 
-def _topic_response(version: int, data: ApiMessage, answer: IsrAnswer, name_of: NameOf) -> ApiMessage:
+def _topic_response(version: int, data: ApiMessage, response: IsrResponse, name_of: NameOf) -> ApiMessage:
     topic = _topic(data, version, name_of)
     named = {"topic_id": data.topic_id} if version >= IDS_SINCE else {"topic_name": data.topic_name}
-    partitions = [_partition_response(version, topic, each.partition_index, answer) for each in data.partitions]
+    partitions = [_partition_response(version, topic, each.partition_index, response) for each in data.partitions]
     return response_entity(ALTER_PARTITION, version, "TopicData", **named, partitions=tuple(partitions))
 
 
-def _partition_response(version: int, topic: str | None, number: int, answer: IsrAnswer) -> ApiMessage:
-    result = None if topic is None else answer.results.get((topic, number))
+def _partition_response(version: int, topic: str | None, number: int, response: IsrResponse) -> ApiMessage:
+    result = None if topic is None else response.results.get((topic, number))
     row = None if result is None else result.row
     return response_entity(
         ALTER_PARTITION,

@@ -18,7 +18,7 @@ UNCHECKED_EPOCH: Final = -1
 """Broker epoch of a request before version 2, which is not compared."""
 
 
-class ShutdownAnswer(NamedTuple):
+class ShutdownResponse(NamedTuple):
     """The answer to ControlledShutdown: an error, or the partitions that the broker still leads."""
 
     error: int
@@ -31,7 +31,7 @@ class ShutdownRequest:
 
     broker_id: int
     broker_epoch: int
-    answer: Future[ShutdownAnswer] = field(default_factory=Future)
+    response: Future[ShutdownResponse] = field(default_factory=Future)
 
 
 @dataclass(slots=True)
@@ -41,11 +41,11 @@ class ShutdownQueue:
     wake: Callable[[], None]
     _waiting: SimpleQueue[ShutdownRequest] = field(default_factory=SimpleQueue)
 
-    def submit(self, request: ShutdownRequest) -> Future[ShutdownAnswer]:
+    def submit(self, request: ShutdownRequest) -> Future[ShutdownResponse]:
         """Queue a request; may be called from any thread."""
         self._waiting.put(request)
         self.wake()
-        return request.answer
+        return request.response
 
     def take(self) -> list[ShutdownRequest]:
         """Return the requests that wait."""
@@ -59,4 +59,4 @@ class ShutdownQueue:
     def stop(self) -> None:
         """Answer the requests that wait as a broker does that is not the controller."""
         for request in self.take():
-            request.answer.set_result(ShutdownAnswer(STALE_CONTROLLER_EPOCH))
+            request.response.set_result(ShutdownResponse(STALE_CONTROLLER_EPOCH))

@@ -82,13 +82,13 @@ class AuditedConfigs:
         self.warehouse.append("commits", [rows.of_step(step.value, outcome, message) for outcome, message in outcomes])
 
 
-def _outcome_of(answer: int | str) -> tuple[Outcome, str]:
+def _outcome_of(error: int | str) -> tuple[Outcome, str]:
     """Outcome and message of a request, by its answer.
 
     >>> [_outcome_of(answer)[0].value for answer in (0, "InvalidConfig: no")]
     ['applied', 'failed']
     """
-    return (Outcome.FAILED, str(answer)) if answer else (Outcome.APPLIED, "accepted")
+    return (Outcome.FAILED, str(error)) if error else (Outcome.APPLIED, "accepted")
 
 
 def override_text(resource: Resource, values: Mapping[str, str | None]) -> str:

@@ -109,17 +109,17 @@ def _send_in_turn(zookeeper: ZooKeeperSession, requests: Requests) -> Iterator[l
 
     After a lost answer no further request is sent, and changes that ZooKeeper does not show are UNKNOWN.
     """
-    lost_answer: str | None = None
+    lost_response: str | None = None
     for changes, request in requests:
-        if lost_answer is not None:
-            reason = f"not requested: {lost_answer} to an earlier request"
+        if lost_response is not None:
+            reason = f"not requested: {lost_response} to an earlier request"
             yield [RowOutcome(change, Outcome.SKIPPED, reason) for change in changes]
             continue
         try:
             codes, why_unknown = request(), "the controller's answer did not name it"
         except UNKNOWN_OUTCOME as error:
-            lost_answer = f"no answer came ({describe_error(error)})"
-            codes, why_unknown = _read_back(zookeeper, changes), lost_answer
+            lost_response = f"no answer came ({describe_error(error)})"
+            codes, why_unknown = _read_back(zookeeper, changes), lost_response
         except KeyboardInterrupt:
             yield [RowOutcome(change, Outcome.UNKNOWN, "interrupted before it was answered") for change in changes]
             raise
@@ -168,9 +168,9 @@ def _reassign(
     codes: dict[Key, int | str | RowOutcome] = {}
     with suppress(*UNKNOWN_OUTCOME):
         codes.update(controller.reassign({change.key: change.replicas_after for change in changes}))
-    unanswered = [change for change in changes if change.key not in codes]
-    if unanswered:
-        codes.update(_read_back_reassignments(zookeeper, ledger, unanswered))
+    missing = [change for change in changes if change.key not in codes]
+    if missing:
+        codes.update(_read_back_reassignments(zookeeper, ledger, missing))
     return codes
 
 
@@ -223,8 +223,8 @@ def _expand(admin: Admin, topic: str, total: int, added: list[list[int]], number
 
 
 def _create(admin: Admin, request: Mapping[str, Creation]) -> Codes:
-    answered = admin.create_topics(request).items()
-    return {(topic, number): code for topic, code in answered for number in request[topic][0]}
+    response = admin.create_topics(request).items()
+    return {(topic, number): code for topic, code in response for number in request[topic][0]}
 
 
 def creation_requests(topics: Mapping[str, Creation]) -> Iterator[dict[str, Creation]]:

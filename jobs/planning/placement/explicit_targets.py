@@ -78,11 +78,12 @@ def _draft_of(at: SnapshotTables, targets: StatedTargets, limits: PlacementLimit
     if has_faults and not limits.skip_unsafe:
         return targets.draft(at, faults)
     sound = targets.rows.join(faults.select(*KEY), [*KEY], "left_anti") if has_faults else targets.rows
-    answer = evaluate_targets(at, sound.select(*KEY, "replicas").toArrow(), limits.caps, rack_aware=limits.rack_aware)
+    targets_given = sound.select(*KEY, "replicas").toArrow()
+    evaluated = evaluate_targets(at, targets_given, limits.caps, rack_aware=limits.rack_aware)
     if limits.caps.one_at_a_time:
-        faults = faults.unionByName(lint.faults(at, answer.targets)).localCheckpoint()
-    parameters = {**targets.parameters, "figures": answer.figures}
-    return replace(targets, rows=answer.targets, parameters=parameters).draft(at, faults)
+        faults = faults.unionByName(lint.faults(at, evaluated.targets)).localCheckpoint()
+    parameters = {**targets.parameters, "figures": evaluated.figures}
+    return replace(targets, rows=evaluated.targets, parameters=parameters).draft(at, faults)
 
 
 @dataclass(frozen=True, slots=True)

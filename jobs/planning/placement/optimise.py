@@ -98,27 +98,27 @@ def optimise(at: SnapshotTables, request: PlacementRequest, weights: Weights | N
         raise RefusedError("no broker may hold replicas; start brokers, or name fewer")
     _refuse_too_many(request.goal, int(brokers.target.sum()))
     concerned = _concerned(cluster.partitions, request)
-    answer, unplaced = _place(brokers, cluster, request.goal, concerned)
-    barred, dead = np.flatnonzero(cluster.barred & concerned), answer.held[concerned[answer.held]]
+    placement, unplaced = _place(brokers, cluster, request.goal, concerned)
+    barred, dead = np.flatnonzero(cluster.barred & concerned), placement.held[concerned[placement.held]]
     held = [_rejected(cluster, dead, RejectionCode.REPLICA_NOT_ALIVE.value, HELD_REASON)]
     held += [_rejected(cluster, np.array(error.rows), error.code, error.reason) for error in unplaced]
     held += _unknown_topics(request.scope, cluster, at)
-    whole = _Solution(cluster=cluster, brokers=brokers, placement=answer, barred=barred, elects=request.elects)
+    whole = _Solution(cluster=cluster, brokers=brokers, placement=placement, barred=barred, elects=request.elects)
     targets, figures, count = whole.in_waves(at, request.caps)
     if request.emptied:
         topics = cluster.names["topic"].to_pylist()
-        figures = {**figures, "still_held": still_held(answer.replicas, topics, request.emptied)}
+        figures = {**figures, "still_held": still_held(placement.replicas, topics, request.emptied)}
     return PlacementResult(
         targets=targets,
         held=at.tables.arrow(pa.concat_tables(held), REJECTED_COLUMNS).transform(as_rejections, Action.REASSIGN),
         figures={
             **figures,
             "held": len(dead),
-            "racks_unknown": _concerned_brokers(rackless, cluster.partitions, answer),
-            **byte_figures(brokers, cluster.partitions, answer),
+            "racks_unknown": _concerned_brokers(rackless, cluster.partitions, placement),
+            **byte_figures(brokers, cluster.partitions, placement),
             **sizes,
         },
-        given_up=frozenset(answer.given_up),
+        given_up=frozenset(placement.given_up),
         may_hold=frozenset(brokers.ids[brokers.target].tolist()),
         waves=count,
     )
@@ -136,11 +136,11 @@ def evaluate_targets(at: SnapshotTables, rows: pa.Table, caps: WaveLimits, *, ra
     replicas[:, : current.shape[1]] = current
     replicas[target_indexes] = NO_BROKER
     replicas[target_indexes, : targets.shape[1]] = targets
-    answer = evaluate_given(brokers, cluster.partitions, replicas)
-    unchanged = np.setdiff1d(target_indexes, answer.changed)
-    whole = _Solution(cluster=cluster, brokers=brokers, placement=answer, barred=unchanged)
+    placement = evaluate_given(brokers, cluster.partitions, replicas)
+    unchanged = np.setdiff1d(target_indexes, placement.changed)
+    whole = _Solution(cluster=cluster, brokers=brokers, placement=placement, barred=unchanged)
     frame, figures, _ = whole.in_waves(at, caps)
-    unknown = _concerned_brokers(rackless, cluster.partitions, answer)
+    unknown = _concerned_brokers(rackless, cluster.partitions, placement)
     return PlacementResult(targets=frame, held=None, figures={**figures, "held": 0, "racks_unknown": unknown})
 
 
@@ -220,9 +220,9 @@ def _with_reason(topic: pa.Array, partition: pa.Array, code: str, reason: str) -
     return pa.table({"topic": topic, "partition": partition, **columns})
 
 
-def _concerned_brokers(unknown: AbstractSet[int], partitions: Partitions, answer: Placement) -> list[int]:
+def _concerned_brokers(unknown: AbstractSet[int], partitions: Partitions, placement: Placement) -> list[int]:
     """Return those of the brokers that hold a replica of a changed partition."""
-    return sorted(unknown & set(np.unique(partitions.replicas[answer.changed]).tolist()))
+    return sorted(unknown & set(np.unique(partitions.replicas[placement.changed]).tolist()))
 
 
 def _brokers(at: SnapshotTables, request: PlacementRequest, partitions: Partitions) -> tuple[Brokers, set[int]]:

@@ -60,16 +60,16 @@ def _optimised(stated: StatedRequest, weights: Weights | None) -> Planner:
 
     def planner(at: SnapshotTables) -> PlanDraft:
         stated.refuse_unable(at)
-        answer = optimise(at, request, weights)
-        checks = replace(lint, given_up=answer.given_up, may_hold=answer.may_hold)
-        faults = checks.faults(at, answer.targets).localCheckpoint()
-        parameters = {**stated.parameters, "figures": answer.figures}
+        optimised = optimise(at, request, weights)
+        checks = replace(lint, given_up=optimised.given_up, may_hold=optimised.may_hold)
+        faults = checks.faults(at, optimised.targets).localCheckpoint()
+        parameters = {**stated.parameters, "figures": optimised.figures}
         targets = StatedTargets(
-            rows=answer.targets,
+            rows=optimised.targets,
             parameters=parameters,
-            held=answer.held,
+            held=optimised.held,
             skip_unsafe=stated.limits.skip_unsafe,
-            election_wave=answer.waves if request.elects else None,
+            election_wave=optimised.waves if request.elects else None,
         )
         return targets.draft(at, faults)
 

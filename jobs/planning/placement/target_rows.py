@@ -17,23 +17,23 @@ INTERMEDIATE: Final = f"{TARGETS}, steps int, goal array<int>, earlier array<arr
 """`goal`: the final list. `earlier`: the lists of the waves before, in order."""
 
 
-def target_rows(cluster: NamedPartitions, answer: Placement, planned: Waves, barred: Ints) -> pa.Table:
+def target_rows(cluster: NamedPartitions, placement: Placement, planned: Waves, barred: Ints) -> pa.Table:
     """Return the targets of each wave, and requested partitions that may not change, as they are."""
-    reasons = pa.array(answer.reasons, pa.string()).take(pa.array(np.searchsorted(answer.changed, planned.row)))
+    reasons = pa.array(placement.reasons, pa.string()).take(pa.array(np.searchsorted(placement.changed, planned.row)))
     stay = _table(cluster, barred, cluster.partitions.replicas[barred], np.zeros_like(barred), [""] * len(barred))
     return pa.concat_tables([_table(cluster, planned.row, planned.after.T, planned.wave, reasons), stay])
 
 
-def intermediate_rows(cluster: NamedPartitions, answer: Placement, planned: Waves, barred: Ints) -> pa.Table:
+def intermediate_rows(cluster: NamedPartitions, placement: Placement, planned: Waves, barred: Ints) -> pa.Table:
     """Return `target_rows` with the earlier and final lists of partitions that take several waves."""
     first = np.arange(len(planned.row)) - planned.nth
     of_step = np.arange(planned.nth.sum()) - np.repeat(np.cumsum(planned.nth) - planned.nth, planned.nth)
     before = lists(planned.after.T[np.repeat(first, planned.nth) + of_step])
     none = len(barred)
     offsets = _offsets(np.concatenate([planned.nth, np.zeros(none, dtype=np.int64)]))
-    goals = np.concatenate([answer.replicas[planned.row], answer.replicas[barred]])
+    goals = np.concatenate([placement.replicas[planned.row], placement.replicas[barred]])
     return (
-        target_rows(cluster, answer, planned, barred)
+        target_rows(cluster, placement, planned, barred)
         .append_column("steps", pa.array(np.concatenate([planned.of, np.ones(none)]).astype(np.int32)))
         .append_column("goal", lists(goals))
         .append_column("earlier", pa.ListArray.from_arrays(offsets, before))
