@@ -21,8 +21,9 @@ from pyspark.conf import SparkConf
 from pyspark.core.context import SparkContext
 from pyspark.sql import SparkSession
 
-from jobs.adapters.spark.session import INTERPRETED, start_session
+from jobs.adapters.spark.session import start_session
 from jobs.adapters.spark.spark_app_cds import JVM_OPTIONS
+from jobs.adapters.spark.spark_settings import INTERPRETED
 
 NAME: Final = "surveyor-tests"
 

@@ -13,14 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.adapters.delta.spark_warehouse import MAX_DRIVER_ROWS, SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.spark.session import (
-    BROADCASTING,
-    ONE_TASK,
-    SMALL_CLUSTER_PARTITIONS,
-    default_parallelism,
-    start_session,
-    with_settings,
-)
+from jobs.adapters.spark.session import default_parallelism, start_session, with_settings
+from jobs.adapters.spark.spark_settings import BROADCASTING, ONE_TASK, SMALL_CLUSTER_PARTITIONS
 from jobs.adapters.zookeeper.migration import migration_refusal
 from jobs.advice.outage import in_json, outage_left_by
 from jobs.advice.plans import after_planning

@@ -20,7 +20,8 @@ from jobs.adapters.brokers.configs import read_broker_configs
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.sources.interface import ClusterMetadata, ConfigDefaults
-from jobs.adapters.spark.session import SMALL_CLUSTER_PARTITIONS, task_progress
+from jobs.adapters.spark.session import task_progress
+from jobs.adapters.spark.spark_settings import SMALL_CLUSTER_PARTITIONS
 from jobs.runtime.console import log
 from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings

@@ -19,7 +19,8 @@ from jobs.adapters.delta.locks import VACUUM, holder, locked
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.adapters.sources.interface import ClusterMetadata
-from jobs.adapters.spark.session import ONE_TASK, start_session, with_settings
+from jobs.adapters.spark.session import start_session, with_settings
+from jobs.adapters.spark.spark_settings import ONE_TASK
 from jobs.adapters.zookeeper.migration import migration_notice
 from jobs.repositories.drained_brokers import drained_brokers, expired_drain_lines, remove_expired
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, with_readable_versions

@@ -25,76 +25,15 @@ from pyspark.sql import functions as F
 from jobs.adapters.java.home import java_home
 from jobs.adapters.java.jars import delta_jars, s3_jars
 from jobs.adapters.spark import connect
+from jobs.adapters.spark.s3 import S3, s3_settings
 from jobs.adapters.spark.spark_app_cds import JVM_OPTIONS, quick_start
+from jobs.adapters.spark.spark_settings import BASE_SETTINGS, OWN_JVM, SHORT_LIVED_JVM_OPTIONS, UTC, conf_dir
 from jobs.adapters.spark.submit_environment import is_submitted
 from jobs.core import logs
 from jobs.core.errors import MissingError
 from jobs.core.logs import LOGGER
 from jobs.core.signals import is_guarded, relay_stderr
 from jobs.core.units import Part
-
-S3: Final = frozenset({"s3", "s3a"})
-"""Schemes of URLs on S3."""
-
-UTC: Final = {"spark.sql.session.timeZone": "UTC"}
-"""Timestamps in the tables are UTC wherever a job runs."""
-
-BASE_SETTINGS: Final = {
-    "spark.sql.extensions": connect.DELTA,
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    **UTC,
-}
-
-OWN_JVM: Final = {
-    "spark.driver.host": "127.0.0.1",  # driver and executors are one process: nothing listens to the network
-    "spark.driver.bindAddress": "127.0.0.1",
-}
-
-
-SMALL_CLUSTER_PARTITIONS: Final = 10_000
-"""Number of partitions of a cluster up to which compilation takes longer than it saves."""
-
-INTERPRETED: Final = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.ui.explainMode": "simple",
-}
-"""Settings for a few thousand rows.
-
-Code that Spark generates and compiles for each query would run only once, for a millisecond. The description of each
-query for the Spark UI takes a sixth of the driver's time for small queries, so it is kept short.
-"""
-
-BROADCASTING: Final = INTERPRETED | {
-    "spark.sql.optimizer.disableHints": "false",
-    "spark.sql.autoBroadcastJoinThreshold": "10485760",
-}
-"""Settings for joins of small with large tables, such as a long history: Spark's defaults for broadcasts."""
-
-ONE_TASK: Final = INTERPRETED | {
-    "spark.sql.optimizer.disableHints": "true",
-    "spark.sql.autoBroadcastJoinThreshold": "-1",
-}
-"""Settings for short tables that are read in a single partition each, so that one task joins them.
-
-A broadcast is a separate job and costs more than a join of a few thousand rows. A warm `plan reconcile` took 7 jobs
-and 0.33 s of the JVM's processor time with broadcasts, and 3 jobs and 0.27 s without. The resident controller's
-election query for four partitions took 5 jobs and 0.15 s, and one job and 0.11 s.
-"""
-
-SHORT_LIVED_JVM_OPTIONS: Final = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:InitialRAMPercentage=10 -XX:NewRatio=1"
-    " -XX:MetaspaceSize=400m"
-)
-"""JVM options for a process that takes one snapshot or makes one plan, of one cluster or of each of a fleet.
-
-The JVM's second compiler (C2) takes half of the processor time and does not pay off even on a million partitions
-(docs/benchmarks.md). Without it the code cache has only 48 MB, which Spark fills within a snapshot and a plan, so it
-is enlarged. A small initial heap causes frequent young collections, and a small initial metaspace causes full
-collections while classes are loaded, so both start larger.
-"""
 
 _INCUBATOR: Final = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
 """The JVM's warning about a module that Spark's launcher requests; it is filtered from stderr."""
@@ -110,12 +49,6 @@ CACHED_CLASSES: Final = {
     "org.apache.spark.sql.classic.SparkSession": ["setActiveSession"],
 }
 """Classes and functions that PySpark looks up in the JVM each time it makes a Column."""
-
-
-def conf_dir() -> Path:
-    """Return the folder of `spark-defaults.conf`: next to the packages in a checkout, inside `jobs` in a wheel."""
-    checkout = Path(__file__).parents[3] / "conf"
-    return checkout if checkout.is_dir() else Path(__file__).parents[2] / "conf"
 
 
 def start_session(
@@ -263,22 +196,6 @@ def stop_session() -> None:
         session = SparkSession.getActiveSession()
         if session is not None:
             session.stop()
-
-
-def s3_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return Hadoop's settings for S3, from the same environment variables as deltalake's; keys are not among them.
-
-    >>> sorted(s3_settings({"AWS_REGION": "eu-central-1", "AWS_SECRET_ACCESS_KEY": "secret"}).values())
-    ['eu-central-1', 'org.apache.hadoop.fs.s3a.S3AFileSystem']
-    """
-    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
-    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
-    settings = {"spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"}
-    if region:
-        settings["spark.hadoop.fs.s3a.endpoint.region"] = region
-    if endpoint:
-        settings |= {"spark.hadoop.fs.s3a.endpoint": endpoint, "spark.hadoop.fs.s3a.path.style.access": "true"}
-    return settings
 
 
 def _own_jvm(jars: Iterable[Path]) -> dict[str, str]:

@@ -14,7 +14,7 @@ import pyspark
 
 from jobs.adapters.java.home import java_home
 from jobs.adapters.java.jars import delta_jars
-from jobs.adapters.spark.session import conf_dir
+from jobs.adapters.spark.spark_settings import conf_dir
 from jobs.core.errors import MissingError
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from jobs.adapters.spark.session import conf_dir
+from jobs.adapters.spark.spark_settings import conf_dir
 from jobs.sql_views.catalog import VIEWS
 from schemas.columns import TABLE_COLUMNS
 from tests.jobs.support.commands.commands import Surveyor

@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.embedded.ports import LOOPBACK
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
-from jobs.adapters.spark.session import SMALL_CLUSTER_PARTITIONS
+from jobs.adapters.spark.spark_settings import SMALL_CLUSTER_PARTITIONS
 from jobs.core.errors import ExitCode
 from tests.jobs.support.commands.bare import bare, home
 from tests.jobs.support.commands.commands import Surveyor

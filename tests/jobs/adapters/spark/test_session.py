@@ -5,8 +5,9 @@ import os
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.adapters.spark.session import conf_dir, start_session, with_settings
+from jobs.adapters.spark.session import start_session, with_settings
 from jobs.adapters.spark.spark_app_cds import JVM_OPTIONS
+from jobs.adapters.spark.spark_settings import conf_dir
 
 SHUFFLE, BATCH = "spark.sql.shuffle.partitions", "spark.sql.execution.arrow.maxRecordsPerBatch"
 
