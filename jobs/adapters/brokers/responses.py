@@ -1,7 +1,6 @@
-"""Brokers' responses to control requests, decoded by kio, as rows of `answers` and as lines for people."""
+"""Brokers' responses to control requests, decoded by kio, and as rows of `answers`."""
 
 import importlib
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -10,7 +9,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jobs.adapters.brokers.admin import error_name
 from jobs.adapters.brokers.connection import error_of
 from jobs.adapters.brokers.control_encoding import as_uuid
 from jobs.adapters.delta.warehouse import schema_of
@@ -18,15 +16,9 @@ from jobs.adapters.kio_imports import entity_reader
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.response_codes import NOT_SENT, STALE_CONTROLLER_EPOCH, ResponseMeaning, meaning
 from schemas.rows import Broker
-from schemas.text import pluralise
 
 _ABOUT_PARTITIONS: Final = (ResponseMeaning.ACCEPTED, ResponseMeaning.UNKNOWN)
 """Meanings of a request-level error that concern the partitions of the request, not its sender."""
-
-MAX_ERROR_LINES: Final = 5
-"""Maximum number of lines for errors."""
-
-_EXAMPLES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,18 +183,6 @@ class BrokerResponses:
         columns["error"] = pa.array(list(chain.from_iterable(self.errors)), schema.field("error").type)
         return pa.table([columns[name] for name in schema.names], schema=schema)
 
-    def lines(self) -> list[str]:
-        """Return lines for people, one for each kind of error."""
-        groups: dict[tuple[str, int], list[tuple[int, str | None]]] = defaultdict(list)
-        for response, errors in zip(self.responses, self.errors, strict=True):
-            if response.data is not None:
-                for name, error in zip(_names(response), errors, strict=True):
-                    if not response.meaning(error).is_delivered:
-                        groups[response.api, error].append((response.broker_id, name))
-        lines = [_line(api, error, rows) for (api, error), rows in groups.items()]
-        more = f"{len(lines) - MAX_ERROR_LINES + 1} more kinds of error: table `answers`"
-        return lines if len(lines) <= MAX_ERROR_LINES else [*lines[: MAX_ERROR_LINES - 1], more]
-
 
 def _column(response: BrokerResponse, name: str) -> list[Any]:
     if response.api == UPDATE_METADATA:
@@ -210,17 +190,3 @@ def _column(response: BrokerResponse, name: str) -> list[Any]:
     if name == "delete_partition" and response.api != STOP_REPLICA:
         return [None] * len(response.notices)
     return [getattr(notice, name) for notice in response.notices]
-
-
-def _names(response: BrokerResponse) -> Iterator[str | None]:
-    if response.api == UPDATE_METADATA:
-        return iter([None])
-    return (f"{notice.topic}-{notice.partition}" for notice in response.notices)
-
-
-def _line(api: str, error: int, rows: Sequence[tuple[int, str | None]]) -> str:
-    brokers = ", ".join(map(str, sorted({broker for broker, _ in rows})))
-    names = list(dict.fromkeys(name for _, name in rows if name is not None))
-    shown = ", ".join(names[:_EXAMPLES]) + ", ..." * (len(names) > _EXAMPLES)
-    about = f" for {pluralise(len(names), 'partition')} ({shown})"
-    return f"brokers {brokers} answered {api} with {error_name(error)}{about if names else ''}"

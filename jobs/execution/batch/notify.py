@@ -21,6 +21,7 @@ from jobs.adapters.zookeeper.connection import LOST, Znode, sync, with_retries
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.precondition_reader import state_path
+from jobs.console_output.broker_errors import broker_error_lines
 from jobs.core.errors import FencedError, SurveyorError
 from jobs.core.signals import interrupted
 from jobs.runtime.console import log
@@ -119,7 +120,7 @@ class NotificationResult:
         if silent:
             ids = ", ".join(map(str, silent))
             lines.append(f"surveyor: no answer from brokers {ids}: Kafka's next controller sends them the changes")
-        return lines + [f"surveyor: {line}" for line in responses.lines()]
+        return lines + [f"surveyor: {line}" for line in broker_error_lines(responses)]
 
 
 def notify(

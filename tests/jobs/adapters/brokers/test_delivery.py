@@ -17,6 +17,7 @@ from jobs.adapters.brokers.connection import refuse_unresponsive, unreachable_re
 from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.delivery import deliver
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
+from jobs.console_output.broker_errors import broker_error_lines
 from jobs.adapters.brokers.transport import Transport
 from jobs.core.errors import RefusedError
 from planner.broker_requests import notices_for
@@ -96,7 +97,7 @@ def test_each_broker_gets_its_requests_in_order(brokers: FakeBrokers, monkeypatc
         2: [("update_metadata", 0), ("update_metadata", 2)],
     }
     assert [one.api for one in brokers[0].received][-1] == "stop_replica"
-    assert (answers.accepted, answers.silent, answers.lines()) == ([0, 1, 2], [], [])
+    assert (answers.accepted, answers.silent, broker_error_lines(answers)) == ([0, 1, 2], [], [])
     assert {brokers[broker].version_requests for broker in (0, 1, 2)} == {1}
 
 
@@ -303,7 +304,7 @@ def test_lost_request_is_repeated_and_error_11_is_accepted(brokers: FakeBrokers)
     answers = send([registered(brokers, 0)], [state(0, [0])])
 
     assert [one.api for one in brokers[0].received].count("leader_and_isr") == 2
-    assert (answers.accepted, answers.lines(), 11 in errors(answers, 0)) == ([0], [], True)
+    assert (answers.accepted, broker_error_lines(answers), 11 in errors(answers, 0)) == ([0], [], True)
 
 
 def test_errors_take_one_line_per_kind_and_five_at_most(brokers: FakeBrokers) -> None:
@@ -311,7 +312,7 @@ def test_errors_take_one_line_per_kind_and_five_at_most(brokers: FakeBrokers) ->
     brokers[0].errors = {(f"topic-{code}", partition): code for code in codes for partition in range(100)}
     states = [state(partition, [0], topic=topic) for topic, partition in brokers[0].errors]
 
-    lines = send([registered(brokers, 0)], states).lines()
+    lines = broker_error_lines(send([registered(brokers, 0)], states))
 
     first = "brokers 0 answered LeaderAndIsr with UnknownTopicOrPartitionError (3) for 100 partitions"
     assert any(line.startswith(f"{first} (topic-3-0, topic-3-1, topic-3-2, ...)") for line in lines), lines
