@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import difference, first, intersect, no_brokers
 from planner.columns.changes import as_rejections, changed, with_topic_and_brokers
-from planner.columns.requested_partitions import reason_by_code
+from planner.columns.requested_partitions import NO_ELECTION_REASONS, reason_by_code, unsuitable_code
 from planner.columns.sentences import sentence
 from planner.leadership.selectors import controlled_shutdown
 from planner.reassignment.pending import is_moving, moving_reason, with_request_column
@@ -80,10 +80,9 @@ def _code(mode: DrainMode) -> Column:
         ),
     }
     return F.coalesce(
-        F.when(F.col("deletion_requested"), codes.DELETION_REQUESTED.value)
-        .when(~F.col("understood"), codes.NOT_UNDERSTOOD.value)
-        .when(F.col("leader").isNull(), codes.NO_STATE.value)
-        .when((F.col("led") | is_last_in_isr) & no_candidate, codes.GOES_OFFLINE.value),
+        unsuitable_code(),
+        F.when(F.col("leader").isNull(), codes.NO_STATE.value),
+        F.when((F.col("led") | is_last_in_isr) & no_candidate, codes.GOES_OFFLINE.value),
         by_mode[mode],
     )
 
@@ -183,8 +182,7 @@ def _rejection_reason() -> Column:
     isr = sentence(reasons.NO_OTHER_CAN_LEAD, isr=F.col("isr"))
     return reason_by_code(
         {
-            RejectionCode.DELETION_REQUESTED: reasons.DELETION_REQUESTED,
-            RejectionCode.NOT_UNDERSTOOD: reasons.QUARANTINED,
+            **NO_ELECTION_REASONS,
             RejectionCode.NO_STATE: reasons.NO_STATE,
             RejectionCode.GOES_OFFLINE: F.coalesce(only, isr),
             RejectionCode.REASSIGNMENT_IN_PROGRESS: moving_reason(),
