@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.derived_columns import partition_state
-from planner.rules.state_machines import TRANSITIONS
+from planner.rules.state_machines import TRANSITIONS, allowed_transition
 from schemas.enums import Action, PartitionState
 
 
@@ -27,9 +27,7 @@ def legal(state: Column, action: Action) -> Column:
 
 def with_transition(partitions: DataFrame, action: Action) -> DataFrame:
     """Add `state`, and `illegal`: why the action is not allowed in that state, null if it is."""
-    leads_to, starts = TRANSITIONS[action]
-    allowed = ", ".join(starts)
-    why = F.concat(F.lit("it is "), F.col("state"), F.lit(f"; {action.value} leads to {leads_to} from {allowed} only"))
+    why = F.concat(F.lit("it is "), F.col("state"), F.lit(f"; {allowed_transition(action)}"))
     return partitions.withColumns({"state": current_state()}).withColumns(
         {"illegal": F.when(~legal(F.col("state"), action), why)},
     )

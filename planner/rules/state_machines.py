@@ -87,6 +87,16 @@ def replica_state(
     return _R.NEW if is_new else _R.ONLINE
 
 
+def allowed_transition(action: Action) -> str:
+    """Say which transition an action makes.
+
+    >>> allowed_transition(Action.CREATE)
+    'create leads to Online from New only'
+    """
+    leads_to, starts = TRANSITIONS[action]
+    return f"{action.value} leads to {leads_to} from {', '.join(starts)} only"
+
+
 def illegal_transition(change: Change, brokers: BrokerSets, stopped: Collection[int] | None) -> str | None:
     """Return why a change must not be written, None if its transitions are legal.
 
@@ -97,8 +107,7 @@ def illegal_transition(change: Change, brokers: BrokerSets, stopped: Collection[
     leads_to, starts = TRANSITIONS[Action(change.action)]
     state, after = partition_state(change.leader_before, brokers.live), _state_after(change)
     if state not in starts or after is not leads_to:
-        allowed = ", ".join(starts)
-        return f"it is {state} and would be {after}; {change.action} leads to {leads_to} from {allowed} only"
+        return f"it is {state} and would be {after}; {allowed_transition(Action(change.action))}"
     leaving = () if stopped is None else without(change.replicas_before or (), change.replicas_after)
     for broker in leaving:
         is_reachable = broker in brokers.eligible and broker not in brokers.failed
