@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import difference, intersect, no_brokers
 from planner.columns.configs import MIN_ISR_OVERRIDE, boolean, whole_number
+from planner.columns.literals import false
 from planner.columns.shape import shaped
 from schemas.enums import PartitionState
 from schemas.tables import PARTITIONS
@@ -37,7 +38,7 @@ def partition_state(leader: Column, is_live: Column, deleting: Column | None = N
     A partition whose topic is being deleted is NonExistent unless it is still Online, because the deletion removes its
     leader first (`TopicDeletionManager.onTopicDeletion`).
     """
-    gone = F.lit(False) if deleting is None else deleting & ~F.coalesce(is_live, F.lit(False))  # noqa: FBT003 - literals
+    gone = false() if deleting is None else deleting & ~F.coalesce(is_live, false())
     return (
         F.when(gone, PartitionState.NON_EXISTENT.value)
         .when(leader.isNull(), PartitionState.NEW.value)
@@ -56,7 +57,7 @@ def default_min_isr(broker_configs: DataFrame) -> DataFrame:
 
     Kafka uses the leader's value. If brokers disagree, the largest one warns too early rather than too late.
     """
-    is_known = (F.col("name") == MIN_ISR) & ~F.coalesce("assumed", F.lit(False))  # noqa: FBT003 - a Spark literal
+    is_known = (F.col("name") == MIN_ISR) & ~F.coalesce("assumed", false())
     values = F.when(is_known, F.expr(whole_number("value")))
     return broker_configs.agg(F.coalesce(F.max(values), F.lit(DEFAULT_MIN_ISR)).alias("default_min_isr"))
 
@@ -83,7 +84,7 @@ def derive_partitions(
     absent_ids, leader, isr = absent.scalar(), F.col("leader"), F.coalesce("isr", no_brokers())
     overrides = topics.select("topic", min_isr_override(), F.col("deletion_requested").alias("deleting"))
     relevant_overrides = overrides.where("min_isr_override IS NOT NULL OR deleting")
-    is_live, deleting = ~F.array_contains(absent_ids, leader), F.coalesce("deleting", F.lit(False))  # noqa: FBT003 - a literal
+    is_live, deleting = ~F.array_contains(absent_ids, leader), F.coalesce("deleting", false())
     min_isr = F.coalesce("min_isr_override", default_min_isr(broker_configs).scalar())
     return (
         partitions.join(F.broadcast(relevant_overrides), "topic", "left")
@@ -93,7 +94,7 @@ def derive_partitions(
                 "offline_replicas": intersect(F.col("replicas"), absent_ids),
                 "under_replicated": under_replicated(F.col("replicas"), isr),
                 "under_min_isr": F.size(isr) < min_isr,
-                "vanished": F.lit(False),  # noqa: FBT003 - a Spark literal
+                "vanished": false(),
             },
         )
         .transform(shaped, PARTITIONS)

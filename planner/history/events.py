@@ -14,6 +14,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from planner.columns.literals import false
 from planner.columns.shape import paired, shaped
 from schemas.enums import PartitionState, RequestKind
 from schemas.tables import EVENTS
@@ -64,7 +65,7 @@ def _events(paired: DataFrame, subject: Column, cases: Sequence[EventCase]) -> D
     candidates = F.array(
         *(
             F.when(
-                F.coalesce(holds, F.lit(False)),  # noqa: FBT003 - a Spark literal
+                F.coalesce(holds, false()),
                 F.struct(F.lit(kind.value).alias("kind"), was.alias("before"), is_now.alias("after")),
             )
             for kind, holds, was, is_now in cases

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from planner.columns.changes import as_rejections
+from planner.columns.literals import false
 from planner.columns.sentences import sentence_sql
 from planner.history.snapshot_diff import KEY, has_vanished
 from schemas import reasons
@@ -67,7 +68,7 @@ def filter_same_topic(lost_states: DataFrame, ids: DataFrame) -> DataFrame:
     znode that was created again restarts its versions.
     """
     another = F.col("topic_id").isNotNull() & F.col("id_then").isNotNull() & (F.col("topic_id") != F.col("id_then"))
-    began_again = F.coalesce(F.col("version_then") > F.col("version_now"), F.lit(False))  # noqa: FBT003
+    began_again = F.coalesce(F.col("version_then") > F.col("version_now"), false())
     lost_states = lost_states.join(F.broadcast(ids), ["topic", "gone"], "left").where(~another & ~began_again)
     return lost_states.drop("id_then", "version_then", "version_now")
 

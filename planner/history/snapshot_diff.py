@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType
 
+from planner.columns.literals import false
 from planner.columns.shape import paired, shaped
 from schemas.enums import PartitionState
 from schemas.tables import KEYS, PARTITIONS
@@ -35,7 +36,7 @@ def keep_last_understood(partitions: DataFrame, topics: DataFrame, previous: Dat
     illegible = topics.where(~F.col("understood")).select("topic")
     read = partitions.where(has_replicas).join(F.broadcast(illegible), "topic", "left_semi").select("topic").distinct()
     unread = illegible.join(F.broadcast(read), "topic", "left_anti")
-    previous_rows = previous.withColumns({"understood": F.lit(False)})  # noqa: FBT003 - a Spark literal
+    previous_rows = previous.withColumns({"understood": false()})
     last_known = previous_rows.join(F.broadcast(unread), "topic", "left_semi").unionByName(
         previous_rows.join(F.broadcast(opaque), KEY, "left_semi").join(F.broadcast(unread), "topic", "left_anti"),
     )
@@ -103,7 +104,7 @@ def has_changed() -> Column:
     A lower version is a change: the topic was deleted and created again.
     """
     was, is_now = (F.col(side).dropFields("snapshot_id", "topic_version") for side in ("b", "a"))
-    is_later = F.coalesce(F.col("a.topic_version") >= F.col("b.topic_version"), F.lit(False))  # noqa: FBT003
+    is_later = F.coalesce(F.col("a.topic_version") >= F.col("b.topic_version"), false())
     return ~(is_now.eqNullSafe(was) & is_later)
 
 

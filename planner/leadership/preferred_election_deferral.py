@@ -9,6 +9,7 @@ SNAPSHOTS, IMBALANCE. Out: the same verdicts; deferred ones have a code.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from planner.columns.literals import false, true
 from planner.columns.requested_partitions import KEY
 from planner.columns.sentences import sentence
 from planner.history.events import EventKind
@@ -19,7 +20,7 @@ from schemas.enums import RejectionCode
 
 def _defer(verdicts: DataFrame, holds: Column, code: RejectionCode, reason: Column) -> DataFrame:
     """Set a code on the planned elections for which `holds` is true or null."""
-    waits = F.col("code").isNull() & F.coalesce(holds, F.lit(True))  # noqa: FBT003 - a Spark literal
+    waits = F.col("code").isNull() & F.coalesce(holds, true())
     return verdicts.withColumns(
         {
             "code": F.when(waits, code.value).otherwise(F.col("code")),
@@ -35,17 +36,16 @@ def stable_partitions(candidates: DataFrame, history: DataFrame, first_snapshot:
     `first_snapshot` is the last row up to it. A partition that did not exist then, or was not understood at some time,
     is not stable.
     """
-    true = F.lit(True)  # noqa: FBT003 - a Spark literal
-    held = ~has_vanished() & F.coalesce("understood", true) & F.array_contains("isr", F.col("preferred"))
+    held = ~has_vanished() & F.coalesce("understood", true()) & F.array_contains("isr", F.col("preferred"))
     until_first = F.col("snapshot_id") <= first_snapshot
     at_first = F.max_by(F.when(until_first, F.col("held")), F.when(until_first, F.col("snapshot_id")))
     since = F.bool_and(F.when(~until_first, F.col("held")))
     return (
         history.where(F.col("snapshot_id") <= snapshot_id)
         .join(F.broadcast(candidates.select(*KEY, "preferred")), KEY)
-        .select(*KEY, "snapshot_id", F.coalesce(held, ~true).alias("held"))
+        .select(*KEY, "snapshot_id", F.coalesce(held, false()).alias("held"))
         .groupBy(*KEY)
-        .agg((at_first & F.coalesce(since, true)).alias("stable"))
+        .agg((at_first & F.coalesce(since, true())).alias("stable"))
         .where("stable")
         .select(*KEY)
     )
@@ -65,9 +65,9 @@ def defer_unstable(
     reason = sentence(reasons.NOT_STABLE, preferred=F.col("preferred"), snapshots=F.lit(snapshots))
     code = RejectionCode.NOT_STABLE
     if first_snapshot is None:
-        return _defer(verdicts, F.lit(True), code, reason)  # noqa: FBT003 - a Spark literal
+        return _defer(verdicts, true(), code, reason)
     elections = verdicts.where(F.col("code").isNull())
-    stable = stable_partitions(elections, history, first_snapshot, snapshot_id).withColumns({"stable": F.lit(True)})  # noqa: FBT003
+    stable = stable_partitions(elections, history, first_snapshot, snapshot_id).withColumns({"stable": true()})
     joined = verdicts.join(F.broadcast(stable), KEY, "left")
     return _defer(joined, F.col("stable").isNull(), code, reason)
 
@@ -120,7 +120,7 @@ def defer_over_cap(verdicts: DataFrame, imbalance: DataFrame, max_elections: int
         .join(F.broadcast(ratios), "preferred", "left")
         .orderBy(F.desc_nulls_last("ratio"), "preferred", *KEY)
         .limit(max_elections)
-        .select(*KEY, F.lit(True).alias("within"))  # noqa: FBT003 - a Spark literal
+        .select(*KEY, true().alias("within"))
     )
     reason = sentence(reasons.CAPPED, cap=F.lit(max_elections))
     joined = verdicts.join(within_cap, KEY, "left")

@@ -20,6 +20,7 @@ from planner.columns.broker_sets import (
     no_brokers,
 )
 from planner.columns.changes import as_rejections, changed, with_topic_and_brokers
+from planner.columns.literals import true
 from planner.columns.requested_partitions import reason_by_code
 from planner.columns.sentences import FAILED_SUFFIX, drained_leads, sentence
 from planner.history.lost_states import LAST_STATE_REASON, STATE
@@ -97,8 +98,8 @@ def _with_evidence(
         F.broadcast(broker_configs.agg(default_recovery_state())),
     )
     if allowed is None:
-        return considered.withColumns({"is_allowed": F.lit(True)})  # noqa: FBT003 - a Spark literal
-    allowed_keys = allowed.select(*key, F.lit(True).alias("is_allowed"))  # noqa: FBT003 - a Spark literal
+        return considered.withColumns({"is_allowed": true()})
+    allowed_keys = allowed.select(*key, true().alias("is_allowed"))
     return considered.join(F.broadcast(allowed_keys), key, "left")
 
 
@@ -224,7 +225,7 @@ def recover_rejections(
 def unneeded_rejections(allowed: DataFrame, partitions: DataFrame, offline: DataFrame) -> DataFrame:
     """Return one REJECTIONS row per requested partition that does not exist or is not offline."""
     key = ["topic", "partition"]
-    existing = partitions.select(*key, F.col("cluster"), F.lit(True).alias("there"))  # noqa: FBT003 - a Spark literal
+    existing = partitions.select(*key, F.col("cluster"), true().alias("there"))
     unknown = F.col("there").isNull()
     return (
         allowed.select(*key)

@@ -26,6 +26,7 @@ from planner.columns.broker_sets import (
 )
 from planner.columns.changes import with_topic_and_brokers
 from planner.columns.derived_columns import default_min_isr, min_isr_override
+from planner.columns.literals import false
 from planner.columns.sentences import sentence
 from planner.reassignment.pending import is_moving, leaderless_reason, moving_reason, with_request_column
 from schemas import reasons
@@ -106,7 +107,7 @@ def explode_faults(rows: DataFrame, faults: list[Column]) -> DataFrame:
 
 def _faults(given_up: AbstractSet[str], *, factor_may_change: bool) -> list[Column]:
     target, replicas = F.coalesce("target", no_brokers()), F.col("replicas")
-    exists, changes = replicas.isNotNull(), ~F.coalesce(F.col("target") == replicas, F.lit(False))  # noqa: FBT003
+    exists, changes = replicas.isNotNull(), ~F.coalesce(F.col("target") == replicas, false())
     resized = exists & (F.size(target) != F.size(replicas)) & (F.size(target) > 0)
     faults = [
         _fault(~exists, LintCode.UNKNOWN_PARTITION, "no such partition in the snapshot: take a new one if it is newer"),
@@ -166,7 +167,7 @@ def _racks_of_all(brokers: DataFrame, rules: RackRules) -> DataFrame:
         may_hold = F.col("broker_id").isin([int(broker) for broker in rules.may_hold])
     all_brokers = brokers.select("broker_id", "rack", may_hold.alias("may_hold"))
     if rules.last_seen is not None:
-        gone = rules.last_seen.select("broker_id", "rack", F.lit(False).alias("may_hold"))  # noqa: FBT003 - a literal
+        gone = rules.last_seen.select("broker_id", "rack", false().alias("may_hold"))
         all_brokers = all_brokers.unionByName(gone)
     entry = F.when(F.col("rack").isNotNull(), F.struct("broker_id", "rack"))
     return all_brokers.agg(

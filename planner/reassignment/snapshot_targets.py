@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import difference, intersect, live_brokers
+from planner.columns.literals import false
 from planner.columns.sentences import sentence
 from schemas import reasons
 from schemas.enums import LintCode, RejectionCode
@@ -33,7 +34,7 @@ def snapshot_targets(  # noqa: PLR0913 - two snapshots of two tables
         .crossJoin(F.broadcast(live_brokers(brokers)))
     )
     why = _rejection(then)
-    return rows.where(~F.coalesce(_is_unchanged(), F.lit(False))).select(  # noqa: FBT003 - a Spark literal
+    return rows.where(~F.coalesce(_is_unchanged(), false())).select(
         "topic",
         "partition",
         F.col("replicas_then").alias("replicas"),
@@ -59,7 +60,7 @@ def _is_unchanged() -> Column:
 
 def _is_another_topic() -> Column:
     """An id that was assigned or lost in between does not make it another topic."""
-    return F.coalesce(F.col("topic_id_now") != F.col("topic_id_then"), F.lit(False))  # noqa: FBT003
+    return F.coalesce(F.col("topic_id_now") != F.col("topic_id_then"), false())
 
 
 def _rejection(then: int) -> Column:

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import first_choice, intersect, no_brokers, with_live_brokers
+from planner.columns.literals import true
 from planner.columns.sentences import drained_leads, sentence
 from planner.columns.shape import shaped
 from schemas import reasons
@@ -36,7 +37,7 @@ def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, w
                 "leader_recovery_state_after": F.lit(RECOVERED),
                 "state_version": F.lit(NO_VERSION),
                 "topic_version": F.lit(NO_VERSION),
-                "is_new": F.lit(True),  # noqa: FBT003 - a Spark literal
+                "is_new": true(),
                 "leader_and_isr_to": live_replicas,
                 "requires_live": live_replicas,
                 "requires_dead": no_brokers(),

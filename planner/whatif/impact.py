@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import difference, first, in_order_of_choice, intersect, live_brokers, no_brokers
 from planner.columns.derived_columns import default_min_isr, min_isr_override
+from planner.columns.literals import false
 from planner.columns.shape import shaped
 from schemas.enums import FailureScenario
 from schemas.tables import WHATIF
@@ -65,7 +66,7 @@ def _group_by_assignment(partitions: DataFrame, topics: DataFrame) -> DataFrame:
     topic_facts = topics.select("topic", "deletion_requested", min_isr_override())
     return (
         partitions.join(F.broadcast(topic_facts), "topic", "left")
-        .where(~F.coalesce("deletion_requested", F.lit(False)))  # noqa: FBT003 - a Spark literal
+        .where(~F.coalesce("deletion_requested", false()))
         .groupBy(*_GROUP_COLUMNS)
         .agg(F.count("*").alias("partitions"))
     )
@@ -98,7 +99,7 @@ def _costs_of_parts(rows: DataFrame) -> DataFrame:
     return (
         rows.withColumns(
             {
-                "deposed": F.coalesce(F.array_contains(felled, F.col("led_by")), F.lit(False)),  # noqa: FBT003
+                "deposed": F.coalesce(F.array_contains(felled, F.col("led_by")), false()),
                 "heir": first(difference(F.col("candidates"), felled)),
                 "left": F.size(difference(F.col("in_sync"), felled)),
                 "baseline": F.size("part") == 0,
