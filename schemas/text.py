@@ -3,7 +3,7 @@
 This module does not need Spark, so every command can use the same wording.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 DRAINED_LEADS: Final = "no replica that is not drained can lead: drained broker "
@@ -47,6 +47,15 @@ def join_words(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
+def join_ids(ids: Iterable[object]) -> str:
+    """Join ids of brokers, partitions or waves with commas.
+
+    >>> join_ids([3, 1]), join_ids([])
+    ('3, 1', '')
+    """
+    return ", ".join(map(str, ids))
+
+
 def other_topic(topic: str, planned: str | None, now: str | None) -> str:
     """Return why a topic is not the planned one: it was created again, or it lost its topic id.
 
@@ -67,5 +76,5 @@ def abbreviate(brokers: Sequence[object]) -> str:
     >>> abbreviate([1, 2]), abbreviate(range(12))
     ('1, 2', '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more')
     """
-    shown = ", ".join(map(str, brokers[:MAX_BROKERS_NAMED]))
+    shown = join_ids(brokers[:MAX_BROKERS_NAMED])
     return f"{shown} and {len(brokers) - MAX_BROKERS_NAMED} more" if len(brokers) > MAX_BROKERS_NAMED else shown

@@ -47,7 +47,7 @@ from jobs.snapshots.health import health_of
 from schemas.columns import SCHEMA_VERSION
 from schemas.enums import NO_CONTROLLER
 from schemas.rows import BrokerConfig
-from schemas.text import pluralise
+from schemas.text import join_ids, pluralise
 from schemas.topic_configs import DEFAULT_MIN_ISR
 
 PROBE_TIMEOUT_SECONDS: Final = 5.0
@@ -314,7 +314,7 @@ def _registered(settings: Settings, state: ClusterState) -> CheckResult:
         )
     missing = sorted(in_snapshot.difference(state.live))
     if missing:
-        text = f"{len(state.brokers)} registered; in the last snapshot, but not registered: {_ids(missing)}"
+        text = f"{len(state.brokers)} registered; in the last snapshot, but not registered: {join_ids(missing)}"
         return CheckResult("brokers", CheckStatus.WARNING, text, "run `surveyor status` to see what is due")
     return CheckResult("brokers", CheckStatus.FINE, f"{len(state.brokers)} registered")
 
@@ -330,7 +330,7 @@ def _brokers(settings: Settings, state: ClusterState, overrides: Overrides) -> C
             "settings",
             CheckStatus.WARNING,
             f"{len(silent)} of {pluralise(len(state.brokers), 'broker')} did not return their configs within "
-            f"{PROBE_TIMEOUT_SECONDS:g} s: {_ids(silent)}{failure}",
+            f"{PROBE_TIMEOUT_SECONDS:g} s: {join_ids(silent)}{failure}",
             f"Kafka's defaults are assumed ({len(KAFKA_DEFAULTS)} names); check that they run and are reachable from "
             "here, or give a --command-config that they accept",
         )
@@ -372,7 +372,3 @@ def _control_requests(settings: Settings, state: ClusterState, configs: Sequence
         advice = "set clusters.NAME.control_listener in the conf, so that control requests do not wait for clients'"
         return CheckResult(check, CheckStatus.WARNING, text, advice)
     return CheckResult(check, CheckStatus.FINE, "every broker can be notified of what batch mode writes")
-
-
-def _ids(brokers: list[int]) -> str:
-    return ", ".join(map(str, brokers))

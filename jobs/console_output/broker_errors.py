@@ -7,7 +7,7 @@ from typing import Final
 from jobs.adapters.brokers.admin import error_name
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
 from schemas.notices import UPDATE_METADATA
-from schemas.text import pluralise
+from schemas.text import join_ids, pluralise
 
 MAX_ERROR_LINES: Final = 5
 """Maximum number of lines for errors."""
@@ -35,7 +35,7 @@ def _names(response: BrokerResponse) -> Iterator[str | None]:
 
 
 def _line(api: str, error: int, rows: Sequence[tuple[int, str | None]]) -> str:
-    brokers = ", ".join(map(str, sorted({broker for broker, _ in rows})))
+    brokers = join_ids(sorted({broker for broker, _ in rows}))
     names = list(dict.fromkeys(name for _, name in rows if name is not None))
     shown = ", ".join(names[:_EXAMPLES]) + ", ..." * (len(names) > _EXAMPLES)
     about = f" for {pluralise(len(names), 'partition')} ({shown})"

@@ -19,7 +19,7 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
 from schemas.enums import Action, PlanStatus
 from schemas.rows import Key
-from schemas.text import pluralise
+from schemas.text import join_ids, pluralise
 
 
 def targets_of(plan: Plan, wave: int | None = None, *, inverse: bool = False) -> dict[Key, list[int]]:
@@ -36,7 +36,7 @@ def targets_of(plan: Plan, wave: int | None = None, *, inverse: bool = False) ->
 def _refuse_no_wave(plan: Plan, wave: int | None) -> None:
     known = sorted({change.wave for change in plan.changes})
     if wave is not None and wave not in known:
-        listed = ", ".join(map(str, known)) or "none"
+        listed = join_ids(known) or "none"
         raise UsageError(f"plan {plan.title} has no wave {wave}; its waves are {listed}")
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from jobs.core.units import format_bytes
 from jobs.repositories.figures import Figures, figures_in
 from schemas.rows import PlanRecord
-from schemas.text import pluralise
+from schemas.text import join_ids, pluralise
 
 WAVES_SHOWN: Final = 20
 
@@ -190,7 +190,7 @@ def rack_warnings(options: Mapping[str, Any]) -> Iterator[str]:
             "add some there"
         )
     if unknown := figures.get("racks_unknown"):
-        ids = ", ".join(map(str, unknown))
+        ids = join_ids(unknown)
         yield (
             f"broker {ids}: its rack is unknown, because no snapshot contains its registration; "
             "its replicas count as in no rack"
@@ -227,7 +227,7 @@ def _wave_lines(waves: Figures) -> Iterator[str]:
     titles = {"moves": "replicas copied by wave", "most_in": "most into a broker", "most_out": "most out of one"}
     for name, title in titles.items():
         more = ", ..." if waves["count"] > WAVES_SHOWN else ""
-        yield f"{title} {', '.join(map(str, waves[name][:WAVES_SHOWN]))}{more}"
+        yield f"{title} {join_ids(waves[name][:WAVES_SHOWN])}{more}"
 
 
 BROKERS_SHOWN: Final = 20

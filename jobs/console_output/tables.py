@@ -28,7 +28,7 @@ from jobs.runtime.suggestions import command_line
 from jobs.snapshots.diff import COLUMNS, differences
 from schemas.enums import PlanStatus
 from schemas.rows import BrokerConfig, PlanRecord, QuarantinedZnode, Snapshot, ThrottledConfig
-from schemas.text import plan_size, pluralise
+from schemas.text import join_ids, plan_size, pluralise
 
 ROWS_SHOWN: Final = 200
 
@@ -143,7 +143,7 @@ def show_configs(settings: Settings, snapshot_id: int | None, broker: int | None
     configs = rows_as_of(settings.warehouse, snapshot, BrokerConfig)
     brokers = sorted({row.broker_id for row in configs})
     if broker is not None and broker not in brokers:
-        has = ", ".join(map(str, brokers)) or "none"
+        has = join_ids(brokers) or "none"
         raise UsageError(
             f"broker {broker} has no configs in snapshot {snapshot.snapshot_id}; brokers with configs: {has}"
         )

@@ -14,6 +14,7 @@ from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from schemas.broker_protocol import Protocol
 from schemas.rows import BrokerConfig
+from schemas.text import join_ids
 from schemas.topic_configs import boolean
 
 IBP: Final = "inter.broker.protocol.version"
@@ -47,7 +48,7 @@ def refuse_protocols(configs: list[BrokerConfig]) -> None:
     unsupported = sorted(protocols)
     if unsupported:
         raise RefusedError(
-            f"brokers {', '.join(map(str, unsupported))} run with {IBP} {protocols[unsupported[0]]}: from 2.7-IV2 on "
+            f"brokers {join_ids(unsupported)} run with {IBP} {protocols[unsupported[0]]}: from 2.7-IV2 on "
             "they ask the controller to change ISRs, and from 3.0 on for producer ids; give --listen HOST:PORT, where "
             f"they can reach this process, or set {IBP}=2.6 on all brokers, or keep Kafka's controller and use "
             "`surveyor reconcile`",
@@ -59,7 +60,7 @@ def refuse_protocols(configs: list[BrokerConfig]) -> None:
     )
     if waiting:
         log(
-            f"surveyor: brokers {', '.join(map(str, waiting))} will wait about 15 s for a controlled shutdown, which "
+            f"surveyor: brokers {join_ids(waiting)} will wait about 15 s for a controlled shutdown, which "
             f"is served with --listen only; drain them before you stop them, or set {_SHUTDOWN}=false",
         )
 
@@ -85,7 +86,7 @@ def complete_configs(
         return configs
     overrides, _ = with_retries(lambda: read_overrides(client))
     ids = {broker.broker_id for broker in missing}
-    with progress(f"asking brokers {', '.join(map(str, sorted(ids)))} for their settings"):
+    with progress(f"asking brokers {join_ids(sorted(ids))} for their settings"):
         answered = read_broker_configs(
             missing, settings.conf.command_config, overrides, CONFIG_TIMEOUT_SECONDS, CONFIG_TIMEOUT_SECONDS
         )

@@ -17,7 +17,7 @@ from jobs.repositories.plans.commit_log import CLOSED
 from jobs.repositories.plans.repository import Plan, refuse_edited
 from jobs.runtime.settings import Settings
 from schemas.enums import PlanStatus
-from schemas.text import pluralise
+from schemas.text import join_ids, pluralise
 
 _MIN_BROKERS_FOR_MAJORITY: Final = 3
 """Number of brokers below which a majority says nothing."""
@@ -132,6 +132,6 @@ def _refuse_majority_dead(plan: Plan, state: ClusterState) -> None:
     if len(brokers) >= _MIN_BROKERS_FOR_MAJORITY and 2 * len(dead) > len(brokers):
         raise RefusedError(
             f"plan {plan.title} takes {len(dead)} of {len(brokers)} brokers for dead: "
-            f"{', '.join(map(str, sorted(dead)))}; if they are dead, give "
+            f"{join_ids(sorted(dead))}; if they are dead, give "
             "--allow-majority-dead; otherwise find out why they lost their ZooKeeper sessions",
         )

@@ -13,6 +13,7 @@ from typing import Final
 from jobs.adapters.delta.warehouse import Warehouse, quoted
 from schemas.enums import DrainMode, PlanKind
 from schemas.rows import DrainedBroker, PlanRecord
+from schemas.text import join_ids
 
 NOT_REGISTERED: Final = -1
 """Broker epoch of a mark if the broker was not registered."""
@@ -109,4 +110,4 @@ def carry_over(warehouse: Warehouse, before: int, now: int) -> None:
 
 
 def _broker_condition(broker_ids: list[int]) -> str:
-    return f"broker_id IN ({', '.join(map(str, broker_ids))})"
+    return f"broker_id IN ({join_ids(broker_ids)})"

@@ -42,7 +42,7 @@ from planner.placement.problem import (
 )
 from planner.placement.removal_order import is_kept
 from planner.placement.result import SearchResult, placement_of, shortage
-from schemas.text import pluralise
+from schemas.text import join_ids, pluralise
 
 _MAX_BROKERS_NAMED: Final = 5
 """Broker ids in one message."""
@@ -111,9 +111,7 @@ def evaluate_given(brokers: Brokers, partitions: Partitions, replicas: Ints) -> 
     model = model_of(brokers, partitions, goal)
     unknown = np.setdiff1d(replicas, [*model.ids.tolist(), NO_BROKER]).tolist()
     if unknown:
-        raise PlacementError(
-            f"brokers {', '.join(map(str, unknown))} are in no list now and not registered: lint first"
-        )
+        raise PlacementError(f"brokers {join_ids(unknown)} are in no list now and not registered: lint first")
     width = max(len(model.before), replicas.shape[1])
     model.before = np.pad(model.before, ((0, width - len(model.before)), (0, 0)), constant_values=NO_BROKER)
     model.after = broker_indexes(model.ids, replicas[model.order].T, width)
@@ -180,7 +178,7 @@ def _limit_reason(model: PlacementModel, goal: PlacementGoal, copied: int) -> st
 def _broker_names(model: PlacementModel, brokers: Bools) -> str:
     ids = model.ids[brokers].tolist()
     more = f" and {len(ids) - _MAX_BROKERS_NAMED} more" if len(ids) > _MAX_BROKERS_NAMED else ""
-    return f"broker{'s' if len(ids) > 1 else ''} {', '.join(map(str, ids[:_MAX_BROKERS_NAMED]))}{more}"
+    return f"broker{'s' if len(ids) > 1 else ''} {join_ids(ids[:_MAX_BROKERS_NAMED])}{more}"
 
 
 def _binding_rules(model: PlacementModel, sources: Bools, targets: Bools) -> str:

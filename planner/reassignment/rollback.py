@@ -22,7 +22,7 @@ from schemas import reasons
 from schemas.enums import NO_VERSION, Action, LintCode, RejectionCode
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key
-from schemas.text import other_topic, pluralise
+from schemas.text import join_ids, other_topic, pluralise
 from schemas.topic_configs import MIN_ISR
 
 LAST_WAVE: Final = 1
@@ -178,11 +178,11 @@ def _target_rejection(
         dead = [broker for broker in added if broker not in cluster.eligible]
         drained = [broker for broker in added if broker in cluster.drained]
         if dead:
-            return Rejection(LintCode.BROKER_NOT_ALIVE, f"{after} adds brokers that are not alive: {_join_ids(dead)}")
+            return Rejection(LintCode.BROKER_NOT_ALIVE, f"{after} adds brokers that are not alive: {join_ids(dead)}")
         if drained:
-            return Rejection(RejectionCode.DRAINED, f"{after} adds brokers that are drained: {_join_ids(drained)}")
+            return Rejection(RejectionCode.DRAINED, f"{after} adds brokers that are drained: {join_ids(drained)}")
         if len(set(after)) < len(after):
-            return Rejection(LintCode.DUPLICATE_BROKER, f"names a broker twice: {_join_ids(after)}")
+            return Rejection(LintCode.DUPLICATE_BROKER, f"names a broker twice: {join_ids(after)}")
     final, min_isr = stops[-1][1], min_isr_of(topic.config, cluster.min_isr)
     if len(final) < min(min_isr, len(set(partition.replicas))):
         reason = f"{pluralise(len(final), 'replica')} can never reach {MIN_ISR}={min_isr}"
@@ -274,7 +274,7 @@ def _reason(
     moved = ReplicaAssignment(before).towards(after)
     what = "order of replicas changes, no data moves"
     if moved.is_moving:
-        what = f"adds [{_join_ids(moved.adding)}], removes [{_join_ids(moved.removing)}]"
+        what = f"adds [{join_ids(moved.adding)}], removes [{join_ids(moved.removing)}]"
     step = "" if wave is None else f", undoes wave {wave}"
     counts = [
         Counter(rack for broker in replicas if (rack := cluster.racks.get(broker)) is not None)
@@ -284,10 +284,6 @@ def _reason(
     fewer = f"; racks {racks[0]} → {racks[1]}" if racks[1] < min(racks[0], len(after)) else ""
     crowded = f"; most in one rack {most[0]} → {most[1]}" if most[1] > most[0] and not fewer else ""
     return f"back to {target.name}{step}: {what}{fewer}{crowded}"
-
-
-def _join_ids(brokers: Sequence[int]) -> str:
-    return ", ".join(map(str, brokers))
 
 
 def with_waves_numbered(changes: Sequence[Change]) -> list[Change]:

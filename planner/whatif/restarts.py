@@ -19,6 +19,7 @@ from schemas import reasons
 from schemas.enums import INTERNAL_TOPICS, RestartCode, RestartEffect
 from schemas.replica_assignment import IS_REASSIGNED
 from schemas.tables import BROKER_IDS
+from schemas.text import join_ids
 from schemas.topic_configs import MIN_ISR
 
 RESTARTED_PARTITIONS: Final = StructType(
@@ -107,7 +108,7 @@ def restarted_partitions(  # noqa: PLR0913 - four tables and two options
         "config",
         f"{MIN_ISR_OVERRIDE} AS min_isr_override",
     )
-    ids = f"CAST(array({', '.join(map(str, sorted(restarting)))}) AS array<int>)"
+    ids = f"CAST(array({join_ids(sorted(restarting))}) AS array<int>)"
     facts = broker_configs.transform(_min_isr_of_brokers).selectExpr("*", f"{ids} AS restarting")
     reasons_by_code = " ".join(f"WHEN '{code}' THEN {reason}" for code, reason in _REASONS.items())
     internal = ", ".join(repr(name) for name in sorted(INTERNAL_TOPICS))

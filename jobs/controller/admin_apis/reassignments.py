@@ -27,6 +27,7 @@ from jobs.controller.admin_apis.requests import (
 from planner.rules.partitions import PartitionInfo, without
 from schemas.enums import RequestKind
 from schemas.rows import Key
+from schemas.text import join_ids
 from schemas.znodes import MalformedZnodeError, TopicPartition, encode_partitions, read_partitions
 
 ALTER_REASSIGNMENTS: Final = 45
@@ -85,7 +86,7 @@ def _refusal(desk: AdminDesk, key: Key, replicas: Sequence[int] | None) -> ApiEr
     if not replicas or len({*replicas}) < len(replicas) or min(replicas) < 0:
         return ApiError(AdminError.INVALID_REPLICA_ASSIGNMENT, f"{replicas}: expected broker ids without duplicates")
     if dead := without(replicas, {*desk.context.live}):
-        live = ", ".join(map(str, desk.context.live))
+        live = join_ids(desk.context.live)
         return ApiError(AdminError.INVALID_REPLICA_ASSIGNMENT, f"brokers {dead} are not alive; alive are {live}")
     return None
 

@@ -50,7 +50,7 @@ from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
 from schemas.enums import Action, Outcome
 from schemas.rows import Change, PlanRow, changes_among
-from schemas.text import pluralise
+from schemas.text import join_ids, pluralise
 
 
 def commit_admin(
@@ -170,7 +170,7 @@ class AdminCommit:
         """Wait until these reassignments are complete."""
         with self.zookeeper.connected() as client:
             complete = wait_complete(client, self.ledger, moves, self.on_poll)
-        waves = ", ".join(map(str, sorted({move.wave for move in moves})))
+        waves = join_ids(sorted({move.wave for move in moves}))
         log(f"  complete: {complete} of {len(moves)} reassignments of wave {waves}")
 
     def _request_wave(self, wave: Sequence[PlanRow], later: Sequence[PlanRow], *, is_first: bool) -> None:

@@ -23,6 +23,7 @@ from jobs.runtime.progress import progress
 from planner.reassignment.cancellation import ReassignmentStatus
 from schemas.enums import Outcome
 from schemas.rows import Change, PlanRow, changes_among, operations_among
+from schemas.text import join_ids
 
 PREVIOUS_WAVE_SECONDS: Final = 15.0
 """Seconds for the wave before to show in ZooKeeper: Kafka's controller answers after it has written a request."""
@@ -91,7 +92,7 @@ def wait_complete(client: KazooClient, ledger: CommitLog, moves: Sequence[Change
     unfinished = [move for move in moves if move.key not in failed]
     total, complete, pause = len(unfinished), len(unfinished), _MIN_PAUSE_SECONDS
     waves = sorted({move.wave for move in unfinished})
-    step = f"replicas move, wave {', '.join(map(str, waves))}"
+    step = f"replicas move, wave {join_ids(waves)}"
     with progress(step, lambda: Part(total - len(unfinished), total, "complete")):
         while unfinished:
             statuses = with_retries(lambda: read_statuses(client, unfinished, ledger.plan))  # noqa: B023 - called at once

@@ -27,6 +27,7 @@ from jobs.core.signals import interrupted
 from jobs.runtime.console import log
 from schemas.notices import Notice
 from schemas.rows import Broker, Change
+from schemas.text import join_ids
 from schemas.znodes import MalformedZnodeError, decode_state
 
 EPOCH_STEPS: Final = tuple(2**doubled for doubled in range(17))
@@ -92,16 +93,14 @@ class NotificationResult:
             return f"{cause} before the brokers could be notified"
         if not self.affected_brokers or self.affected_brokers & set(responses.accepted):
             return None
-        return f"none of brokers {', '.join(map(str, sorted(self.affected_brokers)))} accepted the changes"
+        return f"none of brokers {join_ids(sorted(self.affected_brokers))} accepted the changes"
 
     def summary(self, responses: BrokerResponses) -> str:
         """Summarise the result in one line for the commit log."""
         if not (self.written or self.responses):
             return ""
         missing = sorted(self.affected_brokers - set(responses.accepted))
-        acceptance = (
-            f"not accepted by {', '.join(map(str, missing))}: left to Kafka's controller" if missing else "accepted"
-        )
+        acceptance = f"not accepted by {join_ids(missing)}: left to Kafka's controller" if missing else "accepted"
         return (
             later_epoch_line(responses, self.notified_under)
             or self.failure_reason(responses)
@@ -113,12 +112,12 @@ class NotificationResult:
         if self.out_of_time:
             return []
         apis = list(dict.fromkeys(response.api for response in self.responses))
-        accepted = ", ".join(map(str, responses.accepted))
+        accepted = join_ids(responses.accepted)
         word = "accepted in full" if responses.is_partial else "accepted"
         lines = [f"  {', '.join(apis)} {word} by {f'brokers {accepted}' if accepted else 'no broker'}"]
         silent = sorted(set(responses.silent) & self.affected_brokers)
         if silent:
-            ids = ", ".join(map(str, silent))
+            ids = join_ids(silent)
             lines.append(f"surveyor: no answer from brokers {ids}: Kafka's next controller sends them the changes")
         return lines + [f"surveyor: {line}" for line in broker_error_lines(responses)]
 
@@ -181,7 +180,7 @@ def later_epoch_line(responses: BrokerResponses, epoch: int) -> str | None:
 
 
 def _broker_list(brokers: Sequence[int]) -> str:
-    return f"broker{'s' * (len(brokers) > 1)} {', '.join(map(str, brokers))}"
+    return f"broker{'s' * (len(brokers) > 1)} {join_ids(brokers)}"
 
 
 def _control_batch(control: Controllership, brokers: Sequence[Broker], notices_for: NoticesFor) -> ControlBatch:
