@@ -19,11 +19,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from jobs.adapters.delta.files import TableFiles
-from jobs.adapters.delta.locks import locked
-from jobs.adapters.delta.warehouse import MAX_WRITE_ATTEMPTS, AnyRow, Warehouse, quoted, schema_of
+from jobs.adapters.delta.locked_writes import write_locked
+from jobs.adapters.delta.warehouse import AnyRow, Warehouse, quoted, schema_of
 from jobs.adapters.delta.warehouse_paths import takes_spark_commits
 from jobs.adapters.spark.session import cached_with_counts
 from schemas.columns import KEYS
@@ -43,6 +42,9 @@ _CONFLICTS: Final = (
 
 _CONFLICT: Final = "DELTA_CONCURRENT_"
 """Prefix of Delta's error conditions for conflicting commits (`DELTA_CONCURRENT_APPEND` and others)."""
+
+COMMIT_BACKOFF_SECONDS: Final = 0.2
+"""Seconds to wait after the first conflict of a commit of Spark."""
 
 PARTITIONED_BY: Final = "cluster"
 """The partition column of every table; its values are in folder names and not in the files."""
@@ -155,12 +157,7 @@ class SparkWarehouse:
 
     def _commit(self, table: str, write: Callable[[], object]) -> None:
         """Write under the table's exclusive lock, as Spark would overwrite a commit made in between."""
-        conflict = retry_if_exception(_is_conflict)
-        retrying = Retrying(
-            retry=conflict, stop=stop_after_attempt(MAX_WRITE_ATTEMPTS), wait=wait_exponential(0.2), reraise=True
-        )
-        with locked(self.warehouse.uri, table):
-            retrying(write)
+        write_locked(self.warehouse.uri, table, write, _is_conflict, backoff_seconds=COMMIT_BACKOFF_SECONDS)
 
     @property
     def _cluster(self) -> str:

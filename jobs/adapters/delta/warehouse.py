@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from jobs.adapters.delta.compatibility import (
     changed_properties,
@@ -29,7 +28,7 @@ from jobs.adapters.delta.compatibility import (
     write_incompatibility,
 )
 from jobs.adapters.delta.filtered_reads import Filter, missing_files, native_files, read_where
-from jobs.adapters.delta.locks import locked
+from jobs.adapters.delta.locked_writes import MAX_WRITE_ATTEMPTS, write_locked
 from jobs.adapters.delta.warehouse_paths import (
     absolute,
     make_all,
@@ -45,8 +44,8 @@ from schemas.rows import Change, TableRow
 T = TypeVar("T")
 R = TypeVar("R", bound=TableRow)
 
-MAX_WRITE_ATTEMPTS: Final = 5
-"""Attempts at a write when other commits come first."""
+COMMIT_BACKOFF_SECONDS: Final = 0.1
+"""Seconds to wait after the first conflict of a commit of deltalake."""
 
 TARGET_FILE_BYTES: Final = 1 << 19
 """Target size of files in a rewritten table; small enough that a later MERGE does not rewrite the whole table."""
@@ -376,15 +375,12 @@ class Warehouse:
 
     def _commit(self, table: str, write: Callable[[], T], *, shared: bool = False) -> T:
         """Write under the table's lock, exclusive or `shared` with other appends; retry after a conflict."""
-        conflict = retry_if_exception_type(CommitFailedError)
-        retrying = Retrying(
-            retry=conflict, stop=stop_after_attempt(MAX_WRITE_ATTEMPTS), wait=wait_exponential(0.1), reraise=True
-        )
-        with locked(self.uri, table, shared=shared):
-            try:
-                return retrying(write)
-            except CommitFailedError as error:
-                raise self._uncommitted(table, error) from None
+        try:
+            return write_locked(
+                self.uri, table, write, _is_conflict, backoff_seconds=COMMIT_BACKOFF_SECONDS, shared=shared
+            )
+        except CommitFailedError as error:
+            raise self._uncommitted(table, error) from None
 
     def _uncommitted(self, table: str, error: CommitFailedError) -> SurveyorError:
         """Return the error for a commit that Delta did not accept, with the reason that another program made."""
@@ -585,3 +581,7 @@ def _update_checks(table: DeltaTable, checks: Mapping[str, str]) -> None:
 
 def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+
+
+def _is_conflict(error: BaseException) -> bool:
+    return isinstance(error, CommitFailedError)
