@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from schemas.jackson import NotJsonError, coerced_int, first_value, java_int
 from schemas.znode_json import SECURITY_PROTOCOLS
+from schemas.znode_paths import BROKER_IDS, TOPICS
 from schemas.znodes import FORBIDDEN
 
 _TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}(==)?", re.ASCII)
@@ -284,7 +285,7 @@ def _controller(data: bytes | None) -> None:
 
 Decode = Callable[[bytes | None], None]
 
-_BROKER_ID_PATH: Final = re.compile(r"/brokers/ids/(?P<number>.+)")
+_BROKER_ID_PATH: Final = re.compile(rf"{BROKER_IDS}/(?P<number>.+)")
 _BROKER_CONFIG_PATH: Final = re.compile(r"/config/brokers/(?!<default>$)(?P<name>.+)")
 _SEQUENCES: Final = {
     "/isr_change_notification/": "isr_change_",
@@ -295,9 +296,9 @@ _SEQUENCES: Final = {
 _RULES: Final[tuple[tuple[re.Pattern[str], Decode, KafkaImpact], ...]] = tuple(
     (re.compile(path), decode, impact)
     for path, decode, impact in (
-        (r"/brokers/topics/[^/]+", _topic, KafkaImpact.FAIL_OVER),
-        (r"/brokers/topics/[^/]+/partitions/[^/]+/state", _state, KafkaImpact.FAIL_OVER),
-        (r"/brokers/ids/[^/]+", _broker, KafkaImpact.ALL),
+        (rf"{TOPICS}/[^/]+", _topic, KafkaImpact.FAIL_OVER),
+        (rf"{TOPICS}/[^/]+/partitions/[^/]+/state", _state, KafkaImpact.FAIL_OVER),
+        (rf"{BROKER_IDS}/[^/]+", _broker, KafkaImpact.ALL),
         (r"/admin/reassign_partitions", _reassignment, KafkaImpact.FAIL_OVER),
         (r"/admin/preferred_replica_election", _election, KafkaImpact.FAIL_OVER),
         (r"/feature", _feature, KafkaImpact.FAIL_OVER),

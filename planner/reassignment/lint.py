@@ -31,6 +31,8 @@ from planner.columns.sentences import sentence
 from planner.reassignment.pending import is_moving, leaderless_reason, moving_reason, with_request_column
 from schemas import reasons
 from schemas.enums import LintCode
+from schemas.znode_paths import TOPICS as TOPICS_PATH
+from schemas.znode_paths import ZNODE_LIMIT_REASON
 
 ZNODE_LIMIT: Final = 1_000_000
 """Bytes, below ZooKeeper's jute.maxbuffer of 1 MB, with room for the request around the data."""
@@ -278,12 +280,15 @@ def _large_znodes(lists: DataFrame, partitions: DataFrame) -> DataFrame:
         .agg((F.sum(sizes) + _ZNODE_FRAME).alias("bytes"), (F.sum(sizes_now) + _ZNODE_FRAME).alias("bytes_now"))
         .where(F.col("bytes") > F.greatest(F.lit(ZNODE_LIMIT), "bytes_now"))
     )
-    limit = F.lit(f" bytes while this runs, more than {ZNODE_LIMIT}: plan the topic in several parts")
+    limit = F.lit(
+        f" bytes while this runs, more than {ZNODE_LIMIT:,}: {ZNODE_LIMIT_REASON}; plan the topic in several parts"
+    )
+    path = F.concat(F.lit(f"{TOPICS_PATH}/"), "topic")
     return lists.join(grown, "topic").select(
         "topic",
         "partition",
         F.lit(LintCode.ZNODE_TOO_LARGE.value).alias("code"),
-        F.concat(F.lit("/brokers/topics/"), "topic", F.lit(" would take "), "bytes", limit).alias("fault"),
+        F.concat(path, F.lit(" would take "), F.format_number("bytes", 0), limit).alias("fault"),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from planner.reassignment.lint import ZNODE_LIMIT
+from schemas.znode_paths import TOPICS, ZNODE_LIMIT_REASON
 
 _FRAME_BYTES: Final = 128
 """Bytes around the lists: version, topic id, names."""
@@ -35,6 +36,6 @@ def size_faults(topic: str, size: int) -> Iterator[str]:
     """Yield a fault if a topic's znode of `size` bytes is too large."""
     if size > ZNODE_LIMIT:
         yield (
-            f"/brokers/topics/{topic} would take about {size} bytes, more than {ZNODE_LIMIT}, and ZooKeeper takes "
-            "about a megabyte; ask for fewer partitions or replicas"
+            f"{TOPICS}/{topic} would take about {size:,} bytes, more than {ZNODE_LIMIT:,}: {ZNODE_LIMIT_REASON}; "
+            "ask for fewer partitions or replicas"
         )

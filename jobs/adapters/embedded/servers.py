@@ -24,6 +24,7 @@ from jobs.adapters.java.jars import kafka_jars, zookeeper_jars
 from jobs.adapters.java.resolvers import class_path
 from jobs.core.errors import SurveyorError
 from jobs.core.logs import quiet_logger
+from schemas.znode_paths import BROKER_IDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -198,7 +199,7 @@ class EmbeddedKafka(Server):
         port belongs to another process and is kept.
         """
         with _session(self.zookeeper_connect) as client, suppress(NoNodeError):
-            data, stat = client.get(f"/brokers/ids/{self.broker_id}")
+            data, stat = client.get(f"{BROKER_IDS}/{self.broker_id}")
             if json.loads(data)["port"] == self.port:
                 end_session(self.zookeeper_connect, stat.ephemeralOwner)
 
@@ -209,7 +210,7 @@ class EmbeddedKafka(Server):
 
     def is_registered(self) -> bool:
         with _session(self.zookeeper_connect) as client:
-            return client.exists(f"/brokers/ids/{self.broker_id}") is not None
+            return client.exists(f"{BROKER_IDS}/{self.broker_id}") is not None
 
     def _await_expiry(self) -> None:
         deadline = time.monotonic() + 1.25 * SESSION_TIMEOUT_MS / 1000
@@ -217,7 +218,7 @@ class EmbeddedKafka(Server):
             if time.monotonic() > deadline:
                 raise SurveyorError(
                     f"broker {self.broker_id} is registered in ZooKeeper {self.zookeeper_connect} by another process "
-                    f"(/brokers/ids/{self.broker_id}): stop that process, or choose another id"
+                    f"({BROKER_IDS}/{self.broker_id}): stop that process, or choose another id"
                 )
             time.sleep(0.1)
 

@@ -15,6 +15,7 @@ from jobs.adapters.zookeeper.connection import Znode, children, read, servers_of
 from jobs.adapters.zookeeper.migration import MADE_BY_HAND
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.core.errors import UnreadableError
+from schemas import znode_paths
 from schemas.enums import NO_CONTROLLER, UNKNOWN_EPOCH, RequestKind
 from schemas.kafka_decode_failures import ignored_reassignment, impact_of
 from schemas.rows import Broker, QuarantinedZnode, ZnodeRequest
@@ -37,8 +38,8 @@ from schemas.znodes import (
 
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
-BROKER_IDS: Final = "/brokers/ids"
-TOPICS: Final = "/brokers/topics"
+BROKER_IDS: Final = znode_paths.BROKER_IDS
+TOPICS: Final = znode_paths.TOPICS
 CONFIGS: Final = "/config/topics"
 CONFIG_CHANGES: Final = "/config/changes"
 CLUSTER_ID: Final = "/cluster/id"

@@ -35,6 +35,7 @@ from jobs.adapters.zookeeper.endpoint import OPTION, ZooKeeperEndpoint, kazoo_op
 from jobs.core.errors import SurveyorError, UnreadableError, UsageError
 from jobs.core.logs import quiet_logger
 from jobs.core.signals import uninterruptible
+from schemas.znode_paths import TOPICS
 
 SESSION_TIMEOUT: Final = 10.0
 """Seconds without contact after which ZooKeeper ends a session and deletes its ephemeral znodes."""
@@ -51,7 +52,7 @@ POLL_SECONDS: Final = 0.2
 _QUIET: Final = quiet_logger("kazoo.surveyor")
 
 
-_ACL_SOURCE: Final = "/brokers/topics"
+_ACL_SOURCE: Final = TOPICS
 """The brokers create this znode, so it has the ACL that Kafka gives to its znodes (`ZkData.defaultAcls`)."""
 
 _MASKED_DIGEST_SUFFIX: Final = ":x"

@@ -23,6 +23,7 @@ from jobs.repositories.plans.repository import Plan
 from schemas.enums import OperationKind
 from schemas.operation_data import CreatedTopic, data_of
 from schemas.rows import Change, Operation
+from schemas.znode_paths import ZNODE_LIMIT_REASON
 from schemas.znodes import (
     WITH_IDS,
     WITHOUT_IDS,
@@ -91,12 +92,9 @@ def too_large(ops: Iterable[Op]) -> MultiFailure | None:
     for op in ops:
         size_of_data = len(op.data or b"") if isinstance(op, (Create, SetData)) else 0
         if size_of_data > MAX_ZNODE_BYTES:
-            size = (
-                f"it would take {size_of_data:,} bytes, more than {MAX_ZNODE_BYTES:,}, and ZooKeeper takes about "
-                "a megabyte"
-            )
             verb = "set" if isinstance(op, SetData) else "create"
-            return MultiFailure(verb, op.path, TooLargeError(f"{size} a request (jute.maxbuffer); move fewer at once"))
+            why = f"it would take {size_of_data:,} bytes, more than {MAX_ZNODE_BYTES:,}: {ZNODE_LIMIT_REASON}"
+            return MultiFailure(verb, op.path, TooLargeError(f"{why}; move fewer at once"))
     return None
 
 
@@ -106,9 +104,9 @@ def refuse_too_large(client: KazooClient, plan: Plan, pending: Iterable[Change])
     for name, size in _sizes(client, topics, [change for change in pending if change.partition is not None]):
         if size > MAX_ZNODE_BYTES:
             raise RefusedError(
-                f"/brokers/topics/{name} and its configuration would take {size:,} bytes, more than "
-                f"{MAX_ZNODE_BYTES:,}: ZooKeeper takes about a megabyte a request (jute.maxbuffer); nothing was "
-                "written; plan the topic with fewer partitions or replicas",
+                f"{topic_path(name)} and its configuration would take {size:,} bytes, more than "
+                f"{MAX_ZNODE_BYTES:,}: {ZNODE_LIMIT_REASON}; nothing was written; plan the topic with fewer partitions "
+                "or replicas",
             )
 
 
