@@ -149,5 +149,5 @@ class CurrentReassignments:
     deleting: frozenset[str]
     ignored: str | None
     """Why Kafka's controller ignores the whole request, None if it does not."""
-    opaque: Sequence[str]
+    not_understood: Sequence[str]
     """Topics that cannot be decoded, each with the reason."""

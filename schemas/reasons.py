@@ -107,7 +107,9 @@ MIN_ISR_OF_TOPIC_UNREAD: Final = Sentence("min.insync.replicas of its topic cann
 MIN_ISR_OF_BROKERS_UNREAD: Final = Sentence(
     "its topic does not set min.insync.replicas, and the default of broker {brokers:ids} cannot be read"
 )
-DEPENDS_ON_OPAQUE: Final = Sentence("it depends on broker {opaque:ids}, which is registered, but not known to be alive")
+DEPENDS_ON_UNCERTAIN: Final = Sentence(
+    "it depends on broker {uncertain:ids}, which is registered, but not known to be alive"
+)
 
 # steps of a reassignment
 UNKNOWN_PARTITION: Final = Sentence("no such partition")

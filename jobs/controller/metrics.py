@@ -124,15 +124,15 @@ class ControllerMetrics(MetricFamilies):
         requested = {row.key for row in context.of_kind(RequestKind.REASSIGN)}
         counts = _unhealthy(rows, brokers, context.topics_to_be_deleted)
         counts["moving"] = sum(row.is_moving or row.key in requested for row in rows)
-        opaque = len(context.not_understood)
-        statuses = {"live": len(brokers), "gone": len(context.gone_brokers), "not_understood": opaque}
+        not_understood = len(context.not_understood)
+        statuses = {"live": len(brokers), "gone": len(context.gone_brokers), "not_understood": not_understood}
         yield self.by("status", "brokers", BROKERS, statuses)
         yield self.gauge("partitions", "Partitions.", len(rows))
         for name in _COUNTS:
             yield self.gauge(f"{name}_partitions", PARTITIONS[name], counts[name])
         configs = sum(topic.config is None or None in topic.config.values() for topic in [*context.topics.values()])
         yield self.gauge("topic_configs_not_understood", CONFIGS_NOT_UNDERSTOOD, configs)
-        yield self.gauge("quarantined_znodes", QUARANTINED, opaque + configs + _quarantined(context, rows))
+        yield self.gauge("quarantined_znodes", QUARANTINED, not_understood + configs + _quarantined(context, rows))
         yield self.gauge("control_leader_epoch_max", "The latest leader epoch.", _latest_leader_epoch(rows))
 
     def _of_brokers(self, controller: ResidentController) -> Iterator[Metric]:
@@ -186,8 +186,8 @@ def _quarantined(context: ControllerContext, rows: Iterable[PartitionInfo]) -> i
         and (row.leader is None or (bool(row.replicas) and row.topic in topics and topics[row.topic].moves_understood))
         for row in rows
     )
-    illegible = sum(request.fault is not None for request in context.empty_requests)
-    return assignments + states + illegible + len(context.forbidden_requests)
+    not_understood_count = sum(request.fault is not None for request in context.empty_requests)
+    return assignments + states + not_understood_count + len(context.forbidden_requests)
 
 
 def _latest_leader_epoch(rows: list[PartitionInfo]) -> int:

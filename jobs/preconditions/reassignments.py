@@ -50,17 +50,17 @@ def reassignment_statuses(
 class Reassignments:
     """All reassignments of a cluster that run or are requested, and the znodes that could not be read."""
 
-    readable: list[Reassignment]
-    opaque: list[str]
+    understood: list[Reassignment]
+    not_understood: list[str]
     """Znodes that are not understood, each with the reason."""
 
 
 def classify(current: CurrentReassignments) -> Reassignments:
     """Find what keeps each reassignment from moving."""
     empty_request = f"{REASSIGN} (Kafka treats it as empty; `delete {REASSIGN}` in zookeeper-shell clears it)"
-    opaque = [empty_request] if current.requests is None else []
-    readable = [_classify(key, partition, current) for key, partition in current.partitions.items()]
-    return Reassignments(readable, [*opaque, *current.opaque])
+    not_understood = [empty_request] if current.requests is None else []
+    understood = [_classify(key, partition, current) for key, partition in current.partitions.items()]
+    return Reassignments(understood, [*not_understood, *current.not_understood])
 
 
 def warnings_of_others(settings: Settings, plan: Plan, pending: Sequence[Change], others: Reassignments) -> list[str]:
@@ -77,7 +77,7 @@ def warnings_of_others(settings: Settings, plan: Plan, pending: Sequence[Change]
         own_targets.setdefault(change.key, []).append(change.replicas_after)
     others_running = [
         other
-        for other in others.readable
+        for other in others.understood
         if list(other.goal) not in own_targets.get((other.topic, other.partition), [])
     ]
     topics = {change.topic for change in copying}
@@ -86,7 +86,7 @@ def warnings_of_others(settings: Settings, plan: Plan, pending: Sequence[Change]
     in_the_way = [other for other in running if other.copies and (other.topic in topics or other.brokers & brokers)]
     if in_the_way:
         raise RefusedError(_refusal(settings, plan, in_the_way))
-    unread_warnings = [f"not understood, and assumed not to move: {znode}" for znode in others.opaque]
+    unread_warnings = [f"not understood, and assumed not to move: {znode}" for znode in others.not_understood]
     running_warnings = (
         [f"others move {abbreviate([other.in_words for other in running])}, not in the way of this plan"]
         if running

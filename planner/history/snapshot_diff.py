@@ -32,13 +32,14 @@ def keep_last_understood(partitions: DataFrame, topics: DataFrame, previous: Dat
     """
     has_replicas = F.size("replicas") > 0
     is_lacking = ~has_replicas | F.col("leader").isNull()
-    opaque = partitions.where(~F.col("understood") & is_lacking).select(*KEY)
-    illegible = topics.where(~F.col("understood")).select("topic")
-    read = partitions.where(has_replicas).join(F.broadcast(illegible), "topic", "left_semi").select("topic").distinct()
-    unread = illegible.join(F.broadcast(read), "topic", "left_anti")
+    lacking = partitions.where(~F.col("understood") & is_lacking).select(*KEY)
+    not_understood = topics.where(~F.col("understood")).select("topic")
+    with_replicas = partitions.where(has_replicas)
+    read = with_replicas.join(F.broadcast(not_understood), "topic", "left_semi").select("topic").distinct()
+    unread = not_understood.join(F.broadcast(read), "topic", "left_anti")
     previous_rows = previous.withColumns({"understood": false()})
     last_known = previous_rows.join(F.broadcast(unread), "topic", "left_semi").unionByName(
-        previous_rows.join(F.broadcast(opaque), KEY, "left_semi").join(F.broadcast(unread), "topic", "left_anti"),
+        previous_rows.join(F.broadcast(lacking), KEY, "left_semi").join(F.broadcast(unread), "topic", "left_anti"),
     )
     current = partitions.join(F.broadcast(last_known.select(*KEY)), KEY, "left_anti")
     return current.unionByName(last_known, allowMissingColumns=True).transform(shaped, PARTITIONS)

@@ -56,13 +56,13 @@ def _code() -> Column:
 
 def _rejection_reason() -> Column:
     preferred = F.col("preferred")
-    opaque_leader = sentence(reasons.LEADER_IN_QUARANTINE, leader=F.col("leader"))
-    illegible = sentence(reasons.QUARANTINED)
+    quarantined_leader = sentence(reasons.LEADER_IN_QUARANTINE, leader=F.col("leader"))
+    quarantined = sentence(reasons.QUARANTINED)
     leads_dead = F.when(F.array_contains("live", preferred), "").otherwise(sentence(reasons.PREFERRED_LEADS_DEAD))
     return reason_by_code(
         {
             **NO_ELECTION_REASONS,
-            RejectionCode.NOT_UNDERSTOOD: F.when(F.col("understood"), opaque_leader).otherwise(illegible),
+            RejectionCode.NOT_UNDERSTOOD: F.when(F.col("understood"), quarantined_leader).otherwise(quarantined),
             RejectionCode.NO_STATE: reasons.NO_STATE,
             RejectionCode.ALREADY_PREFERRED: F.concat(
                 sentence(reasons.ALREADY_PREFERRED, preferred=preferred), leads_dead

@@ -77,9 +77,9 @@ def restart_effect(  # noqa: PLR0911, PLR0913 - a line for each outcome; facts a
         return _harmed(row, brokers, _EFFECT.UNKNOWN, _CODE.NO_STATE, reasons.NO_STATE.say())
     isr = row.isr or []
     remaining = without(among(isr, brokers.live), restarting)
-    opaque = without(remaining, brokers.eligible)
+    uncertain = without(remaining, brokers.eligible)
     others = without(target(row.replicas, row.removing_replicas), restarting)
-    counts = [len(remaining), len(remaining) - len(opaque)]
+    counts = [len(remaining), len(remaining) - len(uncertain)]
     if row.is_moving:
         counts = [min(count, len(others)) for count in counts]
     known: dict[str, Any] = {"in_sync_after": counts[-1]}
@@ -94,7 +94,7 @@ def restart_effect(  # noqa: PLR0911, PLR0913 - a line for each outcome; facts a
     known["min_isr"], needed = min_isr, min_isr + margin
     most, least = (_effect_of(count, min_isr, margin) for count in counts)
     if most != least:
-        reason = reasons.DEPENDS_ON_OPAQUE.say(opaque=opaque)
+        reason = reasons.DEPENDS_ON_UNCERTAIN.say(uncertain=uncertain)
         return _harmed(row, brokers, _EFFECT.UNKNOWN, _CODE.BROKER_UNCERTAIN, reason, **known)
     if least is None:
         return None
@@ -124,7 +124,7 @@ def _offline(
     candidates = among(row.replicas, remaining)
     if row.leader in restarting and not among(candidates, brokers.eligible):
         if candidates:
-            reason = reasons.DEPENDS_ON_OPAQUE.say(opaque=candidates)
+            reason = reasons.DEPENDS_ON_UNCERTAIN.say(uncertain=candidates)
             return _EFFECT.UNKNOWN, _CODE.BROKER_UNCERTAIN, reason
         if len(row.replicas) == 1:
             return _EFFECT.OFFLINE, _CODE.ONLY_REPLICA, reasons.ONLY_REPLICA.say(replicas=row.replicas)

@@ -86,7 +86,9 @@ _REASONS: Final[Mapping[RestartCode, str]] = {
         {sentence_sql(reasons.MIN_ISR_OF_TOPIC_UNREAD)},
         {sentence_sql(reasons.MIN_ISR_OF_BROKERS_UNREAD, brokers="silent")}
     )""",
-    _CODE.BROKER_UNCERTAIN: sentence_sql(reasons.DEPENDS_ON_OPAQUE, opaque="IF(is_leaderless, candidates, opaque)"),
+    _CODE.BROKER_UNCERTAIN: sentence_sql(
+        reasons.DEPENDS_ON_UNCERTAIN, uncertain="IF(is_leaderless, candidates, uncertain)"
+    ),
     _CODE.TOO_FEW_REPLICAS: sentence_sql(reasons.TOO_FEW_REPLICAS, count="size(others)", needed="needed"),
     _CODE.TOO_FEW_IN_SYNC: sentence_sql(reasons.TOO_FEW_IN_SYNC, count="least", needed="needed", isr="isr"),
 }
@@ -167,7 +169,7 @@ def _with_counts(partitions: DataFrame) -> DataFrame:
             "*",
             f"array_except(on_live, IF(size(restarting) = 1, restarting, {EMPTY})) AS may_lead",
             "array_except(target, restarting) AS others",
-            "array_except(remaining, eligible) AS opaque",
+            "array_except(remaining, eligible) AS uncertain",
             "array_intersect(replicas, remaining) AS candidates",
             "array_intersect(remaining, eligible) AS understood_remaining",
         )

@@ -144,16 +144,16 @@ def read_reassignments(client: KazooClient, moving: Targets | None = None) -> Cu
     `moving` has those that Kafka's controller lists; without it they are read from the topics, as controllers since
     2.4 write them there.
     """
-    opaque: list[str] = []
+    not_understood: list[str] = []
     if moving is None:
-        moving, opaque = _moving_in_topics(client)
+        moving, not_understood = _moving_in_topics(client)
     requests = reassign_requests(client)
     keys = sorted({*moving, *(requests or {})})
     if not keys:
-        return CurrentReassignments(moving, requests, {}, {}, frozenset(), None, opaque)
+        return CurrentReassignments(moving, requests, {}, {}, frozenset(), None, not_understood)
     live, deleting = broker_epochs(client), frozenset(topics_to_delete(client))
     ignored = ignored_request(client) if requests else None
-    return CurrentReassignments(moving, requests, partitions_now(client, keys), live, deleting, ignored, opaque)
+    return CurrentReassignments(moving, requests, partitions_now(client, keys), live, deleting, ignored, not_understood)
 
 
 def moving_in_zookeeper(client: KazooClient) -> dict[Key, list[int]]:
@@ -164,19 +164,19 @@ def moving_in_zookeeper(client: KazooClient) -> dict[Key, list[int]]:
 def _moving_in_topics(client: KazooClient) -> tuple[dict[Key, list[int]], list[str]]:
     """Targets of the partitions that move according to their topics, and the topics that are not understood."""
     targets: dict[Key, list[int]] = {}
-    opaque = []
+    not_understood = []
     for znode in read_permitted(client, [topic_path(name) for name in children(client, TOPICS) or []]):
         if znode.stat is None:
             continue
         try:
             assignment = read_assignment(znode.data)
         except MalformedZnodeError as error:
-            opaque.append(f"{znode.path} ({error})")
+            not_understood.append(f"{znode.path} ({error})")
             continue
         targets |= _moving(znode.path.rsplit("/", 1)[1], assignment)
         if assignment.reason:
-            opaque.append(f"{znode.path} ({assignment.reason})")
-    return targets, opaque
+            not_understood.append(f"{znode.path} ({assignment.reason})")
+    return targets, not_understood
 
 
 def _moving(topic: str, assignment: Assignment) -> dict[Key, list[int]]:

@@ -84,14 +84,14 @@ class _Topic:
 
     row: Row
     assignment: Assignment = NO_ASSIGNMENT
-    opaque: frozenset[int] = frozenset()
+    unread: frozenset[int] = frozenset()
     """Partitions whose entry in the assignment cannot be decoded, so their replicas are unknown."""
     orphans: list[str] = field(default_factory=list)
     """Partitions that have a znode but are not in the assignment."""
     quarantine: list[QuarantinedZnode] = field(default_factory=list)
 
     def state_paths(self) -> Iterator[str]:
-        numbers = sorted({*self.assignment.partitions, *self.opaque})
+        numbers = sorted({*self.assignment.partitions, *self.unread})
         partitions: list[int | str] = [*numbers, *self.orphans]
         for partition in partitions:
             yield state_path((self.row["topic"], partition))
@@ -124,7 +124,7 @@ def _chunks(topics: Sequence[_Topic]) -> Iterator[list[_Topic]]:
     chunk: list[_Topic] = []
     size = 0
     for topic in topics:
-        size += len(topic.assignment.partitions) + len(topic.opaque)
+        size += len(topic.assignment.partitions) + len(topic.unread)
         chunk.append(topic)
         if size >= PARTITIONS_PER_CHUNK:
             yield chunk
@@ -167,11 +167,11 @@ def _topic(znode: Znode, config: Znode, children: Sequence[str]) -> _Topic:
         "understood": not (reason or unread),
         "moves_understood": not topic.assignment.unread_moves,
     }
-    assigned = {str(partition) for partition in (*topic.assignment.partitions, *topic.opaque)}
+    assigned = {str(partition) for partition in (*topic.assignment.partitions, *topic.unread)}
     others = [child for child in children if child not in assigned]
     if topic.assignment is NO_ASSIGNMENT or any(part.number is None for part in topic.assignment.unread):
         numbers = {child for child in others if child.isdecimal() and str(int(child)) == child}
-        topic.opaque |= {number for number in map(int, numbers) if number <= _LARGEST_PARTITION}
+        topic.unread |= {number for number in map(int, numbers) if number <= _LARGEST_PARTITION}
         others = [child for child in others if child not in numbers]
     topic.orphans = others
     return topic
@@ -185,7 +185,7 @@ def _read_assignment(topic: _Topic, name: str, znode: Znode) -> str:
     except MalformedZnodeError as error:
         return str(error)
     numbers = (part.number for part in topic.assignment.unread)
-    topic.opaque = frozenset(number for number in numbers if number is not None)
+    topic.unread = frozenset(number for number in numbers if number is not None)
     return topic.assignment.reason
 
 
@@ -213,7 +213,7 @@ def _assigned_partitions(topic: _Topic) -> Iterator[Row]:
     """Yield one row per partition without its state; an opaque partition has no known replicas."""
     assignment = topic.assignment
     topic_columns = {name: topic.row[name] for name in ("topic", "topic_version")}
-    for partition, replicas in sorted((dict.fromkeys(topic.opaque, _NO_BROKERS) | assignment.partitions).items()):
+    for partition, replicas in sorted((dict.fromkeys(topic.unread, _NO_BROKERS) | assignment.partitions).items()):
         yield {
             **topic_columns,
             "understood": bool(replicas) and not assignment.unread_moves,
