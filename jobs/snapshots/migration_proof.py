@@ -24,9 +24,12 @@ MAY_CHANGE: Final = frozenset(
 """Columns that a migration or the restarts during it change."""
 
 NOT_CARRIED: Final = frozenset(
-    {"inter.broker.protocol.version", "control.plane.listener.name", "zookeeper.session.timeout.ms"}
+    {
+        *("control.plane.listener.name", "inter.broker.protocol.version", "zookeeper.session.timeout.ms"),
+        *("inter.broker.listener.name", "security.inter.broker.protocol"),
+    }
 )
-"""Settings of brokers that mean nothing in KRaft."""
+"""Settings of brokers that mean nothing in KRaft, or that the procedure of a migration changes."""
 
 COUNTS: Final = {"acls": "ACLs", "quotas": "quotas", "scram_credentials": "SCRAM credentials"}
 """Columns of SNAPSHOTS that count what no table lists."""

@@ -67,7 +67,10 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "warehouse = ": NOT_RUN + "a file, for clusters that exist",
         "surveyor snapshot --all": "tests/jobs/test_fleets.py",
     },
-    "migration.md": {"surveyor migration check": "tests/jobs/stories/test_migration_check_brokers.py"},
+    "migration.md": {
+        "surveyor migration check": "tests/jobs/stories/test_migration_check_brokers.py",
+        "surveyor snapshot": "tests/jobs/stories/test_migration_brokers.py",
+    },
     "control.md": {
         "surveyor control": "tests/jobs/controller/test_control_command.py",
         "surveyor plan drain": "tests/jobs/stories/test_control_brokers.py",

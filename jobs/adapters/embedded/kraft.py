@@ -41,8 +41,10 @@ class EmbeddedKRaftNode(Server):
         overrides: Mapping[str, str] | None = None,
         format_options: Sequence[str] = (),
         heap: str = BROKER_HEAP,
+        cluster_id: str = CLUSTER_ID,
     ) -> None:
         super().__init__(f"node-{node_id}", folder, port)
+        self.cluster_id = cluster_id
         self.node_id = node_id
         self.controller_port = controller_port
         self.voters = voters
@@ -85,7 +87,7 @@ class EmbeddedKRaftNode(Server):
         """Format the log dirs, unless an earlier start did."""
         if all(Path(log_dir, "meta.properties").exists() for log_dir in self.properties()["log.dirs"].split(",")):
             return
-        arguments = ["format", "-t", CLUSTER_ID, "-c", str(config), "--ignore-formatted", *self.format_options]
+        arguments = ["format", "-t", self.cluster_id, "-c", str(config), "--ignore-formatted", *self.format_options]
         done = subprocess.run(  # noqa: S603 - the checked Java with arguments of our own
             [*java, "kafka.tools.StorageTool", *arguments],
             cwd=self.folder,

@@ -294,8 +294,13 @@ def test_each_command_is_refused_or_reads() -> None:
     reading = {"export", "plan", "report", "show", "sizes", "snapshot", "status", "whatif"}
     not_connecting = {"catalog", "dashboard", "demo", "metrics", "vacuum"}
     commands = {place.partition(":")[0].removeprefix("jobs.") for place in COMMANDS}
-    assert commands == reading | not_connecting | INSTEAD.keys() | {"doctor"}
+    assert commands == reading | not_connecting | INSTEAD.keys() | {"doctor", "migration"}
     assert {command[0] for command in WRITING} == INSTEAD.keys()
+
+
+def test_a_migration_is_checked_on_zookeepers_side_only(story: Story) -> None:
+    ran = story.surveyor("migration", "check")
+    assert (ran.code, "is a KRaft cluster" in ran.stderr, ran.stderr.count("\n")) == (23, True, 1)
 
 
 def test_doctor_says_that_it_looks_at_the_warehouse_only(story: Story) -> None:

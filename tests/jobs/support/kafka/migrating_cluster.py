@@ -1,0 +1,143 @@
+"""A cluster that is migrated from ZooKeeper to KRaft, by the procedure of Kafka 3.9's documentation, step by step.
+
+One controller node joins; brokers restart with migration enabled, then as brokers of KRaft; the controller leaves the
+migration at the end. Each step is a method, so that a test can look at the cluster between two of them.
+"""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from jobs.adapters.embedded.kraft import EmbeddedKRaftNode
+from jobs.adapters.embedded.ports import LOOPBACK, accepts, free_port
+from jobs.adapters.embedded.servers import EmbeddedKafka, EmbeddedZooKeeper
+from jobs.adapters.zookeeper.connection import connected, read
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
+from tests.jobs.support.kafka.real_cluster import eventually
+
+CONTROLLER_ID = 3000
+HEAP = "320m"
+PROTOCOLS = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+
+
+class MigratingController(EmbeddedKRaftNode):
+    """A node with the role controller only, which migrates from ZooKeeper while `zookeeper_connect` is set."""
+
+    zookeeper_connect: str | None = None
+
+    def properties(self) -> dict[str, str]:
+        migration = {"zookeeper.metadata.migration.enable": "true", "zookeeper.connect": str(self.zookeeper_connect)}
+        of_node = super().properties()
+        del of_node["inter.broker.listener.name"]
+        return {
+            **of_node,
+            "process.roles": "controller",
+            "listeners": f"CONTROLLER://{LOOPBACK}:{self.controller_port}",
+            "listener.security.protocol.map": PROTOCOLS,
+            **(migration if self.zookeeper_connect else {}),
+        }
+
+
+class MigratingBroker(EmbeddedKafka):
+    """A broker that knows the controller once `voters` is set, and has left ZooKeeper once `is_kraft` is."""
+
+    voters = ""
+    is_kraft = False
+
+    def properties(self) -> dict[str, str]:
+        properties = super().properties()
+        if self.voters:
+            properties |= {
+                "controller.quorum.voters": self.voters,
+                "controller.listener.names": "CONTROLLER",
+                "listener.security.protocol.map": PROTOCOLS,
+                "inter.broker.listener.name": "PLAINTEXT",
+            }
+        if self.voters and not self.is_kraft:
+            properties["zookeeper.metadata.migration.enable"] = "true"
+        if self.is_kraft:
+            for name in ("broker.id", "zookeeper.connect", "zookeeper.session.timeout.ms"):
+                del properties[name]
+            properties |= {"process.roles": "broker", "node.id": str(self.broker_id)}
+        return properties
+
+    def is_ready(self) -> bool:
+        if not self.is_kraft:
+            return super().is_ready()
+        return "Kafka Server started" in self.log_of_this_run() and accepts(self.port)
+
+    def restart(self, timeout: float = 90.0) -> None:
+        super().restart(timeout)
+
+
+class MigratingCluster:
+    """The cluster and the steps of its migration."""
+
+    def __init__(self, folder: Path, brokers: int) -> None:
+        self.zookeeper = EmbeddedZooKeeper(folder / "zookeeper")
+        self._folder = folder
+        self._count = brokers
+        self.brokers: list[MigratingBroker] = []
+        self.controller: MigratingController
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.address for broker in self.brokers)
+
+    def start(self, stack: ExitStack) -> None:
+        stack.enter_context(self.zookeeper)
+        for number in range(self._count):
+            folder = self._folder / f"broker-{number}"
+            broker = MigratingBroker(self.zookeeper.connect, number, folder, heap=HEAP)
+            stack.callback(broker.kill)
+            broker.start()
+            self.brokers.append(broker)
+        for broker in self.brokers:
+            broker.wait_ready()
+
+    def add_controller(self, stack: ExitStack) -> None:
+        """Start the controller that will take the metadata over, with the cluster's id."""
+        with connected(ZooKeeperEndpoint(self.zookeeper.connect)) as client:
+            cluster_id = json.loads(read(client, "/cluster/id").data or b"{}")["id"]
+        port = free_port()
+        self.controller = MigratingController(
+            CONTROLLER_ID,
+            self._folder / "controller",
+            port=port,
+            controller_port=port,
+            voters=f"{CONTROLLER_ID}@{LOOPBACK}:{port}",
+            heap=HEAP,
+            cluster_id=cluster_id,
+        )
+        self.controller.zookeeper_connect = self.zookeeper.connect
+        stack.callback(self.controller.kill)
+        self.controller.start()
+        self.controller.wait_ready()
+
+    def let_brokers_migrate(self) -> None:
+        """Restart each broker with migration enabled, and wait until the controller has copied the metadata."""
+        for broker in self.brokers:
+            broker.voters = self.controller.voters
+            broker.restart()
+        assert eventually(lambda: "Completed migration of metadata" in self.controller.log.read_text(), 120)
+
+    def leave_zookeeper(self) -> None:
+        """Restart each broker in KRaft mode, then the controller without ZooKeeper."""
+        for broker in self.brokers:
+            broker.is_kraft = True
+            broker.restart()
+        self.controller.zookeeper_connect = None
+        self.controller.restart()
+
+
+@contextmanager
+def migrating_cluster(brokers: int) -> Iterator[tuple[MigratingCluster, ExitStack]]:
+    folder = Path(tempfile.mkdtemp(prefix="surveyor-migration-"))
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        cluster = MigratingCluster(folder, brokers)
+        cluster.start(stack)
+        yield cluster, stack
