@@ -2,10 +2,11 @@
 
 import socket
 import ssl
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from struct import pack
+from struct import pack, unpack
 from typing import Final
 
 import pytest
@@ -176,6 +177,46 @@ def test_unknown_clients_make_way_for_others_of_fewer(configured: WithFile, monk
             assert all(client.is_closed for client in crowd[:6])
             assert alone.api_versions(3)[0] == 0
             assert crowd[-1].api_versions(3)[0] == 0
+
+
+def test_mechanisms_that_are_not_enabled_are_refused(configured: WithFile) -> None:
+    with serving(configured({"security.protocol": "SASL_PLAINTEXT", **SASL, **USERS})) as broker:
+        assert broker.endpoints
+        with connected_to(broker.endpoints[0].port) as client:
+            errors = list[int]()
+            for mechanism in ("GSSAPI", "plain", "", "PLAIN", "SCRAM-SHA-256"):
+                client.send(sasl_handshake_request(mechanism))
+                errors.append(unpack(">h", client.receive()[4:6])[0])
+            assert errors == [33, 33, 33, 0, 34]  # one mechanism only
+            client.send(sasl_authenticate_request(b"\0stranger\0password"))
+            assert unpack(">h", client.receive()[4:6]) == (58,)
+            assert client.is_closed
+        with connected_to(broker.endpoints[0].port) as client:
+            client.send(sasl_authenticate_request(f"\0kafka\0{PASSWORD}".encode()))  # without a handshake
+            assert client.is_closed
+
+
+def test_a_slow_tls_handshake_ends(
+    configured: WithFile,
+    listener: Callable[[dict[str, str]], Listener],
+    certificates: Certificates,
+    principal: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(request_server, "HANDSHAKE_SECONDS", 3.0)
+    own = {"security.protocol": "SSL", "ssl.certificate.location": str(certificates.client)}
+    with serving(configured({"security.protocol": "SSL", "broker.principals": principal})) as broker:
+        assert broker.endpoints
+        with connected_to(broker.endpoints[0].port) as slow:
+            hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500)
+            sent = 0
+            with suppress(ConnectionError):
+                for sent in range(400):
+                    slow.send(hello[sent : sent + 1])
+                    if sent == 5:
+                        assert served_to(broker, listener(own)) == {18, PRODUCER_IDS}
+                    time.sleep(0.05)
+            assert 5 < sent < 399  # twenty seconds
 
 
 def test_nothing_is_served_before_authentication(configured: WithFile) -> None:
