@@ -370,12 +370,12 @@ class _Session:
         address = None if is_served else handler.relay_to(self.binding.security_protocol)
         if address is None:
             header = read_header(data, self._versions)
-            await self.server.quota.wait(self.address)
+            await self._await_quota()
             return self._charge(encode_response, header, await self._handle(header, data))
         shared = handler.conditional_apis()
         if header.api_key in shared:
             header = read_header(data, shared)
-            await self.server.quota.wait(self.address)
+            await self._await_quota()
             request = self._charge(read_body, data, header)
             if handler.handles(header.api_key, request):
                 return self._charge(encode_response, header, await self._submitted(header, request))
@@ -384,6 +384,11 @@ class _Session:
         if header.api_key == API_VERSIONS and first <= header.version <= last:
             return encode_response(header, merged_api_versions(response, header, self._handler_versions, shared))
         return pack(">i", len(response)) + response
+
+    async def _await_quota(self) -> None:
+        """Wait until the next request may be handled, unless the client has proved to be a broker."""
+        if self.principal is None or self.binding.security_protocol == PLAINTEXT:
+            await self.server.quota.wait(self.address)
 
     def _charge(self, work: Callable[..., T], *arguments: Any) -> T:  # noqa: ANN401 - those of any function
         return self.server.quota.charge(self.address, work, *arguments)

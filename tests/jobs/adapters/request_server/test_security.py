@@ -15,6 +15,7 @@ from scramp import ScramMechanism
 
 from jobs.adapters.brokers.connection import BrokerConnection
 from jobs.adapters.brokers.listeners import AuthenticationFailedError, Listener
+from jobs.adapters.request_server import processing_quota
 from jobs.adapters.request_server import server as request_server
 from jobs.adapters.request_server.authentication import Credentials, ScramCredential
 from jobs.adapters.request_server.config import ListenConfig
@@ -177,6 +178,20 @@ def test_unknown_clients_make_way_for_others_of_fewer(configured: WithFile, monk
             assert all(client.is_closed for client in crowd[:6])
             assert alone.api_versions(3)[0] == 0
             assert crowd[-1].api_versions(3)[0] == 0
+
+
+def test_brokers_that_have_authenticated_do_not_wait(configured: WithFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processing_quota, "MAX_SHARE", 1e-6)
+    with serving(configured({"security.protocol": "SASL_PLAINTEXT", **SASL, **USERS})) as broker:
+        assert broker.endpoints
+        with connected_to(broker.endpoints[0].port) as client:
+            client.send(sasl_handshake_request("PLAIN"))
+            client.receive()
+            client.send(sasl_authenticate_request(f"\0kafka\0{PASSWORD}".encode()))
+            client.receive()
+            monkeypatch.setattr(processing_quota, "BURST_SECONDS", 0.0)
+
+            assert [client.producer_ids(1) for _ in range(20)] == [1] * 20
 
 
 def test_mechanisms_that_are_not_enabled_are_refused(configured: WithFile) -> None:
