@@ -4,7 +4,6 @@ A file with a password, a private key or a command must not be readable by other
 Otherwise it is refused.
 """
 
-import ssl
 import stat
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -14,12 +13,15 @@ from typing import Final
 from jobs.core.errors import UsageError
 from jobs.core.text_files import read_text_file
 
+HOST_NAMES: Final = "ssl.endpoint.identification.algorithm"
+"""Whether certificates are checked for the host's name; in Java an empty value disables it."""
 AUTHORITIES: Final = "ssl.ca.location"
 PRIVATE_KEY: Final = "ssl.key.location"
 CERTIFICATE: Final = "ssl.certificate.location"
 """A PEM file that contains its private key unless PRIVATE_KEY is set."""
 TOKEN_COMMAND: Final = "sasl.oauthbearer.token.command"  # noqa: S105 - the name of a setting
 """A command that prints an OAuth token."""
+KEYSTORE: Final = "ssl.keystore.location"
 JAAS_CONFIG: Final = "sasl.jaas.config"
 """A login module of Java and its options, which may have a password."""
 KEY_PASSWORD: Final = "ssl.key.password"  # noqa: S105 - the name of a setting
@@ -41,7 +43,8 @@ def read_key_values(
         raise UsageError(f"cannot read {option} {path}: {_error_text(error)}") from None
     values = {key: value.strip() for key, value in properties.items()}  # as Kafka's ConfigDef does
     for key, value in values.items():
-        if not value or not (key in known_keys or is_known(key)):
+        is_complete = value or key == HOST_NAMES
+        if not is_complete or not (key in known_keys or is_known(key)):
             raise UsageError(
                 f"{option} {path}: {key!r} is not known or has no value; known are {', '.join(known_keys)}"
             )
@@ -49,39 +52,13 @@ def read_key_values(
         refuse_shared(f"{option} {path} has a password in it", path, mode)
     if TOKEN_COMMAND in values:
         refuse_shared(f"{option} {path} has a command in it", path, mode)
-    named = PRIVATE_KEY if PRIVATE_KEY in values else CERTIFICATE
+    is_pem_store = values.get("ssl.keystore.type", "").upper() == "PEM"
+    named = KEYSTORE if is_pem_store else PRIVATE_KEY if PRIVATE_KEY in values else CERTIFICATE
     if named in values and KEY_PASSWORD not in values:
         own = Path(values[named])
         with suppress(OSError):  # reported when it is opened
             refuse_shared(f"{option} {path}: {named} {own} has a private key in it", own, own.stat().st_mode)
     return values
-
-
-def load_pem(
-    context: ssl.SSLContext,
-    file: str,
-    *,
-    authorities: str | None = None,
-    certificate: str | None = None,
-    key: str | None = None,
-    password: str = "",
-) -> None:
-    """Load the PEM files of a properties file; raise UsageError for an invalid one.
-
-    `file` is the option and path of the properties file, for messages. `password` must not be None, because OpenSSL
-    would prompt for it on the terminal.
-    """
-    setting = AUTHORITIES
-    try:
-        if authorities is not None:
-            context.load_verify_locations(authorities)
-        setting = f"{CERTIFICATE}, {PRIVATE_KEY} or {KEY_PASSWORD}"
-        if certificate is not None:
-            context.load_cert_chain(certificate, key, password)
-    except ssl.SSLError as error:
-        raise UsageError(f"{file}: {setting}: not the PEM file it should be ({error.reason})") from None
-    except OSError as error:
-        raise UsageError(f"{file}: {setting}: {error.strerror}") from None
 
 
 def refuse_shared(what: str, path: Path, mode: int) -> None:

@@ -34,7 +34,9 @@ from jobs.adapters.kerberos.login import KEYS as KERBEROS_KEYS
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.core.jaas import login_module
 from jobs.core.logs import quiet_logger
-from jobs.core.properties import read_key_values
+from jobs.core.properties import HOST_NAMES, read_key_values
+from jobs.core.tls_files import KEYS as TLS_KEYS
+from jobs.core.tls_files import client_context
 from schemas.replica_assignment import target
 from schemas.rows import Broker, Key
 from schemas.text import abbreviate
@@ -54,19 +56,17 @@ _SETTINGS: Final = {
     "sasl.mechanism": "sasl_mechanism",
     "sasl.username": "sasl_plain_username",
     "sasl.password": "sasl_plain_password",
-    "ssl.ca.location": "ssl_cafile",
-    "ssl.certificate.location": "ssl_certfile",
-    "ssl.key.location": "ssl_keyfile",
-    "ssl.key.password": "ssl_password",
-    "ssl.endpoint.identification.algorithm": "ssl_check_hostname",
     "client.id": "client_id",
 }
-"""Keys of client.properties that kafka-python has too; TLS files are PEM, as in the Python clients."""
+"""Keys of client.properties that kafka-python has too."""
 
 _OPTION: Final = "--command-config"
 _JAAS_SECTION: Final = "KafkaClient"
 TOKEN_PROVIDER: Final = "sasl_oauth_token_provider"  # noqa: S105 - the name of a setting
 """kafka-python's setting that supplies OAuth tokens."""
+
+TLS: Final = "ssl_context"
+"""kafka-python's setting of the TLS context."""
 
 quiet_logger("kafka")
 
@@ -113,11 +113,12 @@ class AdminUnavailableError(SurveyorError):
 def read_properties(path: Path | None) -> dict[str, Any]:
     """Read a client.properties file into kafka-python's settings; raise UsageError for unsupported keys.
 
-    All settings are strings, except for TOKEN_PROVIDER and LOGIN.
+    All settings are strings, except for TOKEN_PROVIDER, LOGIN and TLS.
     """
     if path is None:
         return {}
-    values, file = read_key_values(path, _OPTION, (*_SETTINGS, *TOKEN_KEYS, *KERBEROS_KEYS)), f"{_OPTION} {path}"
+    known = (*_SETTINGS, *TOKEN_KEYS, *KERBEROS_KEYS, *TLS_KEYS, HOST_NAMES)
+    values, file = read_key_values(path, _OPTION, known), f"{_OPTION} {path}"
     settings: dict[str, Any] = {_SETTINGS[key]: value for key, value in values.items() if key in _SETTINGS}
     mechanism = settings.get("sasl_mechanism")
     if mechanism == "OAUTHBEARER":
@@ -127,10 +128,8 @@ def read_properties(path: Path | None) -> dict[str, Any]:
     elif (module := login_module(values, file, _JAAS_SECTION)) is not None:
         passwords = {"sasl_plain_username": "username", "sasl_plain_password": "password"}
         settings = {name: module.options[key] for name, key in passwords.items() if key in module.options} | settings
-    if "ssl_certfile" in settings:
-        settings.setdefault("ssl_password", "")  # without a password, OpenSSL prompts on the terminal
-    if settings.get("ssl_check_hostname", "https").lower() != "https":
-        settings["ssl_check_hostname"] = ""  # falsy, so host name verification is off
+    if settings.get("security_protocol") in {"SSL", "SASL_SSL"}:
+        settings[TLS] = client_context(values, file)
     return settings
 
 

