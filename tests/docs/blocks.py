@@ -87,7 +87,7 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     "reassigning.md": {"{": DATA, "surveyor cancel": "tests/jobs/stories/test_cancel_brokers.py"},
     "security.md": {
         "pip install": NOT_RUN + "it wants a package index",
-        "security.protocol=SASL_": NOT_RUN + "files, for brokers and a ZooKeeper that want them",
+        "security.protocol=": NOT_RUN + "files, for brokers and a ZooKeeper that want them",
     },
     "restarts.md": {"surveyor ": "tests/jobs/stories/test_restarts_brokers.py"},  # and test_kraft_restarts_brokers.py
     "operations.md": {"surveyor reconcile": "tests/jobs/execution/test_reconcile_command.py"},
