@@ -19,7 +19,7 @@ PAGE: Final = {
         "jobs.show:app": "Show the tables of a snapshot, or the live cluster.",
         "jobs.migration:app": "Check what a migration to KRaft needs, and prove that it has lost nothing.",
         "jobs.whatif:whatif": "Simulate the loss of brokers or racks, or the restart of brokers now.",
-        "jobs.report:report": "Write a self-contained HTML report of the cluster's history or of a plan.",
+        "jobs.report:report": "Write an HTML report of the cluster's history, of a plan or of a migration.",
         "jobs.dashboard:dashboard": "Serve a web dashboard of snapshots, brokers, partitions, plans and commits.",
         "jobs.metrics:metrics": "Export metrics for Prometheus to stdout, to a file or over HTTP.",
     },

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from jobs.runtime.completion import plans, snapshots
+from jobs.core.errors import UsageError
+from jobs.runtime.completion import comma_separated, plans, snapshots
 from jobs.runtime.console import CommandResult
 from jobs.runtime.fleet import Fleet, Parallel
 from jobs.runtime.options import Throttle, check_throttle, command, run_as_script
@@ -18,7 +19,9 @@ def report(
     *,
     out: Annotated[
         Path | None,
-        typer.Option(help="Output file [default: report.html, or plan-ID.html for a plan]; with --all a folder."),
+        typer.Option(
+            help="Output file [default: report.html, plan-ID.html for a plan, or migration.html]; with --all a folder."
+        ),
     ] = None,
     plan: Annotated[
         str | None,
@@ -28,13 +31,27 @@ def report(
         int | None,
         typer.Option(help="Report the cluster as of this snapshot [default: the newest].", autocompletion=snapshots),
     ] = None,
+    migration: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BEFORE,AFTER",
+            help="Two snapshots, as of `migration prove`: report what a migration to KRaft has lost or changed.",
+            autocompletion=comma_separated(snapshots),
+        ),
+    ] = None,
     throttle: Throttle = None,
     fleet: Fleet = False,
     parallel: Parallel = None,
 ) -> CommandResult:
-    """Write a self-contained HTML report of the cluster's history or of a plan."""
-    from jobs.web.report import write_fleet_report, write_report
+    """Write an HTML report of the cluster's history, of a plan or of a migration."""
+    from jobs.web.report import write_fleet_report, write_migration_report, write_report
 
+    if migration is not None:
+        if fleet or plan is not None or snapshot is not None:
+            raise UsageError(
+                "--migration has two snapshots of one cluster of its own; omit --all, --plan and --snapshot"
+            )
+        return write_migration_report(settings, out, migration)
     if fleet:
         return write_fleet_report(settings, out, parallel)
     check_throttle(throttle, settings.conf.throttle)

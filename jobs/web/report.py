@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from jobs.adapters.delta.filtered_reads import Filter
 from jobs.adapters.delta.warehouse import Row, Warehouse
-from jobs.core.errors import UsageError
+from jobs.core.errors import ExitCode, UsageError
 from jobs.core.units import format_bytes
 from jobs.repositories.snapshots import find_snapshot
 from jobs.runtime.atomic_files import refuse_unwritable, replace_file
@@ -18,9 +18,11 @@ from jobs.runtime.fleet import FleetSummary, run_on_fleet
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.snapshots.fleet_health import SHOWN, WORST_BY
+from jobs.snapshots.migration_proof import prove
 from jobs.sql_views.database import Summaries
 from jobs.web.cluster_page import cluster_page
 from jobs.web.fleet_page import fleet_page, newest_health
+from jobs.web.migration_page import migration_page
 from jobs.web.plan_page import PlanTables, plan_page
 from schemas.rows import Snapshot
 from schemas.text import pluralise
@@ -54,6 +56,25 @@ def write_report(settings: Settings, out: Path | None, plan: str | None, snapsho
     result |= {"path": str(path), "bytes": written}
     about = f"plan {result['plan_id']}" if plan else f"{settings.cluster}, snapshot {result['snapshot_id']}"
     return CommandResult(result, f"report of {about}: {path} ({format_bytes(written)})")
+
+
+def write_migration_report(settings: Settings, out: Path | None, ids: str) -> CommandResult:
+    """Write the proof of a migration; the exit code is CHANGES unless everything is still there."""
+    now, path = datetime.now(UTC), out or Path("migration.html")
+    try:
+        was, is_now = map(int, ids.split(","))
+    except ValueError:
+        raise UsageError(f"--migration {ids}: expected the ids of two snapshots, as 41,57") from None
+    refuse_unwritable(path)
+    warehouse = settings.warehouse
+    before, after = find_snapshot(warehouse, was), find_snapshot(warehouse, is_now)
+    with progress("reading the tables and rendering the page"):
+        proof = prove(warehouse, before, after)
+        written = replace_file(path, migration_page(settings.cluster, before, after, proof, now))
+    result: Row = {"before": was, "after": is_now, "proved": proof.holds, "path": str(path), "bytes": written}
+    verdict = "proved" if proof.holds else "not proved"
+    title = f"report of the migration of {settings.cluster}, {verdict}: {path} ({format_bytes(written)})"
+    return CommandResult(result, title, exit_code=ExitCode.DONE if proof.holds else ExitCode.CHANGES)
 
 
 def write_fleet_report(settings: Settings, out: Path | None, parallel: int | None) -> CommandResult:

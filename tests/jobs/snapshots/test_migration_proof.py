@@ -1,6 +1,8 @@
 """`surveyor migration prove`: each difference that a migration must not make is found, and what may change is not."""
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -181,3 +183,40 @@ def test_snapshots_of_the_wrong_sources_are_refused(surveyor: Surveyor, cluster:
     cluster.snapshot()
     ran = surveyor.run("migration", "prove", *ids)
     assert (ran.exit_code, "BEFORE is a snapshot from ZooKeeper" in ran.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(("rack", "code"), [(None, 0), ("<b>r", 10)])
+def test_the_report_is_for_an_auditor(
+    surveyor: Surveyor, cluster: Cluster, tmp_path: Path, rack: str | None, code: int
+) -> None:
+    cluster.controller["controller_epoch_version"] = None
+    cluster.brokers[0] = broker(0, 20, rack=rack)
+    cluster.snapshot()
+    page = tmp_path / "proof.html"
+
+    ran = surveyor.run("report", "--migration", "1,2", "--out", str(page), "--json")
+
+    result = json.loads(ran.stdout)
+    text = page.read_text(encoding="utf-8")
+    assert (ran.exit_code, result["proved"], result["bytes"]) == (code, code == 0, len(text.encode()))
+    assert ("Everything that was compared is still there." in text) == (code == 0)
+    assert ("<td>&lt;b&gt;r</td>" in text) == (code != 0)
+    assert "<b>r" not in text
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--migration", "1"], "--migration 1: expected the ids of two snapshots"),
+        (["--migration", "1,x"], "--migration 1,x: expected the ids of two snapshots"),
+        (["--migration", "1,2", "--snapshot", "1"], "omit --all, --plan and --snapshot"),
+        (["--migration", "1,9"], "no snapshot 9"),
+    ],
+)
+def test_other_ids_are_refused(
+    surveyor: Surveyor, cluster: Cluster, tmp_path: Path, options: list[str], said: str
+) -> None:
+    assert cluster.warehouse.exists()
+    ran = surveyor.run("report", *options, "--out", str(tmp_path / "proof.html"))
+    assert (ran.exit_code, said in ran.stderr) == (2, True), ran.stderr
+    assert not (tmp_path / "proof.html").exists()

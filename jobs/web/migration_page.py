@@ -1,0 +1,58 @@
+"""The page of a proved or refuted migration to KRaft, to hand to an auditor: what was compared, and what differs."""
+
+from datetime import datetime
+from typing import Final
+
+from jobs.adapters.delta.warehouse import Row
+from jobs.snapshots.migration_proof import COUNTS, MigrationProof
+from jobs.web.charts import plainly
+from jobs.web.render import Fact, alarming, render, shown_time
+from schemas.rows import Snapshot
+
+MOST_DIFFERENCES: Final = 5_000
+"""Maximum number of differences on the page; `surveyor migration prove --json` has all."""
+
+_SIDES: Final = ("brokers", "topics", "partitions", *COUNTS)
+
+
+def migration_page(cluster: str, before: Snapshot, after: Snapshot, proof: MigrationProof, now: datetime) -> str:
+    """Return the page as HTML."""
+    differences = [[_text(row[column]) for column in row] for row in proof.differences[:MOST_DIFFERENCES]]
+    return render(
+        "migration.html",
+        cluster=cluster,
+        cluster_id=after.cluster_id,
+        proved=proof.holds,
+        facts_of_proof=[
+            Fact("verdict", "proved" if proof.holds else "not proved", "good" if proof.holds else "bad"),
+            alarming("differences", len(proof.differences), "bad"),
+            alarming("unknown", len(proof.unknown), "bad"),
+        ],
+        sides=[_side("before, from ZooKeeper", before), _side("after, from KRaft", after)],
+        names=[COUNTS.get(name, name) for name in _SIDES],
+        differences=differences,
+        more=max(0, len(proof.differences) - MOST_DIFFERENCES),
+        unknown=proof.unknown,
+        deleted_topics=proof.deleted_topics,
+        made_at=shown_time(now),
+    )
+
+
+def _side(title: str, snapshot: Snapshot) -> Row:
+    return {
+        "title": title,
+        "snapshot": snapshot.snapshot_id,
+        "taken_at": shown_time(snapshot.taken_at),
+        "counts": [_text(getattr(snapshot, name)) for name in _SIDES],
+    }
+
+
+def _text(value: object) -> str:
+    """Format a value.
+
+    >>> _text(1200), _text(None), _text([1, 2])
+    ('1,200', 'none', '[1, 2]')
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return plainly(value)
+    return "none" if value is None else str(value)
