@@ -72,6 +72,11 @@ class Snapshot(TableRow, frozen=True, kw_only=True):
     metadata_version: int | None = None
     voters: list[Voter] | None = None
 
+    @property
+    def is_of_kraft(self) -> bool:
+        """Whether it was read from the brokers of a KRaft cluster, which has no znode of the controller epoch."""
+        return self.controller_epoch_version is None
+
 
 class SecurityCounts(Struct, frozen=True, kw_only=True):
     """Columns of SNAPSHOTS that count what no table lists, so that a migration can be proved to keep it."""

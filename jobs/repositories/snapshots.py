@@ -73,7 +73,7 @@ def refuse_unversioned(snapshot: Snapshot, command: str) -> None:
 
     Such work is written by a controller under versions of znodes. A KRaft cluster has none and does this work itself.
     """
-    if snapshot.controller_epoch_version is None:
+    if snapshot.is_of_kraft:
         raise RefusedError(
             f"`surveyor {command}` plans what a controller writes to ZooKeeper, and snapshot {snapshot.snapshot_id} is "
             "of a KRaft cluster, whose own controller does that"

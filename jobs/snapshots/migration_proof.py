@@ -54,7 +54,7 @@ class MigrationProof:
 def prove(warehouse: Warehouse, before: Snapshot, after: Snapshot) -> MigrationProof:
     """Compare a snapshot from ZooKeeper with one from KRaft; raise UsageError if they are from others."""
     for snapshot, is_kraft in ((before, False), (after, True)):
-        if _is_of_kraft(snapshot) != is_kraft:
+        if snapshot.is_of_kraft != is_kraft:
             expected = "BEFORE is a snapshot from ZooKeeper and AFTER one from KRaft"
             raise UsageError(f"snapshot {snapshot.snapshot_id} is from {_MEDIUM[not is_kraft]}; {expected}")
     topics = table_as_of(warehouse, before, "topics", ("deletion_requested", "=", True), columns=["topic"])
@@ -66,10 +66,6 @@ def prove(warehouse: Warehouse, before: Snapshot, after: Snapshot) -> MigrationP
 
 
 _MEDIUM: Final = {False: "ZooKeeper", True: "KRaft"}
-
-
-def _is_of_kraft(snapshot: Snapshot) -> bool:
-    return snapshot.controller_epoch_version is None
 
 
 def _may_change(row: Row) -> bool:

@@ -37,7 +37,8 @@ def planning(tmp_path: Path) -> list[str]:
     warehouse = Warehouse(str(tmp_path / "warehouse"), "default")
     warehouse.ensure_tables()
     versions = {name: warehouse.version(name) for name in TABLE_COLUMNS}
-    warehouse.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": versions}])
+    of_zookeeper = {"controller_epoch_version": 0, "versions": versions}
+    warehouse.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), **of_zookeeper}])
     return ["plan", "reconcile", "--json", "--warehouse", warehouse.uri]
 
 
