@@ -71,6 +71,8 @@ class Steps:
     mode: str
     wrong: list[str] = field(default_factory=list)
     planned: list[tuple[Step, str]] = field(default_factory=list)
+    empty: set[str] = field(default_factory=set)
+    """Plans without changes."""
     summary: list[str] = field(default_factory=list)
     """The result of each step, in short."""
 
@@ -100,6 +102,8 @@ class Steps:
     def finish(self) -> None:
         """Run every commit again until its plan has ended one way or the other."""
         for step, plan in self.planned:
+            if plan in self.empty and not self.cluster.warehouse.rows("plans", ("plan_id", "=", plan)):
+                continue  # a later plan for the same has replaced it
             if step.kind == "cancel":
                 self._until_done("cancel", plan, "--apply", "--yes", "--skip-unsafe")
                 self._until_done("commit", plan, "--apply", "--mode", ADMIN, "--throttle", "none", "--max-wait", "60s")
@@ -160,7 +164,10 @@ class Steps:
         if ran.exit_code != ExitCode.DONE:
             self.summary.append(f"plan {question[0]} ended with {ran.exit_code}: {ran.stderr.strip()[-300:]}")
             return None
-        return str(json.loads(ran.stdout)["plan_id"])
+        result = json.loads(ran.stdout)
+        if not result["changes"]:
+            self.empty.add(result["plan_id"])
+        return str(result["plan_id"])
 
     def _lead(self, choice: int) -> str:
         """Plan another in-sync leader for each partition of a topic, as an election may choose."""
