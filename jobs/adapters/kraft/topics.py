@@ -1,6 +1,6 @@
 """Topics and partitions of a KRaft cluster: read in pages, with running reassignments, and read again if torn.
 
-DescribeTopicPartitions (Kafka 3.7) returns pages of partitions with eligible leader replicas. Older brokers return all
+DescribeTopicPartitions (Kafka 3.8) returns pages of partitions with eligible leader replicas. Older brokers return all
 topics in one Metadata response, without them. Pages and the list of reassignments are of different moments, so the list
 is read before and after the pages. A topic for which the two lists or the replicas disagree is read once more.
 """

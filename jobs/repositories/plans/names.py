@@ -1,7 +1,8 @@
-"""The names of plans: a plan may have several names, and a name belongs to at most one plan.
+"""The names of plans: a plan may have several. Giving a name takes it from no other plan unless asked to.
 
 Planning under a name that a plan on another snapshot has is refused. Otherwise a command could silently use yesterday's
-plan for today's incident. The column `name` of `plans` is the first of `names`.
+plan for today's incident. If several plans have one name all the same, looking it up is refused. The column `name` of
+`plans` is the first of `names`.
 """
 
 import re
