@@ -296,8 +296,8 @@ def _stale_epoch_note(situation: ClusterSituation) -> str:
 
 
 def _brokers(health: Health) -> str:
-    opaque = health.not_understood_brokers
-    understood = f"; not understood: {abbreviate(opaque)}" if opaque else ""
+    not_understood = health.not_understood_brokers
+    understood = f"; not understood: {abbreviate(not_understood)}" if not_understood else ""
     return f"{len(health.live)} live, {len(health.gone)} gone{understood}"
 
 

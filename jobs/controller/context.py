@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.cluster import EmptyRequest
-from planner.rules.partitions import PartitionInfo, TopicInfo
+from planner.rules.inputs import PartitionInfo, TopicInfo
 from schemas.enums import UNKNOWN_EPOCH, RequestKind
 from schemas.notices import LEADER_AND_ISR, UPDATE_METADATA, Notice
 from schemas.rows import Broker, Key, ZnodeRequest
@@ -269,7 +269,7 @@ def full_state_for(context: ControllerContext, broker_ids: Collection[int], keys
     recipients, chosen = tuple(sorted(broker_ids)), frozenset(broker_ids)
     for key in keys:
         row = context.partitions[key]
-        if not row.is_legible or context.is_being_deleted(row):
+        if not row.has_decoded_state or context.is_being_deleted(row):
             continue
         topic_id, replica_brokers = context.topic_id(row.topic), tuple(sorted(chosen.intersection(row.replicas)))
         if replica_brokers:

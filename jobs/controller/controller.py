@@ -21,7 +21,7 @@ from jobs.adapters.brokers.listeners import PLAIN
 from jobs.adapters.zookeeper.connection import LOST
 from jobs.adapters.zookeeper.controllership import SESSION_OVER, Controllership, SessionLostError
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
-from jobs.controller.admin_apis.requests import AdminDesk
+from jobs.controller.admin_apis.requests import AdminApiContext
 from jobs.controller.admin_requests import AdminRequestRemover
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.broker_apis.apis import BrokerApis, Office
@@ -200,7 +200,7 @@ class ResidentController:
                     self.context,
                     self.isr_writer,
                     self.shutdowns,
-                    AdminDesk(
+                    AdminApiContext(
                         self.control,
                         self.context,
                         lambda: self.engine.broker_configs,

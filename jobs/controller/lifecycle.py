@@ -75,10 +75,10 @@ POLL_SECONDS: Final = 5.0
 """Seconds after which a standby looks at /controller, although its watch has not fired."""
 
 RECONNECT_SECONDS: Final = 1.0
-"""Seconds after which a standby tries again, as while ZooKeeper does not answer."""
+"""Seconds until a standby tries again where no take-over had begun, for instance if ZooKeeper does not answer."""
 
 MAX_WAIT_SECONDS: Final = 60.0
-"""Maximum seconds until a standby tries again, after take-overs that failed."""
+"""Maximum seconds until a standby tries again: after each take-over that fails, it waits twice as long."""
 
 NO_SNAPSHOT: Final = 0
 """Snapshot id of the plans of a controller whose warehouse has no snapshot yet."""
@@ -232,26 +232,26 @@ def _result_of(term: Term) -> CommandResult:
 def _stand_by(settings: Settings, options: ControlOptions, prepared: Preparation, services: Services) -> CommandResult:
     """Be the controller whenever no other Surveyor is, until a signal arrives.
 
-    A broker that became the controller in between is taken over from. A term that ends because another controller took
-    over, or because the session was lost, is followed by waiting again. So is one that failed, after a longer wait each
-    time: a take-over that is bound to fail costs the cluster its controller for some seconds.
+    If a broker is the controller, Surveyor takes over from it. After a term that another controller or the loss of the
+    session ended, Surveyor waits for its turn again. After a take-over that failed it does the same, but waits twice as
+    long each time, because a failing take-over leaves the cluster without a controller for some seconds.
     """
     replaces, terms, wait, last_problem = options.replace, 0, RECONNECT_SECONDS, ""
     while not interrupted():
-        is_in_office = False
+        is_taking_over = False
         try:
             if not replaces:
                 prepared = _await_turn(settings, options, prepared)
             if interrupted():
                 break
-            is_in_office = True
+            is_taking_over = True
             term = _run_term(settings, options, prepared, services, None if replaces else 0.0)
         except ControllershipHeldError:
             continue  # another standby was faster
         except (RefusedError, SessionLostError, UnreadableError) as error:
             if str(error) != last_problem:
                 log(f"surveyor: {error}; standing by", logging.WARNING)
-            wait, last_problem = min(wait * 2, MAX_WAIT_SECONDS) if is_in_office else RECONNECT_SECONDS, str(error)
+            wait, last_problem = min(wait * 2, MAX_WAIT_SECONDS) if is_taking_over else RECONNECT_SECONDS, str(error)
             poll_until(interrupted, bool, wait)
             continue
         finally:
@@ -272,7 +272,7 @@ def _await_turn(settings: Settings, options: ControlOptions, prepared: Preparati
             changed.clear()
             client.exists_async(CONTROLLER, watch=lambda _: changed.set())
             if with_retries(lambda: current_controller(client)) != settings.conf.controller_id:
-                _refuse_turn(settings, client)
+                _read_state_for_takeover(settings, client)
                 return prepared
             if not announced:
                 log(f"surveyor: standing by: another Surveyor is the controller, id {settings.conf.controller_id}")
@@ -283,8 +283,8 @@ def _await_turn(settings: Settings, options: ControlOptions, prepared: Preparati
     return prepared
 
 
-def _refuse_turn(settings: Settings, client: KazooClient) -> ClusterState:
-    """Read the cluster; raise RefusedError or UnreadableError if a take-over would be refused, or could not read it."""
+def _read_state_for_takeover(settings: Settings, client: KazooClient) -> ClusterState:
+    """Read the cluster; raise RefusedError if it refuses a take-over, UnreadableError if it cannot be read."""
     state = with_retries(lambda: read_cluster(client))
     refuse_take_over(state, settings.conf.controller_id)
     refuse_unreachable(state, settings.listener)
@@ -296,7 +296,7 @@ def _refuse_turn(settings: Settings, client: KazooClient) -> ClusterState:
 def _prepare_again(
     settings: Settings, options: ControlOptions, client: KazooClient, prepared: Preparation
 ) -> Preparation:
-    """Prepare again; keep the previous preparation where that is refused, as while a broker does not answer."""
+    """Prepare again; if that is refused, for instance because a broker does not answer, return `prepared`."""
     try:
         return _prepare(settings, options, client)
     except RefusedError as error:
@@ -306,7 +306,7 @@ def _prepare_again(
 
 def _prepare(settings: Settings, options: ControlOptions, client: KazooClient) -> Preparation:
     """Read the cluster and the brokers' settings, and make the checks before a take-over."""
-    state = _refuse_turn(settings, client)
+    state = _read_state_for_takeover(settings, client)
     overrides, _ = with_retries(lambda: read_overrides(client))
     with progress("asking brokers for their settings"):
         configs = read_broker_configs(state.brokers, settings.conf.command_config, overrides, CONFIG_TIMEOUT_SECONDS)
@@ -364,7 +364,7 @@ def _run_term(
     log_writer = WriteBehindLog(settings.warehouse)
     log_writer.start()
     try:
-        with _controllership(settings, prepared, services, log_writer, release_timeout) as controller:
+        with _resident_controller(settings, prepared, services, log_writer, release_timeout) as controller:
             services.metrics.begin(controller)
             ended = _run_until_ended(controller, until_quiet=options.until_quiet)
         # the advice in the error is for commits; the next controller completes everything that is due
@@ -417,7 +417,7 @@ def _initialize(controller: ResidentController) -> None:
 
 
 @contextmanager
-def _controllership(
+def _resident_controller(
     settings: Settings,
     prepared: Preparation,
     services: Services,

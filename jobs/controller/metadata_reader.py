@@ -32,7 +32,7 @@ from jobs.controller.context import ControllerContext
 from jobs.controller.zk_watches import ZkWatches
 from jobs.core.errors import UnreadableError
 from jobs.runtime.console import log
-from planner.rules.partitions import PartitionInfo, TopicInfo
+from planner.rules.inputs import PartitionInfo, TopicInfo
 from schemas.enums import UNKNOWN_EPOCH, RequestKind
 from schemas.rows import Broker, Key, ZnodeRequest
 from schemas.znodes import FORBIDDEN_REASON, MalformedZnodeError, State, decode_state, read_config
@@ -223,7 +223,7 @@ class MetadataReader:
                     self._note_legibility(before[key], self.context.partitions[key])
 
     def _note_legibility(self, before: PartitionInfo | None, now: PartitionInfo) -> None:
-        if now.is_legible and not (before and before.is_legible):
+        if now.has_decoded_state and not (before and before.has_decoded_state):
             self.newly_readable_partitions.add(now.key)
         elif _is_state_illegible(now):
             self._illegible_states.add(now.key)

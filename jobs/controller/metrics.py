@@ -26,7 +26,7 @@ from jobs.controller.context import ControllerContext
 from jobs.controller.controller import ResidentController
 from jobs.snapshots.health import arrays_of_table, unhealthy_masks
 from planner.columns.numpy_rules import partition_masks
-from planner.rules.partitions import PartitionInfo
+from planner.rules.inputs import PartitionInfo
 from schemas.enums import RequestKind
 from schemas.topic_configs import DEFAULT_MIN_ISR
 

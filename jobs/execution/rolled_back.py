@@ -11,7 +11,7 @@ from jobs.repositories.plans.commit_log import CommitLog, close_plan
 from jobs.repositories.plans.repository import Plan, read_plan
 from jobs.runtime.settings import Settings
 from planner.reassignment.rollback import steps_by_partition
-from planner.rules.partitions import PartitionInfo, TopicInfo
+from planner.rules.inputs import PartitionInfo, TopicInfo
 from schemas.enums import Outcome, PlanStatus, Step
 
 

@@ -81,10 +81,10 @@ def _drainable(ids: Sequence[int], brokers: Sequence[Broker], snapshot_id: int) 
         "For dead brokers, run `surveyor plan reconcile`"
     )
     ids = _keep_concerned(ids, understood, why)
-    opaque = [str(broker) for broker in ids if not understood[broker]]
-    if opaque:
+    not_understood = [str(broker) for broker in ids if not understood[broker]]
+    if not_understood:
         raise RefusedError(
-            f"--brokers: /brokers/ids/{opaque[0]} is not understood, so the broker cannot be notified;  "
+            f"--brokers: /brokers/ids/{not_understood[0]} is not understood, so the broker cannot be notified;  "
             "`surveyor show quarantine` shows why",
         )
     return ids

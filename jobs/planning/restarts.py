@@ -29,7 +29,7 @@ from jobs.runtime.suggestions import Suggestion, command_line, suggestion
 from jobs.snapshots.cluster_view import SOURCE_COLUMNS, ClusterView, view_now, view_of
 from jobs.snapshots.health import arrays_of
 from planner.columns.numpy_rules import has_broker, is_in, partition_masks
-from planner.rules.partitions import BrokerSets, PartitionInfo, TopicInfo
+from planner.rules.inputs import BrokerSets, PartitionInfo, TopicInfo
 from planner.rules.quorum import QuorumAfterRestart, quorum_after_restart
 from planner.rules.restart_order import Need, RestartStep, restart_order
 from planner.rules.restarts import known_min_isr, restart_effect

@@ -31,7 +31,7 @@ from planner.reassignment.rollback import (
     steps_of,
     with_waves_numbered,
 )
-from planner.rules.partitions import PartitionInfo, TopicInfo
+from planner.rules.inputs import PartitionInfo, TopicInfo
 from schemas.enums import Action, LintCode, PlanKind, PlanStatus, RejectionCode
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key, RejectionRecord, Topic

@@ -115,15 +115,15 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
     """Compute the figures; `threshold` is the tolerated share of a broker's preferred partitions led by others."""
     rows = arrays_of(view, default_min_isr)
     live, understood = _brokers_of(view)
-    opaque = sorted(set(live) - understood)
+    not_understood = sorted(set(live) - understood)
     marks, due = partition_masks(rows, live), repair_masks(rows, live, understood)
     reassigned = _reassignments(view, live)
     epochs = view.partitions["controller_epoch"]
     has_last_epoch: Bools = np.asarray(pc.fill_null(pc.greater_equal(epochs, LAST_EPOCH), fill_value=False))
     void = {(entry.topic, entry.partition) for entry in reassigned if entry.is_void}
     moving = _moving(view.partitions, view.requested.keys() - void)
-    unborn = ~rows.has_state & (rows.deleting | ~is_in(rows.replicas, live).any(axis=1))
-    unborn &= StoredRows(view.partitions).is_reassigned()
+    cannot_get_state = ~rows.has_state & (rows.deleting | ~is_in(rows.replicas, live).any(axis=1))
+    cannot_get_state &= StoredRows(view.partitions).is_reassigned()
     unhealthy = unhealthy_masks(rows, marks)
     named_kinds = {name: unhealthy[name] for name in ("leader_outside_isr", "not_understood")}
     return Health(
@@ -132,7 +132,7 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
         latest_epoch=pc.max(epochs.filter(pc.less(epochs, LAST_EPOCH))).as_py() or 0,
         migration=view.migration,
         live=live,
-        not_understood_brokers=opaque,
+        not_understood_brokers=not_understood,
         gone=_unregistered_brokers(rows, live),
         able_brokers=len(understood.difference(drained)),
         led_by_drained=_count(rows.judged & is_in(rows.leader, understood.intersection(drained))),
@@ -155,7 +155,7 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
         blocking=[
             *view.blocking,
             *_unparsable(view.configs),
-            *_stateless_reassignments(view, unborn),
+            *_stateless_reassignments(view, cannot_get_state),
         ],
         throttled_brokers=sorted(view.throttled_brokers),
         throttled_topics=sorted(view.throttled_topics),
@@ -322,12 +322,12 @@ def _unparsable(configs: Mapping[str, TopicConfig]) -> Iterator[QuarantinedZnode
             yield QuarantinedZnode(path=path, blocks=KafkaImpact.START.value, reason=reason)
 
 
-def _stateless_reassignments(view: ClusterView, unborn: Bools) -> Iterator[QuarantinedZnode]:
+def _stateless_reassignments(view: ClusterView, cannot_get_state: Bools) -> Iterator[QuarantinedZnode]:
     """Return topics with a reassigned partition that has no state and cannot get one; Kafka's controller fails on it.
 
     A state is not created if the topic is queued for deletion or if no replica is alive.
     """
-    for topic in sorted(set(view.partitions["topic"].take(np.flatnonzero(unborn)).to_pylist())):
+    for topic in sorted(set(view.partitions["topic"].take(np.flatnonzero(cannot_get_state)).to_pylist())):
         moves = "it has a partition that is being reassigned and has no state"
         path, reason = f"{TOPICS}/{topic}", f"{moves} and no live replica; start one of its brokers"
         if topic in view.deleting:

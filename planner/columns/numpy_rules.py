@@ -202,17 +202,17 @@ def lost_partitions(
     undrained = _first(np.where(is_in(candidates, drained), NO_LEADER, candidates))
     elected = np.where(has_broker(undrained), undrained, _first(candidates))
     led_by = np.where(is_in(rows.leader, live), rows.leader, elected)
-    deposed = judged & (led_by != NO_LEADER) & is_in(led_by, lost)
-    heirs = has_broker(candidates) & ~is_in(candidates, lost)
+    loses_leader = judged & (led_by != NO_LEADER) & is_in(led_by, lost)
+    can_lead = has_broker(candidates) & ~is_in(candidates, lost)
     in_sync = is_in(rows.isr, live)
     surviving_isr = (in_sync & ~is_in(rows.isr, lost)).sum(axis=1)
-    newly_offline = deposed & ~heirs.any(axis=1)
+    newly_offline = loses_leader & ~can_lead.any(axis=1)
     has_live_replica = (is_in(rows.replicas, able) & ~is_in(rows.replicas, lost)).any(axis=1)
     return Impact(
         newly_offline=newly_offline,
         unclean_only=newly_offline & (surviving_isr == 0) & has_live_replica,
         newly_under_min_isr=judged & (in_sync.sum(axis=1) >= rows.min_isr) & (surviving_isr < rows.min_isr),
-        leaders_moved=deposed & heirs.any(axis=1),
+        leaders_moved=loses_leader & can_lead.any(axis=1),
     )
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from planner.columns.numpy_rules import min_isr_of
 from planner.reassignment.cancellation import ReassignmentStatus, ReassignmentStep, status_of
-from planner.rules.partitions import PartitionInfo, TopicInfo
+from planner.rules.inputs import PartitionInfo, TopicInfo
 from schemas import reasons
 from schemas.enums import NO_VERSION, Action, LintCode, RejectionCode
 from schemas.replica_assignment import ReplicaAssignment

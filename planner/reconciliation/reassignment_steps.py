@@ -44,7 +44,7 @@ _PROGRESS_COLUMNS: Final = {
     "not_live": f"array_except(array_except({ORDERED}, origin), eligible)",
     "lagging": "array_except(under_way, isr)",
     "outside": "array_except(isr, under_way)",
-    "heir": f"get({in_order_of_choice('array_intersect(under_way, isr)')}, 0)",
+    "next_leader": f"get({in_order_of_choice('array_intersect(under_way, isr)')}, 0)",
     # a replica whose log dir failed cannot stop, and waiting for it would last until its disk is repaired
     "unstopped": f"""array_except(
         array_intersect(removing_replicas, eligible), concat(coalesce(stopped, {EMPTY}), {FAILED})
@@ -77,7 +77,7 @@ _CODE: Final = f"""CASE
     WHEN {_STARTS} THEN NULL
     WHEN size(array_except(lagging, live)) > 0 THEN '{_CODES.WAITS_FOR_BROKER}'
     WHEN size(lagging) > 0 THEN '{_CODES.WAITS_FOR_ISR}'
-    WHEN NOT ({_NARROWED}) THEN IF(heir IS NULL, '{_CODES.NO_ELIGIBLE_LEADER}', NULL)
+    WHEN NOT ({_NARROWED}) THEN IF(next_leader IS NULL, '{_CODES.NO_ELIGIBLE_LEADER}', NULL)
     WHEN stays AND size(unstopped) > 0 THEN '{_CODES.WAITS_FOR_STOP}'
 END"""
 """Why a partition does not take its next step; null if it does."""
@@ -118,7 +118,7 @@ _WHY_NOT: Final = f"""CASE code
 END"""
 
 _MERGED: Final = f"array_distinct(concat({ORDERED}, replicas))"
-_LEADER: Final = "IF(array_contains(under_way, leader), leader, heir)"
+_LEADER: Final = "IF(array_contains(under_way, leader), leader, next_leader)"
 
 
 def _by_action(otherwise: str, **cases: str) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from planner.rules.partitions import NONE, PartitionInfo
+from planner.rules.inputs import NONE, PartitionInfo
 from schemas.enums import RECOVERED, RECOVERING
 from schemas.rows import Key
 
@@ -115,7 +115,7 @@ def judge_proposal(
 def _error(proposal: IsrProposal, row: PartitionInfo | None, candidates: IsrCandidates) -> IsrError:  # noqa: PLR0911
     if row is None or not row.had_state:
         return IsrError.UNKNOWN_TOPIC_OR_PARTITION
-    if not row.is_legible or row.leader_epoch is None or row.state_version is None:
+    if not row.has_decoded_state or row.leader_epoch is None or row.state_version is None:
         return IsrError.OPERATION_NOT_ATTEMPTED
     if proposal.partition_epoch > row.state_version or proposal.leader_epoch > row.leader_epoch:
         return IsrError.NOT_CONTROLLER

@@ -7,7 +7,7 @@ Corresponds to `KafkaController.doControlledShutdown` and `Election.leaderForCon
 from typing import Any, Final
 
 from planner.rules.decisions import Decision, changed
-from planner.rules.partitions import BrokerSets, PartitionInfo, TopicInfo, among, without
+from planner.rules.inputs import BrokerSets, PartitionInfo, TopicInfo, among, without
 from schemas import reasons
 from schemas.enums import Action, RejectionCode
 

@@ -8,7 +8,7 @@ Corresponds to `PartitionStateMachine.doElectLeaderForPartitions` with the strat
 from typing import Any, NamedTuple
 
 from planner.rules.decisions import Decision, changed
-from planner.rules.partitions import (
+from planner.rules.inputs import (
     BrokerSets,
     ControllerConfig,
     PartitionInfo,

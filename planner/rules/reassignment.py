@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from planner.rules.decisions import Decision, changed
-from planner.rules.partitions import BrokerSets, PartitionInfo, TopicInfo, among, union, without
+from planner.rules.inputs import BrokerSets, PartitionInfo, TopicInfo, among, union, without
 from schemas import reasons
 from schemas.enums import Action, RejectionCode
 from schemas.rows import Key
@@ -73,7 +73,7 @@ class _Move:
         return without(leaving, self.row.isr or ())
 
     @property
-    def heir(self) -> int | None:
+    def next_leader(self) -> int | None:
         """The replica of the target that would lead."""
         return self.brokers.first_choice(among(self.target, self.row.isr or ()))
 
@@ -170,7 +170,7 @@ def _refusal(move: _Move, *, is_deleting: bool) -> tuple[RejectionCode, str] | N
         return _CODES.WAITS_FOR_BROKER, reasons.WAITS_FOR_BROKER.say(lagging=lagging, dead=dead)
     if lagging:
         return _CODES.WAITS_FOR_ISR, reasons.WAITS_FOR_ISR.say(lagging=lagging)
-    if not move.is_narrowed and move.heir is None:
+    if not move.is_narrowed and move.next_leader is None:
         return _CODES.NO_ELIGIBLE_LEADER, reasons.TARGET_CANNOT_LEAD.say()
     return None
 
@@ -218,7 +218,7 @@ def _start(move: _Move) -> dict[str, Any]:
 
 def _narrow(move: _Move, *, is_resident: bool) -> dict[str, Any]:
     row, target, brokers = move.row, move.target, move.brokers
-    leader = row.leader if row.leader in target else move.heir
+    leader = row.leader if row.leader in target else move.next_leader
     in_sync = reasons.TARGET_IN_SYNC.say(target=target) + brokers.drained_leads(leader)
     return {
         "action": Action.NARROW_TO_TARGET,

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from planner.rules.partitions import BrokerSets, PartitionInfo, TopicInfo, among, union, without
+from planner.rules.inputs import BrokerSets, PartitionInfo, TopicInfo, among, union, without
 from schemas import reasons
 from schemas.enums import INTERNAL_TOPICS, RestartCode, RestartEffect
 from schemas.replica_assignment import target

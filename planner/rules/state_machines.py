@@ -9,7 +9,7 @@ An illegal transition is refused and reported, and the other partitions continue
 from collections.abc import Collection, Container, Mapping
 from typing import Final
 
-from planner.rules.partitions import BrokerSets, without
+from planner.rules.inputs import BrokerSets, without
 from schemas.enums import Action, PartitionState, ReplicaState
 from schemas.rows import Change
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from planner.rules.partitions import NONE, BrokerSets, ControllerConfig, PartitionInfo, TopicInfo
+from planner.rules.inputs import NONE, BrokerSets, ControllerConfig, PartitionInfo, TopicInfo
 from planner.rules.state_machines import replica_state
 from schemas import reasons
 from schemas.enums import RejectionCode, ReplicaState

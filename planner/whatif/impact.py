@@ -95,17 +95,19 @@ def _costs_of_parts(rows: DataFrame) -> DataFrame:
 
     For the part in which no broker is lost, that is all its leaders, else the leaders it gains.
     """
-    felled, weight = F.col("felled"), F.col("partitions") * F.col("sign")
+    lost_brokers, weight = F.col("lost_brokers"), F.col("partitions") * F.col("sign")
     return (
         rows.withColumns(
             {
-                "deposed": F.coalesce(F.array_contains(felled, F.col("led_by")), false()),
-                "heir": first(difference(F.col("candidates"), felled)),
-                "left": F.size(difference(F.col("in_sync"), felled)),
+                "loses_leader": F.coalesce(F.array_contains(lost_brokers, F.col("led_by")), false()),
+                "next_leader": first(difference(F.col("candidates"), lost_brokers)),
+                "remaining_in_sync": F.size(difference(F.col("in_sync"), lost_brokers)),
                 "baseline": F.size("part") == 0,
             },
         )
-        .withColumns({"broker": F.when(F.col("baseline"), F.col("led_by")).when(F.col("deposed"), F.col("heir"))})
+        .withColumns(
+            {"broker": F.when(F.col("baseline"), F.col("led_by")).when(F.col("loses_leader"), F.col("next_leader"))}
+        )
         .groupBy("part", "broker")
         .agg(
             F.sum(F.when(F.col("broker").isNotNull(), weight)).alias("leaders"),
@@ -115,12 +117,12 @@ def _costs_of_parts(rows: DataFrame) -> DataFrame:
 
 
 def _conditions() -> dict[str, Column]:
-    judged, baseline, left = F.col("judged"), F.col("baseline"), F.col("left")
-    newly_offline = F.col("deposed") & F.col("heir").isNull()
-    none_in_sync = newly_offline & (left == 0)
-    has_live_replica = F.size(difference(F.col("live_replicas"), F.col("felled"))) > 0
+    judged, baseline, remaining_in_sync = F.col("judged"), F.col("baseline"), F.col("remaining_in_sync")
+    newly_offline = F.col("loses_leader") & F.col("next_leader").isNull()
+    none_in_sync = newly_offline & (remaining_in_sync == 0)
+    has_live_replica = F.size(difference(F.col("live_replicas"), F.col("lost_brokers"))) > 0
     was_enough = F.size("in_sync") >= F.col("min_isr")
-    newly = judged & was_enough & (left < F.col("min_isr"))
+    newly = judged & was_enough & (remaining_in_sync < F.col("min_isr"))
     return {
         "offline": newly_offline | (baseline & judged & F.col("led_by").isNull()),
         "newly_offline": newly_offline,
@@ -128,7 +130,7 @@ def _conditions() -> dict[str, Column]:
         "no_replica": none_in_sync & ~has_live_replica,
         "under_min_isr": newly | (baseline & judged & ~was_enough),
         "newly_under_min_isr": newly,
-        "leaders_moved": F.col("deposed") & F.col("heir").isNotNull(),
+        "leaders_moved": F.col("loses_leader") & F.col("next_leader").isNotNull(),
         "not_judged": baseline & ~judged,
     }
 
@@ -220,7 +222,7 @@ def _parts(of: DataFrame, lose: FailureScenario) -> DataFrame:
 def _with_parts(partitions: DataFrame, of: DataFrame, lose: FailureScenario) -> DataFrame:
     """Return one row per partition and each part with one of its `members`, and one row with no broker lost.
 
-    `felled` are the lost brokers of a part, and `sign` its weight. A pair has the impact of both brokers together,
+    `lost_brokers` are those of a part, and `sign` its weight. A pair has the impact of both brokers together,
     minus the impact of each alone, so the sum over the parts of a scenario is the impact of the scenario.
     """
     if lose is FailureScenario.PAIRS:
@@ -233,7 +235,7 @@ def _with_parts(partitions: DataFrame, of: DataFrame, lose: FailureScenario) -> 
         .join(F.broadcast(own), "member", "left")
         .where(once)
         .withColumns(
-            {"part": F.coalesce(lost, no_brokers()), "felled": F.coalesce(lost, no_brokers()), "sign": F.lit(1)}
+            {"part": F.coalesce(lost, no_brokers()), "lost_brokers": F.coalesce(lost, no_brokers()), "sign": F.lit(1)}
         )
     )
 
@@ -243,8 +245,8 @@ def _with_pairs(partitions: DataFrame) -> DataFrame:
     one, other = F.col("one"), F.col("other")
     onwards = F.slice("members", F.array_position("members", one).cast("int"), F.size("members"))
     part = F.when(one.isNull(), no_brokers()).otherwise(F.array_distinct(F.array(one, other)))
-    whole = F.struct(F.col("part").alias("felled"), F.lit(1).alias("sign"))
-    less = [F.struct(F.array(who).alias("felled"), F.lit(-1).alias("sign")) for who in (one, other)]
+    whole = F.struct(F.col("part").alias("lost_brokers"), F.lit(1).alias("sign"))
+    less = [F.struct(F.array(broker).alias("lost_brokers"), F.lit(-1).alias("sign")) for broker in (one, other)]
     return (
         partitions.withColumns({"one": F.explode(F.concat(F.array(F.lit(None).cast("int")), "members"))})
         .withColumns({"other": F.explode(F.when(one.isNull(), F.array(one)).otherwise(onwards))})

@@ -27,7 +27,7 @@ from jobs.controller.admin_apis.reassignments import (
     elect_leaders,
     list_reassignments,
 )
-from jobs.controller.admin_apis.requests import AdminDesk, AdminError, ApiError, error_fields
+from jobs.controller.admin_apis.requests import AdminApiContext, AdminError, ApiError, error_fields
 from jobs.controller.admin_apis.topics import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -71,14 +71,14 @@ _NO_FEATURES: Final = ApiError(
 )
 
 
-def _alter_scram_users(_desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
+def _alter_scram_users(_api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
     users = dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))
     name, fields = "AlterUserScramCredentialsResult", error_fields(_NO_SCRAM)
     results = [response_entity(ALTER_SCRAM_USERS, version, name, user=user, **fields) for user in users]
     return response_entity(ALTER_SCRAM_USERS, version, "AlterUserScramCredentialsResponse", results=tuple(results))
 
 
-def _update_features(_desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
+def _update_features(_api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
     results = [
         response_entity(
             UPDATE_FEATURES, version, "UpdatableFeatureResult", feature=each.feature, **error_fields(_NO_FEATURES)
@@ -89,7 +89,7 @@ def _update_features(_desk: AdminDesk, version: int, request: ApiMessage) -> Api
     return response_entity(UPDATE_FEATURES, version, name, results=tuple(results), **error_fields(_NO_FEATURES))
 
 
-_HANDLERS: Final[Mapping[int, Callable[[AdminDesk, int, ApiMessage], ApiMessage]]] = {
+_HANDLERS: Final[Mapping[int, Callable[[AdminApiContext, int, ApiMessage], ApiMessage]]] = {
     CREATE_TOPICS: create_topics,
     DELETE_TOPICS_API: delete_topics,
     CREATE_PARTITIONS: create_partitions,
@@ -107,6 +107,6 @@ _HANDLERS: Final[Mapping[int, Callable[[AdminDesk, int, ApiMessage], ApiMessage]
 }
 
 
-def handle_admin(desk: AdminDesk, api: int, version: int, request: ApiMessage) -> ApiMessage:
+def handle_admin(api_context: AdminApiContext, api: int, version: int, request: ApiMessage) -> ApiMessage:
     """Answer a request of an admin client; may wait as long as the client does."""
-    return _HANDLERS[api](desk, version, request)
+    return _HANDLERS[api](api_context, version, request)

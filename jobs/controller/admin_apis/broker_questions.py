@@ -8,7 +8,7 @@ from typing import Final
 
 from jobs.adapters.request_server.api_handler import ApiMessage
 from jobs.adapters.request_server.messages import response_entity
-from jobs.controller.admin_apis.requests import OK, AdminDesk, AdminError, ApiError, error_fields
+from jobs.controller.admin_apis.requests import OK, AdminApiContext, AdminError, ApiError, error_fields
 
 LIST_GROUPS: Final = 16
 DESCRIBE_CONFIGS: Final = 32
@@ -36,25 +36,25 @@ def _is_ours(controller_id: int, resource: ApiMessage) -> bool:
     return bool(resource.resource_type == _BROKER and resource.resource_name == str(controller_id))
 
 
-def list_groups(_desk: AdminDesk, version: int, _request: ApiMessage) -> ApiMessage:
+def list_groups(_api_context: AdminApiContext, version: int, _request: ApiMessage) -> ApiMessage:
     """Answer that there are no groups."""
     return response_entity(LIST_GROUPS, version, "ListGroupsResponse", groups=(), **error_fields(OK))
 
 
-def list_transactions(_desk: AdminDesk, version: int, _request: ApiMessage) -> ApiMessage:
+def list_transactions(_api_context: AdminApiContext, version: int, _request: ApiMessage) -> ApiMessage:
     """Answer that there are no transactions."""
     states = {"unknown_state_filters": (), "transaction_states": ()}
     return response_entity(LIST_TRANSACTIONS, version, "ListTransactionsResponse", **states, **error_fields(OK))
 
 
-def describe_log_dirs(_desk: AdminDesk, version: int, _request: ApiMessage) -> ApiMessage:
+def describe_log_dirs(_api_context: AdminApiContext, version: int, _request: ApiMessage) -> ApiMessage:
     """Answer with one log dir without a name; clients take none for a lack of permission."""
     ok = error_fields(OK)
     one = response_entity(DESCRIBE_LOG_DIRS, version, "DescribeLogDirsResult", log_dir="", topics=(), **ok)
     return response_entity(DESCRIBE_LOG_DIRS, version, "DescribeLogDirsResponse", results=(one,), **ok)
 
 
-def describe_configs(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
+def describe_configs(api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
     """Answer that the controller has no settings."""
     results = [
         response_entity(
@@ -64,28 +64,28 @@ def describe_configs(desk: AdminDesk, version: int, request: ApiMessage) -> ApiM
             resource_type=each.resource_type,
             resource_name=each.resource_name,
             configs=(),
-            **error_fields(OK if _is_ours(desk.control.controller_id, each) else _OTHER),
+            **error_fields(OK if _is_ours(api_context.control.controller_id, each) else _OTHER),
         )
         for each in request.resources
     ]
     return response_entity(DESCRIBE_CONFIGS, version, "DescribeConfigsResponse", results=tuple(results))
 
 
-def alter_configs(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
+def alter_configs(api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
     """Refuse to set anything; nothing is set, so resetting succeeds."""
-    return _altered(desk, ALTER_CONFIGS, "AlterConfigsResponse", version, request)
+    return _altered(api_context, ALTER_CONFIGS, "AlterConfigsResponse", version, request)
 
 
-def incremental_alter_configs(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
+def incremental_alter_configs(api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
     """Refuse to set anything; nothing is set, so resetting succeeds."""
-    return _altered(desk, INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigsResponse", version, request)
+    return _altered(api_context, INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigsResponse", version, request)
 
 
-def _altered(desk: AdminDesk, api: int, response: str, version: int, request: ApiMessage) -> ApiMessage:
+def _altered(api_context: AdminApiContext, api: int, response: str, version: int, request: ApiMessage) -> ApiMessage:
     results = []
     for each in request.resources:
         error = _OTHER
-        if _is_ours(desk.control.controller_id, each):
+        if _is_ours(api_context.control.controller_id, each):
             resets = all(getattr(config, "config_operation", None) == _DELETE for config in each.configs)
             error = OK if resets else _NO_SETTINGS
         fields = {"resource_type": each.resource_type, "resource_name": each.resource_name, **error_fields(error)}

@@ -18,13 +18,13 @@ from jobs.controller.admin_apis.requests import (
     NO_TOPIC,
     OK,
     TIMED_OUT,
-    AdminDesk,
+    AdminApiContext,
     AdminError,
     ApiError,
     error_fields,
     seconds_of,
 )
-from planner.rules.partitions import PartitionInfo, without
+from planner.rules.inputs import PartitionInfo, without
 from schemas.enums import RequestKind
 from schemas.rows import Key
 from schemas.text import join_ids
@@ -37,7 +37,7 @@ ELECT_LEADERS: Final = 43
 _PREFERRED: Final = 0
 
 
-def alter_reassignments(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
+def alter_reassignments(api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
     """Begin, replace or cancel reassignments, as /admin/reassign_partitions does; each partition is answered."""
     asked = {
         (topic.name, each.partition_index): None if each.replicas is None else [*each.replicas]
@@ -46,13 +46,13 @@ def alter_reassignments(desk: AdminDesk, version: int, request: ApiMessage) -> A
     }
     errors, targets = dict[Key, ApiError](), dict[Key, list[int]]()
     for key, replicas in asked.items():
-        refusal = _refusal(desk, key, replicas)
+        refusal = _refusal(api_context, key, replicas)
         if refusal is None:
-            targets[key] = _target(desk.context.partitions[key], replicas)
+            targets[key] = _target(api_context.context.partitions[key], replicas)
         else:
             errors[key] = refusal
     if targets:
-        errors |= _request(desk, targets, seconds_of(request.timeout))
+        errors |= _request(api_context, targets, seconds_of(request.timeout))
     topics = [
         response_entity(
             ALTER_REASSIGNMENTS,
@@ -76,17 +76,17 @@ def alter_reassignments(desk: AdminDesk, version: int, request: ApiMessage) -> A
     return response_entity(ALTER_REASSIGNMENTS, version, name, responses=tuple(topics), **error_fields(OK))
 
 
-def _refusal(desk: AdminDesk, key: Key, replicas: Sequence[int] | None) -> ApiError | None:
-    row = desk.context.partitions.get(key)
-    if row is None or desk.context.is_queued(key[0]):
+def _refusal(api_context: AdminApiContext, key: Key, replicas: Sequence[int] | None) -> ApiError | None:
+    row = api_context.context.partitions.get(key)
+    if row is None or api_context.context.is_queued(key[0]):
         return NO_TOPIC
     if replicas is None:
         none = ApiError(AdminError.NO_REASSIGNMENT_IN_PROGRESS, "no reassignment of this partition is in progress")
-        return None if row.is_moving or key in desk.context.requested(RequestKind.REASSIGN) else none
+        return None if row.is_moving or key in api_context.context.requested(RequestKind.REASSIGN) else none
     if not replicas or len({*replicas}) < len(replicas) or min(replicas) < 0:
         return ApiError(AdminError.INVALID_REPLICA_ASSIGNMENT, f"{replicas}: expected broker ids without duplicates")
-    if dead := without(replicas, {*desk.context.live}):
-        live = join_ids(desk.context.live)
+    if dead := without(replicas, {*api_context.context.live}):
+        live = join_ids(api_context.context.live)
         return ApiError(AdminError.INVALID_REPLICA_ASSIGNMENT, f"brokers {dead} are not alive; alive are {live}")
     return None
 
@@ -96,28 +96,28 @@ def _target(row: PartitionInfo, replicas: Sequence[int] | None) -> list[int]:
     return without(row.replicas, row.adding_replicas) if replicas is None else [*replicas]
 
 
-def _request(desk: AdminDesk, targets: Mapping[Key, list[int]], seconds: float) -> dict[Key, ApiError]:
+def _request(api_context: AdminApiContext, targets: Mapping[Key, list[int]], seconds: float) -> dict[Key, ApiError]:
     """Write the requests, and wait until the cycle has begun or refused each."""
     entries = [TopicPartition(topic, partition, replicas) for (topic, partition), replicas in targets.items()]
-    refusal = _merge(desk, REASSIGN, entries)
+    refusal = _merge(api_context, REASSIGN, entries)
     if refusal is not None:
         return dict.fromkeys(targets, refusal)
 
     def is_begun(key: Key) -> bool:
-        row = desk.context.partitions.get(key)
+        row = api_context.context.partitions.get(key)
         return row is None or without(row.replicas, row.removing_replicas) == targets[key]
 
     def is_taken() -> bool:
         """Whether each has begun, or is no longer requested."""
         waiting = [key for key in targets if not is_begun(key)]
-        requested = desk.context.requested(RequestKind.REASSIGN)
+        requested = api_context.context.requested(RequestKind.REASSIGN)
         if not waiting or any(key in requested for key in waiting):
             return not waiting
         # the context may not know them yet
-        named = {(each.topic, each.partition) for each in _entries(read(desk.control.client, REASSIGN))}
+        named = {(each.topic, each.partition) for each in _entries(read(api_context.control.client, REASSIGN))}
         return named.isdisjoint(waiting)
 
-    desk.await_cycle(is_taken, seconds)
+    api_context.await_cycle(is_taken, seconds)
     waits = ApiError(AdminError.REQUEST_TIMED_OUT, "the request waits; `surveyor status` says for what")
     return {key: OK if is_begun(key) else waits for key in targets}
 
@@ -130,23 +130,23 @@ def _entries(znode: Znode) -> list[TopicPartition]:
         return []
 
 
-def _merge(desk: AdminDesk, path: str, entries: Collection[TopicPartition]) -> ApiError | None:
+def _merge(api_context: AdminApiContext, path: str, entries: Collection[TopicPartition]) -> ApiError | None:
     """Add entries to a request znode, in place of those for the same partitions; return why not, None if written."""
     added = {(each.topic, each.partition) for each in entries}
     for _ in range(MAX_ATTEMPTS):
-        znode = read(desk.control.client, path)
+        znode = read(api_context.control.client, path)
         present = [each for each in _entries(znode) if (each.topic, each.partition) not in added]
         data = encode_partitions([*present, *entries])
         op = Create(path, data) if znode.version is None else SetData(path, data, znode.version)
-        refusal = desk.write([op])
+        refusal = api_context.write([op])
         if refusal != CHANGED:
             return refusal
     return CHANGED
 
 
-def list_reassignments(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
+def list_reassignments(api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
     """List the partitions whose replicas are being added or removed."""
-    moving = [desk.context.partitions.get(key) for key in sorted(desk.context.moving.copy())]
+    moving = [api_context.context.partitions.get(key) for key in sorted(api_context.context.moving.copy())]
     rows = [row for row in moving if row is not None]
     if request.topics is not None:
         wanted = {(topic.name, number) for topic in request.topics for number in topic.partition_indexes}
@@ -174,12 +174,12 @@ def list_reassignments(desk: AdminDesk, version: int, request: ApiMessage) -> Ap
     return response_entity(LIST_REASSIGNMENTS, version, name, topics=tuple(topics), **error_fields(OK))
 
 
-def elect_leaders(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
+def elect_leaders(api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
     """Elect preferred replicas; an unclean election is left to a plan with its evidence."""
     is_preferred = getattr(request, "election_type", _PREFERRED) == _PREFERRED
     named = request.topic_partitions
     keys: Iterable[Key] = (
-        [*desk.context.partitions.copy()]
+        [*api_context.context.partitions.copy()]
         if named is None
         else [(each.topic, number) for each in named for number in each.partitions]
     )
@@ -187,13 +187,13 @@ def elect_leaders(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMess
     errors = dict[Key, ApiError]()
     due = list[Key]()
     for key in keys:
-        refusal = judge(desk.context.partitions.get(key), desk.context.is_queued(key[0]))
+        refusal = judge(api_context.context.partitions.get(key), api_context.context.is_queued(key[0]))
         if refusal is None:
             due.append(key)
         else:
             errors[key] = refusal
     if due:
-        errors |= _elect(desk, due, seconds_of(request.timeout))
+        errors |= _elect(api_context, due, seconds_of(request.timeout))
     if named is None:  # as Kafka does, only those are named for which something was to be done
         errors = {key: each for key, each in errors.items() if each.error is not AdminError.ELECTION_NOT_NEEDED}
     by_topic = defaultdict[str, list[ApiMessage]](list)
@@ -227,23 +227,23 @@ def _unclean_refusal(row: PartitionInfo | None, is_queued: bool) -> ApiError | N
     return ApiError(AdminError.ELIGIBLE_LEADERS_NOT_AVAILABLE, advice)
 
 
-def _elect(desk: AdminDesk, due: Sequence[Key], seconds: float) -> dict[Key, ApiError]:
+def _elect(api_context: AdminApiContext, due: Sequence[Key], seconds: float) -> dict[Key, ApiError]:
     """Request the elections, and wait until the cycle has made a pass over all of them."""
-    refusal = _merge(desk, PREFERRED_ELECTION, [TopicPartition(*key) for key in due])
+    refusal = _merge(api_context, PREFERRED_ELECTION, [TopicPartition(*key) for key in due])
     if refusal is not None:
         return dict.fromkeys(due, refusal)
 
     def is_led(key: Key) -> bool:
-        row = desk.context.partitions.get(key)
+        row = api_context.context.partitions.get(key)
         return row is None or row.leader == row.replicas[0]
 
-    was_made: Callable[[], bool] = lambda: all(map(is_led, due)) or not _is_election_requested(desk)  # noqa: E731
-    if not desk.await_cycle(was_made, seconds):
+    was_made: Callable[[], bool] = lambda: all(map(is_led, due)) or not _is_election_requested(api_context)  # noqa: E731
+    if not api_context.await_cycle(was_made, seconds):
         return {key: OK if is_led(key) else TIMED_OUT for key in due}
     why = "the preferred replica is not alive or not in sync"
     unavailable = ApiError(AdminError.PREFERRED_LEADER_NOT_AVAILABLE, why)
     return {key: OK if is_led(key) else unavailable for key in due}
 
 
-def _is_election_requested(desk: AdminDesk) -> bool:
-    return read(desk.control.client, PREFERRED_ELECTION).version is not None
+def _is_election_requested(api_context: AdminApiContext) -> bool:
+    return read(api_context.control.client, PREFERRED_ELECTION).version is not None

@@ -77,8 +77,8 @@ class RefusedRequestError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class AdminDesk:
-    """What the answers need of one controllership."""
+class AdminApiContext:
+    """What the handlers of the Admin APIs need of one controllership."""
 
     control: Controllership
     context: ControllerContext

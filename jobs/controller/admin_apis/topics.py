@@ -22,7 +22,7 @@ from jobs.controller.admin_apis.requests import (
     NO_TOPIC,
     OK,
     TIMED_OUT,
-    AdminDesk,
+    AdminApiContext,
     AdminError,
     ApiError,
     RefusedRequestError,
@@ -61,14 +61,14 @@ _IDS_SINCE: Final = 6
 """First version of DeleteTopics that may name topics by their ids."""
 
 
-def create_topics(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
+def create_topics(api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
     """Create topics; the answer waits until each partition has a leader."""
     counts, room = Counter(topic.name for topic in request.topics), MAX_NEW_PARTITIONS
     made, errors = dict[str, Assignment](), dict[str, ApiError]()
     for topic in request.topics:
         try:
             _refuse_repeated(topic.name, counts[topic.name])
-            made[topic.name] = _create(desk, topic, room, is_dry=getattr(request, "validate_only", False))
+            made[topic.name] = _create(api_context, topic, room, is_dry=getattr(request, "validate_only", False))
             room -= len(made[topic.name].partitions)
             errors[topic.name] = OK
         except RefusedRequestError as error:
@@ -76,8 +76,8 @@ def create_topics(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMess
     if not getattr(request, "validate_only", False):
         keys = [(name, number) for name, assignment in made.items() for number in assignment.partitions]
         seconds = seconds_of(request.timeout)
-        if not desk.await_cycle(lambda: all(_has_leader(desk, key) for key in keys), seconds):
-            late = {name for name, _ in (key for key in keys if not _has_leader(desk, key))}
+        if not api_context.await_cycle(lambda: all(_has_leader(api_context, key) for key in keys), seconds):
+            late = {name for name, _ in (key for key in keys if not _has_leader(api_context, key))}
             errors |= dict.fromkeys(late, TIMED_OUT)
     results = [
         _creation_result(version, name, errors[name], made.get(name))
@@ -111,46 +111,46 @@ def _creation_result(version: int, name: str, error: ApiError, made: Assignment 
     )
 
 
-def _has_leader(desk: AdminDesk, key: Key) -> bool:
-    row = desk.context.partitions.get(key)
+def _has_leader(api_context: AdminApiContext, key: Key) -> bool:
+    row = api_context.context.partitions.get(key)
     return row is not None and row.leader is not None
 
 
-def _create(desk: AdminDesk, topic: ApiMessage, room: int, *, is_dry: bool) -> Assignment:
+def _create(api_context: AdminApiContext, topic: ApiMessage, room: int, *, is_dry: bool) -> Assignment:
     """Check a topic and write it; raise RefusedRequestError with Kafka's error for what is wrong with it.
 
     `room`: the number of partitions that the request may still add.
     """
-    _refuse_name(desk, topic.name)
+    _refuse_name(api_context, topic.name)
     config = {each.name: each.value for each in topic.configs}
     _refuse_config(config)
-    partitions = _explicit(desk, topic) if topic.assignments else _placed(desk, topic, room)
-    assignment = Assignment(partitions, {}, {}, random_topic_id() if uses_topic_ids(desk.protocol()) else None)
+    partitions = _explicit(api_context, topic) if topic.assignments else _placed(api_context, topic, room)
+    assignment = Assignment(partitions, {}, {}, random_topic_id() if uses_topic_ids(api_context.protocol()) else None)
     written = {name: value for name, value in config.items() if value is not None}
     path = f"{CONFIGS}/{topic.name}"
-    znode = read(desk.control.client, path)
+    znode = read(api_context.control.client, path)
     data = encode_config(written)
     setting = Create(path, data) if znode.version is None else SetData(path, data, znode.version)
     if is_dry:
         return assignment
-    refusal = desk.write([setting, Create(topic_path(topic.name), encode_assignment(assignment))])
+    refusal = api_context.write([setting, Create(topic_path(topic.name), encode_assignment(assignment))])
     if refusal is not None:
         raise RefusedRequestError(*refusal)
     return assignment
 
 
-def _refuse_name(desk: AdminDesk, name: str) -> None:
+def _refuse_name(api_context: AdminApiContext, name: str) -> None:
     try:
         check_topic_name(name)
     except ValueError as error:
         raise RefusedRequestError(AdminError.INVALID_TOPIC, str(error)) from None
     if name == METADATA_TOPIC:
         raise RefusedRequestError(AdminError.TOPIC_AUTHORIZATION_FAILED, f"{name} is KRaft's own log")
-    if name in desk.context.topics:
-        queued = " and is queued for deletion" if desk.context.is_queued(name) else ""
+    if name in api_context.context.topics:
+        queued = " and is queued for deletion" if api_context.context.is_queued(name) else ""
         raise RefusedRequestError(AdminError.TOPIC_ALREADY_EXISTS, f"topic {name} exists{queued}")
     metric = metric_name(name)
-    alike = [other for other in [*desk.context.topics] if metric_name(other) == metric]
+    alike = [other for other in [*api_context.context.topics] if metric_name(other) == metric]
     if alike:
         message = f"topic {name} collides with {alike[0]}: '.' and '_' are one in metric names"
         raise RefusedRequestError(AdminError.INVALID_TOPIC, message)
@@ -164,16 +164,16 @@ def _refuse_config(config: Mapping[str, str | None]) -> None:
         raise RefusedRequestError(AdminError.INVALID_CONFIG, "; ".join(faults))
 
 
-def _placed(desk: AdminDesk, topic: ApiMessage, room: int) -> dict[int, list[int]]:
+def _placed(api_context: AdminApiContext, topic: ApiMessage, room: int) -> dict[int, list[int]]:
     """Place the replicas of a new topic as brokers do, from a random start."""
     count = topic.num_partitions
-    count = int(desk.config("num.partitions", "1")) if count == _DEFAULT else count
+    count = int(api_context.config("num.partitions", "1")) if count == _DEFAULT else count
     factor = topic.replication_factor
-    factor = int(desk.config("default.replication.factor", "1")) if factor == _DEFAULT else factor
+    factor = int(api_context.config("default.replication.factor", "1")) if factor == _DEFAULT else factor
     if count <= 0:
         raise RefusedRequestError(AdminError.INVALID_PARTITIONS, f"{count} partitions: at least 1 is needed")
     _refuse_too_many(count, room)
-    racks = _racks(desk)
+    racks = _racks(api_context)
     _refuse_factor(factor, racks)
     start, shift = random.randrange(len(racks)), random.randrange(len(racks))  # noqa: S311 - to spread, not to hide
     return place_replicas(racks, range(count), factor, start_index=start, shift=shift)
@@ -185,8 +185,8 @@ def _refuse_too_many(count: int, room: int) -> None:
         raise RefusedRequestError(AdminError.POLICY_VIOLATION, message)
 
 
-def _racks(desk: AdminDesk) -> dict[int, str | None]:
-    return {broker: desk.context.brokers[broker].rack for broker in desk.context.live}
+def _racks(api_context: AdminApiContext) -> dict[int, str | None]:
+    return {broker: api_context.context.brokers[broker].rack for broker in api_context.context.live}
 
 
 def _refuse_factor(factor: int, racks: Collection[int]) -> None:
@@ -195,7 +195,7 @@ def _refuse_factor(factor: int, racks: Collection[int]) -> None:
         raise RefusedRequestError(AdminError.INVALID_REPLICATION_FACTOR, message)
 
 
-def _explicit(desk: AdminDesk, topic: ApiMessage) -> dict[int, list[int]]:
+def _explicit(api_context: AdminApiContext, topic: ApiMessage) -> dict[int, list[int]]:
     """Return the replicas that a request lists; Kafka wants partitions from 0 on, of equal replication factor."""
     if topic.num_partitions != _DEFAULT or topic.replication_factor != _DEFAULT:
         message = "give either assignments, or the number of partitions and the replication factor"
@@ -204,12 +204,12 @@ def _explicit(desk: AdminDesk, topic: ApiMessage) -> dict[int, list[int]]:
     if sorted(partitions) != [*range(len(topic.assignments))]:
         message = f"partitions {sorted(partitions)}: expected each from 0 on, once"
         raise RefusedRequestError(AdminError.INVALID_REPLICA_ASSIGNMENT, message)
-    _refuse_replicas(desk, partitions.values(), len(partitions[0]))
+    _refuse_replicas(api_context, partitions.values(), len(partitions[0]))
     return partitions
 
 
-def _refuse_replicas(desk: AdminDesk, lists: Collection[Sequence[int]], factor: int) -> None:
-    live = {*desk.context.live}
+def _refuse_replicas(api_context: AdminApiContext, lists: Collection[Sequence[int]], factor: int) -> None:
+    live = {*api_context.context.live}
     for replicas in lists:
         if not replicas or len({*replicas}) < len(replicas) or len(replicas) != factor:
             message = f"{[*replicas]}: expected {factor} broker ids without duplicates"
@@ -218,20 +218,20 @@ def _refuse_replicas(desk: AdminDesk, lists: Collection[Sequence[int]], factor: 
             raise RefusedRequestError(AdminError.INVALID_REPLICA_ASSIGNMENT, f"brokers {dead} are not alive")
 
 
-def create_partitions(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
+def create_partitions(api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
     """Add partitions to topics; the answer waits until each has a leader."""
     errors, added, room = dict[str, ApiError](), list[Key](), MAX_NEW_PARTITIONS
     for topic in request.topics:
         try:
-            new = _extend(desk, topic, room, is_dry=request.validate_only)
+            new = _extend(api_context, topic, room, is_dry=request.validate_only)
             added, room = added + new, room - len(new)
             errors[topic.name] = OK
         except RefusedRequestError as error:
             errors[topic.name] = error.api_error
-    if not request.validate_only and not desk.await_cycle(
-        lambda: all(_has_leader(desk, key) for key in added), seconds_of(request.timeout)
+    if not request.validate_only and not api_context.await_cycle(
+        lambda: all(_has_leader(api_context, key) for key in added), seconds_of(request.timeout)
     ):
-        errors |= {name: TIMED_OUT for name, number in added if not _has_leader(desk, (name, number))}
+        errors |= {name: TIMED_OUT for name, number in added if not _has_leader(api_context, (name, number))}
     results = [
         response_entity(CREATE_PARTITIONS, version, "CreatePartitionsTopicResult", name=name, **error_fields(error))
         for name, error in errors.items()
@@ -239,12 +239,12 @@ def create_partitions(desk: AdminDesk, version: int, request: ApiMessage) -> Api
     return response_entity(CREATE_PARTITIONS, version, "CreatePartitionsResponse", results=tuple(results))
 
 
-def _extend(desk: AdminDesk, topic: ApiMessage, room: int, *, is_dry: bool) -> list[Key]:
+def _extend(api_context: AdminApiContext, topic: ApiMessage, room: int, *, is_dry: bool) -> list[Key]:
     """Check the new partitions of a topic and write them unless `is_dry`; return them. `room` is as for `_create`."""
     name, count = topic.name, topic.count
-    if name not in desk.context.topics or desk.context.is_queued(name):
+    if name not in api_context.context.topics or api_context.context.is_queued(name):
         raise RefusedRequestError(*NO_TOPIC)
-    znode = read(desk.control.client, topic_path(name))
+    znode = read(api_context.control.client, topic_path(name))
     try:
         assignment = decode_assignment(znode.data)
     except MalformedZnodeError as error:
@@ -261,7 +261,7 @@ def _extend(desk: AdminDesk, topic: ApiMessage, room: int, *, is_dry: bool) -> l
     new = range(len(present), count)
     factor = len(present[0])
     if topic.assignments is None:
-        racks = _racks(desk)
+        racks = _racks(api_context)
         _refuse_factor(factor, racks)
         start = start_of_round(sorted(racks), present[0][0])
         placed = place_replicas(racks, new, factor, start_index=start, shift=start)
@@ -270,27 +270,27 @@ def _extend(desk: AdminDesk, topic: ApiMessage, room: int, *, is_dry: bool) -> l
         if len(lists) != len(new):
             message = f"{len(lists)} assignments for {len(new)} new partitions"
             raise RefusedRequestError(AdminError.INVALID_REPLICA_ASSIGNMENT, message)
-        _refuse_replicas(desk, lists, factor)
+        _refuse_replicas(api_context, lists, factor)
         placed = dict(zip(new, lists, strict=True))
     if is_dry:
         return [(name, number) for number in new]
     data = encode_assignment(replace(assignment, partitions=present | placed))
-    refusal = desk.write([SetData(topic_path(name), data, znode.version or 0)])
+    refusal = api_context.write([SetData(topic_path(name), data, znode.version or 0)])
     if refusal is not None:
         raise RefusedRequestError(*refusal)
     return [(name, number) for number in new]
 
 
-def delete_topics(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMessage:
+def delete_topics(api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
     """Queue topics for deletion; the answer waits until they are deleted."""
-    asked = _deletions(desk, version, request)
+    asked = _deletions(api_context, version, request)
     errors = dict[int, ApiError]()
     for number, (name, _) in enumerate(asked):
-        errors[number] = ApiError(AdminError.UNKNOWN_TOPIC_ID) if name is None else _queue(desk, name)
+        errors[number] = ApiError(AdminError.UNKNOWN_TOPIC_ID) if name is None else _queue(api_context, name)
     due = {name for number, (name, _) in enumerate(asked) if name is not None and errors[number] == OK}
-    is_done: Callable[[], bool] = lambda: due.isdisjoint(desk.context.topics)  # noqa: E731
-    if due and not desk.await_cycle(is_done, seconds_of(request.timeout)):
-        left = due & desk.context.topics.keys()
+    is_done: Callable[[], bool] = lambda: due.isdisjoint(api_context.context.topics)  # noqa: E731
+    if due and not api_context.await_cycle(is_done, seconds_of(request.timeout)):
+        left = due & api_context.context.topics.keys()
         errors |= {number: TIMED_OUT for number, (name, _) in enumerate(asked) if name in left}
     results = [
         response_entity(
@@ -306,25 +306,25 @@ def delete_topics(desk: AdminDesk, version: int, request: ApiMessage) -> ApiMess
     return response_entity(DELETE_TOPICS_API, version, "DeleteTopicsResponse", responses=tuple(results))
 
 
-def _deletions(desk: AdminDesk, version: int, request: ApiMessage) -> list[tuple[str | None, object]]:
+def _deletions(api_context: AdminApiContext, version: int, request: ApiMessage) -> list[tuple[str | None, object]]:
     """Return the names of the topics with the ids that were given; a name of None if there is no topic of that id."""
     if version < _IDS_SINCE:
         return [(name, None) for name in request.topic_names]
     return [
         (each.name, None)
         if each.name is not None
-        else (desk.context.topic_of_id(topic_id_text(each.topic_id)), each.topic_id)
+        else (api_context.context.topic_of_id(topic_id_text(each.topic_id)), each.topic_id)
         for each in request.topics
     ]
 
 
-def _queue(desk: AdminDesk, name: str) -> ApiError:
-    if name not in desk.context.topics:
+def _queue(api_context: AdminApiContext, name: str) -> ApiError:
+    if name not in api_context.context.topics:
         return NO_TOPIC
-    if boolean(desk.config(DELETION_ENABLED, "true")) is False:
+    if boolean(api_context.config(DELETION_ENABLED, "true")) is False:
         return ApiError(AdminError.TOPIC_DELETION_DISABLED, f"{DELETION_ENABLED} is false")
     path = f"{DELETE_TOPICS}/{name}"
-    if read(desk.control.client, path).version is not None:
+    if read(api_context.control.client, path).version is not None:
         return OK
-    refused = desk.control.commit([Create(path)])
-    return OK if refused is None or read(desk.control.client, path).version is not None else CHANGED
+    refused = api_context.control.commit([Create(path)])
+    return OK if refused is None or read(api_context.control.client, path).version is not None else CHANGED

@@ -19,7 +19,7 @@ from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.admin_apis.apis import CONFIG_VERSIONS, handle_admin
 from jobs.controller.admin_apis.apis import VERSIONS as ADMIN_VERSIONS
 from jobs.controller.admin_apis.broker_questions import concerns_controller
-from jobs.controller.admin_apis.requests import AdminDesk
+from jobs.controller.admin_apis.requests import AdminApiContext
 from jobs.controller.broker_apis.isr_writer import IsrResponse, IsrWriter
 from jobs.controller.broker_apis.messages import (
     ALLOCATE_PRODUCER_IDS,
@@ -58,7 +58,7 @@ class Office:
     context: ControllerContext
     isr_writer: IsrWriter
     shutdowns: ShutdownQueue
-    desk: AdminDesk
+    api_context: AdminApiContext
     endpoints: Callable[[], Sequence[Endpoint]] = tuple
     """Where brokers see us, under the names of their listeners."""
     _turns: Iterator[int] = field(default_factory=count)
@@ -141,7 +141,7 @@ class BrokerApis:
             if api_key == ALLOCATE_PRODUCER_IDS:
                 return self._executor.submit(_allocate_producer_ids, office, version, request)
             if office is not None and (api_key in ADMIN_VERSIONS or api_key in CONFIG_VERSIONS):
-                return self._admin_executor.submit(_handle_admin, office.desk, api_key, version, request)
+                return self._admin_executor.submit(_handle_admin, office.api_context, api_key, version, request)
         raise ValueError(f"API {api_key} is not served")
 
 
@@ -184,9 +184,9 @@ def _allocate_producer_ids(office: Office | None, version: int, request: ApiMess
     return producer_ids_response(version, 0, block.start, block.length)
 
 
-def _handle_admin(desk: AdminDesk, api_key: int, version: int, request: ApiMessage) -> ApiMessage:
+def _handle_admin(api_context: AdminApiContext, api_key: int, version: int, request: ApiMessage) -> ApiMessage:
     try:
-        return handle_admin(desk, api_key, version, request)
+        return handle_admin(api_context, api_key, version, request)
     except (SurveyorError, KazooException) as error:  # the client asks again, and looks for the controller first
         raise ConnectionAbortedError(str(error)) from None
 

@@ -29,7 +29,7 @@ from jobs.controller.context import ControllerContext
 from jobs.controller.metadata_reader import STATE_FIELDS, with_state
 from jobs.core.errors import SurveyorError
 from planner.rules.alter_partition import IsrCandidates, IsrError, IsrProposal, IsrVerdict, judge_proposal
-from planner.rules.partitions import PartitionInfo
+from planner.rules.inputs import PartitionInfo
 from schemas.response_codes import NONE, STALE_BROKER_EPOCH
 from schemas.rows import Key
 from schemas.znodes import State, encode_state

@@ -19,7 +19,7 @@ from jobs.controller.controller_node import controller_node
 from jobs.controller.decisions import Decisions
 from planner.broker_requests import notices_for
 from planner.rules.decisions import Decision
-from planner.rules.partitions import PartitionInfo
+from planner.rules.inputs import PartitionInfo
 from planner.rules.topic_deletion import DeletionStep
 from schemas.enums import LEADER_DURING_DELETE, RejectionCode
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
@@ -156,7 +156,7 @@ class BrokerRequestBatch:
                 partition_notification(row, self.context.topic_id(row.topic), STOP_REPLICA, (broker,))
                 for row in rows
                 if broker in row.replicas
-                and row.is_legible
+                and row.has_decoded_state
                 and row.leader != broker
                 and broker not in (row.isr or ())
                 and not self.context.is_being_deleted(row)
@@ -248,7 +248,7 @@ class BrokerRequestBatch:
 
     def _current_state(self, keys: Iterable[Key], api: str, broker_ids: Sequence[int]) -> list[Notice]:
         partitions = (self.context.partitions[key] for key in sorted(keys) if key in self.context.partitions)
-        with_leader = (row for row in partitions if row.is_legible)
+        with_leader = (row for row in partitions if row.has_decoded_state)
         return [
             partition_notification(row, self.context.topic_id(row.topic), api, tuple(broker_ids)) for row in with_leader
         ]

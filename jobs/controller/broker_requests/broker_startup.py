@@ -109,5 +109,5 @@ class BrokerStartup:
     def _metadata(self, broker: int) -> Iterator[Notice]:
         context, recipients = self.context, (broker,)
         for row in context.partitions.copy().values():
-            if row.is_legible and not context.is_queued(row.topic):
+            if row.has_decoded_state and not context.is_queued(row.topic):
                 yield partition_notification(row, context.topic_id(row.topic), UPDATE_METADATA, recipients)

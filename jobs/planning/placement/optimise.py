@@ -203,10 +203,10 @@ def _rejected(cluster: NamedPartitions, rows: Ints, code: str, reason: str) -> p
 def _unknown_topics(scope: Scope, cluster: NamedPartitions, at: SnapshotTables) -> list[pa.Table]:
     """Return requested topics that have no partition in the snapshot: not understood, or not in it."""
     missing = set(scope.named or ()) - set(pc.unique(cluster.names["topic"]).to_pylist())
-    opaque = missing.intersection(unread_in(at.tables.warehouse, at.snapshot).topics) if missing else set()
+    not_understood = missing.intersection(unread_in(at.tables.warehouse, at.snapshot).topics) if missing else set()
     unread = RejectionCode.NOT_UNDERSTOOD.value, f"the znode of the topic is not understood; {SHOWN}"
     unknown = RejectionCode.UNKNOWN_TOPIC.value, f"the topic is not in snapshot {at.snapshot.snapshot_id}"
-    return [_whole_topics(sorted(opaque), *unread), _whole_topics(sorted(missing - opaque), *unknown)]
+    return [_whole_topics(sorted(not_understood), *unread), _whole_topics(sorted(missing - not_understood), *unknown)]
 
 
 def _whole_topics(topics: Sequence[str], code: str, reason: str) -> pa.Table:

@@ -193,10 +193,10 @@ def lists_of(replicas: pa.ChunkedArray) -> Ints:
 
 def _refuse_nothing(scope: Scope, names: Sequence[str], unread: UnreadMetadata, snapshot_id: int) -> None:
     """Raise RefusedError: no partition is in scope, perhaps because the topics asked for are not understood."""
-    opaque = sorted(scope.among(unread.topics))
-    if opaque:
+    not_understood_topics = sorted(scope.among(unread.topics))
+    if not_understood_topics:
         others = f"no partition of snapshot {snapshot_id} is in another requested topic"
-        raise RefusedError(f"{UnreadMetadata(opaque).sentence()}, and {others}; {SHOWN} says why")
+        raise RefusedError(f"{UnreadMetadata(not_understood_topics).sentence()}, and {others}; {SHOWN} says why")
     unknown = sorted((scope.named or set()) - set(names))
     if unknown and not set(names) & (scope.named or set()):
         raise RefusedError(f"topics {', '.join(unknown)} are not in snapshot {snapshot_id}")

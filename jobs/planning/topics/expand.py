@@ -132,12 +132,16 @@ def _refuse_unsettled(at: SnapshotTables, topic: ExistingTopic) -> None:
             "none during it (REASSIGNMENT_IN_PROGRESS); wait for it, then snapshot and plan again",
         )
     numbers = [row.partition for row in topic.partitions]
-    opaque = [row.partition for row in topic.partitions if row.understood is False]
+    not_understood = [row.partition for row in topic.partitions if row.understood is False]
     if not is_assignment_understood(topic.row):
         why = "is not understood: `surveyor show quarantine` shows why"
         raise RefusedError(
             f"topic {topic.name} cannot be added to: /brokers/topics/{topic.name} {why}; repair it first"
         )
-    if opaque or not numbers or numbers != list(range(len(numbers))):
-        what = f"partitions {opaque} are not understood" if opaque else f"its partitions are {numbers}, not 0 to n - 1"
+    if not_understood or not numbers or numbers != list(range(len(numbers))):
+        what = (
+            f"partitions {not_understood} are not understood"
+            if not_understood
+            else f"its partitions are {numbers}, not 0 to n - 1"
+        )
         raise RefusedError(f"topic {topic.name} cannot be added to: {what}; repair it first")

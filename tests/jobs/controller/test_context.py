@@ -6,7 +6,7 @@ import pytest
 
 from jobs.controller.context import ControllerContext
 from jobs.controller.controller import ResidentController
-from planner.rules.partitions import PartitionInfo, TopicInfo
+from planner.rules.inputs import PartitionInfo, TopicInfo
 from schemas.enums import RequestKind
 from schemas.rows import Key, ZnodeRequest
 from tests.jobs.support.controllers.resident import initialize

@@ -18,7 +18,7 @@ from planner.reassignment.rollback import (
     with_waves_numbered,
 )
 from planner.reassignment.targets import reassignment_changes
-from planner.rules.partitions import PartitionInfo, TopicInfo
+from planner.rules.inputs import PartitionInfo, TopicInfo
 from schemas.enums import Action, LintCode, RejectionCode
 from schemas.rows import Change
 from schemas.tables import BROKERS, PARTITIONS, TOPICS

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from planner.columns.broker_sets import FAILED, with_drained
 from planner.reconciliation.cycle import Cycle, CycleInput
 from planner.rules.cycle import CycleState
-from planner.rules.partitions import BrokerSets, ControllerConfig, PartitionInfo, TopicInfo
+from planner.rules.inputs import BrokerSets, ControllerConfig, PartitionInfo, TopicInfo
 from schemas.enums import LEADER_DURING_DELETE, NO_LEADER, DrainMode, RequestKind
 from schemas.rows import BrokerConfig, Key
 from schemas.tables import ANSWERS, BROKER_CONFIGS, BROKERS, DRAINED, REQUESTS, TOPICS

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from planner.rules.alter_partition import IsrCandidates, IsrError, IsrProposal, IsrVerdict, judge_proposal
-from planner.rules.partitions import PartitionInfo
+from planner.rules.inputs import PartitionInfo
 from schemas.enums import NO_LEADER, RECOVERED, RECOVERING
 
 ROW: Final = PartitionInfo(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from planner.rules.decisions import Decision
-from planner.rules.partitions import BrokerSets, PartitionInfo
+from planner.rules.inputs import BrokerSets, PartitionInfo
 from planner.rules.reassignment import reassignment
 from schemas.enums import Action, RejectionCode
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from planner.rules.inputs import BrokerSets, PartitionInfo, TopicInfo
 from planner.rules.leadership import offline_election
-from planner.rules.partitions import BrokerSets, PartitionInfo, TopicInfo
 from planner.rules.restart_order import Need, restart_order
 from planner.rules.restarts import RestartedPartition, known_min_isr, restart_effect
 from schemas.enums import RestartEffect

@@ -7,7 +7,7 @@ import pytest
 
 from planner.rules.cycle import CycleState
 from planner.rules.decisions import changed
-from planner.rules.partitions import BrokerSets, ControllerConfig, PartitionInfo
+from planner.rules.inputs import BrokerSets, ControllerConfig, PartitionInfo
 from planner.rules.state_machines import (
     PREVIOUS_PARTITION_STATES,
     PREVIOUS_REPLICA_STATES,

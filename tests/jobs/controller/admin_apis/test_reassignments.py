@@ -3,7 +3,7 @@
 from typing import Final
 
 from jobs.controller.admin_apis.reassignments import _merge
-from jobs.controller.admin_apis.requests import AdminDesk, AdminError
+from jobs.controller.admin_apis.requests import AdminApiContext, AdminError
 from schemas.znodes import TopicPartition, encode_partitions
 from tests.jobs.controller.admin_apis.clients import AdminClient
 from tests.jobs.support.controllers.resident import put_isr, run_until_quiet
@@ -114,15 +114,15 @@ def test_a_request_that_zookeeper_would_not_take_is_not_sent(tree: KafkaTree, ad
     tree.write(REASSIGN, encode_partitions(waiting))
     before = tree.client.get(REASSIGN)[0]
     more = [TopicPartition("orders" * 30, number, [7, 8, 9]) for number in range(4_000, 8_000)]
-    desk = AdminDesk(admin.controller.control, admin.controller.context, list, lambda: None, lambda: None)
+    api_context = AdminApiContext(admin.controller.control, admin.controller.context, list, lambda: None, lambda: None)
 
-    refusal = _merge(desk, REASSIGN, more)
+    refusal = _merge(api_context, REASSIGN, more)
 
     assert refusal is not None
     assert (refusal.error, tree.client.get(REASSIGN)[0] == before) == (AdminError.POLICY_VIOLATION, True)
     assert "cannot set /admin/reassign_partitions" in str(refusal.message)
     tree.client.delete(REASSIGN)
-    refusal = _merge(desk, REASSIGN, [*waiting, *more])
+    refusal = _merge(api_context, REASSIGN, [*waiting, *more])
     assert refusal is not None
     assert "cannot create /admin/reassign_partitions" in str(refusal.message)
     assert tree.client.exists(REASSIGN) is None

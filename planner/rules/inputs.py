@@ -1,4 +1,4 @@
-"""What the rules know of a partition, of its topic and of the brokers.
+"""The typed input of the rules: a partition, its topic, the broker sets, and the controller's configs.
 
 Corresponds to `ControllerContext`: `partitionAssignments`, `partitionLeadershipInfo`, `liveOrShuttingDownBrokerIds`,
 `replicasOnOfflineDirs` and `topicsToBeDeleted`.
@@ -58,7 +58,7 @@ class PartitionInfo(Struct, frozen=True, kw_only=True, gc=False):
         return self.leader is not None or self.state_version is not None
 
     @property
-    def is_legible(self) -> bool:
+    def has_decoded_state(self) -> bool:
         """Whether the state was read and understood, so that it can be sent to brokers."""
         return self.understood and self.leader is not None
 
