@@ -23,7 +23,7 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.configs import KAFKA_DEFAULTS, Overrides, read_configs_and_failures, read_overrides
 from jobs.adapters.brokers.connection import unreachable_reasons
-from jobs.adapters.delta.object_store import refuse_unconditional
+from jobs.adapters.delta.conditional_writes import require_conditional_writes
 from jobs.adapters.delta.warehouse_paths import is_local, refuse_unwritable
 from jobs.adapters.java.home import find_java, java_version
 from jobs.adapters.java.jars import cache_folder, has_delta_jars
@@ -31,7 +31,7 @@ from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_E
 from jobs.adapters.zookeeper.connection import connected, read, sync
 from jobs.adapters.zookeeper.endpoint import OPTION, ZooKeeperEndpoint
 from jobs.adapters.zookeeper.migration import is_made_by_hand, migration_refusal
-from jobs.adapters.zookeeper.probes import server_time, unwritable_paths
+from jobs.adapters.zookeeper.permission_checks import server_time, unwritable_paths
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.advice.cluster import BLOCKING_SHOWN, repair_suggestion
 from jobs.core.errors import SurveyorError, UsageError
@@ -82,9 +82,13 @@ class CheckResult:
     """What a check found, and what to do about it unless that is fine."""
 
     check: str
-    state: CheckStatus
+    status: CheckStatus
     found: str
     advice: str | None = None
+
+    def to_json(self) -> dict[str, str | None]:
+        """Return the finding as `--json` prints it, where the key of the status is `state`."""
+        return {"check": self.check, "state": self.status, "found": self.found, "advice": self.advice}
 
 
 Checks = Iterator[CheckResult]
@@ -151,7 +155,7 @@ def _warehouse(settings: Settings) -> Checks:
             None if enough else "free some space: a write without space fails and leaves the tables unchanged",
         )
     else:
-        refuse_unconditional(where)
+        require_conditional_writes(where)
         yield CheckResult("warehouse", CheckStatus.FINE, f"{where} can be written, and no commit overwrites another")
     recent = warehouse_status_if_readable(settings.warehouse)
     if recent.fault:

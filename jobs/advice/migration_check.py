@@ -109,11 +109,11 @@ def _read_topics(client: KazooClient, state: ClusterState) -> TopicFacts:
             facts.without_id += [topic["topic"]] * (topic["assignment_understood"] and topic["topic_id"] is None)
             facts.throttled += [topic["topic"]] * any(config.get(name) for name in (LEADER_REPLICAS, FOLLOWER_REPLICAS))
         for partition in rows.partitions:
-            _judge_partition(facts, partition)
+            _count_partition(facts, partition)
     return facts
 
 
-def _judge_partition(facts: TopicFacts, partition: Mapping[str, Any]) -> None:
+def _count_partition(facts: TopicFacts, partition: Mapping[str, Any]) -> None:
     name = f"{partition['topic']}-{partition['partition']}"
     facts.partitions += 1
     for broker in partition["replicas"]:

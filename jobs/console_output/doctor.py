@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Final
 
 from jobs.advice.doctor import CheckResult, CheckStatus, run_checks
@@ -20,12 +19,12 @@ _LABEL_WIDTH: Final = 25
 def show_checks(settings: Settings) -> ExitCode:
     """Run the checks and print the findings; return ERROR if there is a fault."""
     findings = [*run_checks(settings)]
-    counts = Counter(finding.state for finding in findings)
+    counts = Counter(finding.status for finding in findings)
     result = {
         "cluster": settings.cluster,
         "faults": counts[CheckStatus.FAULT],
         "warnings": counts[CheckStatus.WARNING],
-        "findings": [asdict(finding) for finding in findings],
+        "findings": [finding.to_json() for finding in findings],
     }
     emit(settings, CommandResult(result, *lines(findings), "", _verdict(counts)))
     return ExitCode.ERROR if counts[CheckStatus.FAULT] else ExitCode.DONE
@@ -34,7 +33,7 @@ def show_checks(settings: Settings) -> ExitCode:
 def lines(findings: Sequence[CheckResult]) -> Iterator[str]:
     """Return the findings as lines of 80 columns."""
     for finding in findings:
-        yield from wrapped(finding.found, f"{_MARKS[finding.state]:7}{finding.check}".ljust(_LABEL_WIDTH))
+        yield from wrapped(finding.found, f"{_MARKS[finding.status]:7}{finding.check}".ljust(_LABEL_WIDTH))
         if finding.advice is not None:
             yield from wrapped(finding.advice, " " * (_LABEL_WIDTH - 3) + "-> ")
 

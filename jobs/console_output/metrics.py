@@ -4,61 +4,29 @@ The name of every metric family starts with `surveyor_`, and every sample has th
 unknown before the first snapshot are omitted, so that they are not mistaken for zero. It needs no JVM.
 """
 
-import logging
-import socket
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from http import HTTPStatus
-from io import BufferedReader, RawIOBase, StringIO
 from pathlib import Path
-from threading import BoundedSemaphore, Lock
-from typing import IO, TYPE_CHECKING, Any, Final, cast
-from wsgiref.simple_server import ServerHandler, WSGIRequestHandler
+from typing import Any, Final
 
-from prometheus_client import Metric, generate_latest, make_wsgi_app
+from prometheus_client import Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.exposition import ThreadingWSGIServer
 
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.addresses import parse_address
-from jobs.core.errors import SurveyorError, UnreadableError, UsageError
+from jobs.core.errors import UsageError
 from jobs.repositories.plans.commit_log import Outcomes, read_outcomes
 from jobs.repositories.snapshots import find_snapshot
 from jobs.repositories.warehouse_status import WarehouseStatus, read_warehouse_status
 from jobs.runtime.atomic_files import refuse_unwritable, replace_file
 from jobs.runtime.console import CommandResult, log
+from jobs.runtime.metrics_server import MetricsCollector, MetricsServer
 from jobs.runtime.output import emit
 from jobs.runtime.settings import Settings
 from jobs.snapshots.fleet_health import health_at
 from jobs.snapshots.health import Health
 from schemas.enums import Outcome
-
-if TYPE_CHECKING:
-    from types import TracebackType
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
-
-    from _typeshed import WriteableBuffer
-
-PATH: Final = "/metrics"
-HEALTH_PATH: Final = "/healthz"
-
-"""Where the metrics are served unless another address is given, since any client that connects can read them."""
-
-REQUEST_TIMEOUT_SECONDS: Final = 5.0
-"""Seconds for a client to send its whole request, and for an answer to be sent."""
-
-MAX_UNREAD_REQUESTS: Final = 64
-"""Connections whose request is still incomplete; a further one closes the oldest, which bounds threads and files."""
-
-MAX_SCRAPES: Final = 8
-"""Requests for the metrics at once. One is computed at a time; a further one is answered 503."""
-
-BACKLOG: Final = 1024
-"""Connections that the operating system accepts ahead; socketserver's 5 would delay a request by a second or more."""
 
 
 class MetricFamilies:
@@ -142,174 +110,6 @@ def _serve(settings: Settings, listen: str) -> None:
     with MetricsServer(address, lambda: read_metrics(settings)) as server:
         log(f"surveyor: metrics at {server.url}; press Ctrl-C to stop")
         server.serve_forever()
-
-
-@dataclass(frozen=True, slots=True)
-class MetricsCollector:
-    """A collector of prometheus_client."""
-
-    collect: Callable[[], list[Metric]]
-
-
-def _no_fault() -> None:
-    """Report that the process is well."""
-
-
-class MetricsServer(ThreadingWSGIServer):
-    """Serves the metrics that `read` returns at PATH, and answers an error with 503 and one line.
-
-    At HEALTH_PATH it answers 200, or 503 with the `fault` of the process. A client's fault is not logged.
-    """
-
-    request_queue_size = BACKLOG
-
-    def __init__(
-        self, address: tuple[str, int], read: Callable[[], list[Metric]], fault: Callable[[], str | None] = _no_fault
-    ) -> None:
-        self._unread: dict[socket.socket, None] = {}
-        self._unread_lock = Lock()
-        if ":" in address[0]:
-            self.address_family = socket.AF_INET6
-        try:
-            super().__init__(address, _RequestHandler)
-        except OSError as error:
-            raise UsageError(
-                f"cannot listen on {address[0]}:{address[1]} ({error.strerror or error}); give another port, or an "
-                "address of this machine",
-            ) from None
-        self.set_app(_application(read, fault))
-
-    @property
-    def url(self) -> str:
-        """The URL of the metrics; for port 0 with the port that was chosen."""
-        host, port = self.server_address[:2]
-        shown = f"[{host!s}]" if ":" in str(host) else str(host)
-        return f"http://{shown}:{port}{PATH}"
-
-    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as the base has it
-        """Start a thread for a request; of too many incomplete requests close the oldest."""
-        with self._unread_lock:
-            oldest = next(iter(self._unread)) if len(self._unread) >= MAX_UNREAD_REQUESTS else None
-            if oldest is not None:
-                del self._unread[oldest]
-            self._unread[request] = None
-        if oldest is not None:
-            with suppress(OSError):  # it has been closed meanwhile
-                oldest.shutdown(socket.SHUT_RDWR)  # this ends its thread, which waits for the request
-        super().process_request(request, client_address)
-
-    def forget_unread(self, request: Any) -> None:  # noqa: ANN401 - as the base has it
-        """Note that a request is complete or closed."""
-        with self._unread_lock:
-            self._unread.pop(request, None)
-
-    def shutdown_request(self, request: Any) -> None:  # noqa: ANN401 - as the base has it
-        """Close a connection."""
-        self.forget_unread(request)
-        super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401, ARG002 - as the base has it
-        """Log an error that is not the client's, instead of a stack trace on stderr."""
-        _log_unless_of_client(sys.exc_info()[1])
-
-
-def _log_unless_of_client(error: BaseException | None) -> None:
-    """Log an error of the server; an OSError is one of the connection, and thus the client's."""
-    if error is not None and not isinstance(error, OSError):
-        _log_unexpected(error)
-
-
-def _log_unexpected(error: BaseException) -> None:
-    log(f"surveyor: metrics: unexpected {type(error).__name__}: {error}", logging.ERROR, error)
-
-
-class _RequestReader(RawIOBase):
-    """Reads a request, all of which must arrive in time; a time-out for each read would let it arrive byte by byte."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._end = time.monotonic() + REQUEST_TIMEOUT_SECONDS
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: "WriteableBuffer", /) -> int:
-        try:
-            self._connection.settimeout(max(self._end - time.monotonic(), 0.001))  # 0 would mean not to wait at all
-            count = self._connection.recv_into(buffer)
-        finally:
-            self._connection.settimeout(REQUEST_TIMEOUT_SECONDS)
-        if not count:
-            raise ConnectionAbortedError("the client sent no complete request")
-        return count
-
-
-class _ResponseHandler(ServerHandler):
-    request_handler: WSGIRequestHandler
-
-    def log_exception(
-        self, exc_info: "tuple[type[BaseException], BaseException, TracebackType] | tuple[Any, ...]"
-    ) -> None:
-        _log_unless_of_client(exc_info[1])
-
-
-class _RequestHandler(WSGIRequestHandler):
-    server: MetricsServer
-
-    def setup(self) -> None:
-        super().setup()
-        self.rfile.close()
-        self.rfile = BufferedReader(_RequestReader(self.connection))
-
-    def handle(self) -> None:
-        """Handle one request, with the errors of the connection, which the base does not handle."""
-        self.handle_one_request()
-
-    def do_GET(self) -> None:  # noqa: N802 - as the base has it
-        """Answer the request, which is complete."""
-        self.server.forget_unread(self.request)
-        streams = cast("IO[bytes]", self.rfile), cast("IO[bytes]", self.wfile), StringIO()
-        handler = _ResponseHandler(*streams, self.get_environ(), multithread=True)
-        handler.request_handler = self
-        handler.run(cast("WSGIApplication", self.server.get_app()))
-
-    do_HEAD = do_OPTIONS = do_GET  # noqa: N815 - as the base has it
-
-    def log_message(self, *_: Any) -> None:  # noqa: ANN401 - as the base has it
-        """Log no requests: they come every few seconds."""
-
-
-def _application(read: Callable[[], list[Metric]], fault: Callable[[], str | None]) -> "WSGIApplication":
-    metrics_application: WSGIApplication = make_wsgi_app(MetricsCollector(read))
-    lock, scrapes = Lock(), BoundedSemaphore(MAX_SCRAPES)
-
-    def scrape(environ: "WSGIEnvironment", start_response: "StartResponse") -> "Iterable[bytes]":
-        if not scrapes.acquire(blocking=False):
-            raise UnreadableError(f"{MAX_SCRAPES} requests wait for the metrics already")
-        try:
-            with lock:  # the tables are read for one request at a time
-                return metrics_application(environ | {"QUERY_STRING": ""}, start_response)
-        finally:
-            scrapes.release()
-
-    def application(environ: "WSGIEnvironment", start_response: "StartResponse") -> "Iterable[bytes]":
-        try:
-            if environ["PATH_INFO"] == PATH:
-                return scrape(environ, start_response)
-            if environ["PATH_INFO"] == HEALTH_PATH:
-                why = fault()
-                status, line = (HTTPStatus.OK, "ok") if why is None else (HTTPStatus.SERVICE_UNAVAILABLE, why)
-            else:
-                status, line = HTTPStatus.NOT_FOUND, f"only {PATH} and {HEALTH_PATH} exist here"
-        except SurveyorError as error:
-            status, line = HTTPStatus.SERVICE_UNAVAILABLE, str(error)
-        except Exception as error:  # noqa: BLE001 - the server must answer each request
-            _log_unexpected(error)
-            status, line = HTTPStatus.SERVICE_UNAVAILABLE, f"unexpected {type(error).__name__}: {error}"
-        start_response(f"{status.value} {status.phrase}", [("Content-Type", "text/plain")])
-        return [f"{line}\n".encode(errors="backslashreplace")]
-
-    return application
 
 
 def read_metrics(settings: Settings) -> list[Metric]:

@@ -1,7 +1,6 @@
 """Output of `surveyor migration`: what prevents a migration, each with what to do about it; what one has changed."""
 
 from collections import Counter
-from dataclasses import asdict
 
 from jobs.adapters.delta.warehouse import Row
 from jobs.advice.doctor import CheckStatus
@@ -18,7 +17,7 @@ from schemas.text import pluralise
 def report_check(settings: Settings) -> CommandResult:
     """Run the checks; the exit code is CHANGES if a fault was found."""
     findings = [*migration_checks(settings, read_facts(settings))]
-    counts = Counter(finding.state for finding in findings)
+    counts = Counter(finding.status for finding in findings)
     faults, warnings = counts[CheckStatus.FAULT], counts[CheckStatus.WARNING]
     verdict = (
         f"{pluralise(faults, 'fault', 'prevents', 'prevent')} the migration, or what they name would be lost in it"
@@ -29,7 +28,7 @@ def report_check(settings: Settings) -> CommandResult:
         "cluster": settings.cluster,
         "faults": faults,
         "warnings": warnings,
-        "findings": [asdict(finding) for finding in findings],
+        "findings": [finding.to_json() for finding in findings],
     }
     code = ExitCode.CHANGES if faults else ExitCode.DONE
     return CommandResult(fields, *lines(findings), "", verdict, exit_code=code)

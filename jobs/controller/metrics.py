@@ -20,10 +20,10 @@ from jobs.console_output.metrics import (
     PARTITIONS,
     QUARANTINED,
     MetricFamilies,
-    MetricsServer,
 )
 from jobs.controller.context import ControllerContext
 from jobs.controller.controller import ResidentController
+from jobs.runtime.metrics_server import MetricsServer
 from jobs.snapshots.health import arrays_of_table, unhealthy_masks
 from planner.columns.numpy_rules import partition_masks
 from planner.rules.inputs import PartitionInfo

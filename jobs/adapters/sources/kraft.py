@@ -23,7 +23,7 @@ from jobs.adapters.kraft.cluster import (
     read_moves,
     request_rows,
 )
-from jobs.adapters.kraft.security import read_security_counts
+from jobs.adapters.kraft.security_counts import read_security_counts
 from jobs.adapters.kraft.session import Session, describe_quorum, read_from_broker, refusal
 from jobs.adapters.kraft.topics import TopicReading, has_at_most, read_topics
 from jobs.adapters.kraft.visibility import topics_in_log_dirs

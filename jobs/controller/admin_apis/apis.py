@@ -5,7 +5,7 @@ from typing import Final
 
 from jobs.adapters.request_server.api_handler import ApiMessage
 from jobs.adapters.request_server.messages import response_entity
-from jobs.controller.admin_apis.broker_questions import (
+from jobs.controller.admin_apis.broker_level_requests import (
     ALTER_CONFIGS,
     DESCRIBE_CONFIGS,
     DESCRIBE_LOG_DIRS,

@@ -63,13 +63,15 @@ _IDS_SINCE: Final = 6
 
 def create_topics(api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
     """Create topics; the answer waits until each partition has a leader."""
-    counts, room = Counter(topic.name for topic in request.topics), MAX_NEW_PARTITIONS
+    counts, remaining_partitions = Counter(topic.name for topic in request.topics), MAX_NEW_PARTITIONS
     made, errors = dict[str, Assignment](), dict[str, ApiError]()
     for topic in request.topics:
         try:
             _refuse_repeated(topic.name, counts[topic.name])
-            made[topic.name] = _create(api_context, topic, room, is_dry=getattr(request, "validate_only", False))
-            room -= len(made[topic.name].partitions)
+            made[topic.name] = _create(
+                api_context, topic, remaining_partitions, is_dry=getattr(request, "validate_only", False)
+            )
+            remaining_partitions -= len(made[topic.name].partitions)
             errors[topic.name] = OK
         except RefusedRequestError as error:
             errors[topic.name] = error.api_error
@@ -116,15 +118,17 @@ def _has_leader(api_context: AdminApiContext, key: Key) -> bool:
     return row is not None and row.leader is not None
 
 
-def _create(api_context: AdminApiContext, topic: ApiMessage, room: int, *, is_dry: bool) -> Assignment:
+def _create(api_context: AdminApiContext, topic: ApiMessage, remaining_partitions: int, *, is_dry: bool) -> Assignment:
     """Check a topic and write it; raise RefusedRequestError with Kafka's error for what is wrong with it.
 
-    `room`: the number of partitions that the request may still add.
+    `remaining_partitions`: the number of partitions that the request may still add.
     """
     _refuse_name(api_context, topic.name)
     config = {each.name: each.value for each in topic.configs}
     _refuse_config(config)
-    partitions = _explicit(api_context, topic) if topic.assignments else _placed(api_context, topic, room)
+    partitions = (
+        _explicit(api_context, topic) if topic.assignments else _placed(api_context, topic, remaining_partitions)
+    )
     assignment = Assignment(partitions, {}, {}, random_topic_id() if uses_topic_ids(api_context.protocol()) else None)
     written = {name: value for name, value in config.items() if value is not None}
     path = f"{CONFIGS}/{topic.name}"
@@ -164,7 +168,7 @@ def _refuse_config(config: Mapping[str, str | None]) -> None:
         raise RefusedRequestError(AdminError.INVALID_CONFIG, "; ".join(faults))
 
 
-def _placed(api_context: AdminApiContext, topic: ApiMessage, room: int) -> dict[int, list[int]]:
+def _placed(api_context: AdminApiContext, topic: ApiMessage, remaining_partitions: int) -> dict[int, list[int]]:
     """Place the replicas of a new topic as brokers do, from a random start."""
     count = topic.num_partitions
     count = int(api_context.config("num.partitions", "1")) if count == _DEFAULT else count
@@ -172,16 +176,17 @@ def _placed(api_context: AdminApiContext, topic: ApiMessage, room: int) -> dict[
     factor = int(api_context.config("default.replication.factor", "1")) if factor == _DEFAULT else factor
     if count <= 0:
         raise RefusedRequestError(AdminError.INVALID_PARTITIONS, f"{count} partitions: at least 1 is needed")
-    _refuse_too_many(count, room)
+    _refuse_too_many(count, remaining_partitions)
     racks = _racks(api_context)
     _refuse_factor(factor, racks)
     start, shift = random.randrange(len(racks)), random.randrange(len(racks))  # noqa: S311 - to spread, not to hide
     return place_replicas(racks, range(count), factor, start_index=start, shift=shift)
 
 
-def _refuse_too_many(count: int, room: int) -> None:
-    if count > room:
-        message = f"{count} partitions: a request may add {MAX_NEW_PARTITIONS} in all, and {room} of them are left"
+def _refuse_too_many(count: int, remaining_partitions: int) -> None:
+    if count > remaining_partitions:
+        limit = f"a request may add {MAX_NEW_PARTITIONS} in all, and {remaining_partitions} of them are left"
+        message = f"{count} partitions: {limit}"
         raise RefusedRequestError(AdminError.POLICY_VIOLATION, message)
 
 
@@ -220,11 +225,11 @@ def _refuse_replicas(api_context: AdminApiContext, lists: Collection[Sequence[in
 
 def create_partitions(api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
     """Add partitions to topics; the answer waits until each has a leader."""
-    errors, added, room = dict[str, ApiError](), list[Key](), MAX_NEW_PARTITIONS
+    errors, added, remaining_partitions = dict[str, ApiError](), list[Key](), MAX_NEW_PARTITIONS
     for topic in request.topics:
         try:
-            new = _extend(api_context, topic, room, is_dry=request.validate_only)
-            added, room = added + new, room - len(new)
+            new = _extend(api_context, topic, remaining_partitions, is_dry=request.validate_only)
+            added, remaining_partitions = added + new, remaining_partitions - len(new)
             errors[topic.name] = OK
         except RefusedRequestError as error:
             errors[topic.name] = error.api_error
@@ -239,8 +244,11 @@ def create_partitions(api_context: AdminApiContext, version: int, request: ApiMe
     return response_entity(CREATE_PARTITIONS, version, "CreatePartitionsResponse", results=tuple(results))
 
 
-def _extend(api_context: AdminApiContext, topic: ApiMessage, room: int, *, is_dry: bool) -> list[Key]:
-    """Check the new partitions of a topic and write them unless `is_dry`; return them. `room` is as for `_create`."""
+def _extend(api_context: AdminApiContext, topic: ApiMessage, remaining_partitions: int, *, is_dry: bool) -> list[Key]:
+    """Check the new partitions of a topic and write them unless `is_dry`; return them.
+
+    `remaining_partitions` is as for `_create`.
+    """
     name, count = topic.name, topic.count
     if name not in api_context.context.topics or api_context.context.is_queued(name):
         raise RefusedRequestError(*NO_TOPIC)
@@ -257,7 +265,7 @@ def _extend(api_context: AdminApiContext, topic: ApiMessage, room: int, *, is_dr
         raise RefusedRequestError(AdminError.REASSIGNMENT_IN_PROGRESS, message)
     if count <= len(present):
         raise RefusedRequestError(AdminError.INVALID_PARTITIONS, f"{name} has {len(present)} partitions already")
-    _refuse_too_many(count - len(present), room)
+    _refuse_too_many(count - len(present), remaining_partitions)
     new = range(len(present), count)
     factor = len(present[0])
     if topic.assignments is None:

@@ -18,7 +18,7 @@ from jobs.adapters.request_server.api_handler import ApiMessage, Caller
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.admin_apis.apis import CONFIG_VERSIONS, handle_admin
 from jobs.controller.admin_apis.apis import VERSIONS as ADMIN_VERSIONS
-from jobs.controller.admin_apis.broker_questions import concerns_controller
+from jobs.controller.admin_apis.broker_level_requests import concerns_controller
 from jobs.controller.admin_apis.requests import AdminApiContext
 from jobs.controller.broker_apis.isr_writer import IsrResponse, IsrWriter
 from jobs.controller.broker_apis.messages import (

@@ -241,4 +241,4 @@ def _findings(configs: dict[int, MigrationConfig]) -> list[tuple[str, str, str]]
         silent={} if configs else {0: "it is slow"},
     )
     settings = Settings("default", "w", ClusterConf(zookeeper="zk1:2181"))
-    return [(each.check, each.state.value, each.found) for each in migration_checks(settings, facts)]
+    return [(each.check, each.status.value, each.found) for each in migration_checks(settings, facts)]

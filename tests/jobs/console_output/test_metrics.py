@@ -26,11 +26,12 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from jobs.adapters.delta.warehouse import Row, Warehouse
-from jobs.console_output import metrics as module
-from jobs.console_output.metrics import MetricsServer, families, read_figures
+from jobs.console_output.metrics import families, read_figures
 from jobs.core import logs
 from jobs.core.addresses import parse_address
 from jobs.core.errors import UnreadableError, UsageError
+from jobs.runtime import metrics_server as module
+from jobs.runtime.metrics_server import MetricsServer
 from jobs.runtime.settings import settings_from
 from schemas.enums import NO_LEADER, Outcome, PlanStatus
 from tests.docs.markdown import ROOT
@@ -398,7 +399,7 @@ def test_another_error_is_one_record(
     (line,) = capsys.readouterr().err.splitlines()
     record = json.loads(line)
     assert (record["level"], record["message"]) == ("error", "metrics: unexpected ValueError: odd")
-    assert record["logger"] == "surveyor.console_output.metrics"
+    assert record["logger"] == "surveyor.runtime.metrics_server"
 
 
 def test_an_address_that_is_taken() -> None:

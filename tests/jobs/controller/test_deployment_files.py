@@ -10,7 +10,7 @@ import yaml
 from typer.testing import CliRunner
 
 from jobs.cli import app
-from jobs.console_output.metrics import HEALTH_PATH
+from jobs.runtime.metrics_server import HEALTH_PATH
 
 CONF = Path(__file__).parents[3] / "conf"
 UNIT = CONF / "surveyor-control.service"

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.cli import app
 from jobs.console_output import status
-from jobs.console_output.metrics import MetricsServer
+from jobs.runtime.metrics_server import MetricsServer
 from schemas.znodes import Assignment, encode_assignment, encode_config
 from tests.docs.blocks import ELSEWHERE, RUN, page_path
 from tests.docs.markdown import code_blocks

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.adapters.delta import spark_warehouse
+from jobs.adapters.delta.conditional_writes import require_conditional_writes
 from jobs.adapters.delta.files import TableFiles
-from jobs.adapters.delta.object_store import refuse_unconditional
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Row, Warehouse
 from jobs.core.errors import SurveyorError
@@ -131,8 +131,8 @@ def test_of_two_that_insert_the_same_one_wins(warehouse: Warehouse) -> None:
 
 
 def test_a_store_with_conditional_writes_passes(object_store: str) -> None:
-    refuse_unconditional(object_store)
-    refuse_unconditional(object_store)
+    require_conditional_writes(object_store)
+    require_conditional_writes(object_store)
 
     prefix = object_store.partition(f"{BUCKET}/")[2]
     assert boto3.client("s3").list_objects_v2(Bucket=BUCKET, Prefix=prefix)["KeyCount"] == 0
@@ -140,7 +140,7 @@ def test_a_store_with_conditional_writes_passes(object_store: str) -> None:
 
 def test_a_store_that_ignores_conditions_is_refused(careless_store: str) -> None:
     with pytest.raises(SurveyorError, match="ignores conditional writes"):
-        refuse_unconditional(careless_store)
+        require_conditional_writes(careless_store)
 
 
 @pytest.mark.parametrize(
@@ -149,4 +149,4 @@ def test_a_store_that_ignores_conditions_is_refused(careless_store: str) -> None
 def test_errors_of_the_store_are_one_line(object_store: str, url: str, reason: str) -> None:
     assert object_store
     with pytest.raises(SurveyorError, match=f"cannot be written: {reason}"):
-        refuse_unconditional(url)
+        require_conditional_writes(url)

@@ -15,7 +15,7 @@ from jobs.adapters.delta.warehouse_paths import is_hdfs, store_error_reason
 from jobs.core.errors import SurveyorError
 
 
-def refuse_unconditional(warehouse: str) -> None:
+def require_conditional_writes(warehouse: str) -> None:
     """Raise SurveyorError if the store cannot be written, or lets one commit overwrite another; HDFS is not asked."""
     if is_hdfs(warehouse):
         return
