@@ -23,8 +23,6 @@ HASHED: Final[dict[str, tuple[str, ...]]] = {
 }
 """The columns of each table that the id covers, in the order hashed."""
 
-Row = Mapping[str, Any]
-
 
 def cell(value: Any) -> str:  # noqa: ANN401 - any column value
     """Return a value as Spark's cast to string does.

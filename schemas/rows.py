@@ -19,6 +19,8 @@ from schemas.znodes import Endpoint, State
 CONTROL: Final = "control"
 """Parameter that marks the plan of a `surveyor control` cycle; its value is the controller epoch."""
 
+Row = dict[str, Any]
+"""A row by column, as it is read from a table or written to one."""
 Brokers = list[int]
 Key = tuple[str, int]
 """Topic and partition; WHOLE_TOPIC stands for the partition of a whole topic."""

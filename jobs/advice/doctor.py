@@ -44,6 +44,7 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import with_full_command
 from jobs.snapshots.cluster_view import view_now
 from jobs.snapshots.health import health_of
+from schemas.broker_configs import CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
 from schemas.columns import SCHEMA_VERSION
 from schemas.enums import NO_CONTROLLER
 from schemas.rows import BrokerConfig
@@ -63,8 +64,6 @@ MAX_CLOCK_SKEW_SECONDS: Final = 2.0
 """Seconds by which two clocks may differ."""
 
 SPARK: Final = ("pyspark", "delta-spark", "deltalake")
-IBP: Final = "inter.broker.protocol.version"
-CONTROL_PLANE: Final = "control.plane.listener.name"
 
 
 class CheckStatus(StrEnum):
@@ -327,7 +326,7 @@ def _brokers(settings: Settings, state: ClusterState, overrides: Overrides) -> C
     configs, why_not = read_configs_and_failures(
         state.brokers, settings.conf.command_config, overrides, PROBE_TIMEOUT_SECONDS
     )
-    silent = sorted({row.broker_id for row in configs if row.assumed and row.name == IBP})
+    silent = sorted({row.broker_id for row in configs if row.assumed and row.name == PROTOCOL_VERSION})
     if silent:
         failure = next((f" ({why_not[broker]})" for broker in silent if broker in why_not), " (though asked)")
         yield CheckResult(
@@ -342,12 +341,12 @@ def _brokers(settings: Settings, state: ClusterState, overrides: Overrides) -> C
         yield CheckResult(
             "settings", CheckStatus.FINE, f"{pluralise(len(state.brokers), 'broker')} returned their configs"
         )
-    protocols = sorted({row.value for row in configs if row.name == IBP and not row.assumed and row.value})
+    protocols = sorted({row.value for row in configs if row.name == PROTOCOL_VERSION and not row.assumed and row.value})
     if protocols:
         yield CheckResult(
             "protocol",
             CheckStatus.FINE if len(protocols) == 1 else CheckStatus.WARNING,
-            f"{IBP} {', '.join(protocols)}",
+            f"{PROTOCOL_VERSION} {', '.join(protocols)}",
             None if len(protocols) == 1 else "a rolling upgrade is in progress: finish it, then plan",
         )
     yield _control_requests(settings, state, configs)
@@ -370,7 +369,7 @@ def _control_requests(settings: Settings, state: ClusterState, configs: Sequence
             "does not",
         )
     endpoints = [endpoint.listener for row in state.brokers if (endpoint := listener.endpoint(row))]
-    planes = {row.value for row in configs if row.name == CONTROL_PLANE and row.value}
+    planes = {row.value for row in configs if row.name == CONTROL_PLANE_LISTENER and row.value}
     if unused_planes := sorted(planes.difference(endpoints)):
         text = f"every broker can be notified; the brokers' control-plane listener is {', '.join(unused_planes)}"
         advice = "set clusters.NAME.control_listener in the conf, so that control requests do not wait for clients'"

@@ -13,8 +13,6 @@ from kazoo.client import KazooClient
 from jobs.adapters.brokers.migration_configs import (
     AUTHORIZER,
     BROKER_ID,
-    CONTROL_PLANE,
-    IBP,
     MIGRATION_ENABLED,
     MigrationConfig,
     read_migration_configs,
@@ -27,6 +25,7 @@ from jobs.advice.doctor import CheckResult, CheckStatus
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
+from schemas.broker_configs import CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
 from schemas.broker_protocol import Protocol
 from schemas.enums import NO_CONTROLLER, NO_LEADER, RequestKind
 from schemas.rows import Key, QuarantinedZnode
@@ -201,19 +200,23 @@ def _protocol_versions(facts: MigrationFacts) -> Iterator[CheckResult]:
         broker for broker in several if broker not in early and (protocols[broker] or MIGRATION_SINCE) < LOG_DIRS_SINCE
     )
     if early:
-        yield _fault("protocol", f"brokers {_ids(early)} run with {IBP} before 3.4", f"set {IBP}=3.9 on all brokers")
+        yield _fault(
+            "protocol",
+            f"brokers {_ids(early)} run with {PROTOCOL_VERSION} before 3.4",
+            f"set {PROTOCOL_VERSION}=3.9 on all brokers",
+        )
     if early_log_dirs:
         yield _fault(
             "log dirs",
-            f"brokers {_ids(early_log_dirs)} have several log dirs and run with {IBP} before 3.7-IV2",
-            f"set {IBP}=3.9 on all brokers",
+            f"brokers {_ids(early_log_dirs)} have several log dirs and run with {PROTOCOL_VERSION} before 3.7-IV2",
+            f"set {PROTOCOL_VERSION}=3.9 on all brokers",
         )
     versions = {config.protocol for config in facts.configs.values()}
     if len(versions) > 1:
         advice = "a rolling upgrade is in progress: finish it"
-        yield _fault("protocol", f"{IBP} differs: {_joined(versions)}", advice)
+        yield _fault("protocol", f"{PROTOCOL_VERSION} differs: {_joined(versions)}", advice)
     elif facts.configs and not early:
-        yield CheckResult("protocol", CheckStatus.FINE, f"{IBP} {_joined(versions)}")
+        yield CheckResult("protocol", CheckStatus.FINE, f"{PROTOCOL_VERSION} {_joined(versions)}")
     if several and not early_log_dirs:
         yield CheckResult("log dirs", CheckStatus.FINE, f"brokers {_ids(several)} have several")
 
@@ -226,8 +229,8 @@ def _configs(facts: MigrationFacts) -> Iterator[CheckResult]:
         yield _fault("configs", found, f"set {BROKER_ID} in their server.properties to the id that they have")
     planes = [broker for broker, config in sorted(facts.configs.items()) if config.control_plane]
     if planes:
-        found = f"{CONTROL_PLANE} is set on brokers {_ids(planes)}, which KRaft refuses"
-        yield _fault("configs", found, f"remove {CONTROL_PLANE} from their server.properties")
+        found = f"{CONTROL_PLANE_LISTENER} is set on brokers {_ids(planes)}, which KRaft refuses"
+        yield _fault("configs", found, f"remove {CONTROL_PLANE_LISTENER} from their server.properties")
     authorizers = {config.authorizer for config in facts.configs.values() if config.authorizer in ZOOKEEPER_AUTHORIZERS}
     if authorizers:
         found = f"{AUTHORIZER} is {_joined(authorizers)}, which needs ZooKeeper"
@@ -254,7 +257,7 @@ def _topics(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
             "topic ids",
             f"{pluralise(len(topics.without_id), 'topic', 'has', 'have')} no id, and the migration fails at the "
             f"first: {abbreviate(topics.without_id)}",
-            f"set {IBP} to 2.8 or later on all brokers and restart the broker that is the controller",
+            f"set {PROTOCOL_VERSION} to 2.8 or later on all brokers and restart the broker that is the controller",
         )
     if topics.without_state:
         yield _fault(

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.failed_log_dirs import failed_replicas
 from jobs.repositories.snapshots import PARTITION, has_vanished, last_snapshot
 from jobs.repositories.stored_rows import Bools, Ints, StoredRows
@@ -23,7 +23,7 @@ from jobs.snapshots.cluster_view import ClusterView, view_now, view_of
 from jobs.snapshots.health import without_in_sync
 from planner.leadership.last_in_sync import Start, StartOrder, start_order
 from schemas.enums import NO_LEADER, PartitionState, PlanKind
-from schemas.rows import BrokerAnswer, Key, PlanRecord, Snapshot
+from schemas.rows import BrokerAnswer, Key, PlanRecord, Row, Snapshot
 from schemas.text import abbreviate, pluralise
 
 _OFFLINE: Final = ("partition_state", "=", PartitionState.OFFLINE.value)

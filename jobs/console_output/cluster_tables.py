@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Row, as_rows
+from jobs.adapters.delta.warehouse import as_rows
 from jobs.console_output.tables import (
     ROWS_SHOWN,
     age_line,
@@ -37,7 +37,7 @@ from jobs.snapshots.cluster_view import SOURCE_COLUMNS, ClusterView, view_now, w
 from jobs.snapshots.health import with_derived_columns
 from schemas.columns import BROKERS
 from schemas.enums import NO_LEADER, PartitionState
-from schemas.rows import Broker, LastSeenBroker, Snapshot, Topic
+from schemas.rows import Broker, LastSeenBroker, Row, Snapshot, Topic
 from schemas.text import pluralise
 
 PARTITION_COLUMNS: Final = (

@@ -6,7 +6,6 @@ It is a module of its own because it uses DuckDB views, and importing DuckDB tak
 from datetime import UTC, datetime
 from typing import Final
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.console_output.tables import ROWS_SHOWN, displayed_columns, show_rows, with_short_message, without_secret
 from jobs.repositories.snapshots import find_snapshot
 from jobs.repositories.stored_rows import StoredRows
@@ -14,7 +13,7 @@ from jobs.runtime.console import CommandResult, table
 from jobs.runtime.output import emit
 from jobs.runtime.settings import Settings
 from jobs.sql_views.database import Summaries
-from schemas.rows import Snapshot
+from schemas.rows import Row, Snapshot
 
 ROW_COLUMNS: Final = ("attempt", "action", "topic", "partition", "outcome", "committed_at", "message")
 LOG_COLUMNS: Final = ("plan_id", "names", "attempt", "kind", "outcome", "applied", "ended_at")

@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.advice.doctor import CheckStatus
 from jobs.advice.migration_check import migration_checks, read_facts
 from jobs.console_output.doctor import lines
@@ -11,6 +10,7 @@ from jobs.repositories.snapshots import find_snapshot
 from jobs.runtime.console import CommandResult
 from jobs.runtime.settings import Settings
 from jobs.snapshots.migration_proof import prove
+from schemas.rows import Row
 from schemas.text import pluralise
 
 

@@ -12,7 +12,7 @@ import msgspec
 from rich.table import Table
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import R, Row, Warehouse
+from jobs.adapters.delta.warehouse import R, Warehouse
 from jobs.advice.outage import outage_left_by
 from jobs.advice.plans import after_review
 from jobs.console_output.plan_figures import figure_lines, rack_warnings, still_held_lines
@@ -40,7 +40,7 @@ from jobs.runtime.output import next_lines, show, stream
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from schemas.enums import NO_LEADER, Action, PlanKind, RejectionCode
-from schemas.rows import CandidateEvidence, ChangeSummary, Operation, PlanRecord, RejectionRecord
+from schemas.rows import CandidateEvidence, ChangeSummary, Operation, PlanRecord, RejectionRecord, Row
 from schemas.text import DRAINED_LEADS, LINES_SHOWN, plan_size, pluralise
 
 GROUPS_SHOWN: Final = 20

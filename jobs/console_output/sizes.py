@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
+from jobs.adapters.delta.warehouse import Warehouse, as_rows
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.console_output.tables import table_parts
 from jobs.core.errors import UnreadableError, UsageError
@@ -16,6 +16,7 @@ from jobs.preconditions.copy_volume import usable_bytes
 from jobs.runtime.console import CommandResult
 from jobs.runtime.output import emit
 from jobs.runtime.settings import Settings
+from schemas.rows import Row
 
 BROKER_COLUMNS: Final = ("broker_id", "log_dirs", "replicas", "future", "bytes", "largest", "taken_at")
 FREE: Final = "free"

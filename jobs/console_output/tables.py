@@ -11,7 +11,7 @@ from typing import Any, Final
 from rich.table import Table
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Row, Warehouse, values_of
+from jobs.adapters.delta.warehouse import Warehouse, values_of
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.errors import UsageError
 from jobs.core.masking import HIDDEN, is_sensitive, masked_text
@@ -27,7 +27,7 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from jobs.snapshots.diff import COLUMNS, differences
 from schemas.enums import PlanStatus
-from schemas.rows import BrokerConfig, PlanRecord, QuarantinedZnode, Snapshot, ThrottledConfig
+from schemas.rows import BrokerConfig, PlanRecord, QuarantinedZnode, Row, Snapshot, ThrottledConfig
 from schemas.text import join_ids, plan_size, pluralise
 
 ROWS_SHOWN: Final = 200

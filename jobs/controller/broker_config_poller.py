@@ -17,8 +17,9 @@ from typing import Final, NamedTuple
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.configs import read_configs_and_failures, read_overrides
-from jobs.controller.broker_protocols import IBP, unsupported_protocols
+from jobs.controller.broker_protocols import unsupported_protocols
 from jobs.runtime.settings import Settings
+from schemas.broker_configs import PROTOCOL_VERSION
 from schemas.rows import Broker, BrokerConfig
 
 REQUEST_TIMEOUT_SECONDS: Final = 20.0
@@ -160,15 +161,15 @@ class BrokerConfigPoller:
                 continue
             if broker in unsupported:
                 self.log_line(
-                    f"surveyor: WARNING: broker {broker} runs with {IBP} {unsupported[broker]}: it asks the controller "
-                    "to change ISRs, and from 3.0 on for producer ids, and this process runs without --listen. "
-                    "Partitions that it leads can no longer change their ISR, and idempotent producers may get no ids "
-                    f"from it. Stop the broker, set {IBP}=2.6 and start it again, or stop `surveyor control`, so that "
-                    "Kafka's controller takes over",
+                    f"surveyor: WARNING: broker {broker} runs with {PROTOCOL_VERSION} {unsupported[broker]}: it asks "
+                    "the controller to change ISRs, and from 3.0 on for producer ids, and this process runs without "
+                    "--listen. Partitions that it leads can no longer change their ISR, and idempotent producers may "
+                    f"get no ids from it. Stop the broker, set {PROTOCOL_VERSION}=2.6 and start it again, or stop "
+                    "`surveyor control`, so that Kafka's controller takes over",
                 )
                 self._warned_epochs[broker] = epoch
             elif broker in errors:
-                premise = "" if self.is_serving else f": make sure that its {IBP} is 2.7-IV1 at most"
+                premise = "" if self.is_serving else f": make sure that its {PROTOCOL_VERSION} is 2.7-IV1 at most"
                 self.log_line(
                     f"surveyor: broker {broker} did not return its settings ({errors[broker]}){premise}; it is asked "
                     f"again every {ASK_AGAIN_SECONDS:g} s",

@@ -12,17 +12,17 @@ from jobs.core.errors import RefusedError
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
+from schemas.broker_configs import PROTOCOL_VERSION
 from schemas.broker_protocol import Protocol
 from schemas.rows import BrokerConfig
 from schemas.text import join_ids
 from schemas.topic_configs import boolean
 
-IBP: Final = "inter.broker.protocol.version"
 _SHUTDOWN: Final = "controlled.shutdown.enable"
 ALTER_ISR_SINCE: Final = Protocol(2, 7, 2)
 """First protocol version in which brokers ask the controller to change ISRs (AlterPartition)."""
 
-CONFIG_TIMEOUT_SECONDS: Final = 20.0
+CONFIG_RETRY_TIMEOUT_SECONDS: Final = 20.0
 """Seconds for the brokers that returned no configs at first to return them now."""
 
 
@@ -39,7 +39,7 @@ def earliest_protocol(configs: Iterable[BrokerConfig], brokers: Collection[int])
 
 
 def _protocols(configs: Iterable[BrokerConfig]) -> dict[int, str | None]:
-    return {row.broker_id: row.value for row in configs if row.name == IBP and not row.assumed}
+    return {row.broker_id: row.value for row in configs if row.name == PROTOCOL_VERSION and not row.assumed}
 
 
 def refuse_protocols(configs: list[BrokerConfig]) -> None:
@@ -48,10 +48,10 @@ def refuse_protocols(configs: list[BrokerConfig]) -> None:
     unsupported = sorted(protocols)
     if unsupported:
         raise RefusedError(
-            f"brokers {join_ids(unsupported)} run with {IBP} {protocols[unsupported[0]]}: from 2.7-IV2 on "
+            f"brokers {join_ids(unsupported)} run with {PROTOCOL_VERSION} {protocols[unsupported[0]]}: from 2.7-IV2 on "
             "they ask the controller to change ISRs, and from 3.0 on for producer ids; give --listen HOST:PORT, where "
-            f"they can reach this process, or set {IBP}=2.6 on all brokers, or keep Kafka's controller and use "
-            "`surveyor reconcile`",
+            f"they can reach this process, or set {PROTOCOL_VERSION}=2.6 on all brokers, or keep Kafka's controller "
+            "and use `surveyor reconcile`",
         )
     waiting = sorted(
         row.broker_id
@@ -88,7 +88,7 @@ def complete_configs(
     ids = {broker.broker_id for broker in missing}
     with progress(f"asking brokers {join_ids(sorted(ids))} for their settings"):
         answered = read_broker_configs(
-            missing, settings.conf.command_config, overrides, CONFIG_TIMEOUT_SECONDS, CONFIG_TIMEOUT_SECONDS
+            missing, settings.conf.command_config, overrides, CONFIG_RETRY_TIMEOUT_SECONDS, CONFIG_RETRY_TIMEOUT_SECONDS
         )
     if not is_serving:
         _refuse_unanswered(ids - _configs_of(answered))
@@ -105,9 +105,9 @@ def _refuse_unanswered(silent: set[int]) -> None:
     if silent:
         ids = ",".join(map(str, sorted(silent)))
         raise RefusedError(
-            f"brokers {ids} did not return their {IBP}: from 2.7-IV2 on they could no longer change ISRs; nothing "
-            f"was written. Give a --command-config that they accept, or --listen HOST:PORT, where they can ask this "
-            f"process, or --allow-silent {ids} if you know that their version is older",
+            f"brokers {ids} did not return their {PROTOCOL_VERSION}: from 2.7-IV2 on they could no longer change ISRs; "
+            "nothing was written. Give a --command-config that they accept, or --listen HOST:PORT, where they can ask "
+            f"this process, or --allow-silent {ids} if you know that their version is older",
         )
 
 

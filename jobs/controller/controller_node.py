@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from jobs.core.errors import RefusedError
+from schemas.broker_configs import CONTROL_PLANE_LISTENER
 from schemas.rows import Broker, BrokerConfig
 from schemas.znode_json import PLAINTEXT
 from schemas.znodes import Endpoint
 
 INTER_BROKER: Final = "inter.broker.listener.name"
 INTER_BROKER_PROTOCOL: Final = "security.inter.broker.protocol"
-CONTROL_PLANE: Final = "control.plane.listener.name"
 
 
 def controller_node(controller_id: int, endpoints: Sequence[Endpoint], brokers: Iterable[Broker]) -> Broker:
@@ -86,5 +86,5 @@ def _refuse_shared(endpoints: Sequence[Endpoint], brokers: Sequence[Broker]) -> 
 def _listener_names(values: Mapping[str, str | None]) -> Iterable[str]:
     """Yield the names of the inter-broker listener and of the control-plane listener of a broker."""
     yield values.get(INTER_BROKER) or values.get(INTER_BROKER_PROTOCOL) or PLAINTEXT
-    if control_plane := values.get(CONTROL_PLANE):
+    if control_plane := values.get(CONTROL_PLANE_LISTENER):
         yield control_plane

@@ -24,7 +24,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
-from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
+from jobs.adapters.delta.warehouse import Warehouse, as_rows
 from jobs.repositories import broker_responses
 from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.drained_brokers import delete_marks
@@ -33,7 +33,7 @@ from jobs.repositories.plans.commit_log import RowOutcome, set_status
 from jobs.repositories.plans.rows import CommitRows, InMemoryRows, PlanHeader, plan_row, status_after
 from jobs.runtime.console import log
 from schemas.enums import OperationKind, Outcome, PlanKind, PlanStatus, Step
-from schemas.rows import CONTROL, Change, DrainedBroker, RejectionRecord
+from schemas.rows import CONTROL, Change, DrainedBroker, RejectionRecord, Row
 from schemas.text import pluralise
 
 FLUSH_INTERVAL_SECONDS: Final = 1.0

@@ -16,7 +16,7 @@ from pathlib import Path
 from signal import SIGTERM
 from typing import Final
 
-from jobs.adapters.delta.warehouse import Row, values_of
+from jobs.adapters.delta.warehouse import values_of
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.spark.remote import REMOTE
 from jobs.adapters.spark.session import stop_session
@@ -32,8 +32,9 @@ from jobs.runtime.console import CommandResult, stdout
 from jobs.runtime.output import emit
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import DEFAULT_WAREHOUSE, Settings, settings_from
+from schemas.broker_configs import PROTOCOL_VERSION
 from schemas.enums import NO_CONTROLLER
-from schemas.rows import Partition
+from schemas.rows import Partition, Row
 from schemas.znodes import State, decode_state
 
 ORDERS: Final = "orders"
@@ -51,7 +52,7 @@ STEP_TIMEOUT_SECONDS: Final = 600.0
 """Time limit of each step on a busy machine; errors end the demo earlier."""
 
 
-SETTINGS: Final = {"inter.broker.protocol.version": "2.6"}
+SETTINGS: Final = {PROTOCOL_VERSION: "2.6"}
 """Broker settings; with later versions brokers request ISR changes from the controller, which Surveyor does not serve.
 """
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of, table_as_of
-from planner.leadership.unclean_config import IBP
+from schemas.broker_configs import PROTOCOL_VERSION
 from schemas.topic_configs import TOPIC_CONFIGS
 
 Version = tuple[int, int, int]
@@ -25,7 +25,7 @@ _LAST_IV: Final = 99
 
 def protocols(at: SnapshotTables) -> list[Version]:
     """Return the inter.broker.protocol.version of each broker, UNKNOWN_VERSION if the broker did not report it."""
-    rows = as_of(at.tables.warehouse, at.snapshot, "broker_configs", ("name", "=", IBP))
+    rows = as_of(at.tables.warehouse, at.snapshot, "broker_configs", ("name", "=", PROTOCOL_VERSION))
     return [_version(row["value"]) for row in rows]
 
 

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pyspark.sql import DataFrame
 
 from jobs.adapters.delta.spark_warehouse import counted
-from jobs.adapters.delta.warehouse import Row
 from jobs.planning.plan import PlanDraft
 from jobs.repositories.snapshot_tables import SnapshotTables
 from planner.columns.requested_partitions import join_requested
@@ -21,6 +20,7 @@ from planner.leadership.preferred_election_deferral import (
     defer_unstable,
 )
 from schemas.enums import PlanKind
+from schemas.rows import Row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

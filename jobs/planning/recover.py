@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import UsageError
 from jobs.planning.plan import PlanDraft, Planner
 from jobs.planning.planning_tables import vanished_states
@@ -23,6 +22,7 @@ from planner.leadership.unclean_recovery import (
     without_in_sync,
 )
 from schemas.enums import PlanKind
+from schemas.rows import Row
 
 
 def recover_planner(requested: list[Row], *, allow_unclean: bool) -> Planner:

@@ -16,7 +16,6 @@ from msgspec.structs import asdict
 from rich.table import Table
 
 from jobs.adapters.brokers.configs import read_configs_and_failures
-from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import ExitCode, SurveyorError
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, rows_as_of
@@ -34,7 +33,7 @@ from planner.rules.quorum import QuorumAfterRestart, quorum_after_restart
 from planner.rules.restart_order import Need, RestartStep, restart_order
 from planner.rules.restarts import known_min_isr, restart_effect
 from schemas.enums import NO_CONTROLLER, NO_LEADER, RestartCode, RestartEffect
-from schemas.rows import BrokerConfig, LastSeenBroker
+from schemas.rows import BrokerConfig, LastSeenBroker, Row
 from schemas.text import abbreviate, pluralise
 from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR, boolean, whole_number
 

@@ -12,11 +12,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from jobs.adapters.delta.warehouse import Row, Warehouse, values_of
+from jobs.adapters.delta.warehouse import Warehouse, values_of
 from jobs.core.units import format_bytes, format_duration
 from jobs.repositories.stored_rows import Ints, StoredRows
 from schemas.enums import NO_LEADER, Action
-from schemas.rows import Change
+from schemas.rows import Change, Row
 from schemas.text import abbreviate, pluralise
 
 VOLUME_COLUMNS: Final = ("wave", "action", "topic", "partition", "replicas_before", "replicas_after", "leader_before")

@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
-from jobs.adapters.delta.warehouse import Row, schema_of
+from jobs.adapters.delta.warehouse import schema_of
 from jobs.core.errors import UnreadableError
 from jobs.repositories.brokers_last_seen import brokers_last_seen
 from jobs.repositories.snapshots import table_as_of
-from schemas.rows import Broker, LastSeenBroker, Snapshot
+from schemas.rows import Broker, LastSeenBroker, Row, Snapshot
 from schemas.tables import SPARK_SCHEMAS
 
 DRIVER_READ_TABLES: Final = frozenset({"brokers", "broker_configs"})

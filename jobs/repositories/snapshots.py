@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import R, Row, Warehouse, as_rows, typed
+from jobs.adapters.delta.warehouse import R, Warehouse, as_rows, typed
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.errors import RefusedError, UnreadableError, UsageError
 from schemas.columns import KEYS
 from schemas.enums import PartitionState
-from schemas.rows import Broker, Snapshot, Topic
+from schemas.rows import Broker, Row, Snapshot, Topic
 
 COMPARED: Final = ("brokers", "topics", "requests")
 """Tables without a history, which a snapshot compares with those of the last one."""

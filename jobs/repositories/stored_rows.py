@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
+from jobs.adapters.delta.warehouse import Warehouse, as_rows
 from schemas.enums import NO_LEADER
+from schemas.rows import Row
 
 ROWS_PER_SLICE: Final = 5_000
 """Rows converted to Python objects at a time."""

@@ -13,10 +13,10 @@ from typing import Annotated, Final, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.text_files import read_text_file
 from jobs.runtime.console import log
+from schemas.rows import Row
 from schemas.text import pluralise
 
 T = TypeVar("T")

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
+from jobs.adapters.delta.warehouse import Warehouse, as_rows
 from jobs.core.masking import masked
 from jobs.repositories.snapshots import PARTITION, newest_rows, table_as_of
-from schemas.rows import Snapshot
+from schemas.rows import Row, Snapshot
 
 COLUMNS: Final = ("what", "subject", "column", "before", "after")
 

@@ -3,11 +3,11 @@
 from collections.abc import Collection
 from typing import Any, Final
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.snapshots.cluster_view import view_of
 from jobs.snapshots.health import Health, health_of
-from schemas.rows import Snapshot
+from schemas.rows import Row, Snapshot
 
 WORST_BY: Final = (
     "offline",

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.sources.interface import TopicConfig
 from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, TOPICS
 from jobs.repositories.stored_rows import Bools, Ints, StoredRows
@@ -34,7 +33,7 @@ from planner.reassignment.obstacles import Reassignment, reassignment
 from schemas.enums import NO_LEADER, PartitionState
 from schemas.kafka_decode_failures import KafkaImpact
 from schemas.replica_assignment import ReplicaAssignment
-from schemas.rows import Key, QuarantinedZnode
+from schemas.rows import Key, QuarantinedZnode, Row
 from schemas.topic_configs import DEFAULT_MIN_ISR, unparsable_values
 from schemas.znode_json import LAST_EPOCH
 

@@ -9,11 +9,12 @@ later epochs, the controller and endpoints may change, as brokers restart severa
 from dataclasses import dataclass
 from typing import Final
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import UsageError
 from jobs.repositories.snapshots import rows_as_of, table_as_of
 from jobs.snapshots.diff import COLUMNS, differences
-from schemas.rows import BrokerConfig, Snapshot
+from schemas.broker_configs import CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
+from schemas.rows import BrokerConfig, Row, Snapshot
 
 MAY_CHANGE: Final = frozenset(
     {
@@ -25,7 +26,7 @@ MAY_CHANGE: Final = frozenset(
 
 NOT_CARRIED: Final = frozenset(
     {
-        *("control.plane.listener.name", "inter.broker.protocol.version", "zookeeper.session.timeout.ms"),
+        *(CONTROL_PLANE_LISTENER, PROTOCOL_VERSION, "zookeeper.session.timeout.ms"),
         *("inter.broker.listener.name", "security.inter.broker.protocol"),
     }
 )

@@ -18,7 +18,6 @@ from pyspark.sql import functions as F
 from jobs.adapters.brokers.admin import read_properties
 from jobs.adapters.brokers.configs import read_broker_configs
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
-from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.sources.interface import ClusterMetadata, ConfigDefaults
 from jobs.adapters.spark.session import task_progress
 from jobs.adapters.spark.spark_settings import SMALL_CLUSTER_PARTITIONS
@@ -26,7 +25,7 @@ from jobs.runtime.console import log
 from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings
 from jobs.snapshots.staging import stage_topics
-from schemas.rows import Broker, BrokerConfig, QuarantinedZnode, SecurityCounts
+from schemas.rows import Broker, BrokerConfig, QuarantinedZnode, Row, SecurityCounts
 from schemas.text import pluralise
 
 CONFIG_TIMEOUT_SECONDS: Final = 10.0

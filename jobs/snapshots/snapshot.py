@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.locks import VACUUM, holder, locked
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sources.interface import ClusterMetadata
 from jobs.adapters.spark.session import start_session, with_settings
 from jobs.adapters.spark.spark_settings import ONE_TASK
@@ -33,6 +33,7 @@ from jobs.snapshots.fleet_health import SHOWN, WORST_BY, figures_of, health_at
 from jobs.snapshots.reader import StagedMetadata, read_driver_metadata, stage
 from jobs.snapshots.writer import SnapshotWriter
 from schemas.enums import NO_CONTROLLER
+from schemas.rows import Row
 from schemas.tables import SPARK_SCHEMAS
 from schemas.text import pluralise
 

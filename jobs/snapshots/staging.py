@@ -15,13 +15,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
-from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.sources.interface import ClusterSource, DriverSource, Rows
 from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.adapters.spark.session import default_parallelism
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.source import READ, read_in_process, read_on_executors
 from jobs.core.errors import UnreadableError
+from schemas.rows import Row
 
 _UNREADABLE: Final = re.compile(rf"{UnreadableError.__name__}: (.+)")
 """Matches the error of an executor within the stack traces of Python, Java and Scala."""

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows, schema_of
+from jobs.adapters.delta.warehouse import Warehouse, as_rows, schema_of
 from jobs.core.errors import UnreadableError
 from jobs.repositories.brokers_last_seen import brokers_last_seen
 from jobs.repositories.snapshots import table_as_of
 from jobs.sql_views.views import VIEWS
 from schemas.enums import PlanStatus
-from schemas.rows import LastSeenBroker, Snapshot
+from schemas.rows import LastSeenBroker, Row, Snapshot
 
 _AS_OF: Final = frozenset({"partitions", "brokers", "topics"})
 """Tables of the cluster's state, which are read at the version that the snapshot names."""

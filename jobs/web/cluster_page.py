@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from jobs.adapters.delta.warehouse import Row, as_rows, schema_of
+from jobs.adapters.delta.warehouse import as_rows, schema_of
 from jobs.core.masking import masked_text
 from jobs.sql_views.database import Summaries
 from jobs.sql_views.views import ClusterSummary
@@ -21,6 +21,7 @@ from jobs.web.charts import Cell, CellRow, Group, bars, heat_map, lines, percent
 from jobs.web.embedded_table import EmbeddedTable
 from jobs.web.render import Fact, about, alarming, fact, render
 from schemas.enums import NO_CONTROLLER, FailureScenario
+from schemas.rows import Row
 
 MOST_BROKERS: Final = 100
 """Brokers in a chart."""

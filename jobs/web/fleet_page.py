@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.core.units import format_duration
 from jobs.repositories.drained_brokers import drained_brokers
@@ -18,7 +18,7 @@ from jobs.repositories.snapshots import find_snapshot
 from jobs.snapshots.fleet_health import WORST_BY, figures_of, health_at
 from jobs.web.charts import percent, plainly
 from jobs.web.render import Fact, alarming, render, render_part, shown_time
-from schemas.rows import Snapshot
+from schemas.rows import Row, Snapshot
 
 FIGURES: Final = {
     "offline": ("offline", "bad"),

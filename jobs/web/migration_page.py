@@ -3,11 +3,10 @@
 from datetime import datetime
 from typing import Final
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.snapshots.migration_proof import COUNTS, MigrationProof
 from jobs.web.charts import plainly
 from jobs.web.render import Fact, alarming, render, shown_time
-from schemas.rows import Snapshot
+from schemas.rows import Row, Snapshot
 
 MOST_DIFFERENCES: Final = 5_000
 """Maximum number of differences on the page; `surveyor migration prove --json` has all."""

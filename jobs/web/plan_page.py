@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
+from jobs.adapters.delta.warehouse import Warehouse, as_rows
 from jobs.advice.outage import outage_left_by
 from jobs.console_output.plan_figures import Span, broker_spans, byte_spans, notes, rack_spans
 from jobs.console_output.plan_review import Review, RowFilter
@@ -37,7 +37,7 @@ from jobs.web.embedded_table import EmbeddedTable
 from jobs.web.render import Fact, about, alarming, fact, render, shown_time
 from schemas.digest import plan_header
 from schemas.enums import PlanStatus
-from schemas.rows import PlanRecord, Snapshot
+from schemas.rows import PlanRecord, Row, Snapshot
 
 REASONS_SHOWN: Final = 20
 

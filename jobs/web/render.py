@@ -15,10 +15,9 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.core.units import format_duration
 from jobs.web.charts import plainly
-from schemas.rows import Snapshot
+from schemas.rows import Row, Snapshot
 
 _PACKAGE: Final = "jobs.web"
 _TIME: Final = "%Y-%m-%d %H:%M:%S"

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import ExitCode, UsageError
 from jobs.core.units import format_bytes
 from jobs.repositories.snapshots import find_snapshot
@@ -24,7 +24,7 @@ from jobs.web.cluster_page import cluster_page
 from jobs.web.fleet_page import fleet_page, newest_health
 from jobs.web.migration_page import migration_page
 from jobs.web.plan_page import PlanTables, plan_page
-from schemas.rows import Snapshot
+from schemas.rows import Row, Snapshot
 from schemas.text import pluralise
 
 MOST_CHANGES: Final = 2_000_000

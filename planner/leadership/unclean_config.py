@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 
 from planner.columns.configs import UNCLEAN_OVERRIDE
 from planner.columns.derived_columns import default_unclean_election
+from schemas.broker_configs import PROTOCOL_VERSION
 from schemas.enums import RECOVERING
 
-IBP: Final = "inter.broker.protocol.version"
 RECOVERING_SINCE: Final = 302
 """Kafka 3.2 as major * 100 + minor: from this inter.broker.protocol.version on, states may be RECOVERING."""
 
@@ -34,7 +34,7 @@ def with_unclean_allowed(partitions: DataFrame, broker_configs: DataFrame, *, ev
 def default_recovery_state() -> Column:
     """Aggregate BROKER_CONFIGS to `unclean_state`: RECOVERING, null if a broker is known to use an older protocol."""
     major, minor = (rf"try_cast(regexp_extract(value, r'^(\d+)\.(\d+)', {group}) AS int)" for group in (1, 2))
-    is_known = f"name = '{IBP}' AND NOT coalesce(assumed, false)"
+    is_known = f"name = '{PROTOCOL_VERSION}' AND NOT coalesce(assumed, false)"
     oldest = f"min({major} * 100 + {minor}) FILTER (WHERE {is_known})"
     return F.expr(
         f"IF(coalesce({oldest}, {RECOVERING_SINCE}) >= {RECOVERING_SINCE}, {RECOVERING}, NULL) AS unclean_state"

@@ -11,6 +11,7 @@ from typing import Final, Self
 
 from msgspec import Struct
 
+from schemas.broker_configs import PROTOCOL_VERSION
 from schemas.enums import RECOVERING, DrainMode
 from schemas.reasons import DRAINED_BROKER_LEADS, FAILED_LOG_DIRS
 from schemas.replica_assignment import is_reassigned
@@ -19,7 +20,6 @@ from schemas.topic_configs import DELETION_ENABLED, UNCLEAN_ELECTION, boolean
 
 NONE: Final[frozenset[int]] = frozenset()
 
-_IBP: Final = "inter.broker.protocol.version"
 _RECOVERING_SINCE: Final = (3, 2)
 """From this protocol version on, states may be RECOVERING (`MetadataVersion.isLeaderRecoverySupported`)."""
 _RELEASE: Final = re.compile(r"(\d+)\.(\d+)")
@@ -166,7 +166,7 @@ class ControllerConfig:
         for config in configs:
             if config.name == UNCLEAN_ELECTION:
                 unclean.append(bool(boolean(config.value)) and config.assumed is False)
-            elif config.name == _IBP and not config.assumed:
+            elif config.name == PROTOCOL_VERSION and not config.assumed:
                 release = _RELEASE.match(config.value or "")
                 releases += [(int(release[1]), int(release[2]))] if release else []
             elif config.name == DELETION_ENABLED and boolean(config.value) is False:

@@ -23,9 +23,10 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from jobs.adapters.brokers.admin import connected_admin
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.core.errors import ExitCode
+from schemas.rows import Row
 from tests.airflow.inside_airflow import BASE_URL, InsideAirflow, Run
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.controllers.throttled_tree import overrides

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import msgspec
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
@@ -21,7 +20,7 @@ from jobs.repositories.plans.repository import Plan
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.enums import Action, PlanKind, PlanStatus
-from schemas.rows import Change, PlanRecord
+from schemas.rows import Change, PlanRecord, Row
 from schemas.tables import CHANGES
 from tests.bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE, Cluster, cluster, replicas
 from tests.bench.figures import Figure

@@ -8,7 +8,8 @@ from typing import Any
 from rich.console import Console
 
 from jobs.runtime.console import format_cell, table
-from tests.bench.figures import Cost, Figure, Row, growths
+from schemas.rows import Row
+from tests.bench.figures import Cost, Figure, growths
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,11 @@ import pytest
 from kazoo.client import KazooClient
 from typer.testing import CliRunner
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.cli import app
+from schemas.rows import Row
 from schemas.tables import SPARK_SCHEMAS
 from tests.jobs.support.commands.commands import Ran
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, new_chroot

@@ -14,7 +14,7 @@ from pyspark.testing import assertDataFrameEqual
 from planner.columns.broker_sets import FAILED, with_drained
 from planner.columns.numpy_rules import Ints, PartitionArrays, default_min_isr, min_isr_override
 from schemas.enums import NO_LEADER, DrainMode
-from schemas.rows import BrokerConfig
+from schemas.rows import BrokerConfig, Row
 from schemas.tables import (
     BROKER_CONFIGS,
     BROKER_IDS,
@@ -26,8 +26,6 @@ from schemas.tables import (
     REJECTIONS,
     TOPICS,
 )
-
-Row = dict[str, Any]
 
 WITH_FAILED: Final = StructType([*PARTITIONS, StructField(FAILED, BROKER_IDS)])
 

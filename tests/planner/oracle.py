@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from planner.columns.broker_sets import FAILED
 from schemas.enums import NO_LEADER, RECOVERED, RECOVERING, DrainMode
-from tests.planner.frames import Row, World
+from schemas.rows import Row
+from tests.planner.frames import World
 from tests.planner.worlds import SILENT, UNCLEAN
 
 DELETED: Final = "deleted"

@@ -8,8 +8,9 @@ from pyspark.sql import SparkSession
 
 from planner.columns.plan_digest import plan_summary, with_lines
 from schemas.enums import NO_LEADER
+from schemas.rows import Row
 from tests.plan_digest import plan_id
-from tests.planner.frames import Row, World, as_rows, by_partition, plan_tables
+from tests.planner.frames import World, as_rows, by_partition, plan_tables
 from tests.planner.verdicts import reconcile_changes, reconcile_rejections
 from tests.planner.worlds import BATCHES, all_small_partitions, applied, is_sane, worlds
 

@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from planner.leadership.imbalance import imbalance
 from planner.leadership.preferred import candidates_by_imbalance
-from schemas.rows import Key
+from schemas.rows import Key, Row
 from tests.planner import oracle
-from tests.planner.frames import Row, World, as_rows, by_partition
+from tests.planner.frames import World, as_rows, by_partition
 from tests.planner.verdicts import preferred_changes, preferred_rejections, reconcile_changes, reconcile_rejections
 from tests.planner.worlds import BATCHES, UNCLEAN_BROKERS, all_small_partitions, drained_worlds, failing_worlds, worlds
 

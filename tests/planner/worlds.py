@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from planner.columns.broker_sets import FAILED
 from schemas.enums import NO_LEADER, DrainMode
-from tests.planner.frames import Row, World, config_row, partition_row, topic_row
+from schemas.rows import Row
+from tests.planner.frames import World, config_row, partition_row, topic_row
 
 BROKERS: Final = range(6)
 

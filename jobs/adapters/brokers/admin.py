@@ -41,8 +41,6 @@ from schemas.replica_assignment import target
 from schemas.rows import Broker, Key
 from schemas.text import abbreviate
 
-Row = dict[str, Any]
-
 Creation = tuple[dict[int, list[int]], dict[str, str]]
 """Replicas by partition, and config."""
 

@@ -23,12 +23,12 @@ from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.zookeeper.connection import children
 from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.core.errors import UnreadableError
+from schemas.broker_configs import CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
 from schemas.kafka_decode_failures import impact_of
 from schemas.rows import Broker, BrokerConfig, QuarantinedZnode
 from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR, parsed
 from schemas.znodes import MalformedZnodeError, read_config
 
-Row = dict[str, Any]
 BrokerSettings = dict[str, str | None]
 """Values that a broker returned, by name; names that it did not return are missing."""
 
@@ -40,12 +40,12 @@ A value that cannot be decoded is null.
 
 KAFKA_DEFAULTS: Final[BrokerSettings] = {
     "auto.leader.rebalance.enable": "true",
-    "control.plane.listener.name": None,
+    CONTROL_PLANE_LISTENER: None,
     "controlled.shutdown.enable": "true",
     "default.replication.factor": "1",
     "delete.topic.enable": "true",
     "inter.broker.listener.name": None,
-    "inter.broker.protocol.version": None,
+    PROTOCOL_VERSION: None,
     "leader.imbalance.check.interval.seconds": "300",
     "leader.imbalance.per.broker.percentage": "10",
     MIN_ISR: str(DEFAULT_MIN_ISR),
@@ -85,8 +85,8 @@ DEFAULTS: Final[BrokerSettings] = {**KAFKA_DEFAULTS, **{f"api.{api.name}": None 
 
 _OF_ZOOKEEPER: Final = frozenset(
     {
-        "control.plane.listener.name",
-        "inter.broker.protocol.version",
+        CONTROL_PLANE_LISTENER,
+        PROTOCOL_VERSION,
         "zookeeper.session.timeout.ms",
         *(f"api.{api.name}" for api in (ApiKey.LeaderAndIsr, ApiKey.StopReplica, ApiKey.UpdateMetadata)),
     }

@@ -18,9 +18,8 @@ from kafka.protocol.consumer import ListOffsetsRequest
 
 from jobs.adapters.brokers.admin import NONE, error_name, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
-from schemas.rows import Broker
+from schemas.rows import Broker, Row
 
-Row = dict[str, Any]
 PartitionNumbers = Mapping[str, Sequence[int]]
 """Partitions by topic."""
 

@@ -15,16 +15,15 @@ from kafka.protocol.admin import DescribeConfigsRequest
 
 from jobs.adapters.brokers.admin import NONE, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
+from schemas.broker_configs import CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
 from schemas.rows import Broker
 
-IBP: Final = "inter.broker.protocol.version"
 BROKER_ID: Final = "broker.id"
 LOG_DIR, LOG_DIRS = "log.dir", "log.dirs"
-CONTROL_PLANE: Final = "control.plane.listener.name"
 AUTHORIZER: Final = "authorizer.class.name"
 MIGRATION_ENABLED: Final = "zookeeper.metadata.migration.enable"
 
-_NAMES: Final = (IBP, BROKER_ID, LOG_DIR, LOG_DIRS, CONTROL_PLANE, AUTHORIZER, MIGRATION_ENABLED)
+_NAMES: Final = (PROTOCOL_VERSION, BROKER_ID, LOG_DIR, LOG_DIRS, CONTROL_PLANE_LISTENER, AUTHORIZER, MIGRATION_ENABLED)
 _DEFAULT: Final = 5
 """`ConfigSource.DEFAULT_CONFIG`."""
 
@@ -63,15 +62,15 @@ def _ask(ask: Ask, broker: Broker) -> MigrationConfig:
 
 def _config(configs: dict[str, Any]) -> MigrationConfig:
     values = {name: config.value or None for name, config in configs.items()}
-    synonyms = configs[IBP].synonyms if IBP in configs else ()
+    synonyms = configs[PROTOCOL_VERSION].synonyms if PROTOCOL_VERSION in configs else ()
     default = next((each.value for each in synonyms if each.source == _DEFAULT), None)
     folders = values.get(LOG_DIRS) or values.get(LOG_DIR) or ""
     return MigrationConfig(
-        protocol=values.get(IBP),
+        protocol=values.get(PROTOCOL_VERSION),
         release=default,
         broker_id=values.get(BROKER_ID),
         log_dirs=len([folder for folder in folders.split(",") if folder.strip()]),
-        control_plane=values.get(CONTROL_PLANE),
+        control_plane=values.get(CONTROL_PLANE_LISTENER),
         authorizer=values.get(AUTHORIZER),
         enabled=values.get(MIGRATION_ENABLED) == "true",
     )

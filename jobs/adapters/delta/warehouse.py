@@ -39,7 +39,7 @@ from jobs.adapters.delta.warehouse_paths import (
 from jobs.core.errors import SurveyorError, UnreadableError
 from schemas.column_types import Columns
 from schemas.columns import CHECKS, KEYS, TABLE_COLUMNS
-from schemas.rows import Change, TableRow
+from schemas.rows import Change, Row, TableRow
 
 T = TypeVar("T")
 R = TypeVar("R", bound=TableRow)
@@ -58,7 +58,6 @@ _SAME_ROWS: Final = frozenset(
 )
 """Operations in the log of a table, by deltalake and by Spark, after which it has the rows that it had before."""
 
-Row = dict[str, Any]
 AnyRow = Mapping[str, Any] | TableRow | Change
 
 

@@ -6,7 +6,7 @@ cluster uses this interface alone and does not distinguish them. A fact that a s
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 
@@ -147,8 +147,6 @@ class DriverSource(ClusterSource, Protocol):
     def read_rows(self) -> Rows:
         """Read all topics and partitions."""
 
-
-Row = dict[str, Any]
 
 DEFAULT_ENTITY: Final = "<default>"
 """Name of the settings that apply to every broker."""

@@ -16,7 +16,6 @@ from jobs.adapters.sources.interface import (
     DriverReading,
     LiveReading,
     ReadingEnd,
-    Row,
     TopicConfig,
 )
 from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_brokers, read_cluster
@@ -25,7 +24,7 @@ from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.kraft_carried_znodes import count_security
 from jobs.adapters.zookeeper.multi_read import children_of, gc_paused, read_permitted
 from jobs.adapters.zookeeper.topics import read_topic_rows
-from schemas.rows import Broker, QuarantinedZnode
+from schemas.rows import Broker, QuarantinedZnode, Row
 from schemas.topic_configs import FOLLOWER_RATE, LEADER_RATE
 from schemas.znodes import FORBIDDEN_REASON, MalformedZnodeError, decode_config
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from shlex import quote
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from kazoo.client import KazooClient
 
@@ -56,7 +56,6 @@ _UNREADABLE_CONTROLLER: Final = -2
 _BROKER_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 _LARGEST_ID: Final = 2**31 - 1
 
-Row = dict[str, Any]
 T = TypeVar("T")
 
 

@@ -27,6 +27,7 @@ from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.multi_read import children_of, gc_paused, read_many
 from jobs.adapters.zookeeper.topics import TopicRows, read_topic_rows
 from jobs.core.errors import UnreadableError, UsageError
+from schemas.rows import Row
 from schemas.tables import PARTITIONS, QUARANTINE, TOPICS
 
 ZNODES_PER_TASK: Final = 250
@@ -79,8 +80,6 @@ ZNODES: Final = StructType(
     ],
 )
 """Any znodes, undecoded."""
-
-Row = dict[str, Any]
 
 
 @dataclass

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from kazoo.client import KazooClient
 
@@ -19,7 +19,7 @@ from jobs.adapters.zookeeper.connection import Znode, children
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.adapters.zookeeper.precondition_reader import state_path
 from schemas.enums import NO_LEADER
-from schemas.rows import QuarantinedZnode
+from schemas.rows import QuarantinedZnode, Row
 from schemas.znode_json import LAST_EPOCH
 from schemas.znodes import (
     Assignment,
@@ -40,8 +40,6 @@ _NO_BROKERS: Final[list[int]] = []
 _LARGEST_PARTITION: Final = 2**31 - 1
 
 NO_ASSIGNMENT: Final = Assignment({}, {}, {}, None)
-
-Row = dict[str, Any]
 
 
 @dataclass(slots=True)

@@ -13,10 +13,10 @@ from typing import Annotated, Final
 import pyarrow as pa
 from msgspec import Meta, Struct
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import UsageError
 from jobs.core.text_files import read_text_file
 from jobs.runtime.input_files import Number, Version, read_json, refuse_repeated
+from schemas.rows import Row
 
 HEADER: Final = ["topic", "partition", "bytes"]
 MAX_PARTITION_BYTES: Final = 2**60

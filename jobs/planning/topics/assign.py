@@ -11,7 +11,6 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import Fault, RefusedError, UsageError, raise_any
 from jobs.planning.broker_features import config_notes, have_topic_ids
 from jobs.planning.plan import PlanDraft
@@ -33,7 +32,7 @@ from jobs.repositories.snapshots import live_brokers_as_of
 from planner.topics.creation import creation_changes
 from schemas.enums import PlanKind
 from schemas.operation_data import CreatedTopic
-from schemas.rows import Broker, Snapshot
+from schemas.rows import Broker, Row, Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Row, Warehouse, quoted, schema_of, typed
+from jobs.adapters.delta.warehouse import Warehouse, quoted, schema_of, typed
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.drained_brokers import add, remove
@@ -23,7 +23,7 @@ from jobs.repositories.plans.repository import Plan
 from jobs.repositories.plans.rows import CHANGE_COLUMNS, CommitRows, plan_condition, status_after
 from jobs.runtime.console import log
 from schemas.enums import Outcome, PlanKind, PlanStatus, Step
-from schemas.rows import CommitRecord, PlanRecord, PlanRow
+from schemas.rows import CommitRecord, PlanRecord, PlanRow, Row
 
 CLOSED: Final = frozenset({PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK})
 """Final statuses; a commit that is still running does not overwrite them."""

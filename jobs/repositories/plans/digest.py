@@ -8,8 +8,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import AnyRow, Row, columns_of, schema_of
+from jobs.adapters.delta.warehouse import AnyRow, columns_of, schema_of
 from schemas.digest import HASHED, LINE_END, NULL, SEPARATOR, plan_id_of
+from schemas.rows import Row
 
 _BROKER_BITS: Final = 32
 

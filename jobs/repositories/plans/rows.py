@@ -12,12 +12,12 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 from msgspec.structs import replace
 
-from jobs.adapters.delta.warehouse import AnyRow, Row, Warehouse, columns_of, quoted, schema_of
+from jobs.adapters.delta.warehouse import AnyRow, Warehouse, columns_of, quoted, schema_of
 from jobs.repositories.actor import Actor
 from jobs.repositories.plans import digest
 from schemas.digest import plan_header
 from schemas.enums import Outcome, PlanKind, PlanStatus
-from schemas.rows import BrokerEpoch, PlanRecord, PlanRow
+from schemas.rows import BrokerEpoch, PlanRecord, PlanRow, Row
 
 NO_PLAN: Final = ""
 """`plan_id` in `commits` of an action that belongs to no plan."""

@@ -8,11 +8,11 @@ from typing import Final
 
 import msgspec
 
-from jobs.adapters.delta.warehouse import Row, Warehouse, quoted
+from jobs.adapters.delta.warehouse import Warehouse, quoted
 from jobs.repositories.plans.names import Alias, give_name
 from jobs.repositories.plans.rows import PlanHeader, PlanRows, plan_row
 from schemas.enums import PlanKind, PlanStatus
-from schemas.rows import PlanRecord
+from schemas.rows import PlanRecord, Row
 
 _RESULT: Final = ("plan_id", "name", "snapshot_id", "status", "changes", "rejected", "moves")
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
-from jobs.adapters.delta.warehouse import Row, Warehouse, typed
+from jobs.adapters.delta.warehouse import Warehouse, typed
 from jobs.core.masking import masked_text
 from jobs.repositories.snapshots import find_snapshot
 from jobs.runtime.settings import ClusterConf
@@ -21,7 +21,7 @@ from jobs.web.cluster_page import commits, plans, reigns, trouble
 from jobs.web.fleet_page import rows_of
 from jobs.web.plan_page import PlanTables
 from jobs.web.report import summaries
-from schemas.rows import Snapshot
+from schemas.rows import Row, Snapshot
 
 FRESH: Final = 5
 """Lifetime of cached data that can grow."""

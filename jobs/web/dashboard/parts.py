@@ -13,10 +13,10 @@ import pyarrow as pa
 import streamlit as st
 from markupsafe import Markup
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.web.cluster_page import ABSENCES
 from jobs.web.dashboard.cache import SHOWN, searched
 from jobs.web.render import Fact
+from schemas.rows import Row
 
 COLOURS: Final = ("#0072b2", "#d55e00", "#767d86")
 """Distinguishable with colour blindness, on light and dark pages."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 import streamlit as st
 from markupsafe import Markup
 
-from jobs.adapters.delta.warehouse import Row, as_rows
+from jobs.adapters.delta.warehouse import as_rows
 from jobs.preconditions.copy_volume import volume
 from jobs.repositories.stored_rows import summary
 from jobs.sql_views.views import ClusterSummary
@@ -30,6 +30,7 @@ from jobs.web.plan_page import (
     warnings_of,
 )
 from jobs.web.render import Fact, alarming, fact
+from schemas.rows import Row
 
 SNAPSHOTS_DRAWN: Final = 60
 

@@ -8,7 +8,6 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace as with_values
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.advice.cluster import ClusterSituation, next_steps
 from jobs.advice.outage import Outage
 from jobs.repositories.warehouse_status import WarehouseStatus
@@ -19,7 +18,7 @@ from planner.leadership.last_in_sync import Start, StartOrder
 from planner.reassignment.obstacles import Reassignment, reassignment
 from schemas.enums import NO_CONTROLLER, DrainMode
 from schemas.replica_assignment import ReplicaAssignment
-from schemas.rows import DrainedBroker, PlanRecord, QuarantinedZnode, Snapshot
+from schemas.rows import DrainedBroker, PlanRecord, QuarantinedZnode, Row, Snapshot
 from tests.docs.shown import fault
 from tests.jobs.support.rows.plan_rows import plan_record
 from tests.jobs.support.rows.warehouse_rows import NOW

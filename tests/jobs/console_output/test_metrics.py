@@ -25,7 +25,7 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.console_output.metrics import families, read_figures
 from jobs.core import logs
 from jobs.core.addresses import parse_address
@@ -34,6 +34,7 @@ from jobs.runtime import metrics_server as module
 from jobs.runtime.metrics_server import MetricsServer
 from jobs.runtime.settings import settings_from
 from schemas.enums import NO_LEADER, Outcome, PlanStatus
+from schemas.rows import Row
 from tests.docs.markdown import ROOT
 from tests.jobs.support.commands.command_line import Surveyor as SurveyorAlone
 from tests.jobs.support.commands.commands import Surveyor

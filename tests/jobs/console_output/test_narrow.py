@@ -5,12 +5,13 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.cli import run
 from jobs.planning.whatif import COLUMNS as COSTS
 from jobs.runtime.console import table
 from jobs.runtime.output import show
 from schemas.columns import TABLE_COLUMNS
+from schemas.rows import Row
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.rows.page_rows import change, stored_plan
 from tests.jobs.support.rows.warehouse_rows import NOW

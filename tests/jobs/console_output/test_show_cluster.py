@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
+from jobs.adapters.delta.warehouse import Warehouse, as_rows
 from jobs.cli import run
 from jobs.console_output.cluster_tables import BROKER_COLUMNS
 from jobs.repositories.stored_rows import StoredRows
 from schemas.enums import NO_LEADER
-from schemas.rows import LastSeenBroker
+from schemas.rows import LastSeenBroker, Row
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker, partition, topic

@@ -13,14 +13,14 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from jobs.adapters.delta.warehouse import Row, Warehouse, schema_of
+from jobs.adapters.delta.warehouse import Warehouse, schema_of
 from jobs.console_output.plan_review import Review, RowFilter, with_warnings
 from jobs.console_output.plan_text import change_line, warnings
 from jobs.core.status_line import colored
 from jobs.repositories.plans.repository import find_plan
 from schemas.enums import Action, PlanKind, RejectionCode
 from schemas.operation_data import AlteredConfig
-from schemas.rows import ChangeSummary, Operation
+from schemas.rows import ChangeSummary, Operation, Row
 from schemas.tables import CHANGES
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import plan_record

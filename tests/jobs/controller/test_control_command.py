@@ -27,7 +27,7 @@ APPLY = ("control", "--apply", "--yes", "--allow-silent", "0,1,2")
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No broker becomes the controller again here, and the Spark session of the tests is warm already."""
     monkeypatch.setattr(lifecycle, "RESIGN_TIMEOUT_SECONDS", 0.0)
-    monkeypatch.setattr(broker_protocols, "CONFIG_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(broker_protocols, "CONFIG_RETRY_TIMEOUT_SECONDS", 0.2)
 
 
 @pytest.fixture

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.actor import Actor
 from jobs.repositories.plans.commit_log import CommitLog, RowOutcome, close_plan
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import Action, Outcome, PlanStatus, Step
+from schemas.rows import Row
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.cancelling_controller import CrashError, MovingController
 from tests.jobs.support.rows.plan_rows import election, store_plan

@@ -11,7 +11,6 @@ import msgspec
 import pytest
 from msgspec.structs import asdict, replace
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.core.errors import FencedError
@@ -20,7 +19,7 @@ from jobs.execution.preflight import Preflight, check_before_commit
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.settings import Settings
 from schemas.enums import OperationKind, Outcome, PlanKind
-from schemas.rows import Change, Operation
+from schemas.rows import Change, Operation, Row
 from schemas.znodes import State, decode_assignment, decode_partitions, encode_state
 from tests.docs.shown import fault
 from tests.jobs.support.commands.commands import Surveyor

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import Action, Outcome, PlanStatus
+from schemas.rows import Row
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.cancelling_controller import CrashError, MovingController
 from tests.jobs.support.rows.plan_rows import election, store_plan

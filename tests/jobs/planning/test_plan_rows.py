@@ -8,8 +8,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 import jobs.planning.plan_rows
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.planning.plan_rows import ExtraRows, plan_rows
+from schemas.rows import Row
 from tests.jobs.support.rows.plan_rows import creation
 from tests.plan_digest import plan_id
 

@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.precondition_reader import read_current
 from jobs.preconditions.changes import Preconditions, judge_for_admin
 from schemas.enums import Action, Outcome
-from schemas.rows import Change
+from schemas.rows import Change, Row
 from schemas.znodes import Assignment, State, encode_assignment, encode_state
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path

@@ -5,11 +5,11 @@ from typing import Final
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.preconditions.min_isr import below_min_isr, short_lists, stored_below_min_isr, stored_short_lists
 from jobs.repositories.plans.repository import Plan
 from jobs.repositories.stored_rows import StoredRows
 from schemas.enums import Action, PlanKind
+from schemas.rows import Row
 from schemas.znodes import encode_config
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot

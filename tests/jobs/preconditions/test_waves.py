@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.adapters.zookeeper.precondition_reader import read_current
 from jobs.execution.admin.commit import commit_admin
@@ -18,6 +18,7 @@ from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.settings import settings_from
 from schemas.enums import Action, Outcome, PlanKind
+from schemas.rows import Row
 from schemas.znodes import Assignment, decode_assignment, encode_assignment
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from kazoo.security import make_digest_acl
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core.errors import UnreadableError
@@ -14,7 +14,7 @@ from jobs.repositories.snapshots import find_snapshot
 from jobs.snapshots.cluster_view import ClusterView, view_now, view_of
 from jobs.snapshots.health import Health, health_of
 from schemas.enums import NO_CONTROLLER, NO_LEADER
-from schemas.rows import Snapshot
+from schemas.rows import Row, Snapshot
 from schemas.znodes import Assignment, State, encode_assignment, encode_state
 from tests.jobs.support.rows.warehouse_rows import Cluster, broker, partition, topic
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.snapshots import find_snapshot
 from jobs.snapshots.diff import STATE, differences, pairs
+from schemas.rows import Row
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.warehouse_rows import Cluster, broker, partition, topic
 

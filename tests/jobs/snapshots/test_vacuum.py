@@ -15,12 +15,12 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.files import TableFiles
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.units import parse_period
 from jobs.repositories.snapshots import as_of, find_snapshot
 from jobs.snapshots import vacuum as job
 from jobs.snapshots.vacuum import oldest_kept, vacuum_warehouse
-from schemas.rows import Snapshot
+from schemas.rows import Row, Snapshot
 from schemas.tables import SPARK_SCHEMAS
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import CLUSTER

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.snapshots import find_snapshot
 from jobs.sql_views.database import Summaries
 from planner.rules.state_machines import replica_state
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA
 from schemas.response_codes import KAFKA_STORAGE_ERROR, NONE
+from schemas.rows import Row
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.warehouse_rows import Cluster, broker, partition, topic
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.snapshots import find_snapshot
 from jobs.snapshots.cluster_view import view_of
 from jobs.snapshots.health import health_of
@@ -18,7 +18,7 @@ from jobs.sql_views.database import Summaries
 from jobs.sql_views.views import VIEWS
 from jobs.web.report import summaries
 from schemas.columns import TABLE_COLUMNS
-from schemas.rows import LastSeenBroker, Snapshot
+from schemas.rows import LastSeenBroker, Row, Snapshot
 from tests.jobs.support.rows.page_rows import HOSTILE, lived_in
 from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker, partition, topic
 

@@ -7,12 +7,12 @@ import pytest
 from confluent_kafka import Producer
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.lease import LEASE
 from jobs.repositories.actor import this_actor
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import Action, PlanStatus
+from schemas.rows import Row
 from schemas.znodes import Assignment, decode_assignment, encode_config
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.throttled_tree import overrides

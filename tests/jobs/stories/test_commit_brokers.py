@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.brokers.admin import AdminUnavailableError, bootstrap, connected_admin
 from jobs.adapters.brokers.delivery import deliver
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import Znode
@@ -29,6 +29,7 @@ from jobs.execution.batch.transactions import ZnodeReads, required_reads, topic_
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.enums import Action, PlanStatus
+from schemas.rows import Row
 from schemas.znodes import Assignment, decode_assignment, encode_assignment, encode_epoch, encode_state
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, id_of, topic_metadata

@@ -13,7 +13,6 @@ from kafka.errors import KafkaError
 from typer.testing import CliRunner
 
 from jobs.adapters.brokers.admin import connected_admin
-from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.embedded.kraft import CLUSTER_ID, EmbeddedKRaftCluster
 from jobs.adapters.sources.kraft import KRaftSource
 from jobs.cli import COMMANDS, app
@@ -23,7 +22,7 @@ from jobs.runtime.zookeeper_commands import INSTEAD
 from jobs.snapshots.cluster_view import view_now
 from planner.rules.quorum import MAX_VOTER_LAG_MS
 from schemas.columns import TABLE_COLUMNS
-from schemas.rows import Snapshot
+from schemas.rows import Row, Snapshot
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.kafka.kraft_cluster import ELR_LEVEL, ELR_VERSION, WITH_ELR, Described, described
 from tests.jobs.support.kafka.real_cluster import eventually

@@ -13,9 +13,9 @@ from typing import Final
 from deltalake.exceptions import DeltaError
 from kazoo.client import KazooClient
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.core.errors import ExitCode
 from schemas.enums import PlanStatus
+from schemas.rows import Row
 from schemas.znodes import decode_assignment
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import election, store_plan

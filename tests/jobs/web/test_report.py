@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.runtime.settings import ClusterConf, Settings
 from jobs.web.plan_page import PlanTables, before_and_after, plan_page
 from schemas.enums import OperationKind, PlanKind
-from schemas.rows import PlanRecord
+from schemas.rows import PlanRecord, Row
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.page_rows import HOSTILE, SECRET, change, config_operation, lived_in, stored_plan
 from tests.jobs.support.rows.warehouse_rows import Cluster

@@ -14,9 +14,9 @@ from planner.columns.numpy_rules import imbalance as imbalance_on_arrays
 from planner.leadership.failure_handling import reconcile_verdicts
 from planner.leadership.imbalance import imbalance
 from schemas.enums import Action, DrainMode, PartitionState, RejectionCode
-from schemas.rows import BrokerConfig
+from schemas.rows import BrokerConfig, Row
 from schemas.tables import BROKER_CONFIGS
-from tests.planner.frames import Row, World, arrays_of, as_rows, config_row, frame, topic_row
+from tests.planner.frames import World, arrays_of, as_rows, config_row, frame, topic_row
 from tests.planner.worlds import all_small_partitions
 
 TWO: Final = {"min.insync.replicas": "2"}

@@ -8,9 +8,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, BooleanType, DataType, StringType, StructType
 
 from planner.columns.plan_digest import plan_summary, with_lines
+from schemas.rows import Row
 from schemas.tables import CHANGES, OPERATIONS, REJECTIONS
 from tests.plan_digest import plan_id
-from tests.planner.frames import Row, as_rows, frame
+from tests.planner.frames import as_rows, frame
 
 SCHEMAS: Final = {"changes": CHANGES, "operations": OPERATIONS, "rejections": REJECTIONS}
 WORST: Final = st.sampled_from(

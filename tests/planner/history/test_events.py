@@ -1,7 +1,6 @@
 """Events between two snapshots: one per listener of Kafka, and differences that make none."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -17,10 +16,10 @@ from planner.history.events import (
     topic_id_events,
 )
 from planner.history.snapshot_diff import differing
+from schemas.rows import Row
 from schemas.tables import BROKERS, EVENTS, PARTITIONS, REQUESTS, SNAPSHOTS, TOPICS
 from tests.planner.frames import CLUSTER, assert_rows, broker_row, frame, partition_row, topic_row
 
-Row = dict[str, Any]
 Case = tuple[Callable[[DataFrame, DataFrame], DataFrame], StructType, list[Row], list[Row], list[Row]]
 
 ENDPOINT = [{"listener": "L", "security_protocol": "PLAINTEXT", "host": "a", "port": 1}]

@@ -14,8 +14,9 @@ from planner.leadership.unclean_recovery import (
     stateless_partitions,
     without_in_sync,
 )
+from schemas.rows import Row
 from schemas.tables import BROKER_CONFIGS, PARTITION_HISTORY, SNAPSHOTS
-from tests.planner.frames import TOPIC_ID, Row, World, as_rows, by_partition, frame, partition_row, topic_row
+from tests.planner.frames import TOPIC_ID, World, as_rows, by_partition, frame, partition_row, topic_row
 
 NOW: Final = datetime(2026, 11, 22, tzinfo=UTC)
 NEW: Final = partition_row([3, 1, 2], None, None, partition_state="New")

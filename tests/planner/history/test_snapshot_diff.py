@@ -16,8 +16,9 @@ from planner.history.snapshot_diff import (
     resized_topics,
 )
 from schemas.enums import PartitionState
+from schemas.rows import Row
 from schemas.tables import PARTITIONS, TOPICS
-from tests.planner.frames import Row, as_rows, assert_rows, frame, partition_row, topic_row
+from tests.planner.frames import as_rows, assert_rows, frame, partition_row, topic_row
 
 
 def assert_kept(

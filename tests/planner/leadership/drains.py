@@ -7,7 +7,8 @@ reorder and a preferred election.
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from tests.planner.frames import Row, World
+from schemas.rows import Row
+from tests.planner.frames import World
 from tests.planner.oracle import DELETED
 
 

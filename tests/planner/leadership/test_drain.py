@@ -22,10 +22,10 @@ from planner.leadership.undrain import (
     undrain_targets,
 )
 from schemas.enums import NO_LEADER, DrainMode
-from schemas.rows import Key
+from schemas.rows import Key, Row
 from schemas.tables import CHANGES, DRAINED
 from schemas.text import DRAINED_LEADS
-from tests.planner.frames import Row, World, as_rows, assert_changes, by_partition, frame, partition_row, topic_row
+from tests.planner.frames import World, as_rows, assert_changes, by_partition, frame, partition_row, topic_row
 from tests.planner.leadership import drains
 from tests.planner.verdicts import preferred_changes, preferred_rejections, reconcile_changes
 from tests.planner.worlds import BATCHES, BROKERS, is_sane, worlds

@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from schemas.enums import NO_LEADER, RECOVERED, RECOVERING, Action, RejectionCode
+from schemas.rows import Row
 from tests.planner.frames import (
     TOPIC_ID,
-    Row,
     World,
     assert_changes,
     assert_rejections,

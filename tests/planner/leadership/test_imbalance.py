@@ -8,8 +8,9 @@ from pyspark.sql import SparkSession
 
 from planner.leadership.imbalance import imbalance
 from schemas.enums import NO_LEADER
+from schemas.rows import Row
 from schemas.tables import IMBALANCE
-from tests.planner.frames import CLUSTER, Row, World, as_rows, assert_rows, partition_row, topic_row
+from tests.planner.frames import CLUSTER, World, as_rows, assert_rows, partition_row, topic_row
 
 
 def _prefer(broker: int, leaders: Sequence[int | None], first: int = 0, topic: str = "t") -> list[Row]:

@@ -9,18 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 from planner.columns.requested_partitions import join_requested
 from planner.leadership.offline_election import candidates_without_leader, changes_of, offline_verdicts, rejections_of
 from schemas.enums import NO_LEADER, Action, RejectionCode
+from schemas.rows import Row
 from schemas.tables import PARTITIONS
 from tests.planner import oracle
-from tests.planner.frames import (
-    Row,
-    World,
-    assert_changes,
-    assert_rejections,
-    by_partition,
-    frame,
-    partition_row,
-    topic_row,
-)
+from tests.planner.frames import World, assert_changes, assert_rejections, by_partition, frame, partition_row, topic_row
 from tests.planner.worlds import BATCHES, all_small_partitions, applied, worlds
 
 TOPICS: Final = [

@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 from planner.columns.broker_sets import with_live_brokers
 from planner.leadership import selectors
 from schemas.enums import NO_LEADER
-from tests.planner.frames import Row, World, as_rows, by_partition, partition_row
+from schemas.rows import Row
+from tests.planner.frames import World, as_rows, by_partition, partition_row
 from tests.planner.worlds import BATCHES, BROKERS, all_small_partitions, worlds
 
 LIVE: Final = frozenset({1, 2, 3, 5})

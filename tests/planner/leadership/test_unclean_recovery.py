@@ -18,17 +18,9 @@ from planner.leadership.unclean_recovery import (
     without_in_sync,
 )
 from schemas.enums import NO_LEADER, RECOVERED, RECOVERING, PartitionState
+from schemas.rows import Row
 from schemas.tables import BROKER_CONFIGS, DRAINED, PARTITION_HISTORY, PARTITIONS, SIZES, SNAPSHOTS
-from tests.planner.frames import (
-    Row,
-    World,
-    as_rows,
-    assert_changes,
-    by_partition,
-    config_row,
-    frame,
-    partition_row,
-)
+from tests.planner.frames import World, as_rows, assert_changes, by_partition, config_row, frame, partition_row
 from tests.planner.worlds import BATCHES
 
 NOW: Final = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -20,9 +20,9 @@ from planner.reassignment.rollback import (
 from planner.reassignment.targets import reassignment_changes
 from planner.rules.inputs import PartitionInfo, TopicInfo
 from schemas.enums import Action, LintCode, RejectionCode
-from schemas.rows import Change
+from schemas.rows import Change, Row
 from schemas.tables import BROKERS, PARTITIONS, TOPICS
-from tests.planner.frames import Row, as_rows, broker_row, frame, partition_row, topic_row
+from tests.planner.frames import as_rows, broker_row, frame, partition_row, topic_row
 from tests.typed_rows import typed
 
 RACKS: Final = {1: "a", 2: "b", 3: "a", 4: "b", 5: None}

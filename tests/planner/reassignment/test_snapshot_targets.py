@@ -7,8 +7,9 @@ from pyspark.sql import SparkSession
 from planner.columns.broker_sets import with_drained
 from planner.reassignment.snapshot_targets import snapshot_targets
 from schemas.enums import LintCode, RejectionCode
+from schemas.rows import Row
 from schemas.tables import BROKERS, DRAINED, PARTITIONS, TOPICS
-from tests.planner.frames import Row, as_rows, broker_row, frame, partition_row, topic_row
+from tests.planner.frames import as_rows, broker_row, frame, partition_row, topic_row
 
 ALIVE: Final = (1, 2, 3, 4)
 DRAINED_BROKER: Final = 4

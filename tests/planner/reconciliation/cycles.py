@@ -9,8 +9,9 @@ from pyspark.sql.types import StructField, StructType
 from planner.columns.broker_sets import FAILED, with_drained
 from planner.reconciliation.cycle import Cycle, CycleInput
 from schemas.enums import DrainMode, RequestKind
+from schemas.rows import Row
 from schemas.tables import ANSWERS, BROKER_CONFIGS, BROKER_IDS, BROKERS, DRAINED, PARTITIONS, REQUESTS, TOPICS
-from tests.planner.frames import Row, as_rows, broker_row, frame, topic_row
+from tests.planner.frames import as_rows, broker_row, frame, topic_row
 
 WITH_FAILED = StructType([*PARTITIONS, StructField(FAILED, BROKER_IDS)])
 

@@ -7,7 +7,8 @@ from pyspark.sql import SparkSession
 
 from planner.columns.broker_sets import FAILED
 from schemas.enums import Action, DrainMode, RejectionCode, RequestKind
-from tests.planner.frames import Row, partition_row, topic_row
+from schemas.rows import Row
+from tests.planner.frames import partition_row, topic_row
 from tests.planner.reconciliation.cycles import carried_out, cycle_of, decisions, request_row, stopped_row
 
 LIVE: Final = {1, 2, 3, 4, 5, 6}

@@ -6,7 +6,8 @@ from pyspark.sql import SparkSession
 
 from planner.rules.topic_deletion import DeletionStep
 from schemas.enums import LEADER_DURING_DELETE, RejectionCode, RequestKind
-from tests.planner.frames import Row, as_rows, config_row, partition_row, topic_row
+from schemas.rows import Row
+from tests.planner.frames import as_rows, config_row, partition_row, topic_row
 from tests.planner.reconciliation.cycles import cycle_of, request_row, stopped_row
 
 LIVE: Final = {1, 2, 3}

@@ -13,9 +13,9 @@ from planner.reconciliation.cycle import Cycle, CycleInput
 from planner.rules.cycle import CycleState
 from planner.rules.inputs import BrokerSets, ControllerConfig, PartitionInfo, TopicInfo
 from schemas.enums import LEADER_DURING_DELETE, NO_LEADER, DrainMode, RequestKind
-from schemas.rows import BrokerConfig, Key
+from schemas.rows import BrokerConfig, Key, Row
 from schemas.tables import ANSWERS, BROKER_CONFIGS, BROKERS, DRAINED, REQUESTS, TOPICS
-from tests.planner.frames import WITH_FAILED, Row, broker_row, config_row, frame, partition_row, topic_row
+from tests.planner.frames import WITH_FAILED, broker_row, config_row, frame, partition_row, topic_row
 
 BROKERS_AT_MOST: Final = 7
 CONFIGS: Final = {

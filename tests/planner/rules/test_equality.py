@@ -14,8 +14,8 @@ from planner.rules.controlled_shutdown import controlled_shutdown
 from planner.rules.decisions import Decision
 from planner.rules.topic_deletion import deletion_step
 from schemas.enums import LEADER_DURING_DELETE, DrainMode, RequestKind
-from schemas.rows import Change
-from tests.planner.frames import Row, as_rows
+from schemas.rows import Change, Row
+from tests.planner.frames import as_rows
 from tests.planner.rules.clusters import RandomCluster
 from tests.planner.worlds import BATCHES
 

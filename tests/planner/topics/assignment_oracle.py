@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from planner.topics.assignment import NEW_TOPICS
+from schemas.rows import Row
 from tests.planner.frames import as_rows
 
-Row = dict[str, Any]
 Placed = dict[tuple[str, int], list[int]]
 
 _COLUMNS: Final = [column.split(" ")[0] for column in NEW_TOPICS.split(", ")]

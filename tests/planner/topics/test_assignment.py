@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from planner.topics.assignment import assign_by_hand, assign_rack_unaware, assign_simple, partition_ids
-from tests.planner.topics.assignment_oracle import Row, kafkas, listed, placed, some_topics, topic, topics
+from schemas.rows import Row
+from tests.planner.topics.assignment_oracle import kafkas, listed, placed, some_topics, topic, topics
 
 FIVE: Final = [0, 1, 2, 3, 4]
 

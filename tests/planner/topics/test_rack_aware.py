@@ -14,7 +14,8 @@ from planner.rules.replica_placement import lists_for, rack_alternated, rack_awa
 from planner.topics.assignment import partition_ids
 from planner.topics.crowding import crowding, least_crowding
 from planner.topics.rack_aware import LISTS, assign_rack_aware
-from tests.planner.topics.assignment_oracle import Row, alternated, kafkas, listed, placed, some_topics, topic, topics
+from schemas.rows import Row
+from tests.planner.topics.assignment_oracle import alternated, kafkas, listed, placed, some_topics, topic, topics
 
 T: Final = {0: "r1", 1: "r3", 2: "r3", 3: "r2", 4: "r2", 5: "r1"}
 B: Final = {0: "r1", 1: "r2", 2: "r2", 3: "r3", 4: "r3", 5: "r1"}

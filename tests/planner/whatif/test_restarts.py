@@ -7,8 +7,8 @@ from pyspark.sql import SparkSession
 
 from planner.rules.restarts import known_min_isr, restart_effect
 from planner.whatif.restarts import restarted_partitions
-from schemas.rows import BrokerConfig
-from tests.planner.frames import Row, as_rows
+from schemas.rows import BrokerConfig, Row
+from tests.planner.frames import as_rows
 from tests.planner.rules.clusters import RandomCluster
 from tests.planner.rules.test_equality import RandomClusters
 from tests.planner.worlds import BATCHES

@@ -13,10 +13,10 @@ from planner.columns.broker_sets import with_drained
 from planner.columns.numpy_rules import lost_partitions
 from planner.whatif.impact import whatif
 from schemas.enums import NO_LEADER, FailureScenario
+from schemas.rows import Row
 from schemas.tables import BROKER_CONFIGS, BROKERS, DRAINED, PARTITIONS, TOPICS, WHATIF
 from tests.planner.frames import (
     CLUSTER,
-    Row,
     World,
     arrays_of,
     as_rows,

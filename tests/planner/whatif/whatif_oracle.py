@@ -6,7 +6,8 @@ from dataclasses import replace
 from itertools import combinations
 
 from schemas.enums import FailureScenario
-from tests.planner.frames import Row, World
+from schemas.rows import Row
+from tests.planner.frames import World
 from tests.planner.oracle import DELETED, offline_election
 
 

@@ -12,7 +12,7 @@ from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.delivery import deliver
 from jobs.adapters.brokers.responses import BrokerResponses
-from jobs.adapters.delta.warehouse import Row, Warehouse, as_rows
+from jobs.adapters.delta.warehouse import Warehouse, as_rows
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.zookeeper.cluster import read_cluster
@@ -23,6 +23,7 @@ from jobs.repositories.plans.commit_log import RowOutcome
 from planner.broker_requests import notices_for
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from schemas.response_codes import NOT_SENT
+from schemas.rows import Row
 from tests.jobs.support.kafka.real_cluster import id_of, kafka_tree, topic_metadata
 from tests.jobs.support.kafka.registrations import broker_at
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation

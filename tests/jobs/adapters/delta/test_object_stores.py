@@ -13,9 +13,10 @@ from jobs.adapters.delta import spark_warehouse
 from jobs.adapters.delta.conditional_writes import require_conditional_writes
 from jobs.adapters.delta.files import TableFiles
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
 from schemas.columns import TABLE_COLUMNS
+from schemas.rows import Row
 from tests.jobs.adapters.delta.conftest import BUCKET, engines
 
 WRITERS, ROUNDS = 4, 5

@@ -1,7 +1,6 @@
 """Tables written without Spark's help: newer columns, rows superseded in a stream, files copied from table to table."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from deltalake import DeltaTable, Schema
@@ -13,12 +12,11 @@ from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse, as_rows
 from jobs.core.errors import UnreadableError
 from planner.history.snapshot_diff import KEY
+from schemas.rows import Row
 from schemas.tables import BROKERS, CHANGES, SPARK_SCHEMAS
 
 ODD = "prod eu/é%=1"
 """A name that is written otherwise in a path, and again otherwise in Delta's log."""
-
-Row = dict[str, Any]
 
 
 def _partition(topic: str, partition: int, leader: int = 1, **columns: object) -> Row:

@@ -15,10 +15,10 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.metadata import MetadataResponse
 
-from jobs.adapters.delta.warehouse import Row
 from jobs.adapters.kraft.cluster import read_cluster
 from jobs.adapters.kraft.session import Session
 from jobs.adapters.kraft.topics import TopicReading, has_at_most, read_topics
+from schemas.rows import Row
 
 TOPIC_ID = UUID("287b6c7c-f939-47f0-9cef-536d485d3e57")
 

@@ -21,10 +21,9 @@ from jobs.adapters.zookeeper.multi_read import _call, supports_multi_read
 from jobs.adapters.zookeeper.source import READ, ZNODES, ZNODES_PER_TASK, Names, ZooKeeperDataSource
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.core.errors import UnreadableError, UsageError
+from schemas.rows import Row
 from tests.jobs.support.zookeeper.ensemble import Ensemble
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
-
-Row = dict[str, Any]
 
 
 def load(options: Mapping[str, str]) -> list[Row]:

@@ -8,12 +8,13 @@ import pytest
 from kazoo.client import TransactionRequest
 from kazoo.security import make_acl
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import commit, connected
 from jobs.adapters.zookeeper.controllership import Controllership, check_absent
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import Action, Outcome
+from schemas.rows import Row
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.fenced import before_multis, write
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path

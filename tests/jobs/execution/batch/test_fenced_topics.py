@@ -5,13 +5,14 @@ from functools import partial
 import pytest
 from kazoo.client import TransactionRequest
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import commit
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi_failure import multi_bytes
 from jobs.execution.batch import transactions as fenced_multis
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import Outcome, PlanStatus
+from schemas.rows import Row
 from schemas.znodes import decode_assignment
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import creation, store_plan, topic_creation

@@ -11,9 +11,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jobs.adapters.delta.warehouse import Row
 from schemas.enums import Action, OperationKind, Outcome, Step
-from schemas.rows import Change, Operation, Place, PlanRow
+from schemas.rows import Change, Operation, Place, PlanRow, Row
 from schemas.znodes import Assignment, decode_assignment, decode_config, decode_partitions, decode_state
 from tests.jobs.execution.killed.crash_runner import Planned
 from tests.jobs.support.zookeeper.kafka_tree import Dump, state_path

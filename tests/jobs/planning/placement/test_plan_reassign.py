@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Row
+from schemas.rows import Row
 from schemas.znodes import Assignment, State, encode_assignment, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration, state_path

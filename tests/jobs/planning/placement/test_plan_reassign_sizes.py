@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from jobs.adapters.brokers.log_dirs import COLUMNS
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.snapshots.sizes import store_sizes
+from schemas.rows import Row
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.rows.warehouse_rows import NOW

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Row
+from schemas.rows import Row
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker, partition, topic
 from tests.planner.placement.clusters import PARTITIONS, RACK_OF, two_in_each_rack

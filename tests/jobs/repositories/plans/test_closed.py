@@ -6,12 +6,13 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import RefusedError
 from jobs.repositories.actor import Actor
 from jobs.repositories.plans.commit_log import CommitLog, closed_line
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanStatus
+from schemas.rows import Row
 from tests.jobs.support.rows.plan_rows import plan_record
 
 AT: Final = datetime(2026, 11, 25, 19, 0, 5, tzinfo=UTC)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.console_output.tables import is_complete
 from jobs.repositories.plans.commit_log import close_plan, note_verified
 from jobs.repositories.plans.names import Alias
@@ -13,6 +13,7 @@ from jobs.repositories.plans.repository import read_plan
 from jobs.repositories.plans.rows import InMemoryRows, PlanHeader
 from jobs.repositories.plans.store import store
 from schemas.enums import PlanKind, PlanStatus
+from schemas.rows import Row
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.rows.page_rows import change, config_operation
 

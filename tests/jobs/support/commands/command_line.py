@@ -6,8 +6,9 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.cli import app
+from schemas.rows import Row
 
 
 @dataclass(frozen=True)

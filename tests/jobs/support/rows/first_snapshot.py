@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Row, as_rows
+from jobs.adapters.delta.warehouse import as_rows
 from jobs.adapters.sources.interface import ReadingEnd
 from jobs.adapters.zookeeper.source import read_in_process
 from jobs.runtime.settings import ClusterConf, Settings
@@ -22,6 +22,7 @@ from jobs.snapshots.reader import DriverMetadata, read_driver_metadata
 from planner.columns.numpy_rules import PartitionArrays, default_min_isr, imbalance, partition_masks
 from schemas.columns import TABLE_COLUMNS
 from schemas.enums import PartitionState
+from schemas.rows import Row
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.empty_tables import lay_tables
 

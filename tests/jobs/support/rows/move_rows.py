@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from schemas.enums import Action
+from schemas.rows import Row
 from tests.jobs.support.rows.plan_rows import election
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 

@@ -2,9 +2,10 @@
 
 import json
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import OperationKind, PlanKind
+from schemas.rows import Row
 from schemas.znodes import decode_assignment
 from tests.jobs.support.rows.plan_rows import creation, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jobs.adapters.delta.warehouse import Row, Warehouse, schema_of
+from jobs.adapters.delta.warehouse import Warehouse, schema_of
 from jobs.repositories.plans import digest
 from jobs.repositories.plans.names import Alias
 from jobs.repositories.plans.rows import InMemoryRows, PlanHeader
@@ -15,7 +15,7 @@ from jobs.repositories.plans.store import store
 from schemas.columns import TABLE_COLUMNS
 from schemas.enums import Action, PlanKind
 from schemas.operation_data import AlteredConfig
-from schemas.rows import PlanRecord
+from schemas.rows import PlanRecord, Row
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker, partition, topic
 

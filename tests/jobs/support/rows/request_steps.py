@@ -8,13 +8,13 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.cluster import DELETE_TOPICS, PREFERRED_ELECTION, REASSIGN
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import CONFIRMED_UNDER, LEADER_DURING_DELETE, Action, OperationKind, PlanKind
 from schemas.notices import STOP_REPLICA
 from schemas.response_codes import NONE
-from schemas.rows import Key
+from schemas.rows import Key, Row
 from schemas.znodes import Assignment, TopicPartition, decode_assignment, decode_partitions
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

@@ -6,7 +6,8 @@ from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from jobs.adapters.delta.warehouse import Row, Warehouse
+from jobs.adapters.delta.warehouse import Warehouse
+from schemas.rows import Row
 from schemas.tables import SPARK_SCHEMAS
 from tests.jobs.support.rows.empty_tables import lay_tables
 

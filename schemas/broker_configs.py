@@ -1,0 +1,6 @@
+"""Names of broker configs that several rooms read."""
+
+from typing import Final
+
+PROTOCOL_VERSION: Final = "inter.broker.protocol.version"
+CONTROL_PLANE_LISTENER: Final = "control.plane.listener.name"
