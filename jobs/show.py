@@ -171,7 +171,7 @@ def requests(settings: Settings, *, as_of: AsOf = None) -> None:
 @app.command(rich_help_panel=CLUSTER)
 @command
 def quarantine(settings: Settings, *, as_of: AsOf = None) -> None:
-    """List znodes that could not be parsed, with the reasons."""
+    """List znodes that could not be decoded, with the reasons."""
     from jobs.console_output.tables import show_quarantine
 
     show_quarantine(settings, as_of)

@@ -305,9 +305,11 @@ CHANGES: Final = _table(
     Column("leader_and_isr_to", BROKER_IDS, "recipients of LeaderAndIsr"),
     Column("stop_replica_to", BROKER_IDS, "recipients of StopReplica, without deletion; null for none"),
     Column(
-        "requires_live", BROKER_IDS, "premise: brokers that must still be alive at commit, with the same registration"
+        "requires_live",
+        BROKER_IDS,
+        "precondition: brokers that must still be alive at commit, with the same registration",
     ),
-    Column("requires_dead", BROKER_IDS, "premise: brokers that must still be dead at commit"),
+    Column("requires_dead", BROKER_IDS, "precondition: brokers that must still be dead at commit"),
     Column("reason", STRING, "why the change is made"),
 )
 

@@ -2,8 +2,8 @@
 ### Preferred leader elections
 
 After each snapshot, elections of preferred replicas are planned, committed and verified. Most runs end after the plan,
-because leadership is balanced, and skip the other tasks. They are also skipped if the premises of the plan no longer
-hold when it is committed (exit code 21); the next snapshot triggers a new plan.
+because leadership is balanced, and skip the other tasks. They are also skipped if the preconditions of the plan no
+longer hold when it is committed (exit code 21); the next snapshot triggers a new plan.
 
 `settle` excludes brokers that joined recently, and `stable_for` replicas that were not in the ISR all the time. The
 defaults are the settings `surveyor_settle` and `surveyor_stable_for`.

@@ -26,9 +26,9 @@ NOT_RETRIABLE = {
 def raise_for(code: int, result: dict[str, Any], *, stale: str = "fail", refused: str = "retry") -> NoReturn:
     """Raise the Airflow exception for an exit code other than 0; `result` is the object of --result-file.
 
-    `stale` applies if the premises of a plan no longer hold: "skip" if the next snapshot triggers the next plan,
-    "fail" if a person must start a new run. `refused` is "retry" if another commit may hold the lease, and "fail" if a
-    plan was refused, which a retry would not change.
+    `stale` applies if the preconditions of a plan no longer hold: "skip" if the next snapshot triggers the next
+    plan, "fail" if a person must start a new run. `refused` is "retry" if another commit may hold the lease, and
+    "fail" if a plan was refused, which a retry would not change.
     """
     why = result.get("error") or "see the log, and the exit codes in Surveyor's docs/exit-codes.md"
     message = f"exit code {code}: {why}" if code >= 0 else f"killed by signal {-code}"

@@ -33,7 +33,7 @@ from schemas.text import abbreviate, pluralise
 from schemas.topic_configs import FOLLOWER_REPLICAS, LEADER_REPLICAS
 
 CONFIG_TIMEOUT_SECONDS: Final = 10.0
-"""Seconds for the brokers to return their settings."""
+"""Seconds for the brokers to return their configs."""
 
 MIGRATION_SINCE: Final = Protocol(3, 4, 0)
 """First protocol version of brokers that can migrate (`MetadataVersion.isMigrationSupported`)."""
@@ -88,7 +88,7 @@ def read_facts(settings: Settings) -> MigrationFacts:
     """Read the live cluster; raise UnreadableError if ZooKeeper cannot be reached."""
     with connected(settings.zookeeper) as client:
         state = with_retries(lambda: read_cluster(client))
-        with progress("asking brokers for their settings"):
+        with progress("asking brokers for their configs"):
             configs, silent = read_migration_configs(
                 state.brokers, settings.conf.command_config, CONFIG_TIMEOUT_SECONDS
             )
@@ -174,7 +174,7 @@ def _brokers(facts: MigrationFacts) -> Iterator[CheckResult]:
 def _protocols(facts: MigrationFacts) -> Iterator[CheckResult]:
     for broker, reason in sorted(facts.silent.items()):
         advice = "give a --command-config that it accepts, and check that it is reachable from here"
-        yield _fault("settings", f"broker {broker} did not return its settings: {reason}", advice)
+        yield _fault("settings", f"broker {broker} did not return its configs: {reason}", advice)
     releases = {broker: Protocol.parse(config.release) for broker, config in facts.configs.items()}
     early = sorted(broker for broker, release in releases.items() if release is None or release < MIGRATION_SINCE)
     if early:

@@ -148,7 +148,7 @@ def show_partitions(
 
 
 def _not_understood(shown: pa.Table, partitions: pa.Table) -> Iterator[str]:
-    """Report how many partitions a filter excludes because their znodes cannot be parsed."""
+    """Report how many partitions a filter excludes because their znodes cannot be decoded."""
     left_out = _count_not_understood(partitions) - _count_not_understood(shown)
     if left_out:
         yield f"not understood, so of unknown health: {pluralise(left_out, 'partition')}"

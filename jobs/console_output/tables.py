@@ -181,7 +181,7 @@ def differing_configs(configs: Sequence[BrokerConfig]) -> list[Row]:
 
 
 def show_quarantine(settings: Settings, snapshot_id: int | None) -> None:
-    """Show znodes that could not be parsed; configs with a sensitive setting are hidden."""
+    """Show znodes that could not be decoded; configs with a sensitive setting are hidden."""
     snapshot = snapshot_shown(settings, snapshot_id)
     znodes = sorted(rows_as_of(settings.warehouse, snapshot, QuarantinedZnode), key=attrgetter("path"))
     rows = [znode.columns() | ({"data": HIDDEN} if _is_secret(znode) else {}) for znode in znodes]

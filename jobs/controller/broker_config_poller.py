@@ -171,7 +171,7 @@ class BrokerConfigPoller:
             elif broker in errors:
                 premise = "" if self.is_serving else f": make sure that its {PROTOCOL_VERSION} is 2.7-IV1 at most"
                 self.log_line(
-                    f"surveyor: broker {broker} did not return its settings ({errors[broker]}){premise}; it is asked "
+                    f"surveyor: broker {broker} did not return its configs ({errors[broker]}){premise}; it is asked "
                     f"again every {ASK_AGAIN_SECONDS:g} s",
                 )
                 self._warned_epochs[broker] = epoch

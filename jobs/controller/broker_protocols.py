@@ -86,7 +86,7 @@ def complete_configs(
         return configs
     overrides, _ = with_retries(lambda: read_overrides(client))
     ids = {broker.broker_id for broker in missing}
-    with progress(f"asking brokers {join_ids(sorted(ids))} for their settings"):
+    with progress(f"asking brokers {join_ids(sorted(ids))} for their configs"):
         answered = read_broker_configs(
             missing, settings.conf.command_config, overrides, CONFIG_RETRY_TIMEOUT_SECONDS, CONFIG_RETRY_TIMEOUT_SECONDS
         )
@@ -106,8 +106,8 @@ def _refuse_unanswered(silent: set[int]) -> None:
         ids = ",".join(map(str, sorted(silent)))
         raise RefusedError(
             f"brokers {ids} did not return their {PROTOCOL_VERSION}: from 2.7-IV2 on they could no longer change ISRs; "
-            "nothing was written. Give a --command-config that they accept, or --listen HOST:PORT, where they can ask "
-            f"this process, or --allow-silent {ids} if you know that their version is older",
+            "nothing was written. Give a --command-config that they accept, or --listen HOST:PORT to receive their "
+            f"requests, or --allow-silent {ids} if their version is older",
         )
 
 

@@ -66,7 +66,7 @@ from schemas.text import pluralise
 from schemas.znodes import Endpoint
 
 CONFIG_TIMEOUT_SECONDS: Final = 10.0
-"""Seconds for all brokers to return their settings; those that do not are asked once more."""
+"""Seconds for all brokers to return their configs; those that do not are asked once more."""
 
 PREPARE_AGAIN_SECONDS: Final = 300.0
 """Seconds after which a standby reads the cluster and the brokers' settings again."""
@@ -308,7 +308,7 @@ def _prepare(settings: Settings, options: ControlOptions, client: KazooClient) -
     """Read the cluster and the brokers' settings, and make the checks before a take-over."""
     state = _read_state_for_takeover(settings, client)
     overrides, _ = with_retries(lambda: read_overrides(client))
-    with progress("asking brokers for their settings"):
+    with progress("asking brokers for their configs"):
         configs = read_broker_configs(state.brokers, settings.conf.command_config, overrides, CONFIG_TIMEOUT_SECONDS)
     is_serving = options.listen is not None
     if not is_serving:

@@ -161,7 +161,7 @@ _JUDGED: Final = pa.schema(
 def _unhealthy(rows: Sequence[PartitionInfo], registered: Collection[int], deleting: Collection[str]) -> dict[str, int]:
     """Count the partitions that are not healthy, as `health_of` does.
 
-    A registered broker is alive, whether or not its registration could be parsed.
+    A registered broker is alive, whether or not its registration could be decoded.
     """
     columns = [[getattr(row, name) for row in rows] for name in _JUDGED.names]
     table = pa.Table.from_arrays(
@@ -173,9 +173,9 @@ def _unhealthy(rows: Sequence[PartitionInfo], registered: Collection[int], delet
 
 
 def _quarantined(context: ControllerContext, rows: Iterable[PartitionInfo]) -> int:
-    """Count the assignments, partition states and requests that could not be parsed.
+    """Count the assignments, partition states and requests that could not be decoded.
 
-    A partition keeps its last leader when its state can no longer be parsed. It is not understood either if its entry
+    A partition keeps its last leader when its state can no longer be decoded. It is not understood either if its entry
     in the assignment is not, or which replicas of its topic move.
     """
     topics = context.topics.copy()

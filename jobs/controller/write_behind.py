@@ -111,9 +111,8 @@ _Item = CycleRecord | _CycleFinished | BrokerResponse | AuditEntry | EndedDrains
 class WriteBehindLog:
     """Writes the records that it is given, until it is closed.
 
-    Each record and each table stands for itself: a record that cannot be converted to rows, and a row that breaks a
-    constraint of its table, are named in the log and left out; a table that cannot be written is tried again, while the
-    others are written.
+    Records and tables fail independently: an invalid record is logged and left out, and a table that cannot be written
+    is retried while the others are written.
     """
 
     warehouse: Warehouse

@@ -67,7 +67,7 @@ class _Partition:
     request: list[int] | None
     risk: CancellationRisk | None
     unreadable_reason: str | None = None
-    """Why its topic cannot be parsed."""
+    """Why its topic cannot be decoded."""
 
     @property
     def name(self) -> str:

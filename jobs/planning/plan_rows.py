@@ -1,8 +1,7 @@
 """Rows of a plan computed on Spark: their id and counts first, then the rows themselves.
 
 Few rows are collected once as Arrow, and the driver computes the id and writes them. Many rows stay on Spark, which
-does the same in several jobs. In: a plan's content. Out: its summary (plan_id, changes, rejected, moves), and its rows
-stored.
+does the same in several jobs.
 """
 
 from collections.abc import Mapping, Sequence

@@ -38,7 +38,7 @@ from schemas.text import abbreviate, pluralise
 from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR, boolean, whole_number
 
 CONFIG_TIMEOUT_SECONDS: Final = 10.0
-"""Time limit for asking all brokers for their settings; a broker that does not answer in time is unread."""
+"""Time limit for asking all brokers for their configs; a broker that does not answer in time is unread."""
 
 COLUMNS: Final = ("topic", "partition", "replicas", "isr", "live", "min_isr", "effect", "reason")
 """Columns of the console for `whatif --restart`; --json has all of RestartedPartition."""

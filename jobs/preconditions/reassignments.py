@@ -88,7 +88,7 @@ def warnings_of_others(settings: Settings, plan: Plan, pending: Sequence[Change]
         raise RefusedError(_refusal(settings, plan, in_the_way))
     unread_warnings = [f"not understood, and assumed not to move: {znode}" for znode in others.not_understood]
     running_warnings = (
-        [f"others move {abbreviate([other.in_words for other in running])}, not in the way of this plan"]
+        [f"other reassignments run, not in the way of this plan: {abbreviate([other.in_words for other in running])}"]
         if running
         else []
     )
@@ -161,7 +161,7 @@ def _status_of(
     if assignment is None:
         return ReassignmentStatus.DIVERGED, "the partition is gone"
     if current.requests.get(change.key) == goal:
-        return ReassignmentStatus.IN_PROGRESS, "ordered"
+        return ReassignmentStatus.IN_PROGRESS, "requested"
     status = status_towards(goal, assignment)
     if status is ReassignmentStatus.DIVERGED:
         return (

@@ -1,7 +1,7 @@
-"""Racks that a rollback gives up: going back was asked for, so that fewer racks are no fault of it, but a warning.
+"""Warnings of partitions that a rollback leaves on fewer racks.
 
-In: a stored plan and the lists of its partitions, and the racks of the snapshot that it names. Out: warnings. Plans of
-the optimiser have figures of their racks instead.
+The rollback was asked for, so fewer racks are no fault. The racks are those of the snapshot that the plan names. Plans
+of the optimiser have figures of their racks instead.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,8 +1,7 @@
 """What a plan could not look at: topics and partitions of its snapshot that are not understood.
 
 Where an earlier snapshot knows such a partition, the plan rejects it by name. Where none does, the partition is in no
-table, so that a broker may hold replicas of it although every count says that the broker is empty. In: a snapshot, or
-a plan with the snapshot that it was made on. Out: names, and the warning of a plan.
+table, so that a broker may hold replicas of it although every count says that the broker is empty.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

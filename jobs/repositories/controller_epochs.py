@@ -48,7 +48,7 @@ def _is_of(warehouse: Warehouse, cluster_id: str | None) -> bool:
 def set_back(epoch: int | None, latest: int) -> str | None:
     """Return a message if /controller_epoch is earlier than the latest recorded epoch, else None.
 
-    `epoch` is None if the znode cannot be parsed, 0 if it does not exist.
+    `epoch` is None if the znode cannot be decoded, 0 if it does not exist.
 
     >>> set_back(57, 57), set_back(None, 57), set_back(0, 0)
     (None, None, None)

@@ -46,13 +46,13 @@ class ClusterView:
     """The state of a cluster at one time."""
 
     controller_id: int | None
-    """NO_CONTROLLER if there is none, None if the znode cannot be parsed; likewise the epoch."""
+    """NO_CONTROLLER if there is none, None if the znode cannot be decoded; likewise the epoch."""
     controller_epoch: int | None
     migration: str | None
     brokers: list[Broker]
-    """Live brokers: `broker_id`, and `understood` if the registration could be parsed."""
+    """Live brokers: `broker_id`, and `understood` if the registration could be decoded."""
     configs: Mapping[str, TopicConfig]
-    """Config by topic; None if it cannot be parsed, and values likewise."""
+    """Config by topic; None if it cannot be decoded, and values likewise."""
     deleting: frozenset[str]
     """Topics queued for deletion."""
     requested: Mapping[Key, list[int]]

@@ -1,8 +1,9 @@
 """Health figures of a cluster: live and missing brokers, and partitions that need attention. It needs no JVM.
 
 They correspond to the metrics `OfflinePartitionsCount`, `UnderReplicatedPartitions`, `UnderMinIsrPartitionCount` and
-`PreferredReplicaImbalanceCount`, for the whole cluster. Topics queued for deletion and partitions that cannot be parsed
-are counted separately and in no other figure. `with_derived_columns` gives live partitions the columns of a snapshot.
+`PreferredReplicaImbalanceCount`, for the whole cluster. Topics queued for deletion and partitions that cannot be
+decoded are counted separately and in no other figure. `with_derived_columns` gives live partitions the columns of a
+snapshot.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -51,12 +52,12 @@ class Health:
     """The latest controller epoch in any partition state, before LAST_EPOCH; the controller's must not be earlier."""
     migration: str | None
     live: list[int]
-    """Ids of registered brokers, whether or not their registration could be parsed."""
+    """Ids of registered brokers, whether or not their registration could be decoded."""
     not_understood_brokers: list[int]
     gone: dict[int, int]
     """Unregistered brokers that partitions refer to as replica, ISR member or leader, with the number of partitions."""
     able_brokers: int
-    """Number of brokers that may receive replicas: registered, parsed and not drained."""
+    """Number of brokers that may receive replicas: registered, decoded and not drained."""
     most_replicas: int
     """The largest replication factor of partitions that can be moved."""
     topics: int
@@ -80,7 +81,7 @@ class Health:
     `last_epoch` lists those whose state carries LAST_EPOCH: no controller may write it, as none has a later epoch.
     """
     configs_not_understood: int
-    """Number of topics whose config cannot be parsed in part or as a whole."""
+    """Number of topics whose config cannot be decoded in part or as a whole."""
     mendable: int
     """Partitions that `plan reconcile` can repair without data loss."""
     stuck: int
@@ -179,7 +180,7 @@ def without_in_sync(view: ClusterView) -> Bools:
 
 
 def _brokers_of(view: ClusterView) -> tuple[list[int], set[int]]:
-    """Return the registered brokers, and those of them with a parsed registration, which may be elected."""
+    """Return the registered brokers, and those of them with a decoded registration, which may be elected."""
     live = sorted(row.broker_id for row in view.brokers)
     return live, {row.broker_id for row in view.brokers if row.understood}
 
@@ -212,7 +213,7 @@ def arrays_of_table(
 def with_derived_columns(view: ClusterView, default_min_isr: int) -> pa.Table:
     """Return the partitions with the columns of `planner.columns.derived_columns`, and `deletion_requested`.
 
-    The derived columns are null for partitions that cannot be parsed, which are neither healthy nor unhealthy.
+    The derived columns are null for partitions that cannot be decoded, which are neither healthy nor unhealthy.
     """
     rows = arrays_of(view, default_min_isr)
     live = [row.broker_id for row in view.brokers]
@@ -279,7 +280,7 @@ def _stalled_row(stalled: Reassignment) -> Row:
 
 
 def _reassignments(view: ClusterView, live: Collection[int]) -> list[Reassignment]:
-    """Return running and requested reassignments, except of partitions that cannot be parsed."""
+    """Return running and requested reassignments, except of partitions that cannot be decoded."""
     concerned = view.partitions.filter(_moving(view.partitions, view.requested.keys())).to_pylist()
     rows = {(row["topic"], row["partition"]): row for row in concerned}
     ignored = view.ignored_request if view.controller_id in live else None

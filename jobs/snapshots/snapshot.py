@@ -145,7 +145,7 @@ def _warn(state: ClusterMetadata, counts: dict[str, int]) -> None:
         log(f"surveyor: {migration_notice(state.migration)}", logging.WARNING)
     if counts["quarantined"]:
         log(
-            f"surveyor: {counts['quarantined']} znodes could not be parsed; run `surveyor show quarantine`",
+            f"surveyor: {counts['quarantined']} znodes could not be decoded; run `surveyor show quarantine`",
             logging.WARNING,
         )
 

@@ -137,7 +137,7 @@ class SnapshotWriter:
         )
 
     def partitions_read(self, topics: DataFrame) -> DataFrame:
-        """Return all partitions as read; those that cannot be parsed keep their last state."""
+        """Return all partitions as read; those that cannot be decoded keep their last state."""
         cluster = {"cluster": F.lit(self.tables.warehouse.cluster)}
         partitions = self.reading.rows_of_kind("partition").withColumns(cluster).transform(shaped, PARTITIONS)
         if not self.reading.quarantine:
@@ -188,7 +188,7 @@ class SnapshotWriter:
         self.write_last_seen()
 
     def write_last_seen(self) -> None:
-        """Write the last registration of brokers that are unregistered or cannot be parsed."""
+        """Write the last registration of brokers that are unregistered or cannot be decoded."""
         warehouse, last = self.tables.warehouse, self.last
         if last is None:
             return

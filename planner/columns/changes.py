@@ -1,4 +1,4 @@
-"""Builders of CHANGES rows (state before, state after, and premises to check at commit) and of REJECTIONS rows.
+"""Builders of CHANGES rows (state before, state after, and preconditions of the commit) and of REJECTIONS rows.
 
 A rule passes only the columns it changes; `changed` fills in the others unchanged, so every row is complete. There is
 one change per partition and cycle. In: partitions with topic and live brokers. Out: CHANGES or REJECTIONS, without a

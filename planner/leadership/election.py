@@ -1,4 +1,4 @@
-"""Election of a new leader in place of a dead one: the leader, the premises of the choice, and the reason.
+"""Election of a new leader in place of a dead one: the leader, the preconditions of the choice, and the reason.
 
 Corresponds to `PartitionStateMachine.doElectLeaderForPartitions` with the offline strategy, both for failures
 (`planner.leadership.failure_handling`) and on request (`planner.leadership.offline_election`). In: partitions with

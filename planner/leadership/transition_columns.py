@@ -1,6 +1,6 @@
 """The partition state machine as columns: the state of each partition, and whether an action is allowed in it.
 
-The same as `planner.rules.state_machines`, on Spark. In: partitions with `leader` and `live`, and null `replicas` if
+Spark counterpart of `planner.rules.state_machines`. In: partitions with `leader` and `live`, and null `replicas` if
 there is no such partition. Out: the same rows with `state` and `illegal`.
 """
 

@@ -39,7 +39,7 @@ def reorders(rows: DataFrame) -> DataFrame:
 
 
 def elections_after(rows: DataFrame) -> DataFrame:
-    """Return one CHANGES row per partition, with the new order as its premise: the first replica becomes leader."""
+    """Return one CHANGES row per partition, with the new order as precondition: the first replica becomes leader."""
     leader = first(F.col("target"))
     epoch = F.col("leader_epoch") + is_reordered().cast("int")
     return changed(

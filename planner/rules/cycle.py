@@ -1,7 +1,8 @@
 """One cycle of the controller on its context in memory: what is due for some of the partitions.
 
-Corresponds to what `KafkaController.process` does on its events. The same as `planner.reconciliation.cycle`, without
-Spark: that decides for all partitions of the tables, this for those that are given.
+Corresponds to what `KafkaController.process` does on its events. Plain-Python counterpart of
+`planner.reconciliation.cycle`, which decides for all partitions of the tables; this module decides for given
+partitions. A change of one needs the other.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,8 +1,8 @@
 """Changes of leadership after failures, and elections of the preferred replica, for one partition.
 
 Corresponds to `PartitionStateMachine.doElectLeaderForPartitions` with the strategies of `Election.scala`, and to
-`ReplicaStateMachine.removeReplicasFromIsr`. The same as `planner.leadership.failure_handling` and
-`planner.leadership.preferred`, without Spark.
+`ReplicaStateMachine.removeReplicasFromIsr`. Plain-Python counterpart of `planner.leadership.failure_handling`
+and `planner.leadership.preferred`; a change of one needs the other.
 """
 
 from typing import Any, NamedTuple
@@ -181,7 +181,7 @@ def _next_epoch(row: PartitionInfo) -> dict[str, Any]:
 
 
 def _absent(row: PartitionInfo, brokers: BrokerSets) -> dict[str, list[int]]:
-    """Return the premises of a change without the former leader: its absence, or the failure of its log dir.
+    """Return the preconditions of a change without the former leader: its absence, or the failure of its log dir.
 
     If a broker that is assumed to be dead is back at commit, or one that is assumed to have failed has restarted and
     may have a repaired log dir, then the change is stale.

@@ -1,6 +1,6 @@
 """Whether a partition without a state had one before, by the recorded history: such a partition is not new.
 
-The same as `planner.history.lost_states`, which explains why, without Spark.
+Plain-Python counterpart of `planner.history.lost_states`, which explains why; a change of one needs the other.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """The next step of a reassignment, for one partition.
 
-Corresponds to `KafkaController.onPartitionReassignment`, phases A and B of KIP-455. The same as
-`planner.reconciliation.reassignment_steps`, which explains the steps, without Spark.
+Corresponds to `KafkaController.onPartitionReassignment`, phases A and B of KIP-455. Plain-Python
+counterpart of `planner.reconciliation.reassignment_steps`, which explains the steps; a change of one needs the other.
 """
 
 from collections.abc import Collection, Sequence

@@ -51,6 +51,6 @@ def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, w
 
 
 def expansion_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, topic_version: int | None) -> DataFrame:
-    """Return one CHANGES row per added partition, with the topic at `topic_version` as a premise."""
+    """Return one CHANGES row per added partition, with the topic at `topic_version` as a precondition."""
     added = creation_changes(assignments, brokers, cluster, "added partition")
     return added.withColumns({"topic_version": F.lit(topic_version).cast("int")})

@@ -1,7 +1,7 @@
 """What a restart of brokers does to each partition: offline, under min ISR, below the margin, or unknown.
 
-`planner.rules.restarts` explains the rule and is the same without Spark. In: PARTITIONS, TOPICS, BROKERS,
-BROKER_CONFIGS. Out: RESTARTED_PARTITIONS.
+`planner.rules.restarts` is the plain-Python counterpart and explains the rule; a change of one needs the other. In:
+PARTITIONS, TOPICS, BROKERS, BROKER_CONFIGS. Out: RESTARTED_PARTITIONS.
 """
 
 from collections.abc import Collection, Mapping

@@ -76,7 +76,7 @@ DYNAMIC_CONFIGS: Final = "/config/brokers"
 DEFAULT_ENTITY: Final = "<default>"
 
 BROKER_TIMEOUT_SECONDS: Final = 2.0
-"""Seconds that one broker may take to return its settings; a healthy broker takes a hundredth of it.
+"""Seconds that one broker may take to return its configs; a healthy broker takes a hundredth of it.
 
 Up to MAX_CONNECTIONS brokers of `fanout` are asked at the same time, so this also bounds the whole."""
 

@@ -119,21 +119,23 @@ def _binding(option: str, listen: str, advertise_option: str, advertise: str | N
 
 
 def _tls(file: Path | None, values: Mapping[str, str], *, needs_certificate: bool) -> ssl.SSLContext:
-    """Make the context of a server: TLS 1.2 or later; with SSL alone, a certificate is all that tells who asks."""
+    """Make the context of a server: TLS 1.2 or later. With SSL alone, only a certificate identifies the client."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if not names_certificate(values):
-        raise UsageError(
-            f"{OPTION} {file}: {CERTIFICATE} or {KEYSTORE} is missing: the certificate that brokers are shown"
-        )
+        raise UsageError(f"{OPTION} {file}: {CERTIFICATE} or {KEYSTORE} is missing: the certificate of this server")
     mode = values.get(CLIENT_AUTH, "required" if needs_certificate else "none")
     if mode not in _CLIENT_AUTH:
         raise UsageError(f"{OPTION} {file}: {CLIENT_AUTH} is {mode!r}; it is one of {', '.join(_CLIENT_AUTH)}")
     if needs_certificate and mode != "required":
-        raise UsageError(f"{OPTION} {file}: {CLIENT_AUTH} must be required with SSL: only a certificate tells who asks")
+        raise UsageError(
+            f"{OPTION} {file}: {CLIENT_AUTH} must be required with SSL, because only a certificate identifies the "
+            "client"
+        )
     if mode != "none" and not names_authorities(values):
         raise UsageError(
-            f"{OPTION} {file}: {AUTHORITIES} or {TRUSTSTORE} is missing: who signs the brokers' certificates"
+            f"{OPTION} {file}: {AUTHORITIES} or {TRUSTSTORE} is missing: the authorities that sign the brokers' "
+            "certificates"
         )
     load_files(context, values, f"{OPTION} {file}")
     context.verify_mode = _CLIENT_AUTH[mode]

@@ -1,1 +1,1 @@
-"""What people's tools ask of the controller: topics, reassignments and elections."""
+"""Requests of Kafka's admin tools to the controller: topics, reassignments and elections."""

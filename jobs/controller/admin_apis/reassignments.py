@@ -123,7 +123,7 @@ def _request(api_context: AdminApiContext, targets: Mapping[Key, list[int]], sec
 
 
 def _entries(znode: Znode) -> list[TopicPartition]:
-    """Return the entries of a request znode; one that cannot be parsed has none, and the controller withdraws it."""
+    """Return the entries of a request znode; one that cannot be decoded has none, and the controller withdraws it."""
     try:
         return read_partitions(znode.data)[0] if znode.data else []
     except MalformedZnodeError:

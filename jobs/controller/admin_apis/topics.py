@@ -257,7 +257,7 @@ def _extend(api_context: AdminApiContext, topic: ApiMessage, remaining_partition
         assignment = decode_assignment(znode.data)
     except MalformedZnodeError as error:
         raise RefusedRequestError(
-            AdminError.POLICY_VIOLATION, f"{topic_path(name)} cannot be parsed: {error}"
+            AdminError.POLICY_VIOLATION, f"{topic_path(name)} cannot be decoded: {error}"
         ) from None
     present = assignment.partitions
     if assignment.adding_replicas or assignment.removing_replicas:

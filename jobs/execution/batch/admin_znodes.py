@@ -54,7 +54,7 @@ def remove_empty(control: Controllership, path: str, version: int) -> MultiFailu
 def _rewrite(control: Controllership, path: str, is_kept: Callable[[TopicPartition], bool]) -> RemovedRequests:
     """Keep only the requests that `is_kept` accepts, and delete the znode if none is left.
 
-    An empty request znode must be deleted because its existence blocks the next request. Entries that cannot be parsed
+    An empty request znode must be deleted because its existence blocks the next request. Entries that cannot be decoded
     are dropped along with the first finished entry: Kafka ignores them as well.
     """
     znode = read(control.client, path)

@@ -119,7 +119,7 @@ def _sizes(client: KazooClient, topics: TopicZnodes, pending: Sequence[Change]) 
 
 
 def _grown(topics: TopicZnodes, name: str, znode: Znode) -> bytes | None:
-    """Return the extended content; None if the topic does not exist or cannot be parsed.
+    """Return the extended content; None if the topic does not exist or cannot be decoded.
 
     Such a topic is judged stale elsewhere.
     """

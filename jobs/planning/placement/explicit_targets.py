@@ -1,6 +1,6 @@
 """Targets from a file or an earlier snapshot: checked by the lint, measured, and cut into waves.
 
-Corresponds to `kafka-reassign-partitions --execute`. In: the targets and the limits given with them. Out: a Planner.
+Corresponds to `kafka-reassign-partitions --execute`.
 """
 
 from dataclasses import dataclass, replace

@@ -1,7 +1,6 @@
 """From targets to a plan: the lint checks them, and a plan with a fault is stored as refused, with all its faults.
 
-In: targets as rows, from a file, a snapshot or the optimiser, and a snapshot. Out: PlanDraft. Partitions with a fault
-get no change.
+Targets are rows from a file, a snapshot or the optimiser. Partitions with a fault get no change.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
 """From a request to targets: the partitions of a snapshot as arrays, the optimiser, and its result as rows for Spark.
 
 The optimiser runs on the driver, on numpy arrays. A million partitions are a few hundred megabytes, and balance
-concerns all brokers at once. In: a snapshot and a PlacementRequest. Out: PlacementResult, with its targets as
-reassignment plans take them.
+concerns all brokers at once.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
 """The partitions of a snapshot as arrays for the optimiser, with the names of the rows.
 
-In: a snapshot and a Scope, the topics that a request concerns. Out: NamedPartitions. Partitions never change if their
-topic is being deleted, if they are being reassigned or wait for it, if they are not understood, or if no live member of
-their ISR leads them.
+A Scope is the topics that a request concerns. Partitions never change if their topic is being deleted, if they are
+being reassigned or wait for it, if they are not understood, or if no live member of their ISR leads them.
 """
 
 import re

@@ -1,6 +1,6 @@
 """The goals of `plan reassign` that the optimiser handles, read from the command line.
 
-In: an option with its value, and the limits given with it. Out: a StatedRequest; UsageError for contradictory options.
+Contradictory options raise UsageError.
 """
 
 import re

@@ -1,6 +1,6 @@
 """The optimiser's result as rows for Spark: one per partition and wave, as `planner.reassignment.targets` takes them.
 
-In: the partitions by name, a Placement, its Waves. Out: an Arrow table. There is no loop over rows.
+The rows are computed as Arrow columns, without a loop over rows.
 """
 
 from typing import Final

@@ -202,7 +202,7 @@ def test_a_znode_that_an_acl_hides_is_a_fault(check: Callable[[], Found], tree: 
         (replace(CONFIG, broker_id="-1"), "configs", "fault", "generated"),
         (replace(CONFIG, control_plane="CONTROL"), "configs", "fault", "KRaft refuses"),
         (replace(CONFIG, authorizer="kafka.security.authorizer.AclAuthorizer"), "configs", "warning", "ZooKeeper"),
-        (None, "settings", "fault", "broker 0 did not return its settings: it is slow"),
+        (None, "settings", "fault", "broker 0 did not return its configs: it is slow"),
     ],
 )
 def test_settings_of_brokers(config: MigrationConfig | None, name: str, state: str, text: str) -> None:

@@ -76,7 +76,7 @@ def resync_fully(controller: ResidentController) -> None:
     [
         ({IBP: "3.9-IV0"}, "WARNING: broker 3 runs with inter.broker.protocol.version 3.9-IV0"),
         ({IBP: "2.7-IV2"}, "WARNING: broker 3 runs with inter.broker.protocol.version 2.7-IV2"),
-        (None, "broker 3 did not return its settings (it did not answer in time)"),
+        (None, "broker 3 did not return its configs (it did not answer in time)"),
         ({IBP: "2.7-IV1"}, None),
     ],
 )
@@ -147,7 +147,7 @@ def test_broker_that_did_not_respond_is_asked_again_without_a_resync(
     run_until_polled(controller)
 
     assert len(brokers.requests) == asked  # the one has answered, the other is gone
-    assert sum("broker 3 did not return its settings" in line for line in log) == 1
+    assert sum("broker 3 did not return its configs" in line for line in log) == 1
 
 
 def test_changed_settings_count_after_the_next_resync(

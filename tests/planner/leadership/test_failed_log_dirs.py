@@ -94,7 +94,7 @@ ELECTED: Final = [
 
 
 def test_reconcile_elects_past_them(spark: SparkSession) -> None:
-    """A failed follower leaves the ISR at once; a live broker is never a requires_dead premise."""
+    """A failed follower leaves the ISR at once; a live broker is never in requires_dead."""
     taken = {"topic": "t", "action": Action.TAKE_OFFLINE, "leader_after": NO_LEADER, "requires_live": [1]}
     others = [
         {**taken, "partition": 3, "isr_after": [1], "requires_dead": []}

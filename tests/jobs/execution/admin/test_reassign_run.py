@@ -210,7 +210,7 @@ WARNED: list[tuple[str, Begin, str]] = [
     (
         "a request for another order",
         lambda controller: request(controller, OTHER, 1, 0),
-        "others move other-0 to [1, 0], not in the way of this plan",
+        "other reassignments run, not in the way of this plan: other-0 to [1, 0]",
     ),
     (
         "a target that is down",
@@ -230,7 +230,11 @@ WARNED: list[tuple[str, Begin, str]] = [
         leaderless,
         "other-0 to [0, 2] (no replica in its ISR [9] is alive); start broker 9",
     ),
-    ("other topics on other brokers", far_away, "others move far-0 to [6, 8], not in the way of this plan"),
+    (
+        "other topics on other brokers",
+        far_away,
+        "other reassignments run, not in the way of this plan: far-0 to [6, 8]",
+    ),
 ]
 
 
