@@ -28,6 +28,9 @@ def leader_and_isr_recipients(isr: str, replicas: str = "replicas") -> str:
     return f"array_intersect({replicas}, array_union(informed, array_intersect(eligible, coalesce({isr}, {EMPTY}))))"
 
 
+_IS_IN_ZOOKEEPER: Final = "leader IS NULL OR topic_version IS NOT NULL"
+"""SQL for a partition whose state has a version, or has none only because it has no znode; in KRaft no znode exists."""
+
 _UNCHANGED: Final = {
     **{f"{name}_{when}": name for name in _BEFORE_AND_AFTER for when in ("before", "after")},
     "wave": "0",
@@ -36,7 +39,7 @@ _UNCHANGED: Final = {
     "removing_before": "removing_replicas",
     "removing_after": "removing_replicas",
     "controller_epoch_before": "controller_epoch",
-    "state_version": f"IF(leader IS NULL, coalesce(state_version, {NO_VERSION}), state_version)",
+    "state_version": f"IF({_IS_IN_ZOOKEEPER}, coalesce(state_version, {NO_VERSION}), state_version)",
     "is_new": "leader IS NULL",
     "leader_and_isr_to": leader_and_isr_recipients("isr"),
     "stop_replica_to": EMPTY,

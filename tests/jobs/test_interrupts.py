@@ -61,11 +61,11 @@ main()
 """
 
 READ_BY_EXECUTORS = """\
-from jobs.snapshots import reader
+from jobs.snapshots import reader, staging
 reader.SMALL_CLUSTER_PARTITIONS = 0
-read_on_executors = reader.read_on_executors
+read_on_executors = staging.read_on_executors
 asleep = "java_method('java.lang.Thread', 'sleep', 60000L) = 'null'"
-reader.read_on_executors = lambda *args: read_on_executors(*args).where(asleep)
+staging.read_on_executors = lambda *args: read_on_executors(*args).where(asleep)
 from jobs.entry import main
 main()
 """
