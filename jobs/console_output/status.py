@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from jobs.advice.cluster import ClusterSituation, next_steps
+from jobs.advice.next_steps import ClusterSituation, next_steps
 from jobs.advice.outage import outage_now
 from jobs.console_output.tables import of_snapshot
 from jobs.core.errors import UnreadableError, UsageError

@@ -15,7 +15,7 @@ from jobs.adapters.zookeeper.cluster import PREFERRED_ELECTION, REASSIGN
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.controller.context import ControllerContext
-from jobs.controller.decisions import Decisions
+from jobs.controller.decision_engine import Decisions
 from jobs.controller.write_behind import AuditEntry, WriteBehindLog
 from jobs.execution.batch.admin_znodes import (
     RemovedRequests,

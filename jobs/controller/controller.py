@@ -43,7 +43,7 @@ from jobs.controller.broker_requests.zk_notifications import NotificationHandler
 from jobs.controller.context import ControllerContext
 from jobs.controller.controller_node import controller_endpoints
 from jobs.controller.cycle_summary import CycleSummary
-from jobs.controller.decisions import DecisionEngine, Decisions, released_replicas, restrict_to_in_sync
+from jobs.controller.decision_engine import DecisionEngine, Decisions, released_replicas, restrict_to_in_sync
 from jobs.controller.failover_znodes import assign_topic_ids, enable_features, uses_topic_ids
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.phantom_replicas import PhantomReplicas

@@ -44,7 +44,7 @@ from jobs.controller.broker_protocols import complete_configs, refuse_protocols
 from jobs.controller.context import ControllerContext
 from jobs.controller.controller import ResidentController
 from jobs.controller.controller_node import controller_endpoints
-from jobs.controller.decisions import DecisionEngine, Decisions
+from jobs.controller.decision_engine import DecisionEngine, Decisions
 from jobs.controller.lost_states import lost_states
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.metrics import ControllerMetrics, serve

@@ -30,8 +30,8 @@ from jobs.snapshots.health import arrays_of
 from planner.columns.numpy_rules import has_broker, is_in, partition_masks
 from planner.rules.inputs import BrokerSets, PartitionInfo, TopicInfo
 from planner.rules.quorum import QuorumAfterRestart, quorum_after_restart
+from planner.rules.restart_effect import known_min_isr, restart_effect
 from planner.rules.restart_order import Need, RestartStep, restart_order
-from planner.rules.restarts import known_min_isr, restart_effect
 from schemas.enums import NO_CONTROLLER, NO_LEADER, RestartCode, RestartEffect
 from schemas.rows import BrokerConfig, LastSeenBroker, Row
 from schemas.text import abbreviate, pluralise
@@ -177,7 +177,7 @@ def _rows_of_snapshot(
     from jobs.adapters.delta.spark_warehouse import SparkWarehouse  # noqa: PLC0415 - the state of now needs no JVM
     from jobs.adapters.spark.session import start_session  # noqa: PLC0415 - as above
     from jobs.planning.planning_tables import PlanningTables  # noqa: PLC0415 - as above
-    from planner.whatif.restarts import restarted_partitions  # noqa: PLC0415 - as above
+    from planner.whatif.restart_effect_rows import restarted_partitions  # noqa: PLC0415 - as above
 
     warehouse = settings.warehouse
     chosen = find_snapshot(warehouse, snapshot_id)

@@ -21,7 +21,7 @@ from planner.columns.changes import leader_and_isr_recipients
 from planner.columns.requested_partitions import KEY, join_requested
 from planner.columns.sentences import drained_leads, sentence_sql
 from planner.reassignment.pending import ORDERED
-from planner.reconciliation.decisions import Precedence, to_decisions
+from planner.reconciliation.decision_rows import Precedence, to_decisions
 from schemas import reasons
 from schemas.enums import Action, RejectionCode
 from schemas.replica_assignment import IS_REASSIGNED

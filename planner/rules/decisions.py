@@ -1,6 +1,6 @@
 """Decisions about one partition: a change, or why there is none; and the order of several changes.
 
-Plain-Python counterpart of `planner.reconciliation.decisions`; a change of one needs the other.
+Plain-Python counterpart of `planner.reconciliation.decision_rows`; a change of one needs the other.
 """
 
 from collections.abc import Iterable, Sequence

@@ -18,7 +18,7 @@ from typing import Final
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.controller.context import ControllerContext
-from jobs.controller.decisions import DecisionEngine
+from jobs.controller.decision_engine import DecisionEngine
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from planner.broker_requests import notices_for

@@ -23,7 +23,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.controller.controller import ResidentController
-from jobs.controller.decisions import DecisionEngine
+from jobs.controller.decision_engine import DecisionEngine
 from jobs.controller.write_behind import WriteBehindLog
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress

@@ -16,7 +16,7 @@ from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.broker_requests.retries import RetryBatch, key_of
 from jobs.controller.context import ControllerContext, full_state_for, partition_notification
 from jobs.controller.controller_node import controller_node
-from jobs.controller.decisions import Decisions
+from jobs.controller.decision_engine import Decisions
 from planner.broker_requests import notices_for
 from planner.rules.decisions import Decision
 from planner.rules.inputs import PartitionInfo

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace as with_values
 
-from jobs.advice.cluster import ClusterSituation, next_steps
+from jobs.advice.next_steps import ClusterSituation, next_steps
 from jobs.advice.outage import Outage
 from jobs.repositories.warehouse_status import WarehouseStatus
 from jobs.runtime.suggestions import Suggestion

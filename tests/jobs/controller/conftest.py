@@ -9,7 +9,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.controller import ResidentController
-from jobs.controller.decisions import DecisionEngine
+from jobs.controller.decision_engine import DecisionEngine
 from jobs.controller.write_behind import WriteBehindLog
 from schemas.rows import Snapshot
 from tests.jobs.support.rows.empty_tables import lay_tables

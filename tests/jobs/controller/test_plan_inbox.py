@@ -17,7 +17,7 @@ from jobs.adapters.zookeeper.connection import ZooKeeperSession, connected
 from jobs.adapters.zookeeper.controllership import Controllership, session_of
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.controller import ResidentController
-from jobs.controller.decisions import DecisionEngine
+from jobs.controller.decision_engine import DecisionEngine
 from jobs.controller.write_behind import WriteBehindLog
 from jobs.execution.admin.lease import this_process
 from jobs.execution.cancellation import cancel_running

@@ -34,7 +34,7 @@ from jobs.controller.broker_apis.apis import BrokerApis
 from jobs.controller.broker_apis.messages import ALTER_PARTITION, CONTROLLED_SHUTDOWN
 from jobs.controller.broker_requests.retries import MAX_DELAY_SECONDS
 from jobs.controller.controller import ResidentController
-from jobs.controller.decisions import DecisionEngine, Decisions
+from jobs.controller.decision_engine import DecisionEngine, Decisions
 from jobs.controller.write_behind import AuditEntry, CycleRecord, EndedDrains, WriteBehindLog
 from jobs.core.errors import FencedError
 from schemas.rows import Snapshot

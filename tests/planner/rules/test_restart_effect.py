@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from planner.rules.inputs import BrokerSets, PartitionInfo, TopicInfo
 from planner.rules.leadership import offline_election
+from planner.rules.restart_effect import RestartedPartition, known_min_isr, restart_effect
 from planner.rules.restart_order import Need, restart_order
-from planner.rules.restarts import RestartedPartition, known_min_isr, restart_effect
 from schemas.enums import RestartEffect
 from schemas.rows import BrokerConfig
 from tests.planner.frames import broker_config

@@ -1,7 +1,7 @@
 """What a restart of brokers does to each partition: offline, under min ISR, below the margin, or unknown.
 
-`planner.rules.restarts` is the plain-Python counterpart and explains the rule; a change of one needs the other. In:
-PARTITIONS, TOPICS, BROKERS, BROKER_CONFIGS. Out: RESTARTED_PARTITIONS.
+`planner.rules.restart_effect` is the plain-Python counterpart and explains the rule; a change of one needs the other.
+In: PARTITIONS, TOPICS, BROKERS, BROKER_CONFIGS. Out: RESTARTED_PARTITIONS.
 """
 
 from collections.abc import Collection, Mapping
@@ -38,7 +38,7 @@ RESTARTED_PARTITIONS: Final = StructType(
         StructField("is_internal", BooleanType()),
     ]
 )
-"""The columns of `planner.rules.restarts.RestartedPartition`. No table stores these rows."""
+"""The columns of `planner.rules.restart_effect.RestartedPartition`. No table stores these rows."""
 
 _CODE: Final = RestartCode
 

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict
 from pyspark.sql import SparkSession
 
-from planner.rules.restarts import known_min_isr, restart_effect
-from planner.whatif.restarts import restarted_partitions
+from planner.rules.restart_effect import known_min_isr, restart_effect
+from planner.whatif.restart_effect_rows import restarted_partitions
 from schemas.rows import BrokerConfig, Row
 from tests.planner.frames import as_rows
 from tests.planner.rules.clusters import RandomCluster
