@@ -41,7 +41,9 @@ def reconcile(
     from jobs.planning.plan import report_plan
     from jobs.planning.reconcile import plan_reconcile
 
-    return report_plan(settings, options, lambda at: plan_reconcile(at, allow_unclean=allow_unclean, requests=requests))
+    return report_plan(
+        settings, options, lambda tables: plan_reconcile(tables, allow_unclean=allow_unclean, requests=requests)
+    )
 
 
 @question

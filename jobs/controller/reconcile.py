@@ -183,7 +183,7 @@ def _plan(settings: Settings, options: ReconcileOptions) -> Plan:
         created = make_plan(
             settings,
             PlanOptions(refresh=True, command=stated_command(settings, "reconcile")),
-            lambda at: plan_reconcile(at, **asdict(options)),
+            lambda tables: plan_reconcile(tables, **asdict(options)),
         )
         try:
             plan = read_plan(settings.warehouse, created["plan_id"])

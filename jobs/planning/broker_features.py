@@ -23,31 +23,31 @@ _VERSION: Final = re.compile(r"(\d+)\.(\d+)(?:-IV(\d+))?")
 _LAST_IV: Final = 99
 
 
-def protocols(at: SnapshotTables) -> list[Version]:
+def protocols(tables: SnapshotTables) -> list[Version]:
     """Return the inter.broker.protocol.version of each broker, UNKNOWN_VERSION if the broker did not report it."""
-    rows = as_of(at.tables.warehouse, at.snapshot, "broker_configs", ("name", "=", PROTOCOL_VERSION))
+    rows = as_of(tables.warehouse, tables.snapshot, "broker_configs", ("name", "=", PROTOCOL_VERSION))
     return [_version(row["value"]) for row in rows]
 
 
-def have_topic_ids(at: SnapshotTables) -> bool:
+def have_topic_ids(tables: SnapshotTables) -> bool:
     """Return whether new topics get an id: only if all brokers use ids, as far as that is known.
 
     If some brokers did not report their version, the presence of topic ids shows that the controller assigns them. A
     topic without an id is still complete: a controller that assigns ids adds one when it takes over.
     """
-    versions = protocols(at)
+    versions = protocols(tables)
     if any(UNKNOWN_VERSION < version < TOPIC_IDS for version in versions):
         return False
     if versions and UNKNOWN_VERSION not in versions:
         return True
-    topics = table_as_of(at.tables.warehouse, at.snapshot, "topics", columns=["topic_id"])
+    topics = table_as_of(tables.warehouse, tables.snapshot, "topics", columns=["topic_id"])
     return bool(topics["topic_id"].null_count < topics.num_rows)
 
 
-def config_notes(at: SnapshotTables, config: dict[str, str]) -> dict[str, Any]:
+def config_notes(tables: SnapshotTables, config: dict[str, str]) -> dict[str, Any]:
     """Return remarks for an operation: config names that were not checked, and names that older brokers ignore."""
     unknown = sorted(config.keys() - TOPIC_CONFIGS.keys())
-    spoken = min(protocols(at), default=UNKNOWN_VERSION) if config else UNKNOWN_VERSION
+    spoken = min(protocols(tables), default=UNKNOWN_VERSION) if config else UNKNOWN_VERSION
     since = {name: TOPIC_CONFIGS[name].since for name in sorted(config.keys() & TOPIC_CONFIGS.keys())}
     later = {name: version for name, version in since.items() if version and _version(version)[:2] > spoken[:2]}
     return ({"unknown": unknown} if unknown else {}) | ({"ignored_before": later} if later else {})

@@ -34,19 +34,19 @@ MAX_PARTITIONS_NAMED: Final = 10
 def drain_planner(settings: Settings, requested: list[int], mode: DrainMode, *, allow_offline: bool) -> Planner:
     """Plan that brokers lead no partition; refused if partitions would go offline, unless that is allowed."""
 
-    def planner(at: SnapshotTables) -> PlanDraft:
-        refuse_empty(at.snapshot)
+    def planner(tables: SnapshotTables) -> PlanDraft:
+        refuse_empty(tables.snapshot)
         if mode is DrainMode.RESIDENT:
-            refuse_unversioned(at.snapshot, "plan drain --mode resident")
-        brokers = live_brokers_as_of(settings.warehouse, at.snapshot)
-        ids = _drainable(requested, brokers, at.snapshot.snapshot_id)
-        _refuse_no_leaders(ids, brokers, drained_brokers(settings.warehouse), at.snapshot.snapshot_id)
-        tables = partitions_with_requests(at), at["topics"], at["brokers"]
-        rejections = drain_rejections(*tables, ids, mode).localCheckpoint()
+            refuse_unversioned(tables.snapshot, "plan drain --mode resident")
+        brokers = live_brokers_as_of(settings.warehouse, tables.snapshot)
+        ids = _drainable(requested, brokers, tables.snapshot.snapshot_id)
+        _refuse_no_leaders(ids, brokers, drained_brokers(settings.warehouse), tables.snapshot.snapshot_id)
+        frames = partitions_with_requests(tables), tables["topics"], tables["brokers"]
+        rejections = drain_rejections(*frames, ids, mode).localCheckpoint()
         return PlanDraft(
             PlanKind.DRAIN,
             {"brokers": ids, "mode": mode.value, "allow_offline": allow_offline},
-            drain_changes(*tables, ids, mode),
+            drain_changes(*frames, ids, mode),
             rejections,
             refused=None if allow_offline else _offline_refusal(rejections),
         )
@@ -57,15 +57,15 @@ def drain_planner(settings: Settings, requested: list[int], mode: DrainMode, *, 
 def undrain_planner(settings: Settings, requested: list[int]) -> Planner:
     """Plan that drained brokers may lead again."""
 
-    def planner(at: SnapshotTables) -> PlanDraft:
+    def planner(tables: SnapshotTables) -> PlanDraft:
         drained = {row.broker_id: row for row in settings.warehouse.typed_rows(DrainedBroker)}
-        ids = _drained_among(requested, drained, at.snapshot)
-        tables = partitions_with_requests(at), at["topics"], not_drained(at["brokers"], ids)
+        ids = _drained_among(requested, drained, tables.snapshot)
+        frames = partitions_with_requests(tables), tables["topics"], not_drained(tables["brokers"], ids)
         if _mode_of(ids, drained) is DrainMode.RESIDENT:
-            changes, rejections = restart_changes(*tables, ids), restart_rejections(*tables, ids)
+            changes, rejections = restart_changes(*frames, ids), restart_rejections(*frames, ids)
         else:
-            targets = undrain_targets(_applied_reorders(at), ids, sorted(drained.keys() - ids)).localCheckpoint()
-            changes, rejections = undrain_changes(targets, *tables), undrain_rejections(targets, *tables)
+            targets = undrain_targets(_applied_reorders(tables), ids, sorted(drained.keys() - ids)).localCheckpoint()
+            changes, rejections = undrain_changes(targets, *frames), undrain_rejections(targets, *frames)
         return PlanDraft(PlanKind.UNDRAIN, {"brokers": ids}, changes, rejections)
 
     return planner
@@ -154,20 +154,20 @@ def _offline_refusal(rejections: DataFrame) -> str | None:
     return f"partitions would go offline when the brokers stop; --allow-offline plans it anyway:\n  {listed}{more}"
 
 
-def _applied_reorders(at: SnapshotTables) -> DataFrame:
+def _applied_reorders(tables: SnapshotTables) -> DataFrame:
     """Return the replica reorders that drains and undrains applied, with the time of each."""
-    warehouse = at.tables.warehouse
+    warehouse = tables.warehouse
     kinds = (PlanKind.DRAIN, PlanKind.UNDRAIN)
     plans = [row.plan_id for kind in kinds for row in warehouse.typed_rows(PlanRecord, ("kind", "=", kind.value))]
     key = ["plan_id", "wave", "topic", "partition"]
     applied = (
-        at.tables.read("commits")
+        tables.spark_warehouse.read("commits")
         .where(F.col("plan_id").isin(*plans) & (F.col("outcome") == Outcome.APPLIED.value))
         .groupBy(*key)
         .agg(F.min("committed_at").alias("at"))
     )
     return (
-        at.tables.read("changes")
+        tables.spark_warehouse.read("changes")
         .where(F.col("plan_id").isin(*plans) & (F.col("action") == Action.REASSIGN.value))
         .join(applied, key)
         .select("topic", "partition", "topic_id", "replicas_before", "replicas_after", "at")

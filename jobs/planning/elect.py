@@ -33,32 +33,34 @@ class PreferredRequest:
     stable_for: int | None
     settle_seconds: float | None
 
-    def plan(self, at: SnapshotTables) -> PlanDraft:
+    def plan(self, tables: SnapshotTables) -> PlanDraft:
         """Plan on a snapshot, and rewrite its imbalance with this threshold."""
-        partitions, topics, brokers = at["partitions"], at["topics"], at["brokers"]
-        snapshot_id = at.snapshot.snapshot_id
+        partitions, topics, brokers = tables["partitions"], tables["topics"], tables["brokers"]
+        snapshot_id = tables.snapshot.snapshot_id
         skew = imbalance(partitions, topics, snapshot_id, self.threshold).localCheckpoint()
         rows = [row.asDict() for row in skew.collect()]
-        at.tables.warehouse.replace("imbalance", rows, f"snapshot_id = {snapshot_id}")
-        candidates = _requested(at, self.partitions)
+        tables.warehouse.replace("imbalance", rows, f"snapshot_id = {snapshot_id}")
+        candidates = _requested(tables, self.partitions)
         if candidates is None:
             candidates = preferred.candidates_by_imbalance(partitions, skew)
         considered = candidates.localCheckpoint()  # computed once, as it is joined twice
         verdicts = preferred.preferred_verdicts(partitions, topics, brokers, considered).localCheckpoint()
-        guarded, judged = counted(self._with_guards(at, verdicts, skew))
+        guarded, judged = counted(self._with_guards(tables, verdicts, skew))
         changes, rejections = preferred.changes_of(guarded), preferred.rejections_of(guarded)
         parameters = {"election": "preferred", **asdict(self)}
         return PlanDraft(PlanKind.ELECT, parameters, changes, rejections, at_most=judged)
 
-    def _with_guards(self, at: SnapshotTables, verdicts: DataFrame, skew: DataFrame) -> DataFrame:
+    def _with_guards(self, tables: SnapshotTables, verdicts: DataFrame, skew: DataFrame) -> DataFrame:
         """Apply the guards; the cap comes last, so that it only counts elections that are not deferred."""
-        snapshot_id = at.snapshot.snapshot_id
+        snapshot_id = tables.snapshot.snapshot_id
         if self.stable_for is not None:
-            first = _first_snapshot_of(at, self.stable_for)
-            history = at["partition_history"]
+            first = _first_snapshot_of(tables, self.stable_for)
+            history = tables["partition_history"]
             verdicts = defer_unstable(verdicts, history, first, snapshot_id, self.stable_for)
         if self.settle_seconds is not None:
-            ages = broker_ages(at["brokers"], at["events"], at.tables.read("snapshots"), snapshot_id)
+            ages = broker_ages(
+                tables["brokers"], tables["events"], tables.spark_warehouse.read("snapshots"), snapshot_id
+            )
             verdicts = defer_recent_brokers(verdicts, ages, self.settle_seconds)
         if self.max_elections is not None:
             verdicts = defer_over_cap(verdicts.localCheckpoint(), skew, self.max_elections)
@@ -72,27 +74,27 @@ class OfflineRequest:
     partitions: list[Row] | None
     unclean: bool
 
-    def plan(self, at: SnapshotTables) -> PlanDraft:
+    def plan(self, tables: SnapshotTables) -> PlanDraft:
         """Plan on a snapshot."""
-        partitions, topics, brokers = at["partitions"], at["topics"], at["brokers"]
-        candidates = _requested(at, self.partitions)
+        partitions, topics, brokers = tables["partitions"], tables["topics"], tables["brokers"]
+        candidates = _requested(tables, self.partitions)
         if candidates is None:
             candidates = offline_election.candidates_without_leader(partitions, brokers)
         considered = join_requested(candidates.localCheckpoint(), partitions, topics, brokers)
         verdicts, judged = counted(
-            offline_election.offline_verdicts(considered, at["broker_configs"], unclean=self.unclean)
+            offline_election.offline_verdicts(considered, tables["broker_configs"], unclean=self.unclean)
         )
         changes, rejections = offline_election.changes_of(verdicts), offline_election.rejections_of(verdicts)
         parameters = {"election": "unclean" if self.unclean else "offline", "partitions": self.partitions}
         return PlanDraft(PlanKind.ELECT, parameters, changes, rejections, at_most=judged)
 
 
-def _requested(at: SnapshotTables, partitions: list[Row] | None) -> DataFrame | None:
-    return None if partitions is None else at.targets(partitions).select("topic", "partition")
+def _requested(tables: SnapshotTables, partitions: list[Row] | None) -> DataFrame | None:
+    return None if partitions is None else tables.targets(partitions).select("topic", "partition")
 
 
-def _first_snapshot_of(at: SnapshotTables, count: int) -> int | None:
+def _first_snapshot_of(tables: SnapshotTables, count: int) -> int | None:
     """Return the id of the first of the last `count` snapshots, None if there are fewer."""
-    until = ("snapshot_id", "<=", at.snapshot.snapshot_id)
-    ids = sorted(at.tables.warehouse.read("snapshots", until, columns=["snapshot_id"])["snapshot_id"].to_pylist())
+    until = ("snapshot_id", "<=", tables.snapshot.snapshot_id)
+    ids = sorted(tables.warehouse.read("snapshots", until, columns=["snapshot_id"])["snapshot_id"].to_pylist())
     return ids[-count] if len(ids) >= count else None

@@ -22,43 +22,49 @@ class PlanningTables(SnapshotTables):
     def __getitem__(self, table: str) -> DataFrame:
         rows = SnapshotTables.__getitem__(self, table)
         if table == "brokers":
-            drained = self.tables.warehouse.typed_rows(DrainedBroker)
-            return with_drained(rows, self.tables.frame("drained", drained)) if drained else rows
+            drained = self.warehouse.typed_rows(DrainedBroker)
+            return with_drained(rows, self.spark_warehouse.frame("drained", drained)) if drained else rows
         if table == "partitions":
-            failed = failed_replicas(self.tables.warehouse, self.snapshot)
-            return with_failed(rows, self.tables.frame("answers", failed)) if failed else rows
+            failed = failed_replicas(self.warehouse, self.snapshot)
+            return with_failed(rows, self.spark_warehouse.frame("answers", failed)) if failed else rows
         return rows
 
 
-def vanished_states(at: SnapshotTables, stateless: DataFrame) -> DataFrame:
+def vanished_states(tables: SnapshotTables, stateless: DataFrame) -> DataFrame:
     """Return the last known states of these partitions, if they had one before under the same topic."""
-    until = F.col("snapshot_id") <= at.snapshot.snapshot_id
-    last_states = last_known_states(stateless, at.tables.read("partition_history").where(until)).localCheckpoint()
+    until = F.col("snapshot_id") <= tables.snapshot.snapshot_id
+    last_states = last_known_states(
+        stateless, tables.spark_warehouse.read("partition_history").where(until)
+    ).localCheckpoint()
     turns = sorted(gone for (gone,) in last_states.select("gone").distinct().collect() if gone is not None)
-    topics = [(turn, row) for turn in turns for row in topics_before(at.tables.warehouse, turn).values()]
-    ids = at.tables.spark.createDataFrame(
+    topics = [(turn, row) for turn in turns for row in topics_before(tables.warehouse, turn).values()]
+    ids = tables.spark_warehouse.spark.createDataFrame(
         [(row.topic, turn, row.topic_id, row.topic_version) for turn, row in topics],
         "topic string, gone bigint, id_then string, version_then int",
     )
     return filter_same_topic(last_states, ids).localCheckpoint()
 
 
-def requests_of(at: SnapshotTables) -> list[ZnodeRequest]:
+def requests_of(tables: SnapshotTables) -> list[ZnodeRequest]:
     """Return the reassignments requested in /admin of a snapshot, as rows of REQUESTS.
 
     A request for the replicas that a partition already has is left out; it remains in /admin until a controller starts.
     """
-    requests = rows_as_of(at.tables.warehouse, at.snapshot, ZnodeRequest, ("kind", "=", RequestKind.REASSIGN.value))
+    requests = rows_as_of(tables.warehouse, tables.snapshot, ZnodeRequest, ("kind", "=", RequestKind.REASSIGN.value))
     if not requests:
         return []
     topics = ("topic", "in", sorted({row.key[0] for row in requests}))
-    rows = rows_as_of(at.tables.warehouse, at.snapshot, Partition, topics)
+    rows = rows_as_of(tables.warehouse, tables.snapshot, Partition, topics)
     held = {row.key: row.replicas for row in rows}
     return [row for row in requests if held.get(row.key) != row.replicas]
 
 
-def partitions_with_requests(at: SnapshotTables) -> DataFrame:
+def partitions_with_requests(tables: SnapshotTables) -> DataFrame:
     """Return the partitions of a snapshot with the requested replicas of each."""
-    requests = requests_of(at)
-    partitions = at["partitions"]
-    return partitions.transform(with_requests, at.tables.frame("requests", requests)) if requests else partitions
+    requests = requests_of(tables)
+    partitions = tables["partitions"]
+    return (
+        partitions.transform(with_requests, tables.spark_warehouse.frame("requests", requests))
+        if requests
+        else partitions
+    )

@@ -79,59 +79,61 @@ _REQUEST_DONE: Final = f"withdrawn OR action <=> '{Action.END_REASSIGNMENT}'"
 """Condition for decisions after which a request can be removed: a move that ends here no longer needs its request."""
 
 
-def plan_reconcile(at: SnapshotTables, *, allow_unclean: bool = False, requests: bool = False) -> PlanDraft:
+def plan_reconcile(tables: SnapshotTables, *, allow_unclean: bool = False, requests: bool = False) -> PlanDraft:
     """Plan the changes, operations and rejections of one cycle.
 
     With `requests`, requests in /admin are planned even though another process is the controller.
     """
-    refuse_unversioned(at.snapshot, "plan reconcile")
-    for line in event_lines(at.tables.warehouse, at.snapshot):
+    refuse_unversioned(tables.snapshot, "plan reconcile")
+    for line in event_lines(tables.warehouse, tables.snapshot):
         log(f"surveyor: {line}")
-    requested = rows_as_of(at.tables.warehouse, at.snapshot, ZnodeRequest)
-    tables = _cycle_input(at, requested)
-    if tables is None:
-        return _after_failures(at, allow_unclean=allow_unclean, requests=requests)
-    if requests or at.snapshot.controller_id == NO_CONTROLLER:
-        return _RequestedSteps(at, replace(tables, allow_unclean=allow_unclean, is_resident=False), requested).planned()
-    for line in _waiting_lines(at, Cycle(tables)):
+    requested = rows_as_of(tables.warehouse, tables.snapshot, ZnodeRequest)
+    cycle_input = _cycle_input(tables, requested)
+    if cycle_input is None:
+        return _after_failures(tables, allow_unclean=allow_unclean, requests=requests)
+    if requests or tables.snapshot.controller_id == NO_CONTROLLER:
+        return _RequestedSteps(
+            tables, replace(cycle_input, allow_unclean=allow_unclean, is_resident=False), requested
+        ).planned()
+    for line in _waiting_lines(tables, Cycle(cycle_input)):
         log(line)
-    return _after_failures(at, allow_unclean=allow_unclean, requests=False)
+    return _after_failures(tables, allow_unclean=allow_unclean, requests=False)
 
 
-def _after_failures(at: SnapshotTables, *, allow_unclean: bool, requests: bool) -> PlanDraft:
+def _after_failures(tables: SnapshotTables, *, allow_unclean: bool, requests: bool) -> PlanDraft:
     """Plan the changes after failures only; all partitions are evaluated in one pass."""
-    tables = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
-    judged = reconcile_verdicts(*tables, allow_unclean=allow_unclean)
+    frames = tables["partitions"], tables["topics"], tables["brokers"], tables["broker_configs"]
+    judged = reconcile_verdicts(*frames, allow_unclean=allow_unclean)
     verdicts, counts = cached_with_counts(
         judged, due="action IS NOT NULL", refused="code IS NOT NULL", stateless=STATELESS
     )
     at_most = counts["due"] + counts["refused"]
     rejections = rejections_of(verdicts) if counts["refused"] else None
     if counts["stateless"]:
-        vanished = vanished_states(at, verdicts.where(STATELESS))
+        vanished = vanished_states(tables, verdicts.where(STATELESS))
         verdicts = verdicts.join(F.broadcast(vanished.select(*KEY)), KEY, "left_anti")
         rejections = rejections_of(verdicts).unionByName(vanished_rejections(vanished))
     parameters = {"allow_unclean": allow_unclean} | ({"requests": True} if requests else {})
     return PlanDraft(PlanKind.RECONCILE, parameters, changes_of(verdicts), rejections, at_most=at_most)
 
 
-def _cycle_input(at: SnapshotTables, requests: list[ZnodeRequest]) -> CycleInput | None:
+def _cycle_input(tables: SnapshotTables, requests: list[ZnodeRequest]) -> CycleInput | None:
     """Return the input of a cycle, None if nothing is requested and nothing moves."""
-    partitions = at["partitions"]
+    partitions = tables["partitions"]
     is_moving = partitions.where(IS_REASSIGNED).limit(1).count()
     if not (is_moving or any(row.kind in _REQUEST_KINDS for row in requests)):
         return None
     return CycleInput(
         partitions=partitions,
-        topics=at["topics"],
-        brokers=at["brokers"],
-        broker_configs=at["broker_configs"],
-        requests=at.tables.frame("requests", requests),
-        stopped=at.tables.frame("answers", _stop_confirmations(at)),
+        topics=tables["topics"],
+        brokers=tables["brokers"],
+        broker_configs=tables["broker_configs"],
+        requests=tables.spark_warehouse.frame("requests", requests),
+        stopped=tables.spark_warehouse.frame("answers", _stop_confirmations(tables)),
     )
 
 
-def _stop_confirmations(at: SnapshotTables) -> list[BrokerAnswer]:
+def _stop_confirmations(tables: SnapshotTables) -> list[BrokerAnswer]:
     """Return confirmations that a replica was stopped and its log deleted, under the controller of the snapshot.
 
     Kafka's controller starts all replicas when it takes over, so earlier confirmations are void. Confirmations from
@@ -139,11 +141,11 @@ def _stop_confirmations(at: SnapshotTables) -> list[BrokerAnswer]:
     `surveyor control` may be about a topic that it removed and that was created again, so after it everything is sent
     again.
     """
-    warehouse = at.tables.warehouse
-    if _was_surveyor_control(at):
+    warehouse = tables.warehouse
+    if _was_surveyor_control(tables):
         return []
-    epochs = {row.broker_id: row.broker_epoch for row in live_brokers_as_of(warehouse, at.snapshot)}
-    of_last = ("controller_epoch", "=", at.snapshot.controller_epoch)
+    epochs = {row.broker_id: row.broker_epoch for row in live_brokers_as_of(warehouse, tables.snapshot)}
+    of_last = ("controller_epoch", "=", tables.snapshot.controller_epoch)
     rows = warehouse.typed_rows(BrokerAnswer, ("api", "=", STOP_REPLICA), ("error", "=", NONE), of_last)
     return [
         row
@@ -153,11 +155,11 @@ def _stop_confirmations(at: SnapshotTables) -> list[BrokerAnswer]:
     ]
 
 
-def _was_surveyor_control(at: SnapshotTables) -> bool:
+def _was_surveyor_control(tables: SnapshotTables) -> bool:
     """Return whether `surveyor control` was the last controller: its plans name its controller epoch."""
-    of_it = {CONTROL: at.snapshot.controller_epoch}
+    of_it = {CONTROL: tables.snapshot.controller_epoch}
     kind = ("kind", "=", PlanKind.RECONCILE.value)
-    parameters = at.tables.warehouse.read("plans", kind, columns=["parameters"])["parameters"].to_pylist()
+    parameters = tables.warehouse.read("plans", kind, columns=["parameters"])["parameters"].to_pylist()
     return any(of_it.items() <= json.loads(each).items() for each in parameters)
 
 
@@ -165,16 +167,18 @@ def _was_surveyor_control(at: SnapshotTables) -> bool:
 class _RequestedSteps:
     """Plans the steps due for failures and requests."""
 
-    at: SnapshotTables
-    tables: CycleInput
+    tables: SnapshotTables
+    cycle_input: CycleInput
     requests: list[ZnodeRequest]
 
     def planned(self) -> PlanDraft:
-        at, cycle = self.at, Cycle(self.tables)
+        tables, cycle = self.tables, Cycle(self.cycle_input)
         decisions, counts = _tallied_decisions(cycle)
-        vanished = vanished_states(at, decisions.where(_STATELESS_DECISIONS)) if counts["stateless"] else None
+        vanished = vanished_states(tables, decisions.where(_STATELESS_DECISIONS)) if counts["stateless"] else None
         if vanished is not None and vanished.limit(1).count():
-            cycle = Cycle(replace(self.tables, partitions=_mark_not_understood(self.tables.partitions, vanished)))
+            cycle = Cycle(
+                replace(self.cycle_input, partitions=_mark_not_understood(self.cycle_input.partitions, vanished))
+            )
             decisions, counts = _tallied_decisions(cycle)
         queued = any(row.kind == RequestKind.DELETE_TOPIC for row in self.requests)
         deletions = _collected(cycle.deletions.orderBy("topic"), Deletion) if queued else []
@@ -184,10 +188,10 @@ class _RequestedSteps:
         operations = [*self._withdrawals(done), *self._of_deletions(deletions, cycle)]
         return PlanDraft(
             PlanKind.RECONCILE,
-            {"allow_unclean": self.tables.allow_unclean, "requests": True, CONFIRMED_UNDER: self._epoch},
+            {"allow_unclean": self.cycle_input.allow_unclean, "requests": True, CONFIRMED_UNDER: self._epoch},
             decisions.where("action IS NOT NULL").transform(shaped, CHANGES),
             _rejections(decisions, vanished).unionByName(
-                at.tables.frame("rejections", waits), allowMissingColumns=True
+                tables.spark_warehouse.frame("rejections", waits), allowMissingColumns=True
             ),
             [msgspec.structs.replace(row, sequence=number) for number, row in enumerate(operations)],
             at_most=counts["due"] + counts["refused"] + counts["stateless"] + len(waits),
@@ -196,7 +200,7 @@ class _RequestedSteps:
     @property
     def _epoch(self) -> int:
         """The controller epoch under which brokers gave the confirmations this plan relies on."""
-        epoch = self.at.snapshot.controller_epoch
+        epoch = self.tables.snapshot.controller_epoch
         assert epoch is not None  # noqa: S101 - a snapshot without it has no confirmations
         return epoch
 
@@ -251,7 +255,7 @@ class _RequestedSteps:
 
         No broker has confirmed the deletion of added partitions.
         """
-        rows = rows_as_of(self.at.tables.warehouse, self.at.snapshot, Topic, ("topic", "in", topics))
+        rows = rows_as_of(self.tables.warehouse, self.tables.snapshot, Topic, ("topic", "in", topics))
         return {row.topic: row.topic_version for row in rows if row.topic_version is not None}
 
 
@@ -296,18 +300,18 @@ def _rejection(deletion: Deletion, code: str) -> RejectionRecord:
     )
 
 
-def _waiting_lines(at: SnapshotTables, cycle: Cycle) -> Iterator[str]:
+def _waiting_lines(tables: SnapshotTables, cycle: Cycle) -> Iterator[str]:
     """Yield what waits for the resident controller, Kafka's or `surveyor control`, and why."""
     rows = cycle.multi_step_work().orderBy("topic", "partition").limit(MAX_WAITING_LINES + 1).collect()
     for row in rows[:MAX_WAITING_LINES]:
         name = row.topic if row.partition is None else f"{row.topic}-{row.partition}"
-        yield f"  waiting for {_executor(at)}: {name}: {row.what}: {row.why}"
+        yield f"  waiting for {_executor(tables)}: {name}: {row.what}: {row.why}"
     if len(rows) > MAX_WAITING_LINES:
         yield "  ... and more; `surveyor show requests` lists the requests in /admin"
 
 
-def _executor(at: SnapshotTables) -> str:
+def _executor(tables: SnapshotTables) -> str:
     """Return which controller executes the requests, according to the snapshot."""
-    controller = at.snapshot.controller_id
-    live = {row.broker_id for row in live_brokers_as_of(at.tables.warehouse, at.snapshot)}
+    controller = tables.snapshot.controller_id
+    live = {row.broker_id for row in live_brokers_as_of(tables.warehouse, tables.snapshot)}
     return f"broker {controller}, the controller" if controller in live else "a resident controller"

@@ -28,19 +28,19 @@ from schemas.rows import Row
 def recover_planner(requested: list[Row], *, allow_unclean: bool) -> Planner:
     """Plan leaders; unclean ones for the requested partitions, or for all."""
 
-    def planner(at: SnapshotTables) -> PlanDraft:
-        refuse_unversioned(at.snapshot, "plan recover")
-        offline = _leaderless(at).localCheckpoint()
-        last = at.snapshot.snapshot_id
+    def planner(tables: SnapshotTables) -> PlanDraft:
+        refuse_unversioned(tables.snapshot, "plan recover")
+        offline = _leaderless(tables).localCheckpoint()
+        last = tables.snapshot.snapshot_id
         until = F.col("snapshot_id") <= last
-        history = at.tables.read("partition_history").where(until)
-        snapshots = at.tables.read("snapshots").where(until)
-        sizes = log_sizes(at.tables.read("sizes"))
+        history = tables.spark_warehouse.read("partition_history").where(until)
+        snapshots = tables.spark_warehouse.read("snapshots").where(until)
+        sizes = log_sizes(tables.spark_warehouse.read("sizes"))
         evidence = ranked_evidence(without_in_sync(offline), history, snapshots, sizes).localCheckpoint()
-        allowed = at.targets(requested)
-        considered = offline, at["broker_configs"], evidence, None if allow_unclean else allowed
+        allowed = tables.targets(requested)
+        considered = offline, tables["broker_configs"], evidence, None if allow_unclean else allowed
         rejections = recover_rejections(*considered).unionByName(
-            unneeded_rejections(allowed, at["partitions"], offline),
+            unneeded_rejections(allowed, tables["partitions"], offline),
         )
         parameters = {"allow_unclean": allow_unclean, "partitions": requested}
         return PlanDraft(PlanKind.RECOVER, parameters, recover_changes(*considered), rejections, evidence=evidence)
@@ -48,11 +48,11 @@ def recover_planner(requested: list[Row], *, allow_unclean: bool) -> Planner:
     return planner
 
 
-def _leaderless(at: SnapshotTables) -> DataFrame:
+def _leaderless(tables: SnapshotTables) -> DataFrame:
     """Return the partitions without a live leader, and those with a lost state."""
-    tables = at["partitions"], at["topics"], at["brokers"]
-    vanished = vanished_states(at, without_state(at["partitions"], at["topics"]))
-    return offline_partitions(*tables).unionByName(stateless_partitions(vanished, *tables))
+    frames = tables["partitions"], tables["topics"], tables["brokers"]
+    vanished = vanished_states(tables, without_state(tables["partitions"], tables["topics"]))
+    return offline_partitions(*frames).unionByName(stateless_partitions(vanished, *frames))
 
 
 def parse_partitions(names: Sequence[str]) -> list[Row]:

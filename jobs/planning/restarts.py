@@ -186,10 +186,10 @@ def _rows_of_snapshot(
     )
     with progress("starting Spark"):
         spark = start_session("surveyor whatif", remote=settings.remote, warehouse=settings.warehouse_uri)
-        at = PlanningTables(SparkWarehouse(spark, warehouse), chosen)
+        tables = PlanningTables(SparkWarehouse(spark, warehouse), chosen)
     with progress("restarting"):
-        tables = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
-        hurt = restarted_partitions(*tables, restarting=restarting, margin=margin)
+        frames = tables["partitions"], tables["topics"], tables["brokers"], tables["broker_configs"]
+        hurt = restarted_partitions(*frames, restarting=restarting, margin=margin)
         return facts, [row.asDict() for row in hurt.collect()]
 
 

@@ -218,15 +218,15 @@ def _impacts(settings: Settings, snapshot: Snapshot, lose: FailureScenario) -> l
     warehouse, snapshot_id = settings.warehouse, snapshot.snapshot_id
     warehouse.ensure_tables()
     with progress("starting Spark"):
-        at = PlanningTables(
+        tables = PlanningTables(
             SparkWarehouse(
                 start_session("surveyor whatif", remote=settings.remote, warehouse=settings.warehouse_uri), warehouse
             ),
             snapshot,
         )
     with progress("losing " + lose.value):
-        tables = at["partitions"], at["topics"], at["brokers"], at["broker_configs"]
-        impacts = typed(LossImpact, costs_of_losing(*tables, snapshot_id=snapshot_id, lose=lose).toArrow())
+        frames = tables["partitions"], tables["topics"], tables["brokers"], tables["broker_configs"]
+        impacts = typed(LossImpact, costs_of_losing(*frames, snapshot_id=snapshot_id, lose=lose).toArrow())
     warehouse.replace("whatif", impacts, f"snapshot_id = {snapshot_id} AND lose = {quoted(lose.value)}")
     return impacts
 

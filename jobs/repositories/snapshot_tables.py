@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
-from jobs.adapters.delta.warehouse import schema_of
+from jobs.adapters.delta.warehouse import Warehouse, schema_of
 from jobs.core.errors import UnreadableError
 from jobs.repositories.brokers_last_seen import brokers_last_seen
 from jobs.repositories.snapshots import table_as_of
@@ -24,8 +24,12 @@ DRIVER_READ_TABLES: Final = frozenset({"brokers", "broker_configs"})
 class SnapshotTables:
     """DataFrames of the table versions that a snapshot names, by table name."""
 
-    tables: SparkWarehouse
+    spark_warehouse: SparkWarehouse
     snapshot: Snapshot
+
+    @property
+    def warehouse(self) -> Warehouse:
+        return self.spark_warehouse.warehouse
 
     def __getitem__(self, table: str) -> DataFrame:
         """Read a table at the version that the snapshot names; shapes as in `schemas.tables`.
@@ -33,19 +37,19 @@ class SnapshotTables:
         `brokers` are the live ones, without the fenced brokers of a KRaft cluster.
         """
         if table == LastSeenBroker.TABLE:
-            rows = brokers_last_seen(self.tables.warehouse, self.snapshot)
-            return self.tables.frame(table, list(rows.values())).coalesce(1)
+            rows = brokers_last_seen(self.warehouse, self.snapshot)
+            return self.spark_warehouse.frame(table, list(rows.values())).coalesce(1)
         if table in DRIVER_READ_TABLES:
             # a single partition can be aggregated without a shuffle
-            return self.tables.arrow(self._small(table), SPARK_SCHEMAS[table]).coalesce(1)
+            return self.spark_warehouse.arrow(self._small(table), SPARK_SCHEMAS[table]).coalesce(1)
         try:
-            return self.tables.read(table, self.snapshot.versions[table])
+            return self.spark_warehouse.read(table, self.snapshot.versions[table])
         except UnreadableError:  # another program removed that version
-            return self.tables.arrow(self._small(table), SPARK_SCHEMAS[table])
+            return self.spark_warehouse.arrow(self._small(table), SPARK_SCHEMAS[table])
 
     def _small(self, table: str) -> pa.Table:
         """Read a table on the driver, which is faster than Spark's lookup of a Delta version for small tables."""
-        rows = table_as_of(self.tables.warehouse, self.snapshot, table)
+        rows = table_as_of(self.warehouse, self.snapshot, table)
         missing = [field for field in schema_of(table) if field.name not in rows.column_names]
         for field in missing:  # a warehouse of an older version
             rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
@@ -55,4 +59,4 @@ class SnapshotTables:
 
     def targets(self, rows: Sequence[Row]) -> DataFrame:
         """Return a DataFrame of requested partitions: topic, partition and replicas, null if not given."""
-        return self.tables.frame("partitions", rows).select("topic", "partition", "replicas")
+        return self.spark_warehouse.frame("partitions", rows).select("topic", "partition", "replicas")

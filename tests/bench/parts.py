@@ -101,8 +101,8 @@ def _against_scan(settings: Settings, stored: DataFrame, partitions: int, rounds
 def _stored_plan(settings: Settings, number: int) -> None:
     """Plan and store; another parameter each time, for a plan that is known is not written again."""
 
-    def planner(at: SnapshotTables) -> PlanDraft:
-        due = plan_reconcile(at)
+    def planner(tables: SnapshotTables) -> PlanDraft:
+        due = plan_reconcile(tables)
         return replace(due, parameters={**due.parameters, "round": number})
 
     made = make_plan(settings, PlanOptions(), planner)

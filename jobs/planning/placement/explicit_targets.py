@@ -40,8 +40,8 @@ def from_file(path: Path, limits: PlacementLimits) -> Planner:
     racks: dict[str, Any] = {} if limits.rack_aware else {"rack_aware": False}
     stated = {"targets": targets, **racks, **limits.permissions, **stated_caps(limits.caps)}
 
-    def planner(at: SnapshotTables) -> PlanDraft:
-        return _draft_of(at, StatedTargets(rows=at.targets(targets), parameters=stated), limits)
+    def planner(tables: SnapshotTables) -> PlanDraft:
+        return _draft_of(tables, StatedTargets(rows=tables.targets(targets), parameters=stated), limits)
 
     return planner
 
@@ -55,17 +55,17 @@ def from_snapshot(snapshot_id: int, limits: PlacementLimits) -> Planner:
         )
     stated = {"to_snapshot": snapshot_id, **limits.stated}
 
-    def planner(at: SnapshotTables) -> PlanDraft:
-        past = _snapshot_targets(at, snapshot_id, limits.scope())
-        tables = partitions_with_requests(at), at["topics"], at["brokers"]
-        held = reassignment_rejections(past.targets, *tables).localCheckpoint()
+    def planner(tables: SnapshotTables) -> PlanDraft:
+        past = _snapshot_targets(tables, snapshot_id, limits.scope())
+        frames = partitions_with_requests(tables), tables["topics"], tables["brokers"]
+        held = reassignment_rejections(past.targets, *frames).localCheckpoint()
         free = past.targets.join(held.select(*KEY), [*KEY], "left_anti")
-        return _draft_of(at, StatedTargets(rows=free, parameters=stated, held=past.held.unionByName(held)), limits)
+        return _draft_of(tables, StatedTargets(rows=free, parameters=stated, held=past.held.unionByName(held)), limits)
 
     return planner
 
 
-def _draft_of(at: SnapshotTables, targets: StatedTargets, limits: PlacementLimits) -> PlanDraft:
+def _draft_of(tables: SnapshotTables, targets: StatedTargets, limits: PlacementLimits) -> PlanDraft:
     lint = Lint(
         factor_may_change=True,
         rack_aware=limits.rack_aware,
@@ -73,17 +73,17 @@ def _draft_of(at: SnapshotTables, targets: StatedTargets, limits: PlacementLimit
         below_min_isr=limits.allow_below_min_isr,
     )
     targets = replace(targets, skip_unsafe=limits.skip_unsafe)
-    faults = lint.faults(at, targets.rows).localCheckpoint()
+    faults = lint.faults(tables, targets.rows).localCheckpoint()
     has_faults = not faults.isEmpty()
     if has_faults and not limits.skip_unsafe:
-        return targets.draft(at, faults)
+        return targets.draft(tables, faults)
     sound = targets.rows.join(faults.select(*KEY), [*KEY], "left_anti") if has_faults else targets.rows
     targets_given = sound.select(*KEY, "replicas").toArrow()
-    evaluated = evaluate_targets(at, targets_given, limits.caps, rack_aware=limits.rack_aware)
+    evaluated = evaluate_targets(tables, targets_given, limits.caps, rack_aware=limits.rack_aware)
     if limits.caps.one_at_a_time:
-        faults = faults.unionByName(lint.faults(at, evaluated.targets)).localCheckpoint()
+        faults = faults.unionByName(lint.faults(tables, evaluated.targets)).localCheckpoint()
     parameters = {**targets.parameters, "figures": evaluated.figures}
-    return replace(targets, rows=evaluated.targets, parameters=parameters).draft(at, faults)
+    return replace(targets, rows=evaluated.targets, parameters=parameters).draft(tables, faults)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +94,21 @@ class _SnapshotTargets:
     held: DataFrame
 
 
-def _snapshot_targets(at: SnapshotTables, snapshot_id: int, scope: Scope) -> _SnapshotTargets:
+def _snapshot_targets(tables: SnapshotTables, snapshot_id: int, scope: Scope) -> _SnapshotTargets:
     """Compare two snapshots; raise UsageError for a missing snapshot, RefusedError if the scope is empty."""
-    then = SnapshotTables(at.tables, find_snapshot(at.tables.warehouse, snapshot_id))
-    both = {"then": then, "now": at}
+    then = SnapshotTables(tables.spark_warehouse, find_snapshot(tables.warehouse, snapshot_id))
+    both = {"then": then, "now": tables}
     topic_names = {when: {row.topic for row in each["topics"].select("topic").collect()} for when, each in both.items()}
     inside = scope.among(topic_names["then"] | topic_names["now"])
-    tables = {when: _in_scope(each, topic_names[when], inside) for when, each in both.items()}
-    if not any(topics.count() for topics in tables.values()):
-        raise RefusedError(f"no topic of snapshots {snapshot_id} and {at.snapshot.snapshot_id} is requested")
+    frames = {when: _in_scope(each, topic_names[when], inside) for when, each in both.items()}
+    if not any(topics.count() for topics in frames.values()):
+        raise RefusedError(f"no topic of snapshots {snapshot_id} and {tables.snapshot.snapshot_id} is requested")
     rows = snapshot_targets(
-        _of(then, tables["then"]),
-        tables["then"],
-        _of(at, tables["now"]),
-        tables["now"],
-        at["brokers"],
+        _of(then, frames["then"]),
+        frames["then"],
+        _of(tables, frames["now"]),
+        frames["now"],
+        tables["brokers"],
         then=snapshot_id,
     ).localCheckpoint()
     return _SnapshotTargets(
@@ -122,7 +122,7 @@ def _in_scope(tables: SnapshotTables, names: set[str], inside: set[str]) -> Data
     topics = tables["topics"]
     if names <= inside:
         return topics
-    chosen = tables.tables.spark.createDataFrame([(name,) for name in sorted(names & inside)], "topic string")
+    chosen = tables.spark_warehouse.spark.createDataFrame([(name,) for name in sorted(names & inside)], "topic string")
     return topics.join(F.broadcast(chosen), "topic", "left_semi")
 
 

@@ -48,17 +48,17 @@ class Lint:
     given_up: frozenset[str] = frozenset()
     may_hold: frozenset[int] | None = None
 
-    def faults(self, at: SnapshotTables, targets: DataFrame) -> DataFrame:
+    def faults(self, tables: SnapshotTables, targets: DataFrame) -> DataFrame:
         """Return the faults of final and intermediate lists: topic, partition, code, fault."""
-        tables = [partitions_with_requests(at), *(at[name] for name in ("topics", "brokers", "broker_configs"))]
+        frames = [partitions_with_requests(tables), *(tables[name] for name in ("topics", "brokers", "broker_configs"))]
         ends, ways = targets, None
         if "earlier" in targets.columns:
             last = F.size("earlier") + 1 == F.col("steps")
             ends, ways = targets.where(last), targets.where(~last)
-        last_seen = at["brokers_last_seen"]
+        last_seen = tables["brokers_last_seen"]
         rules = RackRules(given_up=self.given_up, may_hold=self.may_hold, last_seen=last_seen)
-        faults = placement_faults(ends, *tables, factor_may_change=self.factor_may_change, rules=rules)
-        faults = faults if ways is None else faults.unionByName(intermediate_faults(ways, *tables, rules=rules))
+        faults = placement_faults(ends, *frames, factor_may_change=self.factor_may_change, rules=rules)
+        faults = faults if ways is None else faults.unionByName(intermediate_faults(ways, *frames, rules=rules))
         return faults.where(~F.col("code").isin(*self._waived())).distinct()
 
     def _waived(self) -> list[str]:
@@ -79,19 +79,19 @@ class StatedTargets:
     election_wave: int | None = None
     """The wave in which preferred replicas are elected after the moves, None for no elections."""
 
-    def draft(self, at: SnapshotTables, faults: DataFrame) -> PlanDraft:
+    def draft(self, tables: SnapshotTables, faults: DataFrame) -> PlanDraft:
         """Draft a plan of the targets without faults; refused if there is any fault, unless faults may be left out."""
         first = faults.orderBy(*KEY, "code", "fault").limit(MAX_FAULTS_NAMED + 1).collect()
         sound = self.rows.join(faults.select(*KEY), [*KEY], "left_anti") if first else self.rows
-        tables = sound, partitions_with_requests(at), at["topics"], at["brokers"]
-        rejections = reassignment_rejections(*tables)
+        frames = sound, partitions_with_requests(tables), tables["topics"], tables["brokers"]
+        rejections = reassignment_rejections(*frames)
         for more in (self.held, _as_rejections(faults) if first else None):
             rejections = rejections if more is None else rejections.unionByName(more)
         fault_lines = [] if self.skip_unsafe else [f"{row.topic}-{row.partition}: {row.fault}" for row in first]
         refused = _refusal(f"the lint found faults; fix them and plan again, or {_override_advice(first)}", fault_lines)
-        changes = reassignment_changes(*tables)
+        changes = reassignment_changes(*frames)
         if self.election_wave is not None:
-            changes = changes.unionByName(elections_after_moves(*tables, wave=self.election_wave))
+            changes = changes.unionByName(elections_after_moves(*frames, wave=self.election_wave))
         return PlanDraft(PlanKind.REASSIGN, self.parameters, changes, rejections, refused=refused)
 
 

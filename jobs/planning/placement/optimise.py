@@ -83,16 +83,16 @@ class PlacementResult:
     waves: int = 1
 
 
-def optimise(at: SnapshotTables, request: PlacementRequest, weights: Weights | None = None) -> PlacementResult:
+def optimise(tables: SnapshotTables, request: PlacementRequest, weights: Weights | None = None) -> PlacementResult:
     """Run the optimiser on a snapshot; raise RefusedError if no placement keeps the rules.
 
     With `weights`, bytes are balanced instead of replicas.
     """
-    cluster = read_partitions(at, request.scope)
+    cluster = read_partitions(tables, request.scope)
     sizes: Figures = {}
     if weights is not None:
-        cluster, sizes = weights.weighed(at, cluster)
-    brokers, rackless = _brokers(at, request, cluster.partitions)
+        cluster, sizes = weights.weighed(tables, cluster)
+    brokers, rackless = _brokers(tables, request, cluster.partitions)
     if not brokers.target.any():
         raise RefusedError("no broker may hold replicas; start brokers, or name fewer")
     _refuse_too_many(request.goal, int(brokers.target.sum()))
@@ -101,15 +101,17 @@ def optimise(at: SnapshotTables, request: PlacementRequest, weights: Weights | N
     barred, dead = np.flatnonzero(cluster.barred & concerned), placement.held[concerned[placement.held]]
     held = [_rejected(cluster, dead, RejectionCode.REPLICA_NOT_ALIVE.value, HELD_REASON)]
     held += [_rejected(cluster, np.array(error.rows), error.code, error.reason) for error in unplaced]
-    held += _unknown_topics(request.scope, cluster, at)
+    held += _unknown_topics(request.scope, cluster, tables)
     whole = _Solution(cluster=cluster, brokers=brokers, placement=placement, barred=barred, elects=request.elects)
-    targets, figures, count = whole.in_waves(at, request.caps)
+    targets, figures, count = whole.in_waves(tables, request.caps)
     if request.emptied:
         topics = cluster.names["topic"].to_pylist()
         figures = {**figures, "still_held": still_held(placement.replicas, topics, request.emptied)}
     return PlacementResult(
         targets=targets,
-        held=at.tables.arrow(pa.concat_tables(held), REJECTED_COLUMNS).transform(as_rejections, Action.REASSIGN),
+        held=tables.spark_warehouse.arrow(pa.concat_tables(held), REJECTED_COLUMNS).transform(
+            as_rejections, Action.REASSIGN
+        ),
         figures={
             **figures,
             "held": len(dead),
@@ -123,12 +125,12 @@ def optimise(at: SnapshotTables, request: PlacementRequest, weights: Weights | N
     )
 
 
-def evaluate_targets(at: SnapshotTables, rows: pa.Table, caps: WaveLimits, *, rack_aware: bool) -> PlacementResult:
+def evaluate_targets(tables: SnapshotTables, rows: pa.Table, caps: WaveLimits, *, rack_aware: bool) -> PlacementResult:
     """Compute the result of targets (topic, partition, replicas) that passed the lint: they exist and are unique."""
-    cluster = read_partitions(at, Scope())
+    cluster = read_partitions(tables, Scope())
     current = cluster.partitions.replicas
     request = PlacementRequest(goal=PlacementGoal(), scope=Scope(), rack_aware=rack_aware)
-    brokers, rackless = _brokers(at, request, cluster.partitions)
+    brokers, rackless = _brokers(tables, request, cluster.partitions)
     targets = lists_of(rows["replicas"])
     target_indexes = rows_of(rows, cluster.names)
     replicas = np.full((len(current), max(current.shape[1], targets.shape[1])), NO_BROKER, dtype=np.int64)
@@ -138,7 +140,7 @@ def evaluate_targets(at: SnapshotTables, rows: pa.Table, caps: WaveLimits, *, ra
     placement = evaluate_given(brokers, cluster.partitions, replicas)
     unchanged = np.setdiff1d(target_indexes, placement.changed)
     whole = _Solution(cluster=cluster, brokers=brokers, placement=placement, barred=unchanged)
-    frame, figures, _ = whole.in_waves(at, caps)
+    frame, figures, _ = whole.in_waves(tables, caps)
     unknown = _concerned_brokers(rackless, cluster.partitions, placement)
     return PlacementResult(targets=frame, held=None, figures={**figures, "held": 0, "racks_unknown": unknown})
 
@@ -153,12 +155,12 @@ class _Solution:
     barred: Ints
     elects: bool = False
 
-    def in_waves(self, at: SnapshotTables, caps: WaveLimits) -> tuple[DataFrame, Figures, int]:
+    def in_waves(self, tables: SnapshotTables, caps: WaveLimits) -> tuple[DataFrame, Figures, int]:
         """Return the targets of each wave, the figures of all, and the number of waves."""
         rack_of = dict(zip(self.brokers.ids.tolist(), self.brokers.racks, strict=True))
         planned = cut_into_waves(self.cluster.partitions, self.placement, rack_of, caps)
         rows, schema = (intermediate_rows, INTERMEDIATE) if caps.one_at_a_time else (target_rows, TARGETS)
-        frame = at.tables.arrow(rows(self.cluster, self.placement, planned, self.barred), schema)
+        frame = tables.spark_warehouse.arrow(rows(self.cluster, self.placement, planned, self.barred), schema)
         allowed = set(self.brokers.ids[self.brokers.target].tolist())
         led = led_figures(self.placement, self.cluster.leader, allowed, elects=self.elects)
         figures = {**figures_of(self.placement, allowed), **led}
@@ -199,12 +201,12 @@ def _rejected(cluster: NamedPartitions, rows: Ints, code: str, reason: str) -> p
     return _with_reason(named["topic"].cast(pa.string()), named["partition"].cast(pa.int32()), code, reason)
 
 
-def _unknown_topics(scope: Scope, cluster: NamedPartitions, at: SnapshotTables) -> list[pa.Table]:
+def _unknown_topics(scope: Scope, cluster: NamedPartitions, tables: SnapshotTables) -> list[pa.Table]:
     """Return requested topics that have no partition in the snapshot: not understood, or not in it."""
     missing = set(scope.named or ()) - set(pc.unique(cluster.names["topic"]).to_pylist())
-    not_understood = missing.intersection(unread_in(at.tables.warehouse, at.snapshot).topics) if missing else set()
+    not_understood = missing.intersection(unread_in(tables.warehouse, tables.snapshot).topics) if missing else set()
     unread = RejectionCode.NOT_UNDERSTOOD.value, f"the znode of the topic is not understood; {SHOWN}"
-    unknown = RejectionCode.UNKNOWN_TOPIC.value, f"the topic is not in snapshot {at.snapshot.snapshot_id}"
+    unknown = RejectionCode.UNKNOWN_TOPIC.value, f"the topic is not in snapshot {tables.snapshot.snapshot_id}"
     return [_whole_topics(sorted(not_understood), *unread), _whole_topics(sorted(missing - not_understood), *unknown)]
 
 
@@ -224,20 +226,20 @@ def _concerned_brokers(unknown: AbstractSet[int], partitions: Partitions, placem
     return sorted(unknown & set(np.unique(partitions.replicas[placement.changed]).tolist()))
 
 
-def _brokers(at: SnapshotTables, request: PlacementRequest, partitions: Partitions) -> tuple[Brokers, set[int]]:
+def _brokers(tables: SnapshotTables, request: PlacementRequest, partitions: Partitions) -> tuple[Brokers, set[int]]:
     """Return all brokers that are registered or hold a replica, and the brokers without a known rack.
 
     A dead broker is in the rack in which it was last seen. If no broker has a rack, none counts as unknown.
     """
-    registered = {row.broker_id: row for row in live_brokers_as_of(at.tables.warehouse, at.snapshot)}
+    registered = {row.broker_id: row for row in live_brokers_as_of(tables.warehouse, tables.snapshot)}
     holding = set(np.unique(partitions.replicas[partitions.replicas != NO_BROKER]).tolist())
     ids = sorted(holding | registered.keys())
     emptied = request.emptied if request.only is None else frozenset(ids) - request.only
     _refuse_unknown(request, ids)
     live = {broker for broker, row in registered.items() if row.understood}
-    may_hold = live - drained_brokers(at.tables.warehouse) - emptied
-    all_registered = rows_as_of(at.tables.warehouse, at.snapshot, Broker)
-    rack_by_broker = rack_of_each(all_registered, brokers_last_seen(at.tables.warehouse, at.snapshot))
+    may_hold = live - drained_brokers(tables.warehouse) - emptied
+    all_registered = rows_as_of(tables.warehouse, tables.snapshot, Broker)
+    rack_by_broker = rack_of_each(all_registered, brokers_last_seen(tables.warehouse, tables.snapshot))
     racks = rack_by_broker if request.rack_aware else {}
     brokers = Brokers(
         ids=np.array(ids, dtype=np.int64),

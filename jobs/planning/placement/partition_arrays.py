@@ -86,20 +86,20 @@ class NamedPartitions:
     leader: Ints
 
 
-def read_partitions(at: SnapshotTables, scope: Scope) -> NamedPartitions:
+def read_partitions(tables: SnapshotTables, scope: Scope) -> NamedPartitions:
     """Read the partitions of a snapshot; raise RefusedError if the scope is empty."""
-    rows = table_as_of(at.tables.warehouse, at.snapshot, "partitions", columns=COLUMNS)
+    rows = table_as_of(tables.warehouse, tables.snapshot, "partitions", columns=COLUMNS)
     encoded = rows["topic"].combine_chunks().dictionary_encode()
     names = encoded.dictionary.to_pylist()
     number = encoded.indices.to_numpy(zero_copy_only=False)
     inside = scope.among(names)
     in_scope = _by_number([name in inside for name in names], number)
     if not in_scope.any():
-        _refuse_nothing(scope, names, unread_in(at.tables.warehouse, at.snapshot), at.snapshot.snapshot_id)
-    deleted = _being_deleted(at)
+        _refuse_nothing(scope, names, unread_in(tables.warehouse, tables.snapshot), tables.snapshot.snapshot_id)
+    deleted = _being_deleted(tables)
     bar = _by_number([name in deleted for name in names], number) | ~_understood(rows)
     bar |= StoredRows(rows).is_reassigned()
-    bar |= _requested(at, rows) | ~_led(at, rows)
+    bar |= _requested(tables, rows) | ~_led(tables, rows)
     replicas = lists_of(rows["replicas"])
     place_of = np.argsort(np.argsort(np.array(names, dtype=object)))
     return NamedPartitions(
@@ -144,24 +144,24 @@ def _by_number(marks: list[bool], number: Ints) -> Bools:
     return marked
 
 
-def _being_deleted(at: SnapshotTables) -> set[str]:
-    topics = rows_as_of(at.tables.warehouse, at.snapshot, Topic, ("deletion_requested", "=", True))
+def _being_deleted(tables: SnapshotTables) -> set[str]:
+    topics = rows_as_of(tables.warehouse, tables.snapshot, Topic, ("deletion_requested", "=", True))
     return {row.topic for row in topics}
 
 
-def _requested(at: SnapshotTables, rows: pa.Table) -> Bools:
+def _requested(tables: SnapshotTables, rows: pa.Table) -> Bools:
     """Return a mask of rows with a pending request in /admin/reassign_partitions."""
     requested = np.zeros(rows.num_rows, dtype=bool)
-    requests = [{"topic": row.topic, "partition": row.partition} for row in requests_of(at)]
+    requests = [{"topic": row.topic, "partition": row.partition} for row in requests_of(tables)]
     if requests and rows.num_rows:
         numbers = rows_of(pa.Table.from_pylist(requests), rows)
         requested[numbers[numbers != NO_BROKER]] = True
     return requested
 
 
-def _led(at: SnapshotTables, rows: pa.Table) -> Bools:
+def _led(tables: SnapshotTables, rows: pa.Table) -> Bools:
     """Return a mask of rows led by a registered member of their ISR, as `planner.columns.broker_sets.is_led_in_isr`."""
-    registered = [row.broker_id for row in live_brokers_as_of(at.tables.warehouse, at.snapshot)]
+    registered = [row.broker_id for row in live_brokers_as_of(tables.warehouse, tables.snapshot)]
     leader = pc.fill_null(rows["leader"], NO_LEADER).to_numpy()
     in_sync = (lists_of(rows["isr"]) == leader[:, None]).any(axis=1)
     led: Bools = in_sync & np.isin(leader, registered)

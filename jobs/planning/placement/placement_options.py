@@ -70,16 +70,16 @@ class StatedRequest:
     taking: tuple[str, frozenset[int]] = ("", frozenset())
     limits: PlacementLimits = field(default_factory=PlacementLimits)
 
-    def refuse_unable(self, at: SnapshotTables) -> None:
+    def refuse_unable(self, tables: SnapshotTables) -> None:
         """Raise RefusedError if a broker that will take replicas cannot, by the snapshot."""
-        refuse_empty(at.snapshot, topics=True)
+        refuse_empty(tables.snapshot, topics=True)
         option, ids = self.taking
-        understood = {row.broker_id: row.understood for row in live_brokers_as_of(at.tables.warehouse, at.snapshot)}
-        drained = drained_brokers(at.tables.warehouse)
+        understood = {row.broker_id: row.understood for row in live_brokers_as_of(tables.warehouse, tables.snapshot)}
+        drained = drained_brokers(tables.warehouse)
         live = ", ".join(map(str, sorted(understood))) or "none"
         for broker in sorted(ids):
             if broker not in understood:
-                where = f"snapshot {at.snapshot.snapshot_id}; alive are {live}"
+                where = f"snapshot {tables.snapshot.snapshot_id}; alive are {live}"
                 raise RefusedError(f"{option}: broker {broker} is not alive in {where}")
             if not understood[broker]:
                 why = "`surveyor show quarantine` shows why"

@@ -58,11 +58,11 @@ def _optimised(stated: StatedRequest, weights: Weights | None) -> Planner:
         below_min_isr=stated.limits.allow_below_min_isr,
     )
 
-    def planner(at: SnapshotTables) -> PlanDraft:
-        stated.refuse_unable(at)
-        optimised = optimise(at, request, weights)
+    def planner(tables: SnapshotTables) -> PlanDraft:
+        stated.refuse_unable(tables)
+        optimised = optimise(tables, request, weights)
         checks = replace(lint, given_up=optimised.given_up, may_hold=optimised.may_hold)
-        faults = checks.faults(at, optimised.targets).localCheckpoint()
+        faults = checks.faults(tables, optimised.targets).localCheckpoint()
         parameters = {**stated.parameters, "figures": optimised.figures}
         targets = StatedTargets(
             rows=optimised.targets,
@@ -71,6 +71,6 @@ def _optimised(stated: StatedRequest, weights: Weights | None) -> Planner:
             skip_unsafe=stated.limits.skip_unsafe,
             election_wave=optimised.waves if request.elects else None,
         )
-        return targets.draft(at, faults)
+        return targets.draft(tables, faults)
 
     return planner

@@ -40,15 +40,15 @@ class Weights:
     path: Path | None = None
     file: pa.Table | None = None
 
-    def weighed(self, at: SnapshotTables, cluster: NamedPartitions) -> tuple[NamedPartitions, dict[str, Any]]:
+    def weighed(self, tables: SnapshotTables, cluster: NamedPartitions) -> tuple[NamedPartitions, dict[str, Any]]:
         """Return the partitions with their weights, and the figures about them for the plan.
 
         Raise RefusedError if a file names only unknown partitions, and if no size is known at all.
         """
         if self.file is None:
-            sizes = _largest_logs(at.tables.warehouse, cluster)
+            sizes = _largest_logs(tables.warehouse, cluster)
         else:
-            sizes = _of_file(self.file, cluster, f"{self.path} and snapshot {at.snapshot.snapshot_id}")
+            sizes = _of_file(self.file, cluster, f"{self.path} and snapshot {tables.snapshot.snapshot_id}")
         weights, assumed = fill_unknown(sizes, cluster.partitions.topic)
         _refuse_too_large(weights, cluster.partitions)
         if assumed:

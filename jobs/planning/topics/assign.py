@@ -55,9 +55,9 @@ class AssignRequest:
         if not self.from_file:
             raise_any(self._meaning_faults())
 
-    def plan(self, at: SnapshotTables) -> PlanDraft:
+    def plan(self, tables: SnapshotTables) -> PlanDraft:
         """Plan the topics on a snapshot."""
-        registered = live_brokers_as_of(at.tables.warehouse, at.snapshot)
+        registered = live_brokers_as_of(tables.warehouse, tables.snapshot)
         live = sorted(row.broker_id for row in registered if row.understood)
         if not live:
             raise RefusedError(
@@ -66,9 +66,9 @@ class AssignRequest:
             )
         brokers = self.brokers or live
         racks = self._racks([row for row in registered if row.broker_id in brokers])
-        raise_any(self._faults(at, brokers, live, racks))
+        raise_any(self._faults(tables, brokers, live, racks))
         usable = [row for row in registered if row.broker_id in (brokers if self._by_rule else live)]
-        return self._planned(at, brokers, usable, racks if isinstance(racks, dict) else {})
+        return self._planned(tables, brokers, usable, racks if isinstance(racks, dict) else {})
 
     @property
     def _names(self) -> list[str]:
@@ -92,10 +92,10 @@ class AssignRequest:
             return RefusedError, str(error)
 
     def _faults(
-        self, at: SnapshotTables, brokers: list[int], live: list[int], racks: dict[int, str] | Fault
+        self, tables: SnapshotTables, brokers: list[int], live: list[int], racks: dict[int, str] | Fault
     ) -> Iterator[Fault]:
         yield from self._meaning_faults()
-        yield from topic_name_faults(at, self._names)
+        yield from topic_name_faults(tables, self._names)
         unknown = sorted(set(brokers) - set(live))
         if unknown:
             yield RefusedError, not_alive_fault(unknown, live)
@@ -106,19 +106,19 @@ class AssignRequest:
                 yield RefusedError, fault
 
     def _planned(
-        self, at: SnapshotTables, brokers: list[int], usable: Sequence[Broker], racks: dict[int, str]
+        self, tables: SnapshotTables, brokers: list[int], usable: Sequence[Broker], racks: dict[int, str]
     ) -> PlanDraft:
         rows = [*self._placements(len(brokers)), *(_by_hand(topic) for topic in self.topics if topic.by_hand)]
         rows.sort(key=lambda row: str(row["topic"]))
-        with_ids = have_topic_ids(at)
-        ids = {name: new_topic_id(at.snapshot, name) if with_ids else None for name in self._names}
+        with_ids = have_topic_ids(tables)
+        ids = {name: new_topic_id(tables.snapshot, name) if with_ids else None for name in self._names}
         configs = {topic.name: topic.configs for topic in self.topics}
         settled: dict[str, Any] = {"strategy": self.strategy, "brokers": brokers} if self._by_rule else {}
         settled |= racks_parameter(racks)
-        assigned = assign_topics(at.tables.spark, rows, settled)
-        assignments = assigned.join(F.broadcast(_topic_ids(at, ids)), "topic")
-        changes = creation_changes(assignments, at["brokers"], at.tables.warehouse.cluster)
-        details = [_operation_data(at, ids[row["topic"]], configs[row["topic"]]) for row in rows]
+        assigned = assign_topics(tables.spark_warehouse.spark, rows, settled)
+        assignments = assigned.join(F.broadcast(_topic_ids(tables, ids)), "topic")
+        changes = creation_changes(assignments, tables["brokers"], tables.warehouse.cluster)
+        details = [_operation_data(tables, ids[row["topic"]], configs[row["topic"]]) for row in rows]
         operations = [
             data.operation(row["topic"], number) for number, (row, data) in enumerate(zip(rows, details, strict=True))
         ]
@@ -164,16 +164,16 @@ def _by_hand(topic: NewTopic) -> Row:
     return {"topic": topic.name, "first_partition": 0, "replica_assignment": topic.by_hand}
 
 
-def _operation_data(at: SnapshotTables, topic_id: str | None, config: dict[str, str]) -> CreatedTopic:
-    return CreatedTopic(topic_id=topic_id, config=config, **config_notes(at, config))
+def _operation_data(tables: SnapshotTables, topic_id: str | None, config: dict[str, str]) -> CreatedTopic:
+    return CreatedTopic(topic_id=topic_id, config=config, **config_notes(tables, config))
 
 
 def _parameters_of(row: Row) -> Row:
     return {name: value for name, value in row.items() if name != "first_partition"}
 
 
-def _topic_ids(at: SnapshotTables, ids: dict[str, str | None]) -> DataFrame:
-    return at.tables.spark.createDataFrame(list(ids.items()), "topic string, topic_id string")
+def _topic_ids(tables: SnapshotTables, ids: dict[str, str | None]) -> DataFrame:
+    return tables.spark_warehouse.spark.createDataFrame(list(ids.items()), "topic string, topic_id string")
 
 
 def new_topic_id(snapshot: Snapshot, topic: str) -> str:

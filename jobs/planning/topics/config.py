@@ -32,16 +32,16 @@ class ConfigRequest:
     overrides: Overrides
     unknown_config_allowed: bool = False
 
-    def plan(self, at: SnapshotTables) -> PlanDraft:
+    def plan(self, tables: SnapshotTables) -> PlanDraft:
         """Plan the differences; without any the plan has no operations."""
-        topic = find_topic(at, self.topic)
+        topic = find_topic(tables, self.topic)
         config = _config_of(topic)
         before = {name: config.get(name) for name in sorted(self.overrides)}
         after = {name: self.overrides[name] for name in before if before[name] != self.overrides[name]}
         self._refuse_conflicts(config)
         operations = []
         if after:
-            operations.append(self._alteration(at, topic, before, after).operation(self.topic))
+            operations.append(self._alteration(tables, topic, before, after).operation(self.topic))
         missing = [self._not_set(name) for name in before if before[name] is None and self.overrides[name] is None]
         return PlanDraft(
             PlanKind.CONFIG,
@@ -53,7 +53,7 @@ class ConfigRequest:
         )
 
     def _alteration(
-        self, at: SnapshotTables, topic: ExistingTopic, before: Overrides, after: Overrides
+        self, tables: SnapshotTables, topic: ExistingTopic, before: Overrides, after: Overrides
     ) -> AlteredConfig:
         values = {name: value for name, value in after.items() if value is not None}
         replicas = [len(row.replicas) for row in topic.partitions] if MIN_ISR in values else []
@@ -62,7 +62,7 @@ class ConfigRequest:
             before={name: before[name] for name in after},
             after=after,
             replication_factor=min(replicas, default=None),
-            **config_notes(at, values),
+            **config_notes(tables, values),
         )
 
     def _refuse_conflicts(self, config: Overrides) -> None:

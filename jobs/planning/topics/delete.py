@@ -29,13 +29,13 @@ class DeleteRequest:
                 "offsets and transactions there, or to the tools around it; leave them out, or add --allow-internal",
             )
 
-    def plan(self, at: SnapshotTables) -> PlanDraft:
+    def plan(self, tables: SnapshotTables) -> PlanDraft:
         """Plan the deletion of topics that can be deleted; the others are rejections."""
-        warehouse = at.tables.warehouse
-        _refuse_disabled(rows_as_of(warehouse, at.snapshot, BrokerConfig, ("name", "=", DELETION_ENABLED)))
-        rows = {row.topic: row for row in rows_as_of(warehouse, at.snapshot, Topic, ("topic", "in", self.topics))}
+        warehouse = tables.warehouse
+        _refuse_disabled(rows_as_of(warehouse, tables.snapshot, BrokerConfig, ("name", "=", DELETION_ENABLED)))
+        rows = {row.topic: row for row in rows_as_of(warehouse, tables.snapshot, Topic, ("topic", "in", self.topics))}
         unknown = [topic for topic in self.topics if topic not in rows]
-        why_unknown = unknown_topics(unknown, at.snapshot.snapshot_id)
+        why_unknown = unknown_topics(unknown, tables.snapshot.snapshot_id)
         if not rows:
             raise why_unknown
         verdicts = [(topic, _rejection(topic, rows.get(topic), str(why_unknown))) for topic in self.topics]

@@ -53,15 +53,15 @@ def _hint(topic: str, flag: str) -> str:
     return f"; {flag} takes names as they are, no patterns" if set(topic) & set("*?+|()[]^$") else ""
 
 
-def find_topic(at: SnapshotTables, topic: str) -> ExistingTopic:
+def find_topic(tables: SnapshotTables, topic: str) -> ExistingTopic:
     """Return a topic that may be changed; raise RefusedError if it may not."""
-    snapshot_id, mine = at.snapshot.snapshot_id, ("topic", "=", topic)
-    rows = rows_as_of(at.tables.warehouse, at.snapshot, Topic, mine)
+    snapshot_id, mine = tables.snapshot.snapshot_id, ("topic", "=", topic)
+    rows = rows_as_of(tables.warehouse, tables.snapshot, Topic, mine)
     if not rows:
         raise unknown_topics([topic], snapshot_id)
     if rows[0].deletion_requested:
         raise RefusedError(f"topic {topic} is queued for deletion in snapshot {snapshot_id}, so it cannot be changed")
-    partitions = rows_as_of(at.tables.warehouse, at.snapshot, Partition, mine)
+    partitions = rows_as_of(tables.warehouse, tables.snapshot, Partition, mine)
     return ExistingTopic(rows[0], sorted(partitions, key=attrgetter("partition")))
 
 

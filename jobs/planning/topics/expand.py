@@ -47,10 +47,10 @@ class ExpandRequest:
                 "are kept, so after an expansion they are no longer found; add --allow-internal if nothing is kept yet",
             )
 
-    def plan(self, at: SnapshotTables) -> PlanDraft:
+    def plan(self, tables: SnapshotTables) -> PlanDraft:
         """Plan the added partitions on a snapshot."""
-        topic = find_topic(at, self.topic)
-        _refuse_unsettled(at, topic)
+        topic = find_topic(tables, self.topic)
+        _refuse_unsettled(tables, topic)
         existing = len(topic.partitions)
         if self.partitions <= existing:
             raise RefusedError(
@@ -58,7 +58,7 @@ class ExpandRequest:
                 f"{self.partitions} adds none, and Kafka "
                 "cannot remove any; ask for more",
             )
-        registered = live_brokers_as_of(at.tables.warehouse, at.snapshot)
+        registered = live_brokers_as_of(tables.warehouse, tables.snapshot)
         live = sorted((row for row in registered if row.understood), key=lambda row: row.broker_id)
         placement: dict[str, Any] = {"topic": self.topic, "existing": existing, "partitions": self.partitions}
         if self.by_hand is None:
@@ -67,10 +67,10 @@ class ExpandRequest:
             placement["replica_assignment"] = self._added(topic, live, self.by_hand)
         # Kafka's fixed start is the first shift too
         row = placement | {"first_partition": existing, "shift": placement.get("start_index")}
-        assigned = assign_topics(at.tables.spark, [row], placement)
+        assigned = assign_topics(tables.spark_warehouse.spark, [row], placement)
         assignments = assigned.withColumns({"topic_id": F.lit(topic.row.topic_id).cast("string")})
         version = topic.row.topic_version
-        changes = expansion_changes(assignments, at["brokers"], at.tables.warehouse.cluster, version)
+        changes = expansion_changes(assignments, tables["brokers"], tables.warehouse.cluster, version)
         placement |= {"allow_internal": True} if self.allow_internal else {}
         data = ExpandedTopic(existing=existing, partitions=self.partitions, topic_id=topic.row.topic_id)
         replicas = len(topic.partitions[0].replicas)
@@ -122,9 +122,9 @@ class ExpandRequest:
         return assignment
 
 
-def _refuse_unsettled(at: SnapshotTables, topic: ExistingTopic) -> None:
+def _refuse_unsettled(tables: SnapshotTables, topic: ExistingTopic) -> None:
     """Refuse what Kafka would refuse, and a topic whose partitions cannot be counted."""
-    requested = [row.key for row in requests_of(at) if row.topic == topic.name]
+    requested = [row.key for row in requests_of(tables) if row.topic == topic.name]
     moving = sorted({*topic.moving, *(partition for _, partition in requested)})
     if moving:
         raise RefusedError(

@@ -87,7 +87,7 @@ def not_alive_fault(unknown: Iterable[int], live: Iterable[int]) -> str:
     )
 
 
-def topic_name_faults(at: SnapshotTables, names: Sequence[str]) -> Iterator[Fault]:
+def topic_name_faults(tables: SnapshotTables, names: Sequence[str]) -> Iterator[Fault]:
     """Yield names that are invalid, taken, or collide with others.
 
     Kafka's metrics replace dots by underscores, so names that differ only in these collide (`Topic.hasCollision`).
@@ -103,14 +103,14 @@ def topic_name_faults(at: SnapshotTables, names: Sequence[str]) -> Iterator[Faul
             f"topic {METADATA_TOPIC} is KRaft's own log, which Kafka does not create; choose another name",
         )
     taken = _by_metric_name(
-        table_as_of(at.tables.warehouse, at.snapshot, "topics", columns=["topic"])["topic"].to_pylist()
+        table_as_of(tables.warehouse, tables.snapshot, "topics", columns=["topic"])["topic"].to_pylist()
     )
     requested = _by_metric_name(valid)
     for name in valid:
         taken_alike = taken[metric_name(name)]
         others = sorted({*taken_alike, *requested[metric_name(name)]} - {name})
         if name in taken_alike:
-            snapshot_id = at.snapshot.snapshot_id
+            snapshot_id = tables.snapshot.snapshot_id
             yield RefusedError, f"topic {name} exists in snapshot {snapshot_id}; choose another name"
         elif others:
             yield RefusedError, f"topic {name} collides with {others[0]}: '.' and '_' are one in metric names"
