@@ -255,7 +255,7 @@ def alive(tree: KafkaTree, warehouse: Warehouse) -> Surveyor:
     cluster.brokers = [broker(0, 10), broker(1, 11), broker(2, 12, host="k2", rack="b")]
     cluster.topics, cluster.partitions = [topic("orders")], {("orders", 0): partition([0, 1])}
     config = {"broker_id": 0, "name": "min.insync.replicas", "value": "2", "assumed": False, "snapshot_id": 1}
-    warehouse.replace("broker_configs", [config])
+    cluster.broker_configs = [config]
     cluster.snapshot()
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2], 2: [2, 0]})
     tree.add_topic("going", {0: [0, 2]})

@@ -54,7 +54,7 @@ def used(warehouse: Warehouse) -> Warehouse:
     cluster.brokers, cluster.topics = [broker(0, 10), broker(2, 12)], [topic("orders")]
     cluster.partitions = {("orders", 0): partition([1, 0]), ("orders", 1): partition([0, 2], isr=[0])}
     config = {"broker_id": 0, "name": "min.insync.replicas", "value": "2", "assumed": False, "snapshot_id": 1}
-    warehouse.replace("broker_configs", [config])
+    cluster.broker_configs = [config]
     cluster.snapshot()
     return warehouse
 

@@ -128,7 +128,7 @@ def test_topics_get_ids_where_brokers_know_of_them(tmp_path: Path, spoken: list[
     cluster.brokers, cluster.topics = [broker(0, 100), broker(1, 101)], [topic("orders")]
     name = {"name": "inter.broker.protocol.version", "snapshot_id": 1}
     rows = [name | {"broker_id": at, "value": value, "assumed": not value} for at, value in enumerate(spoken)]
-    cluster.warehouse.replace("broker_configs", rows)
+    cluster.broker_configs = rows
     cluster.snapshot()
     surveyor = Surveyor("127.0.0.1:1", tmp_path / "warehouse")
 

@@ -225,7 +225,7 @@ def test_refusals(surveyor: Surveyor, arguments: tuple[str, ...], code: int, mes
 def test_deletion_is_refused_where_it_is_switched_off(tmp_path: Path) -> None:
     cluster = _cluster(tmp_path / "warehouse")
     switch = {"name": "delete.topic.enable", "value": "false", "snapshot_id": 1}
-    cluster.warehouse.replace("broker_configs", [switch | {"broker_id": 1, "assumed": False}])
+    cluster.broker_configs = [switch | {"broker_id": 1, "assumed": False}]
     cluster.snapshot()
     surveyor = Surveyor("127.0.0.1:1", tmp_path / "warehouse")
 
