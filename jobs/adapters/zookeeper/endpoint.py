@@ -5,12 +5,9 @@ file is never an argument and never goes into a table or a message. Keys have th
 has them.
 """
 
-import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-
-from kazoo.handlers.threading import SequentialThreadingHandler
 
 from jobs.adapters.kerberos.login import GSSAPI, INSTALL, KerberosLogin, login_of
 from jobs.adapters.kerberos.login import KEYS as KERBEROS_KEYS
@@ -70,31 +67,14 @@ def kazoo_options(config: Path | None) -> dict[str, Any]:
         raise UsageError(f"{OPTION} {config}: security.protocol is {protocol!r}; it is one of {', '.join(_USES_TLS)}")
     options: dict[str, Any] = {}
     if _USES_TLS[protocol]:
+        from jobs.adapters.zookeeper.tls_handler import TlsHandler  # noqa: PLC0415 - kazoo, which --help does not need
+
         options |= {"use_ssl": True, "handler": TlsHandler(client_context(settings, f"{OPTION} {config}"))}
     if protocol.startswith("SASL"):
         options["sasl_options"] = _sasl(config, settings)
     if "digest.username" in settings:
         options["auth_data"] = [("digest", f"{settings['digest.username']}:{settings.get('digest.password', '')}")]
     return options
-
-
-class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo is untyped
-    """kazoo's handler with a context of ours; kazoo reads PEM files only, and retries silently with invalid ones."""
-
-    def __init__(self, context: ssl.SSLContext) -> None:
-        super().__init__()
-        self._context = context
-
-    def create_connection(
-        self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **_: object
-    ) -> ssl.SSLSocket:
-        connection = super().create_connection(address, timeout=timeout)
-        try:
-            connection.settimeout(timeout)
-            return self._context.wrap_socket(connection, server_hostname=hostname)
-        except BaseException:
-            connection.close()
-            raise
 
 
 def login_in(options: dict[str, Any]) -> KerberosLogin | None:
