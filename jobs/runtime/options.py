@@ -41,7 +41,6 @@ BootstrapServers = Annotated[
     str | None,
     typer.Option(
         "--bootstrap-server",
-        metavar="TEXT",
         help="HOST:PORT[,...] of a KRaft cluster's brokers, instead of --zookeeper.",
         envvar="SURVEYOR_BOOTSTRAP_SERVERS",
     ),
