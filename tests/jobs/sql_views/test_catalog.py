@@ -22,7 +22,7 @@ HIVE_SITE = """<configuration>
 BY_NAME = """
 from jobs.adapters.spark.session import start_session
 spark = start_session("test", {"spark.sql.catalogImplementation": "hive"})
-tables = [row.tableName for row in spark.sql("SHOW TABLE_COLUMNS IN surveyor").collect()]
+tables = [row.tableName for row in spark.sql("SHOW TABLES IN surveyor").collect()]
 counts = [spark.table(f"surveyor.{name}").count() for name in ("partitions", "last_snapshots", "unhealthy_partitions")]
 print(sorted(tables), counts, spark.table("surveyor.last_snapshots").first().snapshot_id)
 spark.sql("DROP TABLE surveyor.plans")

@@ -25,7 +25,7 @@ from schemas.columns import TABLE_COLUMNS
 from schemas.rows import Row, Snapshot
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.kafka.kraft_cluster import ELR_LEVEL, ELR_VERSION, WITH_ELR, Described, described
-from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.kafka.real_cluster import create_topics, eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -86,8 +86,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
             NewTopic(name, len(replicas), replica_assignment=replicas, config=config)
             for name, (replicas, config) in topics.items()
         ]
-        for created in admin.create_topics(new).values():
-            created.result()
+        create_topics(admin, *new)
         assert eventually(lambda: set(admin.list_topics(timeout=20).topics) == set(topics))
         surveyor.json("snapshot")
         before = described(cluster, survivor)

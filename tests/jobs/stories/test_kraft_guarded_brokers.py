@@ -21,7 +21,7 @@ from jobs.adapters.sources.kraft import KRaftSource
 from jobs.snapshots.cluster_view import SOURCE_COLUMNS, view_now
 from jobs.snapshots.health import health_of
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.kafka.real_cluster import create_topics, eventually
 from tests.jobs.support.kafka.secured_kafka import PASSWORD, write_properties
 
 USERS = ("blind", "partial", "reader")
@@ -57,8 +57,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dic
     with cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         topics = [NewTopic(name, 2, 1, config={"retention.ms": "1000"}) for name in ("open", "hidden")]
-        for created in admin.create_topics(topics).values():
-            created.result()
+        create_topics(admin, *topics)
         allowed = [
             _allow("partial", ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
             _allow("partial", ResourceType.TOPIC, "open", AclOperation.DESCRIBE),

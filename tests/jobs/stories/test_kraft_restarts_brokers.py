@@ -9,7 +9,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.kafka.real_cluster import create_topics, eventually
 from tests.jobs.support.kafka.rolling_restarts import TOO_FEW, ImpatientTraffic, run_loop
 
 UNSAFE = 23
@@ -43,7 +43,7 @@ def test_a_rolling_restart(cluster: EmbeddedKRaftCluster, surveyor: Surveyor, tm
         "orders", 3, replica_assignment=[[1, 2, 3], [2, 3, 1], [3, 1, 2]], config={"min.insync.replicas": "2"}
     )
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([new])["orders"].result()
+    create_topics(admin, new)
     safe = [(0, "safe")] * 3
 
     def verdicts() -> list[tuple[int, str]]:

@@ -20,7 +20,7 @@ from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.kafka.migrating_cluster import migrating_cluster
-from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually
+from tests.jobs.support.kafka.real_cluster import broker_in_control, create_topics, eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 pytestmark = pytest.mark.brokers
@@ -39,7 +39,7 @@ def test_a_migration_is_checked_and_proved(tmp_path: Path) -> None:
             assert eventually(lambda: broker_in_control(tree))
         zookeeper = Surveyor(cluster.zookeeper.connect, tmp_path / "warehouse")
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-        admin.create_topics([NewTopic("orders", 3, 2), NewTopic("clicks", 1, 2)])["orders"].result()
+        create_topics(admin, NewTopic("orders", 3, 2), NewTopic("clicks", 1, 2))
         credential = UserScramCredentialUpsertion(
             "alice", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"password"
         )

@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually, kafka_tree
+from tests.jobs.support.kafka.real_cluster import broker_in_control, create_topics, eventually, kafka_tree
 
 COUNTED = (
     "0 ACLs of 0 resource patterns, 1 SCRAM credential, 0 quotas, 0 delegation tokens, dynamic configs of 0 brokers"
@@ -38,7 +38,7 @@ def test_a_stock_cluster_may_migrate_until_a_broker_is_gone(cluster: EmbeddedClu
         assert eventually(lambda: broker_in_control(tree))
     surveyor = Surveyor(cluster.zookeeper.connect, tmp_path / "warehouse")
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic("orders", 3, 2)])["orders"].result()
+    create_topics(admin, NewTopic("orders", 3, 2))
     credential = UserScramCredentialUpsertion("alice", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"pw")
     admin.alter_user_scram_credentials([credential])["alice"].result()
 

@@ -7,7 +7,7 @@ from jobs.adapters.brokers.fanout import ask_brokers
 from jobs.adapters.embedded.kraft import CLUSTER_ID, EmbeddedKRaftCluster, EmbeddedKRaftNode
 from schemas.rows import Broker
 from schemas.znodes import Endpoint
-from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.kafka.real_cluster import create_topics, eventually
 
 HEAP = "320m"
 
@@ -26,7 +26,7 @@ def test_a_node_alone_keeps_its_topics_over_a_restart() -> None:
     with EmbeddedKRaftCluster(1, heap=HEAP) as cluster:
         node = cluster.nodes[1]
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-        admin.create_topics([NewTopic("orders", 2, 1)])["orders"].result()
+        create_topics(admin, NewTopic("orders", 2, 1))
         pid = node.pid
         node.restart()
         assert node.pid != pid

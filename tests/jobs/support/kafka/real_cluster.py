@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from threading import Event, Thread
-from typing import Self
+from typing import Final, Self
 from uuid import NAMESPACE_DNS, uuid5
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -63,6 +63,26 @@ def create_topic(cluster: EmbeddedCluster, kafka: KafkaTree, topic: str, partiti
     states = [f"/brokers/topics/{topic}/partitions/{partition}/state" for partition in range(partitions)]
     assert eventually(lambda: all(kafka.client.exists(path) for path in states))
     assert eventually(lambda: all(sorted(kafka.state(topic, number).isr) == [0, 1] for number in range(partitions)))
+
+
+def create_topics(admin: AdminClient, *topics: NewTopic) -> None:
+    """Create topics; ask again where librdkafka gave the request up, as brokers may join while it is on its way."""
+
+    def is_there(topic: NewTopic) -> bool:
+        try:
+            admin.create_topics([topic])[topic.topic].result()
+        except KafkaException as error:
+            reason = error.args[0]
+            if not (reason.retriable() or reason.code() in _NOT_ANSWERED):
+                return bool(reason.code() == KafkaError.TOPIC_ALREADY_EXISTS)
+            return False
+        return True
+
+    assert all(eventually(lambda topic=topic: is_there(topic)) for topic in topics)  # type: ignore[misc] # a default
+
+
+_NOT_ANSWERED: Final = {KafkaError._DESTROY_BROKER, KafkaError._TIMED_OUT, KafkaError._TRANSPORT}  # noqa: SLF001
+"""Errors of librdkafka after which a request may have been carried out."""
 
 
 def id_of(topic: str) -> str:
