@@ -64,7 +64,7 @@ def rates(kafka: KafkaTree) -> dict[str, set[str]]:
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("warehouse", ["warehouse", "another"])
+@pytest.mark.parametrize("folder", ["warehouse", "another"])
 def test_throttle_of_a_starting_commit_is_not_cleared(  # noqa: PLR0913, PLR0917 - fixtures
     kafka: KafkaTree,
     controller: MovingController,
