@@ -33,6 +33,7 @@ def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
 def configured(kdc: Kdc, monkeypatch: pytest.MonkeyPatch) -> None:
     """krb5.conf names this KDC, and there are no tickets of the user that runs the tests."""
     monkeypatch.setenv("KRB5_CONFIG", str(kdc.krb5_conf()))
+    monkeypatch.setenv("KRB5RCACHENAME", "none:")  # who accepts would leave a file for all processes
     monkeypatch.setenv("KRB5CCNAME", "FILE:/nowhere/tickets")
 
 
