@@ -82,7 +82,9 @@ def _may_change(row: Row) -> bool:
 
 def _is_of(row: Row, topics: set[str]) -> bool:
     """Return whether the row is about one of these topics or a partition of it."""
-    return row["subject"] in topics or row["subject"].rpartition("-")[0] in topics
+    if row["what"].startswith("partition "):
+        return row["subject"].rpartition("-")[0] in topics
+    return row["what"].startswith("topic ") and row["subject"] in topics
 
 
 def _broker_configs(warehouse: Warehouse, before: Snapshot, after: Snapshot) -> tuple[list[Row], list[str]]:

@@ -156,6 +156,23 @@ def test_topics_queued_for_deletion_may_be_gone(warehouse: Warehouse) -> None:
     assert (proof.differences, proof.deleted_topics, proof.holds) == ([], ["clicks"], True)
 
 
+def test_a_topic_is_not_taken_for_a_partition_of_a_deleted_one(warehouse: Warehouse) -> None:
+    cluster = Cluster(warehouse)
+    cluster.topics = [topic("orders", deletion_requested=True), topic("orders-1", config={"retention.ms": "1"})]
+    cluster.partitions = {("orders", 1): partition([0]), ("orders-1", 0): partition([1])}
+    cluster.controller |= COUNTS
+    cluster.snapshot()
+
+    proof = proved(
+        cluster,
+        lambda cluster: cluster.partitions.__delitem__(("orders", 1)),
+        lambda cluster: cluster.topics.__delitem__(0),
+        set_topic("orders-1", config={}),
+    )
+
+    assert [row["subject"] for row in proof.differences] == ["orders-1"]
+
+
 @pytest.mark.parametrize(
     ("change", "code"), [(set_count(acls=3), 0), (set_count(acls=2), 10), (set_count(acls=None), 10)]
 )
