@@ -26,7 +26,7 @@ from jobs.adapters.zookeeper.cluster import (
     PRODUCER_IDS,
 )
 from jobs.adapters.zookeeper.connection import Znode, children
-from jobs.adapters.zookeeper.multi_read import read_permitted
+from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.adapters.zookeeper.scram_users import USERS, decode_credential
 from jobs.core.errors import UnreadableError
 from schemas.rows import SecurityCounts
@@ -141,6 +141,14 @@ def _names(client: KazooClient, path: str, carried: CarriedZnodes) -> list[str]:
         return []
 
 
+def _names_in(client: KazooClient, paths: Sequence[str], carried: CarriedZnodes) -> list[list[str]]:
+    """Return the names under each path, read at once; one by one only if an ACL hides some, to know which."""
+    try:
+        return [sorted(names) for names in children_of(client, paths)]
+    except UnreadableError:
+        return [_names(client, path, carried) for path in paths]
+
+
 def _existing(client: KazooClient, paths: Sequence[str], carried: CarriedZnodes) -> Iterator[Znode]:
     for znode in read_permitted(client, paths):
         if znode.data is FORBIDDEN:
@@ -165,20 +173,23 @@ def _read_acls(client: KazooClient, carried: CarriedZnodes) -> None:
                     carried.malformed[znode.path] = str(error)
 
 
-def _configs(client: KazooClient, folder: str, carried: CarriedZnodes) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Yield the configs under a folder by the name of their znode; malformed ones are recorded."""
-    names = _names(client, folder, carried)
-    for znode in _existing(client, [f"{folder}/{name}" for name in names], carried):
+def _configs(
+    client: KazooClient, folders: Sequence[str], carried: CarriedZnodes
+) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Yield the configs in folders by path; malformed ones are recorded."""
+    listed = zip(folders, _names_in(client, folders, carried), strict=True)
+    for znode in _existing(client, [f"{folder}/{name}" for folder, names in listed for name in names], carried):
         try:
             config = decode_config(znode.data) if znode.data else {}  # parents are empty
         except MalformedZnodeError as error:
             carried.malformed[znode.path] = str(error)
         else:
-            yield znode.path.rpartition("/")[2], config
+            yield znode.path, config
 
 
 def _read_broker_configs(client: KazooClient, carried: CarriedZnodes) -> None:
-    for broker, config in _configs(client, BROKER_CONFIGS, carried):
+    for path, config in _configs(client, [BROKER_CONFIGS], carried):
+        broker = path.rpartition("/")[2]
         if config:
             carried.broker_configs.append(broker)
         if passwords := sorted(name for name in config if name.endswith(_PASSWORDS)):
@@ -186,12 +197,11 @@ def _read_broker_configs(client: KazooClient, carried: CarriedZnodes) -> None:
 
 
 def _read_users_and_quotas(client: KazooClient, carried: CarriedZnodes) -> None:
-    for user, config in _configs(client, USERS, carried):
-        _count_user(f"{USERS}/{user}", config, carried)
-    folders = [CLIENTS, IPS, *(f"{USERS}/{user}/clients" for user in _names(client, USERS, carried))]
-    for folder in folders:
-        for name, config in _configs(client, folder, carried):
-            _count_quotas(f"{folder}/{name}", config, carried)
+    for path, config in _configs(client, [USERS], carried):
+        _count_user(path, config, carried)
+    of_users = [f"{USERS}/{user}/clients" for user in _names(client, USERS, carried)]
+    for path, config in _configs(client, [CLIENTS, IPS, *of_users], carried):
+        _count_quotas(path, config, carried)
 
 
 def _count_user(path: str, config: Mapping[str, str], carried: CarriedZnodes) -> None:
