@@ -16,13 +16,7 @@ from typing import Final
 
 import pytest
 
-from jobs.adapters.brokers.admin import bootstrap, connected_admin, read_properties
-from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.configs import read_configs_and_failures
-from jobs.adapters.brokers.control_encoding import ControlBatch
-from jobs.adapters.brokers.delivery import deliver
-from jobs.adapters.brokers.listeners import Listener
-from jobs.adapters.brokers.responses import BrokerResponses
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.kerberos import login
 from jobs.adapters.zookeeper.cluster import TOPICS, read_cluster
@@ -32,6 +26,7 @@ from jobs.core.properties import JAAS_CONFIG
 from schemas.tables import SPARK_SCHEMAS
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.commands.control_process import controller_id, run_during_control
+from tests.jobs.support.kafka.lasting_connections import accepted_before_and_after
 from tests.jobs.support.kafka.real_cluster import broker_in_control, create_topic, eventually, kafka_tree
 from tests.jobs.support.kafka.secured_kafka import write_properties
 from tests.jobs.support.kerberos.kdc import BROKER, GUEST, LIFETIME_SECONDS, USER, Kdc
@@ -200,22 +195,7 @@ def expire() -> None:
 
 def test_connections_that_outlive_their_tickets(kafka: KafkaTree, ours: Identity) -> None:
     """The Admin API's authenticates again by itself; one for control requests is made again."""
-    state = read_cluster(kafka.client)
-    settings = read_properties(ours.brokers)
-    batch = ControlBatch(state.controller.broker_id, state.epoch, state.brokers, ())
-    listener = Listener.of(ours.brokers, "TICKETS")
-
-    with (
-        ChannelManager("test", listener=listener) as channels,
-        connected_admin(bootstrap(state.brokers, settings), settings, state.controller.broker_id) as admin,
-    ):
-        answers = [deliver(channels, batch, time.monotonic() + 60)]
-        assert admin.reassignments() == {}
-        expire()
-        answers.append(deliver(channels, batch, time.monotonic() + 60))
-        assert admin.reassignments() == {}
-
-    assert [BrokerResponses.of(each).accepted for each in answers] == [[0, 1], [0, 1]]
+    assert accepted_before_and_after(kafka, ours.brokers, "TICKETS", expire) == [[0, 1], [0, 1]]
 
 
 @pytest.mark.usefixtures("spark")

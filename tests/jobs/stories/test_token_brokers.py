@@ -12,19 +12,13 @@ from typing import Final
 
 import pytest
 
-from jobs.adapters.brokers.admin import bootstrap, connected_admin, read_properties
-from jobs.adapters.brokers.channel_manager import ChannelManager
-from jobs.adapters.brokers.control_encoding import ControlBatch
-from jobs.adapters.brokers.delivery import deliver
-from jobs.adapters.brokers.listeners import Listener
-from jobs.adapters.brokers.responses import BrokerResponses
 from jobs.adapters.brokers.tokens import TOKEN_URL, expiry_of
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.core.properties import TOKEN_COMMAND
 from schemas.tables import SPARK_SCHEMAS
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.commands.control_process import controller_id, run_during_control
+from tests.jobs.support.kafka.lasting_connections import accepted_before_and_after
 from tests.jobs.support.kafka.real_cluster import create_topic, eventually
 from tests.jobs.support.kafka.secured_kafka import write_properties
 from tests.jobs.support.kafka.token_kafka import GUEST, REAUTHENTICATION, USER, token_cluster
@@ -171,22 +165,10 @@ def test_what_brokers_do_not_accept_writes_nothing(
 
 def test_connections_that_outlive_their_tokens(kafka: KafkaTree, tokens: Tokens) -> None:
     """The Admin API's authenticates again by itself; one for control requests is made again."""
-    state = read_cluster(kafka.client)
-    settings = read_properties(tokens.config)
-    batch = ControlBatch(state.controller.broker_id, state.epoch, state.brokers, ())
-    listener = Listener.of(tokens.config, "TOKENS")
-
-    with (
-        ChannelManager("test", listener=listener) as channels,
-        connected_admin(bootstrap(state.brokers, settings), settings, state.controller.broker_id) as admin,
-    ):
-        answers = [deliver(channels, batch, time.monotonic() + 60)]
-        assert admin.reassignments() == {}
-        wait_for_expiry(tokens)
-        answers.append(deliver(channels, batch, time.monotonic() + 60))
-        assert admin.reassignments() == {}
-
-    assert [BrokerResponses.of(each).accepted for each in answers] == [[0, 1], [0, 1]]
+    assert accepted_before_and_after(kafka, tokens.config, "TOKENS", lambda: wait_for_expiry(tokens)) == [
+        [0, 1],
+        [0, 1],
+    ]
     assert len(tokens.issued) > 1
 
 
