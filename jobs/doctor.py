@@ -7,7 +7,7 @@ from jobs.runtime.settings import Settings
 
 @command
 def doctor(settings: Settings) -> ExitCode:
-    """Check the machine, warehouse, ZooKeeper, permissions, clock and brokers."""
+    """Check the machine, warehouse, ZooKeeper or quorum, permissions, clock and brokers."""
     from jobs.console_output.doctor import show_checks
 
     return show_checks(settings)

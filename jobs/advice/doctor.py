@@ -1,19 +1,17 @@
-"""Checks of the environment: this machine, the warehouse, ZooKeeper and the brokers. The only JVM started is `java
--version`.
+"""Checks of the environment: this machine, the warehouse, and the cluster. The only JVM started is `java -version`.
 
 Nothing is changed, except that a folder and a znode are created and deleted at once, to find out whether the warehouse
 is writable and which time ZooKeeper has. The checks are independent; a check that fails says what to do, and checks
-that depend on a missing result are left out. Results are in the order in which things are needed.
+that depend on a missing result are left out. Results are in the order in which things are needed. Of a KRaft cluster
+`jobs.advice.kraft_checks` examines the brokers; this module examines ZooKeeper and the brokers registered in it.
 """
 
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -33,12 +31,25 @@ from jobs.adapters.zookeeper.endpoint import OPTION, ZooKeeperEndpoint
 from jobs.adapters.zookeeper.migration import is_made_by_hand, migration_refusal
 from jobs.adapters.zookeeper.permission_checks import server_time, unwritable_paths
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
+from jobs.advice.checks import (
+    MAX_CLOCK_SKEW_SECONDS,
+    PROBE_TIMEOUT_SECONDS,
+    SET_CLOCK,
+    CheckResult,
+    Checks,
+    CheckStatus,
+    clock_skew,
+    guarded,
+    missing_brokers,
+    now,
+    returned_configs,
+)
+from jobs.advice.kraft_checks import check_kraft
 from jobs.advice.next_steps import BLOCKING_SHOWN, repair_suggestion
 from jobs.core.errors import SurveyorError, UsageError
 from jobs.core.units import format_bytes
 from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
 from jobs.repositories.foreign_changes import foreign_changes
-from jobs.repositories.snapshots import live_brokers_as_of
 from jobs.repositories.warehouse_status import warehouse_status_if_readable
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import with_full_command
@@ -48,11 +59,8 @@ from schemas.broker_configs import CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
 from schemas.columns import SCHEMA_VERSION
 from schemas.enums import NO_CONTROLLER
 from schemas.rows import BrokerConfig
-from schemas.text import join_ids, pluralise
+from schemas.text import join_ids
 from schemas.topic_configs import DEFAULT_MIN_ISR
-
-PROBE_TIMEOUT_SECONDS: Final = 5.0
-"""Seconds to connect, and seconds for the brokers to return their configs."""
 
 SLOW_ANSWER_SECONDS: Final = 0.1
 """Seconds of a round trip to ZooKeeper above which commits are slow: one that writes makes thousands of them."""
@@ -60,54 +68,19 @@ SLOW_ANSWER_SECONDS: Final = 0.1
 MIN_FREE_BYTES: Final = 2**30
 """Bytes that should be free on the disk of the warehouse."""
 
-MAX_CLOCK_SKEW_SECONDS: Final = 2.0
-"""Seconds by which two clocks may differ."""
-
 SPARK: Final = ("pyspark", "delta-spark", "deltalake")
-
-
-class CheckStatus(StrEnum):
-    """The result of a check."""
-
-    FINE = "fine"
-    WARNING = "warning"
-    """Something does not work, or not well, for some commands."""
-    FAULT = "fault"
-    """Nothing works until it is repaired."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    """What a check found, and what to do about it unless that is fine."""
-
-    check: str
-    status: CheckStatus
-    found: str
-    advice: str | None = None
-
-    def to_json(self) -> dict[str, str | None]:
-        """Return the finding as `--json` prints it, where the key of the status is `state`."""
-        return {"check": self.check, "state": self.status, "found": self.found, "advice": self.advice}
-
-
-Checks = Iterator[CheckResult]
 
 
 def run_checks(settings: Settings) -> Checks:
     """Run all checks, prerequisites first."""
-    yield from _guarded("python", _python)
-    yield from _guarded("java", _java)
-    yield from _guarded("jars", _jars)
-    yield from _guarded("warehouse", partial(_warehouse, settings))
-    yield from _guarded("zookeeper", partial(_cluster, settings))
-
-
-def _guarded(check: str, run_check: Callable[[], Checks]) -> Checks:
-    """Turn an error of Surveyor's into the result of the check; its message says what to do."""
-    try:
-        yield from run_check()
-    except SurveyorError as error:
-        yield CheckResult(check, CheckStatus.FAULT, str(error))
+    yield from guarded("python", _python)
+    yield from guarded("java", _java)
+    yield from guarded("jars", _jars)
+    yield from guarded("warehouse", partial(_warehouse, settings))
+    if settings.has_zookeeper:
+        yield from guarded("zookeeper", partial(_cluster, settings))
+    else:
+        yield from guarded("reachability", partial(check_kraft, settings))
 
 
 def _python() -> Checks:
@@ -168,7 +141,7 @@ def _warehouse(settings: Settings) -> Checks:
         yield CheckResult("tables", CheckStatus.WARNING, f"no snapshot of {settings.cluster} yet", "surveyor snapshot")
     elif (ahead := (recent.snapshot.taken_at - datetime.now(UTC)).total_seconds()) > MAX_CLOCK_SKEW_SECONDS:
         yield CheckResult(
-            "tables", CheckStatus.WARNING, f"the last snapshot was taken {ahead:.0f} s from now", _SET_CLOCK
+            "tables", CheckStatus.WARNING, f"the last snapshot was taken {ahead:.0f} s from now", SET_CLOCK
         )
     else:
         yield CheckResult("tables", CheckStatus.FINE, f"snapshot {recent.snapshot.snapshot_id} is the last")
@@ -184,9 +157,6 @@ def _schema(settings: Settings) -> Checks:
     if not changes and settings.warehouse.exists():
         found = f"the tables are of version {SCHEMA_VERSION}, and unchanged by other programs"
         yield CheckResult("schema", CheckStatus.FINE, found)
-
-
-_SET_CLOCK: Final = "set this machine's clock: ages of snapshots and plans are computed with it"
 
 
 def _cluster(settings: Settings) -> Checks:
@@ -205,13 +175,13 @@ def _cluster(settings: Settings) -> Checks:
         state = read_cluster(client)
         recorded = _recorded_epoch(settings, state)
         yield from _znodes(settings, state, recorded)
-        yield from _guarded("controller epoch", partial(_epoch, client, state, recorded))
+        yield from guarded("controller epoch", partial(_epoch, client, state, recorded))
         yield _permissions(client, endpoint)
         yield _clock(client, state)
         overrides, _ = read_overrides(client)
     yield _registered(settings, state)
     if state.brokers:
-        yield from _guarded("command config", partial(_brokers, settings, state, overrides))
+        yield from guarded("command config", partial(_brokers, settings, state, overrides))
 
 
 ZOOKEEPER_ONLY: Final = "Surveyor is for clusters that keep ZooKeeper"
@@ -274,23 +244,15 @@ _LET_WRITE: Final = (
 )
 
 
-def now() -> float:
-    """Seconds since the epoch, by this machine's clock."""
-    return time.time()
-
-
 def _clock(client: KazooClient, state: ClusterState) -> CheckResult:
     """Compare our clock with ZooKeeper's; if ZooKeeper's is unknown, with the newest znode."""
     before = now()
     zookeeper_time = server_time(client)
     after = now()
-    reference = _last_written(client, state) if zookeeper_time is None else zookeeper_time
-    if reference - after > MAX_CLOCK_SKEW_SECONDS:
-        return CheckResult("clock", CheckStatus.WARNING, f"{reference - after:.0f} s behind ZooKeeper's", _SET_CLOCK)
-    if zookeeper_time is not None and before - zookeeper_time > MAX_CLOCK_SKEW_SECONDS:
-        return CheckResult(
-            "clock", CheckStatus.WARNING, f"{before - zookeeper_time:.0f} s ahead of ZooKeeper's", _SET_CLOCK
-        )
+    # the newest znode can only show that our clock is behind
+    reference = max(_last_written(client, state), after) if zookeeper_time is None else zookeeper_time
+    if skew := clock_skew(reference, before, after, "ZooKeeper's"):
+        return skew
     not_behind = "not behind ZooKeeper's newest znode; whether it is ahead is unknown"
     return CheckResult("clock", CheckStatus.FINE, not_behind if zookeeper_time is None else "as ZooKeeper's")
 
@@ -309,13 +271,7 @@ def _registered(settings: Settings, state: ClusterState) -> CheckResult:
     if not state.brokers:
         advice = "check the chroot of --zookeeper (SURVEYOR_ZOOKEEPER); start brokers"
         return CheckResult("brokers", CheckStatus.WARNING, "none is registered", advice)
-    in_snapshot = set[int]()
-    with suppress(SurveyorError):  # the tables have findings of their own
-        snapshot = warehouse_status_if_readable(settings.warehouse).snapshot
-        in_snapshot = (
-            {row.broker_id for row in live_brokers_as_of(settings.warehouse, snapshot)} if snapshot else in_snapshot
-        )
-    missing = sorted(in_snapshot.difference(state.live))
+    missing = missing_brokers(settings, state.live)
     if missing:
         text = f"{len(state.brokers)} registered; in the last snapshot, but not registered: {join_ids(missing)}"
         return CheckResult("brokers", CheckStatus.WARNING, text, "run `surveyor status` to see what is due")
@@ -327,20 +283,7 @@ def _brokers(settings: Settings, state: ClusterState, overrides: Overrides) -> C
         state.brokers, settings.conf.command_config, overrides, PROBE_TIMEOUT_SECONDS
     )
     silent = sorted({row.broker_id for row in configs if row.assumed and row.name == PROTOCOL_VERSION})
-    if silent:
-        failure = next((f" ({why_not[broker]})" for broker in silent if broker in why_not), " (though asked)")
-        yield CheckResult(
-            "settings",
-            CheckStatus.WARNING,
-            f"{len(silent)} of {pluralise(len(state.brokers), 'broker')} did not return their configs within "
-            f"{PROBE_TIMEOUT_SECONDS:g} s: {join_ids(silent)}{failure}",
-            f"Kafka's defaults are assumed ({len(KAFKA_DEFAULTS)} names); check that they run and are reachable from "
-            "here, or give a --command-config that they accept",
-        )
-    else:
-        yield CheckResult(
-            "settings", CheckStatus.FINE, f"{pluralise(len(state.brokers), 'broker')} returned their configs"
-        )
+    yield returned_configs(state.brokers, {broker: why_not.get(broker) for broker in silent}, len(KAFKA_DEFAULTS))
     protocols = sorted({row.value for row in configs if row.name == PROTOCOL_VERSION and not row.assumed and row.value})
     if protocols:
         yield CheckResult(

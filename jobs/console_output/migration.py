@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from jobs.advice.doctor import CheckStatus
+from jobs.advice.checks import CheckStatus
 from jobs.advice.migration_check import migration_checks, read_facts
 from jobs.console_output.doctor import lines
 from jobs.core.errors import ExitCode

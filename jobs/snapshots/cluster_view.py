@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from jobs.adapters.delta.filtered_reads import Filter
 from jobs.adapters.delta.warehouse import Warehouse, schema_of
-from jobs.adapters.sources.interface import ClusterSource, TopicConfig
+from jobs.adapters.sources.interface import ClusterSource, LiveReading, TopicConfig
 from jobs.adapters.zookeeper.cluster import CONFIGS, REASSIGN, ignored_by_kafka
 from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of, table_as_of
 from schemas.enums import RequestKind
@@ -104,7 +104,11 @@ def view_now(source: ClusterSource, *, topic: str | None = None, columns: Sequen
     `columns` of PARTITIONS must be in the order of its schema. Raise UnreadableError if the source cannot be reached or
     contains no Kafka cluster.
     """
-    reading = source.read_live(topic, columns)
+    return view_of_reading(source.read_live(topic, columns))
+
+
+def view_of_reading(reading: LiveReading) -> ClusterView:
+    """Return what was read as a view."""
     metadata = reading.metadata
     return ClusterView(
         controller_id=metadata.controller_id,

@@ -28,6 +28,9 @@ REQUEST_SECONDS: Final = 30.0
 UNKNOWN: Final = -1
 """An offset or a time that the leader of the quorum does not know."""
 
+NEEDS: Final = "this client needs the permission"
+"""What messages say about a permission that is missing; its name follows."""
+
 NOT_PERMITTED: Final = frozenset({29, 31})
 """TOPIC_AUTHORIZATION_FAILED and CLUSTER_AUTHORIZATION_FAILED."""
 
@@ -44,6 +47,8 @@ class Quorum:
     leader_epoch: int
     high_watermark: int | None
     voters: Sequence[Voter]
+    leader_time_ms: int | None = None
+    """Wall clock of the leader in milliseconds since 1970, None from brokers before Kafka 3.4."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +118,7 @@ def refusal(code: int, resource: str, operation: str = "DESCRIBE") -> str:
     >>> refusal(31, "cluster")
     'ClusterAuthorizationFailedError (31): this client needs the permission DESCRIBE on the cluster'
     """
-    needs = f": this client needs the permission {operation} on the {resource}" if code in NOT_PERMITTED else ""
+    needs = f": {NEEDS} {operation} on the {resource}" if code in NOT_PERMITTED else ""
     return f"{error_name(code)}{needs}"
 
 
@@ -147,6 +152,8 @@ def _describe_quorum(send: TimedAsk) -> Quorum | int | str:
         leader_epoch=partition.leader_epoch,
         high_watermark=_known(partition.high_watermark),
         voters=[_voter(states[voter], states.get(partition.leader_id)) for voter in sorted(states)],
+        # of the leader itself, this is its current time
+        leader_time_ms=_known(getattr(states.get(partition.leader_id), "last_caught_up_timestamp", None)),
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from kazoo.security import make_acl, make_digest_acl
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.advice.doctor import CheckStatus
+from jobs.advice.checks import CheckStatus
 from schemas.znodes import State as PartitionState
 from schemas.znodes import encode_state
 from tests.jobs.support.commands.command_line import Surveyor

@@ -10,7 +10,7 @@ from kazoo.security import make_digest_acl
 from jobs.adapters.brokers.migration_configs import MigrationConfig
 from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.adapters.zookeeper.kraft_carried_znodes import CarriedZnodes
-from jobs.advice.doctor import CheckStatus
+from jobs.advice.checks import CheckStatus
 from jobs.advice.migration_check import MigrationFacts, TopicFacts, migration_checks
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.rows import Broker

@@ -24,7 +24,7 @@ from planner.rules.quorum import MAX_VOTER_LAG_MS
 from schemas.columns import TABLE_COLUMNS
 from schemas.rows import Row, Snapshot
 from tests.jobs.support.commands.commands import Ran, Surveyor
-from tests.jobs.support.kafka.kraft_cluster import ELR_LEVEL, ELR_VERSION, WITH_ELR, Described, described
+from tests.jobs.support.kafka.kraft_cluster import ELR_LEVEL, ELR_SUPPORTED, ELR_VERSION, WITH_ELR, Described, described
 from tests.jobs.support.kafka.real_cluster import create_topics, eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -44,6 +44,8 @@ class Story:
     survivor: int
     before: Described
     now: Described
+    doctor: dict[str, Any]
+    """What the doctor found between the snapshots, with the broker killed."""
 
     def snapshot(self, snapshot_id: int) -> Snapshot:
         return find_snapshot(self.surveyor.warehouse, snapshot_id)
@@ -95,9 +97,17 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         assert eventually(lambda: killed not in settled.list_topics(timeout=20).brokers)
         assert eventually(lambda: _is_moving(cluster.nodes[survivor].address, killed))
         assert eventually(lambda: described(cluster, survivor).partitions["moving", 0][1] == [killed, survivor])
+        doctor = surveyor.json("doctor")
         surveyor.json("snapshot")
-        now = described(cluster, survivor)
-        yield Story(cluster=cluster, surveyor=surveyor, killed=killed, survivor=survivor, before=before, now=now)
+        yield Story(
+            cluster=cluster,
+            surveyor=surveyor,
+            killed=killed,
+            survivor=survivor,
+            before=before,
+            now=described(cluster, survivor),
+            doctor=doctor,
+        )
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["before", "now"])
@@ -301,11 +311,42 @@ def test_a_migration_is_checked_on_zookeepers_side_only(story: Story) -> None:
     assert (ran.code, "is a KRaft cluster" in ran.stderr, ran.stderr.count("\n")) == (23, True, 1)
 
 
-def test_doctor_says_that_it_looks_at_the_warehouse_only(story: Story) -> None:
+def test_doctor_examines_the_quorum_and_the_brokers(story: Story) -> None:
+    """One address does not answer, and one voter is down. Checks of ZooKeeper and of batch mode are left out."""
     ran = story.surveyor("doctor", "--json")
-    faults = {row["check"]: row["found"] for row in ran.json["findings"] if row["state"] == "fault"}
-    assert (ran.code, [*faults]) == (1, ["zookeeper"])
-    assert "is a KRaft cluster" in faults["zookeeper"]
+    findings = {row["check"]: (row["state"], row["found"]) for row in ran.json["findings"]}
+    assert [*findings][-8:] == [
+        *("schema", "reachability", "quorum", "clock"),
+        *("brokers", "versions", "permissions", "settings"),
+    ]
+    assert (ran.code, ran.json["faults"]) == (0, 0), ran.json
+    warned = {check for check, (state, _) in findings.items() if state == "warning"}
+    assert warned == {"reachability", "quorum"}, ran.json
+    assert "2 of 3 addresses answered" in findings["reachability"][1]
+    assert story.cluster.nodes[story.killed].address in findings["reachability"][1]
+    leader = f"leader {story.now.quorum['LeaderId']}, epoch {story.now.quorum['LeaderEpoch']}; of 3 voters 2 are needed"
+    assert findings["quorum"][1].startswith(f"{leader}; not up to date: {story.killed} (")
+    assert findings["versions"][1] == f"metadata.version {ELR_LEVEL}; all brokers support up to {ELR_SUPPORTED}"
+    assert findings["clock"] == ("fine", "as that of the quorum's leader")
+    assert findings["brokers"] == ("fine", "2 alive")
+    shown = story.surveyor("doctor").stdout
+    assert "WARN   quorum " in shown
+    assert shown.endswith("\n0 faults, 2 warnings\n")
+
+
+def test_doctor_compares_brokers_with_the_last_snapshot(story: Story) -> None:
+    (brokers,) = [row for row in story.doctor["findings"] if row["check"] == "brokers"]
+    assert brokers["state"] == "warning"
+    assert brokers["found"] == f"2 alive; in the last snapshot, but not alive: {story.killed}"
+
+
+def test_doctor_without_a_broker_that_answers(story: Story, tmp_path: Path) -> None:
+    down = story.cluster.nodes[story.killed].address
+    ran = Surveyor(down, tmp_path / "none", "--bootstrap-server")("doctor", "--json")
+    (fault,) = [row for row in ran.json["findings"] if row["state"] == "fault"]
+    assert (ran.code, fault["check"]) == (1, "reachability")
+    assert fault["found"].startswith(f"no broker answered: {down}: ")
+    assert ran.json["findings"][-1] == fault
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """A KRaft cluster with an authorizer: what a client may not read is unknown, and nothing else is."""
 
+import shlex
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -20,17 +22,32 @@ from jobs.adapters.sources.interface import ClusterSource
 from jobs.adapters.sources.kraft import KRaftSource
 from jobs.snapshots.cluster_view import SOURCE_COLUMNS, view_now
 from jobs.snapshots.health import health_of
-from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.commands.commands import Ran, Surveyor
+from tests.jobs.support.kafka.kraft_cluster import kafka_tool
 from tests.jobs.support.kafka.real_cluster import create_topics, eventually
 from tests.jobs.support.kafka.secured_kafka import PASSWORD, write_properties
 
-USERS = ("blind", "partial", "reader")
-"""Users without any permission, with DESCRIBE on the cluster and one topic, and with all that a snapshot reads."""
+USERS = ("blind", "partial", "reader", "granted")
+"""Users without any permission, with DESCRIBE on the cluster and one topic, and with all that a snapshot reads. The
+last one has no permission until a test grants it all."""
 
 _LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 _JAAS = " ".join([_LOGIN, *(f'user_{name}="{PASSWORD}"' for name in USERS)]) + ";"
 
 Guarded = dict[str, ClusterSource]
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedCluster:
+    """The address for users, that for the administrator, and the client.properties of each user."""
+
+    outside: str
+    inside: str
+    files: dict[str, Path]
+
+    def doctor(self, user: str, warehouse: Path) -> Ran:
+        surveyor = Surveyor(self.outside, warehouse, "--bootstrap-server")
+        return surveyor("doctor", "--json", "--command-config", str(self.files[user]))
 
 
 def _overrides(inside: str, controller: str, outside: str) -> dict[str, str]:
@@ -48,8 +65,8 @@ def _allow(user: str, kind: ResourceType, name: str, operation: AclOperation) ->
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, Path]]]:
-    """The address for users, and the client.properties of each; topics `open`, which `partial` sees, and `hidden`."""
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedCluster]:
+    """A cluster with the topics `open`, which `partial` sees, and `hidden`."""
     cluster = EmbeddedKRaftCluster(1, heap="320m")
     node = cluster.nodes[1]
     outside = f"{LOOPBACK}:{free_port()}"
@@ -70,7 +87,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dic
         files = {user: write_properties(folder / user, _properties(user)) for user in USERS}
         reader = KRaftSource(outside, files["reader"])
         assert eventually(lambda: len(view_now(reader).configs) == len(topics))
-        yield outside, files
+        yield GuardedCluster(outside, cluster.bootstrap, files)
 
 
 _READS = (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
@@ -86,9 +103,8 @@ def _properties(user: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def sources(guarded: tuple[str, dict[str, Path]]) -> Guarded:
-    address, files = guarded
-    return {user: KRaftSource(address, file) for user, file in files.items()}
+def sources(guarded: GuardedCluster) -> Guarded:
+    return {user: KRaftSource(guarded.outside, file) for user, file in guarded.files.items()}
 
 
 def _faults(source: ClusterSource) -> dict[str, str]:
@@ -125,10 +141,54 @@ def test_without_permissions_nothing_counts_as_healthy(sources: Guarded) -> None
     assert health.quarantined == len(faults)
 
 
+@pytest.mark.parametrize(
+    ("user", "state", "found"),
+    [
+        ("reader", "fine", "none is missing that reading needs"),
+        (
+            "partial",
+            "warning",
+            (
+                "missing: DESCRIBE on the topic (DescribeTopicPartitions/hidden); DESCRIBE_CONFIGS on the cluster "
+                "(<default>, broker 1); DESCRIBE_CONFIGS on the topic (DescribeConfigs/open)"
+            ),
+        ),
+        (
+            "blind",
+            "fault",
+            (
+                "missing: DESCRIBE on the cluster (DescribeQuorum, ListPartitionReassignments, DescribeLogDirs); "
+                "DESCRIBE_CONFIGS on the cluster (<default>, broker 1)"
+            ),
+        ),
+    ],
+)
+def test_doctor_names_the_permissions_that_are_missing(
+    guarded: GuardedCluster, tmp_path: Path, user: str, state: str, found: str
+) -> None:
+    ran = guarded.doctor(user, tmp_path)
+    findings = {row["check"]: row for row in ran.json["findings"]}
+    assert (findings["permissions"]["state"], findings["permissions"]["found"]) == (state, found)
+    assert ran.code == int(state == "fault")
+    assert ("quorum" in findings) == (user != "blind")
+
+
+def test_the_command_that_doctor_suggests_grants_what_is_missing(guarded: GuardedCluster, tmp_path: Path) -> None:
+    def permissions() -> dict[str, str]:
+        rows = guarded.doctor("granted", tmp_path).json["findings"]
+        return next(row for row in rows if row["check"] == "permissions")
+
+    before = permissions()
+    command = shlex.split(before["advice"].partition(" grants ")[0].replace("User:NAME", "User:granted"))
+    assert (before["state"], command[0]) == ("fault", "kafka-acls")
+    kafka_tool("kafka.admin.AclCommand", "--bootstrap-server", guarded.inside, *command[1:])
+    assert eventually(lambda: permissions()["state"] == "fine")
+
+
 @pytest.mark.usefixtures("spark")
-def test_a_topic_that_is_hidden_later_keeps_its_last_rows(guarded: tuple[str, dict[str, Path]], tmp_path: Path) -> None:
-    address, files = guarded
-    surveyor = Surveyor(address, tmp_path / "warehouse", "--bootstrap-server")
+def test_a_topic_that_is_hidden_later_keeps_its_last_rows(guarded: GuardedCluster, tmp_path: Path) -> None:
+    files = guarded.files
+    surveyor = Surveyor(guarded.outside, tmp_path / "warehouse", "--bootstrap-server")
     before = surveyor.json("snapshot", "--command-config", str(files["reader"]))
     after = surveyor.json("snapshot", "--command-config", str(files["partial"]))
     assert (before["partitions"], before["quarantined"]) == (4, 0)

@@ -37,7 +37,8 @@ SHOWN = {
 }
 JUDGED = {
     "jobs/adapters/brokers/tokens.py": "expiry of tokens, a time of day; a wrong clock costs a connection, no data",
-    "jobs/advice/doctor.py": "doctor compares it with ZooKeeper's",
+    "jobs/advice/checks.py": "doctor compares it with ZooKeeper's, or that of the quorum's leader",
+    "jobs/advice/doctor.py": "doctor compares it with the time of the last snapshot",
     "jobs/execution/preflight.py": "--max-plan-age; a plan from the future is refused, too",
     "jobs/snapshots/vacuum.py": "vacuum; touches no cluster, and keeps the newest snapshot",
 }

@@ -1,0 +1,112 @@
+"""The results of `surveyor doctor`, and the checks that clusters of both kinds have in common.
+
+A check is an iterator of findings. It is independent of others, and says what to do about a problem.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from jobs.core.errors import SurveyorError
+from jobs.repositories.snapshots import live_brokers_as_of
+from jobs.repositories.warehouse_status import warehouse_status_if_readable
+from jobs.runtime.settings import Settings
+from schemas.rows import Broker
+from schemas.text import join_ids, pluralise
+
+PROBE_TIMEOUT_SECONDS: Final = 5.0
+"""Seconds to connect, and seconds for the brokers to return their configs."""
+
+MAX_CLOCK_SKEW_SECONDS: Final = 2.0
+"""Seconds by which two clocks may differ."""
+
+SET_CLOCK: Final = "set this machine's clock: ages of snapshots and plans are computed with it"
+
+
+class CheckStatus(StrEnum):
+    """The result of a check."""
+
+    FINE = "fine"
+    WARNING = "warning"
+    """Something does not work, or not well, for some commands."""
+    FAULT = "fault"
+    """Nothing works until it is repaired."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What a check found, and what to do about it unless that is fine."""
+
+    check: str
+    status: CheckStatus
+    found: str
+    advice: str | None = None
+
+    def to_json(self) -> dict[str, str | None]:
+        """Return the finding as `--json` prints it, where the key of the status is `state`."""
+        return {"check": self.check, "state": self.status, "found": self.found, "advice": self.advice}
+
+
+Checks = Iterator[CheckResult]
+
+
+def guarded(check: str, run_check: Callable[[], Checks]) -> Checks:
+    """Turn an error of Surveyor's into the result of the check; its message says what to do."""
+    try:
+        yield from run_check()
+    except SurveyorError as error:
+        yield CheckResult(check, CheckStatus.FAULT, str(error))
+
+
+def now() -> float:
+    """Seconds since the epoch, by this machine's clock."""
+    return time.time()
+
+
+def clock_skew(theirs: float | None, before: float, after: float, whose: str) -> CheckResult | None:
+    """Compare a clock that was read between two times of ours; return None if it does not differ, or is unknown.
+
+    >>> clock_skew(100.0, 95.0, 95.5, "ZooKeeper's").found
+    "4 s behind ZooKeeper's"
+    >>> clock_skew(100.0, 103.0, 103.5, "ZooKeeper's").found
+    "3 s ahead of ZooKeeper's"
+    >>> clock_skew(100.0, 99.0, 101.0, "ZooKeeper's")
+    """
+    if theirs is None:
+        return None
+    if theirs - after > MAX_CLOCK_SKEW_SECONDS:
+        return CheckResult("clock", CheckStatus.WARNING, f"{theirs - after:.0f} s behind {whose}", SET_CLOCK)
+    if before - theirs > MAX_CLOCK_SKEW_SECONDS:
+        return CheckResult("clock", CheckStatus.WARNING, f"{before - theirs:.0f} s ahead of {whose}", SET_CLOCK)
+    return None
+
+
+def missing_brokers(settings: Settings, live: Collection[int]) -> list[int]:
+    """Return the brokers that were live in the last snapshot, and are not now; none without a snapshot."""
+    with suppress(SurveyorError):  # the tables have findings of their own
+        snapshot = warehouse_status_if_readable(settings.warehouse).snapshot
+        if snapshot:
+            return sorted({row.broker_id for row in live_brokers_as_of(settings.warehouse, snapshot)}.difference(live))
+    return []
+
+
+def returned_configs(brokers: Sequence[Broker], silent: dict[int, str | None], assumed: int) -> CheckResult:
+    """Return whether brokers returned their configs.
+
+    `silent` has the brokers that did not, with the reason if it is known; `assumed` is the number of settings for which
+    Kafka's defaults are assumed then.
+    """
+    if not silent:
+        return CheckResult("settings", CheckStatus.FINE, f"{pluralise(len(brokers), 'broker')} returned their configs")
+    failure = next((f" ({reason})" for reason in silent.values() if reason is not None), " (though asked)")
+    return CheckResult(
+        "settings",
+        CheckStatus.WARNING,
+        f"{len(silent)} of {pluralise(len(brokers), 'broker')} did not return their configs within "
+        f"{PROBE_TIMEOUT_SECONDS:g} s: {join_ids(sorted(silent))}{failure}",
+        f"Kafka's defaults are assumed ({assumed} names); check that they run and are reachable from here, or give a "
+        "--command-config that they accept",
+    )

@@ -1,0 +1,210 @@
+"""Checks of a KRaft cluster: its addresses, quorum, versions, permissions, clock and brokers. Nothing is changed.
+
+They are a part of `surveyor doctor`. What concerns ZooKeeper or batch mode, such as znodes, its ACLs and control
+requests, does not exist there and has no finding.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from jobs.adapters.brokers.admin import read_properties
+from jobs.adapters.brokers.configs import KRAFT_DEFAULTS, read_configs_and_failures
+from jobs.adapters.kraft.probes import SupportedVersions, probe_addresses, read_supported_versions
+from jobs.adapters.kraft.session import NEEDS, Quorum, Session, read_from_broker
+from jobs.adapters.sources.interface import ClusterSource, LiveReading
+from jobs.adapters.sources.kraft import bootstrap_addresses
+from jobs.advice.checks import (
+    PROBE_TIMEOUT_SECONDS,
+    CheckResult,
+    Checks,
+    CheckStatus,
+    clock_skew,
+    guarded,
+    missing_brokers,
+    now,
+    returned_configs,
+)
+from jobs.core.units import format_duration
+from jobs.runtime.settings import Settings
+from jobs.snapshots.cluster_view import PARTITION, view_of_reading
+from planner.rules.quorum import MAX_VOTER_LAG_MS, majority
+from schemas.rows import Broker, Voter
+from schemas.text import abbreviate, join_ids, pluralise
+from schemas.topic_configs import MIN_ISR
+
+ON_CLUSTER: Final = "DESCRIBE on the cluster"
+"""The permission without which no partition is understood."""
+
+_NEEDED: Final = re.compile(rf"{NEEDS} (\w+ on the \w+)")
+
+GRANT: Final = (
+    "kafka-acls --add --allow-principal User:NAME --operation Describe --operation DescribeConfigs --cluster --topic "
+    "'*' grants all that reading needs; docs/kraft.md lists what each permission is for"
+)
+START_QUORUM: Final = "start the controllers; kafka-metadata-quorum describe --status shows what a broker knows of them"
+
+
+def check_kraft(settings: Settings) -> Checks:
+    """Run all checks of the cluster."""
+    addresses = bootstrap_addresses(str(settings.source))
+    properties = read_properties(settings.conf.command_config)
+    seconds, faults = probe_addresses(addresses, properties, PROBE_TIMEOUT_SECONDS)
+    yield reachability_result(addresses, seconds, faults)
+    if not seconds:
+        return
+    answering = [address for address in addresses if address in seconds]
+    yield from guarded("quorum", partial(_quorum, answering, properties))
+    yield from guarded("brokers", partial(_brokers, settings, properties))
+
+
+def reachability_result(
+    addresses: Sequence[str], seconds: Mapping[str, float], faults: Mapping[str, str]
+) -> CheckResult:
+    """Say which addresses answered, after how many `seconds`, and why others did not."""
+    check = "reachability"
+    failed = "; ".join(f"{address}: {faults[address]}" for address in addresses if address in faults)
+    if not seconds:
+        advice = "check --bootstrap-server (SURVEYOR_BOOTSTRAP_SERVERS), --command-config and that brokers run"
+        return CheckResult(check, CheckStatus.FAULT, f"no broker answered: {failed}", advice)
+    answering = f"{len(seconds)} of {len(addresses)} addresses answered"
+    if faults:
+        advice = "start that broker, or take its address out of --bootstrap-server (SURVEYOR_BOOTSTRAP_SERVERS)"
+        return CheckResult(check, CheckStatus.WARNING, f"{answering}; {failed}", advice)
+    return CheckResult(
+        check, CheckStatus.FINE, f"{answering}, the last one after {max(seconds.values()) * 1000:.0f} ms"
+    )
+
+
+def _quorum(addresses: Sequence[str], properties: dict[str, str]) -> Checks:
+    before = now()
+    session = read_from_broker(addresses, properties, _itself)
+    after = now()
+    quorum = session.quorum
+    if quorum is None:
+        if not session.has_controller:
+            yield CheckResult("quorum", CheckStatus.FAULT, str(session.quorum_fault), START_QUORUM)
+        return  # else it is a permission that is missing, which has a check of its own
+    yield quorum_result(quorum)
+    theirs = None if quorum.leader_time_ms is None else quorum.leader_time_ms / 1000
+    if skew := clock_skew(theirs, before, after, "that of the quorum's leader"):
+        yield skew
+    else:
+        known = "as that of the quorum's leader"
+        found = known if theirs is not None else "the brokers report no time to compare with"
+        yield CheckResult("clock", CheckStatus.FINE, found)
+
+
+def _itself(session: Session) -> Session:
+    return session
+
+
+def quorum_result(quorum: Quorum) -> CheckResult:
+    """Say which voters are up to date; a voter that is not may be down.
+
+    >>> voters = [Voter(voter_id=1, lag=0, lag_ms=0), Voter(voter_id=2, lag=81, lag_ms=90_000)]
+    >>> quorum_result(Quorum(leader_id=1, leader_epoch=7, high_watermark=9, voters=voters)).found
+    'leader 1, epoch 7; of 2 voters 2 are needed; not up to date: 2 (81 records and 90 s behind)'
+    """
+    lagging = [voter for voter in quorum.voters if (voter.lag_ms or 0) > MAX_VOTER_LAG_MS]
+    needed = majority(len(quorum.voters))
+    leader = f"leader {quorum.leader_id}, epoch {quorum.leader_epoch}"
+    of_voters = f"of {pluralise(len(quorum.voters), 'voter')} {needed} {'are' if needed > 1 else 'is'} needed"
+    if lagging:
+        found = f"{leader}; {of_voters}; not up to date: {', '.join(map(_lag, lagging))}"
+        advice = f"start {join_ids([voter.voter_id for voter in lagging])}, or see why; kafka-metadata-quorum "
+        return CheckResult("quorum", CheckStatus.WARNING, found, f"{advice}describe --replication shows the lag")
+    unknown = [voter.voter_id for voter in quorum.voters if voter.lag_ms is None]
+    uncertain = f"unknown whether {join_ids(unknown)} {'are' if len(unknown) > 1 else 'is'} up to date"
+    state = uncertain if unknown else "all are up to date"
+    return CheckResult("quorum", CheckStatus.FINE, f"{leader}; {of_voters}; {state}")
+
+
+def _lag(voter: Voter) -> str:
+    records = "" if voter.lag is None else f"{voter.lag} records and "
+    return f"{voter.voter_id} ({records}{format_duration((voter.lag_ms or 0) / 1000)} behind)"
+
+
+def _brokers(settings: Settings, properties: dict[str, str]) -> Checks:
+    source = settings.source
+    reading = source.read_live(None, PARTITION)
+    metadata = reading.metadata
+    yield _registered(settings, metadata.brokers)
+    supported, _ = read_supported_versions(metadata.live_brokers, properties, PROBE_TIMEOUT_SECONDS)
+    if supported:  # brokers that do not answer have a check of their own
+        yield version_result(supported, metadata.metadata_version)
+    yield from permission_results(reading)
+    if warnings := view_of_reading(reading).throttle_warnings:
+        advice = "`surveyor status` does not count them; kafka-configs --describe shows them to a user who may read it"
+        yield CheckResult("throttles", CheckStatus.WARNING, "; ".join(warnings), advice)
+    yield _settings(settings, source)
+
+
+def _registered(settings: Settings, brokers: Sequence[Broker]) -> CheckResult:
+    live = [row.broker_id for row in brokers if row.is_live]
+    fenced = [row.broker_id for row in brokers if not row.is_live]
+    missing = [broker for broker in missing_brokers(settings, live) if broker not in fenced]
+    found = f"{len(live)} alive"
+    if fenced:
+        found += f"; fenced: {join_ids(fenced)}"
+    if missing:
+        found += f"; in the last snapshot, but not alive: {join_ids(missing)}"
+    if fenced or missing:
+        return CheckResult("brokers", CheckStatus.WARNING, found, "run `surveyor status` to see what is due")
+    return CheckResult("brokers", CheckStatus.FINE, found)
+
+
+def version_result(supported: Mapping[int, SupportedVersions], level: int | None) -> CheckResult:
+    """Compare what brokers support; `level` is the finalized one of metadata.version.
+
+    >>> old, new = (SupportedVersions(metadata_version=level, has_pages=level > 19) for level in (19, 25))
+    >>> version_result({1: old, 2: old}, 19).found
+    'metadata.version 19; all brokers support up to 19; before Kafka 3.8, without eligible leader replicas: 1, 2'
+    >>> version_result({1: old, 2: new}, 19).found
+    'metadata.version 19; brokers support up to 19 or 25'
+    """
+    highest = {row.metadata_version for row in supported.values() if row.metadata_version is not None}
+    found = f"metadata.version {'not known' if level is None else level}"
+    if len(highest) > 1:
+        found += f"; brokers support up to {' or '.join(map(str, sorted(highest)))}"
+        advice = "a rolling upgrade is in progress: finish it, then plan"
+        return CheckResult("versions", CheckStatus.WARNING, found, advice)
+    if highest:
+        found += f"; all brokers support up to {max(highest)}"
+    if without := sorted(broker for broker, row in supported.items() if not row.has_pages):
+        found += f"; before Kafka 3.8, without eligible leader replicas: {join_ids(without)}"
+    return CheckResult("versions", CheckStatus.FINE, found)
+
+
+def permission_results(reading: LiveReading) -> Checks:
+    """Name the permissions that reading lacks, by the refusals; what is not understood for another reason is apart."""
+    refusals = [(row.path, row.reason) for row in reading.quarantine]
+    refusals += [*reading.unread_broker_configs.items()]
+    lacking: dict[str, list[str]] = {}
+    others = list[str]()
+    for where, reason in refusals:
+        needed = _NEEDED.search(reason)
+        if needed:
+            lacking.setdefault(needed[1], []).append(where)
+        else:
+            others.append(f"{where}: {reason}")
+    if lacking:
+        status = CheckStatus.FAULT if ON_CLUSTER in lacking else CheckStatus.WARNING
+        found = "; ".join(f"{permission} ({abbreviate(some)})" for permission, some in sorted(lacking.items()))
+        yield CheckResult("permissions", status, f"missing: {found}", GRANT)
+    else:
+        yield CheckResult("permissions", CheckStatus.FINE, "none is missing that reading needs")
+    if others:
+        advice = "surveyor snapshot; surveyor show quarantine"
+        yield CheckResult("reading", CheckStatus.WARNING, f"not understood: {abbreviate(others)}", advice)
+
+
+def _settings(settings: Settings, source: ClusterSource) -> CheckResult:
+    brokers, known = source.read_broker_settings()
+    alive = [row for row in brokers if row.is_live]
+    configs, why_not = read_configs_and_failures(
+        alive, settings.conf.command_config, known.overrides, PROBE_TIMEOUT_SECONDS, defaults=known.defaults
+    )
+    silent = {row.broker_id: why_not.get(row.broker_id) for row in configs if row.assumed and row.name == MIN_ISR}
+    return returned_configs(alive, silent, len(KRAFT_DEFAULTS))

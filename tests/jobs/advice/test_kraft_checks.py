@@ -1,0 +1,90 @@
+"""Findings of the doctor about a KRaft cluster, from what was read; the stories run it on real brokers."""
+
+import pyarrow as pa
+import pytest
+
+from jobs.adapters.kraft.session import Quorum, refusal
+from jobs.adapters.sources.interface import ClusterMetadata, LiveReading
+from jobs.advice.checks import CheckStatus
+from jobs.advice.kraft_checks import permission_results, quorum_result, reachability_result
+from schemas.rows import QuarantinedZnode, Voter
+
+CLUSTER = refusal(31, "cluster")
+TOPIC = refusal(29, "topic")
+CONFIG = refusal(29, "topic", "DESCRIBE_CONFIGS")
+PAGES, CONFIGS = "DescribeTopicPartitions/a", "DescribeConfigs/b"
+
+
+def _reading(refusals: dict[str, str], unread_configs: dict[str, str] | None = None) -> LiveReading:
+    return LiveReading(
+        metadata=ClusterMetadata(controller_id=1, controller_epoch=1, position=1, cluster_id="c", brokers=[]),
+        configs={},
+        partitions=pa.table({}),
+        quarantine=[QuarantinedZnode(path=path, reason=reason) for path, reason in refusals.items()],
+        throttle_rates={},
+        unread_broker_configs=unread_configs or {},
+    )
+
+
+@pytest.mark.parametrize(
+    ("refusals", "status", "found"),
+    [
+        ({}, CheckStatus.FINE, "none is missing that reading needs"),
+        (
+            {"DescribeQuorum": CLUSTER, "ListPartitionReassignments": CLUSTER},
+            CheckStatus.FAULT,
+            "missing: DESCRIBE on the cluster (DescribeQuorum, ListPartitionReassignments)",
+        ),
+        (
+            {PAGES: TOPIC, CONFIGS: CONFIG},
+            CheckStatus.WARNING,
+            f"missing: DESCRIBE on the topic ({PAGES}); DESCRIBE_CONFIGS on the topic ({CONFIGS})",
+        ),
+    ],
+)
+def test_each_missing_permission_is_named(refusals: dict[str, str], status: CheckStatus, found: str) -> None:
+    (result,) = permission_results(_reading(refusals))
+    assert (result.status, result.found) == (status, found)
+    assert (result.advice is None) == (status == CheckStatus.FINE)
+
+
+def test_settings_of_brokers_need_a_permission_too() -> None:
+    refused = refusal(31, "cluster", "DESCRIBE_CONFIGS")
+    (result,) = permission_results(_reading({}, {"broker 1": refused, "broker 2": refused}))
+    assert result.found == "missing: DESCRIBE_CONFIGS on the cluster (broker 1, broker 2)"
+
+
+def test_what_is_not_understood_otherwise_is_no_permission() -> None:
+    moved = "its reassignment changed while it was read; take a snapshot again"
+    permissions, reading = permission_results(_reading({"DescribeTopicPartitions/a/0": moved}))
+    assert permissions.status == CheckStatus.FINE
+    assert (reading.status, reading.found) == (
+        CheckStatus.WARNING,
+        f"not understood: DescribeTopicPartitions/a/0: {moved}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("lag_ms", "status", "found"),
+    [
+        (300, CheckStatus.FINE, "leader 1, epoch 7; of 3 voters 2 are needed; all are up to date"),
+        (None, CheckStatus.FINE, "leader 1, epoch 7; of 3 voters 2 are needed; unknown whether 3 is up to date"),
+        (
+            9_000,
+            CheckStatus.WARNING,
+            "leader 1, epoch 7; of 3 voters 2 are needed; not up to date: 3 (5 records and 9 s behind)",
+        ),
+    ],
+)
+def test_voters_that_lag_are_named(lag_ms: int | None, status: CheckStatus, found: str) -> None:
+    lags = {1: (0, 0), 2: (0, 9), 3: (5, lag_ms)}
+    voters = [Voter(voter_id=voter, lag=lag, lag_ms=behind) for voter, (lag, behind) in lags.items()]
+    result = quorum_result(Quorum(leader_id=1, leader_epoch=7, high_watermark=1, voters=voters))
+    assert (result.status, result.found) == (status, found)
+
+
+def test_an_address_that_does_not_answer_is_no_fault_while_another_does() -> None:
+    some = reachability_result(["a:1", "b:1"], {"b:1": 0.004}, {"a:1": "refused"})
+    none = reachability_result(["a:1"], {}, {"a:1": "refused"})
+    assert (some.status, some.found) == (CheckStatus.WARNING, "1 of 2 addresses answered; a:1: refused")
+    assert (none.status, none.found) == (CheckStatus.FAULT, "no broker answered: a:1: refused")
