@@ -24,7 +24,7 @@ from planner.rules.quorum import MAX_VOTER_LAG_MS
 from schemas.columns import TABLE_COLUMNS
 from schemas.rows import Row, Snapshot
 from tests.jobs.support.commands.commands import Ran, Surveyor
-from tests.jobs.support.kafka.kraft_cluster import ELR_LEVEL, ELR_SUPPORTED, ELR_VERSION, WITH_ELR, Described, described
+from tests.jobs.support.kafka.kraft_cluster import ELR_LEVEL, ELR_VERSION, WITH_ELR, Described, described
 from tests.jobs.support.kafka.real_cluster import create_topics, eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -326,7 +326,7 @@ def test_doctor_examines_the_quorum_and_the_brokers(story: Story) -> None:
     assert story.cluster.nodes[story.killed].address in findings["reachability"][1]
     leader = f"leader {story.now.quorum['LeaderId']}, epoch {story.now.quorum['LeaderEpoch']}; of 3 voters 2 are needed"
     assert findings["quorum"][1].startswith(f"{leader}; not up to date: {story.killed} (")
-    assert findings["versions"][1] == f"metadata.version {ELR_LEVEL}; all brokers support up to {ELR_SUPPORTED}"
+    assert findings["versions"][1] == f"metadata.version {ELR_LEVEL}; all brokers support up to {ELR_LEVEL}"
     assert findings["clock"] == ("fine", "as that of the quorum's leader")
     assert findings["brokers"] == ("fine", "2 alive")
     shown = story.surveyor("doctor").stdout

@@ -150,7 +150,7 @@ def test_without_permissions_nothing_counts_as_healthy(sources: Guarded) -> None
             "warning",
             (
                 "missing: DESCRIBE on the topic (DescribeTopicPartitions/hidden); DESCRIBE_CONFIGS on the cluster "
-                "(<default>, broker 1); DESCRIBE_CONFIGS on the topic (DescribeConfigs/open)"
+                "(broker 1, <default>); DESCRIBE_CONFIGS on the topic (DescribeConfigs/open)"
             ),
         ),
         (
@@ -158,7 +158,7 @@ def test_without_permissions_nothing_counts_as_healthy(sources: Guarded) -> None
             "fault",
             (
                 "missing: DESCRIBE on the cluster (DescribeQuorum, ListPartitionReassignments, DescribeLogDirs); "
-                "DESCRIBE_CONFIGS on the cluster (<default>, broker 1)"
+                "DESCRIBE_CONFIGS on the cluster (broker 1, <default>)"
             ),
         ),
     ],

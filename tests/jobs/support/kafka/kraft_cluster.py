@@ -22,8 +22,6 @@ WITH_ELR = {
 
 ELR_VERSION = ["--release-version", "4.0-IV1"]
 ELR_LEVEL = 23
-ELR_SUPPORTED = 25
-"""The highest level of metadata.version that 3.9.2 supports with unstable versions enabled."""
 
 _TOPIC = re.compile(r"Topic: (\S+)\tTopicId: (\S+)\tPartitionCount: (\d+)")
 
