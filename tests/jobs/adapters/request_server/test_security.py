@@ -15,8 +15,7 @@ from scramp import ScramMechanism
 
 from jobs.adapters.brokers.connection import BrokerConnection
 from jobs.adapters.brokers.listeners import AuthenticationFailedError, Listener
-from jobs.adapters.request_server import processing_quota
-from jobs.adapters.request_server import server as request_server
+from jobs.adapters.request_server import connection, connection_quotas, processing_quota
 from jobs.adapters.request_server.authentication import Credentials, ScramCredential
 from jobs.adapters.request_server.config import ListenConfig
 from jobs.adapters.request_server.server import RequestServer
@@ -170,7 +169,7 @@ def test_credentials_are_read_of_brokers_only(
 
 
 def test_unknown_clients_make_way_for_others_of_fewer(configured: WithFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_server, "MAX_UNKNOWN_CONNECTIONS", 3)
+    monkeypatch.setattr(connection_quotas, "MAX_UNAUTHENTICATED_CONNECTIONS", 3)
     with serving(configured({"security.protocol": "SASL_PLAINTEXT", **SASL, **USERS})) as broker:
         assert broker.endpoints
         port = broker.endpoints[0].port
@@ -219,7 +218,7 @@ def test_a_slow_tls_handshake_ends(
     principal: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(request_server, "HANDSHAKE_SECONDS", 3.0)
+    monkeypatch.setattr(connection, "HANDSHAKE_SECONDS", 3.0)
     own = {"security.protocol": "SSL", "ssl.certificate.location": str(certificates.client)}
     with serving(configured({"security.protocol": "SSL", "broker.principals": principal})) as broker:
         assert broker.endpoints
@@ -246,7 +245,7 @@ def test_nothing_is_served_before_authentication(configured: WithFile) -> None:
 
 
 def test_clients_must_prove_who_they_are_in_time(configured: WithFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_server, "HANDSHAKE_SECONDS", 0.2)
+    monkeypatch.setattr(connection, "HANDSHAKE_SECONDS", 0.2)
     with serving(configured({"security.protocol": "SASL_PLAINTEXT", **SASL, **USERS})) as broker:
         assert broker.endpoints
         with connected_to(broker.endpoints[0].port) as client:
@@ -256,7 +255,7 @@ def test_clients_must_prove_who_they_are_in_time(configured: WithFile, monkeypat
 def test_unknown_clients_make_way_for_others(
     configured: WithFile, listener: Callable[[dict[str, str]], Listener], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_server, "MAX_UNKNOWN_CONNECTIONS", 2)
+    monkeypatch.setattr(connection_quotas, "MAX_UNAUTHENTICATED_CONNECTIONS", 2)
     client = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "kafka"}
     with serving(configured({"security.protocol": "SASL_PLAINTEXT", **SASL, **USERS})) as broker:
         assert broker.endpoints
@@ -346,7 +345,7 @@ def test_the_control_plane_may_have_another_protocol(configured: WithFile) -> No
 def test_a_handshake_that_does_not_end_is_cut_off(
     configured: WithFile, principal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_server, "HANDSHAKE_SECONDS", 0.3)
+    monkeypatch.setattr(connection, "HANDSHAKE_SECONDS", 0.3)
     with serving(configured({"security.protocol": "SSL", "broker.principals": principal})) as broker:
         assert broker.endpoints
         with connected_to(broker.endpoints[0].port) as client:
@@ -360,7 +359,7 @@ def test_clients_in_a_handshake_make_way_for_others(
     principal: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(request_server, "MAX_UNKNOWN_CONNECTIONS", 2)
+    monkeypatch.setattr(connection_quotas, "MAX_UNAUTHENTICATED_CONNECTIONS", 2)
     own = {"security.protocol": "SSL", "ssl.certificate.location": str(certificates.client)}
     with serving(configured({"security.protocol": "SSL", "broker.principals": principal})) as broker:
         assert broker.endpoints

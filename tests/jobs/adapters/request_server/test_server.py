@@ -11,8 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobs.adapters.request_server import processing_quota
-from jobs.adapters.request_server import server as request_server
+from jobs.adapters.request_server import connection, connection_quotas, processing_quota
 from jobs.adapters.request_server.config import ListenConfig
 from jobs.adapters.request_server.server import RequestServer
 from jobs.core.errors import UsageError
@@ -125,7 +124,7 @@ def test_random_bytes_do_no_harm(port: int, parts: list[bytes], is_framed: bool)
 
 
 def test_a_request_that_trickles_in_ends_the_connection(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_server, "TRANSFER_SECONDS", 0.2)
+    monkeypatch.setattr(connection, "TRANSFER_SECONDS", 0.2)
     with connected_to(port) as client, connected_to(port) as other:
         client.send(api_versions_request(0)[:6])
 
@@ -134,7 +133,7 @@ def test_a_request_that_trickles_in_ends_the_connection(port: int, monkeypatch: 
 
 
 def test_a_silent_connection_ends(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_server, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(connection, "IDLE_SECONDS", 0.2)
     with connected_to(port) as client:
         assert client.is_closed
 
@@ -143,7 +142,7 @@ def test_a_silent_connection_ends(port: int, monkeypatch: pytest.MonkeyPatch) ->
 def test_of_too_many_connections_the_most_silent_makes_way(
     port: int, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr(request_server, limit, 5)
+    monkeypatch.setattr(connection_quotas, limit, 5)
     with ExitStack() as stack:
         clients = [stack.enter_context(connected_to(port)) for _ in range(5)]
         assert [client.producer_ids(1) for client in (*clients[1:], clients[0])] == [1] * 5
@@ -156,7 +155,7 @@ def test_of_too_many_connections_the_most_silent_makes_way(
 def test_a_request_in_flight_makes_way_for_nobody(
     port: int, handler: ProducerIdHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_server, "MAX_CONNECTIONS_PER_ADDRESS", 1)
+    monkeypatch.setattr(connection_quotas, "MAX_CONNECTIONS_PER_ADDRESS", 1)
     handler.held = {1}
     with connected_to(port) as client:
         client.send(producer_ids_request(1))
@@ -173,7 +172,7 @@ def test_relays_leave_open_files_to_the_process(handler: ProducerIdHandler) -> N
     server = RequestServer(PLAIN, handler)
     server.start()
     try:
-        server._max_files = request_server.RESERVED_FILES + 4  # noqa: SLF001 - the limit of the process
+        server.quotas.max_files = connection_quotas.RESERVED_FILES + 4  # the limit of the process
         with ExitStack() as stack:
             clients = [stack.enter_context(connected_to(server.endpoints[0].port)) for _ in range(2)]
             assert [client.producer_ids(1) for client in clients] == [1, 1]
@@ -184,7 +183,7 @@ def test_relays_leave_open_files_to_the_process(handler: ProducerIdHandler) -> N
 
 
 def test_halves_of_requests_of_one_address_make_way_for_another(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_server, "MAX_CONNECTIONS", 5)
+    monkeypatch.setattr(connection_quotas, "MAX_CONNECTIONS", 5)
     with ExitStack() as stack:
         halves = [stack.enter_context(connected_to(port, source="127.0.0.2")) for _ in range(5)]
         for client in halves:
@@ -197,7 +196,7 @@ def test_halves_of_requests_of_one_address_make_way_for_another(port: int, monke
 
 def test_large_requests_of_one_address_wait_for_each_other(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a thousand halves of requests would take the memory of the controller."""
-    monkeypatch.setattr(request_server, "LARGE_REQUEST_BYTES", 10)
+    monkeypatch.setattr(connection, "LARGE_REQUEST_BYTES", 10)
     request = api_versions_request(3)
     with connected_to(port) as first, connected_to(port) as second, connected_to(port) as third:
         for client in (first, second):

@@ -1,0 +1,31 @@
+"""Warnings about clients in the log: at most one a minute about each, because a client can cause any number."""
+
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import Final
+
+WARNING_SECONDS: Final = 60.0
+"""Seconds between two warnings about the same client."""
+
+MAX_CLIENTS: Final = 2000
+"""Number of clients after which all are forgotten."""
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class ClientWarnings:
+    """When the last warning about each client was logged."""
+
+    _last: dict[str, float] = field(default_factory=dict)
+
+    def warn(self, client: str, message: str, *, with_traceback: bool = False) -> None:
+        """Log a warning about a client, unless there was one in the last minute."""
+        now = time.monotonic()
+        if now - self._last.get(client, -WARNING_SECONDS) < WARNING_SECONDS:
+            return
+        if len(self._last) > MAX_CLIENTS:
+            self._last.clear()
+        self._last[client] = now
+        _LOG.log(logging.ERROR if with_traceback else logging.WARNING, "surveyor: %s", message, exc_info=with_traceback)

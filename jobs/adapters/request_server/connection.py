@@ -1,0 +1,276 @@
+"""One connection of a client: its requests are answered in order, the next is read once the last is answered.
+
+Corresponds to `KafkaChannel` and `SocketServer.Processor`. Unauthenticated clients have strict limits. Idle connections
+time out.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from struct import pack, unpack
+from typing import Any, Final, TypeVar
+
+from jobs.adapters.request_server.api_handler import ApiHandler, ApiMessage, Caller
+from jobs.adapters.request_server.authentication import Credentials
+from jobs.adapters.request_server.config import Binding, ListenConfig
+from jobs.adapters.request_server.connection_quotas import ConnectionQuotas
+from jobs.adapters.request_server.messages import (
+    API_VERSIONS,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    SASL_VERSIONS,
+    UNSUPPORTED_VERSION,
+    VERSIONS,
+    Header,
+    MalformedRequestError,
+    api_versions_response,
+    encode_response,
+    merged_api_versions,
+    read_body,
+    read_header,
+    read_relayed_header,
+)
+from jobs.adapters.request_server.principals import ANONYMOUS, certificate_principal
+from jobs.adapters.request_server.processing_quota import ProcessingQuota
+from jobs.adapters.request_server.relay import Relay
+from jobs.adapters.request_server.sasl_authenticator import (
+    AuthenticationError,
+    SaslAuthenticator,
+    failed_response,
+    require_allowed,
+)
+from schemas.znode_json import PLAINTEXT
+
+_LOG: Final = logging.getLogger(__name__)
+
+MAX_REQUEST_BYTES: Final = 4 << 20
+"""Maximum bytes of a request: some 75,000 partitions of AlterPartition with three replicas each.
+
+It takes a second at most to decode.
+"""
+
+LARGE_REQUEST_BYTES: Final = 1 << 20
+"""Bytes above which a request needs a reservation, for which it waits TRANSFER_SECONDS at most."""
+
+MAX_FIRST_BYTES: Final = 512 << 10
+"""Maximum bytes of a request of an unauthenticated client (`sasl.server.max.receive.size`)."""
+
+HANDSHAKE_SECONDS: Final = 10.0
+"""Seconds within which a client must authenticate."""
+
+TRANSFER_SECONDS: Final = 30.0
+"""Seconds within which a request must arrive once it has begun, and the client must read a response."""
+
+IDLE_SECONDS: Final = 600.0
+"""Seconds after which an idle connection is closed (`connections.max.idle.ms`)."""
+
+REFUSAL_SECONDS: Final = 0.1
+"""Seconds until a failed authentication is answered (`connection.failed.authentication.delay.ms`)."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionContext:
+    """What all connections of a server share."""
+
+    config: ListenConfig
+    handler: ApiHandler
+    credentials: Credentials
+    quotas: ConnectionQuotas
+    processing_quota: ProcessingQuota
+    executor: Executor
+    """Threads in which credentials are read."""
+
+
+@dataclass(slots=True, eq=False)
+class Connection:
+    """A connection, and what is known about its client."""
+
+    context: ConnectionContext
+    binding: Binding
+    address: str
+    """The client's IP address."""
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    principal: str | None = None
+    """Principal of the authenticated client; None until then."""
+    opened_at: float = field(default_factory=time.monotonic)
+    """Time of the monotonic clock, in seconds."""
+    _sasl: SaslAuthenticator = field(init=False)
+    _relay: Relay | None = None
+
+    def __post_init__(self) -> None:
+        self._sasl = SaslAuthenticator(self.context.config, self.context.credentials, self.context.executor)
+
+    async def run(self) -> None:
+        """Answer requests until the connection ends.
+
+        Raise MalformedRequestError or AuthenticationError if this server ends it for what the client has sent, and
+        OSError, EOFError or TimeoutError if the client is gone or silent.
+        """
+        await self._start_tls()
+        if not self._uses_sasl:
+            principal = self._certificate_principal()
+            if self.binding.security_protocol != PLAINTEXT:
+                require_allowed(self.context.config, principal)
+            self._set_principal(principal)
+        while True:
+            async with AsyncExitStack() as stack:
+                self.writer.write(await self._respond(await self._read(stack)))
+                async with asyncio.timeout(TRANSFER_SECONDS):
+                    await self.writer.drain()
+
+    def close(self) -> None:
+        """Close the connection, and that of its relay, at once."""
+        if self._relay is not None:
+            self._relay.close()
+        self.writer.transport.abort()
+
+    async def _respond(self, data: bytes) -> bytes:
+        """Answer a request, or relay it to a broker if it is not served here and the listener allows it."""
+        header, handler = read_relayed_header(data), self.context.handler
+        is_served = self.principal is None or header.api_key in self._handler_versions
+        address = None if is_served else handler.relay_to(self.binding.security_protocol)
+        if address is None:
+            header = read_header(data, self._versions)
+            await self._await_quota()
+            return self._charge(encode_response, header, await self._handle(header, data))
+        shared = handler.conditional_apis()
+        if header.api_key in shared:
+            header = read_header(data, shared)
+            await self._await_quota()
+            request = self._charge(read_body, data, header)
+            if handler.handles(header.api_key, request):
+                return self._charge(encode_response, header, await self._submitted(header, request))
+        response = await self._relayed(address, data)
+        first, last = VERSIONS[API_VERSIONS]
+        if header.api_key == API_VERSIONS and first <= header.version <= last:
+            return encode_response(header, merged_api_versions(response, header, self._handler_versions, shared))
+        return pack(">i", len(response)) + response
+
+    async def _await_quota(self) -> None:
+        """Wait until the next request may be handled, unless the client has proved to be a broker."""
+        if self.principal is None or self.binding.security_protocol == PLAINTEXT:
+            await self.context.processing_quota.wait(self.address)
+
+    def _charge(self, work: Callable[..., T], *arguments: Any) -> T:  # noqa: ANN401 - those of any function
+        return self.context.processing_quota.charge(self.address, work, *arguments)
+
+    async def _relayed(self, address: tuple[str, int], data: bytes) -> bytes:
+        """Ask the broker of this connection, which is chosen with the first request."""
+        if self._relay is None:
+            self._relay = Relay(address)
+        return await self._relay.ask(data)
+
+    async def _start_tls(self) -> None:
+        """Start TLS after the connection is counted: asyncio's own TLS server does not limit concurrent handshakes."""
+        tls, plain = self.context.config.tls, self.writer.transport
+        if tls is None or not self.binding.security_protocol.endswith("SSL"):
+            return
+        try:
+            await self.writer.start_tls(tls, ssl_handshake_timeout=HANDSHAKE_SECONDS)
+        except AttributeError:
+            if self.writer.transport is not None:
+                raise
+            self.writer._transport = plain  # noqa: SLF001 - asyncio left none
+            raise ConnectionResetError("the client was gone at the end of the handshake") from None
+        self.reader._transport = self.writer.transport  # type: ignore[attr-defined]  # noqa: SLF001 - as in Python 3.12
+
+    @property
+    def _uses_sasl(self) -> bool:
+        return self.binding.security_protocol.startswith("SASL")
+
+    @property
+    def _versions(self) -> Mapping[int, tuple[int, int]]:
+        """The APIs that may be requested now. ApiVersions lists the handler's APIs even before authentication."""
+        return self._server_versions if self.principal is None else {**self._server_versions, **self._handler_versions}
+
+    @property
+    def _server_versions(self) -> Mapping[int, tuple[int, int]]:
+        return {**VERSIONS, **SASL_VERSIONS} if self._uses_sasl else VERSIONS
+
+    @property
+    def _handler_versions(self) -> Mapping[int, tuple[int, int]]:
+        return self.context.handler.versions(self.binding.security_protocol)
+
+    def _certificate_principal(self) -> str:
+        certificate = self.writer.get_extra_info("peercert") or {}
+        return certificate_principal(certificate["subject"]) if certificate.get("subject") else ANONYMOUS
+
+    @property
+    def _handshake_seconds(self) -> float:
+        """Seconds that are left to authenticate."""
+        return max(0.0, self.opened_at + HANDSHAKE_SECONDS - time.monotonic())
+
+    async def _read(self, stack: AsyncExitStack) -> bytes:
+        """Read one request; an unauthenticated client has little time, and no large requests.
+
+        What a large request reserves is free again when the stack closes.
+        """
+        is_known = self.principal is not None
+        wait = IDLE_SECONDS if is_known else self._handshake_seconds
+        self.context.quotas.idle_begins(self)
+        async with asyncio.timeout(wait):
+            head = await self.reader.readexactly(4)
+        self.context.quotas.idle_ends(self)
+        (size,) = unpack(">i", head)
+        limit = MAX_REQUEST_BYTES if is_known else MAX_FIRST_BYTES
+        if not 0 < size <= limit:
+            raise MalformedRequestError(
+                f"request of {size} bytes exceeds the limit of {limit} (is this a Kafka client?)"
+            )
+        if size > LARGE_REQUEST_BYTES:
+            async with asyncio.timeout(TRANSFER_SECONDS):
+                await self.context.quotas.reserve_large_request(stack, self.address)
+        async with asyncio.timeout(TRANSFER_SECONDS if is_known else self._handshake_seconds):
+            return await self.reader.readexactly(size)
+
+    async def _handle(self, header: Header, data: bytes) -> ApiMessage:
+        if header.api_key == API_VERSIONS:
+            return self._api_versions(header, data)
+        request = self._charge(read_body, data, header)
+        if header.api_key == SASL_HANDSHAKE:
+            return self._sasl.handshake(request)
+        if header.api_key == SASL_AUTHENTICATE:
+            return await self._authenticate(header, request)
+        return await self._submitted(header, request)
+
+    async def _submitted(self, header: Header, request: ApiMessage) -> ApiMessage:
+        caller = Caller(self.binding.security_protocol, self.principal or ANONYMOUS, self.address, header.client_id)
+        submit = self.context.handler.submit
+        pending: Future[ApiMessage] = self._charge(submit, caller, header.api_key, header.version, request)
+        return await asyncio.wrap_future(pending)
+
+    def _api_versions(self, header: Header, data: bytes) -> ApiMessage:
+        served = {**self._server_versions, **self._handler_versions}
+        first, last = VERSIONS[API_VERSIONS]
+        if not first <= header.version <= last:
+            return api_versions_response(0, served, UNSUPPORTED_VERSION)
+        read_body(data, header)
+        return api_versions_response(header.version, served)
+
+    async def _authenticate(self, header: Header, request: ApiMessage) -> ApiMessage:
+        """Return the response to SaslAuthenticate; raise AuthenticationError after one that refuses the client."""
+        try:
+            response = await self._sasl.authenticate(header.version, request)
+        except AuthenticationError:
+            await asyncio.sleep(REFUSAL_SECONDS)
+            self.writer.write(encode_response(header, failed_response(header.version)))
+            with suppress(OSError, TimeoutError):
+                async with asyncio.timeout(TRANSFER_SECONDS):
+                    await self.writer.drain()
+            self.writer.close()
+            raise
+        if self._sasl.principal is not None:
+            self._set_principal(self._sasl.principal)
+        return response
+
+    def _set_principal(self, principal: str) -> None:
+        self.principal = principal
+        self.context.quotas.authenticated(self)
+        _LOG.debug("surveyor: %s is authenticated as %s", self.address, principal)
