@@ -121,7 +121,8 @@ def _snapshot(warehouse: Warehouse, stored: DataFrame) -> None:
     warehouse.replace("brokers", list(brokers))
     _topics(stored).write.format("delta").mode("append").save(warehouse.path("topics"))
     versions = {name: warehouse.version(name) for name in SPARK_SCHEMAS}
-    warehouse.replace("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": versions}])
+    row = {"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": versions}
+    warehouse.replace("snapshots", [{**row, "controller_epoch": 1, "controller_epoch_version": 0}])
 
 
 def _topics(stored: DataFrame) -> DataFrame:

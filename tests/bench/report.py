@@ -19,6 +19,8 @@ class Report:
     machine: Mapping[str, Any]
     figures: Sequence[Figure]
     costs: Sequence[Cost]
+    failed: Sequence[str] = ()
+    """What could not be measured."""
 
     @property
     def tables(self) -> dict[str, list[Row]]:
@@ -34,7 +36,7 @@ class Report:
     def missed(self) -> list[str]:
         ratios = [figure.measured for figure in self.figures if figure.met is False]
         grown = [f"µs/partition of {row['snapshot']}" for row in growths(self.costs) if not row["met"]]
-        return ratios + grown
+        return [*ratios, *grown, *(f"{name} (not measured)" for name in self.failed)]
 
     @property
     def verdict(self) -> str:

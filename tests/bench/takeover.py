@@ -46,6 +46,8 @@ from tests.bench.figures import Figure
 
 QUESTION: Final = "become the controller of this cluster?"
 
+TARGET: Final = 0.2
+
 
 def bench_takeover(partitions: int) -> Iterator[Figure]:
     """Take over from a dead controller: a broker does, then we do."""
@@ -80,6 +82,7 @@ def bench_takeover(partitions: int) -> Iterator[Figure]:
         ours,
         "Kafka's fail-over",
         kafkas,
+        TARGET,
     )
 
 

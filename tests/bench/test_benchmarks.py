@@ -1,0 +1,45 @@
+"""Each benchmark that starts no real brokers runs to its end on a small cluster; what it measures is not judged."""
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.bench.clusters.synthetic import cluster
+from tests.bench.figures import Driver, Figure
+from tests.bench.notification import bench_notification
+from tests.bench.parts import bench_planning, bench_writing
+from tests.bench.report import Report
+from tests.bench.snapshots import SnapshotBench
+
+pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
+
+
+def test_planning(spark: SparkSession) -> None:
+    plan, imbalance = bench_planning(spark, 2_000, 1)
+    assert plan.measured == "plan one dead broker of 100, stored, 2,000 partitions"
+    assert imbalance.measured == "imbalance, 2,000 partitions"
+    assert plan.ratio > 0 < imbalance.ratio
+
+
+def test_snapshots_and_writing(spark: SparkSession) -> None:
+    with cluster(1_000) as small:
+        samples = SnapshotBench(spark, Driver(spark), small).rounds(1)
+        writing = bench_writing(small)
+    assert [sample.figure.measured.split(",")[0] for sample in samples] == [
+        "bare read: read and decode 1",
+        "first snapshot",
+        "unchanged snapshot",
+        "snapshot",
+    ]
+    assert [sample.cost.partitions for sample in samples if sample.cost] == [1_000] * 3
+    assert writing.measured == "write 1,000 states, 1,000 in a fenced multi"
+
+
+def test_notification() -> None:
+    figure = bench_notification(100)
+    assert figure.measured == "hold the controllership: 100 changes written, 30 brokers notified"
+
+
+def test_a_report_names_what_could_not_be_measured() -> None:
+    report = Report({"cores": 2}, [Figure("reading", 1.0, "scan", 2.0, 0.6)], [], ["planning"])
+    assert report.missed == ["planning (not measured)"]
+    assert report.verdict == "TARGETS MISSED: 1\nplanning (not measured)"
