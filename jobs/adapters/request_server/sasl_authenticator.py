@@ -29,7 +29,7 @@ _ILLEGAL_SASL_STATE: Final = 34
 
 
 class AuthenticationError(Exception):
-    """The client is not let in, for a reason that is logged and that the client is not told."""
+    """The client is not authenticated, for a reason that is logged and not sent to the client."""
 
 
 def require_allowed(config: ListenConfig, principal: str) -> None:
@@ -45,7 +45,7 @@ def authenticate_response(version: int, error: int, message: str | None, data: b
 
 
 def failed_response(version: int) -> ApiMessage:
-    """Return the response to any client that is not let in; it says no more, as Kafka's does."""
+    """Return the response to a client that is not authenticated. Like that of Kafka, it has no reason."""
     return authenticate_response(version, _SASL_FAILED, "Authentication failed")
 
 
@@ -75,7 +75,7 @@ class SaslAuthenticator:
     async def authenticate(self, version: int, request: ApiMessage) -> ApiMessage:
         """Return the response to SaslAuthenticate, with which the principal may be known.
 
-        Raise AuthenticationError if the client is not let in, and MalformedRequestError if there was no handshake.
+        Raise AuthenticationError if the client is not authenticated, MalformedRequestError if there was no handshake.
         """
         exchange = self._exchange
         if exchange is None:
