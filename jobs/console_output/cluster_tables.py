@@ -258,19 +258,19 @@ def show_brokers(settings: Settings, snapshot_id: int | None, *, now: bool = Fal
     partitions = StoredRows(cluster.partitions)
     leaders, replicas, in_sync = (_count_by_broker(partitions.brokers(name)) for name in ("leader", "replicas", "isr"))
     gone = {*leaders, *replicas, *in_sync} - _ids(cluster.registered)
-    registered = [_columns(row) | {"live": row.is_live} for row in cluster.registered]
     last_seen = cluster.last_seen
-    unregistered = [_columns(last_seen.get(broker)) | {"broker_id": broker, "live": False} for broker in gone]
+    stored = {row.broker_id: _columns(row) | {"live": row.is_live} for row in cluster.registered}
+    stored |= {broker: _columns(last_seen.get(broker)) | {"broker_id": broker, "live": False} for broker in gone}
     rows = [
         {
             **row,
-            "controller": row["broker_id"] == cluster.controller_id,
-            "leaders": leaders.get(row["broker_id"], 0),
-            "replicas": replicas.get(row["broker_id"], 0),
+            "controller": broker == cluster.controller_id,
+            "leaders": leaders.get(broker, 0),
+            "replicas": replicas.get(broker, 0),
         }
-        for row in sorted([*registered, *unregistered], key=itemgetter("broker_id"))
+        for broker, row in sorted(stored.items())
     ]
-    columns = [*BROKER_COLUMNS, *["last_seen_at"] * any(row["last_seen_at"] for row in rows)]
+    columns = [*BROKER_COLUMNS, *["last_seen_at"] * any(broker in last_seen for broker in gone)]
     table = table_parts(settings, f"brokers of {settings.cluster}, {cluster.where}", columns, rows)
     emit(settings, CommandResult(cluster.about | {"rows": rows}, *table, cluster.age_line(len(rows))))
 

@@ -6,6 +6,8 @@ It is a module of its own because it uses DuckDB views, and importing DuckDB tak
 from datetime import UTC, datetime
 from typing import Final
 
+from msgspec.structs import asdict
+
 from jobs.console_output.tables import ROWS_SHOWN, displayed_columns, show_rows, with_short_message, without_secret
 from jobs.repositories.snapshots import find_snapshot
 from jobs.repositories.stored_rows import StoredRows
@@ -13,6 +15,7 @@ from jobs.runtime.console import CommandResult, table
 from jobs.runtime.output import emit
 from jobs.runtime.settings import Settings
 from jobs.sql_views.database import Summaries
+from jobs.sql_views.views import CommitSummary
 from schemas.rows import Row, Snapshot
 
 ROW_COLUMNS: Final = ("attempt", "action", "topic", "partition", "outcome", "committed_at", "message")
@@ -37,10 +40,12 @@ def show_commits(settings: Settings, plan: str | None, *, everything: bool) -> N
 
 def _show_all(settings: Settings, *, everything: bool) -> None:
     at = Summaries(settings.warehouse, find_snapshot(settings.warehouse))
-    rows = [without_secret(row) for row in reversed(at.rows("commit_log"))]
-    latest = rows if everything else rows[-ROWS_SHOWN:]
-    listed = [with_short_message(row) | _display_row(row) for row in latest]
-    more = [f"the latest {len(latest)} of {len(rows)}; --all shows all"] if len(latest) < len(rows) else []
+    commits = at.typed_rows(CommitSummary)[::-1]
+    rows = [without_secret(asdict(commit)) for commit in commits]
+    first = 0 if everything else max(len(rows) - ROWS_SHOWN, 0)
+    latest = zip(commits[first:], rows[first:], strict=True)
+    listed = [with_short_message(row) | _display_row(commit) for commit, row in latest]
+    more = [f"the latest {len(listed)} of {len(rows)}; --all shows all"] if len(listed) < len(rows) else []
     title = f"commits of {settings.cluster}"
     emit(
         settings,
@@ -48,12 +53,8 @@ def _show_all(settings: Settings, *, everything: bool) -> None:
     )
 
 
-def _display_row(row: Row) -> Row:
-    """Return display texts for columns of a commit.
-
-    >>> _display_row({"names": ["grow"], "kind": "cancel", "plan_kind": "reassign", "applied": 5, "changes": 8})
-    {'names': 'grow', 'kind': 'cancel of reassign', 'applied': '5 of 8'}
-    """
-    kind = f"{row['kind']} of {row['plan_kind']}" if row["plan_kind"] else row["kind"]
-    of = "" if row["changes"] is None else f" of {row['changes']}"
-    return {"names": ", ".join(row["names"]), "kind": kind, "applied": f"{row['applied']}{of}"}
+def _display_row(commit: CommitSummary) -> Row:
+    """Return display texts for columns of a commit."""
+    kind = f"{commit.kind} of {commit.plan_kind}" if commit.plan_kind else commit.kind
+    applied = f"{commit.applied}" if commit.changes is None else f"{commit.applied} of {commit.changes}"
+    return {"names": ", ".join(commit.names or ()), "kind": kind, "applied": applied}

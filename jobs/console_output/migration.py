@@ -9,8 +9,8 @@ from jobs.core.errors import ExitCode
 from jobs.repositories.snapshots import find_snapshot
 from jobs.runtime.console import CommandResult
 from jobs.runtime.settings import Settings
+from jobs.snapshots.diff import Difference
 from jobs.snapshots.migration_proof import prove
-from schemas.rows import Row
 from schemas.text import pluralise
 
 
@@ -38,7 +38,7 @@ def report_proof(settings: Settings, before: int, after: int) -> CommandResult:
     """Compare two snapshots; the exit code is CHANGES unless everything is still there."""
     warehouse = settings.warehouse
     proof = prove(warehouse, find_snapshot(warehouse, before), find_snapshot(warehouse, after))
-    lines = [f"  {_difference(row)}" for row in proof.differences]
+    lines = [f"  {_line(difference)}" for difference in proof.differences]
     lines += [f"  not known: {what}" for what in proof.unknown]
     lines += [f"  queued for deletion before: topic {topic}" for topic in proof.deleted_topics]
     if proof.holds:
@@ -50,7 +50,7 @@ def report_proof(settings: Settings, before: int, after: int) -> CommandResult:
         "before": before,
         "after": after,
         "proved": proof.holds,
-        "differences": proof.differences,
+        "differences": [difference._asdict() for difference in proof.differences],
         "unknown": proof.unknown,
         "deleted_topics": proof.deleted_topics,
     }
@@ -58,11 +58,11 @@ def report_proof(settings: Settings, before: int, after: int) -> CommandResult:
     return CommandResult(fields, *lines, verdict, exit_code=code)
 
 
-def _difference(row: Row) -> str:
+def _line(difference: Difference) -> str:
     """Format one difference as a line.
 
-    >>> _difference({"what": "count", "subject": "ACLs", "column": "acls", "before": 3, "after": None})
+    >>> _line(Difference("count", "ACLs", "acls", 3, None))
     'count ACLs: acls 3 -> none'
     """
-    was, is_now = ("none" if value is None else value for value in (row["before"], row["after"]))
-    return f"{row['what']} {row['subject']}: {row['column']} {was} -> {is_now}"
+    before, after = ("none" if value is None else value for value in (difference.before, difference.after))
+    return f"{difference.what} {difference.subject}: {difference.column} {before} -> {after}"

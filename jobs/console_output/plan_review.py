@@ -34,7 +34,7 @@ from jobs.preconditions.rollback_racks import is_rollback, lists_of_stored, roll
 from jobs.preconditions.unread_metadata import unread_warnings
 from jobs.repositories.figures import figures_in
 from jobs.repositories.plans.repository import find_plan
-from jobs.repositories.stored_rows import BROKER_EFFECTS, Bools, StoredRows, affecting_broker, summary
+from jobs.repositories.stored_rows import BROKER_EFFECTS, Bools, StoredRows, ValueCount, affecting_broker, count_changes
 from jobs.runtime.console import format_cell, next_in_json, table, warnings_in_json
 from jobs.runtime.output import next_lines, show, stream
 from jobs.runtime.settings import Settings
@@ -110,7 +110,7 @@ class Review:
             **self.row.columns(),
             "names": self.row.all_names,
             "operations": len(self.operations()),
-            "summary": {"changes": len(changes), **summary(changes)},
+            "summary": {"changes": len(changes), **count_changes(changes).json},
             **warnings_in_json(self.all_warnings(changes)),
             "copies": volume(self.warehouse, changes).json(rate),
             "deleted": [asdict(topic) for topic in self.deleted],
@@ -171,7 +171,7 @@ class Review:
         yield from self._cut(settings, operations, "operations", Operation, _operation_line)
         yield from self._change_lines(settings, changes)
         if len(rejections) > LINES_SHOWN:
-            yield _grouped("rejected", rejections.counts("code"), "code")
+            yield _grouped("rejected", rejections.counts("code"))
         yield from self._cut(settings, rejections, "rejections", RejectionRecord, rejection_line)
         evidence = self.evidence()
         yield from self._cut(
@@ -190,7 +190,7 @@ class Review:
 
     def _change_lines(self, settings: Settings, changes: StoredRows) -> Iterator[str]:
         """Return a line per change, grouped by wave if there are several."""
-        sizes = {row["wave"]: row["rows"] for row in changes.counts("wave")}
+        sizes = dict(changes.counts("wave"))
         wave = None
         for row in self._shown(changes):
             change = msgspec.convert(row, ChangeSummary)
@@ -244,24 +244,24 @@ def _operation_line(row: Operation) -> str:
 def _summary_lines(changes: StoredRows) -> Iterator[Table | str]:
     if len(changes) <= 1:
         return
-    sums = summary(changes)
-    yield _grouped("by action", sums["actions"], "action")
-    topics = [f"{row['topic']} {row['rows']}" for row in sums["topics"][:GROUPS_SHOWN]]
-    yield f"  by topic: {', '.join(topics)}{_others(sums['topics_in_all'], ' ', 'topics')}"
-    if sums["brokers"]:
-        title = f"  by broker{_others(len(sums['brokers']), ', ', 'more')}"
-        yield table(title, ("broker_id", *BROKER_EFFECTS), sums["brokers"][:GROUPS_SHOWN])
-    yield from (f"  {pluralise(row['rows'], 'time')}: {row['reason']}" for row in sums["reasons"][:GROUPS_SHOWN])
-    if sums["reasons_in_all"] > GROUPS_SHOWN:
-        yield f"  and {sums['reasons_in_all'] - GROUPS_SHOWN} other reasons"
+    counts = count_changes(changes)
+    yield _grouped("by action", counts.actions)
+    topics = [f"{topic} {rows}" for topic, rows in counts.topics[:GROUPS_SHOWN]]
+    yield f"  by topic: {', '.join(topics)}{_others(counts.topics_in_all, ' ', 'topics')}"
+    if counts.brokers:
+        title = f"  by broker{_others(len(counts.brokers), ', ', 'more')}"
+        yield table(title, ("broker_id", *BROKER_EFFECTS), counts.brokers[:GROUPS_SHOWN])
+    yield from (f"  {pluralise(rows, 'time')}: {reason}" for reason, rows in counts.reasons[:GROUPS_SHOWN])
+    if counts.reasons_in_all > GROUPS_SHOWN:
+        yield f"  and {counts.reasons_in_all - GROUPS_SHOWN} other reasons"
 
 
 def _others(count: int, before: str, what: str) -> str:
     return f"{before}and {count - GROUPS_SHOWN} {what}" if count > GROUPS_SHOWN else ""
 
 
-def _grouped(title: str, counts: Iterable[Row], column: str) -> str:
-    groups = (f"{row['rows']} {row[column]}" for row in counts)
+def _grouped(title: str, counts: Iterable[ValueCount]) -> str:
+    groups = (f"{rows} {value}" for value, rows in counts)
     return f"  {title}: {', '.join(groups)}"
 
 

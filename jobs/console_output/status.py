@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import msgspec
+
 from jobs.advice.next_steps import ClusterSituation, next_steps
 from jobs.advice.outage import outage_now
 from jobs.console_output.tables import of_snapshot
@@ -104,7 +106,7 @@ def _status_of_member(settings: Settings) -> CommandResult:
 def _fleet_figures(status: Result) -> Result:
     last = status["last_snapshot"]
     return {
-        **figures_of(status),
+        **msgspec.structs.asdict(figures_of(status)),
         "due": len(status["due"]),
         "snapshot_age": last and format_duration(max(last["age_seconds"], 0)),
         "snapshot_age_seconds": last and round(last["age_seconds"]),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from operator import attrgetter, itemgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rich.table import Table
 
@@ -25,7 +25,7 @@ from jobs.runtime.console import CommandResult, log, table, warn
 from jobs.runtime.output import emit, show, stream
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
-from jobs.snapshots.diff import COLUMNS, differences
+from jobs.snapshots.diff import Difference, differences
 from schemas.enums import PlanStatus
 from schemas.rows import BrokerConfig, PlanRecord, QuarantinedZnode, Row, Snapshot, ThrottledConfig
 from schemas.text import join_ids, plan_size, pluralise
@@ -150,19 +150,28 @@ def show_configs(settings: Settings, snapshot_id: int | None, broker: int | None
     selected = [row for row in configs if broker in {None, row.broker_id}]
     if differing:
         names = None if broker is None else {row.name for row in selected}
-        rows = [row for row in differing_configs(configs) if names is None or row["name"] in names]
-        write_as_of(settings, snapshot, "settings that differ between brokers", ("name", "value", "brokers"), rows)
+        values = [value for value in differing_configs(configs) if names is None or value.name in names]
+        rows = [value._asdict() for value in values]
+        write_as_of(settings, snapshot, "settings that differ between brokers", ConfigValue._fields, rows)
         return
     rows = [row.columns() for row in sorted(selected, key=attrgetter("broker_id", "name"))]
     write_as_of(settings, snapshot, "configs", ("broker_id", "name", "value", "assumed"), rows)
 
 
-def differing_configs(configs: Sequence[BrokerConfig]) -> list[Row]:
-    """Return a row for each value of settings that differ between brokers; assumed values are ignored.
+class ConfigValue(NamedTuple):
+    """A value of a setting, and the brokers that have it."""
+
+    name: str
+    value: str | None
+    brokers: list[int]
+
+
+def differing_configs(configs: Sequence[BrokerConfig]) -> list[ConfigValue]:
+    """Return each value of settings that differ between brokers; assumed values are ignored.
 
     >>> rows = [BrokerConfig(broker_id=broker, name="min.insync.replicas", value=value, assumed=broker == 3)
     ...     for broker, value in ((1, "1"), (2, "2"), (3, "9"), (4, "1"))]
-    >>> [(row["value"], row["brokers"]) for row in differing_configs(rows)]
+    >>> [(value.value, value.brokers) for value in differing_configs(rows)]
     [('1', [1, 4]), ('2', [2])]
     >>> differing_configs(rows[::2])
     []
@@ -173,7 +182,7 @@ def differing_configs(configs: Sequence[BrokerConfig]) -> list[Row]:
     for row in reported:
         values[row.name][row.broker_id] = row.value
     return [
-        {"name": name, "value": value, "brokers": [broker for broker in brokers if of_broker[broker] == value]}
+        ConfigValue(name, value, [broker for broker in brokers if of_broker[broker] == value])
         for name, of_broker in sorted(values.items())
         if len(set(of_broker.values())) > 1
         for value in dict.fromkeys(of_broker.values())
@@ -236,13 +245,12 @@ def show_history(settings: Settings, topic: str, partition: int | None) -> None:
 
 def show_differences(settings: Settings, before: int, after: int) -> None:
     """Show the differences between two snapshots."""
-    rows = differences(
-        settings.warehouse, find_snapshot(settings.warehouse, before), find_snapshot(settings.warehouse, after)
-    )
+    warehouse = settings.warehouse
+    found = differences(warehouse, find_snapshot(warehouse, before), find_snapshot(warehouse, after))
+    rows = [difference._asdict() for difference in found]
     if rows or settings.as_json:
-        write_table(
-            settings, f"{settings.cluster}, snapshot {before} to {after}", COLUMNS, rows, before=before, after=after
-        )
+        title = f"{settings.cluster}, snapshot {before} to {after}"
+        write_table(settings, title, Difference._fields, rows, before=before, after=after)
     else:
         emit(
             settings,
@@ -287,7 +295,10 @@ def show_plans(settings: Settings) -> None:
         | {"names": plan.all_names, "operations": operations[plan.plan_id], "complete": is_complete(plan)}
         for plan in plans
     ]
-    lines = [{**row, "names": ", ".join(row["names"]), "what": size} for row, size in zip(rows, sizes, strict=True)]
+    lines = [
+        {**row, "names": ", ".join(plan.all_names), "what": size}
+        for plan, row, size in zip(plans, rows, sizes, strict=True)
+    ]
     columns = ("plan_id", "names", "kind", "status", "complete", "what", "created_at")
     emit(
         settings, CommandResult({"rows": rows}, *table_parts(settings, f"plans of {settings.cluster}", columns, lines))

@@ -7,8 +7,9 @@ import re
 from typing import Any, Final
 
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import as_of, table_as_of
+from jobs.repositories.snapshots import rows_as_of, table_as_of
 from schemas.broker_configs import PROTOCOL_VERSION
+from schemas.rows import BrokerConfig
 from schemas.topic_configs import TOPIC_CONFIGS
 
 Version = tuple[int, int, int]
@@ -25,8 +26,8 @@ _LAST_IV: Final = 99
 
 def protocols(tables: SnapshotTables) -> list[Version]:
     """Return the inter.broker.protocol.version of each broker, UNKNOWN_VERSION if the broker did not report it."""
-    rows = as_of(tables.warehouse, tables.snapshot, "broker_configs", ("name", "=", PROTOCOL_VERSION))
-    return [_version(row["value"]) for row in rows]
+    configs = rows_as_of(tables.warehouse, tables.snapshot, BrokerConfig, ("name", "=", PROTOCOL_VERSION))
+    return [_version(config.value) for config in configs]
 
 
 def have_topic_ids(tables: SnapshotTables) -> bool:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-from msgspec.structs import asdict
+from msgspec import convert, to_builtins
 from rich.table import Table
 
 from jobs.adapters.brokers.configs import read_configs_and_failures
+from jobs.adapters.delta.warehouse import values_of
 from jobs.core.errors import ExitCode, SurveyorError
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, rows_as_of
@@ -30,7 +31,7 @@ from jobs.snapshots.health import arrays_of
 from planner.columns.numpy_rules import has_broker, is_in, partition_masks
 from planner.rules.inputs import BrokerSets, PartitionInfo, TopicInfo
 from planner.rules.quorum import QuorumAfterRestart, quorum_after_restart
-from planner.rules.restart_effect import known_min_isr, restart_effect
+from planner.rules.restart_effect import RestartedPartition, known_min_isr, restart_effect
 from planner.rules.restart_order import Need, RestartStep, restart_order
 from schemas.enums import NO_CONTROLLER, NO_LEADER, RestartCode, RestartEffect
 from schemas.rows import BrokerConfig, LastSeenBroker, Row
@@ -59,7 +60,7 @@ _PHRASES: Final = {
     RestartEffect.BELOW_MARGIN: "below the margin",
     RestartEffect.UNKNOWN: "unknown",
 }
-_SEVERITY: Final = {effect.value: place for place, effect in enumerate(RestartEffect)}
+_SEVERITY: Final = {effect: place for place, effect in enumerate(RestartEffect)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +105,8 @@ def report_restart(
         rows = _rows_now(facts, frozenset(restarting), margin)
     else:
         facts, rows = _rows_of_snapshot(settings, snapshot, restarting, margin)
-    rows.sort(key=lambda row: (_SEVERITY[row["effect"]], not row["is_internal"], row["topic"], row["partition"]))
-    counts = Counter(row["effect"] for row in rows)
+    rows.sort(key=lambda row: (_SEVERITY[row.effect], not row.is_internal, row.topic, row.partition))
+    counts = Counter(row.effect for row in rows)
     quorum = quorum_after_restart(facts.view.voters or (), restarting)
     unread = [*_unread(facts, restarting), *_uncertain_voters(quorum)]
     is_hurt = len(rows) > counts[RestartEffect.UNKNOWN] or (quorum is not None and quorum.keeps_majority is False)
@@ -119,11 +120,11 @@ def report_restart(
         "brokers": [*_brokers(facts.view, restarting)],
         "under_replicated": _under_replicated(facts.view),
         **_on_brokers(facts.view, restarting),
-        **{effect.value: counts[effect.value] for effect in RestartEffect},
+        **{effect.value: counts[effect] for effect in RestartEffect},
         "quorum": None if quorum is None else {**asdict_of(quorum), "keeps_majority": quorum.keeps_majority},
         "unread": unread,
         "warnings": [*_warnings(facts, restarting)],
-        "rows": rows,
+        "rows": [to_builtins(row) for row in rows],
     }
     people = [*_for_people(settings, result, None if everything else limit)]
     if quorum is not None and quorum.keeps_majority is False:
@@ -132,23 +133,19 @@ def report_restart(
     return CommandResult(result, *people, steps=steps, warnings=result["warnings"], exit_code=EXIT_CODES[verdict])
 
 
-def _rows_now(facts: RestartFacts, restarting: frozenset[int], margin: int) -> list[Row]:
+def _rows_now(facts: RestartFacts, restarting: frozenset[int], margin: int) -> list[RestartedPartition]:
     view = facts.view
     is_certain = {broker: known and broker not in facts.silent for broker, known in facts.understood.items()}
     brokers = BrokerSets.of(is_certain, {})
     known = known_min_isr(facts.configs)
-    concerned = view.partitions.filter(_concerned(view, restarting)).to_pylist()
-    partitions = (PartitionInfo(**{name: row[name] for name in PartitionInfo.__struct_fields__}) for row in concerned)
+    concerned = view.partitions.filter(_concerned(view, restarting))
+    names = PartitionInfo.__struct_fields__
+    partitions = (PartitionInfo(**dict(zip(names, values, strict=True))) for values in values_of(concerned, *names))
     effects = (
         restart_effect(row, _topic(view, row.topic), brokers, known, restarting=restarting, margin=margin)
         for row in partitions
     )
-    return [_plain(asdict(effect)) for effect in effects if effect is not None]
-
-
-def _plain(row: Row) -> Row:
-    """Replace enums by their words, as rows of Spark have them."""
-    return row | {"effect": row["effect"].value, "code": row["code"].value}
+    return [effect for effect in effects if effect is not None]
 
 
 def _topic(view: ClusterView, topic: str) -> TopicInfo | None:
@@ -172,7 +169,7 @@ def _concerned(view: ClusterView, restarting: Collection[int]) -> Bools:
 
 def _rows_of_snapshot(
     settings: Settings, snapshot_id: int, restarting: Sequence[int], margin: int
-) -> tuple[RestartFacts, list[Row]]:
+) -> tuple[RestartFacts, list[RestartedPartition]]:
     """Judge a snapshot by the same rule on Spark."""
     from jobs.adapters.delta.spark_warehouse import SparkWarehouse  # noqa: PLC0415 - the state of now needs no JVM
     from jobs.adapters.spark.session import start_session  # noqa: PLC0415 - as above
@@ -190,7 +187,7 @@ def _rows_of_snapshot(
     with progress("restarting"):
         frames = tables["partitions"], tables["topics"], tables["brokers"], tables["broker_configs"]
         hurt = restarted_partitions(*frames, restarting=restarting, margin=margin)
-        return facts, [row.asDict() for row in hurt.collect()]
+        return facts, convert([row.asDict() for row in hurt.collect()], list[RestartedPartition])
 
 
 def _unread(facts: RestartFacts, restarting: Iterable[int]) -> Iterator[str]:
@@ -297,8 +294,8 @@ def _for_people(settings: Settings, result: Row, limit: int | None) -> Iterator[
     yield f"restarting {brokers} is {result['verdict']}: {counted} ({on_them})"
 
 
-def _suggestions(settings: Settings, rows: Sequence[Row]) -> Iterator[Suggestion]:
-    codes = {row["code"] for row in rows}
+def _suggestions(settings: Settings, rows: Sequence[RestartedPartition]) -> Iterator[Suggestion]:
+    codes = {row.code for row in rows}
     if RestartCode.NO_LIVE_LEADER in codes:
         yield suggestion(settings, "see what is due", "status")
     if codes & {RestartCode.TOO_FEW_IN_SYNC, RestartCode.NO_OTHER_IN_SYNC}:
@@ -315,9 +312,12 @@ def report_restart_order(settings: Settings, margin: int) -> CommandResult:
     down = sorted(racks.keys() - understood.keys())
     voters = [voter.voter_id for voter in facts.view.voters or ()]
     steps = restart_order(_needs(facts), racks, down, controller, margin=margin, voters=voters)
-    rows = [_step_row(settings, position, step, steps, margin) for position, step in enumerate(steps, 1)]
+    checks = [_check(settings, step, steps, margin) for step in steps]
+    rows = [
+        _step_row(position, step, check) for position, (step, check) in enumerate(zip(steps, checks, strict=True), 1)
+    ]
     unread = [*_unread_of_cluster(facts.view)]
-    warnings = [*notes, *(f"unknown: {fact}" for fact in unread), *_silent_brokers(facts), *_order_warnings(rows)]
+    warnings = [*notes, *(f"unknown: {fact}" for fact in unread), *_silent_brokers(facts), *_order_warnings(steps)]
     warnings += _quorum_warnings(steps, sorted({*voters}.difference(racks)))
     waves = steps[-1].wave if steps else 0
     result = {
@@ -329,7 +329,8 @@ def report_restart_order(settings: Settings, margin: int) -> CommandResult:
         "warnings": warnings,
         "rows": rows,
     }
-    lines = [f"wave {wave}: {check}" for wave, check in dict.fromkeys((r["wave"], r["check"]) for r in rows) if check]
+    waves_and_checks = dict.fromkeys((step.wave, check) for step, check in zip(steps, checks, strict=True))
+    lines = [f"wave {wave}: {check}" for wave, check in waves_and_checks if check]
     size = f"{pluralise(len(rows), 'broker')} in {pluralise(waves, 'wave')}"
     people: list[Table | str] = [
         table(f"{settings.cluster}, order of restarts, margin {margin}", STEP_COLUMNS, rows),
@@ -388,10 +389,14 @@ def _racks(settings: Settings, facts: RestartFacts) -> tuple[dict[int, str | Non
     return {broker: known.get(broker) for broker in sorted(ids)}, notes
 
 
-def _step_row(settings: Settings, position: int, step: RestartStep, steps: Sequence[RestartStep], margin: int) -> Row:
+def _check(settings: Settings, step: RestartStep, steps: Sequence[RestartStep], margin: int) -> str | None:
+    """Return the command that checks the wave of a step; None for a broker that is down."""
     together = ",".join(str(other.broker_id) for other in steps if other.wave == step.wave)
     with_margin = ["--margin", str(margin)] if margin else []
-    check = None if step.is_down else command_line(settings, "whatif", "--restart", together, *with_margin)
+    return None if step.is_down else command_line(settings, "whatif", "--restart", together, *with_margin)
+
+
+def _step_row(position: int, step: RestartStep, check: str | None) -> Row:
     return {
         "position": position,
         "wave": step.wave,
@@ -429,9 +434,9 @@ def _quorum_warnings(steps: Sequence[RestartStep], controllers: Sequence[int]) -
         )
 
 
-def _order_warnings(rows: Sequence[Row]) -> Iterator[str]:
+def _order_warnings(steps: Sequence[RestartStep]) -> Iterator[str]:
     for effect in RestartEffect:
-        brokers = [row["broker_id"] for row in rows if row[effect.value]]
+        brokers = [step.broker_id for step in steps if step.harmed.get(effect)]
         if brokers:
             phrase = _PHRASES[effect]
             yield f"even with full ISRs a restart leaves partitions {phrase}, so its check will fail: {_name(brokers)}"

@@ -5,7 +5,7 @@ A plan of a million changes is reviewed in the memory of its columns. Rows becom
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Warehouse, as_rows
+from jobs.adapters.delta.warehouse import Warehouse, as_rows, values_of
 from schemas.enums import NO_LEADER
 from schemas.rows import Row
 
@@ -25,6 +25,13 @@ MAX_GROUPS: Final = 1_000
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int32]
+
+
+class ValueCount(NamedTuple):
+    """A value of a column, and the number of rows with it."""
+
+    value: Any
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +115,11 @@ class StoredRows:
         """Return the distinct values of a column."""
         return list(pc.unique(self.table[column]).to_pylist())
 
-    def counts(self, column: str) -> list[Row]:
+    def counts(self, column: str) -> list[ValueCount]:
         """Count equal values of a column, the most frequent first."""
         grouped = self.table.group_by(column).aggregate([([], "count_all")])
         ordered = grouped.sort_by([("count_all", "descending"), (column, "ascending")]).slice(0, MAX_GROUPS)
-        return [{column: row[column], "rows": row["count_all"]} for row in as_rows(ordered)]
+        return [ValueCount(*counted) for counted in values_of(ordered, column, "count_all")]
 
     def distinct(self, column: str) -> int:
         return int(pc.count_distinct(self.table[column], mode="all").as_py())
@@ -153,13 +160,14 @@ BROKER_EFFECTS: Final = {
 
 def by_broker(changes: StoredRows) -> list[Row]:
     """Count each broker's gains and losses; brokers with the most come first."""
-    counted: dict[int, Row] = {}
-    for side, columns in BROKER_EFFECTS.items():
+    counted: dict[int, dict[str, int]] = {}
+    for effect, columns in BROKER_EFFECTS.items():
         gained = changes.gained(*columns)
         brokers, counts = np.unique(gained[gained != NO_LEADER], return_counts=True)
         for broker, count in zip(brokers.tolist(), counts.tolist(), strict=True):
-            counted.setdefault(broker, {"broker_id": broker} | dict.fromkeys(BROKER_EFFECTS, 0))[side] = count
-    return sorted(counted.values(), key=lambda row: (-sum(row[side] for side in BROKER_EFFECTS), row["broker_id"]))
+            counted.setdefault(broker, dict.fromkeys(BROKER_EFFECTS, 0))[effect] = count
+    most_first = sorted(counted.items(), key=lambda counts: (-sum(counts[1].values()), counts[0]))
+    return [{"broker_id": broker, **effects} for broker, effects in most_first]
 
 
 def affecting_broker(changes: StoredRows, broker: int) -> StoredRows:
@@ -171,13 +179,38 @@ def affecting_broker(changes: StoredRows, broker: int) -> StoredRows:
     return changes.where(concerned)
 
 
-def summary(changes: StoredRows) -> dict[str, Any]:
-    """Count changes by action, topic, broker and reason, the most frequent first."""
-    return {
-        "actions": changes.counts("action"),
-        "topics": changes.counts("topic"),
-        "topics_in_all": changes.distinct("topic"),
-        "brokers": by_broker(changes),
-        "reasons": changes.counts("reason"),
-        "reasons_in_all": changes.distinct("reason"),
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeCounts:
+    """Numbers of changes by action, topic, broker and reason, the most frequent first."""
+
+    actions: list[ValueCount]
+    topics: list[ValueCount]
+    topics_in_all: int
+    brokers: list[Row]
+    """The columns of BROKER_EFFECTS by broker."""
+    reasons: list[ValueCount]
+    reasons_in_all: int
+
+    @property
+    def json(self) -> Row:
+        """The JSON object."""
+        return {
+            "actions": [{"action": value, "rows": rows} for value, rows in self.actions],
+            "topics": [{"topic": value, "rows": rows} for value, rows in self.topics],
+            "topics_in_all": self.topics_in_all,
+            "brokers": self.brokers,
+            "reasons": [{"reason": value, "rows": rows} for value, rows in self.reasons],
+            "reasons_in_all": self.reasons_in_all,
+        }
+
+
+def count_changes(changes: StoredRows) -> ChangeCounts:
+    """Count changes by action, topic, broker and reason."""
+    return ChangeCounts(
+        actions=changes.counts("action"),
+        topics=changes.counts("topic"),
+        topics_in_all=changes.distinct("topic"),
+        brokers=by_broker(changes),
+        reasons=changes.counts("reason"),
+        reasons_in_all=changes.distinct("reason"),
+    )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from schemas.rows import PlanRecord
+from schemas.rows import Broker, PlanRecord
 
 if TYPE_CHECKING:
     from jobs.adapters.delta.warehouse import Warehouse
@@ -63,7 +63,7 @@ def brokers(ctx: typer.Context, incomplete: str) -> Completed:
     def known(_: "Conf", warehouse: "Warehouse") -> Iterable[tuple[str, str]]:
         at = ("snapshot_id", "=", max(warehouse.read("snapshots", columns=["snapshot_id"])["snapshot_id"].to_pylist()))
         preferred = warehouse.read("imbalance", at, columns=["broker_id"])["broker_id"].to_pylist()
-        live = {row["broker_id"]: row["host"] or "" for row in warehouse.rows("brokers")}
+        live = {row.broker_id: row.host or "" for row in warehouse.typed_rows(Broker)}
         return [(str(broker), live.get(broker, "gone")) for broker in sorted({*live, *preferred})]
 
     return _completed(ctx, incomplete, known)
@@ -76,9 +76,9 @@ def snapshots(ctx: typer.Context, incomplete: str) -> Completed:
         taken = warehouse.read("snapshots", columns=["snapshot_id", "taken_at"]).sort_by(
             [("snapshot_id", "descending")]
         )
-        return [
-            (str(row["snapshot_id"]), f"{row['taken_at']:%F %T}") for row in taken.slice(0, _MAX_OFFERED).to_pylist()
-        ]
+        newest = taken.slice(0, _MAX_OFFERED)
+        times = [f"{taken_at:%F %T}" for taken_at in newest["taken_at"].to_pylist()]
+        return list(zip(map(str, newest["snapshot_id"].to_pylist()), times, strict=True))
 
     return _completed(ctx, incomplete, known)
 

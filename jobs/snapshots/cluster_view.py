@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Warehouse, schema_of
+from jobs.adapters.delta.warehouse import Warehouse, as_rows, schema_of, values_of
 from jobs.adapters.sources.interface import ClusterSource, LiveReading, TopicConfig
 from jobs.adapters.zookeeper.cluster import CONFIGS, REASSIGN, ignored_by_kafka
 from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of, table_as_of
@@ -134,7 +134,6 @@ def view_of_reading(reading: LiveReading) -> ClusterView:
 def view_of(warehouse: Warehouse, snapshot: Snapshot, *partitions: Filter) -> ClusterView:
     """Read the state at a snapshot from the tables, with all partitions or those that match the filters."""
     topics = table_as_of(warehouse, snapshot, "topics", columns=["topic", "config", "deletion_requested"])
-    rows = topics.to_pylist(maps_as_pydicts="strict")
     quarantine = rows_as_of(warehouse, snapshot, QuarantinedZnode) if snapshot.quarantined else []
     kinds = [RequestKind.REASSIGN.value, RequestKind.LOG_DIR.value]
     requests = rows_as_of(warehouse, snapshot, ZnodeRequest, ("kind", "in", kinds))
@@ -143,8 +142,10 @@ def view_of(warehouse: Warehouse, snapshot: Snapshot, *partitions: Filter) -> Cl
         controller_epoch=snapshot.controller_epoch,
         migration=snapshot.migration,
         brokers=live_brokers_as_of(warehouse, snapshot),
-        configs={row["topic"]: row["config"] for row in rows},
-        deleting=frozenset(row["topic"] for row in rows if row["deletion_requested"]),
+        configs=dict(values_of(topics, "topic", "config")),
+        deleting=frozenset(
+            topic for topic, is_deleted in values_of(topics, "topic", "deletion_requested") if is_deleted
+        ),
         requested=_requested(requests),
         partitions=table_as_of(warehouse, snapshot, "partitions", *partitions, columns=PARTITION),
         quarantined=snapshot.quarantined or 0,
@@ -164,14 +165,15 @@ def with_last_known_replicas(view: ClusterView, warehouse: Warehouse, snapshot: 
     """
     columns = view.partitions.column_names
     is_unknown = pc.equal(pc.list_value_length(view.partitions["replicas"]), 0)
-    unknown = view.partitions.filter(is_unknown).to_pylist()
-    if snapshot is None or not unknown:
+    unread = view.partitions.filter(is_unknown)
+    if snapshot is None or not unread.num_rows:
         return view
-    topics = sorted({row["topic"] for row in unknown})
+    topics = sorted({*unread["topic"].to_pylist()})
     last = table_as_of(warehouse, snapshot, "partitions", columns=_ASSIGNMENT_COLUMNS)
-    known = last.filter(pc.is_in(last["topic"], pa.array(topics, pa.string()))).to_pylist()
-    by_key = {(row["topic"], row["partition"]): row for row in known}
-    filled = [row | by_key.get((row["topic"], row["partition"]), {}) for row in unknown]
+    last = last.filter(pc.is_in(last["topic"], pa.array(topics, pa.string())))
+    by_key = dict(zip(values_of(last, "topic", "partition"), as_rows(last), strict=True))
+    keys = values_of(unread, "topic", "partition")
+    filled = [row | by_key.get(key, {}) for key, row in zip(keys, as_rows(unread), strict=True)]
     table = pa.Table.from_pylist(filled, view.partitions.schema).select(columns)
     return replace(view, partitions=pa.concat_tables([view.partitions.filter(pc.invert(is_unknown)), table]))
 

@@ -1,25 +1,23 @@
-"""The differences between two snapshots, as rows of `surveyor show diff`. It needs no JVM.
+"""The differences between two snapshots, as `surveyor show diff` shows them. It needs no JVM.
 
 DuckDB joins the tables on their keys and compares them column by column; only differing rows become Python objects.
-Only partitions with a row in the history between the two snapshots can differ, so only they are read. A row has the
-kind of difference, the subject, and one column before and after. An empty list equals null.
+Only partitions with a row in the history between the two snapshots can differ, so only they are read. An empty
+list equals null.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Warehouse, as_rows
+from jobs.adapters.delta.warehouse import Warehouse, values_of
 from jobs.core.masking import masked
 from jobs.repositories.snapshots import PARTITION, newest_rows, table_as_of
 from schemas.rows import Row, Snapshot
-
-COLUMNS: Final = ("what", "subject", "column", "before", "after")
 
 CONTROLLER: Final = ("controller_id", "controller_epoch")
 BROKER: Final = ("broker_epoch", "endpoints", "rack", "understood")
@@ -38,7 +36,18 @@ Pair = tuple[Row | None, Row | None]
 """A row before and after, None if absent."""
 
 
-def differences(warehouse: Warehouse, before: Snapshot, after: Snapshot) -> list[Row]:
+class Difference(NamedTuple):
+    """One column of something that differs; the fields are the columns of `surveyor show diff`."""
+
+    what: str
+    """The kind of difference."""
+    subject: str
+    column: str
+    before: Any
+    after: Any
+
+
+def differences(warehouse: Warehouse, before: Snapshot, after: Snapshot) -> list[Difference]:
     """Return the differences between two snapshots; partitions, the most numerous, come last."""
     both = before, after
     return [
@@ -50,7 +59,7 @@ def differences(warehouse: Warehouse, before: Snapshot, after: Snapshot) -> list
     ]
 
 
-def _brokers(pairs: Sequence[Pair]) -> Iterator[Row]:
+def _brokers(pairs: Sequence[Pair]) -> Iterator[Difference]:
     for was, is_now in pairs:
         subject = f"broker {(was or is_now or {})['broker_id']}"
         if was is None or is_now is None:
@@ -67,7 +76,7 @@ def _with_urls(broker: Row) -> Row:
     return {**broker, "endpoints": ["{listener}://{host}:{port} ({security_protocol})".format(**e) for e in endpoints]}
 
 
-def _topics(pairs: Sequence[Pair]) -> Iterator[Row]:
+def _topics(pairs: Sequence[Pair]) -> Iterator[Difference]:
     for was, is_now in pairs:
         topic = (was or is_now or {})["topic"]
         if was is None or is_now is None:
@@ -75,33 +84,34 @@ def _topics(pairs: Sequence[Pair]) -> Iterator[Row]:
             continue
         yield from _changed("topic changed", topic, was, is_now, TOPIC[:-1])
         old, new = was["config"] or {}, is_now["config"] or {}
-        for row in _changed("topic config", topic, old, new, sorted({*old, *new})):
-            yield row | {side: masked(row[side], row["column"]) for side in ("before", "after")}
+        for config in _changed("topic config", topic, old, new, sorted({*old, *new})):
+            before, after = (masked(value, config.column) for value in (config.before, config.after))
+            yield config._replace(before=before, after=after)
 
 
-def _quarantine(pairs: Sequence[Pair]) -> Iterator[Row]:
+def _quarantine(pairs: Sequence[Pair]) -> Iterator[Difference]:
     for was, is_now in pairs:
         what = "quarantined" if was is None else "no longer quarantined"
         yield _difference(what, (was or is_now or {})["path"], "reason", was, is_now)
 
 
-def _partitions(pairs: Sequence[Pair]) -> Iterator[Row]:
+def _partitions(pairs: Sequence[Pair]) -> Iterator[Difference]:
     for was, is_now in pairs:
         verb = "created" if was is None else "vanished" if is_now is None else "changed"
         subject = "{topic}-{partition}".format(**(was or is_now or {}))
         yield from _changed(f"partition {verb}", subject, was or {}, is_now or {}, STATE)
 
 
-def _changed(what: str, subject: str, was: Row, is_now: Row, columns: Sequence[str]) -> Iterator[Row]:
+def _changed(what: str, subject: str, was: Row, is_now: Row, columns: Sequence[str]) -> Iterator[Difference]:
     for column in columns:
-        row = _difference(what, subject, column, was, is_now)
-        if row["before"] != row["after"]:
-            yield row
+        difference = _difference(what, subject, column, was, is_now)
+        if difference.before != difference.after:
+            yield difference
 
 
-def _difference(what: str, subject: str, column: str, was: Row | None, is_now: Row | None) -> Row:
+def _difference(what: str, subject: str, column: str, was: Row | None, is_now: Row | None) -> Difference:
     before, after = (None if value == [] else value for value in ((was or {}).get(column), (is_now or {}).get(column)))
-    return dict(zip(COLUMNS, (what, subject, column, before, after), strict=True))
+    return Difference(what, subject, column, before, after)
 
 
 def _pairs_of(
@@ -142,8 +152,7 @@ def pairs(before: pa.Table, after: pa.Table, key: Sequence[str], columns: Sequen
         database.register("b", before.select([*key, *columns]))
         database.register("a", after.select([*key, *columns]))
         kinds = {column: before.schema.field(column).type for column in columns}
-        rows = as_rows(database.sql(_joined(key, kinds)).to_arrow_table())
-    return [(row["before"], row["after"]) for row in rows]
+        return [*values_of(database.sql(_joined(key, kinds)).to_arrow_table(), "before", "after")]
 
 
 def _joined(key: Sequence[str], kinds: Mapping[str, pa.DataType]) -> str:

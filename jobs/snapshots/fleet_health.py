@@ -3,11 +3,13 @@
 from collections.abc import Collection
 from typing import Any, Final
 
+from msgspec import Struct
+
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.snapshots.cluster_view import view_of
 from jobs.snapshots.health import Health, health_of
-from schemas.rows import Row, Snapshot
+from schemas.rows import Snapshot
 
 WORST_BY: Final = (
     "offline",
@@ -34,24 +36,43 @@ def health_at(warehouse: Warehouse, snapshot: Snapshot, threshold: float, draine
     )
 
 
-def figures_of(health: dict[str, Any]) -> Row:
-    """Return the figures of `Health.json`; `imbalance` is the share that the worst live broker does not lead.
+class HealthFigures(Struct, frozen=True, kw_only=True):
+    """The figures of a cluster in a summary; those of partitions and brokers are counts."""
+
+    offline: int
+    under_min_isr: int
+    under_replicated: int
+    brokers_gone: int
+    imbalance: float
+    """The share that the worst live broker does not lead."""
+    imbalanced_brokers: int
+    moving: int
+    not_understood: int
+
+    @property
+    def severity(self) -> tuple[float, ...]:
+        """The figures by which clusters are ordered, the gravest first; see WORST_BY."""
+        return tuple(getattr(self, name) for name in WORST_BY)
+
+
+def figures_of(health: dict[str, Any]) -> HealthFigures:
+    """Return the figures of `Health.json`.
 
     >>> rows = [{"broker_id": 1, "ratio": 0.5, "exceeds": True}, {"broker_id": 9, "ratio": 1.0, "exceeds": True}]
     >>> counts = dict.fromkeys(("offline", "under_min_isr", "under_replicated", "moving", "not_understood"), 0)
     >>> figures_of({**counts, "gone": [{"broker_id": 9, "partitions": 3}], "live": [1], "imbalance": rows})
     ... # doctest: +NORMALIZE_WHITESPACE
-    {'offline': 0, 'under_min_isr': 0, 'under_replicated': 0, 'brokers_gone': 1, 'imbalance': 0.5,
-     'imbalanced_brokers': 1, 'moving': 0, 'not_understood': 0}
+    HealthFigures(offline=0, under_min_isr=0, under_replicated=0, brokers_gone=1, imbalance=0.5,
+                  imbalanced_brokers=1, moving=0, not_understood=0)
     """
     live = [row for row in health["imbalance"] if row["broker_id"] in set(health["live"])]
-    return {
-        "offline": health["offline"],
-        "under_min_isr": health["under_min_isr"],
-        "under_replicated": health["under_replicated"],
-        "brokers_gone": len(health["gone"]),
-        "imbalance": max((row["ratio"] for row in live), default=0.0),
-        "imbalanced_brokers": sum(row["exceeds"] for row in live),
-        "moving": health["moving"],
-        "not_understood": health["not_understood"],
-    }
+    return HealthFigures(
+        offline=health["offline"],
+        under_min_isr=health["under_min_isr"],
+        under_replicated=health["under_replicated"],
+        brokers_gone=len(health["gone"]),
+        imbalance=max((row["ratio"] for row in live), default=0.0),
+        imbalanced_brokers=sum(row["exceeds"] for row in live),
+        moving=health["moving"],
+        not_understood=health["not_understood"],
+    )

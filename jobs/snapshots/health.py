@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.adapters.delta.warehouse import values_of
 from jobs.adapters.sources.interface import TopicConfig
 from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, TOPICS
 from jobs.repositories.stored_rows import Bools, Ints, StoredRows
@@ -281,19 +282,19 @@ def _stalled_row(stalled: Reassignment) -> Row:
 
 def _reassignments(view: ClusterView, live: Collection[int]) -> list[Reassignment]:
     """Return running and requested reassignments, except of partitions that cannot be decoded."""
-    concerned = view.partitions.filter(_moving(view.partitions, view.requested.keys())).to_pylist()
-    rows = {(row["topic"], row["partition"]): row for row in concerned}
+    concerned = view.partitions.filter(_moving(view.partitions, view.requested.keys()))
+    keys = values_of(concerned, "topic", "partition")
+    rows = dict(zip(keys, values_of(concerned, "understood", "isr", *_ASSIGNMENT), strict=True))
     ignored = view.ignored_request if view.controller_id in live else None
     found = []
     for key in sorted({*rows, *view.requested}):
-        row = rows.get(key)
-        if row is not None and row["understood"] is False:
+        understood, isr, *assignment = rows.get(key, (None, None))
+        if understood is False:
             continue
-        now = row and ReplicaAssignment(*(row[name] or [] for name in _ASSIGNMENT))
-        isr = [] if row is None else row["isr"] or []
+        now = ReplicaAssignment(*(brokers or [] for brokers in assignment)) if assignment else None
         found.append(
             reassignment(
-                key, now, view.requested.get(key), isr, live, deleting=key[0] in view.deleting, ignored=ignored
+                key, now, view.requested.get(key), isr or [], live, deleting=key[0] in view.deleting, ignored=ignored
             ),
         )
     return found

@@ -2,8 +2,7 @@
 
 A migration must keep topics, their ids and configs, partitions with their replicas in order, the members of each ISR,
 and the settings of brokers; leader epochs never go back, as followers truncate their logs by them. Leaders, their
-later epochs, the controller and endpoints may change, as brokers restart several times. Rows have the columns of
-`surveyor show diff`.
+later epochs, the controller and endpoints may change, as brokers restart several times.
 """
 
 from dataclasses import dataclass
@@ -12,9 +11,9 @@ from typing import Final
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import UsageError
 from jobs.repositories.snapshots import rows_as_of, table_as_of
-from jobs.snapshots.diff import COLUMNS, differences
+from jobs.snapshots.diff import Difference, differences
 from schemas.broker_configs import CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
-from schemas.rows import BrokerConfig, Row, Snapshot
+from schemas.rows import BrokerConfig, Snapshot
 
 MAY_CHANGE: Final = frozenset(
     {
@@ -40,7 +39,7 @@ COUNTS: Final = {"acls": "ACLs", "quotas": "quotas", "scram_credentials": "SCRAM
 class MigrationProof:
     """The differences that a migration must not make, and what could not be compared."""
 
-    differences: list[Row]
+    differences: list[Difference]
     unknown: list[str]
     """What is not known before or after, in words."""
     deleted_topics: list[str]
@@ -60,7 +59,11 @@ def prove(warehouse: Warehouse, before: Snapshot, after: Snapshot) -> MigrationP
             raise UsageError(f"snapshot {snapshot.snapshot_id} is from {_MEDIUM[not is_kraft]}; {expected}")
     topics = table_as_of(warehouse, before, "topics", ("deletion_requested", "=", True), columns=["topic"])
     deleted = {*topics["topic"].to_pylist()}
-    found = [row for row in differences(warehouse, before, after) if not (_may_change(row) or _is_of(row, deleted))]
+    found = [
+        difference
+        for difference in differences(warehouse, before, after)
+        if not (_may_change(difference) or _is_of(difference, deleted))
+    ]
     configs, unknown_configs = _broker_configs(warehouse, before, after)
     counts, unknown_counts = _counts(before, after)
     return MigrationProof([*found, *configs, *counts], [*unknown_configs, *unknown_counts], sorted(deleted))
@@ -69,25 +72,25 @@ def prove(warehouse: Warehouse, before: Snapshot, after: Snapshot) -> MigrationP
 _MEDIUM: Final = {False: "ZooKeeper", True: "KRaft"}
 
 
-def _may_change(row: Row) -> bool:
-    was, is_now = row["before"], row["after"]
-    match row["column"]:
+def _may_change(difference: Difference) -> bool:
+    before, after = difference.before, difference.after
+    match difference.column:
         case "isr":  # in any order
-            return {*(was or ())} == {*(is_now or ())}
+            return {*(before or ())} == {*(after or ())}
         case "leader_epoch":
-            return was is None or (is_now is not None and is_now >= was)
+            return before is None or (after is not None and after >= before)
         case column:
-            return column in MAY_CHANGE and row["what"] not in {"broker gone", "broker joined"}
+            return column in MAY_CHANGE and difference.what not in {"broker gone", "broker joined"}
 
 
-def _is_of(row: Row, topics: set[str]) -> bool:
-    """Return whether the row is about one of these topics or a partition of it."""
-    if row["what"].startswith("partition "):
-        return row["subject"].rpartition("-")[0] in topics
-    return row["what"].startswith("topic ") and row["subject"] in topics
+def _is_of(difference: Difference, topics: set[str]) -> bool:
+    """Return whether the difference is one of these topics or of a partition of them."""
+    if difference.what.startswith("partition "):
+        return difference.subject.rpartition("-")[0] in topics
+    return difference.what.startswith("topic ") and difference.subject in topics
 
 
-def _broker_configs(warehouse: Warehouse, before: Snapshot, after: Snapshot) -> tuple[list[Row], list[str]]:
+def _broker_configs(warehouse: Warehouse, before: Snapshot, after: Snapshot) -> tuple[list[Difference], list[str]]:
     """Compare the settings that brokers returned; those of a broker that returned none are unknown."""
     was, is_now = (_returned(warehouse, snapshot) for snapshot in (before, after))
     unknown = [
@@ -96,7 +99,7 @@ def _broker_configs(warehouse: Warehouse, before: Snapshot, after: Snapshot) -> 
         for broker in sorted(others.keys() - configs.keys())
     ]
     rows = [
-        dict(zip(COLUMNS, ("broker config", f"broker {broker}", name, old, is_now[broker][name]), strict=True))
+        Difference("broker config", f"broker {broker}", name, old, is_now[broker][name])
         for broker in sorted(was.keys() & is_now.keys())
         for name, old in sorted(was[broker].items())
         if name in is_now[broker] and is_now[broker][name] != old
@@ -113,7 +116,7 @@ def _returned(warehouse: Warehouse, snapshot: Snapshot) -> dict[int, dict[str, s
     return configs
 
 
-def _counts(before: Snapshot, after: Snapshot) -> tuple[list[Row], list[str]]:
+def _counts(before: Snapshot, after: Snapshot) -> tuple[list[Difference], list[str]]:
     rows, unknown = [], []
     for column, noun in COUNTS.items():
         was, is_now = getattr(before, column), getattr(after, column)
@@ -122,5 +125,5 @@ def _counts(before: Snapshot, after: Snapshot) -> tuple[list[Row], list[str]]:
         if was is None or is_now is None:
             unknown.append(f"number of {noun} {'before' if was is None else 'after'}")
         elif was != is_now:
-            rows.append(dict(zip(COLUMNS, ("count", noun, column, was, is_now), strict=True)))
+            rows.append(Difference("count", noun, column, was, is_now))
     return rows, unknown

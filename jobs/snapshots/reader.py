@@ -24,8 +24,8 @@ from jobs.adapters.spark.spark_settings import SMALL_CLUSTER_PARTITIONS
 from jobs.runtime.console import log
 from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings
-from jobs.snapshots.staging import stage_topics
-from schemas.rows import Broker, BrokerConfig, QuarantinedZnode, Row, SecurityCounts
+from jobs.snapshots.staging import Tally, stage_topics
+from schemas.rows import Broker, BrokerConfig, QuarantinedZnode, SecurityCounts
 from schemas.text import pluralise
 
 CONFIG_TIMEOUT_SECONDS: Final = 10.0
@@ -112,15 +112,14 @@ def _quarantine(staged: DataFrame) -> list[QuarantinedZnode]:
     return [QuarantinedZnode(**row.asDict()) for row in rows.collect()]
 
 
-def _counts(phases: Phases, tallies: Sequence[Row]) -> dict[str, int]:
+def _counts(phases: Phases, tallies: Sequence[Tally]) -> dict[str, int]:
     """Return the number of rows by kind; split the time of the phase `read` into `read` and `decode`."""
-    kinds = {row["kind"]: row for row in tallies}
-    if "task" in kinds:
-        read, decoded = kinds["task"]["read"], kinds["task"]["decoded"]
-        decoding = phases.seconds["read"] * decoded / (read + decoded)
+    kinds = {tally.kind: tally for tally in tallies}
+    if task := kinds.get("task"):
+        decoding = phases.seconds["read"] * task.decoded / (task.read + task.decoded)
         phases.add("decode", decoding)
         phases.add("read", -decoding)
-    return {kind: row["rows"] for kind, row in kinds.items()}
+    return {kind: tally.rows for kind, tally in kinds.items()}
 
 
 def _warn_of_silent_brokers(configs: list[BrokerConfig]) -> None:

@@ -168,7 +168,7 @@ def _snapshot_of_member(settings: Settings) -> CommandResult:
     snapshot = find_snapshot(warehouse, result["snapshot_id"])
     health = health_at(warehouse, snapshot, settings.conf.imbalance_threshold, drained_brokers(warehouse))
     steps = [suggestion(settings, "see what is due", "status")]
-    return CommandResult(result | {"health": figures_of(health.json)}, steps=steps)
+    return CommandResult(result | {"health": msgspec.structs.asdict(figures_of(health.json))}, steps=steps)
 
 
 FLEET_SUMMARY: Final = FleetSummary(

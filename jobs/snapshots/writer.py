@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
-from jobs.adapters.delta.warehouse import AnyRow, as_rows, columns_of
+from jobs.adapters.delta.warehouse import AnyRow, as_rows, columns_of, values_of
 from jobs.adapters.spark.session import task_progress
 from jobs.repositories.brokers_last_seen import last_seen_after
 from jobs.repositories.snapshot_tables import SnapshotTables
@@ -273,14 +273,13 @@ class SnapshotWriter:
     def topic_id_events(self, last: Snapshot, topics: pa.Table) -> Iterator[DataFrame]:
         """Return events of topics whose id changed."""
         columns = ["cluster", "topic", "topic_id", "understood"]
-        before, after = (
-            {row["topic"]: row for row in as_rows(table.select(columns))}
-            for table in (table_as_of(self.tables.warehouse, last, "topics"), topics)
-        )
-        names = [name for name in before.keys() & after.keys() if before[name]["topic_id"] != after[name]["topic_id"]]
+        tables = table_as_of(self.tables.warehouse, last, "topics", columns=columns), topics.select(columns)
+        before, after = (dict(values_of(table, "topic", "topic_id")) for table in tables)
+        names = [name for name in before.keys() & after.keys() if before[name] != after[name]]
         if names:
-            was, is_now = ([rows[name] for name in sorted(names)] for rows in (before, after))
-            yield topic_id_events(self.tables.frame("topics", was), self.tables.frame("topics", is_now))
+            changed = (table.filter(pc.is_in(table["topic"].cast(pa.string()), pa.array(names))) for table in tables)
+            frames = (self.tables.frame("topics", as_rows(table.sort_by("topic"))) for table in changed)
+            yield topic_id_events(*frames)
 
     def partition_events(self, now: "CurrentTables", change: PartitionDiff | None) -> Iterator[DataFrame]:
         if change is None:

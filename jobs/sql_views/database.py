@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from threading import RLock
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import duckdb
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,9 +21,12 @@ from jobs.adapters.delta.warehouse import Warehouse, as_rows, schema_of
 from jobs.core.errors import UnreadableError
 from jobs.repositories.brokers_last_seen import brokers_last_seen
 from jobs.repositories.snapshots import table_as_of
-from jobs.sql_views.views import VIEWS
+from jobs.sql_views.views import VIEWS, ViewRow
 from schemas.enums import PlanStatus
 from schemas.rows import LastSeenBroker, Row, Snapshot
+
+T = TypeVar("T", bound=msgspec.Struct)
+V = TypeVar("V", bound=ViewRow)
 
 _AS_OF: Final = frozenset({"partitions", "brokers", "topics"})
 """Tables of the cluster's state, which are read at the version that the snapshot names."""
@@ -51,6 +55,11 @@ CREATE MACRO moved(was, becomes, was_text, text) AS
 CREATE MACRO yes_or_no(holds) AS if(holds, 'yes', 'no');
 """
 """Macros that format cells: a partition, a time in UTC, brokers, a leader, values before and after, a boolean."""
+
+
+def structs_of(row: type[T], rows: pa.Table) -> list[T]:
+    """Convert the result of a query into structs; raise ValidationError if a row does not fit."""
+    return msgspec.convert(as_rows(rows), list[row])  # type: ignore[valid-type]
 
 
 def new_database() -> duckdb.DuckDBPyConnection:
@@ -92,6 +101,10 @@ class Summaries:
     def rows(self, view: str) -> list[Row]:
         """Return the rows of a view as dictionaries, with times in UTC."""
         return as_rows(self.table(view))
+
+    def typed_rows(self, row: type[V]) -> list[V]:
+        """Return the rows of a view in its order, with times in UTC."""
+        return structs_of(row, self.table(row.VIEW))
 
     def query(self, sql: str, *views: str) -> pa.Table:
         """Run a query over these views; queries of several threads run one at a time."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.resources import files
-from typing import Final
+from typing import ClassVar, Final
 
 from msgspec import Struct
 
@@ -84,9 +84,16 @@ _COMMITS: Final = (
 )
 
 
-class ClusterSummary(Struct, frozen=True, kw_only=True):
+class ViewRow(Struct, frozen=True, kw_only=True):
+    """A row of the view that `VIEW` names."""
+
+    VIEW: ClassVar[str]
+
+
+class ClusterSummary(ViewRow, frozen=True, kw_only=True):
     """The row of the view `health`."""
 
+    VIEW = "health"
     snapshot_id: int
     taken_at: datetime
     cluster_id: str | None
@@ -107,6 +114,69 @@ class ClusterSummary(Struct, frozen=True, kw_only=True):
     not_understood: int
     quarantined: int | None
     migration: str | None
+
+
+class CommitSummary(ViewRow, frozen=True, kw_only=True):
+    """A row of the view `commit_log`."""
+
+    VIEW = "commit_log"
+    plan_id: str
+    attempt: int
+    kind: str
+    names: list[str] | None
+    plan_kind: str | None
+    changes: int | None
+    outcome: str
+    who: str | None
+    began_at: datetime | None
+    ended_at: datetime | None
+    applied: int
+    stale: int
+    fenced: int
+    failed: int
+    unknown: int
+    skipped: int
+    pending: int
+    message: str | None
+
+
+class BrokerLeadership(ViewRow, frozen=True, kw_only=True):
+    """A row of the view `leadership`."""
+
+    VIEW = "leadership"
+    broker_id: int
+    host: str | None
+    rack: str | None
+    registered: bool
+    leaders: int
+    preferred: int
+    replicas: int
+    out_of_sync: int
+
+
+class RecordedImbalance(ViewRow, frozen=True, kw_only=True):
+    """A row of the view `imbalance_history`."""
+
+    VIEW = "imbalance_history"
+    snapshot_id: int
+    taken_at: datetime
+    broker_id: int
+    preferred_partitions: int
+    not_led: int
+    ratio: float | None
+    exceeds: bool | None
+    threshold: float | None
+
+
+class RecordedLeadership(ViewRow, frozen=True, kw_only=True):
+    """A row of the view `leaders_over_time`."""
+
+    VIEW = "leaders_over_time"
+    snapshot_id: int
+    taken_at: datetime
+    broker_id: int
+    leaders: int
+    presence: str
 
 
 @dataclass(frozen=True, slots=True)

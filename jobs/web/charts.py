@@ -113,7 +113,9 @@ LINE: Final = 12
 """Minimum distance in pixels between the labels of two lines."""
 
 
-def lines(title: str, places: Sequence[str], series: Mapping[str, Sequence[Number]], shown: Shown = plainly) -> Markup:
+def lines(
+    title: str, places: Sequence[str], series: Mapping[str, Sequence[Number | None]], shown: Shown = plainly
+) -> Markup:
     """Draw a line for each series over the same places; values must not be negative, and None is a gap."""
     most = max((value for values in series.values() for value in values if value is not None), default=0) or 1
     last = max(len(places) - 1, 1)

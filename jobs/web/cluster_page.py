@@ -5,23 +5,24 @@ Every section is built from the views in `jobs.sql_views` at one snapshot. The w
 """
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from operator import itemgetter
+from operator import attrgetter
 from shlex import quote
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
-import msgspec
 import pyarrow as pa
+from msgspec import Struct
 
-from jobs.adapters.delta.warehouse import as_rows, schema_of
+from jobs.adapters.delta.warehouse import as_rows, schema_of, typed
 from jobs.core.masking import masked_text
-from jobs.sql_views.database import Summaries
-from jobs.sql_views.views import ClusterSummary
+from jobs.sql_views.database import Summaries, structs_of
+from jobs.sql_views.views import BrokerLeadership, ClusterSummary, RecordedLeadership
 from jobs.web.charts import Cell, CellRow, Group, bars, heat_map, lines, percent
 from jobs.web.embedded_table import EmbeddedTable
 from jobs.web.render import Fact, about, alarming, fact, render
 from schemas.enums import NO_CONTROLLER, FailureScenario
-from schemas.rows import Row
+from schemas.rows import LossImpact
 
 MOST_BROKERS: Final = 100
 """Brokers in a chart."""
@@ -35,12 +36,29 @@ _UNKNOWN_RACK: Final = "(unknown)"
 """Shown as the rack of an unregistered broker whose last registration is not known, or had no rack."""
 
 
+class PlacedBroker(Protocol):
+    """A broker of a chart."""
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def rack(self) -> str | None:
+        """None if it has none or if it is not known."""
+
+    @property
+    def registered(self) -> bool: ...
+
+
+B = TypeVar("B", bound=PlacedBroker)
+
+
 def cluster_page(at: Summaries, now: datetime) -> str:
     """Return the page as HTML."""
     return render(
         "cluster.html",
         about=about(at.warehouse.cluster, at.snapshot, now),
-        health=health_facts(msgspec.convert(at.rows("health")[0], ClusterSummary)),
+        health=health_facts(at.typed_rows(ClusterSummary)[0]),
         brokers=_brokers(at),
         imbalance=_imbalance(at),
         leaders=_leaders(at),
@@ -74,11 +92,9 @@ def health_facts(summary: ClusterSummary) -> list[Fact]:
 
 
 def _brokers(at: Summaries) -> dict[str, Any]:
-    everyone = at.rows("leadership")
-    shown = sorted(everyone, key=itemgetter("leaders", "replicas"), reverse=True)[:MOST_BROKERS]
-    groups = [
-        Group(broker_name(row), (row["leaders"], row["replicas"])) for row in sorted(shown, key=itemgetter("broker_id"))
-    ]
+    brokers = at.typed_rows(BrokerLeadership)
+    shown = sorted(brokers, key=attrgetter("leaders", "replicas"), reverse=True)[:MOST_BROKERS]
+    groups = [Group(broker_name(row), led_and_held(row)) for row in sorted(shown, key=attrgetter("broker_id"))]
     table = at.query(
         "SELECT broker_id::VARCHAR AS broker, coalesce(rack, '') AS rack, coalesce(host, '') AS host, "
         "yes_or_no(registered) AS registered, leaders, preferred, replicas, out_of_sync FROM leadership",
@@ -87,28 +103,45 @@ def _brokers(at: Summaries) -> dict[str, Any]:
     series = ("partitions led", "replicas held")
     return {
         "chart": bars("Partitions led and replicas held, by broker", series, groups),
-        "racks": bars("Partitions led and replicas held, by rack", series, by_rack(everyone, "leaders", "replicas")),
+        "racks": bars("Partitions led and replicas held, by rack", series, by_rack(brokers, led_and_held)),
         "table": EmbeddedTable("brokers", "Brokers", table, brokers=("broker",), choices=("rack", "registered")),
-        "cut": len(shown) if len(shown) < len(everyone) else 0,
+        "cut": len(shown) if len(shown) < len(brokers) else 0,
     }
 
 
-def by_rack(brokers: list[Row], *columns: str) -> list[Group]:
-    """Sum columns of brokers by rack; brokers without a rack form one group."""
-    sums: dict[str, list[int]] = defaultdict(lambda: [0] * len(columns))
-    for row in brokers:
-        name = row["rack"] or (_NO_RACK if row.get("registered", True) else _UNKNOWN_RACK)
-        sums[name] = [known + row[column] for known, column in zip(sums[name], columns, strict=True)]
+def led_and_held(row: BrokerLeadership) -> tuple[int, int]:
+    """Return the numbers of partitions that a broker leads and holds a replica of."""
+    return row.leaders, row.replicas
+
+
+def by_rack(brokers: Iterable[B], counts: Callable[[B], Sequence[int]]) -> list[Group]:
+    """Sum the counts of brokers by rack; brokers without a rack form one group."""
+    sums: dict[str, list[int]] = {}
+    for broker in brokers:
+        name = broker.rack or (_NO_RACK if broker.registered else _UNKNOWN_RACK)
+        values = counts(broker)
+        sums[name] = [total + value for total, value in zip(sums.get(name, [0] * len(values)), values, strict=True)]
     return [Group(name, values) for name, values in sorted(sums.items())]
 
 
-def broker_name(row: Row) -> str:
+def broker_name(broker: PlacedBroker) -> str:
     """Return the name of a broker, marked as gone if it is not registered, as in `status`."""
-    return f"broker {row['broker_id']}{'' if row['registered'] else ' (gone)'}"
+    return f"broker {broker.broker_id}{'' if broker.registered else ' (gone)'}"
+
+
+class OverallImbalance(Struct, frozen=True, kw_only=True):
+    """The leader imbalance of all brokers in one snapshot, and that of the worst."""
+
+    snapshot_id: int
+    taken_at: datetime
+    overall: float | None
+    worst: float | None
+    threshold: float | None
 
 
 def _imbalance(at: Summaries) -> dict[str, Any]:
-    overall = as_rows(
+    overall = structs_of(
+        OverallImbalance,
         at.query(
             "SELECT snapshot_id, taken_at, sum(not_led) / sum(preferred_partitions) AS overall, max(ratio) AS worst, "
             "max(threshold) AS threshold FROM imbalance_history GROUP BY ALL ORDER BY snapshot_id",
@@ -124,7 +157,11 @@ def _imbalance(at: Summaries) -> dict[str, Any]:
         """,
         "imbalance_history",
     )
-    series = {name: [row[column] for row in overall] for column, name in _IMBALANCE_LINES.items()}
+    series = {
+        "whole cluster": [row.overall for row in overall],
+        "worst broker": [row.worst for row in overall],
+        "threshold": [row.threshold for row in overall],
+    }
     places = [_place(row) for row in overall]
     drawn = {name: values for name, values in series.items() if any(value is not None for value in values)}
     return {
@@ -135,30 +172,27 @@ def _imbalance(at: Summaries) -> dict[str, Any]:
     }
 
 
-_IMBALANCE_LINES: Final = {"overall": "whole cluster", "worst": "worst broker", "threshold": "threshold"}
-
-
-def _place(row: Row) -> str:
-    return f"#{row['snapshot_id']} {row['taken_at']:%Y-%m-%d %H:%M}"
+def _place(row: OverallImbalance | RecordedLeadership) -> str:
+    return f"#{row.snapshot_id} {row.taken_at:%Y-%m-%d %H:%M}"
 
 
 ABSENCES: Final = {"gone": "was registered before", "not there": "was not registered yet"}
 """Values of `presence` in the view `leaders_over_time` for unregistered brokers, and their meaning."""
 
 
-def cell_of(row: Row) -> Cell:
-    """Return the heat map cell for a row of the view `leaders_over_time`."""
-    return Cell(row["leaders"], row["presence"] if row["presence"] in ABSENCES else "")
+def cell_of(row: RecordedLeadership) -> Cell:
+    """Return the cell of the heat map."""
+    return Cell(row.leaders, row.presence if row.presence in ABSENCES else "")
 
 
 def _leaders(at: Summaries) -> dict[str, Any]:
-    known = as_rows(at.query("SELECT * FROM leaders_over_time", "leaders_over_time"))
-    snapshots = {row["snapshot_id"]: _place(row) for row in known}
+    recorded = at.typed_rows(RecordedLeadership)
+    snapshots = {row.snapshot_id: _place(row) for row in recorded}
     newest = dict(list(snapshots.items())[-MOST_SNAPSHOTS:])
     cells: dict[int, list[Cell]] = defaultdict(list)
-    for row in known:
-        if row["snapshot_id"] in newest:
-            cells[row["broker_id"]].append(cell_of(row))
+    for row in recorded:
+        if row.snapshot_id in newest:
+            cells[row.broker_id].append(cell_of(row))
     most = sorted(cells, key=lambda broker: (-max(cell.value for cell in cells[broker]), broker))[:MOST_BROKERS]
     rows = [CellRow(f"broker {broker}", cells[broker]) for broker in sorted(most)]
     left_out = [
@@ -266,24 +300,33 @@ def _whatif(at: Summaries) -> dict[str, Any]:
     """Return the worst rows of each kind of loss, at this snapshot or at the last one simulated before it."""
     number = at.snapshot.snapshot_id
     rows = at.warehouse.read("whatif", ("snapshot_id", "<=", number)) if at.warehouse.has("whatif") else pa.table({})
-    stored = as_rows(rows)
+    impacts = typed(LossImpact, rows)
     result: dict[str, Any] = {"not_asked": [], "tables": []}
     for lose in FailureScenario:
-        newest = max((row["snapshot_id"] for row in stored if row["lose"] == lose.value), default=None)
+        newest = max((impact.snapshot_id for impact in impacts if impact.lose == lose.value), default=None)
         if newest is None:
             command = f"surveyor whatif --cluster {quote(at.warehouse.cluster)} --lose {lose.value}"
             result["not_asked"].append({"lose": lose.value, "command": command})
             continue
-        simulated = [row for row in stored if (row["lose"], row["snapshot_id"]) == (lose.value, newest)]
-        result["tables"].append(_losses(lose, simulated, "" if newest == number else f", on snapshot {newest}"))
+        simulated = [
+            (place, impact)
+            for place, impact in enumerate(impacts)
+            if (impact.lose, impact.snapshot_id) == (lose.value, newest)
+        ]
+        worst = sorted(simulated, key=lambda numbered: _severity(numbered[1]))[:WORST]
+        when = "" if newest == number else f", on snapshot {newest}"
+        caption = f"Losing {lose.value}: the worst {len(worst)} of {len(simulated)}{when}"
+        result["tables"].append(_losses(lose, rows.take([place for place, _ in worst]), caption))
     return result
 
 
-def _losses(lose: FailureScenario, rows: list[Row], when: str) -> EmbeddedTable:
-    def cost(row: Row) -> tuple[float, ...]:
-        return tuple(-(row.get(name) or 0) for name in ("newly_offline", "offline", "under_min_isr", "leader_skew"))
+def _severity(impact: LossImpact) -> tuple[object, ...]:
+    """Return the sort key by which the worst loss is first."""
+    costs = (impact.newly_offline, impact.offline, impact.under_min_isr, impact.leader_skew or 0)
+    return *(-cost for cost in costs), impact.lost
 
-    worst = sorted(rows, key=lambda row: (*cost(row), row["lost"]))[:WORST]
-    table = pa.Table.from_pylist(worst, schema=schema_of("whatif")).select(list(_WHATIF))
-    caption = f"Losing {lose.value}: the worst {len(worst)} of {len(rows)}{when}"
+
+def _losses(lose: FailureScenario, rows: pa.Table, caption: str) -> EmbeddedTable:
+    """Return the table of losses; columns that an older version did not have are empty."""
+    table = pa.Table.from_pylist(as_rows(rows), schema=schema_of("whatif")).select(list(_WHATIF))
     return EmbeddedTable(f"whatif-{lose.name.lower()}", caption, table, brokers=())

@@ -1,13 +1,14 @@
 """The page of several clusters: their health at the newest snapshots, the worst first, with a link to each one's page.
 
-A row has `cluster`, `reason` (why nothing is known of it, or None), `snapshot_id`, `taken_at` and the figures of
-`jobs.snapshots.fleet_health`. The report and the dashboard draw the same table and differ in the links.
+The report and the dashboard draw the same table and differ in the links.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+import msgspec
 from markupsafe import Markup
 
 from jobs.adapters.delta.warehouse import Warehouse
@@ -15,7 +16,7 @@ from jobs.core.errors import SurveyorError
 from jobs.core.units import format_duration
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.snapshots import find_snapshot
-from jobs.snapshots.fleet_health import WORST_BY, figures_of, health_at
+from jobs.snapshots.fleet_health import HealthFigures, figures_of, health_at
 from jobs.web.charts import percent, plainly
 from jobs.web.render import Fact, alarming, render, render_part, shown_time
 from schemas.rows import Row, Snapshot
@@ -31,77 +32,107 @@ FIGURES: Final = {
 """The counts of the table, with their heading and the mood of a count that is not 0."""
 
 
-def newest_health(warehouse: Warehouse, snapshot: Snapshot, threshold: float) -> Row:
-    """Return what a row has of a cluster at a snapshot; `threshold` is that of the imbalance."""
+@dataclass(frozen=True, slots=True)
+class HealthAtSnapshot:
+    """The health of a cluster at a snapshot."""
+
+    snapshot_id: int
+    taken_at: datetime
+    figures: HealthFigures
+
+    @property
+    def json(self) -> Row:
+        """The JSON object of the report."""
+        return {
+            "snapshot_id": self.snapshot_id,
+            "taken_at": self.taken_at,
+            **msgspec.structs.asdict(self.figures),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRow:
+    """A cluster of the page."""
+
+    cluster: str
+    health: HealthAtSnapshot | None
+    """At the newest snapshot; None if it is not known."""
+    reason: str | None = None
+    """Why the health is not known."""
+
+
+def newest_health(warehouse: Warehouse, snapshot: Snapshot, threshold: float) -> HealthAtSnapshot:
+    """Return the health of a cluster at a snapshot; `threshold` is that of the imbalance."""
     drained = drained_brokers(warehouse) if warehouse.has("drained") else set()
     health = health_at(warehouse, snapshot, threshold, drained)
-    return {"snapshot_id": snapshot.snapshot_id, "taken_at": snapshot.taken_at, **figures_of(health.json)}
+    return HealthAtSnapshot(snapshot.snapshot_id, snapshot.taken_at, figures_of(health.json))
 
 
-def rows_of(warehouses: Iterable[Warehouse], threshold: float) -> list[Row]:
+def rows_of(warehouses: Iterable[Warehouse], threshold: float) -> list[FleetRow]:
     """Return the rows of clusters, the worst first; a cluster that cannot be read comes before all others."""
     rows = [_row(warehouse, threshold) for warehouse in warehouses]
-    return sorted(
-        rows,
-        key=lambda row: (row["reason"] is None, *(-(row.get(name) or 0) for name in WORST_BY), row["cluster"]),
-    )
+    return sorted(rows, key=_severity)
 
 
-def _row(warehouse: Warehouse, threshold: float) -> Row:
+def _severity(row: FleetRow) -> tuple[bool, tuple[float, ...], str]:
+    """Return the sort key by which the worst cluster is first."""
+    figures = () if row.health is None else row.health.figures.severity
+    return row.health is not None, tuple(-figure for figure in figures), row.cluster
+
+
+def _row(warehouse: Warehouse, threshold: float) -> FleetRow:
     try:
-        return {
-            "cluster": warehouse.cluster,
-            "reason": None,
-            **newest_health(warehouse, find_snapshot(warehouse), threshold),
-        }
+        return FleetRow(warehouse.cluster, newest_health(warehouse, find_snapshot(warehouse), threshold))
     except SurveyorError as error:
-        return {"cluster": warehouse.cluster, "reason": str(error).partition("\n")[0]}
+        return FleetRow(warehouse.cluster, None, str(error).partition("\n")[0])
 
 
-def fleet_facts(rows: Sequence[Row]) -> list[Fact]:
+def fleet_facts(rows: Sequence[FleetRow]) -> list[Fact]:
     """Return figures of all clusters together."""
-    known = [row for row in rows if row["reason"] is None]
+    figures = [row.health.figures for row in rows if row.health is not None]
     return [
         Fact("clusters", plainly(len(rows))),
-        alarming("clusters not read", len(rows) - len(known), "bad"),
-        alarming("clusters with offline partitions", sum(row["offline"] > 0 for row in known), "bad"),
+        alarming("clusters not read", len(rows) - len(figures), "bad"),
+        alarming("clusters with offline partitions", sum(of_cluster.offline > 0 for of_cluster in figures), "bad"),
         *(
-            alarming(f"partitions {heading}" if "broker" not in heading else heading, _sum(known, name), mood)
+            alarming(f"partitions {heading}" if "broker" not in heading else heading, _sum(figures, name), mood)
             for name, (heading, mood) in FIGURES.items()
             if mood
         ),
     ]
 
 
-def _sum(rows: Iterable[Row], name: str) -> int:
-    return sum(row[name] for row in rows)
+def _sum(figures: Iterable[HealthFigures], name: str) -> int:
+    return sum(getattr(of_cluster, name) for of_cluster in figures)
 
 
-def fleet_table(rows: Sequence[Row], now: datetime, link: Callable[[str], str | None]) -> Markup:
+def fleet_table(rows: Sequence[FleetRow], now: datetime, link: Callable[[str], str | None]) -> Markup:
     """Return the table as HTML; `link` returns the address of a cluster's page, None if it has none."""
     return render_part(
         "fleet_table.html",
         headings=[heading for heading, _ in FIGURES.values()],
-        rows=[_cells(row, now, link(row["cluster"])) for row in rows],
+        rows=[_cells(row, now, link(row.cluster)) for row in rows],
     )
 
 
-def _cells(row: Row, now: datetime, href: str | None) -> dict[str, Any]:
-    if row["reason"] is not None:
-        return {"cluster": row["cluster"], "href": href, "reason": row["reason"]}
+def _cells(row: FleetRow, now: datetime, href: str | None) -> dict[str, Any]:
+    health = row.health
+    if health is None:
+        return {"cluster": row.cluster, "href": href, "reason": row.reason}
+    counts = [(getattr(health.figures, name), mood) for name, (_, mood) in FIGURES.items()]
     return {
-        "cluster": row["cluster"],
+        "cluster": row.cluster,
         "href": href,
         "reason": None,
-        "counts": [(plainly(row[name]), mood if row[name] else "") for name, (_, mood) in FIGURES.items()],
-        "imbalance": percent(row["imbalance"]),
-        "snapshot": row["snapshot_id"],
-        "taken_at": shown_time(row["taken_at"]),
-        "age": format_duration(max((now - row["taken_at"]).total_seconds(), 0)),
+        "counts": [(plainly(count), mood if count else "") for count, mood in counts],
+        "imbalance": percent(health.figures.imbalance),
+        "snapshot": health.snapshot_id,
+        "taken_at": shown_time(health.taken_at),
+        "age": format_duration(max((now - health.taken_at).total_seconds(), 0)),
     }
 
 
-def fleet_page(rows: Sequence[Row], now: datetime, link: Callable[[str], str | None]) -> str:
+def fleet_page(rows: Sequence[FleetRow], now: datetime, link: Callable[[str], str | None]) -> str:
     """Return the page as HTML."""
     table = fleet_table(rows, now, link)
     return render("fleet.html", facts_of_all=fleet_facts(rows), table=table, made_at=shown_time(now))

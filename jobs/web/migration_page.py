@@ -16,7 +16,7 @@ _SIDES: Final = ("brokers", "topics", "partitions", *COUNTS)
 
 def migration_page(cluster: str, before: Snapshot, after: Snapshot, proof: MigrationProof, now: datetime) -> str:
     """Return the page as HTML."""
-    differences = [[_text(row[column]) for column in row] for row in proof.differences[:MOST_DIFFERENCES]]
+    differences = [[_text(value) for value in difference] for difference in proof.differences[:MOST_DIFFERENCES]]
     return render(
         "migration.html",
         cluster=cluster,

@@ -5,16 +5,17 @@ the page. The result is rendered by the template `plan.html`.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from operator import itemgetter
+from operator import attrgetter
 from shlex import quote
 from typing import Any, Final
 
 import pyarrow as pa
+from msgspec import Struct
 
-from jobs.adapters.delta.warehouse import Warehouse, as_rows
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.advice.outage import outage_left_by
 from jobs.console_output.plan_figures import Span, broker_spans, byte_spans, notes, rack_spans
 from jobs.console_output.plan_review import Review, RowFilter
@@ -28,9 +29,9 @@ from jobs.repositories.figures import figures_in
 from jobs.repositories.plans import digest
 from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.snapshots import find_snapshot, last_snapshot
-from jobs.repositories.stored_rows import StoredRows, summary
+from jobs.repositories.stored_rows import ChangeCounts, StoredRows, count_changes
 from jobs.runtime.settings import Settings
-from jobs.sql_views.database import Summaries
+from jobs.sql_views.database import Summaries, structs_of
 from jobs.web.charts import Group, Shown, bars, plainly
 from jobs.web.cluster_page import MOST_BROKERS, broker_name, by_rack, commits
 from jobs.web.embedded_table import EmbeddedTable
@@ -108,7 +109,7 @@ def plan_page(settings: Settings, plan: PlanTables, now: datetime) -> str:
     """Return the page as HTML, with a warning if the plan is too old for a commit."""
     row = plan.row
     copied = volume(plan.at.warehouse, plan.changes)
-    sums = summary(plan.changes)
+    counts = count_changes(plan.changes)
     return render(
         "plan.html",
         about=about(plan.at.warehouse.cluster, plan.snapshot, now, is_deleted=not plan.is_whole),
@@ -118,14 +119,14 @@ def plan_page(settings: Settings, plan: PlanTables, now: datetime) -> str:
             "status": row.status,
             "created_at": shown_time(row.created_at),
             "age": format_duration(max((now - row.created_at).total_seconds(), 0)),
-            "more_reasons": max(sums["reasons_in_all"] - REASONS_SHOWN, 0),
+            "more_reasons": max(counts.reasons_in_all - REASONS_SHOWN, 0),
             "question": question_of(row.parameters),
             "command": row.command,
         },
         warnings=list(warnings_of(plan, now, settings.conf.limits.max_plan_age_hours)),
-        sums=sums_of(plan, sums, copied, settings.throttle),
+        sums=sums_of(plan, counts, copied, settings.throttle),
         figures=figures_of_page(row, copied, settings.throttle),
-        reasons=sums["reasons"][:REASONS_SHOWN],
+        reasons=counts.reasons[:REASONS_SHOWN],
         brokers=_brokers(plan),
         changes=changes_table(plan),
         operations=operations_table(plan),
@@ -216,12 +217,12 @@ def question_of(parameters: str | None) -> str:
     return masked_json(json.dumps({key: value for key, value in stated.items() if key != "figures"}))
 
 
-def sums_of(plan: PlanTables, sums: dict[str, Any], copied: Volume, rate: int | None) -> list[Fact]:
+def sums_of(plan: PlanTables, counts: ChangeCounts, copied: Volume, rate: int | None) -> list[Fact]:
     row = plan.row
     known = [Fact("bytes copied", format_bytes(copied.bytes))] if copied.is_known else []
     if copied.is_known and rate:
         known.append(Fact("time at the throttle, at least", format_duration(copied.seconds(rate))))
-    actions = [fact(f"{each['action']}", each["rows"]) for each in sums["actions"]] if len(sums["actions"]) > 1 else []
+    actions = [fact(action, rows) for action, rows in counts.actions] if len(counts.actions) > 1 else []
     return [
         fact("changes", row.changes),
         *actions,
@@ -229,8 +230,8 @@ def sums_of(plan: PlanTables, sums: dict[str, Any], copied: Volume, rate: int | 
         fact("replicas copied", row.moves),
         *known,
         alarming("rejected", row.rejected, "warn"),
-        fact("topics with changes", sums["topics_in_all"]),
-        fact("brokers affected", len(sums["brokers"])),
+        fact("topics with changes", counts.topics_in_all),
+        fact("brokers affected", len(counts.brokers)),
         fact("waves", len(plan.changes.counts("wave"))),
     ]
 
@@ -260,48 +261,88 @@ ORDER BY broker_id
 """SQL of the leaders and replicas of each broker, at the plan's snapshot and after the plan."""
 
 
-def before_and_after(plan: PlanTables) -> list[Row]:
-    """Return a row per broker with its leaders and replicas before and after."""
-    return as_rows(plan.at.query(_BEFORE_AND_AFTER, "leadership"))
+class BrokerChange(Struct, frozen=True, kw_only=True):
+    """The leaders and replicas of a broker before and after a plan."""
+
+    broker_id: int
+    rack: str | None
+    registered: bool
+    leaders_before: int
+    leaders_after: int
+    replicas_before: int
+    replicas_after: int
+
+    @property
+    def leaders(self) -> tuple[int, int]:
+        """Before and after."""
+        return self.leaders_before, self.leaders_after
+
+    @property
+    def replicas(self) -> tuple[int, int]:
+        """Before and after."""
+        return self.replicas_before, self.replicas_after
+
+    @property
+    def leaders_gained(self) -> int:
+        """Negative if it loses leaders."""
+        return self.leaders_after - self.leaders_before
+
+    @property
+    def replicas_gained(self) -> int:
+        """Negative if it loses replicas."""
+        return self.replicas_after - self.replicas_before
+
+
+def before_and_after(plan: PlanTables) -> list[BrokerChange]:
+    """Return the leaders and replicas of each broker before and after."""
+    return structs_of(BrokerChange, plan.at.query(_BEFORE_AND_AFTER, "leadership"))
 
 
 def _brokers(plan: PlanTables) -> dict[str, Any]:
     rows = before_and_after(plan)
     bytes_held = {int(name): span for name, span in figures_in(plan.row).get("bytes_by_broker", {}).items()}
     most = sorted(rows, key=_moved, reverse=True)[:MOST_BROKERS]
-    drawn = sorted(most, key=itemgetter("broker_id"))
+    drawn = sorted(most, key=attrgetter("broker_id"))
     notes = []
     if not plan.is_whole:
         notes.append("The plan's snapshot was dropped by `surveyor vacuum`: only partitions that change are counted.")
     if len(drawn) < len(rows):
         notes.append(f"The charts show the {len(drawn)} brokers that change most; the table has all.")
     charts = [
-        _chart("Partitions led, by broker", _groups(drawn, "leaders")),
-        _chart("Replicas held, by broker", _groups(drawn, "replicas")),
-        _chart("Partitions led, by rack", by_rack(rows, "leaders_before", "leaders_after")),
-        _chart("Replicas held, by rack", by_rack(rows, "replicas_before", "replicas_after")),
+        _chart("Partitions led, by broker", leader_groups(drawn)),
+        _chart("Replicas held, by broker", replica_groups(drawn)),
+        _chart("Partitions led, by rack", by_rack(rows, attrgetter("leaders"))),
+        _chart("Replicas held, by rack", by_rack(rows, attrgetter("replicas"))),
     ]
     if bytes_held:
         held = [Group(f"broker {broker}", span) for broker, span in sorted(bytes_held.items())][:MOST_BROKERS]
         charts.append(_chart("Bytes held, by broker", held, format_bytes))
-    counts = [f"{what}_{side}" for what in ("leaders", "replicas") for side in _SIDES]
     table = {
-        "broker": [str(row["broker_id"]) for row in rows],
-        "rack": [row["rack"] or "" for row in rows],
-        **{name: [row[name] for row in rows] for name in counts},
-        "leaders_gained": [row["leaders_after"] - row["leaders_before"] for row in rows],
-        "replicas_gained": [row["replicas_after"] - row["replicas_before"] for row in rows],
+        "broker": [str(row.broker_id) for row in rows],
+        "rack": [row.rack or "" for row in rows],
+        "leaders_before": [row.leaders_before for row in rows],
+        "leaders_after": [row.leaders_after for row in rows],
+        "replicas_before": [row.replicas_before for row in rows],
+        "replicas_after": [row.replicas_after for row in rows],
+        "leaders_gained": [row.leaders_gained for row in rows],
+        "replicas_gained": [row.replicas_gained for row in rows],
     }
     island = EmbeddedTable("brokers", "Brokers before and after", pa.table(table), ("broker",), ("rack",))
     return {"notes": notes, "charts": charts, "table": island}
 
 
-def _moved(row: Row) -> int:
-    return sum(abs(int(row[f"{what}_after"]) - int(row[f"{what}_before"])) for what in ("leaders", "replicas"))
+def _moved(row: BrokerChange) -> int:
+    return abs(row.leaders_gained) + abs(row.replicas_gained)
 
 
-def _groups(rows: Sequence[Row], what: str) -> list[Group]:
-    return [Group(broker_name(row), [row[f"{what}_{side}"] for side in _SIDES]) for row in rows]
+def leader_groups(rows: Iterable[BrokerChange]) -> list[Group]:
+    """Return the bars of the leaders before and after."""
+    return [Group(broker_name(row), row.leaders) for row in rows]
+
+
+def replica_groups(rows: Iterable[BrokerChange]) -> list[Group]:
+    """Return the bars of the replicas before and after."""
+    return [Group(broker_name(row), row.replicas) for row in rows]
 
 
 def _chart(title: str, groups: Sequence[Group], shown: Shown | None = None) -> Row:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.delta.warehouse import Warehouse, values_of
 from jobs.core.errors import ExitCode, UsageError
 from jobs.core.units import format_bytes
 from jobs.repositories.snapshots import find_snapshot
@@ -21,7 +21,7 @@ from jobs.snapshots.fleet_health import SHOWN, WORST_BY
 from jobs.snapshots.migration_proof import prove
 from jobs.sql_views.database import Summaries
 from jobs.web.cluster_page import cluster_page
-from jobs.web.fleet_page import fleet_page, newest_health
+from jobs.web.fleet_page import FleetRow, HealthAtSnapshot, fleet_page, newest_health
 from jobs.web.migration_page import migration_page
 from jobs.web.plan_page import PlanTables, plan_page
 from schemas.rows import Row, Snapshot
@@ -87,21 +87,24 @@ def write_fleet_report(settings: Settings, out: Path | None, parallel: int | Non
         raise UsageError(f"--out {folder} cannot be the folder of the pages: {error.strerror}") from None
     index = folder / "index.html"
     refuse_unwritable(index)
+    healths = dict[str, HealthAtSnapshot]()
 
     def write(member: Settings) -> CommandResult:
         warehouse = member.warehouse
         chosen = find_snapshot(warehouse)
         path = pages / _page_of(member.cluster)
         written = replace_file(path, cluster_page(summaries(warehouse, chosen), now))
-        health = newest_health(warehouse, chosen, member.conf.imbalance_threshold)
-        return CommandResult({"path": str(path), "bytes": written, "health": health})
+        health = healths[member.cluster] = newest_health(warehouse, chosen, member.conf.imbalance_threshold)
+        return CommandResult({"path": str(path), "bytes": written, "health": health.json})
 
     result = run_on_fleet(settings, parallel, write, FLEET_SUMMARY)
-    failed = {name for name, fields in result.fields["clusters"].items() if "error" in fields}
+    rows = [
+        FleetRow(line["cluster"], healths.get(line["cluster"]), line["reason"]) for line in result.fields["summary"]
+    ]
     html = fleet_page(
-        result.fields["summary"],
+        rows,
         now,
-        lambda cluster: None if cluster in failed else f"clusters/{quote(_page_of(cluster), safe='')}",
+        lambda cluster: f"clusters/{quote(_page_of(cluster), safe='')}" if cluster in healths else None,
     )
     written = replace_file(index, html)
     shown = f"report of {pluralise(len(settings.fleet), 'cluster')}: {index} ({format_bytes(written)})"
@@ -134,11 +137,11 @@ def _newest_plans(warehouse: Warehouse, snapshot: Snapshot) -> dict[str, Filter]
     up_to = ("snapshot_id", "<=", snapshot.snapshot_id)
     plans = warehouse.read("plans", up_to, columns=["plan_id", "created_at", "changes"])
     taken, changes = list[str](), 0
-    for row in plans.sort_by([("created_at", "descending")]).to_pylist():
-        changes += row["changes"] or 0
+    for plan_id, count in values_of(plans.sort_by([("created_at", "descending")]), "plan_id", "changes"):
+        changes += count or 0
         if changes > MOST_CHANGES and taken:
             break
-        taken.append(row["plan_id"])
+        taken.append(plan_id)
     if len(taken) == plans.num_rows:
         return {}
     return dict.fromkeys(("changes", "commits"), ("plan_id", "in", taken))

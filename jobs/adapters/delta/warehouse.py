@@ -488,8 +488,8 @@ def as_rows(rows: pa.Table) -> list[Row]:
 
 
 def values_of(rows: pa.Table, *columns: str) -> Iterator[tuple[Any, ...]]:
-    """Yield the values of some columns for each row of an Arrow table."""
-    return zip(*(rows[column].to_pylist() for column in columns), strict=True)
+    """Yield the values of some columns for each row of an Arrow table, maps as dictionaries."""
+    return zip(*(rows[column].to_pylist(maps_as_pydicts="strict") for column in columns), strict=True)
 
 
 def typed(row: type[R], rows: pa.Table) -> list[R]:

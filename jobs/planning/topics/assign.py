@@ -108,8 +108,10 @@ class AssignRequest:
     def _planned(
         self, tables: SnapshotTables, brokers: list[int], usable: Sequence[Broker], racks: dict[int, str]
     ) -> PlanDraft:
-        rows = [*self._placements(len(brokers)), *(_by_hand(topic) for topic in self.topics if topic.by_hand)]
-        rows.sort(key=lambda row: str(row["topic"]))
+        by_topic = {topic.name: _by_hand(topic) for topic in self.topics if topic.by_hand}
+        by_topic |= zip((topic.name for topic in self._by_rule), self._placements(len(brokers)), strict=True)
+        names = sorted(by_topic)
+        rows = [by_topic[name] for name in names]
         with_ids = have_topic_ids(tables)
         ids = {name: new_topic_id(tables.snapshot, name) if with_ids else None for name in self._names}
         configs = {topic.name: topic.configs for topic in self.topics}
@@ -118,9 +120,9 @@ class AssignRequest:
         assigned = assign_topics(tables.spark_warehouse.spark, rows, settled)
         assignments = assigned.join(F.broadcast(_topic_ids(tables, ids)), "topic")
         changes = creation_changes(assignments, tables["brokers"], tables.warehouse.cluster)
-        details = [_operation_data(tables, ids[row["topic"]], configs[row["topic"]]) for row in rows]
+        details = [_operation_data(tables, ids[name], configs[name]) for name in names]
         operations = [
-            data.operation(row["topic"], number) for number, (row, data) in enumerate(zip(rows, details, strict=True))
+            data.operation(name, number) for number, (name, data) in enumerate(zip(names, details, strict=True))
         ]
         stated = [_parameters_of(row) | data.columns for row, data in zip(rows, details, strict=True)]
         parameters = settled | ({"topics": stated} if self.from_file else stated[0])

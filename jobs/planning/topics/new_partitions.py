@@ -84,11 +84,11 @@ def crowded(assigned: DataFrame, brokers: Sequence[Broker], instead: str) -> dic
         return {}
     ids = [row.broker_id for row in brokers]
     found = Counter[tuple[int, int]]()
-    for row in assigned.groupBy("replicas").count().collect():
-        least = least_crowding(len(row["replicas"]), racks, ids)
-        most = crowding(row["replicas"], racks)
+    for replicas, count in assigned.groupBy("replicas").count().collect():
+        least = least_crowding(len(replicas), racks, ids)
+        most = crowding(replicas, racks)
         if most > least:
-            found[most, least] += row["count"]
+            found[most, least] += count
     if not found:
         return {}
     most, least = max(found)

@@ -18,10 +18,10 @@ from jobs.repositories.snapshots import find_snapshot
 from jobs.runtime.settings import ClusterConf
 from jobs.sql_views.database import Summaries
 from jobs.web.cluster_page import commits, plans, reigns, trouble
-from jobs.web.fleet_page import rows_of
+from jobs.web.fleet_page import FleetRow, rows_of
 from jobs.web.plan_page import PlanTables
 from jobs.web.report import summaries
-from schemas.rows import Row, Snapshot
+from schemas.rows import Snapshot
 
 FRESH: Final = 5
 """Lifetime of cached data that can grow."""
@@ -51,7 +51,7 @@ def clusters(uri: str) -> list[str]:
 
 
 @st.cache_resource(ttl=FRESH, show_spinner=False)
-def fleet_rows(uri: str) -> list[Row]:
+def fleet_rows(uri: str) -> list[FleetRow]:
     """Return the rows of the page of all clusters, the worst first."""
     warehouses = [Warehouse(uri, name) for name in clusters(uri)]
     return rows_of(warehouses, ClusterConf().imbalance_threshold)

@@ -6,17 +6,17 @@ are escaped or shown where Markdown is not interpreted: in cells, charts and `st
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import altair as alt
 import pyarrow as pa
 import streamlit as st
 from markupsafe import Markup
 
+from jobs.web.charts import Group
 from jobs.web.cluster_page import ABSENCES
 from jobs.web.dashboard.cache import SHOWN, searched
 from jobs.web.render import Fact
-from schemas.rows import Row
 
 COLOURS: Final = ("#0072b2", "#d55e00", "#767d86")
 """Distinguishable with colour blindness, on light and dark pages."""
@@ -58,13 +58,12 @@ def table(rows: pa.Table, what: str, key: str) -> None:
         st.dataframe(shown, hide_index=True, width="stretch", key=f"rows-{key}", placeholder="")
 
 
-def bars(title: str, rows: Sequence[Row], name: str, columns: Sequence[str]) -> None:
-    """Draw a bar for each of these columns of each row; a caption reports omitted rows."""
-    series = [column.replace("_", " ") for column in columns]
+def bars(title: str, series: Sequence[str], groups: Sequence[Group]) -> None:
+    """Draw a bar for each value of each group; a caption reports omitted groups."""
     values = [
-        {"name": str(row[name]), "what": what, "count": row[column]}
-        for row in rows[:MOST_BARS]
-        for what, column in zip(series, columns, strict=True)
+        {"name": group.name, "what": name, "count": value}
+        for group in groups[:MOST_BARS]
+        for name, value in zip(series, group.values, strict=True)
     ]
     base = alt.Chart(alt.InlineData(values=values), title=title).encode(
         y=alt.Y("name:N", title=None, sort=None, axis=_EVERY),
@@ -75,13 +74,22 @@ def bars(title: str, rows: Sequence[Row], name: str, columns: Sequence[str]) -> 
     labels = base.mark_text(align="left", dx=4, color=LABEL).encode(text=alt.Text("count:Q", format=",d"))
     chart = base.mark_bar().encode(color=_colour("what", series)) + labels
     st.altair_chart(chart.properties(height=AROUND + BAR * max(len(values), 1)), width="stretch")
-    if len(rows) > MOST_BARS:
-        st.caption(f"the first {MOST_BARS} of {len(rows)}")
+    if len(groups) > MOST_BARS:
+        st.caption(f"the first {MOST_BARS} of {len(groups)}")
 
 
-def lines(title: str, values: Sequence[Row], series: Sequence[str]) -> None:
-    """Draw lines of shares over snapshots; each value has `snapshot`, `what` and `share`."""
-    base = alt.Chart(alt.InlineData(values=list(values)), title=title).encode(
+class Share(NamedTuple):
+    """A point of a line; the fields are those of the chart's encoding."""
+
+    snapshot: int
+    what: str
+    """The name of the line."""
+    share: float
+
+
+def lines(title: str, shares: Sequence[Share], series: Sequence[str]) -> None:
+    """Draw lines of shares over snapshots."""
+    base = alt.Chart(alt.InlineData(values=[point._asdict() for point in shares]), title=title).encode(
         x=alt.X("snapshot:O", title="snapshot", axis=_UPRIGHT),
         y=alt.Y("share:Q", title=None, axis=alt.Axis(format="%")),
         tooltip=[alt.Tooltip("snapshot:O"), alt.Tooltip("what:N"), alt.Tooltip("share:Q", format=".1%")],
@@ -90,25 +98,33 @@ def lines(title: str, values: Sequence[Row], series: Sequence[str]) -> None:
         color=_colour("what", series),
         strokeDash=alt.StrokeDash("what:N", title=None, sort=list(series), legend=_TOP),
     )
-    newest = max((row["snapshot"] for row in values), default=0)
+    newest = max((point.snapshot for point in shares), default=0)
     labels = base.transform_filter(alt.datum.snapshot == newest).mark_text(align="right", dy=-8, color=LABEL)
     st.altair_chart(drawn + labels.encode(text=alt.Text("share:Q", format=".1%")), width="stretch")
 
 
-def heat_map(title: str, values: Sequence[Row]) -> None:
-    """Draw how many partitions each broker led in each snapshot.
+class LeaderCount(NamedTuple):
+    """A cell of the heat map; the fields are those of the chart's encoding."""
 
-    Values have `broker`, `snapshot`, `leaders`, `absence` (why the broker may lead none) and `label`.
-    """
-    there = [row for row in values if row["leaders"] or not row["absence"]]
-    absent = [row for row in values if row["absence"]]
+    broker: int
+    snapshot: int
+    absence: str
+    """Why the broker may lead none; empty if it was registered."""
+    leaders: int
+    label: str
+
+
+def heat_map(title: str, counts: Sequence[LeaderCount]) -> None:
+    """Draw how many partitions each broker led in each snapshot."""
+    present = [cell for cell in counts if cell.leaders or not cell.absence]
+    absent = [cell for cell in counts if cell.absence]
     shaded, framed = (
-        alt.Chart(alt.InlineData(values=rows), title=title).encode(
+        alt.Chart(alt.InlineData(values=[cell._asdict() for cell in cells]), title=title).encode(
             x=alt.X("snapshot:O", title="snapshot", axis=_UPRIGHT),
             y=alt.Y("broker:O", title="broker", axis=_EVERY),
             tooltip=[alt.Tooltip("broker:O"), alt.Tooltip("snapshot:O"), alt.Tooltip("label:N", title="leads")],
         )
-        for rows in (there, absent)
+        for cells in (present, absent)
     )
     strokes = alt.Scale(domain=list(ABSENCES), range=list(COLOURS[1 : 1 + len(ABSENCES)]))
     layers = [
@@ -119,12 +135,12 @@ def heat_map(title: str, values: Sequence[Row]) -> None:
             stroke=alt.Stroke("absence:N", scale=strokes, legend=None),
         ),
     ]
-    if len({row["snapshot"] for row in values}) <= MOST_LABELLED:
-        dark = 0.6 * max((row["leaders"] for row in there), default=0)
+    if len({cell.snapshot for cell in counts}) <= MOST_LABELLED:
+        dark = 0.6 * max((cell.leaders for cell in present), default=0)
         ink = alt.condition(alt.datum.leaders > dark, alt.value("white"), alt.value(ON_SHADES))
         layers.append(shaded.mark_text().encode(text="label:N", color=ink))
         layers.append(framed.transform_filter("!datum.leaders").mark_text(color=LABEL).encode(text="label:N"))
-    height = AROUND + BAR * max(len({row["broker"] for row in values}), 1)
+    height = AROUND + BAR * max(len({cell.broker for cell in counts}), 1)
     st.altair_chart(alt.layer(*layers).properties(height=height), width="stretch")
     st.caption("Framed cells: " + "; ".join(f"{name}, it {meaning}" for name, meaning in ABSENCES.items()))
 

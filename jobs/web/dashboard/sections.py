@@ -6,84 +6,85 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlencode
 
-import msgspec
 import pyarrow as pa
 import streamlit as st
 from markupsafe import Markup
 
-from jobs.adapters.delta.warehouse import as_rows
+from jobs.adapters.delta.warehouse import values_of
 from jobs.preconditions.copy_volume import volume
-from jobs.repositories.stored_rows import summary
-from jobs.sql_views.views import ClusterSummary
-from jobs.web.cluster_page import broker_name, by_rack, cell_of, health_facts
+from jobs.repositories.stored_rows import count_changes
+from jobs.sql_views.database import structs_of
+from jobs.sql_views.views import BrokerLeadership, ClusterSummary, RecordedImbalance, RecordedLeadership
+from jobs.web.charts import Group
+from jobs.web.cluster_page import broker_name, by_rack, cell_of, health_facts, led_and_held
 from jobs.web.dashboard.cache import SnapshotRef, commit, fleet_rows, held_by, plan, plans_and_commits, sections, views
-from jobs.web.dashboard.parts import bars, cards, heat_map, lines, plain, table
+from jobs.web.dashboard.parts import LeaderCount, Share, bars, cards, heat_map, lines, plain, table
 from jobs.web.fleet_page import fleet_facts, fleet_table
 from jobs.web.plan_page import (
     before_and_after,
     changes_table,
     figures_of_page,
+    leader_groups,
     operations_table,
     question_of,
     rejections_table,
+    replica_groups,
     sums_of,
     warnings_of,
 )
 from jobs.web.render import Fact, alarming, fact
-from schemas.rows import Row
 
 SNAPSHOTS_DRAWN: Final = 60
 
 
 def cluster(place: SnapshotRef, _: float) -> None:
     """Show the health of the cluster and its history."""
-    known = views(place, ("health", "leadership", "imbalance_history"))
-    cards(health_facts(msgspec.convert(as_rows(known["health"])[0], ClusterSummary)))
-    brokers = as_rows(known["leadership"])
+    tables = views(place, ("health", "leadership", "imbalance_history"))
+    cards(health_facts(structs_of(ClusterSummary, tables["health"])[0]))
+    brokers = structs_of(BrokerLeadership, tables["leadership"])
+    series = ("leaders", "replicas")
     left, right = st.columns(2)
     with left:
-        named = [{**row, "broker": broker_name(row)} for row in brokers]
-        bars("Partitions led and replicas held, by broker", named, "broker", ("leaders", "replicas"))
+        by_broker = [Group(broker_name(broker), led_and_held(broker)) for broker in brokers]
+        bars("Partitions led and replicas held, by broker", series, by_broker)
     with right:
-        racks = [
-            {"rack": group.name, "leaders": group.values[0], "replicas": group.values[1]}
-            for group in by_rack(brokers, "leaders", "replicas")
-        ]
-        bars("Partitions led and replicas held, by rack", racks, "rack", ("leaders", "replicas"))
-    _imbalance(as_rows(known["imbalance_history"]))
+        bars("Partitions led and replicas held, by rack", series, by_rack(brokers, led_and_held))
+    _imbalance(structs_of(RecordedImbalance, tables["imbalance_history"]))
     st.subheader("Offline and under-replicated partitions")
     table(sections(place)["trouble"], "unhealthy partitions", "trouble")
 
 
-def _imbalance(rows: list[Row]) -> None:
-    by_snapshot: dict[int, list[Row]] = defaultdict(list)
+def _imbalance(rows: list[RecordedImbalance]) -> None:
+    by_snapshot: dict[int, list[RecordedImbalance]] = defaultdict(list)
     for row in rows:
-        by_snapshot[row["snapshot_id"]].append(row)
-    values = []
-    for number, those in sorted(by_snapshot.items())[-SNAPSHOTS_DRAWN:]:
-        preferred = sum(row["preferred_partitions"] for row in those) or 1
-        whole = sum(row["not_led"] for row in those) / preferred
-        shares = {"whole cluster": whole, "worst broker": max(row["ratio"] or 0 for row in those)}
-        values += [{"snapshot": number, "what": what, "share": share} for what, share in shares.items()]
-    if values:
-        lines("Share of partitions not led by their preferred replica", values, ("whole cluster", "worst broker"))
+        by_snapshot[row.snapshot_id].append(row)
+    shares = []
+    for snapshot_id, brokers in sorted(by_snapshot.items())[-SNAPSHOTS_DRAWN:]:
+        preferred = sum(broker.preferred_partitions for broker in brokers) or 1
+        whole = sum(broker.not_led for broker in brokers) / preferred
+        shares.append(Share(snapshot_id, "whole cluster", whole))
+        shares.append(Share(snapshot_id, "worst broker", max(broker.ratio or 0 for broker in brokers)))
+    if shares:
+        lines("Share of partitions not led by their preferred replica", shares, ("whole cluster", "worst broker"))
 
 
 def brokers(place: SnapshotRef, _: float) -> None:
     """Show a broker and its partitions."""
-    rows = as_rows(views(place, ("health", "leadership", "imbalance_history"))["leadership"])
+    rows = structs_of(BrokerLeadership, views(place, ("health", "leadership", "imbalance_history"))["leadership"])
     if not rows:
         st.info("This snapshot has no broker.")
         return
-    names = {row["broker_id"]: row for row in rows}
-    broker = st.selectbox("Broker", list(names), format_func=lambda known: broker_name(names[known]), key="broker")
-    row = names[broker]
-    st.text(f"host {row['host'] or 'unknown'}, rack {row['rack'] or 'none'}{'' if row['registered'] else ', gone'}")
+    by_id = {row.broker_id: row for row in rows}
+    broker = st.selectbox("Broker", list(by_id), format_func=lambda number: broker_name(by_id[number]), key="broker")
+    row = by_id[broker]
+    st.text(f"host {row.host or 'unknown'}, rack {row.rack or 'none'}{'' if row.registered else ', gone'}")
     cards(
         [
-            Fact("registered", "yes" if row["registered"] else "no, gone", "good" if row["registered"] else "bad"),
-            *(fact(name, row[name]) for name in ("leaders", "preferred", "replicas")),
-            alarming("out of sync", row["out_of_sync"], "warn"),
+            Fact("registered", "yes" if row.registered else "no, gone", "good" if row.registered else "bad"),
+            fact("leaders", row.leaders),
+            fact("preferred", row.preferred),
+            fact("replicas", row.replicas),
+            alarming("out of sync", row.out_of_sync, "warn"),
         ]
     )
     table(held_by(place, broker), f"partitions of broker {broker}", f"broker-{broker}")
@@ -91,17 +92,16 @@ def brokers(place: SnapshotRef, _: float) -> None:
 
 def leaders(place: SnapshotRef, _: float) -> None:
     """Show the leader history."""
-    over_time = as_rows(views(place, ("leaders_over_time",))["leaders_over_time"])
-    newest = set(sorted({row["snapshot_id"] for row in over_time})[-SNAPSHOTS_DRAWN:])
-    values = [
-        {"broker": row["broker_id"], "snapshot": row["snapshot_id"], "absence": cell.absence, "leaders": cell.value}
-        | {"label": cell.label}
+    over_time = structs_of(RecordedLeadership, views(place, ("leaders_over_time",))["leaders_over_time"])
+    newest = set(sorted({row.snapshot_id for row in over_time})[-SNAPSHOTS_DRAWN:])
+    counts = [
+        LeaderCount(row.broker_id, row.snapshot_id, cell.absence, cell.value, cell.label)
         for row in over_time
-        if row["snapshot_id"] in newest
+        if row.snapshot_id in newest
         for cell in [cell_of(row)]
     ]
-    if values:
-        heat_map("Partitions led, by broker and snapshot", values)
+    if counts:
+        heat_map("Partitions led, by broker and snapshot", counts)
     table(sections(place)["leaders"], "leaders of partitions", "leaders")
 
 
@@ -110,8 +110,10 @@ def plans(place: SnapshotRef, max_age_hours: float) -> None:
     listed = plans_and_commits(place)["plans"]
     table(listed, "plans", "plans")
     if listed.num_rows:
-        named = {row["plan"]: row["names"] for row in as_rows(listed)}
-        chosen = st.selectbox("Plan", list(named), format_func=lambda known: f"{known} {named[known]}", key="plan")
+        names = dict(values_of(listed, "plan", "names"))
+        chosen = st.selectbox(
+            "Plan", list(names), format_func=lambda plan_id: f"{plan_id} {names[plan_id]}", key="plan"
+        )
         _plan(place, chosen, max_age_hours)
 
 
@@ -121,7 +123,7 @@ def _plan(place: SnapshotRef, plan_id: str, max_age_hours: float) -> None:
     for warning in warnings_of(chosen, datetime.now(UTC), max_age_hours):
         st.warning(plain(warning))
     copied = volume(chosen.at.warehouse, chosen.changes)
-    cards(sums_of(chosen, summary(chosen.changes), copied, None))
+    cards(sums_of(chosen, count_changes(chosen.changes), copied, None))
     figures = figures_of_page(chosen.row, copied, None)
     for rows_shown in ([span._asdict() for span in figures.spans], figures.waves):
         if rows_shown:
@@ -132,10 +134,12 @@ def _plan(place: SnapshotRef, plan_id: str, max_age_hours: float) -> None:
     if chosen.row.command:
         st.code(chosen.row.command, language="shell")
     st.code(question_of(chosen.row.parameters), language="json")
-    rows = [{**row, "broker": broker_name(row)} for row in before_and_after(chosen)]
-    for place_, what in zip(st.columns(2), ("leaders", "replicas"), strict=True):
-        with place_:
-            bars(f"{what.capitalize()} before and after", rows, "broker", (f"{what}_before", f"{what}_after"))
+    rows = before_and_after(chosen)
+    left, right = st.columns(2)
+    with left:
+        bars("Leaders before and after", ("leaders before", "leaders after"), leader_groups(rows))
+    with right:
+        bars("Replicas before and after", ("replicas before", "replicas after"), replica_groups(rows))
     table(changes_table(chosen).rows, "changes", f"changes-{plan_id}")
     for island in (operations_table(chosen), rejections_table(chosen)):
         if island.total:
@@ -147,8 +151,8 @@ def commits(place: SnapshotRef, _: float) -> None:
     listed = plans_and_commits(place)["commits"]
     table(listed, "commits", "commits")
     if listed.num_rows:
-        named = [(row["plan"], row["attempt"]) for row in as_rows(listed)]
-        plan_id, attempt = st.selectbox("Commit", named, format_func=lambda one: f"{one[0]}, attempt {one[1]}")
+        attempts = list(values_of(listed, "plan", "attempt"))
+        plan_id, attempt = st.selectbox("Commit", attempts, format_func=lambda one: f"{one[0]}, attempt {one[1]}")
         rows = commit(place.uri, place.cluster, plan_id, attempt)
         table(rows, "rows of this commit", f"commit-{plan_id}-{attempt}")
 

@@ -127,7 +127,7 @@ def test_what_restarts_change_may_change(cluster: Cluster) -> None:
 )  # fmt: skip
 def test_each_planted_difference_is_found(cluster: Cluster, change: Change, found: list[tuple[str, str, str]]) -> None:
     proof = proved(cluster, change)
-    assert [(row["what"], row["subject"], row["column"]) for row in proof.differences] == found
+    assert [(row.what, row.subject, row.column) for row in proof.differences] == found
     assert not proof.holds
 
 
@@ -170,7 +170,7 @@ def test_a_topic_is_not_taken_for_a_partition_of_a_deleted_one(warehouse: Wareho
         set_topic("orders-1", config={}),
     )
 
-    assert [row["subject"] for row in proof.differences] == ["orders-1"]
+    assert [row.subject for row in proof.differences] == ["orders-1"]
 
 
 @pytest.mark.parametrize(

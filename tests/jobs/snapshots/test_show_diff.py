@@ -150,7 +150,7 @@ def test_partitions_differ_as_a_loop_over_all_would_find(
     for before, was in zip(snapshots, worlds, strict=True):
         for after, is_now in zip(snapshots, worlds, strict=True):
             rows = differences(warehouse, before, after)
-            shown = [(row["subject"], row["column"], row["before"], row["after"]) for row in rows]
+            shown = [(row.subject, row.column, row.before, row.after) for row in rows]
             assert shown == oracle(was, is_now)
 
 

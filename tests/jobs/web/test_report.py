@@ -211,9 +211,8 @@ def test_a_plan_that_is_planned_no_more(small: Warehouse, status: str, warning: 
 
 def _counts(warehouse: Warehouse, plan: PlanRecord) -> dict[int, tuple[int, ...]]:
     """Leaders before and after, replicas before and after, by broker."""
-    names = ("leaders_before", "leaders_after", "replicas_before", "replicas_after")
     rows = before_and_after(PlanTables.read(warehouse, plan.plan_id))
-    return {row["broker_id"]: tuple(row[name] for name in names) for row in rows}
+    return {row.broker_id: (*row.leaders, *row.replicas) for row in rows}
 
 
 def test_waves_are_summed_up_from_the_first_to_the_last(small: Warehouse) -> None:
