@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from jobs.advice.checks import CheckResult, CheckStatus
-from jobs.advice.doctor import run_checks
+from jobs.checks.common_checks import CheckResult, CheckStatus
+from jobs.checks.doctor import run_checks
 from jobs.core.errors import ExitCode
 from jobs.runtime.console import CommandResult, wrapped
 from jobs.runtime.output import emit

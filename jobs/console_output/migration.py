@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from jobs.advice.checks import CheckStatus
-from jobs.advice.migration_check import migration_checks, read_facts
+from jobs.checks.common_checks import CheckStatus
+from jobs.checks.migration_check import migration_checks, read_facts
 from jobs.console_output.doctor import lines
 from jobs.core.errors import ExitCode
 from jobs.repositories.snapshots import find_snapshot

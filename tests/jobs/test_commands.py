@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jobs.advice.checks import CheckResult
+from jobs.checks.common_checks import CheckResult
 from jobs.cli import app
 from jobs.runtime.settings import Settings
 from tests.jobs.support.commands.commands import Surveyor

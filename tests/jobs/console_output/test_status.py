@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.console_output.status import Status, paint, read_status, watch_status
+from jobs.checks.cluster_status import Status, read_status
+from jobs.console_output.status import paint, watch_status
 from jobs.core.errors import UnreadableError
 from jobs.repositories.snapshots import find_snapshot
 from jobs.repositories.warehouse_status import missing_since

@@ -32,13 +32,14 @@ SHOWN = {
     "jobs/snapshots/snapshot.py": "snapshots.taken_at",
     "jobs/console_output/metrics.py": "ages",
     "jobs/console_output/cluster_tables.py": "when `show ... --now` read ZooKeeper",
+    "jobs/checks/cluster_status.py": "ages",
     "jobs/console_output/status.py": "ages",
     "jobs/console_output/tables.py": "ages",
 }
 JUDGED = {
     "jobs/adapters/brokers/tokens.py": "expiry of tokens, a time of day; a wrong clock costs a connection, no data",
-    "jobs/advice/checks.py": "doctor compares it with ZooKeeper's, or that of the quorum's leader",
-    "jobs/advice/doctor.py": "doctor compares it with the time of the last snapshot",
+    "jobs/checks/common_checks.py": "doctor compares it with ZooKeeper's, or that of the quorum's leader",
+    "jobs/checks/doctor.py": "doctor compares it with the time of the last snapshot",
     "jobs/execution/preflight.py": "--max-plan-age; a plan from the future is refused, too",
     "jobs/snapshots/vacuum.py": "vacuum; touches no cluster, and keeps the newest snapshot",
 }

@@ -11,7 +11,7 @@ import pytest
 from kazoo.security import make_acl, make_digest_acl
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.advice.checks import CheckStatus
+from jobs.checks.common_checks import CheckStatus
 from schemas.znodes import State as PartitionState
 from schemas.znodes import encode_state
 from tests.jobs.support.commands.command_line import Surveyor
@@ -76,7 +76,7 @@ def test_problems_of_the_cluster(
     tree.register(1, tree.client.get("/brokers/ids/0")[0].replace(b"PLAINTEXT", b"SSL"))
     tree.register(9, b"?")
     tree.client.set_acls("/controller_epoch", [make_acl("world", "anyone", read=True)])
-    monkeypatch.setattr("jobs.advice.doctor.now", lambda: time.time() - 60)
+    monkeypatch.setattr("jobs.checks.doctor.now", lambda: time.time() - 60)
 
     findings = look(tree.hosts, code=1)
 
@@ -138,7 +138,7 @@ def test_machine_without_prerequisites(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("SURVEYOR_CACHE", str(tmp_path / "empty"))
-    monkeypatch.setattr("jobs.advice.doctor.MIN_FREE_BYTES", 2**80)
+    monkeypatch.setattr("jobs.checks.doctor.MIN_FREE_BYTES", 2**80)
 
     findings = look(f"{tree.hosts}/elsewhere", code=1)
 
@@ -155,7 +155,7 @@ def test_machine_without_prerequisites(
 
 
 def test_advice_is_printed(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.advice.doctor.PROBE_TIMEOUT_SECONDS", 0.5)  # ZooKeeper is not running
+    monkeypatch.setattr("jobs.checks.doctor.PROBE_TIMEOUT_SECONDS", 0.5)  # ZooKeeper is not running
     ran = surveyor.run("doctor", "--zookeeper", "127.0.0.1:1")
 
     assert ran.exit_code == 1
@@ -173,7 +173,7 @@ def test_a_snapshot_from_the_future(warehouse: Warehouse, tree: KafkaTree, look:
 
 def test_a_clock_that_is_ahead(tree: KafkaTree, look: Callable[..., Findings], monkeypatch: pytest.MonkeyPatch) -> None:
     """Compared with ZooKeeper's own time: the newest znode of a cluster may be as old as the cluster."""
-    monkeypatch.setattr("jobs.advice.doctor.now", lambda: time.time() + 60)
+    monkeypatch.setattr("jobs.checks.doctor.now", lambda: time.time() + 60)
     ahead = look(tree.hosts)["clock"]
     tree.client.set_acls("/", [make_acl("world", "anyone", read=True, admin=True)])
     without_read_access = look(tree.hosts)["clock"]

@@ -5,8 +5,8 @@ import pytest
 
 from jobs.adapters.kraft.session import Quorum, refusal
 from jobs.adapters.sources.interface import ClusterMetadata, LiveReading
-from jobs.advice.checks import CheckStatus
-from jobs.advice.kraft_checks import permission_results, quorum_result, reachability_result
+from jobs.checks.common_checks import CheckStatus
+from jobs.checks.kraft_checks import permission_results, quorum_result, reachability_result
 from schemas.rows import QuarantinedZnode, Voter
 
 CLUSTER = refusal(31, "cluster")

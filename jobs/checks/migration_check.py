@@ -21,7 +21,7 @@ from jobs.adapters.zookeeper.cluster import CONFIGS, TOPICS, ClusterState, read_
 from jobs.adapters.zookeeper.connection import children, connected, with_retries
 from jobs.adapters.zookeeper.kraft_carried_znodes import CONSUMERS, CarriedZnodes, read_carried
 from jobs.adapters.zookeeper.topics import read_topic_rows
-from jobs.advice.checks import CheckResult, CheckStatus
+from jobs.checks.common_checks import CheckResult, CheckStatus
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line

@@ -15,7 +15,7 @@ from jobs.adapters.kraft.probes import SupportedVersions, probe_addresses, read_
 from jobs.adapters.kraft.session import NEEDS, Quorum, Session, read_from_broker
 from jobs.adapters.sources.interface import ClusterSource, LiveReading
 from jobs.adapters.sources.kraft import bootstrap_addresses
-from jobs.advice.checks import (
+from jobs.checks.common_checks import (
     PROBE_TIMEOUT_SECONDS,
     CheckResult,
     Checks,

@@ -3,7 +3,7 @@
 Nothing is changed, except that a folder and a znode are created and deleted at once, to find out whether the warehouse
 is writable and which time ZooKeeper has. The checks are independent; a check that fails says what to do, and checks
 that depend on a missing result are left out. Results are in the order in which things are needed. Of a KRaft cluster
-`jobs.advice.kraft_checks` examines the brokers; this module examines ZooKeeper and the brokers registered in it.
+`jobs.checks.kraft_checks` examines the brokers; this module examines ZooKeeper and the brokers registered in it.
 """
 
 import platform
@@ -31,7 +31,8 @@ from jobs.adapters.zookeeper.endpoint import OPTION, ZooKeeperEndpoint
 from jobs.adapters.zookeeper.migration import is_made_by_hand, migration_refusal
 from jobs.adapters.zookeeper.permission_checks import server_time, unwritable_paths
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
-from jobs.advice.checks import (
+from jobs.advice.next_steps import BLOCKING_SHOWN, repair_suggestion
+from jobs.checks.common_checks import (
     MAX_CLOCK_SKEW_SECONDS,
     PROBE_TIMEOUT_SECONDS,
     SET_CLOCK,
@@ -44,8 +45,7 @@ from jobs.advice.checks import (
     now,
     returned_configs,
 )
-from jobs.advice.kraft_checks import check_kraft
-from jobs.advice.next_steps import BLOCKING_SHOWN, repair_suggestion
+from jobs.checks.kraft_checks import check_kraft
 from jobs.core.errors import SurveyorError, UsageError
 from jobs.core.units import format_bytes
 from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back

@@ -10,8 +10,8 @@ from kazoo.security import make_digest_acl
 from jobs.adapters.brokers.migration_configs import MigrationConfig
 from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.adapters.zookeeper.kraft_carried_znodes import CarriedZnodes
-from jobs.advice.checks import CheckStatus
-from jobs.advice.migration_check import MigrationFacts, TopicFacts, migration_checks
+from jobs.checks.common_checks import CheckStatus
+from jobs.checks.migration_check import MigrationFacts, TopicFacts, migration_checks
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.rows import Broker
 from schemas.znodes import Controller
@@ -35,7 +35,7 @@ def check(surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) 
     def of_brokers(brokers: list[Broker], *_: object) -> tuple[dict[int, MigrationConfig], dict[int, str]]:
         return {broker.broker_id: CONFIG for broker in brokers}, {}
 
-    monkeypatch.setattr("jobs.advice.migration_check.read_migration_configs", of_brokers)
+    monkeypatch.setattr("jobs.checks.migration_check.read_migration_configs", of_brokers)
 
     def run() -> Found:
         ran = surveyor.run("migration", "check", "--zookeeper", tree.hosts, "--json")

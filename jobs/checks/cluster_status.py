@@ -1,0 +1,107 @@
+"""The status of a cluster and what is due on it, read from its source or from a snapshot. It needs no JVM.
+
+Concurrently, the age of the last snapshot, open plans and the brokers' min.insync.replicas are read from the warehouse.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from jobs.advice.next_steps import ClusterSituation, next_steps
+from jobs.advice.outage import outage_now
+from jobs.repositories.drained_brokers import has_registered_again
+from jobs.repositories.snapshots import find_snapshot
+from jobs.repositories.warehouse_status import known_min_isr_of, missing_since, warehouse_status_if_readable
+from jobs.runtime.settings import Settings
+from jobs.runtime.suggestions import Suggestion, with_full_command
+from jobs.snapshots.cluster_view import view_now, view_of, with_last_known_replicas
+from jobs.snapshots.health import health_of
+from schemas.topic_configs import DEFAULT_MIN_ISR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """The status of a cluster at one time."""
+
+    settings: Settings
+    source: str
+    """Description of what was read."""
+    snapshot_id: int | None
+    """The snapshot that was read, None for ZooKeeper."""
+    taken_at: datetime | None
+    """Time of the snapshot, None for ZooKeeper."""
+    situation: ClusterSituation
+    surveyor_id: int
+    """Controller id of `surveyor control` and of commits in batch mode."""
+    min_isr_assumed: bool
+    """Whether Kafka's default min.insync.replicas is assumed, because no snapshot has a broker's value."""
+    warnings: list[str]
+    """Where throttles may be set that are not known."""
+
+    @property
+    def steps(self) -> list[Suggestion]:
+        """The pending work, with commands for this cluster and warehouse."""
+        return [with_full_command(self.settings, step) for step in next_steps(self.situation)]
+
+    @property
+    def json(self) -> dict[str, Any]:
+        last = self.situation.warehouse_status.snapshot
+        age = {"age_seconds": self.situation.snapshot_age}
+        return {
+            "cluster": self.settings.cluster,
+            "at": self.situation.now,
+            "snapshot_id": self.snapshot_id,
+            "taken_at": self.taken_at,
+            **self.situation.health.json,
+            "outage": self.situation.outage and self.situation.outage.json,
+            "min_isr_assumed": self.min_isr_assumed,
+            "warehouse_fault": self.situation.warehouse_status.fault,
+            "last_snapshot": last and {"snapshot_id": last.snapshot_id, "taken_at": last.taken_at, **age},
+            "warnings": self.warnings,
+            "due": [{"what": step.what, "command": step.command} for step in self.steps],
+        }
+
+
+def read_status(settings: Settings, snapshot_id: int | None) -> Status:
+    """Read the cluster and, concurrently, the warehouse."""
+    threshold = settings.conf.imbalance_threshold
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(warehouse_status_if_readable, settings.warehouse)
+        if snapshot_id is None:
+            view, source, snapshot = view_now(settings.source), str(settings.source), None
+        else:
+            snapshot = find_snapshot(settings.warehouse, snapshot_id)
+            view, source = view_of(settings.warehouse, snapshot), f"snapshot {snapshot_id}"
+        recent = reading.result()
+    if snapshot is None and recent.fault is None:
+        view = with_last_known_replicas(view, settings.warehouse, recent.snapshot)
+    if snapshot is not None:  # exclude what is later than the snapshot
+        plans = [plan for plan in recent.plans if plan.snapshot_id <= snapshot.snapshot_id]
+        recent = replace(recent, plans=plans, latest_epoch=0)
+    config_snapshot = snapshot or recent.snapshot
+    registered = {row.broker_id: row.broker_epoch for row in view.brokers}
+    recent = replace(recent, drained=[row for row in recent.drained if not has_registered_again(row, registered)])
+    drained = [row.broker_id for row in recent.drained]
+    min_isr = known_min_isr_of(settings.warehouse, config_snapshot)
+    default_min_isr = DEFAULT_MIN_ISR if min_isr is None else min_isr
+    history = None if recent.fault else settings.warehouse
+    health = health_of(view, default_min_isr=default_min_isr, threshold=threshold, drained=drained)
+    max_age = settings.conf.limits.max_plan_age_hours * 3600
+    return Status(
+        settings=settings,
+        source=source,
+        snapshot_id=snapshot_id,
+        taken_at=snapshot.taken_at if snapshot else None,
+        situation=ClusterSituation(
+            health=health,
+            warehouse_status=recent,
+            now=datetime.now(UTC),
+            max_plan_age=max_age,
+            outage=outage_now(view, history, config_snapshot) if health.stuck else None,
+            missing_since=missing_since(settings.warehouse, config_snapshot, health.gone) if config_snapshot else {},
+        ),
+        surveyor_id=settings.conf.controller_id,
+        min_isr_assumed=min_isr is None,
+        warnings=view.throttle_warnings,
+    )
