@@ -38,7 +38,7 @@ def reconcile(
     options: PlanOptions,
 ) -> CommandResult:
     """Plan repairs after failures: replace dead leaders, shrink ISRs, elect first leaders."""
-    from jobs.planning.plan import report_plan
+    from jobs.planning.plan_draft import report_plan
     from jobs.planning.reconcile import plan_reconcile
 
     return report_plan(
@@ -90,7 +90,7 @@ def elect(
     """Plan leader elections: preferred, offline or unclean."""
     from jobs.core.units import parse_seconds
     from jobs.planning.elect import OfflineRequest, PreferredRequest
-    from jobs.planning.plan import report_plan
+    from jobs.planning.plan_draft import report_plan
     from jobs.runtime.input_files import read_election
 
     _refuse_ambiguous({"--preferred": preferred, "--offline": offline, "--unclean": unclean})
@@ -147,7 +147,7 @@ def drain(
 ) -> CommandResult:
     """Plan to move leadership off brokers, such as before a shutdown."""
     from jobs.planning.drain import drain_planner
-    from jobs.planning.plan import report_plan
+    from jobs.planning.plan_draft import report_plan
     from jobs.runtime.input_files import parse_broker_ids
 
     planner = drain_planner(settings, sorted(parse_broker_ids(brokers)), mode, allow_offline=allow_offline)
@@ -163,7 +163,7 @@ def undrain(
 ) -> CommandResult:
     """Plan to undo a drain: restore the replica order, or restart the stopped replicas."""
     from jobs.planning.drain import undrain_planner
-    from jobs.planning.plan import report_plan
+    from jobs.planning.plan_draft import report_plan
     from jobs.runtime.input_files import parse_broker_ids
 
     planner = undrain_planner(settings, sorted(parse_broker_ids(brokers)))
@@ -185,7 +185,7 @@ def recover(
     options: PlanOptions,
 ) -> CommandResult:
     """Plan leaders for offline partitions; unclean elections only where allowed, by least data loss."""
-    from jobs.planning.plan import report_plan
+    from jobs.planning.plan_draft import report_plan
     from jobs.planning.recover import parse_partitions, recover_planner
 
     planner = recover_planner(parse_partitions(partition or []), allow_unclean=allow_unclean)
@@ -327,7 +327,7 @@ def reassign(
 ) -> CommandResult:
     """Plan replica moves by a file, brokers, a replication factor, balance, racks or a snapshot."""
     from jobs.planning.placement.reassign import reassign_planner
-    from jobs.planning.plan import report_plan
+    from jobs.planning.plan_draft import report_plan
 
     check_throttle(throttle, settings.conf.throttle)
     planner = reassign_planner(*stated.goal(), stated.limits(), stated.sizes, by_size=stated.by_size)

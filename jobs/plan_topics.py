@@ -64,7 +64,7 @@ def assign(
     options: PlanOptions,
 ) -> CommandResult:
     """Plan new topics with their replicas and first leaders."""
-    from jobs.planning.plan import report_plan
+    from jobs.planning.plan_draft import report_plan
     from jobs.planning.topics.assign import AssignRequest
     from jobs.planning.topics.existing_topic import topic_name
     from jobs.planning.topics.new_topics import NewTopic, topics_in
@@ -130,7 +130,7 @@ def expand(
     options: PlanOptions,
 ) -> CommandResult:
     """Plan more partitions for a topic; keys may map to other partitions afterwards."""
-    from jobs.planning.plan import report_plan
+    from jobs.planning.plan_draft import report_plan
     from jobs.planning.topics.existing_topic import topic_name
     from jobs.planning.topics.expand import ExpandRequest
     from jobs.runtime.input_files import parse_replica_assignment
@@ -159,7 +159,7 @@ def config(
     options: PlanOptions,
 ) -> CommandResult:
     """Plan changes to a topic's configuration."""
-    from jobs.planning.plan import report_plan
+    from jobs.planning.plan_draft import report_plan
     from jobs.planning.topics.config import ConfigRequest, parse_overrides
     from jobs.planning.topics.existing_topic import topic_name
     from jobs.repositories.plans.checked_configs import config_faults
@@ -182,7 +182,7 @@ def delete(
     options: PlanOptions,
 ) -> CommandResult:
     """Plan the deletion of topics with all their records, which cannot be undone."""
-    from jobs.planning.plan import report_plan
+    from jobs.planning.plan_draft import report_plan
     from jobs.planning.topics.delete import DeleteRequest
     from jobs.planning.topics.existing_topic import topic_name
 

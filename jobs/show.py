@@ -119,7 +119,7 @@ def replicas(
 @command
 def imbalance(settings: Settings, *, as_of: AsOf = None) -> None:
     """Show the leader imbalance of each broker."""
-    from jobs.console_output.tables import show_imbalance
+    from jobs.console_output.stored_tables import show_imbalance
 
     show_imbalance(settings, as_of)
 
@@ -156,7 +156,7 @@ def configs(
     as_of: AsOf = None,
 ) -> None:
     """Show the settings and API versions reported by the brokers."""
-    from jobs.console_output.tables import show_configs
+    from jobs.console_output.stored_tables import show_configs
 
     show_configs(settings, as_of, broker, differing=differing)
 
@@ -172,7 +172,7 @@ def requests(settings: Settings, *, as_of: AsOf = None) -> None:
 @command
 def quarantine(settings: Settings, *, as_of: AsOf = None) -> None:
     """List znodes that could not be decoded, with the reasons."""
-    from jobs.console_output.tables import show_quarantine
+    from jobs.console_output.stored_tables import show_quarantine
 
     show_quarantine(settings, as_of)
 
@@ -181,7 +181,7 @@ def quarantine(settings: Settings, *, as_of: AsOf = None) -> None:
 @command
 def snapshots(settings: Settings) -> None:
     """List snapshots."""
-    from jobs.console_output.tables import show_snapshots
+    from jobs.console_output.stored_tables import show_snapshots
 
     show_snapshots(settings)
 
@@ -199,7 +199,7 @@ def events(
     ] = None,
 ) -> None:
     """List the events between snapshots, the newest last."""
-    from jobs.console_output.tables import show_events
+    from jobs.console_output.stored_tables import show_events
 
     show_events(settings, as_of)
 
@@ -213,7 +213,7 @@ def history(
     partition: Annotated[int | None, typer.Option(min=0, help="Show only this partition.")] = None,
 ) -> None:
     """Show a partition's leaders over time: each snapshot in which it changed."""
-    from jobs.console_output.tables import show_history
+    from jobs.console_output.stored_tables import show_history
 
     show_history(settings, topic, partition)
 
@@ -230,7 +230,7 @@ def diff(
     ],
 ) -> None:
     """Show the differences between two snapshots."""
-    from jobs.console_output.tables import show_differences
+    from jobs.console_output.stored_tables import show_differences
 
     show_differences(settings, before, after)
 
@@ -239,7 +239,7 @@ def diff(
 @command
 def plans(settings: Settings) -> None:
     """List plans, the newest last."""
-    from jobs.console_output.tables import show_plans
+    from jobs.console_output.stored_tables import show_plans
 
     show_plans(settings)
 
@@ -278,7 +278,7 @@ def rejections(settings: Settings, *, plan: PlanId, everything: All = False) -> 
 @command
 def evidence(settings: Settings, *, plan: PlanId, everything: All = False) -> None:
     """Show the history of the candidates of `plan recover`, the best first."""
-    from jobs.console_output.tables import show_evidence
+    from jobs.console_output.stored_tables import show_evidence
 
     show_evidence(settings, plan, everything=everything)
 
@@ -303,7 +303,7 @@ def commits(
 @command
 def drained(settings: Settings) -> None:
     """List drained brokers with the drain mode and plan."""
-    from jobs.console_output.tables import show_drained
+    from jobs.console_output.stored_tables import show_drained
 
     show_drained(settings)
 
@@ -312,7 +312,7 @@ def drained(settings: Settings) -> None:
 @command
 def throttles(settings: Settings) -> None:
     """List throttles set by commits and not removed yet, with the previous values."""
-    from jobs.console_output.tables import show_throttles
+    from jobs.console_output.stored_tables import show_throttles
     from jobs.execution.admin.throttles import throttle_rows
 
     show_throttles(settings, throttle_rows)
@@ -321,7 +321,7 @@ def throttles(settings: Settings) -> None:
 def _show_as_of(
     settings: Settings, snapshot_id: int | None, name: str, columns: Sequence[str], key: Sequence[str]
 ) -> None:
-    from jobs.console_output.tables import show_as_of
+    from jobs.console_output.stored_tables import show_as_of
 
     show_as_of(settings, snapshot_id, name, columns, key)
 
@@ -329,7 +329,7 @@ def _show_as_of(
 def _show_of_plan(
     settings: Settings, plan: str, name: str, columns: Sequence[str], order: Sequence[str], *, everything: bool
 ) -> None:
-    from jobs.console_output.tables import show_of_plan
+    from jobs.console_output.stored_tables import show_of_plan
 
     show_of_plan(settings, plan, name, columns, order, everything=everything)
 

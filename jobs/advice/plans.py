@@ -11,7 +11,7 @@ from jobs.repositories.plans.commit_log import CLOSED
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_line, same_step, suggestion
-from planner.reassignment.cancellation import ReassignmentStatus
+from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.enums import Outcome, PlanKind, PlanStatus
 from schemas.rows import PlanRecord
 

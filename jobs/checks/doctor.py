@@ -28,7 +28,7 @@ from jobs.adapters.java.jars import cache_folder, has_delta_jars
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import connected, read, sync
 from jobs.adapters.zookeeper.endpoint import OPTION, ZooKeeperEndpoint
-from jobs.adapters.zookeeper.migration import is_made_by_hand, migration_refusal
+from jobs.adapters.zookeeper.migration_signs import is_made_by_hand, migration_refusal
 from jobs.adapters.zookeeper.permission_checks import server_time, unwritable_paths
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.advice.next_steps import BLOCKING_SHOWN, repair_suggestion

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.warehouse import as_rows
-from jobs.console_output.tables import (
+from jobs.console_output.stored_tables import (
     ROWS_SHOWN,
     age_line,
     of_snapshot,

@@ -8,7 +8,13 @@ from typing import Final
 
 from msgspec.structs import asdict
 
-from jobs.console_output.tables import ROWS_SHOWN, displayed_columns, show_rows, with_short_message, without_secret
+from jobs.console_output.stored_tables import (
+    ROWS_SHOWN,
+    displayed_columns,
+    show_rows,
+    with_short_message,
+    without_secret,
+)
 from jobs.repositories.snapshots import find_snapshot
 from jobs.repositories.stored_rows import StoredRows
 from jobs.runtime.console import CommandResult, table

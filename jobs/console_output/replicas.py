@@ -6,7 +6,7 @@ It is a module of its own because it uses DuckDB views, and importing DuckDB tak
 from dataclasses import dataclass, replace
 from typing import Final
 
-from jobs.console_output.tables import (
+from jobs.console_output.stored_tables import (
     ROWS_SHOWN,
     age_line,
     of_snapshot,

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from jobs.adapters.delta.filtered_reads import Filter
 from jobs.adapters.delta.warehouse import Warehouse, as_rows, values_of
 from jobs.adapters.delta.warehouse_paths import no_warehouse
-from jobs.console_output.tables import table_parts
+from jobs.console_output.stored_tables import table_parts
 from jobs.core.errors import UnreadableError, UsageError
 from jobs.core.units import format_bytes
 from jobs.preconditions.copy_volume import usable_bytes

@@ -22,7 +22,7 @@ from jobs.adapters.zookeeper.connection import LOST
 from jobs.adapters.zookeeper.controllership import SESSION_OVER, Controllership, SessionLostError
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.controller.admin_apis.requests import AdminApiContext
-from jobs.controller.admin_requests import AdminRequestRemover
+from jobs.controller.admin_request_removal import AdminRequestRemover
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.broker_apis.apis import BrokerApis, Office
 from jobs.controller.broker_apis.isr_writer import IsrWriter

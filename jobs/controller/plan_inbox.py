@@ -30,8 +30,8 @@ from jobs.core.errors import ExitCode, FencedError, SurveyorError
 from jobs.execution.admin.lease import this_process
 from jobs.execution.batch.commit import HeldControllership
 from jobs.execution.commit import apply_plan
+from jobs.execution.commit_report import plan_result
 from jobs.execution.preflight import check_before_commit
-from jobs.execution.report import plan_result
 from jobs.preconditions.limits import CommitLimits
 from jobs.repositories.actor import Actor
 from jobs.repositories.plans.repository import read_plan, refuse_unsubmitted

@@ -24,9 +24,16 @@ from jobs.core.signals import defer_signals, exit_code, interrupted
 from jobs.execution.admin.reassignment_options import DEFAULT
 from jobs.execution.batch.commit import take_over_above
 from jobs.execution.commit import apply_plan
+from jobs.execution.commit_report import (
+    ReportExtras,
+    counts,
+    plan_result,
+    refuse_unless_agreed,
+    report_applied,
+    report_dry,
+)
 from jobs.execution.preflight import Preflight, check_before_commit
-from jobs.execution.report import ReportExtras, counts, plan_result, refuse_unless_agreed, report_applied, report_dry
-from jobs.planning.plan import make_plan
+from jobs.planning.plan_draft import make_plan
 from jobs.planning.reconcile import plan_reconcile
 from jobs.preconditions.limits import CommitLimits
 from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back

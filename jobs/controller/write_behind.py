@@ -30,7 +30,7 @@ from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.drained_brokers import delete_marks
 from jobs.repositories.plans import digest
 from jobs.repositories.plans.commit_log import RowOutcome, set_status
-from jobs.repositories.plans.rows import CommitRows, InMemoryRows, PlanHeader, plan_row, status_after
+from jobs.repositories.plans.record_builders import CommitRows, InMemoryRows, PlanHeader, plan_row, status_after
 from jobs.runtime.console import log
 from schemas.enums import OperationKind, Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import CONTROL, Change, DrainedBroker, RejectionRecord, Row

@@ -51,7 +51,7 @@ from jobs.runtime.console import CommandResult, Result, confirm, format_cell, is
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_step
-from planner.reassignment.cancellation import ReassignmentStatus
+from planner.reassignment.reassignment_status import ReassignmentStatus
 from planner.reassignment.rollback import steps_by_partition
 from schemas.enums import Action, Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import Brokers, Change, CommitRecord, Key, PlanRow

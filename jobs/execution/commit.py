@@ -23,12 +23,12 @@ from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptio
 from jobs.execution.admin.throttles import leftover_lines, throttle_lines, throttle_rows
 from jobs.execution.admin.waves import moving_of
 from jobs.execution.batch.commit import HeldControllership, commit_batch
+from jobs.execution.commit_report import ReportExtras, counts, refuse_unless_agreed, report_applied, report_dry
 from jobs.execution.mode_selection import refuse_resident_drain
 from jobs.execution.preflight import Preflight, check_before_commit, recheck
-from jobs.execution.report import ReportExtras, counts, refuse_unless_agreed, report_applied, report_dry
 from jobs.execution.submit import submit_and_wait
 from jobs.preconditions.limits import UNCOMMITTABLE, CommitLimits, refuse_other_cluster
-from jobs.preconditions.reassignments import reassignments_of
+from jobs.preconditions.running_reassignments import reassignments_of
 from jobs.repositories.actor import Actor
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import Plan, moves_replicas, read_plan

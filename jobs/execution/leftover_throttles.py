@@ -11,7 +11,7 @@ from jobs.adapters.brokers.admin import NONE, UNKNOWN_OUTCOME, Admin, describe_e
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.adapters.zookeeper.lease import Lease
-from jobs.adapters.zookeeper.migration import refuse_migration
+from jobs.adapters.zookeeper.migration_signs import refuse_migration
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
 from jobs.execution.admin.audited_configs import override_text
 from jobs.execution.admin.connections import admin_of

@@ -30,7 +30,7 @@ from jobs.adapters.zookeeper.admin_requests import withdraw
 from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster, reassign_requests
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until, sync
 from jobs.adapters.zookeeper.lease import Lease
-from jobs.adapters.zookeeper.migration import refuse_migration
+from jobs.adapters.zookeeper.migration_signs import refuse_migration
 from jobs.adapters.zookeeper.plan_submission import resident
 from jobs.adapters.zookeeper.precondition_reader import partitions_now
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UsageError
@@ -40,11 +40,11 @@ from jobs.execution.admin.zk_controller_client import ZkReassignmentOverride
 from jobs.preconditions.cancellation import allowed_by_option
 from jobs.repositories.actor import this_actor
 from jobs.repositories.plans.commit_log import next_attempt
-from jobs.repositories.plans.rows import NO_PLAN, CommitRows
+from jobs.repositories.plans.record_builders import NO_PLAN, CommitRows
 from jobs.runtime.console import CommandResult, confirm, is_terminal, log
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import same_step
-from planner.reassignment.cancellation import CancellationRisk, cancellation_risk
+from planner.reassignment.reassignment_status import CancellationRisk, cancellation_risk
 from schemas.enums import Outcome, Step
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Key

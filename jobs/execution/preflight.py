@@ -27,7 +27,7 @@ from jobs.execution.mode_selection import choose_mode
 from jobs.preconditions.changes import Preconditions
 from jobs.preconditions.limits import CommitLimits, refuse_beyond
 from jobs.preconditions.operations import judge_operations
-from jobs.preconditions.reassignments import classify, warnings_of_others
+from jobs.preconditions.running_reassignments import classify, warnings_of_others
 from jobs.preconditions.waves import evaluate_waves
 from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
 from jobs.repositories.plans.commit_log import RowOutcome

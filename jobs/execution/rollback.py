@@ -12,14 +12,14 @@ from jobs.console_output.plan_text import rejection_lines
 from jobs.core.errors import ExitCode
 from jobs.execution.admin.reassignment_options import ReassignmentOptions
 from jobs.execution.commit import apply_plan, with_default_throttle
+from jobs.execution.commit_report import ReportExtras, refuse_unless_agreed
 from jobs.execution.preflight import check_before_commit
-from jobs.execution.report import ReportExtras, refuse_unless_agreed
 from jobs.execution.rolled_back import close_if_back, read_rollback
 from jobs.preconditions.limits import CommitLimits
 from jobs.preconditions.rollback import refuse_without_snapshot
 from jobs.repositories.plans.names import Alias, plan_named, refuse_other_parameters
+from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader
 from jobs.repositories.plans.repository import Plan, find_plan, read_plan
-from jobs.repositories.plans.rows import InMemoryRows, PlanHeader
 from jobs.repositories.plans.store import result_of, store
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import CommandResult, Result, log

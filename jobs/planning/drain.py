@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.core.errors import RefusedError
-from jobs.planning.plan import PlanDraft, Planner
+from jobs.planning.plan_draft import PlanDraft, Planner
 from jobs.planning.planning_tables import partitions_with_requests
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.snapshot_tables import SnapshotTables

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pyspark.sql import DataFrame
 
 from jobs.adapters.delta.spark_warehouse import counted
-from jobs.planning.plan import PlanDraft
+from jobs.planning.plan_draft import PlanDraft
 from jobs.repositories.snapshot_tables import SnapshotTables
 from planner.columns.requested_partitions import join_requested
 from planner.leadership import offline_election, preferred

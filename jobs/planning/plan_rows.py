@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from jobs.adapters.delta.spark_warehouse import MAX_DRIVER_ROWS, SparkWarehouse, counted
 from jobs.adapters.delta.warehouse import AnyRow, columns_of
 from jobs.repositories.plans import digest
-from jobs.repositories.plans.rows import PlanRows, plan_condition
+from jobs.repositories.plans.record_builders import PlanRows, plan_condition
 from planner.columns.plan_digest import plan_summary, with_lines
 from schemas.rows import Row
 from schemas.tables import SPARK_SCHEMAS

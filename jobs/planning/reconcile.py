@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.adapters.spark.session import cached_with_counts
-from jobs.planning.plan import PlanDraft
+from jobs.planning.plan_draft import PlanDraft
 from jobs.planning.planning_tables import vanished_states
 from jobs.repositories.failed_log_dirs import event_lines
 from jobs.repositories.snapshot_tables import SnapshotTables

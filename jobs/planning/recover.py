@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.core.errors import UsageError
-from jobs.planning.plan import PlanDraft, Planner
+from jobs.planning.plan_draft import PlanDraft, Planner
 from jobs.planning.planning_tables import vanished_states
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import refuse_unversioned

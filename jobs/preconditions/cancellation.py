@@ -1,8 +1,8 @@
 """The state of a plan's partitions before a cancellation: how far each one is, and whether it can be cancelled
 safely.
 
-`planner.reassignment.cancellation` decides about one partition. The rest of a plan, elections and topic operations,
-finishes at once after it was requested. So only what has not been requested yet can be cancelled of it.
+`planner.reassignment.reassignment_status` decides about one partition. The rest of a plan, elections and topic
+operations, finishes at once after it was requested. So only what has not been requested yet can be cancelled of it.
 """
 
 import dataclasses
@@ -12,14 +12,14 @@ from functools import partial
 from typing import Any
 
 from jobs.adapters.zookeeper.cluster import ClusterState
-from jobs.adapters.zookeeper.migration import refuse_migration
+from jobs.adapters.zookeeper.migration_signs import refuse_migration
 from jobs.core.errors import RefusedError
 from jobs.preconditions.changes import is_other_topic, other_topic_reason
 from jobs.preconditions.limits import refuse_other_cluster
 from jobs.preconditions.verification import verify_plan
 from jobs.repositories.plans.repository import Plan, refuse_edited
 from jobs.runtime.settings import Settings
-from planner.reassignment.cancellation import CancellationRisk, ReassignmentStatus, cancellation_risk, status_of
+from planner.reassignment.reassignment_status import CancellationRisk, ReassignmentStatus, cancellation_risk, status_of
 from planner.reassignment.rollback import steps_by_partition, steps_of
 from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentState, OperationState

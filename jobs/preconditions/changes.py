@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from jobs.repositories.plans.commit_log import RowOutcome
 from jobs.repositories.plans.repository import Plan
-from planner.reassignment.cancellation import ReassignmentStatus, status_towards
+from planner.reassignment.reassignment_status import ReassignmentStatus, status_towards
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic
 from schemas.enums import NO_VERSION, Action, Outcome
 from schemas.replica_assignment import ReplicaAssignment

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final, Self
 
 from jobs.adapters.zookeeper.cluster import ClusterState
-from jobs.adapters.zookeeper.migration import refuse_migration
+from jobs.adapters.zookeeper.migration_signs import refuse_migration
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.units import parse_seconds
 from jobs.repositories.plans.checked_configs import refuse_bad_configs

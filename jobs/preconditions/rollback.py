@@ -10,7 +10,7 @@ from typing import Final
 
 from jobs.adapters.delta.warehouse import Warehouse, values_of
 from jobs.adapters.zookeeper.cluster import ClusterState
-from jobs.adapters.zookeeper.migration import refuse_migration
+from jobs.adapters.zookeeper.migration_signs import refuse_migration
 from jobs.core.errors import RefusedError
 from jobs.preconditions.limits import refuse_other_cluster
 from jobs.repositories.brokers_last_seen import brokers_seen_by, rack_of_each
@@ -20,7 +20,7 @@ from jobs.repositories.plans.repository import Plan, refuse_edited
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, rows_as_of, table_as_of
 from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.settings import Settings
-from planner.reassignment.cancellation import ReassignmentStatus, status_of
+from planner.reassignment.reassignment_status import ReassignmentStatus, status_of
 from planner.reassignment.rollback import (
     ClusterFacts,
     Rejection,

@@ -10,7 +10,7 @@ from jobs.preconditions.operations import verdict_on
 from jobs.repositories.figures import Figures, figures_in, spans_of
 from jobs.repositories.plans.repository import Plan
 from jobs.repositories.snapshots import last_snapshot, table_as_of
-from planner.reassignment.cancellation import ReassignmentStatus, status_of
+from planner.reassignment.reassignment_status import ReassignmentStatus, status_of
 from planner.reassignment.rollback import steps_by_partition, steps_of
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, OperationState
 from schemas.enums import NO_LEADER, Action, OperationKind, Outcome

@@ -21,7 +21,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sources.interface import ClusterMetadata
 from jobs.adapters.spark.session import start_session, with_settings
 from jobs.adapters.spark.spark_settings import ONE_TASK
-from jobs.adapters.zookeeper.migration import migration_notice
+from jobs.adapters.zookeeper.migration_signs import migration_notice
 from jobs.repositories.drained_brokers import drained_brokers, expired_drain_lines, remove_expired
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, with_readable_versions
 from jobs.runtime.console import CommandResult, Result, log

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import difference, intersect, no_brokers
-from planner.columns.configs import MIN_ISR_OVERRIDE, boolean, whole_number
+from planner.columns.config_values import MIN_ISR_OVERRIDE, boolean, whole_number
 from planner.columns.literals import false
 from planner.columns.shape import shaped
 from schemas.enums import PartitionState

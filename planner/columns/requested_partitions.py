@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.changes import with_topic_and_brokers
+from planner.columns.change_rows import with_topic_and_brokers
 from planner.columns.sentences import sentence
 from schemas import reasons
 from schemas.enums import RejectionCode

@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from planner.columns.changes import as_rejections
+from planner.columns.change_rows import as_rejections
 from planner.columns.literals import false
 from planner.columns.sentences import sentence_sql
 from planner.history.snapshot_diff import KEY, has_vanished

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import difference, first, intersect, no_brokers
-from planner.columns.changes import as_rejections, changed, with_topic_and_brokers
+from planner.columns.change_rows import as_rejections, changed, with_topic_and_brokers
 from planner.columns.requested_partitions import NO_ELECTION_REASONS, reason_by_code, unsuitable_code
 from planner.columns.sentences import sentence
 from planner.leadership.selectors import controlled_shutdown

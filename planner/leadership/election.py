@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import EMPTY, FAILED
-from planner.columns.changes import leader_and_isr_recipients
+from planner.columns.change_rows import leader_and_isr_recipients
 from planner.columns.sentences import FAILED_SUFFIX, drained_leads, sentence, sentence_sql
 from planner.leadership.selectors import offline
 from schemas import reasons

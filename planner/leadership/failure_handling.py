@@ -19,7 +19,7 @@ from planner.columns.broker_sets import (
     with_referenced_brokers,
     with_topic,
 )
-from planner.columns.changes import as_rejections, changed, leader_and_isr_recipients
+from planner.columns.change_rows import as_rejections, changed, leader_and_isr_recipients
 from planner.columns.sentences import FAILED_SUFFIX, drained_leads, sentence, sentence_sql
 from planner.leadership.election import (
     ASSUMED_FAILED,

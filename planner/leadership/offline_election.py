@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import FAILED
-from planner.columns.changes import as_rejections, changed
+from planner.columns.change_rows import as_rejections, changed
 from planner.columns.requested_partitions import KEY, NO_ELECTION_REASONS, reason_by_code, unsuitable_code
 from planner.columns.sentences import sentence
 from planner.leadership.election import ELECTED, no_leader_reason, with_election

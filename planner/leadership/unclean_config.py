@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.configs import UNCLEAN_OVERRIDE
+from planner.columns.config_values import UNCLEAN_OVERRIDE
 from planner.columns.derived_columns import default_unclean_election
 from schemas.broker_configs import PROTOCOL_VERSION
 from schemas.enums import RECOVERING

@@ -19,7 +19,7 @@ from planner.columns.broker_sets import (
     intersect,
     no_brokers,
 )
-from planner.columns.changes import as_rejections, changed, with_topic_and_brokers
+from planner.columns.change_rows import as_rejections, changed, with_topic_and_brokers
 from planner.columns.literals import true
 from planner.columns.requested_partitions import reason_by_code
 from planner.columns.sentences import FAILED_SUFFIX, drained_leads, sentence

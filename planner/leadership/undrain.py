@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import DRAIN_MODE, difference, first, intersect
-from planner.columns.changes import as_rejections, changed, with_topic_and_brokers
+from planner.columns.change_rows import as_rejections, changed, with_topic_and_brokers
 from planner.columns.requested_partitions import reason_by_code
 from planner.columns.sentences import sentence, sentence_sql
 from planner.leadership.drain import broker_array, demoted

@@ -24,7 +24,7 @@ from planner.columns.broker_sets import (
     is_led_in_isr,
     no_brokers,
 )
-from planner.columns.changes import with_topic_and_brokers
+from planner.columns.change_rows import with_topic_and_brokers
 from planner.columns.derived_columns import default_min_isr, min_isr_override
 from planner.columns.literals import false
 from planner.columns.sentences import sentence

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import EMPTY, first
-from planner.columns.changes import changed
+from planner.columns.change_rows import changed
 from planner.columns.sentences import sentence
 from schemas import reasons
 from schemas.enums import Action

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from planner.columns.numpy_rules import min_isr_of
-from planner.reassignment.cancellation import ReassignmentStatus, ReassignmentStep, status_of
+from planner.reassignment.reassignment_status import ReassignmentStatus, ReassignmentStep, status_of
 from planner.rules.inputs import PartitionInfo, TopicInfo
 from schemas import reasons
 from schemas.enums import NO_VERSION, Action, LintCode, RejectionCode

@@ -19,7 +19,7 @@ from planner.columns.broker_sets import (
     intersect,
     is_led_in_isr,
 )
-from planner.columns.changes import as_rejections, changed, with_topic_and_brokers
+from planner.columns.change_rows import as_rejections, changed, with_topic_and_brokers
 from planner.columns.requested_partitions import reason_by_code
 from planner.columns.sentences import sentence
 from planner.reassignment.pending import is_moving, leaderless_reason, moving_reason, with_request_column

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField, StructType
 
-from planner.columns.changes import changes_in_sql
+from planner.columns.change_rows import changes_in_sql
 from planner.columns.sentences import sentence_sql
 from schemas.enums import RejectionCode
 from schemas.reasons import WAITS_FOR_CHANGE
@@ -49,8 +49,8 @@ def to_decisions(
 ) -> DataFrame:
     """Make DECISIONS of partitions that have `action`, `code`, `why_not` and `withdrawn`.
 
-    `change_columns`: SQL for the columns that a change modifies, as in `planner.columns.changes`. `wanted`: SQL for the
-    wanted action.
+    `change_columns`: SQL for the columns that a change modifies, as in `planner.columns.change_rows`. `wanted`: SQL for
+    the wanted action.
     """
     own_columns = {"wanted": wanted, "precedence": str(precedence.value)}
     columns = (

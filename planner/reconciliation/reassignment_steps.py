@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import EMPTY, FAILED, in_order_of_choice
-from planner.columns.changes import leader_and_isr_recipients
+from planner.columns.change_rows import leader_and_isr_recipients
 from planner.columns.requested_partitions import KEY, join_requested
 from planner.columns.sentences import drained_leads, sentence_sql
 from planner.reassignment.pending import ORDERED

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from planner.columns.broker_sets import EMPTY, FAILED
-from planner.columns.configs import boolean
+from planner.columns.config_values import boolean
 from planner.columns.sentences import sentence_sql
 from planner.columns.shape import shaped
 from planner.rules.topic_deletion import DeletionStep

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField, StructType
 
 from planner.columns.broker_sets import EMPTY, with_referenced_brokers
-from planner.columns.configs import MIN_ISR_OVERRIDE, whole_number
+from planner.columns.config_values import MIN_ISR_OVERRIDE, whole_number
 from planner.columns.sentences import sentence_sql
 from planner.columns.shape import shaped
 from schemas import reasons

@@ -17,7 +17,7 @@ from jobs.adapters.zookeeper.cluster import CONTROLLER_EPOCH
 from jobs.adapters.zookeeper.controllership import Controllership, controllership
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.execution.batch.fenced_writer import MAX_BATCH_CHANGES
-from jobs.planning.plan import PlanDraft, make_plan
+from jobs.planning.plan_draft import PlanDraft, make_plan
 from jobs.planning.reconcile import plan_reconcile
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.runtime.plan_options import PlanOptions

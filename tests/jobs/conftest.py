@@ -95,7 +95,7 @@ def unstarted(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("jobs.planning.plan.start_session", refuse)
+    monkeypatch.setattr("jobs.planning.plan_draft.start_session", refuse)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.connection import Znode, children, read, servers_of, sync
-from jobs.adapters.zookeeper.migration import MADE_BY_HAND
+from jobs.adapters.zookeeper.migration_signs import MADE_BY_HAND
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.core.errors import UnreadableError
 from schemas import znode_paths
@@ -70,7 +70,7 @@ class ClusterState:
     epoch_version: int
     cluster_id: str | None
     migration: str | None
-    """The sign of a migration to KRaft or of a persistent /controller; see `jobs.adapters.zookeeper.migration`."""
+    """The sign of a migration to KRaft or of a persistent /controller; see `migration_signs` in this package."""
     brokers: list[Broker]
     requests: list[ZnodeRequest] = field(default_factory=list)
     quarantine: list[QuarantinedZnode] = field(default_factory=list)

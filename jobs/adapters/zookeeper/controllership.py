@@ -29,7 +29,7 @@ from jobs.adapters.zookeeper.connection import (
     with_retries,
 )
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from jobs.adapters.zookeeper.migration import refuse_migration
+from jobs.adapters.zookeeper.migration_signs import refuse_migration
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op, SetData, add
 from jobs.adapters.zookeeper.multi_failure import MultiFailure, lost_response, multi_failure
 from jobs.core.errors import FencedError, RefusedError, SurveyorError, UnreadableError

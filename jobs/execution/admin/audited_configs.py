@@ -14,7 +14,7 @@ from jobs.core.errors import SurveyorError
 from jobs.execution.admin.reassignment_options import Resource
 from jobs.repositories.actor import this_actor
 from jobs.repositories.plans.commit_log import next_attempt
-from jobs.repositories.plans.rows import CommitRows
+from jobs.repositories.plans.record_builders import CommitRows
 from schemas.enums import Outcome, Step
 
 Overrides = Mapping[Resource, Mapping[str, str | None]]

@@ -42,7 +42,7 @@ from jobs.execution.admin.waves import (
     wait_complete,
 )
 from jobs.preconditions.limits import refuse_other_cluster
-from jobs.preconditions.reassignments import classify, reassignments_of, warnings_of_others
+from jobs.preconditions.running_reassignments import classify, reassignments_of, warnings_of_others
 from jobs.preconditions.waves import by_wave
 from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
 from jobs.repositories.plans.repository import Plan, refuse_edited

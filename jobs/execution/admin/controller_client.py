@@ -25,7 +25,7 @@ from jobs.execution.admin.waves import read_and_judge, read_statuses
 from jobs.preconditions.operations import judge_operations
 from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
 from jobs.runtime.progress import progress
-from planner.reassignment.cancellation import ReassignmentStatus
+from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.enums import WHOLE_TOPIC, Action, OperationKind, Outcome
 from schemas.operation_data import AlteredConfig, CreatedTopic, DeletedTopic, ExpandedTopic, data_of
 from schemas.rows import Change, Key, Operation, PlanRow, changes_among, operations_among

@@ -16,11 +16,11 @@ from jobs.core.errors import StillRunningError
 from jobs.core.units import Part
 from jobs.preconditions.changes import judge_for_admin
 from jobs.preconditions.operations import judge_operations
-from jobs.preconditions.reassignments import reassignment_statuses, reassignments_of
+from jobs.preconditions.running_reassignments import reassignment_statuses, reassignments_of
 from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.progress import progress
-from planner.reassignment.cancellation import ReassignmentStatus
+from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.enums import Outcome
 from schemas.rows import Change, PlanRow, changes_among, operations_among
 from schemas.text import join_ids

@@ -25,10 +25,10 @@ from jobs.adapters.zookeeper.precondition_reader import (
 from jobs.core.errors import SurveyorError
 from jobs.execution.admin.controller_client import Codes
 from jobs.execution.admin.waves import read_and_judge, read_statuses
-from jobs.preconditions.reassignments import reassignments_of
+from jobs.preconditions.running_reassignments import reassignments_of
 from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
 from jobs.runtime.progress import progress
-from planner.reassignment.cancellation import ReassignmentStatus
+from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.current_state import CurrentTopic
 from schemas.enums import Action
 from schemas.rows import Change, Key

@@ -11,16 +11,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.core.errors import RefusedError, UsageError
-from jobs.planning.placement.lint import KEY, Lint, StatedTargets
+from jobs.planning.placement.linted_targets import KEY, Lint, StatedTargets
 from jobs.planning.placement.optimise import evaluate_targets
 from jobs.planning.placement.partition_arrays import Scope
 from jobs.planning.placement.placement_options import PlacementLimits, stated_caps
-from jobs.planning.plan import PlanDraft, Planner
+from jobs.planning.plan_draft import PlanDraft, Planner
 from jobs.planning.planning_tables import partitions_with_requests
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import find_snapshot
 from jobs.runtime.input_files import read_reassignment
-from planner.columns.changes import as_rejections
+from planner.columns.change_rows import as_rejections
 from planner.reassignment.snapshot_targets import snapshot_targets
 from planner.reassignment.targets import reassignment_rejections
 from schemas.enums import Action

@@ -25,7 +25,7 @@ from jobs.repositories.figures import Figures, byte_figures, figures_of, led_fig
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of
 from jobs.runtime.console import log
-from planner.columns.changes import as_rejections
+from planner.columns.change_rows import as_rejections
 from planner.placement.problem import (
     MAX_ROWS_NAMED,
     NO_BROKER,

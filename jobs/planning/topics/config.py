@@ -10,7 +10,7 @@ from typing import Final
 
 from jobs.core.errors import RefusedError, UsageError
 from jobs.planning.broker_features import config_notes
-from jobs.planning.plan import PlanDraft
+from jobs.planning.plan_draft import PlanDraft
 from jobs.planning.topics.existing_topic import ExistingTopic, find_topic
 from jobs.repositories.snapshot_tables import SnapshotTables
 from schemas.enums import WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from jobs.core.errors import RefusedError
-from jobs.planning.plan import PlanDraft
+from jobs.planning.plan_draft import PlanDraft
 from jobs.planning.topics.existing_topic import is_assignment_understood, unknown_topics
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import rows_as_of

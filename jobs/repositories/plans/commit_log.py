@@ -19,8 +19,8 @@ from jobs.adapters.delta.warehouse import Warehouse, quoted, schema_of, typed
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.drained_brokers import add, remove
+from jobs.repositories.plans.record_builders import CHANGE_COLUMNS, CommitRows, plan_condition, status_after
 from jobs.repositories.plans.repository import Plan
-from jobs.repositories.plans.rows import CHANGE_COLUMNS, CommitRows, plan_condition, status_after
 from jobs.runtime.console import log
 from schemas.enums import Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import CommitRecord, PlanRecord, PlanRow, Row

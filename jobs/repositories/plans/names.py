@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from jobs.adapters.delta.warehouse import Warehouse, typed
 from jobs.core.errors import RefusedError, UsageError
-from jobs.repositories.plans.rows import parameters_json
+from jobs.repositories.plans.record_builders import parameters_json
 from schemas.digest import ID_LENGTH
 from schemas.enums import PlanKind
 from schemas.rows import PlanRecord

@@ -11,7 +11,7 @@ from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.errors import RefusedError, UsageError
 from jobs.repositories.plans import digest
 from jobs.repositories.plans.names import plan_named
-from jobs.repositories.plans.rows import plan_condition
+from jobs.repositories.plans.record_builders import plan_condition
 from schemas.digest import plan_header
 from schemas.rows import Change, Operation, PlanRecord, RejectionRecord
 

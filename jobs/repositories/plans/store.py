@@ -10,7 +10,7 @@ import msgspec
 
 from jobs.adapters.delta.warehouse import Warehouse, quoted
 from jobs.repositories.plans.names import Alias, give_name
-from jobs.repositories.plans.rows import PlanHeader, PlanRows, plan_row
+from jobs.repositories.plans.record_builders import PlanHeader, PlanRows, plan_row
 from schemas.enums import PlanKind, PlanStatus
 from schemas.rows import PlanRecord, Row
 

@@ -19,7 +19,7 @@ from jobs.cli import app
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.settings import ClusterConf, Settings
 from jobs.runtime.suggestions import Suggestion
-from planner.reassignment.cancellation import ReassignmentStatus
+from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.enums import PlanKind, PlanStatus
 from tests.docs.command_line import subcommands
 from tests.docs.shown import fault

@@ -79,7 +79,7 @@ def test_only_the_rows_that_people_see_become_objects(shown: Surveyor, monkeypat
         return as_rows(rows.table.slice(0, count))
 
     monkeypatch.setattr("jobs.console_output.cluster_tables.ROWS_SHOWN", 4)
-    monkeypatch.setattr("jobs.console_output.tables.ROWS_SHOWN", 4)
+    monkeypatch.setattr("jobs.console_output.stored_tables.ROWS_SHOWN", 4)
     monkeypatch.setattr(StoredRows, "first", first)
     monkeypatch.setattr(StoredRows, "__iter__", None)
     lines = shown("show", "partitions").stdout.splitlines()

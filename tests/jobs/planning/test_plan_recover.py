@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.adapters.brokers.log_dirs import COLUMNS
-from jobs.planning import plan
+from jobs.planning import plan_draft
 from jobs.runtime.settings import Settings
 from jobs.snapshots.sizes import store_sizes
 from tests.jobs.support.commands.commands import Surveyor
@@ -62,15 +62,15 @@ def surveyor(past: Surveyor) -> Surveyor:
 def test_a_long_history_gives_the_same_plan(lived: Surveyor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A short history is joined by one task; in the copy, the same request has the same result with other joins."""
     modes: list[bool] = []
-    session = plan._session  # noqa: SLF001 - what it is asked for is what is tested
+    session = plan_draft._session  # noqa: SLF001 - what it is asked for is what is tested
 
     def noted(settings: Settings, *, tiny: bool, one_task: bool) -> SparkSession:
         modes.append(one_task)
         return session(settings, tiny=tiny, one_task=one_task)
 
-    monkeypatch.setattr(plan, "_session", noted)
+    monkeypatch.setattr(plan_draft, "_session", noted)
     short = lived.copied_to(tmp_path / "short").json("plan", "recover", "--allow-unclean")
-    monkeypatch.setattr(plan, "MAX_DRIVER_ROWS", 1)
+    monkeypatch.setattr(plan_draft, "MAX_DRIVER_ROWS", 1)
     long = lived.copied_to(tmp_path / "long").json("plan", "recover", "--allow-unclean")
     assert (modes, short["changes"]) == ([True, False], 1)
     assert short["plan_id"] == long["plan_id"]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jobs.plan import app
-from jobs.planning import plan as planning
+from jobs.planning import plan_draft as planning
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

@@ -11,7 +11,7 @@ from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.precondition_reader import operation_state, topic_settings
 from jobs.preconditions.operations import verdict_on
 from jobs.preconditions.verification import operation_status
-from planner.reassignment.cancellation import ReassignmentStatus
+from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.current_state import OperationState
 from schemas.enums import OperationKind, Outcome
 from schemas.rows import Operation

@@ -28,13 +28,13 @@ SHOWN = {
     "jobs/web/report.py": "ages",
     "jobs/repositories/drained_brokers.py": "drained.since",
     "jobs/repositories/plans/commit_log.py": "commits.committed_at",
-    "jobs/repositories/plans/rows.py": "plans.created_at, commits.committed_at",
+    "jobs/repositories/plans/record_builders.py": "plans.created_at, commits.committed_at",
     "jobs/snapshots/snapshot.py": "snapshots.taken_at",
     "jobs/console_output/metrics.py": "ages",
     "jobs/console_output/cluster_tables.py": "when `show ... --now` read ZooKeeper",
     "jobs/checks/cluster_status.py": "ages",
     "jobs/console_output/status.py": "ages",
-    "jobs/console_output/tables.py": "ages",
+    "jobs/console_output/stored_tables.py": "ages",
 }
 JUDGED = {
     "jobs/adapters/brokers/tokens.py": "expiry of tokens, a time of day; a wrong clock costs a connection, no data",

@@ -5,7 +5,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from planner.columns.configs import MIN_ISR_OVERRIDE, UNCLEAN_OVERRIDE, boolean, whole_number
+from planner.columns.config_values import MIN_ISR_OVERRIDE, UNCLEAN_OVERRIDE, boolean, whole_number
 from schemas import topic_configs
 from schemas.tables import TOPICS
 from schemas.topic_configs import MIN_ISR, UNCLEAN_ELECTION

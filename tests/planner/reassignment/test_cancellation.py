@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.reassignment.cancellation import (
+from planner.reassignment.reassignment_status import (
     ReassignmentStatus,
     ReassignmentStep,
     cancellation_risk,

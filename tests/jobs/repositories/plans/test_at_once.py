@@ -9,8 +9,8 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import RefusedError
 from jobs.repositories.plans.commit_log import CommitLog, next_attempt
 from jobs.repositories.plans.names import Alias, give_name, plan_named
+from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader
 from jobs.repositories.plans.repository import read_plan
-from jobs.repositories.plans.rows import InMemoryRows, PlanHeader
 from jobs.repositories.plans.store import store
 from schemas.enums import Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import PlanRecord

@@ -6,11 +6,11 @@ from typing import Any, Final
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.console_output.tables import is_complete
+from jobs.console_output.stored_tables import is_complete
 from jobs.repositories.plans.commit_log import close_plan, note_verified
 from jobs.repositories.plans.names import Alias
+from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader
 from jobs.repositories.plans.repository import read_plan
-from jobs.repositories.plans.rows import InMemoryRows, PlanHeader
 from jobs.repositories.plans.store import store
 from schemas.enums import PlanKind, PlanStatus
 from schemas.rows import Row

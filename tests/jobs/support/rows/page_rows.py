@@ -10,7 +10,7 @@ import pyarrow as pa
 from jobs.adapters.delta.warehouse import Warehouse, schema_of
 from jobs.repositories.plans import digest
 from jobs.repositories.plans.names import Alias
-from jobs.repositories.plans.rows import InMemoryRows, PlanHeader
+from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader
 from jobs.repositories.plans.store import store
 from schemas.columns import TABLE_COLUMNS
 from schemas.enums import Action, PlanKind

@@ -14,8 +14,8 @@ from jobs.core.errors import RefusedError
 from jobs.repositories.plans.repository import Plan, moves_replicas
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, command_line
-from planner.reassignment.cancellation import ReassignmentStatus, status_towards
 from planner.reassignment.obstacles import Reassignment, reassignment
+from planner.reassignment.reassignment_status import ReassignmentStatus, status_towards
 from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState
 from schemas.enums import Action
 from schemas.rows import Change, Key

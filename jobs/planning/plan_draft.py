@@ -15,7 +15,7 @@ from jobs.adapters.delta.spark_warehouse import MAX_DRIVER_ROWS, SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.spark.session import default_parallelism, start_session, with_settings
 from jobs.adapters.spark.spark_settings import BROADCASTING, ONE_TASK, SMALL_CLUSTER_PARTITIONS
-from jobs.adapters.zookeeper.migration import migration_refusal
+from jobs.adapters.zookeeper.migration_signs import migration_refusal
 from jobs.advice.outage import in_json, outage_left_by
 from jobs.advice.plans import after_planning
 from jobs.console_output.plan_review import plan_lines, plan_warnings
@@ -31,8 +31,8 @@ from jobs.repositories.plans.names import (
     refuse_other_parameters,
     refuse_refresh,
 )
+from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader, PlanRows
 from jobs.repositories.plans.repository import find_plan
-from jobs.repositories.plans.rows import InMemoryRows, PlanHeader, PlanRows
 from jobs.repositories.plans.store import result_of, store
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import find_snapshot, live_brokers_as_of

@@ -10,10 +10,10 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from jobs.planning.plan import PlanDraft
+from jobs.planning.plan_draft import PlanDraft
 from jobs.planning.planning_tables import partitions_with_requests
 from jobs.repositories.snapshot_tables import SnapshotTables
-from planner.columns.changes import as_rejections
+from planner.columns.change_rows import as_rejections
 from planner.reassignment.lint import RackRules, intermediate_faults, placement_faults
 from planner.reassignment.targets import elections_after_moves, reassignment_changes, reassignment_rejections
 from schemas.enums import Action, LintCode, PlanKind
