@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from schemas.rows import Broker, PlanRecord
+from schemas.rows import PlanRecord
 
 if TYPE_CHECKING:
     from jobs.adapters.delta.warehouse import Warehouse
@@ -63,7 +63,9 @@ def brokers(ctx: typer.Context, incomplete: str) -> Completed:
     def known(_: "Conf", warehouse: "Warehouse") -> Iterable[tuple[str, str]]:
         at = ("snapshot_id", "=", max(warehouse.read("snapshots", columns=["snapshot_id"])["snapshot_id"].to_pylist()))
         preferred = warehouse.read("imbalance", at, columns=["broker_id"])["broker_id"].to_pylist()
-        live = {row.broker_id: row.host or "" for row in warehouse.typed_rows(Broker)}
+        stored = warehouse.read("brokers", columns=["broker_id", "host"])
+        hosts = (host or "" for host in stored["host"].to_pylist())
+        live = dict(zip(stored["broker_id"].to_pylist(), hosts, strict=True))
         return [(str(broker), live.get(broker, "gone")) for broker in sorted({*live, *preferred})]
 
     return _completed(ctx, incomplete, known)
