@@ -6,6 +6,7 @@ until it does. It logs a warning about a broker that expects the controller to c
 broker is no reason to leave the others without a controller.
 """
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.configs import read_configs_and_failures, read_overrides
 from jobs.controller.broker_protocols import unsupported_protocols
+from jobs.runtime.console import LogLine
 from jobs.runtime.settings import Settings
 from schemas.broker_configs import PROTOCOL_VERSION
 from schemas.rows import Broker, BrokerConfig
@@ -68,7 +70,7 @@ class BrokerConfigPoller:
 
     read_configs: ConfigReader
     configs: list[BrokerConfig]
-    log_line: Callable[[str], None]
+    log_line: LogLine
     wakeup: Callable[[], None]
     is_serving: bool = False
     """Whether brokers can ask this process, so that every protocol version is supported."""
@@ -161,11 +163,12 @@ class BrokerConfigPoller:
                 continue
             if broker in unsupported:
                 self.log_line(
-                    f"surveyor: WARNING: broker {broker} runs with {PROTOCOL_VERSION} {unsupported[broker]}: it asks "
+                    f"surveyor: warning: broker {broker} runs with {PROTOCOL_VERSION} {unsupported[broker]}: it asks "
                     "the controller to change ISRs, and from 3.0 on for producer ids, and this process runs without "
                     "--listen. Partitions that it leads can no longer change their ISR, and idempotent producers may "
                     f"get no ids from it. Stop the broker, set {PROTOCOL_VERSION}=2.6 and start it again, or stop "
                     "`surveyor control`, so that Kafka's controller takes over",
+                    logging.WARNING,
                 )
                 self._warned_epochs[broker] = epoch
             elif broker in errors:
@@ -173,6 +176,7 @@ class BrokerConfigPoller:
                 self.log_line(
                     f"surveyor: broker {broker} did not return its configs ({errors[broker]}){premise}; it is asked "
                     f"again every {ASK_AGAIN_SECONDS:g} s",
+                    logging.WARNING,
                 )
                 self._warned_epochs[broker] = epoch
 

@@ -7,6 +7,7 @@ control requests that follow. No state must survive the process: the next contro
 brokers the full state.
 """
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -57,6 +58,7 @@ from jobs.core.signals import interrupted
 from jobs.execution.batch.notify import EPOCH_STEPS, raised_line
 from jobs.repositories.drained_brokers import carry_over
 from jobs.repositories.plans.commit_log import RowOutcome
+from jobs.runtime.console import LogLine
 from jobs.runtime.settings import Settings
 from planner.rules.alter_partition import IsrCandidates
 from planner.rules.topic_deletion import DeletionStep
@@ -101,7 +103,7 @@ class ResidentController:
     engine: DecisionEngine
     log: WriteBehindLog
     snapshot: Snapshot
-    log_line: Callable[[str], None]
+    log_line: LogLine
     settings: Settings | None = None
     """Settings of the command.
 
@@ -349,7 +351,7 @@ class ResidentController:
         latest = self.context.latest_epoch
         if brokers:
             latest = max(latest, epoch + next(self._epoch_steps, 0) - 1)
-            self.log_line(f"surveyor: {raised_line(brokers, epoch)}")
+            self.log_line(f"surveyor: {raised_line(brokers, epoch)}", logging.WARNING)
         self.control.raise_above(latest)
         self.log_line(f"surveyor: controller epoch {self.control.epoch}, after {epoch}")
         if self.settings:
@@ -576,7 +578,7 @@ class ResidentController:
                 self.engine.broker_configs, [*self.context.brokers.values()], self.served
             )
         except RefusedError as error:
-            self.log_line(f"surveyor: WARNING: {error}")
+            self.log_line(f"surveyor: warning: {error}", logging.WARNING)
 
     def _complete_znodes(self) -> None:
         """Write what Kafka's fail-over writes at the earliest protocol version of the brokers."""
@@ -693,7 +695,7 @@ class ResidentController:
         if refused is None:
             self.writer.failed_attempts = 0
             return True
-        self.log_line(f"surveyor: {refused}; retrying")
+        self.log_line(f"surveyor: {refused}; retrying", logging.WARNING)
         self.writer.failed_attempts += 1
         self._requests_due = True
         return False

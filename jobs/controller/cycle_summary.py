@@ -1,13 +1,15 @@
 """Reports on the cycles of the resident controller: a line for each that changed something, and totals at the end."""
 
+import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from jobs.repositories.plans.commit_log import RowOutcome
+from jobs.runtime.console import LogLine
 from planner.rules.decisions import Decision
-from schemas.enums import Outcome
-from schemas.rows import Key, RejectionRecord, changes_among
+from schemas.enums import Action, Outcome
+from schemas.rows import Change, Key, RejectionRecord, changes_among
 from schemas.text import DRAINED_LEADS, pluralise
 
 
@@ -15,7 +17,7 @@ from schemas.text import DRAINED_LEADS, pluralise
 class CycleSummary:
     """Totals of the cycles by action, and what was already reported."""
 
-    log_line: Callable[[str], None]
+    log_line: LogLine
     cycles: int = 0
     by_action: Counter[str] = field(default_factory=Counter)
     stale: int = 0
@@ -36,12 +38,17 @@ class CycleSummary:
         counts = Counter(f"{verdict.change.action} {verdict.outcome}" for verdict in new_outcomes)
         counts.update(f"{row.action}: {row.code}" for row in rejections)
         written = changes_among(verdict.change for verdict in verdicts if verdict.outcome is Outcome.APPLIED)
-        elected = [change for change in written if DRAINED_LEADS in change.reason]
-        if elected:
-            others = f" and {len(elected) - 1} others" if len(elected) > 1 else ""
-            self.log_line(f"surveyor: warning: {elected[0].name}{others}: {elected[0].reason}")
+        self._warn_of([change for change in written if DRAINED_LEADS in change.reason])
+        self._warn_of([change for change in written if _is_unclean(change)])
+        self._warn_of([change for change in written if change.action == Action.TAKE_OFFLINE])
         if counts:
             self.log_line("  " + ", ".join(f"{count} {what}" for what, count in sorted(counts.items())))
+
+    def _warn_of(self, changes: Sequence[Change]) -> None:
+        """Log the first of these changes with its reason, and how many others there are."""
+        if changes:
+            others = f" and {len(changes) - 1} others" if len(changes) > 1 else ""
+            self.log_line(f"surveyor: warning: {changes[0].name}{others}: {changes[0].reason}", logging.WARNING)
 
     def _new_failures(self, verdicts: Sequence[RowOutcome]) -> list[RowOutcome]:
         """Log new failures with their reason; return the outcomes without failures that were logged before."""
@@ -53,7 +60,7 @@ class CycleSummary:
                 new[verdict.message].append(verdict.change.name)
         for message, names in new.items():
             others = f" and {len(names) - 1} others" if len(names) > 1 else ""
-            self.log_line(f"surveyor: {names[0]}{others}: {message}; retrying")
+            self.log_line(f"surveyor: {names[0]}{others}: {message}; retrying", logging.WARNING)
         known = set(self._failed_partitions)
         self._failed_partitions |= {verdict.change.key for verdict in failed}
         return [v for v in verdicts if v.outcome is not Outcome.FAILED or v.change.key not in known]
@@ -73,3 +80,8 @@ class CycleSummary:
                 )
             )
         return new
+
+
+def _is_unclean(change: Change) -> bool:
+    """Return whether the new leader was not in sync, so that acknowledged records may be lost."""
+    return change.action == Action.ELECT and change.leader_after not in (change.isr_before or ())

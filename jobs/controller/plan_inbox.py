@@ -10,6 +10,7 @@ therefore written by a thread of its own, concurrently with the cycles. Every mu
 overwrites the other. Only the cycles send requests and update the context.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ from jobs.preconditions.limits import CommitLimits
 from jobs.repositories.actor import Actor
 from jobs.repositories.plans.repository import read_plan, refuse_unsubmitted
 from jobs.runtime.cli_enums import Mode
+from jobs.runtime.console import LogLine
 from jobs.runtime.settings import Settings
 from planner.rules.inputs import PartitionInfo
 from schemas.rows import Change, Key
@@ -75,7 +77,7 @@ class PlanInbox:
     broker_requests: BrokerRequestBatch
     refresh_drained: Callable[[], None]
     """Reads which brokers are drained; called before and after a plan that may have changed that."""
-    log_line: Callable[[str], None]
+    log_line: LogLine
     answered_plans: int = 0
     """The number of plans that were answered."""
     _topics_to_refresh: set[str] = field(default_factory=set)
@@ -94,6 +96,7 @@ class PlanInbox:
             self.log_line(
                 "surveyor: cannot write /surveyor in ZooKeeper (NoAuth): commits cannot submit plans while this "
                 "process is the controller; ask an administrator to create /surveyor and to permit writes",
+                logging.WARNING,
             )
 
     @property
@@ -190,7 +193,7 @@ class PlanInbox:
         submission = _submission_key(znode)
         if submission not in self._reported:
             self._reported.add(submission)
-            self.log_line(f"surveyor: {ignored_reason(znode.path, fault)}")
+            self.log_line(f"surveyor: {ignored_reason(znode.path, fault)}", logging.WARNING)
 
     def _run(self, znode: Znode, plan_id: str, plan_request: SubmittedPlan) -> None:
         try:

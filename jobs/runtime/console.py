@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from datetime import datetime
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import typer
 
@@ -94,6 +94,12 @@ def escape_unencodable() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
+
+
+class LogLine(Protocol):
+    """Logs a line, as `log` does."""
+
+    def __call__(self, line: str, level: int = logging.INFO, /) -> None: ...
 
 
 def log(line: str, level: int = logging.INFO, error: BaseException | None = None, **fields: object) -> None:

@@ -7,8 +7,9 @@ which doubles as long as the broker keeps refusing. The retry sends the state cu
 determines.
 """
 
+import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -17,6 +18,7 @@ from msgspec.structs import replace
 from jobs.adapters.brokers.admin import error_name
 from jobs.adapters.brokers.responses import BrokerResponse
 from jobs.controller.context import ControllerContext
+from jobs.runtime.console import LogLine
 from schemas.notices import UPDATE_METADATA, Notice
 from schemas.response_codes import KAFKA_STORAGE_ERROR, ResponseMeaning
 from schemas.rows import Key
@@ -88,7 +90,7 @@ class RetryQueue:
     """Holds refused requests until they are sent again."""
 
     context: ControllerContext
-    log_line: Callable[[str], None]
+    log_line: LogLine
     _backoffs: dict[int, _BrokerBackoff] = field(default_factory=dict)
 
     def on_response(self, response: BrokerResponse, errors: Sequence[int]) -> None:
@@ -138,7 +140,10 @@ class RetryQueue:
         others = f" and {len(partitions) - 1} others" if len(partitions) > 1 else ""
         count_text = "" if backoff.refusals == 1 else f", {backoff.refusals} times so far: check its log"
         errors = ", ".join(map(error_name, sorted(codes)))
-        self.log_line(f"surveyor: broker {broker} answered {api}{about}{others} with {errors}{count_text}; retrying")
+        self.log_line(
+            f"surveyor: broker {broker} answered {api}{about}{others} with {errors}{count_text}; retrying",
+            logging.WARNING,
+        )
 
     def due_retries(self, idle: Collection[int]) -> Iterator[RetryBatch]:
         """Remove and yield the requests that are due to be sent again.

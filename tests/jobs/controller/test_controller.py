@@ -24,6 +24,7 @@ from schemas.znodes import (
     encode_partitions,
     encode_state,
 )
+from tests.jobs.support.controllers.recorded_log import RecordedLog
 from tests.jobs.support.controllers.resident import (
     drain_watches,
     initialize,
@@ -241,6 +242,26 @@ def test_bounced_only_isr_member_leads_at_a_later_epoch(
     state = tree.state("orders")
     assert (state.leader, state.isr, state.leader_epoch, state.leader_recovery_state) == (0, [0], 7, 0)
     assert requests_to(tree, 0, "leader_and_isr")["orders", 0].leader_epoch == 7
+
+
+def test_what_loses_data_or_availability_is_a_warning(
+    tree: KafkaTree, controller: ResidentController, log: RecordedLog
+) -> None:
+    tree.add_topic("risky", {0: [0, 1]}, topic_id=None)
+    tree.write("/config/topics/risky", b'{"version":1,"config":{"unclean.leader.election.enable":"true"}}')
+    put_isr(tree, "risky", [0])
+    tree.add_topic("single", {0: [0], 1: [0], 2: [1]}, topic_id=None)
+    initialize(controller)
+
+    tree.unregister(0)
+    run_until_quiet(controller)
+
+    assert (tree.state("risky").leader, tree.state("single").leader) == (1, -1)
+    [unclean, offline] = sorted(log.warnings)
+    assert unclean.startswith("surveyor: warning: risky-0: ")
+    assert "unclean election of 1 may lose data" in unclean
+    assert offline.startswith("surveyor: warning: single-0 and 1 others: ")
+    assert "  broker 0 is no longer registered" in {*log} - {*log.warnings}
 
 
 def test_failure_is_written_although_the_broker_is_back(

@@ -32,6 +32,7 @@ from schemas.rows import Change, DrainedBroker, Snapshot
 from schemas.submitted_plan import SubmittedPlan, decode_submitted, encode_submitted, submission_of
 from schemas.znodes import State, TopicPartition, decode_partitions, encode_partitions, encode_state
 from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.controllers.recorded_log import RecordedLog
 from tests.jobs.support.controllers.resident import assigned, drain_watches, run_until_quiet
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.rows.move_rows import CommitProcess, reassignment
@@ -70,7 +71,7 @@ def controller(
         engine,
         WriteBehindLog(surveyor.warehouse),
         snapshot,
-        lambda _: None,
+        RecordedLog(),
         settings,
     )
     controller_.auto_rebalance = AutoLeaderRebalance(float("inf"), 0.1)
@@ -360,9 +361,9 @@ def test_plan_not_submitted_by_a_commit_is_refused(
     submitted_by_a_commit(tree, controller, plan)
     data, _ = tree.client.get(f"/surveyor/plans/{plan}")
     tree.client.delete(f"/surveyor/plans/{plan}")
-    log: list[str] = []
+    log = RecordedLog()
     assert controller.plan_inbox is not None
-    controller.plan_inbox.log_line = log.append
+    controller.plan_inbox.log_line = log
     with connected(tree.endpoint) as another:
         forger, forged = (another, data) if changed == "another session" else (tree.client, FORGED)
         forger.create(f"/surveyor/plans/{plan}", forged, ephemeral=True)
@@ -392,9 +393,9 @@ def test_invalid_submission_is_reported_once(
 ) -> None:
     """A plan that is submitted afterwards is carried out, and a changed znode is reported again."""
     name, data, ephemeral = JUNK[kind]
-    log: list[str] = []
+    log = RecordedLog()
     assert controller.plan_inbox is not None
-    controller.plan_inbox.log_line = log.append
+    controller.plan_inbox.log_line = log
     path = f"/surveyor/plans/{name}"
     tree.client.create(path, data, ephemeral=ephemeral)
     for _ in range(4):

@@ -13,6 +13,7 @@ from jobs.controller.broker_config_poller import BrokerConfigPoller
 from jobs.controller.controller import ResidentController
 from jobs.core.errors import FencedError
 from schemas.rows import Broker, BrokerConfig
+from tests.jobs.support.controllers.recorded_log import RecordedLog
 from tests.jobs.support.controllers.resident import initialize, put_isr, run_until_quiet
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.kafka.registrations import broker_without_endpoints
@@ -74,8 +75,8 @@ def resync_fully(controller: ResidentController) -> None:
 @pytest.mark.parametrize(
     "case",
     [
-        ({IBP: "3.9-IV0"}, "WARNING: broker 3 runs with inter.broker.protocol.version 3.9-IV0"),
-        ({IBP: "2.7-IV2"}, "WARNING: broker 3 runs with inter.broker.protocol.version 2.7-IV2"),
+        ({IBP: "3.9-IV0"}, "warning: broker 3 runs with inter.broker.protocol.version 3.9-IV0"),
+        ({IBP: "2.7-IV2"}, "warning: broker 3 runs with inter.broker.protocol.version 2.7-IV2"),
         (None, "broker 3 did not return its configs (it did not answer in time)"),
         ({IBP: "2.7-IV1"}, None),
     ],
@@ -98,13 +99,13 @@ def test_registered_broker_is_asked_and_unsupported_protocol_logged_once(
 
     assert brokers.requests[:1] == [3]
     assert sorted(brokers.requests[1:]) == [0, 1, 2, 3]
-    messages = [each for each in log if "WARNING" in each or "did not return" in each]
+    messages = [each for each in log if "warning" in each or "did not return" in each]
     assert len(messages) == (0 if line is None else 1)
     assert line is None or messages[0].startswith(f"surveyor: {line}")
 
 
 def test_starting_broker_is_asked_until_it_responds(
-    tree: KafkaTree, controller: ResidentController, brokers: Brokers, log: list[str], monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, controller: ResidentController, brokers: Brokers, log: RecordedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker is registered before it accepts connections; other new brokers have responded by then."""
     monkeypatch.setattr(broker_config_poller, "MAX_TRIES", 5)
@@ -125,11 +126,11 @@ def test_starting_broker_is_asked_until_it_responds(
 
     assert (brokers.requests.count(3), brokers.requests.count(4)) == (3, 1)
     assert [line for line in log if "did not return" in line] == []
-    assert sum("WARNING: broker 3 runs with" in line for line in log) == 1
+    assert sum("warning: broker 3 runs with" in line for line in log.warnings) == 1
 
 
 def test_broker_that_did_not_respond_is_asked_again_without_a_resync(
-    tree: KafkaTree, controller: ResidentController, brokers: Brokers, log: list[str], monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, controller: ResidentController, brokers: Brokers, log: RecordedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(broker_config_poller, "ASK_AGAIN_SECONDS", 0.01)
     initialize(controller)

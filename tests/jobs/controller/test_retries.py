@@ -12,6 +12,7 @@ from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notic
 from schemas.znodes import TopicPartition, encode_partitions
 from tests.jobs.controller.model.network import ModelResponse
 from tests.jobs.controller.test_auto_rebalance import context_of
+from tests.jobs.support.controllers.recorded_log import RecordedLog
 from tests.jobs.support.controllers.resident import assigned, initialize, requests_to, run_until_quiet
 from tests.jobs.support.kafka.registrations import broker_without_endpoints
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -153,7 +154,7 @@ class RetryHarness:
     def __init__(self) -> None:
         self.context = context_of()
         self.context.brokers[1] = broker_without_endpoints(1, epoch=7)
-        self.queue = RetryQueue(self.context, lambda _: None)
+        self.queue = RetryQueue(self.context, RecordedLog())
 
     def respond(self, codes: list[int], *notices: Notice, api: str = LEADER_AND_ISR, top: int = 0) -> None:
         answer = ModelResponse(self.context.brokers[1], 1, api, notices, b"", 0, top=top, codes=tuple(codes))

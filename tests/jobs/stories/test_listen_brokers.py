@@ -138,7 +138,7 @@ def test_stock_brokers_at_their_defaults(tmp_path: Path) -> None:
         assert all(each.topic_id for each in assignments)
         assert story.kafka.client.exists(FEATURE)
         assert controller_id(story.kafka) == OURS
-        assert "WARNING" not in story.controller.output
+        assert "warning:" not in story.controller.output
 
 
 def test_a_rolling_upgrade_of_the_protocol(tmp_path: Path) -> None:

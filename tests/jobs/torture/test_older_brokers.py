@@ -121,4 +121,4 @@ def test_they_ask_the_resident_controller(cluster: EmbeddedCluster, tmp_path: Pa
         with Traffic(cluster.bootstrap, ASKED) as traffic:
             story.lose_and_shut_down()
         assert traffic.failed == []
-        assert "WARNING" not in story.controller.output
+        assert "warning:" not in story.controller.output

@@ -48,6 +48,7 @@ from tests.jobs.controller.model.leaders import AlterPartitionManager, Question
 from tests.jobs.controller.model.network import MAX_BROKERS, Network, cluster_of_broker, cluster_of_topic
 from tests.jobs.controller.model.scenarios import Point, Scenario
 from tests.jobs.controller.model.zookeeper import Interception, Session, Tree, Write
+from tests.jobs.support.controllers.recorded_log import RecordedLog
 from tests.jobs.support.zookeeper.fenced import OURS
 from tests.jobs.support.zookeeper.kafka_tree import PATHS
 from tests.planner.frames import broker_config
@@ -249,7 +250,7 @@ class Simulation:
     tree: Tree = field(default_factory=Tree)
     network: Network = field(default_factory=lambda: Network({}))
     clusters: list[SimulatedCluster] = field(default_factory=list)
-    log: list[str] = field(default_factory=list)
+    log: RecordedLog = field(default_factory=RecordedLog)
     cycles: int = 0
     round: int = -1
     controller_terms: int = 0
@@ -321,7 +322,7 @@ class Simulation:
             control = take_over(session, OURS)
             snapshot = Snapshot(snapshot_id=1, taken_at=datetime.now(UTC), cluster_id="c")
             controller = ResidentController(
-                control, self.engine, _DiscardingLog(self.warehouse), snapshot, self.log.append, apis=term.apis
+                control, self.engine, _DiscardingLog(self.warehouse), snapshot, self.log, apis=term.apis
             )
             term.controller, term.known = controller, self.tree.zxid
             term.turn_began = self.tree.zxid, 0
