@@ -4,3 +4,5 @@ from typing import Final
 
 PROTOCOL_VERSION: Final = "inter.broker.protocol.version"
 CONTROL_PLANE_LISTENER: Final = "control.plane.listener.name"
+AUTHORIZER: Final = "authorizer.class.name"
+CREATE_POLICY: Final = "create.topic.policy.class.name"

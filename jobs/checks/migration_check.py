@@ -11,7 +11,6 @@ from typing import Any, Final
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.migration_configs import (
-    AUTHORIZER,
     BROKER_ID,
     MIGRATION_ENABLED,
     MigrationConfig,
@@ -25,7 +24,7 @@ from jobs.checks.common_checks import CheckResult, CheckStatus
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
-from schemas.broker_configs import CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
+from schemas.broker_configs import AUTHORIZER, CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
 from schemas.broker_protocol import Protocol
 from schemas.enums import NO_CONTROLLER, NO_LEADER, RequestKind
 from schemas.rows import Key, QuarantinedZnode

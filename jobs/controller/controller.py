@@ -42,7 +42,7 @@ from jobs.controller.broker_requests.responses import ResponseHandler
 from jobs.controller.broker_requests.retries import RetryQueue
 from jobs.controller.broker_requests.zk_notifications import NotificationHandler
 from jobs.controller.context import ControllerContext
-from jobs.controller.controller_node import controller_endpoints
+from jobs.controller.controller_node import authorizer_of, controller_endpoints
 from jobs.controller.cycle_summary import CycleSummary
 from jobs.controller.decision_engine import DecisionEngine, Decisions, released_replicas, restrict_to_in_sync
 from jobs.controller.failover_znodes import assign_topic_ids, enable_features, uses_topic_ids
@@ -210,6 +210,7 @@ class ResidentController:
                         self.watches.signal,
                     ),
                     lambda: self.broker_requests.endpoints,
+                    lambda: authorizer_of(self.engine.broker_configs),
                 )
             )
         self._dirty_partitions = set(self.context.partitions)

@@ -6,11 +6,11 @@ assign a replica to any live broker, so `phantom_replicas` replaces those that n
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from jobs.core.errors import RefusedError
-from schemas.broker_configs import CONTROL_PLANE_LISTENER
+from schemas.broker_configs import AUTHORIZER, CONTROL_PLANE_LISTENER
 from schemas.rows import Broker, BrokerConfig
 from schemas.znode_json import PLAINTEXT
 from schemas.znodes import Endpoint
@@ -36,7 +36,7 @@ def controller_node(controller_id: int, endpoints: Sequence[Endpoint], brokers: 
 
 
 def controller_endpoints(
-    configs: Iterable[BrokerConfig], brokers: Sequence[Broker], served: Sequence[Endpoint]
+    configs: Collection[BrokerConfig], brokers: Sequence[Broker], served: Sequence[Endpoint]
 ) -> list[Endpoint]:
     """Return the endpoints under the names of the listeners at which brokers look for the controller.
 
@@ -59,25 +59,39 @@ def controller_endpoints(
                 f"{ours}: set security.protocol={protocol} in the file of --listen-config"
             )
         endpoints.append(Endpoint(name, protocol, address.host, address.port))
-    _refuse_shared(endpoints, brokers)
+    _refuse_shared(endpoints, brokers, authorizer_of(configs))
     return endpoints
 
 
-def _refuse_shared(endpoints: Sequence[Endpoint], brokers: Sequence[Broker]) -> None:
+def authorizer_of(configs: Iterable[BrokerConfig]) -> str | None:
+    """Return the authorizer of the brokers, "" if those whose settings are known have none, None if none is known.
+
+    What is relayed would be authorized by our address, and what we answer ourselves by nothing.
+    """
+    known = {row.value or "" for row in configs if row.name == AUTHORIZER and not row.assumed}
+    return max(known, default=None)
+
+
+def _refuse_shared(endpoints: Sequence[Endpoint], brokers: Sequence[Broker], authorizer: str | None) -> None:
     """Raise RefusedError if clients would see us where their requests cannot be relayed to a broker.
 
     Clients take any broker of their listener for metadata. In plain text a broker answers them through us; with TLS or
-    SASL it would take them for us.
+    SASL it would take them for us, and an authorizer would take their addresses for ours.
     """
     names = {each.listener for each in endpoints}
     secured = [each for each in endpoints if each.security_protocol != PLAINTEXT]
     for broker in brokers:
         has_no_other = broker.endpoints and {each.listener for each in broker.endpoints} <= names
-        if has_no_other and secured:
+        if has_no_other and (secured or authorizer):
             listeners = ", ".join(sorted(map(str, names)))
+            why = (
+                f"by {secured[0].security_protocol}"
+                if secured
+                else f"where brokers have an authorizer ({AUTHORIZER}={authorizer})"
+            )
             raise RefusedError(
                 f"broker {broker.broker_id} has no listener but {listeners}, so its clients would see "
-                f"this process among the brokers, and cannot be served by {secured[0].security_protocol}. Give the "
+                f"this process among the brokers, and cannot be served {why}. Give the "
                 f"brokers a listener of their own ({INTER_BROKER}), or keep Kafka's controller and use "
                 "`surveyor reconcile`"
             )

@@ -23,7 +23,7 @@ from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.zookeeper.connection import children
 from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.core.errors import UnreadableError
-from schemas.broker_configs import CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
+from schemas.broker_configs import AUTHORIZER, CONTROL_PLANE_LISTENER, CREATE_POLICY, PROTOCOL_VERSION
 from schemas.kafka_decode_failures import impact_of
 from schemas.rows import Broker, BrokerConfig, QuarantinedZnode
 from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR, parsed
@@ -39,9 +39,11 @@ A value that cannot be decoded is null.
 """
 
 KAFKA_DEFAULTS: Final[BrokerSettings] = {
+    AUTHORIZER: "",
     "auto.leader.rebalance.enable": "true",
     CONTROL_PLANE_LISTENER: None,
     "controlled.shutdown.enable": "true",
+    CREATE_POLICY: None,
     "default.replication.factor": "1",
     "delete.topic.enable": "true",
     "inter.broker.listener.name": None,
@@ -85,7 +87,9 @@ DEFAULTS: Final[BrokerSettings] = {**KAFKA_DEFAULTS, **{f"api.{api.name}": None 
 
 _OF_ZOOKEEPER: Final = frozenset(
     {
+        AUTHORIZER,
         CONTROL_PLANE_LISTENER,
+        CREATE_POLICY,
         PROTOCOL_VERSION,
         "zookeeper.session.timeout.ms",
         *(f"api.{api.name}" for api in (ApiKey.LeaderAndIsr, ApiKey.StopReplica, ApiKey.UpdateMetadata)),

@@ -15,12 +15,11 @@ from kafka.protocol.admin import DescribeConfigsRequest
 
 from jobs.adapters.brokers.admin import NONE, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
-from schemas.broker_configs import CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
+from schemas.broker_configs import AUTHORIZER, CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
 from schemas.rows import Broker
 
 BROKER_ID: Final = "broker.id"
 LOG_DIR, LOG_DIRS = "log.dir", "log.dirs"
-AUTHORIZER: Final = "authorizer.class.name"
 MIGRATION_ENABLED: Final = "zookeeper.metadata.migration.enable"
 
 _NAMES: Final = (PROTOCOL_VERSION, BROKER_ID, LOG_DIR, LOG_DIRS, CONTROL_PLANE_LISTENER, AUTHORIZER, MIGRATION_ENABLED)

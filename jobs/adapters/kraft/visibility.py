@@ -15,11 +15,10 @@ from jobs.adapters.brokers.admin import NONE
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.kraft.cluster import RefusedRequestError
 from jobs.adapters.kraft.session import refusal
+from schemas.broker_configs import AUTHORIZER
 from schemas.enums import METADATA_TOPIC
 from schemas.rows import HIDDEN_TOPICS, Broker, QuarantinedZnode
 from schemas.text import abbreviate
-
-AUTHORIZER: Final = "authorizer.class.name"
 
 SECONDS: Final = 30.0
 """Time limit for all brokers."""

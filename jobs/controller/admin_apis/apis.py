@@ -36,6 +36,8 @@ from jobs.controller.admin_apis.topics import (
     create_topics,
     delete_topics,
 )
+from schemas.broker_configs import AUTHORIZER
+from schemas.znode_json import PLAINTEXT
 
 ALTER_SCRAM_USERS: Final = 51
 UPDATE_FEATURES: Final = 57
@@ -69,6 +71,32 @@ _NO_SCRAM: Final = ApiError(
 _NO_FEATURES: Final = ApiError(
     AdminError.POLICY_VIOLATION, "Surveyor is the controller, and finalizes no features; brokers of ZooKeeper have none"
 )
+
+
+COMMANDS: Final[Mapping[int, str]] = {
+    CREATE_TOPICS: "plan assign",
+    DELETE_TOPICS_API: "plan delete",
+    CREATE_PARTITIONS: "plan expand",
+    ELECT_LEADERS: "plan elect",
+    ALTER_REASSIGNMENTS: "plan reassign",
+    LIST_REASSIGNMENTS: "status",
+}
+"""The commands that do what the requests ask for."""
+
+
+def refusal_of(api: int, protocol: str, authorizer: str | None) -> ApiError | None:
+    """Return the answer to a client for which nothing is carried out, None if its requests are served.
+
+    `protocol`: that of the listener. `authorizer`: that of the brokers, None if it is not known.
+    """
+    if api not in COMMANDS or (protocol == PLAINTEXT and authorizer == ""):
+        return None
+    why = f"at a listener with {protocol} it serves brokers only"
+    if protocol == PLAINTEXT:
+        state = f"{AUTHORIZER}={authorizer}" if authorizer else "no broker has reported whether it has one"
+        why = f"it cannot ask the brokers' authorizer ({state})"
+    message = f"Surveyor is the controller, and {why}: use `surveyor {COMMANDS[api]}`"
+    return ApiError(AdminError.POLICY_VIOLATION, message)
 
 
 def _alter_scram_users(_api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:

@@ -77,6 +77,8 @@ def alter_reassignments(api_context: AdminApiContext, version: int, request: Api
 
 
 def _refusal(api_context: AdminApiContext, key: Key, replicas: Sequence[int] | None) -> ApiError | None:
+    if api_context.refusal is not None:
+        return api_context.refusal
     row = api_context.context.partitions.get(key)
     if row is None or api_context.context.is_queued(key[0]):
         return NO_TOPIC
@@ -146,6 +148,14 @@ def _merge(api_context: AdminApiContext, path: str, entries: Collection[TopicPar
 
 def list_reassignments(api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
     """List the partitions whose replicas are being added or removed."""
+    if api_context.refusal is not None:
+        return response_entity(
+            LIST_REASSIGNMENTS,
+            version,
+            "ListPartitionReassignmentsResponse",
+            topics=(),
+            **error_fields(api_context.refusal),
+        )
     moving = [api_context.context.partitions.get(key) for key in sorted(api_context.context.moving.copy())]
     rows = [row for row in moving if row is not None]
     if request.topics is not None:
@@ -187,7 +197,9 @@ def elect_leaders(api_context: AdminApiContext, version: int, request: ApiMessag
     errors = dict[Key, ApiError]()
     due = list[Key]()
     for key in keys:
-        refusal = judge(api_context.context.partitions.get(key), api_context.context.is_queued(key[0]))
+        refusal = api_context.refusal or judge(
+            api_context.context.partitions.get(key), api_context.context.is_queued(key[0])
+        )
         if refusal is None:
             due.append(key)
         else:

@@ -88,6 +88,13 @@ class AdminApiContext:
     """The earliest protocol version of the brokers, None if that of a broker is unknown."""
     wake: Callable[[], None]
     """Starts a cycle."""
+    refusal: ApiError | None = None
+    """The answer to every request of this client; None if they are carried out."""
+
+    def refuse_client(self) -> None:
+        """Raise RefusedRequestError if nothing is carried out for this client."""
+        if self.refusal is not None:
+            raise RefusedRequestError(*self.refusal)
 
     def config(self, name: str, default: str) -> str:
         """Return a setting of the brokers; the first known value if they differ."""

@@ -31,6 +31,7 @@ from jobs.controller.admin_apis.requests import (
 )
 from jobs.controller.failover_znodes import random_topic_id, uses_topic_ids
 from planner.rules.replica_placement import place_replicas, start_of_round
+from schemas.broker_configs import CREATE_POLICY
 from schemas.enums import METADATA_TOPIC
 from schemas.rows import Key
 from schemas.topic_configs import DELETION_ENABLED, boolean, config_name_faults, conflicts, value_faults
@@ -123,7 +124,12 @@ def _create(api_context: AdminApiContext, topic: ApiMessage, remaining_partition
 
     `remaining_partitions`: the number of partitions that the request may still add.
     """
+    api_context.refuse_client()
     _refuse_name(api_context, topic.name)
+    policy = api_context.config(CREATE_POLICY, "")
+    if policy:
+        message = f"{CREATE_POLICY} is {policy}, which only brokers can ask: use `surveyor plan assign`"
+        raise RefusedRequestError(AdminError.POLICY_VIOLATION, message)
     config = {each.name: each.value for each in topic.configs}
     _refuse_config(config)
     partitions = (
@@ -249,6 +255,7 @@ def _extend(api_context: AdminApiContext, topic: ApiMessage, remaining_partition
 
     `remaining_partitions` is as for `_create`.
     """
+    api_context.refuse_client()
     name, count = topic.name, topic.count
     if name not in api_context.context.topics or api_context.context.is_queued(name):
         raise RefusedRequestError(*NO_TOPIC)
@@ -327,6 +334,8 @@ def _deletions(api_context: AdminApiContext, version: int, request: ApiMessage) 
 
 
 def _queue(api_context: AdminApiContext, name: str) -> ApiError:
+    if api_context.refusal is not None:
+        return api_context.refusal
     if name not in api_context.context.topics:
         return NO_TOPIC
     if boolean(api_context.config(DELETION_ENABLED, "true")) is False:

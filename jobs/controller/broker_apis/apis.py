@@ -7,7 +7,7 @@ controllership may end before. Brokers that are told NOT_CONTROLLER look for the
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from threading import Lock
 from typing import Any, Final
@@ -16,7 +16,7 @@ from kazoo.exceptions import KazooException
 
 from jobs.adapters.request_server.api_handler import ApiMessage, Caller
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.controller.admin_apis.apis import CONFIG_VERSIONS, handle_admin
+from jobs.controller.admin_apis.apis import CONFIG_VERSIONS, handle_admin, refusal_of
 from jobs.controller.admin_apis.apis import VERSIONS as ADMIN_VERSIONS
 from jobs.controller.admin_apis.broker_level_requests import concerns_controller
 from jobs.controller.admin_apis.requests import AdminApiContext
@@ -61,10 +61,21 @@ class Office:
     api_context: AdminApiContext
     endpoints: Callable[[], Sequence[Endpoint]] = tuple
     """Where brokers see us, under the names of their listeners."""
+    authorizer: Callable[[], str | None] = str
+    """The authorizer of the brokers, as `authorizer_of` returns it."""
     _turns: Iterator[int] = field(default_factory=count)
 
+    def api_context_for(self, api: int, protocol: str) -> AdminApiContext:
+        """Return what a request of a client of a listener with this protocol is answered by."""
+        return replace(self.api_context, refusal=refusal_of(api, protocol, self.authorizer()))
+
     def relay_address(self) -> tuple[str, int] | None:
-        """Return a live broker's address at the listener at which it sees us, a different broker each time."""
+        """Return a live broker's address at the listener at which it sees us, a different broker each time.
+
+        None if no broker is alive, or if brokers have an authorizer, which would take the client for us.
+        """
+        if self.authorizer():
+            return None
         names = {each.listener for each in self.endpoints() if each.security_protocol == PLAINTEXT}
         addresses = [
             (each.host, each.port)
@@ -110,9 +121,9 @@ class BrokerApis:
         self._executor.shutdown()
         self._admin_executor.shutdown(wait=False, cancel_futures=True)
 
-    def versions(self, protocol: str) -> Mapping[int, tuple[int, int]]:
-        """Return the APIs that are served, with their first and last version; those of people in plain text only."""
-        return {**VERSIONS, **ADMIN_VERSIONS} if protocol == PLAINTEXT else VERSIONS
+    def versions(self, _protocol: str) -> Mapping[int, tuple[int, int]]:
+        """Return the APIs that are answered, with their first and last version; `refusal_of` refuses some of them."""
+        return {**VERSIONS, **ADMIN_VERSIONS}
 
     def relay_to(self, protocol: str) -> tuple[str, int] | None:
         """Return a live broker's address, where the controller is seen by clients of a plain-text listener."""
@@ -130,7 +141,7 @@ class BrokerApis:
             office = self._office
         return office is not None and concerns_controller(office.control.controller_id, request)
 
-    def submit(self, _caller: Caller, api_key: int, version: int, request: ApiMessage) -> Future[ApiMessage]:
+    def submit(self, caller: Caller, api_key: int, version: int, request: ApiMessage) -> Future[ApiMessage]:
         """Answer a request; its future gets the response."""
         with self._lock:
             office = self._office
@@ -141,7 +152,8 @@ class BrokerApis:
             if api_key == ALLOCATE_PRODUCER_IDS:
                 return self._executor.submit(_allocate_producer_ids, office, version, request)
             if office is not None and (api_key in ADMIN_VERSIONS or api_key in CONFIG_VERSIONS):
-                return self._admin_executor.submit(_handle_admin, office.api_context, api_key, version, request)
+                api_context = office.api_context_for(api_key, caller.protocol)
+                return self._admin_executor.submit(_handle_admin, api_context, api_key, version, request)
         raise ValueError(f"API {api_key} is not served")
 
 

@@ -12,7 +12,12 @@ from tests.jobs.support.controllers.resident import initialize
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.planner.frames import broker_config
 
-SETTINGS = {"inter.broker.protocol.version": "3.9-IV0", "num.partitions": "3", "default.replication.factor": "2"}
+SETTINGS = {
+    "authorizer.class.name": "",
+    "inter.broker.protocol.version": "3.9-IV0",
+    "num.partitions": "3",
+    "default.replication.factor": "2",
+}
 
 
 @pytest.fixture

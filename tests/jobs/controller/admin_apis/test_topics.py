@@ -165,7 +165,8 @@ def test_a_topic_is_deleted_twice(tree: KafkaTree, admin: AdminClient) -> None:
 
 def test_deletion_may_be_disabled(tree: KafkaTree, admin: AdminClient) -> None:
     """DeleteTopicTest: testDisableDeleteTopic."""
-    admin.controller.engine.set_broker_configs([broker_config(b, "delete.topic.enable", "false") for b in range(3)])
+    rows = [broker_config(broker, "delete.topic.enable", "false") for broker in range(3)]
+    admin.controller.engine.set_broker_configs([*admin.controller.engine.broker_configs, *rows])
 
     assert admin.delete("orders") == {"orders": (73, "delete.topic.enable is false")}
     assert tree.client.get_children("/admin/delete_topics") == []

@@ -1,0 +1,87 @@
+"""Clients for which nothing is carried out: brokers have rules that only they can check, or the listener is theirs."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from jobs.adapters.request_server.api_handler import Caller
+from jobs.controller.admin_apis.apis import COMMANDS, refusal_of
+from jobs.controller.broker_apis.apis import BrokerApis
+from tests.jobs.controller.admin_apis import clients
+from tests.jobs.controller.admin_apis.clients import AdminClient
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+from tests.planner.frames import broker_config
+
+AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
+CREATION = {"name": "new", "partitions": 1, "factor": 1}
+
+REQUESTS: dict[str, Callable[[AdminClient], Any]] = {
+    "plan assign": lambda admin: admin.create(CREATION)["new"],
+    "plan delete": lambda admin: admin.delete("orders")["orders"],
+    "plan expand": lambda admin: admin.extend("orders", 5),
+    "plan elect": lambda admin: admin.elect(0, [("orders", 0)])["orders", 0],
+    "plan reassign": lambda admin: admin.reassign({("orders", 0): [2, 1]})["orders", 0],
+}
+
+
+def configure(admin: AdminClient, **values: str | None) -> None:
+    """Let the brokers report other settings; one that is None is not reported."""
+    rows = [row for row in admin.controller.engine.broker_configs if row.name.replace(".", "_") not in values]
+    rows += [
+        broker_config(broker, name.replace("_", "."), value, assumed=value is None)
+        for broker in range(3)
+        for name, value in values.items()
+    ]
+    admin.controller.engine.set_broker_configs(rows)
+
+
+REFUSED = {  # protocol of the listener, authorizer of the brokers, and a part of the message
+    "an authorizer": ("PLAINTEXT", AUTHORIZER, f"(authorizer.class.name={AUTHORIZER})"),
+    "perhaps an authorizer": ("PLAINTEXT", None, "no broker has reported whether it has one"),
+    "a listener of brokers": ("SASL_SSL", "", "at a listener with SASL_SSL it serves brokers only"),
+}
+
+
+@pytest.mark.parametrize("command", REQUESTS)
+@pytest.mark.parametrize("case", REFUSED)
+def test_nothing_is_written_for_them(
+    tree: KafkaTree, admin: AdminClient, monkeypatch: pytest.MonkeyPatch, command: str, case: str
+) -> None:
+    protocol, authorizer, part = REFUSED[case]
+    configure(admin, authorizer_class_name=authorizer)
+    monkeypatch.setattr(clients, "CALLER", Caller(protocol, "User:ANONYMOUS", "127.0.0.1", "admin"))
+    before = {path: tree.client.get_children(path) for path in ("/brokers/topics", "/admin", "/admin/delete_topics")}
+
+    error, message = REQUESTS[command](admin)
+
+    assert (error, part in message, f"use `surveyor {command}`" in message) == (44, True, True)
+    assert {path: tree.client.get_children(path) for path in before} == before
+
+
+@pytest.mark.parametrize("command", REQUESTS)
+def test_all_others_are_served(admin: AdminClient, command: str) -> None:
+    assert "Surveyor is the controller" not in str(REQUESTS[command](admin))
+
+
+def test_a_policy_that_only_brokers_can_ask(tree: KafkaTree, admin: AdminClient) -> None:
+    configure(admin, create_topic_policy_class_name="org.example.Names")
+
+    assert admin.create(CREATION)["new"] == (
+        44,
+        "create.topic.policy.class.name is org.example.Names, which only brokers can ask: use `surveyor plan assign`",
+    )
+    assert "new" not in tree.client.get_children("/brokers/topics")
+
+
+def test_a_broker_that_has_an_authorizer_is_relayed_nothing(admin: AdminClient) -> None:
+    handler = admin.apis
+    assert isinstance(handler, BrokerApis)
+    assert handler.relay_to("PLAINTEXT") is not None
+    configure(admin, authorizer_class_name=AUTHORIZER)
+    assert handler.relay_to("PLAINTEXT") is None
+
+
+def test_every_request_of_people_has_a_command() -> None:
+    assert {*COMMANDS.values()} >= REQUESTS.keys()
+    assert refusal_of(16, "SASL_SSL", AUTHORIZER) is None
