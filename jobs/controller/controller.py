@@ -35,7 +35,7 @@ from jobs.controller.broker_apis.shutdowns import (
     ShutdownResponse,
 )
 from jobs.controller.broker_config_poller import BrokerConfigPoller, admin_config_reader
-from jobs.controller.broker_protocols import earliest_protocol
+from jobs.controller.broker_protocols import ALTER_ISR_SINCE, earliest_protocol
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.broker_requests.broker_startup import BrokerStartup
 from jobs.controller.broker_requests.responses import ResponseHandler
@@ -145,6 +145,7 @@ class ResidentController:
     _resuming: set[Key] = field(default_factory=set)
     """Partitions that were moving at the take-over, until they have been decided on."""
     _requests_due: bool = True
+    _has_warned_of_silence: bool = False
     _awaiting_ids: set[str] = field(default_factory=set)
     """Topics that got no id when they were due: one that changed since it was read fails the multi of the others."""
     _epoch_steps: Iterator[int] = field(default_factory=lambda: iter(EPOCH_STEPS))
@@ -269,10 +270,35 @@ class ResidentController:
             return
         if begins:
             self._request_broker_configs(self.context.brokers)
+            self._warn_if_unasked()
         self._on_broker_changes()
         self.broker_requests.send_metadata(changes.partitions)  # of notifications that were lost
         self._dirty_partitions |= changes.partitions
         self._requests_due |= changes.requests or not self.resync.is_under_way
+
+    def _warn_if_unasked(self) -> None:
+        """Warn once if live replicas are not in sync and no leader asks for an ISR: brokers may not reach us."""
+        protocol = self._protocol()
+        is_expected = self.apis is not None and protocol is not None and protocol >= ALTER_ISR_SINCE
+        if not is_expected or self.isr_writer.has_been_asked or self._has_warned_of_silence:
+            return
+        able = {*self.context.live} - self.context.shutting_down - self.broker_requests.drained_brokers
+        waiting = [
+            f"{row.topic}-{row.partition}"
+            for row in self.context.partitions.values()
+            if row.leader in able
+            and able.intersection(row.replicas) - {*(row.isr or ())} - self.context.failed.get(row.key, set())
+        ]
+        if waiting:
+            self._has_warned_of_silence = True
+            others = f" and {len(waiting) - 1} others" if len(waiting) > 1 else ""
+            addresses = sorted({f"{each.host}:{each.port}" for each in self.broker_requests.endpoints})
+            self.log_line(
+                f"surveyor: warning: {waiting[0]}{others}: live replicas are not in sync, and since the take-over no "
+                f"broker has asked for an ISR. Make sure that brokers can connect to {', '.join(addresses)} "
+                "(--advertise)",
+                logging.WARNING,
+            )
 
     def stop(self) -> None:
         """Stop answering requests of brokers, and sending them requests."""

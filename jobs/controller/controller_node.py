@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from jobs.core.addresses import is_loopback
 from jobs.core.errors import RefusedError
 from schemas.broker_configs import AUTHORIZER, CONTROL_PLANE_LISTENER
 from schemas.rows import Broker, BrokerConfig
@@ -59,8 +60,22 @@ def controller_endpoints(
                 f"{ours}: set security.protocol={protocol} in the file of --listen-config"
             )
         endpoints.append(Endpoint(name, protocol, address.host, address.port))
+    _refuse_loopback(endpoints, brokers)
     _refuse_shared(endpoints, brokers, authorizer_of(configs))
     return endpoints
+
+
+def _refuse_loopback(endpoints: Sequence[Endpoint], brokers: Sequence[Broker]) -> None:
+    """Raise RefusedError if brokers of other hosts are told to connect to a loopback address."""
+    for endpoint in endpoints:
+        for broker in brokers if is_loopback(endpoint.host) else ():
+            elsewhere = [each.host for each in broker.endpoints or () if not is_loopback(each.host)]
+            if elsewhere:
+                raise RefusedError(
+                    f"brokers are told to connect to {endpoint.host}:{endpoint.port}, a loopback address, and broker "
+                    f"{broker.broker_id} is at {elsewhere[0]}: give --listen or --advertise an address of this host "
+                    "that brokers can reach"
+                )
 
 
 def authorizer_of(configs: Iterable[BrokerConfig]) -> str | None:

@@ -7,6 +7,7 @@ no dead leader is replaced.
 
 import gc
 import logging
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from threading import Event
 from typing import Any, Final
 
 from kazoo.client import KazooClient
+from kazoo.protocol.states import KazooState
 from msgspec.structs import replace
 
 from jobs.adapters.brokers.configs import read_broker_configs, read_overrides
@@ -50,7 +52,15 @@ from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.metrics import ControllerMetrics, serve
 from jobs.controller.write_behind import AuditEntry, WriteBehindLog
 from jobs.controller.zk_watches import ZkWatches
-from jobs.core.errors import ExitCode, FencedError, RefusedError, SurveyorError, UnreadableError
+from jobs.core.errors import (
+    ExitCode,
+    FencedError,
+    MissingError,
+    RefusedError,
+    SurveyorError,
+    UnreadableError,
+    UsageError,
+)
 from jobs.core.signals import defer_signals, exit_code, interrupted
 from jobs.execution.batch.commit import RESIGN_TIMEOUT_SECONDS, refuse_unreachable
 from jobs.repositories.controller_epochs import latest_recorded_epoch
@@ -67,6 +77,9 @@ from schemas.znodes import Endpoint
 
 CONFIG_TIMEOUT_SECONDS: Final = 10.0
 """Seconds for all brokers to return their configs; those that do not are asked once more."""
+
+REACH_SECONDS: Final = 2.0
+"""Seconds for a connection to our own advertised address."""
 
 PREPARE_AGAIN_SECONDS: Final = 300.0
 """Seconds after which a standby reads the cluster and the brokers' settings again."""
@@ -138,29 +151,43 @@ class Term:
 def control_cluster(settings: Settings, options: ControlOptions) -> CommandResult:
     """Be the controller until a signal arrives; without `apply`, show what is due."""
     settings.warehouse.ensure_tables()
-    with connected(settings.zookeeper) as client:
-        prepared = _prepare(settings, options, client)
     if not options.apply:
+        with connected(settings.zookeeper) as client:
+            prepared = _prepare(settings, options, client)
         if options.standby or options.replace or options.metrics or options.listen:
             log(
                 "surveyor: --standby, --replace, --metrics and --listen have no effect without --apply", logging.WARNING
             )
         keys = prepared.context.partitions.keys()
         return _report_dry(settings, prepared.engine.decide(prepared.context, keys, deletions=True))
-    if not options.yes and is_terminal() and not confirm("become the controller of this cluster?"):
-        raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
-    with (
-        defer_signals(),
-        _metrics(settings, options) as metrics,
-        _listening(settings, options, prepared, metrics) as services,
-    ):
-        if options.standby:
-            return _stand_by(settings, options, prepared, services)
-        timeout = None if options.replace else RELEASE_TIMEOUT_SECONDS
-        term = _run_term(settings, options, prepared, services, timeout)
-        if term.ended is not None:
-            raise type(term.ended)(term.line, term.result)
-        return _result_of(term)
+    with _metrics(settings, options) as metrics:  # a standby that waits for ZooKeeper is well, too
+        prepared = _prepare_first(settings, options)
+        if not options.yes and is_terminal() and not confirm("become the controller of this cluster?"):
+            raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
+        with defer_signals(), _listening(settings, options, prepared, metrics) as services:
+            if options.standby:
+                return _stand_by(settings, options, prepared, services)
+            timeout = None if options.replace else RELEASE_TIMEOUT_SECONDS
+            term = _run_term(settings, options, prepared, services, timeout)
+            if term.ended is not None:
+                raise type(term.ended)(term.line, term.result)
+            return _result_of(term)
+
+
+def _prepare_first(settings: Settings, options: ControlOptions) -> Preparation:
+    """Prepare; a standby waits for a ZooKeeper that does not answer. A signal interrupts this."""
+    is_reported = False
+    while True:
+        try:
+            with connected(settings.zookeeper) as client:
+                return _prepare(settings, options, client)
+        except UnreadableError as error:
+            if not options.standby:
+                raise
+            if not is_reported:
+                log(f"surveyor: {error}; trying again", logging.WARNING)
+            is_reported = True
+        time.sleep(RECONNECT_SECONDS)
 
 
 @contextmanager
@@ -200,10 +227,24 @@ def _listening(
             )
             for each in named:
                 log(f"surveyor: brokers' requests are received at {each.listener}://{each.host}:{each.port}")
+                _warn_if_unreachable(each)
             yield Services(metrics, apis, server.endpoints)
         finally:
             apis.stop()
             server.stop()
+
+
+def _warn_if_unreachable(endpoint: Endpoint) -> None:
+    """Warn if nothing can connect from here to an address that brokers are told; brokers may be luckier."""
+    try:
+        socket.create_connection((endpoint.host, endpoint.port), REACH_SECONDS).close()
+    except OSError as error:
+        log(
+            f"surveyor: warning: {endpoint.host}:{endpoint.port}, which brokers are told to connect to, cannot be "
+            f"connected to from here ({error.strerror or error}): if brokers cannot either, no replica joins an ISR. "
+            "Give --advertise HOST:PORT",
+            logging.WARNING,
+        )
 
 
 @contextmanager
@@ -248,7 +289,9 @@ def _stand_by(settings: Settings, options: ControlOptions, prepared: Preparation
             term = _run_term(settings, options, prepared, services, None if replaces else 0.0)
         except ControllershipHeldError:
             continue  # another standby was faster
-        except (RefusedError, SessionLostError, UnreadableError) as error:
+        except (UsageError, MissingError):
+            raise
+        except SurveyorError as error:
             if str(error) != last_problem:
                 log(f"surveyor: {error}; standing by", logging.WARNING)
             wait, last_problem = min(wait * 2, MAX_WAIT_SECONDS) if is_taking_over else RECONNECT_SECONDS, str(error)
@@ -456,9 +499,30 @@ def _resident_controller(
         log_writer.record(controller.cycle_record(verdicts=[]))
         log_writer.record(AuditEntry(Step.TAKE_OVER, f"controller epoch {control.epoch}; until resigned"))
         try:
-            yield controller
+            with _reported_connection(control.client):
+                yield controller
         finally:
             controller.stop()
+
+
+@contextmanager
+def _reported_connection(client: KazooClient) -> Iterator[None]:
+    """Log when the connection to ZooKeeper is lost and when it is back; until then nothing can be written."""
+
+    def report(state: str) -> None:
+        if state == KazooState.SUSPENDED:
+            log(
+                "surveyor: warning: the connection to ZooKeeper is lost; nothing is written until it is back",
+                logging.WARNING,
+            )
+        elif state == KazooState.CONNECTED:
+            log("surveyor: the connection to ZooKeeper is back")
+
+    client.add_listener(report)
+    try:
+        yield
+    finally:
+        client.remove_listener(report)
 
 
 def _wait_for_successor(settings: Settings) -> str:

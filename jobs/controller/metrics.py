@@ -105,6 +105,8 @@ class ControllerMetrics(MetricFamilies):
         if controller is None:
             return
         yield self.gauge("controller_epoch", "Our controller epoch.", controller.control.epoch)
+        is_connected = float(bool(controller.control.client.connected))
+        yield self.gauge("control_zookeeper_connected", "Whether ZooKeeper answers us.", is_connected)
         yield from self._of_cluster(controller.context)
         yield from self._of_brokers(controller)
         written = controller.summary.by_action.copy()

@@ -64,7 +64,10 @@ class ApiError(NamedTuple):
 
 OK: Final = ApiError()
 NO_TOPIC: Final = ApiError(AdminError.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-TIMED_OUT: Final = ApiError(AdminError.REQUEST_TIMED_OUT, "it goes on, and was not complete in time")
+TIMED_OUT: Final = ApiError(
+    AdminError.REQUEST_TIMED_OUT,
+    "not complete in time; Surveyor continues with it, and `surveyor status` says what it waits for",
+)
 CHANGED: Final = ApiError(AdminError.REQUEST_TIMED_OUT, "its znode changed during each attempt to write it; ask again")
 
 

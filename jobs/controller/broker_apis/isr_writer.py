@@ -94,6 +94,8 @@ class IsrWriter:
     """Wakes the cycle, which takes over what was written and sends it to the brokers."""
     on_response: Callable[[float], None] = lambda _: None
     """Called with the seconds between each request and its answer."""
+    has_been_asked: bool = False
+    """Whether any leader has asked in this controllership."""
     _waiting: SimpleQueue[IsrRequest | None] = field(default_factory=SimpleQueue)
     _written: dict[Key, WrittenState] = field(default_factory=dict)
     _asked: set[Key] = field(default_factory=set)
@@ -116,6 +118,7 @@ class IsrWriter:
 
     def submit(self, request: IsrRequest) -> Future[IsrResponse]:
         """Queue a request; may be called from any thread."""
+        self.has_been_asked = True
         self._waiting.put(request)
         return request.response
 

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
+from jobs.adapters.embedded.ports import LOOPBACK, free_port
 from jobs.adapters.zookeeper.connection import SESSION_TIMEOUT
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+from tests.jobs.support.zookeeper.zookeeper_proxy import ZooKeeperProxy
 
 OURS = 2147483647
 CONTROL = ("control", "--apply", "--yes", "--allow-silent", "0,1,2")
@@ -53,6 +55,8 @@ class Start:
     tree: KafkaTree
     folder: Path
     stack: ExitStack
+    hosts: str | None = None
+    """Another address of ZooKeeper."""
 
     def __call__(self, *options: str) -> Controller:
         log = self.folder / f"{len([*self.folder.glob('*.log')])}.log"
@@ -68,7 +72,7 @@ class Start:
 
     @contextmanager
     def _started(self, arguments: list[str], log: Path) -> Iterator[Controller]:
-        place = ["--zookeeper", self.tree.hosts, "--warehouse", str(self.folder / "w")]
+        place = ["--zookeeper", self.hosts or self.tree.hosts, "--warehouse", str(self.folder / "w")]
         command = [sys.executable, "-m", "jobs.entry", *arguments, *place]
         with log.open("w") as output:
             process = subprocess.Popen(command, stdout=output, stderr=output, text=True)
@@ -180,3 +184,34 @@ def test_a_standby_waits_while_it_could_not_read_what_is_deleted(tree: KafkaTree
     assert eventually(lambda: epoch(tree) > before)
     assert standby.logged("  read 3 brokers")
     assert standby.end(signal.SIGTERM) == 128 + signal.SIGTERM
+
+
+def test_a_standby_that_starts_without_zookeeper_waits_for_it(start: Start) -> None:
+    start.hosts = f"{LOOPBACK}:{free_port()}"
+    standby = start("--standby")
+    assert standby.logged("no ZooKeeper answered at")
+    assert standby.logged("; trying again")
+    assert standby.process.poll() is None
+    assert standby.end(signal.SIGTERM) == 128 + signal.SIGTERM
+
+    assert start().process.wait(60) == 22
+
+
+def test_a_lost_connection_to_zookeeper_is_reported_at_once(proxy: ZooKeeperProxy, start: Start) -> None:
+    start.hosts = f"{proxy.hosts.partition('/')[0]}/{start.tree.hosts.partition('/')[2]}"
+    active = start()
+    assert active.logged("  read 3 brokers")
+
+    proxy.cut()
+    lost_at = time.monotonic()
+    assert active.logged("warning: the connection to ZooKeeper is lost")
+
+    assert time.monotonic() - lost_at < SESSION_TIMEOUT
+    assert active.process.poll() is None
+
+
+def test_an_advertised_address_that_nobody_can_connect_to_is_reported(start: Start) -> None:
+    closed = f"{LOOPBACK}:{free_port()}"
+    active = start("--listen", f"{LOOPBACK}:{free_port()}", "--advertise", closed)
+    assert active.logged(f"warning: {closed}, which brokers are told to connect to, cannot be connected to from here")
+    assert active.logged("  read 3 brokers")

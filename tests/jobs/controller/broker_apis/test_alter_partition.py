@@ -14,10 +14,12 @@ from jobs.controller.broker_apis.apis import BrokerApis
 from jobs.controller.controller import ResidentController
 from schemas.znodes import State, TopicPartition, encode_partitions, encode_state
 from tests.jobs.controller.broker_apis.asking import SECONDS, AskingBrokers, Proposed
-from tests.jobs.support.controllers.resident import initialize, put_assignment, requests_to, run_until_quiet
+from tests.jobs.support.controllers.recorded_log import RecordedLog
+from tests.jobs.support.controllers.resident import initialize, put_assignment, put_isr, requests_to, run_until_quiet
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.zookeeper.fenced import OURS
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
+from tests.planner.frames import broker_config
 
 NOT_CONTROLLER: Final = 41
 FENCED_LEADER_EPOCH: Final = 74
@@ -69,6 +71,37 @@ def test_brokers_find_the_controller_before_anything_else(tree: KafkaTree, start
     endpoints = {live.id_: [(each.host, each.port) for each in live.endpoints] for live in first.request.live_brokers}
     assert endpoints[OURS] == [("127.0.0.1", 9999)]
     assert endpoints.keys() == {0, 1, 2, OURS}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "is_asked", "count"), [("3.9-IV0", False, 1), ("3.9-IV0", True, 0), ("2.6", False, 0)]
+)
+def test_brokers_that_never_ask_are_reported_once(  # noqa: PLR0913 - a table
+    tree: KafkaTree,
+    started: ResidentController,
+    asking: AskingBrokers,
+    log: RecordedLog,
+    *,
+    protocol: str,
+    is_asked: bool,
+    count: int,
+) -> None:
+    """Replica 2 is alive and stays out of sync, as if its leader could not connect to the controller."""
+    rows = [broker_config(broker, "inter.broker.protocol.version", protocol) for broker in range(3)]
+    started.engine.set_broker_configs(rows)
+    put_isr(tree, "orders", [0, 1])
+    run_until_quiet(started)
+    if is_asked:
+        asking.alter(1, Proposed([1]))
+
+    for _ in range(3):  # the second one knows what the first has read
+        started.resync.begin_at_once()
+        started._run_resync()  # noqa: SLF001 - what `run` does before each cycle
+        while started.resync.is_under_way:
+            started._run_resync()  # noqa: SLF001
+
+    warnings = [line for line in log.warnings if "orders-0: live replicas are not in sync" in line]
+    assert (len(warnings), ["connect to 127.0.0.1:9999" in line for line in warnings]) == (count, [True] * count)
 
 
 def test_a_request_that_is_repeated_succeeds_again(
