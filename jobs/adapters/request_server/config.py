@@ -28,6 +28,7 @@ ENABLED_MECHANISMS: Final = "sasl.enabled.mechanisms"
 CONTROL_LISTEN: Final = "control.plane.listen"
 CONTROL_ADVERTISE: Final = "control.plane.advertise"
 CONTROL_PROTOCOL: Final = "control.plane.security.protocol"
+PRINCIPAL_TYPE: Final = "User:"
 PASSWORD_PREFIX: Final = "sasl.plain.user."  # noqa: S105 - a prefix of settings
 PASSWORD_SUFFIX: Final = ".password"  # noqa: S105
 
@@ -86,6 +87,12 @@ class ListenConfig:
                 "such as User:kafka or User:CN=broker1,O=Example"
             )
         principals = frozenset(name.strip() for name in values.get(PRINCIPALS, "").split(";") if name.strip())
+        unknown = sorted(name for name in principals if not name.startswith(PRINCIPAL_TYPE))
+        if unknown:
+            raise UsageError(
+                f"{OPTION} {file}: {PRINCIPALS} has {unknown[0]!r}, as which no broker can log in: expected principals "
+                "such as User:kafka or User:CN=broker1,O=Example, separated by semicolons"
+            )
         passwords = {
             key.removeprefix(PASSWORD_PREFIX).removesuffix(PASSWORD_SUFFIX): value
             for key, value in values.items()

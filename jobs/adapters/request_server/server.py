@@ -63,7 +63,11 @@ class RequestServer:
             asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(_START_SECONDS)
         except OSError as error:
             self.stop()
-            raise UsageError(f"cannot listen: {error.strerror or error}") from None
+            addresses = " and ".join(f"{each.host}:{each.port}" for each in self.config.bindings)
+            raise UsageError(
+                f"cannot listen at {addresses} ({error.strerror or error}); give --listen another port, or an address "
+                "of this machine"
+            ) from None
 
     def stop(self) -> None:
         """Close all connections, and end the thread."""

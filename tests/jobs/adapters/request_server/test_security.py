@@ -311,6 +311,7 @@ def test_a_broker_by_keystores(tmp_path: Path, certificates: Certificates, princ
             {"security.protocol": "SSL", "broker.principals": "User:kafka", "ssl.client.auth": "none"},
             "ssl.client.auth must be required",
         ),
+        ({"security.protocol": "SSL", "broker.principals": "User:a;CN=b"}, "has 'CN=b', as which no broker can log in"),
         ({"sasl.mechanism": "PLAIN"}, "'sasl.mechanism' is not known"),
         ({"control.plane.listen": "nowhere"}, "control.plane.listen 'nowhere' is no address"),
     ],
