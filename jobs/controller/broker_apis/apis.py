@@ -142,7 +142,10 @@ class BrokerApis:
         return office is not None and concerns_controller(office.control.controller_id, request)
 
     def submit(self, caller: Caller, api_key: int, version: int, request: ApiMessage) -> Future[ApiMessage]:
-        """Answer a request; its future gets the response."""
+        """Answer a request; its future gets the response.
+
+        A client that takes this process for the controller finds its connection closed, and looks for another one.
+        """
         with self._lock:
             office = self._office
             if api_key == ALTER_PARTITION:
@@ -151,7 +154,9 @@ class BrokerApis:
                 return _controlled_shutdown(office, version, request)
             if api_key == ALLOCATE_PRODUCER_IDS:
                 return self._executor.submit(_allocate_producer_ids, office, version, request)
-            if office is not None and (api_key in ADMIN_VERSIONS or api_key in CONFIG_VERSIONS):
+            if api_key in ADMIN_VERSIONS or api_key in CONFIG_VERSIONS:
+                if office is None:
+                    raise ConnectionAbortedError("this process is not the controller")
                 api_context = office.api_context_for(api_key, caller.protocol)
                 return self._admin_executor.submit(_handle_admin, api_context, api_key, version, request)
         raise ValueError(f"API {api_key} is not served")

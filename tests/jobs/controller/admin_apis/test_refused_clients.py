@@ -1,11 +1,16 @@
 """Clients for which nothing is carried out: brokers have rules that only they can check, or the listener is theirs."""
 
+import socket
 from collections.abc import Callable
+from struct import pack
 from typing import Any
 
 import pytest
 
+from jobs.adapters.embedded.ports import LOOPBACK
 from jobs.adapters.request_server.api_handler import Caller
+from jobs.adapters.request_server.config import ListenConfig
+from jobs.adapters.request_server.server import RequestServer
 from jobs.controller.admin_apis.apis import COMMANDS, refusal_of
 from jobs.controller.broker_apis.apis import BrokerApis
 from tests.jobs.controller.admin_apis import clients
@@ -14,6 +19,8 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.planner.frames import broker_config
 
 AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
+CREATE_NOTHING = pack(">hhihc", 19, 5, 7, 1, b"x") + b"\0" + b"\1" + pack(">i", 1000) + b"\0\0"
+"""A CreateTopics request of version 5 without topics."""
 CREATION = {"name": "new", "partitions": 1, "factor": 1}
 
 REQUESTS: dict[str, Callable[[AdminClient], Any]] = {
@@ -80,6 +87,19 @@ def test_a_broker_that_has_an_authorizer_is_relayed_nothing(admin: AdminClient) 
     assert handler.relay_to("PLAINTEXT") is not None
     configure(admin, authorizer_class_name=AUTHORIZER)
     assert handler.relay_to("PLAINTEXT") is None
+
+
+def test_a_process_that_is_not_the_controller_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    """As a client that knows the former controller finds it; this is no fault of the process, and not logged as one."""
+    server = RequestServer(ListenConfig.of(f"{LOOPBACK}:0", None, None), BrokerApis())
+    server.start()
+    try:
+        with socket.create_connection((LOOPBACK, server.endpoints[0].port), 10) as client:
+            client.sendall(pack(">i", len(CREATE_NOTHING)) + CREATE_NOTHING)
+            assert client.recv(1) == b""
+    finally:
+        server.stop()
+    assert caplog.text == ""
 
 
 def test_every_request_of_people_has_a_command() -> None:
