@@ -40,6 +40,7 @@ from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.broker_requests.broker_startup import BrokerStartup
 from jobs.controller.broker_requests.responses import ResponseHandler
 from jobs.controller.broker_requests.retries import RetryQueue
+from jobs.controller.broker_requests.silent_brokers import SilentBrokers
 from jobs.controller.broker_requests.zk_notifications import NotificationHandler
 from jobs.controller.context import ControllerContext
 from jobs.controller.controller_node import authorizer_of, controller_endpoints
@@ -119,6 +120,7 @@ class ResidentController:
     watches: ZkWatches = field(init=False)
     reader: MetadataReader = field(init=False)
     retries: RetryQueue = field(init=False)
+    silent_brokers: SilentBrokers = field(init=False)
     responses: ResponseHandler = field(init=False)
     broker_requests: BrokerRequestBatch = field(init=False)
     notifications: NotificationHandler = field(init=False)
@@ -156,6 +158,7 @@ class ResidentController:
         self.watches = ZkWatches(self.control.client)
         self.reader = MetadataReader(self.control.client, self.watches, self.context)
         self.retries = RetryQueue(self.context, self.log_line)
+        self.silent_brokers = SilentBrokers(self.log_line)
         self.responses = ResponseHandler(self.context, self.watches, self.log, self.retries)
         listener = self.settings.listener if self.settings else PLAIN
         channels = ChannelManager(str(self.control.controller_id), self.responses.receive, listener)
@@ -330,6 +333,7 @@ class ResidentController:
     def _cycle(self) -> bool:
         self.summary.cycles += 1
         idle = self.broker_requests.channels.idle
+        self.silent_brokers.report(self.broker_requests.channels.backlog()[1])
         effects = self.responses.drain()
         self.reader.started_brokers |= effects.reregistered_brokers
         changes = self.reader.refresh(self.resync.next_topics(self.watches.drain()))

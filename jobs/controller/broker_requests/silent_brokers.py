@@ -1,0 +1,35 @@
+"""Reports brokers that are registered and do not answer, which otherwise only the metrics show."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from jobs.runtime.console import LogLine
+
+SILENT_SECONDS: Final = 20.0
+"""Seconds without an answer after which a broker is reported; one that died is no longer registered by then."""
+
+
+@dataclass(slots=True)
+class SilentBrokers:
+    """The brokers that were reported, until they answer or are no longer registered."""
+
+    log_line: LogLine
+    _reported: set[int] = field(default_factory=set)
+
+    def report(self, ages: Mapping[int, float]) -> None:
+        """Log which brokers have begun or ceased to be silent.
+
+        `ages`: by registered broker, the seconds for which its oldest request has waited.
+        """
+        silent = {broker for broker, age in ages.items() if age >= SILENT_SECONDS}
+        for broker in sorted(silent - self._reported):
+            self.log_line(
+                f"surveyor: warning: broker {broker} is registered and has not answered for {ages[broker]:.0f} s: "
+                "what it is to be sent waits. Make sure that it runs",
+                logging.WARNING,
+            )
+        for broker in sorted((self._reported - silent) & ages.keys()):
+            self.log_line(f"  broker {broker} answers again")
+        self._reported = silent

@@ -1,0 +1,49 @@
+"""Brokers that are registered and do not answer are reported once, and once more when they answer."""
+
+import pytest
+
+from jobs.controller.broker_requests import silent_brokers
+from jobs.controller.broker_requests.silent_brokers import SilentBrokers
+from jobs.controller.controller import ResidentController
+from tests.jobs.support.controllers.recorded_log import RecordedLog
+from tests.jobs.support.controllers.resident import initialize
+from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+
+
+@pytest.mark.unit
+def test_each_silence_is_reported_once() -> None:
+    log = RecordedLog()
+    brokers = SilentBrokers(log)
+
+    for ages in ({1: 3.0, 2: 0.0}, {1: 20.4, 2: 0.0}, {1: 40.0, 2: 21.0}, {1: 0.0}, {1: 22.0, 2: 0.0}):
+        brokers.report(ages)
+
+    silent = "surveyor: warning: broker {} is registered and has not answered for {} s"
+    assert [line.partition(":  ")[0].partition(": what")[0] for line in log] == [
+        silent.format(1, 20),
+        silent.format(2, 21),
+        "  broker 1 answers again",
+        silent.format(1, 22),
+    ]
+    assert len(log.warnings) == 3
+
+
+def test_a_broker_that_hangs_is_reported(
+    tree: KafkaTree, controller: ResidentController, log: RecordedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(silent_brokers, "SILENT_SECONDS", 0.3)
+    initialize(controller)
+    assert tree.brokers is not None
+    tree.brokers[1].stop()
+    tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
+
+    def is_reported() -> bool:
+        controller.cycle()
+        return any("broker 1 is registered and has not answered" in line for line in log.warnings)
+
+    try:
+        assert eventually(is_reported)
+        assert len(log.warnings) == 1
+    finally:
+        tree.brokers[1].go_on()
