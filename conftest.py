@@ -50,7 +50,7 @@ FIXTURES = {
     "zookeeper": {"zookeeper_server", "ensemble"},
     "spark": {"spark"},
     "browser": {"browser"},
-    "objects": {"object_store", "careless_store", "refusing_store"},
+    "objects": {"object_store", "careless_store", "refusing_store", "hdfs_folder"},
     "torture": {"proxy", "ensemble"},
 }
 """The marker that a test gets for a fixture it uses, itself or by way of others."""

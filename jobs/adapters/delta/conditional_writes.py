@@ -1,25 +1,31 @@
-"""A check of an object store: whether commits are conditional there.
+"""A check of a warehouse's store: whether it can be written, and whether commits are conditional there.
 
 deltalake commits a version by a PUT on the condition that the object does not exist (`If-None-Match: *`). A store that
 ignores the condition, as some that imitate S3 did, lets the later of two commits overwrite the earlier one, and neither
-process learns of it. The check puts objects by the library that deltalake uses, with the same settings.
+process learns of it. The check puts objects by the library that deltalake uses, with the same settings. HDFS renames a
+commit only to a name that is free, so there a table is created and removed.
 """
 
 from uuid import uuid4
 
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from obstore import delete, put
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import from_url
 
+from jobs.adapters.delta.filtered_reads import hdfs_files
 from jobs.adapters.delta.warehouse_paths import is_hdfs, store_error_reason
 from jobs.core.errors import SurveyorError
 
 
 def require_conditional_writes(warehouse: str) -> None:
-    """Raise SurveyorError if the store cannot be written, or lets one commit overwrite another; HDFS is not asked."""
-    if is_hdfs(warehouse):
-        return
+    """Raise SurveyorError if the store cannot be written, or lets one commit overwrite another."""
     name = f".probe-{uuid4()}"
+    if is_hdfs(warehouse):
+        _write_to_hdfs(warehouse, name)
+        return
     try:
         store = from_url(warehouse)
         put(store, name, b"first", mode="create")
@@ -32,10 +38,26 @@ def require_conditional_writes(warehouse: str) -> None:
         finally:
             delete(store, name)
     except (BaseError, OSError) as error:
-        reason = store_error_reason(error) or str(error).splitlines()[0][:200]
-        raise SurveyorError(f"--warehouse {warehouse} cannot be written: {reason}") from None
+        raise _unwritable(warehouse, error) from None
     if not is_conditional:
         raise SurveyorError(
             f"{warehouse} ignores conditional writes (If-None-Match): of two commits at the same time one is lost "
             "without an error; use a store that has them, as S3, GCS, ADLS and current MinIO do, or HDFS or a folder"
         )
+
+
+def _write_to_hdfs(warehouse: str, name: str) -> None:
+    folder = warehouse.rstrip("/")
+    try:
+        DeltaTable.create(f"{folder}/{name}", pa.schema([pa.field("number", pa.int64())]))
+        files = hdfs_files(folder)
+        files.delete_dir(f"{name}/_delta_log")
+        for emptied in (f"{name}/_delta_log", name):
+            files.delete_file(emptied)
+    except (DeltaError, OSError) as error:
+        raise _unwritable(warehouse, error) from None
+
+
+def _unwritable(warehouse: str, error: Exception) -> SurveyorError:
+    reason = store_error_reason(error) or str(error).splitlines()[0][:200]
+    return SurveyorError(f"--warehouse {warehouse} cannot be written: {reason}")

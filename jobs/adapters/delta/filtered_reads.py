@@ -78,11 +78,35 @@ def missing_files(path: str, names: Sequence[str]) -> list[str]:
     return [name for name, info in zip(names, infos, strict=True) if info.type == fs.FileType.NotFound]
 
 
+class _BytesWriter:
+    """A stream of deltalake that takes bytes only, for Arrow, which writes buffers."""
+
+    def __init__(self, stream: Any) -> None:  # noqa: ANN401 - deltalake's
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as above
+        return getattr(self._stream, name)
+
+    def write(self, data: Any) -> int:  # noqa: ANN401 - a buffer
+        written: int = self._stream.write(bytes(data))
+        return written
+
+
+class _HdfsHandler(DeltaStorageHandler):
+    def open_output_stream(self, path: str, metadata: dict[str, str] | None = None) -> pa.PythonFile:
+        return pa.PythonFile(_BytesWriter(self._handler.open_output_stream(path, metadata)), "w")
+
+
+def hdfs_files(folder: str) -> fs.FileSystem:
+    """Return a folder of HDFS as a file system of Arrow, by deltalake's client, which needs no Hadoop."""
+    return fs.PyFileSystem(_HdfsHandler(folder))
+
+
 def file_system(path: str) -> tuple[fs.FileSystem, str]:
     """Return Arrow's file system of a table, and the table's folder in it."""
     if is_local(path):
         return fs.LocalFileSystem(), str(Path(path).absolute())
     if is_hdfs(path):
-        return fs.PyFileSystem(DeltaStorageHandler.from_table(DeltaTable(path)._table)), ""  # noqa: SLF001 - no other way
+        return hdfs_files(path), ""
     found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(re.sub("^s3a:", "s3:", path))
     return found

@@ -47,8 +47,13 @@ _STORE_REASONS: Final = {
     "SignatureDoesNotMatch": "the secret key is wrong, or this machine's clock",
     "RequestTimeTooSkewed": "this machine's clock differs from the store's",
     "SlowDown": "the store asks for fewer requests: run the same command again later",
+    "AccessControlException": "access is denied: the user needs to list, read, write and delete files there",
     "SafeModeException": "HDFS is in safe mode",
     "DSQuotaExceeded": "the quota of the folder in HDFS is used up",
+    "NSQuotaExceeded": "the quota of the folder in HDFS is used up",
+    "Connection refused": "no server answers at its address",
+    "dns error": "its host is not known to this machine",
+    "failed to lookup address": "its host is not known to this machine",
 }
 """Codes of object stores and of HDFS, which appear in the errors of all libraries; Arrow has them as ACCESS_DENIED."""
 

@@ -84,6 +84,22 @@ def _kdc() -> JarSet:
     return JarSet(f"MiniKdc {hadoop}", (Artifact("org.apache.hadoop", "hadoop-minikdc", hadoop),), transitive=True)
 
 
+def hdfs_jars() -> list[Path]:
+    """Return what a server of HDFS for tests, MiniDFSCluster, needs beyond pyspark; not downloaded otherwise."""
+    return _cached(_hdfs())
+
+
+def _hdfs() -> JarSet:
+    hadoop = _version_in_pyspark("hadoop-client-api")
+    artifacts = (
+        Artifact("org.apache.hadoop", "hadoop-client-minicluster", hadoop),
+        Artifact("org.junit.jupiter", "junit-jupiter-api", "5.13.4"),  # MiniDFSCluster uses its assertions
+        Artifact("org.junit.platform", "junit-platform-commons", "1.13.4"),
+        Artifact("org.opentest4j", "opentest4j", "1.3.0"),
+    )
+    return JarSet(f"MiniDFS {hadoop}", artifacts, transitive=False)
+
+
 def _version_in_pyspark(name: str) -> str:
     """Return the version of a jar that pyspark brings."""
     jar = next((jar for jar in zookeeper_jars() if jar.name.startswith(f"{name}-")), None)
@@ -220,7 +236,9 @@ def _rewrite_checksums() -> None:
     """
     _, resolve = choose_resolver(zookeeper_jars())
     with tempfile.TemporaryDirectory() as workshop:
-        for number, request in enumerate((_delta(), _s3(), _kdc(), _kafka(KAFKA_VERSION), _kafka(OLDER_KAFKA))):
+        for number, request in enumerate(
+            (_delta(), _s3(), _kdc(), _hdfs(), _kafka(KAFKA_VERSION), _kafka(OLDER_KAFKA))
+        ):
             jars = Path(workshop, str(number))
             jars.mkdir()
             resolve(request, jars)

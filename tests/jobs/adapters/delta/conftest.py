@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.jobs.support.s3_server import IGNORE_CONDITIONS, REFUSE_BY
+from tests.jobs.support.warehouses.mini_dfs import MiniDfs
 
 BUCKET = "lake"
 
@@ -39,6 +40,19 @@ def s3_address() -> Iterator[str]:
 def object_store(s3_address: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
     """The URL of a new warehouse; the environment has the server's address and keys, as for AWS's own tools."""
     return warehouse_at(s3_address, monkeypatch, request.node.name)
+
+
+@pytest.fixture(scope="session")
+def hdfs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MiniDfs]:
+    with MiniDfs(tmp_path_factory.mktemp("hdfs")) as server:
+        yield server
+
+
+@pytest.fixture
+def hdfs_folder(hdfs_server: MiniDfs, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """The URL of a new warehouse on HDFS, of a user who may write there."""
+    monkeypatch.setenv("HADOOP_USER_NAME", hdfs_server.user)
+    return f"{hdfs_server.url}/{folder_name(request.node.name)}"
 
 
 @pytest.fixture
@@ -79,7 +93,11 @@ def warehouse_at(address: str, monkeypatch: pytest.MonkeyPatch, name: str) -> st
     for variable, value in settings.items():
         monkeypatch.setenv(variable, value)
     boto3.client("s3").create_bucket(Bucket=BUCKET)
-    return f"s3://{BUCKET}/{''.join(letter if letter.isalnum() else '-' for letter in name)}"
+    return f"s3://{BUCKET}/{folder_name(name)}"
+
+
+def folder_name(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in name)
 
 
 def engines(table: str) -> set[str]:

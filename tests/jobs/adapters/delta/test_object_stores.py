@@ -1,4 +1,4 @@
-"""Warehouses on S3: every operation, and that no commit that was acknowledged is lost."""
+"""Warehouses on S3 and HDFS: every operation, and that no commit that was acknowledged is lost."""
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,17 +14,22 @@ from jobs.adapters.delta.conditional_writes import require_conditional_writes
 from jobs.adapters.delta.files import TableFiles
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.core.errors import SurveyorError
+from jobs.adapters.delta.warehouse_paths import disk_error_message, takes_spark_commits
+from jobs.adapters.embedded.ports import free_port
+from jobs.core.errors import SurveyorError, UnreadableError
 from schemas.columns import TABLE_COLUMNS
 from schemas.rows import Row
 from tests.jobs.adapters.delta.conftest import BUCKET, engines
+from tests.jobs.support.warehouses.mini_dfs import MiniDfs
 
 WRITERS, ROUNDS = 4, 5
 
+pytestmark = pytest.mark.objects
 
-@pytest.fixture
-def warehouse(object_store: str) -> Warehouse:
-    warehouse = Warehouse(object_store, "default")
+
+@pytest.fixture(params=["object_store", "hdfs_folder"])
+def warehouse(request: pytest.FixtureRequest) -> Warehouse:
+    warehouse = Warehouse(request.getfixturevalue(request.param), "default")
     warehouse.ensure_tables()
     return warehouse
 
@@ -40,6 +45,12 @@ def partition(number: int, snapshot_id: int = 1, **columns: Any) -> Row:  # noqa
 
 def subjects(warehouse: Warehouse) -> list[str]:
     return sorted(row["subject"] for row in warehouse.rows("events"))
+
+
+def assert_committed_once(warehouse: Warehouse, table: str) -> None:
+    """On S3 deltalake alone commits; on HDFS Spark may, too, because no commit replaces another there."""
+    spark = {"Apache-Spark/4.2.0 Delta-Lake/4.4.0"} if takes_spark_commits(warehouse.uri) else set()
+    assert engines(warehouse.path(table)) == {"delta-rs"} | spark
 
 
 def test_every_operation(warehouse: Warehouse) -> None:
@@ -86,7 +97,7 @@ def test_what_spark_computes_is_committed_by_deltalake(
 
     tables.replace("partitions", tables.frame("partitions", []), "partition > 1")
     assert [row["partition"] for row in rows_of(warehouse)] == [0, 1]
-    assert engines(warehouse.path("partitions")) == {"delta-rs"}
+    assert_committed_once(warehouse, "partitions")
 
 
 def rows_of(warehouse: Warehouse) -> list[Row]:
@@ -118,7 +129,14 @@ def test_no_acknowledged_commit_is_lost(spark: SparkSession, warehouse: Warehous
         acknowledged = sorted(name for names in pool.map(write, range(WRITERS)) for name in names)
 
     assert subjects(warehouse) == acknowledged
-    assert engines(warehouse.path("events")) == {"delta-rs"}
+    assert_committed_once(warehouse, "events")
+
+
+def test_files_are_copied_from_table_to_table(spark: SparkSession, warehouse: Warehouse) -> None:
+    tables = SparkWarehouse(spark, warehouse)
+    tables.replace("partitions", tables.frame("partitions", [partition(number) for number in range(7)]))
+    tables.copy("partitions", "partition_history")
+    assert sorted(row["partition"] for row in warehouse.rows("partition_history")) == [*range(7)]
 
 
 def test_of_two_that_insert_the_same_one_wins(warehouse: Warehouse) -> None:
@@ -151,3 +169,46 @@ def test_errors_of_the_store_are_one_line(object_store: str, url: str, reason: s
     assert object_store
     with pytest.raises(SurveyorError, match=f"cannot be written: {reason}"):
         require_conditional_writes(url)
+
+
+def test_hdfs_that_can_be_written_passes(hdfs_server: MiniDfs, hdfs_folder: str) -> None:
+    warehouse = Warehouse(hdfs_folder, "default")
+    warehouse.ensure_tables()
+    require_conditional_writes(hdfs_folder)
+    require_conditional_writes(hdfs_folder)
+
+    assert set(hdfs_server.children(hdfs_folder)) == set(TABLE_COLUMNS)
+
+
+def test_hdfs_refuses_a_user_without_permission(hdfs_folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_USER_NAME", "guest")
+    with pytest.raises(SurveyorError, match="cannot be written: access is denied"):
+        require_conditional_writes(hdfs_folder)
+    with pytest.raises(OSError, match="Permission denied") as refused:
+        Warehouse(hdfs_folder, "default").ensure_tables()
+    assert (disk_error_message(refused.value) or "").startswith("the store of the warehouse: access is denied")
+
+
+def test_hdfs_in_safe_mode_can_be_read(hdfs_server: MiniDfs, hdfs_folder: str) -> None:
+    warehouse = Warehouse(hdfs_folder, "default")
+    warehouse.ensure_tables()
+    warehouse.append("events", [event("a")])
+    with hdfs_server.safe_mode():
+        assert subjects(warehouse) == ["a"]
+        with pytest.raises(SurveyorError, match="cannot be written: HDFS is in safe mode"):
+            require_conditional_writes(hdfs_folder)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        (f"hdfs://127.0.0.1:{free_port()}/surveyor", "no server answers at its address"),
+        ("hdfs://no-such-host.invalid:8020/surveyor", "its host is not known to this machine"),
+    ],
+    ids=["no server", "no host"],
+)
+def test_hdfs_that_is_not_there_is_one_line(url: str, reason: str) -> None:
+    with pytest.raises(SurveyorError, match=f"cannot be written: {reason}"):
+        require_conditional_writes(url)
+    with pytest.raises(UnreadableError, match=reason):
+        Warehouse(url, "default").rows("events")

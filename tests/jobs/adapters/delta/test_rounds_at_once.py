@@ -12,8 +12,6 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any, Final
 
-import pytest
-
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_paths import is_local
 from jobs.repositories.snapshots import as_of
@@ -91,10 +89,8 @@ def test_on_s3(object_store: str) -> None:
     check(object_store, lines)
 
 
-@pytest.mark.skipif("WAREHOUSE_HDFS" not in os.environ, reason="WAREHOUSE_HDFS names no folder, as hdfs://HOST:PORT/F")
-def test_on_hdfs() -> None:
-    folder = os.environ["WAREHOUSE_HDFS"]
-    lines = written_at_once(folder)
+def test_on_hdfs(hdfs_folder: str) -> None:
+    lines = written_at_once(hdfs_folder)
 
     report(lines)
-    check(folder, lines)
+    check(hdfs_folder, lines)

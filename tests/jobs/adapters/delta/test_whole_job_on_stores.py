@@ -1,4 +1,4 @@
-"""The whole job on a warehouse in S3: commands as an operator runs them, each a process with a JVM of its own."""
+"""The whole job on a warehouse in S3 or HDFS: commands as an operator runs them, each with a JVM of its own."""
 
 import json
 import os
@@ -41,8 +41,11 @@ def own_environment() -> Mapping[str, str]:
 
 
 @pytest.mark.spark
-def test_the_whole_job(tree: KafkaTree, object_store: str) -> None:
-    surveyor = Commands(tree.hosts, object_store)
+@pytest.mark.objects
+@pytest.mark.parametrize("store", ["object_store", "hdfs_folder"])
+def test_the_whole_job(tree: KafkaTree, store: str, request: pytest.FixtureRequest) -> None:
+    folder: str = request.getfixturevalue(store)
+    surveyor = Commands(tree.hosts, folder)
     tree.add_topic(TOPIC, {0: [0, 1], 1: [1, 2]})
     surveyor.json("snapshot")
     tree.unregister(0)
@@ -51,7 +54,8 @@ def test_the_whole_job(tree: KafkaTree, object_store: str) -> None:
 
     assert (second["snapshot_id"], plan["snapshot_id"], plan["changes"]) == (2, 2, 1)
     assert [row["leader_after"] for row in surveyor.json("show", "plan", "repair")["rows"]] == [1]
-    [store] = [each["found"] for each in surveyor.json("doctor")["findings"] if each["check"] == "warehouse"]
-    assert store == f"{object_store} can be written, and no commit overwrites another"
+    [found] = [each["found"] for each in surveyor.json("doctor")["findings"] if each["check"] == "warehouse"]
+    assert found == f"{folder} can be written, and no commit overwrites another"
     surveyor.json("vacuum", "--keep", "1h")
-    assert all(engines(f"{object_store}/{table}") == {"delta-rs"} for table in TABLE_COLUMNS)
+    used = {engine.partition("/")[0] for table in TABLE_COLUMNS for engine in engines(f"{folder}/{table}")}
+    assert used == {"delta-rs"}
