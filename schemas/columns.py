@@ -398,6 +398,12 @@ THROTTLES: Final = _table(
     Column("set_at", TIMESTAMP, "when it was first set, UTC"),
 )
 
+LEASES: Final = _table(
+    Column("token", STRING, "identifies the process that took the lease"),
+    Column("holder", STRING, "that process as JSON: user, host, process id, command, plan and since when"),
+    Column("deadline", TIMESTAMP, "another process may take the lease from then on, UTC; its holder moves it on"),
+)
+
 COMMITS: Final = _table(
     _PLAN_ID,
     Column("attempt", INT, "counts up from 1 with each commit of the plan"),
@@ -453,6 +459,7 @@ TABLE_COLUMNS: Final[dict[str, Columns]] = {
     "log_dirs": LOG_DIRS,
     "drained": DRAINED,
     "throttles": THROTTLES,
+    "leases": LEASES,
     "commits": COMMITS,
     "answers": ANSWERS,
 }
@@ -479,6 +486,7 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {
     "log_dirs": ("broker_id", "log_dir"),
     "drained": ("broker_id",),
     "throttles": ("plan_id", "kind", "resource", "name"),
+    "leases": ("token", "holder", "deadline"),
     "commits": ("plan_id", "attempt", "action", "outcome"),
     "answers": ("broker_id", "api"),
 }

@@ -305,6 +305,15 @@ class ThrottledConfig(TableRow, frozen=True, kw_only=True):
     set_at: datetime
 
 
+class LeaseRecord(TableRow, frozen=True, kw_only=True):
+    """One row of LEASES: the lease of a cluster without ZooKeeper; `holder` is a `schemas.lease.LeaseHolder`."""
+
+    TABLE = "leases"
+    token: str
+    holder: str
+    deadline: datetime
+
+
 class RejectionRecord(TableRow, frozen=True, kw_only=True):
     """One row of REJECTIONS: why a plan has no change for a partition, or no operation for a topic."""
 

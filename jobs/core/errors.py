@@ -94,6 +94,16 @@ class StillRunningError(SurveyorError):
     exit_code = ExitCode.RUNNING
 
 
+class LeaseHeldError(RefusedError):
+    """Another process has the lease."""
+
+
+class LeaseLostError(SurveyorError):
+    """The lease was lost, so nothing more is written."""
+
+    exit_code = ExitCode.RUNNING
+
+
 class MissingError(SurveyorError):
     """A program or file that Surveyor needs on this machine is missing."""
 

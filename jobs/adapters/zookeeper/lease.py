@@ -24,7 +24,7 @@ from jobs.adapters.zookeeper.connection import (
     with_retries,
 )
 from jobs.adapters.zookeeper.controllership import NOT_CONNECTED, session_of
-from jobs.core.errors import ExitCode, RefusedError, SurveyorError
+from jobs.core.errors import LeaseHeldError, LeaseLostError, RefusedError
 from schemas.lease import LeaseHolder, decode_holder, encode_holder
 from schemas.znodes import MalformedZnodeError
 
@@ -34,16 +34,6 @@ LEASE_TIMEOUT_SECONDS: Final = 12.0
 """Seconds to wait for the lease of a process that may have been killed; its session expires after SESSION_TIMEOUT."""
 
 _POLL_SECONDS: Final = 0.2
-
-
-class LeaseHeldError(RefusedError):
-    """Another process has the lease."""
-
-
-class LeaseLostError(SurveyorError):
-    """The lease was lost, so nothing more is written."""
-
-    exit_code = ExitCode.RUNNING
 
 
 @dataclass(slots=True)

@@ -1,0 +1,139 @@
+"""The lease in the warehouse: one holder, a deadline, and a holder that stops once another process has taken it."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from jobs.adapters.delta import lease as module
+from jobs.adapters.delta.lease import WarehouseLease, current_holder, leased
+from jobs.adapters.delta.warehouse import Warehouse
+from jobs.core.errors import ExitCode, LeaseHeldError, LeaseLostError
+from schemas.lease import LeaseHolder
+from schemas.rows import LeaseRecord
+
+ANN = LeaseHolder("ann", "ops1", 7, "commit", "1f", "2026-11-22T06:00:00+00:00")
+BOB = LeaseHolder("bob", "ops2", 9, "cancel", "2e", "2026-11-22T06:00:05+00:00")
+
+
+def silent(_: str) -> None:
+    """Say nothing."""
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Warehouse:
+    made = Warehouse(str(tmp_path / "warehouse"), "default")
+    made.ensure_tables()
+    return made
+
+
+@pytest.fixture
+def held(warehouse: Warehouse) -> Iterator[WarehouseLease]:
+    with leased(warehouse, ANN, None, silent) as lease:
+        yield lease
+
+
+def expire(warehouse: Warehouse) -> None:
+    """Set the deadline back, as if its holder had been killed a while ago."""
+    (row,) = warehouse.typed_rows(LeaseRecord)
+    past = datetime.now(UTC) - timedelta(seconds=1)
+    warehouse.replace("leases", [{"token": row.token, "holder": row.holder, "deadline": past}])
+
+
+def take(warehouse: Warehouse, holder: LeaseHolder, timeout: float = 0.0) -> WarehouseLease:
+    lease = WarehouseLease(warehouse, holder, silent, is_patient=True)
+    lease.take(timeout)
+    return lease
+
+
+def test_the_second_is_told_who_holds_it_and_until_when(warehouse: Warehouse, held: WarehouseLease) -> None:
+    (row,) = warehouse.typed_rows(LeaseRecord)
+    with pytest.raises(LeaseHeldError) as refused:
+        take(warehouse, BOB)
+    assert refused.value.exit_code is ExitCode.REFUSED
+    assert f"{ANN} has the lease of this cluster (table leases) until {row.deadline:%H:%M:%S} UTC" in str(refused.value)
+    assert current_holder(warehouse) == ANN
+    held.refuse_lost()
+
+
+def test_it_ends_with_its_holder(warehouse: Warehouse) -> None:
+    with leased(warehouse, ANN, None, silent):
+        pass
+    assert (warehouse.rows("leases"), current_holder(warehouse)) == ([], None)
+    take(warehouse, BOB).refuse_lost()
+
+
+def test_an_expired_lease_is_taken_and_its_holder_stops(warehouse: Warehouse, held: WarehouseLease) -> None:
+    expire(warehouse)
+    assert current_holder(warehouse) is None
+    other = take(warehouse, BOB)
+    with pytest.raises(LeaseLostError, match=r"bob@ops2 .* has it now\). Nothing more is written") as lost:
+        held.refuse_lost()
+    assert lost.value.exit_code is ExitCode.RUNNING
+    with pytest.raises(LeaseLostError):
+        held.renew()
+    held.release()
+    other.refuse_lost()
+    assert current_holder(warehouse) == BOB
+
+
+def test_a_holder_that_was_stopped_past_its_deadline_takes_it_again_only_if_it_is_still_its_own(
+    warehouse: Warehouse, held: WarehouseLease
+) -> None:
+    expire(warehouse)
+    held._expires = 0.0  # noqa: SLF001 - as if the process had been stopped
+    held.refuse_lost()
+    assert current_holder(warehouse) == ANN
+    expire(warehouse)
+    held._expires = 0.0  # noqa: SLF001
+    take(warehouse, BOB)
+    with pytest.raises(LeaseLostError, match="bob@ops2"):
+        held.refuse_lost()
+
+
+def test_it_is_renewed_while_its_holder_lives(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that waits for one that was killed is refused once it sees that the other lives."""
+    monkeypatch.setattr(module, "RENEWAL_SECONDS", 0.3)
+    with leased(warehouse, ANN, None, silent):
+        (first,) = warehouse.typed_rows(LeaseRecord)
+        lease = WarehouseLease(warehouse, BOB, silent)
+        with pytest.raises(LeaseHeldError):
+            lease.take(60.0)
+        (row,) = warehouse.typed_rows(LeaseRecord)
+        assert (row.token, row.deadline > first.deadline) == (first.token, True)
+
+
+def test_a_released_lease_is_waited_for(warehouse: Warehouse, held: WarehouseLease) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(take, warehouse, BOB, 60.0)
+        held.release()
+        waiting.result(timeout=60).refuse_lost()
+    with pytest.raises(LeaseLostError, match="it was released"):
+        held.refuse_lost()
+
+
+@pytest.mark.parametrize("locks", [True, False], ids=["folder", "object store"])
+def test_of_many_at_once_one_gets_it(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, locks: bool) -> None:  # noqa: FBT001
+    """On an object store there is no lock of a folder, and Delta's commit alone decides."""
+    if not locks:
+        monkeypatch.setattr("jobs.adapters.delta.locked_writes.locked", lambda *_, **__: nullcontext())
+
+    def attempt(number: int) -> bool:
+        try:
+            take(warehouse, LeaseHolder("u", "h", number, "commit", "p", "now"))
+        except LeaseHeldError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sum(pool.map(attempt, range(6))) == 1
+    assert len(warehouse.rows("leases")) == 1
+
+
+def test_leases_of_clusters_are_apart(warehouse: Warehouse, held: WarehouseLease) -> None:
+    other = Warehouse(warehouse.uri, "other")
+    take(other, BOB).refuse_lost()
+    held.refuse_lost()
