@@ -8,11 +8,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
 
+from msgspec import Struct
+
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Key
 from schemas.znodes import Assignment, MalformedZnodeError, State, TopicPartition
 
 T = TypeVar("T")
+
+
+class LeaderAndIsr(Struct, frozen=True):
+    """A partition's state as the brokers of a KRaft cluster describe it, without a controller epoch."""
+
+    leader: int
+    """NO_LEADER if there is none."""
+    leader_epoch: int | None
+    isr: list[int]
+
+
+Leadership = State | LeaderAndIsr
+"""A partition's state, from ZooKeeper or from brokers."""
 
 Targets = Mapping[Key, list[int]]
 """Target replicas by topic and partition."""
@@ -41,7 +56,7 @@ class Decoded(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class CurrentTopic:
-    """A topic's assignment. The topic does not exist if it has no version."""
+    """A topic's assignment. The topic does not exist if it has no version, unless its source has none."""
 
     path: str
     """Where it is stored, for reasons."""
@@ -49,10 +64,12 @@ class CurrentTopic:
     content: Decoded[Assignment]
     is_forbidden: bool = False
     """Whether the topic must not be read; then its version is unknown as well."""
+    is_unversioned: bool = False
+    """Whether the topic exists in a source that has no versions."""
 
     @property
     def exists(self) -> bool:
-        return self.version is not None
+        return self.is_unversioned or self.version is not None
 
     def assigned(self, partition: int) -> ReplicaAssignment | None:
         """Return the assignment of a partition, None if the topic or the partition does not exist.
@@ -79,24 +96,30 @@ class CurrentTopic:
 
 @dataclass(frozen=True, slots=True)
 class CurrentPartition:
-    """A partition's state, with its topic. There is no state if it has no version."""
+    """A partition's state, with its topic. There is no state if it has no version, unless its source has none."""
 
     topic: CurrentTopic
     number: int
     path: str
     """Where its state is stored, for reasons."""
     version: int | None
-    content: Decoded[State]
+    content: Decoded[State] | Decoded[LeaderAndIsr]
+    eligible: list[int] | None = None
+    """The eligible leader replicas; None if the source does not report them."""
+    last_known: list[int] | None = None
+    """The last known eligible leader replicas; None if the source does not report them."""
 
     @property
-    def state(self) -> State | None:
+    def state(self) -> Leadership | None:
         """The state; None if it does not exist or cannot be decoded."""
         return self.content.value
 
     @property
     def isr(self) -> list[int] | None:
         """The ISR; empty if there is no state, None if it cannot be decoded."""
-        return self.state.isr if self.state is not None else [] if self.version is None else None
+        if self.state is not None:
+            return self.state.isr
+        return [] if self.version is None and not self.topic.is_unversioned else None
 
     @property
     def assignment(self) -> ReplicaAssignment | None:
@@ -144,7 +167,7 @@ class CurrentReassignments:
     requests: Targets | None
     """Requested reassignments; None if the request cannot be decoded."""
     partitions: Mapping[Key, CurrentPartition]
-    live: Mapping[int, int]
+    live: Mapping[int, int | None]
     """Broker epochs of the registered brokers."""
     deleting: frozenset[str]
     ignored: str | None

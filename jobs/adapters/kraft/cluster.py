@@ -9,7 +9,7 @@ from kafka.protocol.admin import DescribeClusterRequest, DescribeConfigsRequest,
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from jobs.adapters.brokers.admin import NONE
-from jobs.adapters.kraft.session import Session, refusal
+from jobs.adapters.kraft.session import NOT_PERMITTED, Session, refusal
 from schemas.enums import RequestKind
 from schemas.replica_assignment import target
 from schemas.rows import Broker, Key, ZnodeRequest
@@ -30,6 +30,10 @@ _DYNAMIC_DEFAULT: Final = 3
 
 class RefusedRequestError(Exception):
     """A broker refused a request; the message says why."""
+
+
+class NotPermittedError(RefusedRequestError):
+    """A broker refused a request because this client lacks a permission."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,8 @@ def read_moves(session: Session) -> dict[Key, Move]:
         raise RefusedRequestError(str(session.quorum_fault))
     response = session.ask(ListPartitionReassignmentsRequest(timeout_ms=_CONTROLLER_TIMEOUT_MS, topics=None))
     if response.error_code != NONE:
-        raise RefusedRequestError(refusal(response.error_code, "cluster"))
+        kind = NotPermittedError if response.error_code in NOT_PERMITTED else RefusedRequestError
+        raise kind(refusal(response.error_code, "cluster"))
     return {
         (topic.name, row.partition_index): Move(
             list(row.replicas), list(row.adding_replicas), list(row.removing_replicas)

@@ -4,8 +4,8 @@ Any broker answers from its own copy of the metadata. A broker without contact t
 copy, so a broker whose DescribeQuorum gets no answer, which the leader gives, is used only if no other broker answers.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from kafka.errors import IncompatibleBrokerVersion, KafkaError, UnsupportedVersionError, for_code
@@ -35,8 +35,17 @@ NOT_PERMITTED: Final = frozenset({29, 31})
 """TOPIC_AUTHORIZATION_FAILED and CLUSTER_AUTHORIZATION_FAILED."""
 
 _UNSUPPORTED: Final = (IncompatibleBrokerVersion, UnsupportedVersionError)
-_FAILURES: Final = (KafkaError, OSError, IndexError, RuntimeError)
+FAILURES: Final = (KafkaError, OSError, IndexError, RuntimeError)
 """What kafka-python raises if a broker cannot be reached, or does not answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetch:
+    """A node's last fetch of the metadata log, as the leader knows it; values that it does not know are None."""
+
+    log_end_offset: int | None
+    timestamp_ms: int | None
+    """By the leader's clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +58,12 @@ class Quorum:
     voters: Sequence[Voter]
     leader_time_ms: int | None = None
     """Wall clock of the leader in milliseconds since 1970, None from brokers before Kafka 3.4."""
+    fetches: Mapping[int, "Fetch"] = field(default_factory=dict)
+    """The last fetch of the metadata log by each node."""
+
+
+class BehindError(Exception):
+    """A broker has no contact with the quorum's leader, or did not catch up with it in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +76,15 @@ class Session:
     """Why the quorum cannot be described, None if it can."""
     has_controller: bool
     """Whether the broker is in contact with the quorum's leader, to which it forwards requests."""
+
+    def describe_quorum(self) -> Quorum:
+        """Describe the quorum now; raise UnreadableError if this client may not, and BehindError without a leader."""
+        described = _describe_quorum(self.send)
+        if isinstance(described, Quorum):
+            return described
+        if isinstance(described, str):
+            raise BehindError(described)
+        raise UnreadableError(f"it is unknown whether what brokers say is current: {refusal(described, 'cluster')}")
 
     def ask(self, request: Any) -> Any:  # noqa: ANN401 - kafka-python is untyped
         """Send a request and return its response."""
@@ -88,19 +112,24 @@ def read_from_broker(addresses: Sequence[str], settings: dict[str, str], read: C
                 f"the broker at {address} does not describe a quorum, so its cluster keeps its metadata in ZooKeeper; "
                 "give --zookeeper HOST:PORT[,...][/chroot]"
             ) from None
-        except _FAILURES as error:
+        except FAILURES as error:
             faults[address] = describe_error(error)
     for address in without_quorum:
         try:
             with connected_broker(address, settings) as send:
                 return read(_session(send, faults[address]))
-        except _FAILURES as error:
+        except FAILURES as error:
             faults[address] = describe_error(error)
     listed = "\n  ".join(f"{address}: {fault}" for address, fault in faults.items())
     raise UnreadableError(
         f"no broker answered:\n  {listed}\ncheck --bootstrap-server (SURVEYOR_BOOTSTRAP_SERVERS), --command-config and "
         "that brokers run"
     )
+
+
+def open_session(send: TimedAsk) -> Session:
+    """Return a session on a connection to a broker."""
+    return _session(send, _describe_quorum(send))
 
 
 def _session(send: TimedAsk, described: "Quorum | int | str") -> Session:
@@ -135,7 +164,7 @@ def _describe_quorum(send: TimedAsk) -> Quorum | int | str:
         response = send(DescribeQuorumRequest(topics=[(METADATA_TOPIC, [(0,)])]), PROBE_SECONDS)
     except _UNSUPPORTED:
         raise
-    except _FAILURES as error:
+    except FAILURES as error:
         return f"it has no contact with the quorum's leader ({describe_error(error)})"
     if response.error_code in NOT_PERMITTED:
         return int(response.error_code)
@@ -154,7 +183,14 @@ def _describe_quorum(send: TimedAsk) -> Quorum | int | str:
         voters=[_voter(states[voter], states.get(partition.leader_id)) for voter in sorted(states)],
         # of the leader itself, this is its current time
         leader_time_ms=_known(getattr(states.get(partition.leader_id), "last_caught_up_timestamp", None)),
+        fetches={row.replica_id: _fetch(row) for row in (*partition.current_voters, *partition.observers)},
     )
+
+
+def _fetch(row: Any) -> Fetch:  # noqa: ANN401 - kafka-python is untyped
+    """Return a node's last fetch; version 0 (Kafka 3.3) has no time."""
+    last = getattr(row, "last_fetch_timestamp", None)
+    return Fetch(log_end_offset=_known(row.log_end_offset), timestamp_ms=_known(last))
 
 
 def _voter(state: Any, leader: Any | None) -> Voter:  # noqa: ANN401 - kafka-python is untyped

@@ -19,9 +19,9 @@ from kafka.protocol.metadata import MetadataRequest
 
 from jobs.adapters.brokers.admin import NONE
 from jobs.adapters.delta.warehouse import schema_of
-from jobs.adapters.kraft.cluster import REASSIGNMENTS, Move, RefusedRequestError, read_moves
-from jobs.adapters.kraft.session import Session, refusal
-from schemas.rows import Key, QuarantinedZnode
+from jobs.adapters.kraft.cluster import REASSIGNMENTS, Move, NotPermittedError, RefusedRequestError, read_moves
+from jobs.adapters.kraft.session import BehindError, Session, refusal
+from schemas.rows import Key, QuarantinedZnode, Row
 
 PAGE_PARTITIONS: Final = 2_000
 """Partitions in a page: the default of max.request.partition.size.limit, above which brokers cut a page."""
@@ -101,13 +101,7 @@ def read_topics(
     """
     names = None if topic is None else [topic]
     quarantine: list[QuarantinedZnode] = []
-    before = _moves(session, quarantine)
-    topics = _read(session, names)
-    moves = None if before is None else read_moves(session)
-    if before is not None and moves is not None and (torn := _torn(topics, before, moves)):
-        again = _read(session, sorted(torn))
-        topics = {name: row for name, row in topics.items() if name not in torn} | again
-        moves = read_moves(session)
+    topics, moves = _read_untorn(session, names, lambda: _moves(session, quarantine))
     if names is None:
         topics |= _read(session, sorted({*more()} - topics.keys()))
     configs = _read_configs(session, topics, quarantine)
@@ -126,6 +120,68 @@ def read_topics(
         moves=moves or {},
         quarantine=quarantine,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedTopic:
+    """A topic with its partitions, rows by column of PARTITION_COLUMNS."""
+
+    topic_id: str | None
+    partitions: list[Row]
+    fault: str | None
+    """Why its partitions are unknown."""
+    config: dict[str, str | None] | None
+    """Its overrides; None if they cannot be read, or were not asked for."""
+
+
+def read_named_topics(
+    session: Session, names: Sequence[str], *, with_configs: bool
+) -> tuple[dict[str, NamedTopic], Mapping[Key, Move] | None]:
+    """Read these topics, and all running reassignments; None if those are not listed.
+
+    A topic that does not exist is left out. Without the reassignments, no partition is understood.
+    """
+    quarantine: list[QuarantinedZnode] = []
+    topics, moves = _read_untorn(session, sorted(set(names)), lambda: _permitted_moves(session))
+    configs = _read_configs(session, topics, quarantine) if with_configs else dict.fromkeys(topics)
+    topics = {name: row for name, row in topics.items() if name in configs}
+    columns = _merged(topics)
+    _add_moves(columns, moves, quarantine)
+    rows: dict[str, list[Row]] = {name: [] for name in topics}
+    for values in zip(*(columns[name] for name in PARTITION_COLUMNS), strict=True):
+        row = dict(zip(PARTITION_COLUMNS, values, strict=True))
+        rows[row["topic"]].append(row)
+    return {
+        name: NamedTopic(topic_id=row.topic_id, partitions=rows[name], fault=row.fault, config=configs[name])
+        for name, row in topics.items()
+    }, moves
+
+
+def _read_untorn(
+    session: Session, names: Sequence[str] | None, list_moves: Callable[[], dict[Key, Move] | None]
+) -> tuple[dict[str, _Topic], dict[Key, Move] | None]:
+    """Read topics between two lists of the running reassignments, and those that are torn once more."""
+    before = list_moves()
+    topics = _read(session, names)
+    moves = None if before is None else list_moves()
+    if before is not None and moves is not None and (torn := _torn(topics, before, moves)):
+        again = _read(session, sorted(torn))
+        topics = {name: row for name, row in topics.items() if name not in torn} | again
+        moves = list_moves()
+    return topics, moves
+
+
+def _permitted_moves(session: Session) -> dict[Key, Move] | None:
+    """Return the running reassignments; None if this client may not list them.
+
+    Raise BehindError for any other refusal, as of a controller that was just replaced: another attempt may succeed.
+    """
+    try:
+        return read_moves(session)
+    except NotPermittedError:
+        return None
+    except RefusedRequestError as error:
+        raise BehindError(str(error)) from None
 
 
 def _moves(session: Session, quarantine: list[QuarantinedZnode]) -> dict[Key, Move] | None:

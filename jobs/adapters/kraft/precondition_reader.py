@@ -1,0 +1,138 @@
+"""Reads from brokers of a KRaft cluster what the rows of a plan rest on, for `jobs.preconditions`.
+
+Versions have no counterpart, so topics and partitions have none. What is not understood keeps its reason, and only what
+rests on it is unknown. Nothing here makes sure that a broker has caught up with the quorum; `fresh_reads` does.
+"""
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from kafka.admin import ConfigResourceType
+from kafka.protocol.admin import DescribeConfigsRequest
+
+from jobs.adapters.brokers.admin import NONE
+from jobs.adapters.kraft.cluster import Move, RefusedRequestError
+from jobs.adapters.kraft.session import Session, refusal
+from jobs.adapters.kraft.topics import UNKNOWN_TOPIC, NamedTopic, read_named_topics
+from schemas.current_state import (
+    CurrentPartition,
+    CurrentReassignments,
+    CurrentTopic,
+    Decoded,
+    LeaderAndIsr,
+    OperationState,
+    TopicSettings,
+)
+from schemas.replica_assignment import target
+from schemas.rows import Key, Operation, Row
+from schemas.znodes import Assignment, UnreadPartition
+
+SETTLING_SECONDS: Final = 0.1
+MAX_READINGS: Final = 20
+"""The controller lists reassignments, and a broker describes partitions from its copy, which it applies milliseconds
+after the controller. So partitions are read until two readings, this far apart, are the same.
+"""
+
+NOT_READ: Final = "it changed while it was read, or its reassignment is not listed"
+
+_TOPIC_OVERRIDE: Final = 1
+"""`config_source` of an override of a topic (DYNAMIC_TOPIC_CONFIG)."""
+
+
+def read_partitions(session: Session, keys: Iterable[Key]) -> dict[Key, CurrentPartition]:
+    """Read the topics and states of these partitions."""
+    unique_keys = list(dict.fromkeys(keys))
+    names = [topic for topic, _ in unique_keys]
+    before = _partitions(unique_keys, read_named_topics(session, names, with_configs=False)[0])
+    for _ in range(MAX_READINGS):
+        time.sleep(SETTLING_SECONDS)
+        now = _partitions(unique_keys, read_named_topics(session, names, with_configs=False)[0])
+        if now == before:
+            return now
+        before = now
+    return before
+
+
+def read_operations(session: Session, operations: Sequence[Operation]) -> OperationState:
+    """Read what operations rest on: topics and their configs. Requests do not stand in KRaft."""
+    names = list(dict.fromkeys(operation.topic for operation in operations))
+    topics, _ = read_named_topics(session, names, with_configs=True)
+    return OperationState(
+        {name: _settings(name, topics.get(name)) for name in names},
+        Decoded([]),
+        Decoded([]),
+        Decoded(None, "a KRaft cluster has no controller epoch of ZooKeeper"),
+    )
+
+
+def read_reassignments(session: Session, live: Collection[int]) -> CurrentReassignments:
+    """Read all running reassignments, and their partitions."""
+    _, moves = read_named_topics(session, [], with_configs=False)
+    not_understood = ["running reassignments (they are not listed)"] if moves is None else []
+    running: Mapping[Key, Move] = moves or {}
+    targets = {key: target(move.replicas, move.removing) for key, move in running.items()}
+    partitions = read_partitions(session, running) if running else {}
+    return CurrentReassignments(targets, {}, partitions, dict.fromkeys(live), frozenset(), None, not_understood)
+
+
+def read_topic_overrides(session: Session, topics: Sequence[str]) -> dict[str, dict[str, str] | None]:
+    """Read the overrides of topics, None for one that does not exist; raise RefusedRequestError if not permitted."""
+    overrides: dict[str, dict[str, str] | None] = {}
+    if not topics:
+        return overrides
+    request = DescribeConfigsRequest(resources=[(ConfigResourceType.TOPIC, name, None) for name in topics])
+    for result in session.ask(request).results:
+        if result.error_code == UNKNOWN_TOPIC:
+            overrides[result.resource_name] = None
+        elif result.error_code != NONE:
+            raise RefusedRequestError(refusal(result.error_code, "topic", "DESCRIBE_CONFIGS"))
+        else:
+            rows = (row for row in result.configs if row.config_source == _TOPIC_OVERRIDE and row.value is not None)
+            overrides[result.resource_name] = {row.name: row.value for row in rows}
+    return overrides
+
+
+def _partitions(keys: Sequence[Key], topics: Mapping[str, NamedTopic]) -> dict[Key, CurrentPartition]:
+    current = {name: _topic(name, topics.get(name)) for name in {topic for topic, _ in keys}}
+    rows = {(row["topic"], row["partition"]): row for topic in topics.values() for row in topic.partitions}
+    return {key: _partition(current[key[0]], key[1], rows.get(key)) for key in keys}
+
+
+def _topic(name: str, topic: NamedTopic | None) -> CurrentTopic:
+    path = f"topic {name}"
+    if topic is None:
+        return CurrentTopic(path, None, Decoded(None, "it does not exist"))
+    if topic.fault is not None:
+        return CurrentTopic(path, None, Decoded(None, topic.fault), is_unversioned=True)
+    understood = [row for row in topic.partitions if row["understood"]]
+    unread = (row["partition"] for row in topic.partitions if not row["understood"])
+    assignment = Assignment(
+        {row["partition"]: list(row["replicas"]) for row in understood},
+        {row["partition"]: list(row["adding_replicas"]) for row in understood if row["adding_replicas"]},
+        {row["partition"]: list(row["removing_replicas"]) for row in understood if row["removing_replicas"]},
+        topic.topic_id,
+        unread=tuple(UnreadPartition(str(number), NOT_READ, {"partitions": b""}) for number in unread),
+    )
+    return CurrentTopic(path, None, Decoded(assignment), is_unversioned=True)
+
+
+def _partition(topic: CurrentTopic, number: int, row: Row | None) -> CurrentPartition:
+    path = f"{topic.path.removeprefix('topic ')}-{number}"
+    if row is None or not row["understood"] or row["leader"] is None:
+        unknown: Decoded[LeaderAndIsr] = Decoded(None, "it does not exist" if row is None else NOT_READ)
+        return CurrentPartition(topic, number, path, None, unknown)
+    state = LeaderAndIsr(row["leader"], row["leader_epoch"], list(row["isr"]))
+    lists = (row["eligible_leader_replicas"], row["last_known_elr"])
+    eligible, last_known = (None if brokers is None else list(brokers) for brokers in lists)
+    return CurrentPartition(topic, number, path, None, Decoded(state), eligible, last_known)
+
+
+def _settings(name: str, topic: NamedTopic | None) -> TopicSettings:
+    no_overrides: dict[str, str] = {}
+    if topic is None:
+        return TopicSettings(_topic(name, None), Decoded(no_overrides), None, is_queued=False)
+    config: Decoded[dict[str, str]] = Decoded(None, "its configs need the permission DESCRIBE_CONFIGS on the topic")
+    if topic.config is not None:
+        config = Decoded({key: value for key, value in topic.config.items() if value is not None})
+    return TopicSettings(_topic(name, topic), config, None, is_queued=False)
