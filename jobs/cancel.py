@@ -12,12 +12,11 @@ import typer
 from jobs.core.errors import UsageError
 from jobs.runtime.completion import plans
 from jobs.runtime.console import CommandResult
-from jobs.runtime.options import command, run_as_script, through_zookeeper
+from jobs.runtime.options import command, run_as_script
 from jobs.runtime.settings import Settings
 
 
 @command
-@through_zookeeper
 def cancel(
     settings: Settings,
     *,

@@ -21,13 +21,11 @@ from jobs.runtime.options import (
     check_throttle,
     command,
     run_as_script,
-    through_zookeeper,
 )
 from jobs.runtime.settings import Settings
 
 
 @command
-@through_zookeeper
 def rollback(
     settings: Settings,
     *,

@@ -6,12 +6,11 @@ import typer
 
 from jobs.core.errors import ExitCode
 from jobs.runtime.cli_enums import TextFormat
-from jobs.runtime.options import All, DetailedExitcode, PlanId, command, run_as_script, through_zookeeper
+from jobs.runtime.options import All, DetailedExitcode, PlanId, command, run_as_script
 from jobs.runtime.settings import Settings
 
 
 @command
-@through_zookeeper
 def verify(
     settings: Settings,
     *,

@@ -256,7 +256,7 @@ class ControllerContext:
 def _is_recreated(before: TopicInfo, now: TopicInfo) -> bool:
     """Return whether a topic was deleted and created again. An id that appears or disappears is no evidence of that."""
     created, ids = {before.czxid, now.czxid} - {None, UNKNOWN_EPOCH}, {before.topic_id, now.topic_id} - {None}
-    return len(created) > 1 or len(ids) > 1 or before.topic_version > now.topic_version
+    return len(created) > 1 or len(ids) > 1 or (before.topic_version or 0) > (now.topic_version or 0)
 
 
 def full_state_for(context: ControllerContext, broker_ids: Collection[int], keys: Iterable[Key]) -> Iterator[Notice]:

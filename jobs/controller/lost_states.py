@@ -27,7 +27,7 @@ def lost_states(warehouse: Warehouse, context: ControllerContext) -> set[Key]:
         return set()
     lost: dict[Key, int | None] = {}
     for key, history in _history(warehouse, stateless).items():
-        state = lost_state(history, stateless[key].topic_version)
+        state = lost_state(history, stateless[key].topic_version or 0)
         if state is not None:
             lost[key] = state.gone
     before = {gone: topics_before(warehouse, gone) for gone in {*lost.values()} if gone is not None}
@@ -54,4 +54,4 @@ def _history(warehouse: Warehouse, keys: Iterable[Key]) -> dict[Key, list[PastSt
 def _is_same(row: PartitionInfo, topic: TopicInfo, then: Topic | None) -> bool:
     if then is None:
         return True
-    return is_same_topic(topic.topic_id, row.topic_version, then.topic_id, then.topic_version)
+    return is_same_topic(topic.topic_id, row.topic_version or 0, then.topic_id, then.topic_version)

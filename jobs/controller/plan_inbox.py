@@ -21,7 +21,8 @@ from typing import Final
 
 from msgspec.structs import replace as with_values
 
-from jobs.adapters.zookeeper.connection import LOST, Znode, ZooKeeperSession
+from jobs.adapters.sinks.zookeeper import ZooKeeperSink
+from jobs.adapters.zookeeper.connection import LOST, Znode
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
 from jobs.adapters.zookeeper.plan_submission import announce_resident, fault_of, ignored_reason, respond, submitted
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
@@ -246,7 +247,7 @@ class PlanInbox:
         self._topics_to_refresh |= {change.topic for change in plan.changes}
         limits = CommitLimits(plan_request.max_plan_age, plan_request.max_changes, plan_request.allow_majority_dead)
         author = Actor(f"{plan_request.holder.user}@{plan_request.holder.host}", plan_request.run)
-        with ZooKeeperSession(self.settings.zookeeper) as zookeeper:
+        with ZooKeeperSink(self.settings.zookeeper) as zookeeper:
             ledger = apply_plan(
                 self.settings,
                 zookeeper,

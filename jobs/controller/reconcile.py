@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
+from jobs.adapters.sinks.zookeeper import ZooKeeperSink
 from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.adapters.zookeeper.controllership import refuse_take_over
 from jobs.adapters.zookeeper.plan_submission import resident
 from jobs.advice.outage import Outage, in_json, outage_left_by
@@ -90,7 +90,7 @@ def reconcile_once(
         **in_json(outage),
     }
     extras = ReportExtras(facts, [*_outage_line(outage), *rejection_lines(settings, plan)])
-    with ZooKeeperSession(settings.zookeeper) as zookeeper:
+    with ZooKeeperSink(settings.zookeeper) as zookeeper:
         if not plan.size:
             return _nothing_due(settings, zookeeper, plan, extras, apply=apply, yes=yes, detailed=detailed)
         try:
@@ -117,7 +117,7 @@ def reconcile_until_quiet(
     cycles = idle_cycles = 0
     pause, steps_before = FIRST_PAUSE_SECONDS, frozenset[Place]()
     written: Counter[str] = Counter()
-    with ZooKeeperSession(settings.zookeeper) as zookeeper:
+    with ZooKeeperSink(settings.zookeeper) as zookeeper:
         while True:
             plan = _plan(settings, options)
             if not plan.size and (
@@ -209,7 +209,7 @@ def _plan(settings: Settings, options: ReconcileOptions) -> Plan:
 
 def _nothing_due(
     settings: Settings,
-    zookeeper: ZooKeeperSession,
+    zookeeper: ZooKeeperSink,
     plan: Plan,
     extras: ReportExtras,
     *,
@@ -240,7 +240,7 @@ def _nothing_due_result(
 
 
 def _raise_stale_epoch(
-    settings: Settings, zookeeper: ZooKeeperSession, plan: Plan, *, apply: bool, yes: bool
+    settings: Settings, zookeeper: ZooKeeperSink, plan: Plan, *, apply: bool, yes: bool
 ) -> str | None:
     """Return why brokers refuse the controller, if its epoch is earlier than one they know; raise it if `apply`.
 

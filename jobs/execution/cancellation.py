@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
-from kazoo.client import KazooClient
 from msgspec.structs import replace
 
 from jobs.adapters.brokers.admin import (
@@ -24,11 +23,8 @@ from jobs.adapters.brokers.admin import (
     error_name,
 )
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until, sync
-from jobs.adapters.zookeeper.lease import Lease, current_holder
-from jobs.adapters.zookeeper.plan_submission import resident
-from jobs.adapters.zookeeper.precondition_reader import partitions_now, read_current, read_operations
+from jobs.adapters.sinks.interface import Lease, Reader, Sink
+from jobs.adapters.zookeeper.connection import poll_until
 from jobs.advice.plans import after_cancellation
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
 from jobs.execution.admin.commit import end_throttle
@@ -97,43 +93,43 @@ def refuse_unsafe(plan: Plan, cancellation: CancellationPlan) -> None:
 
 
 def read_cancellation(
-    client: KazooClient, settings: Settings, plan: Plan, *, fewer_copies: bool = False
+    reader: Reader, settings: Settings, plan: Plan, *, fewer_copies: bool = False
 ) -> CancellationPlan:
     """Read the cluster, and return the status of everything in a plan; see `plan_cancellation`."""
     refuse_cancellation(plan)
-    state = read_cluster(client)
-    current = read_current(client, plan.changes)
+    state = reader.read_cluster()
+    current = reader.read_current(plan.changes)
     has_others = plan.tasks or any(change.action != Action.REASSIGN for change in plan.changes)
-    operations = read_operations(client, plan.tasks) if has_others else None
+    operations = reader.read_operations(plan.tasks) if has_others else None
     return plan_cancellation(settings, plan, state, current, operations, fewer_copies=fewer_copies)
 
 
 def cancel_running(
-    settings: Settings, zookeeper: ZooKeeperSession, plan: Plan, *, skip_unsafe: bool, fewer_copies: bool = False
+    settings: Settings, sink: Sink, plan: Plan, *, skip_unsafe: bool, fewer_copies: bool = False
 ) -> list[RowOutcome]:
     """Close the plan and cancel what runs of it; return the outcome of each requested partition."""
     ledger = CommitLog.open(settings.warehouse, plan)
     if plan.row.status != PlanStatus.CANCELLED:
         close_plan(settings.warehouse, plan.plan_id, PlanStatus.CANCELLED)
         ledger.step(Step.CANCEL, Outcome.APPLIED, f"closed; it was {plan.row.status}")
-    with zookeeper.connected() as client:
-        cancellation = read_cancellation(client, settings, plan)
-        was_requested = _was_requested(settings.warehouse, plan) or _is_being_committed(client, plan)
+    with sink.reading() as reader:
+        cancellation = read_cancellation(reader, settings, plan)
+        was_requested = _was_requested(settings.warehouse, plan) or _is_being_committed(reader, plan)
         if not (
             was_requested
             or cancellation.of(ReassignmentStatus.IN_PROGRESS)
             or cancellation.of(ReassignmentStatus.OUT_OF_ORDER)
         ):
             return []
-        with lease_for(settings, zookeeper, plan.plan_id, "cancel", LEASE_HANDOVER_SECONDS) as lease:
+        with lease_for(settings, sink, plan.plan_id, "cancel", LEASE_HANDOVER_SECONDS) as lease:
             return _cancel_leased(
-                settings, client, plan, ledger, lease, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies
+                settings, reader, plan, ledger, lease, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies
             )
 
 
 def _cancel_leased(
     settings: Settings,
-    client: KazooClient,
+    reader: Reader,
     plan: Plan,
     ledger: CommitLog,
     lease: Lease,
@@ -146,17 +142,17 @@ def _cancel_leased(
     A commit that has released the lease has sent all its requests. In-sync replicas are judged once the Admin API
     answers, just before the cancellation is requested.
     """
-    state = read_cancellation(client, settings, plan).state
+    state = read_cancellation(reader, settings, plan).state
     with ExitStack() as stack:
-        is_resident = resident(client) is not None
+        is_resident = reader.read_resident_controller() is not None
         throttled = bool(throttle_rows(settings.warehouse, plan.plan_id))
         admin = stack.enter_context(admin_of(settings, state)) if throttled or not is_resident else None
-        cancellation = read_cancellation(client, settings, plan, fewer_copies=fewer_copies)
+        cancellation = read_cancellation(reader, settings, plan, fewer_copies=fewer_copies)
         if not skip_unsafe:
             refuse_unsafe(plan, cancellation)
-        controller = ZkReassignmentOverride(client) if is_resident or admin is None else admin
+        controller = ZkReassignmentOverride(reader.zookeeper) if is_resident or admin is None else admin
         run = _CancellationRun(
-            settings, plan, ledger, client, controller, cancellation, lease, skip_unsafe, fewer_copies
+            settings, plan, ledger, reader, controller, cancellation, lease, skip_unsafe, fewer_copies
         )
         verdicts = run.cancel(cancellation.safe)
         verdicts += run.restore(
@@ -166,13 +162,13 @@ def _cancel_leased(
         )
         run.record_interrupted()
         if admin is not None and throttled:
-            end_throttle(settings, client, plan, LeaseGuardedAdmin(admin, lease), ledger.attempt)
+            end_throttle(settings, reader, plan, LeaseGuardedAdmin(admin, lease), ledger.attempt)
     return verdicts
 
 
-def _is_being_committed(client: KazooClient, plan: Plan) -> bool:
+def _is_being_committed(reader: Reader, plan: Plan) -> bool:
     """Whether a commit of this plan is running; it may be about to send requests."""
-    holder = current_holder(client)
+    holder = reader.read_lease_holder()
     return holder is not None and holder.plan == plan.plan_id
 
 
@@ -188,7 +184,7 @@ class _CancellationRun:
     settings: Settings
     plan: Plan
     ledger: CommitLog
-    client: KazooClient
+    reader: Reader
     admin: Admin | ZkReassignmentOverride
     cancellation: CancellationPlan
     lease: Lease
@@ -197,8 +193,8 @@ class _CancellationRun:
 
     def read(self, keys: Sequence[Key]) -> dict[Key, PartitionStatus]:
         steps = steps_by_partition(self.plan.changes)
-        sync(self.client)
-        current = partitions_now(self.client, keys)
+        self.reader.sync()
+        current = self.reader.read_partitions(keys)
         statuses = partitions_of(self.cancellation.state, {key: steps[key] for key in keys}, current)
         return {status.key: status for status in statuses}
 
@@ -217,7 +213,7 @@ class _CancellationRun:
 
     def _recheck(self, in_progress: Sequence[PartitionStatus]) -> tuple[list[PartitionStatus], list[RowOutcome]]:
         """Set aside partitions that would lose their last in-sync replica by now: storing the intents took time."""
-        cancellation = read_cancellation(self.client, self.settings, self.plan, fewer_copies=self.fewer_copies)
+        cancellation = read_cancellation(self.reader, self.settings, self.plan, fewer_copies=self.fewer_copies)
         risks = {status.key: status.risk for status in cancellation.unsafe if status.risk is not None}
         safe = [status for status in in_progress if status.key not in risks]
         unsafe = [
@@ -349,15 +345,15 @@ def cancel_plan(
 ) -> CommandResult:
     """Cancel a plan, or show what that would do."""
     stored_plan = read_plan(settings.warehouse, plan)
-    with ZooKeeperSession(settings.zookeeper) as zookeeper:
+    with settings.sink as sink:
         return _cancel_stored(
-            settings, zookeeper, stored_plan, apply=apply, yes=yes, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies
+            settings, sink, stored_plan, apply=apply, yes=yes, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies
         )
 
 
 def _cancel_stored(
     settings: Settings,
-    zookeeper: ZooKeeperSession,
+    sink: Sink,
     stored_plan: Plan,
     *,
     apply: bool,
@@ -365,8 +361,8 @@ def _cancel_stored(
     skip_unsafe: bool,
     fewer_copies: bool,
 ) -> CommandResult:
-    with zookeeper.connected() as client:
-        cancellation = read_cancellation(client, settings, stored_plan, fewer_copies=fewer_copies)
+    with sink.reading() as reader:
+        cancellation = read_cancellation(reader, settings, stored_plan, fewer_copies=fewer_copies)
     if not skip_unsafe:
         _refuse(stored_plan, cancellation)
     if not _has_work(stored_plan, cancellation):
@@ -388,10 +384,10 @@ def _cancel_stored(
         return CommandResult(dry, title, *_lines(stored_plan, cancellation), note, steps=steps, warnings=[])
     if not yes and not _is_confirmed(stored_plan, cancellation):
         raise SurveyorError("not cancelled: the question was not answered with yes")
-    verdicts = cancel_running(settings, zookeeper, stored_plan, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
+    verdicts = cancel_running(settings, sink, stored_plan, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
     stored_plan = read_plan(settings.warehouse, stored_plan.plan_id)
-    with zookeeper.connected() as client:
-        cancellation = read_cancellation(client, settings, stored_plan, fewer_copies=fewer_copies)
+    with sink.reading() as reader:
+        cancellation = read_cancellation(reader, settings, stored_plan, fewer_copies=fewer_copies)
     return _report(settings, stored_plan, cancellation, verdicts)
 
 

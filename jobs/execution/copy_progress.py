@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from jobs.adapters.brokers.log_dirs import ReplicaSizes, read_replica_sizes
-from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.adapters.zookeeper.connection import ZooKeeperSession, sync
-from jobs.adapters.zookeeper.precondition_reader import partitions_now
+from jobs.adapters.sinks.interface import Sink
 from jobs.console_output.copy_progress import CopyProgress
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from planner.reassignment.copy_rate import CopyReading, ReplicaCopy, ReplicaKey
+from schemas.current_state import Leadership
 from schemas.enums import NO_LEADER, Action
 from schemas.rows import Broker, Change
-from schemas.znodes import State
 
 LOG_DIRS_TIMEOUT_SECONDS: Final = 10.0
 """Seconds for all brokers together to answer."""
@@ -37,9 +35,7 @@ class _ReceivingReplica:
 _ReceivingReplicas = Mapping[ReplicaKey, _ReceivingReplica]
 
 
-def measure(
-    zookeeper: ZooKeeperSession, settings: Settings, changes: Sequence[Change], interval: float
-) -> CopyProgress | None:
+def measure(sink: Sink, settings: Settings, changes: Sequence[Change], interval: float) -> CopyProgress | None:
     """Read how much the receiving replicas of `changes`, reassignments in progress, hold; None if there are none.
 
     If something is left to be copied, a second reading is made `interval` seconds after the first; 0 makes none.
@@ -47,7 +43,7 @@ def measure(
     moving = [change for change in changes if change.action == Action.REASSIGN]
     if not moving:
         return None
-    brokers, replicas = _replicas(zookeeper, moving)
+    brokers, replicas = _replicas(sink, moving)
     added = _added(moving)
     receiving = {key: replica for key, replica in replicas.items() if key in added or not replica.in_sync}
     first_reading, unanswered = _read(settings, brokers, receiving)
@@ -56,7 +52,7 @@ def measure(
         return CopyProgress(current=first_reading, previous=None, seconds=0.0, silent=unanswered)
     with progress("measuring how quickly replicas are copied"):
         time.sleep(interval)
-        brokers, replicas = _replicas(zookeeper, moving)
+        brokers, replicas = _replicas(sink, moving)
         second_reading, unanswered = _read(settings, brokers, {key: replicas[key] for key in receiving})
     return CopyProgress(
         current=second_reading, previous=first_reading, seconds=time.monotonic() - started, silent=unanswered
@@ -71,12 +67,12 @@ def _added(changes: Sequence[Change]) -> set[ReplicaKey]:
     }
 
 
-def _replicas(zookeeper: ZooKeeperSession, changes: Sequence[Change]) -> tuple[list[Broker], _ReceivingReplicas]:
+def _replicas(sink: Sink, changes: Sequence[Change]) -> tuple[Sequence[Broker], _ReceivingReplicas]:
     """Read the live brokers, and every replica of the changes' targets."""
-    with zookeeper.connected() as client:
-        sync(client)
-        brokers = read_cluster(client).brokers
-        partitions = partitions_now(client, [change.key for change in changes])
+    with sink.reading() as reader:
+        reader.sync()
+        brokers = reader.read_cluster().brokers
+        partitions = reader.read_partitions([change.key for change in changes])
     return brokers, {
         (change.topic, change.partition, broker): _receiving_replica(broker, partitions[change.key].state)
         for change in changes
@@ -84,7 +80,7 @@ def _replicas(zookeeper: ZooKeeperSession, changes: Sequence[Change]) -> tuple[l
     }
 
 
-def _receiving_replica(broker: int, state: State | None) -> _ReceivingReplica:
+def _receiving_replica(broker: int, state: Leadership | None) -> _ReceivingReplica:
     if state is None:
         return _ReceivingReplica(None, in_sync=False)
     return _ReceivingReplica(None if state.leader == NO_LEADER else state.leader, broker in state.isr)

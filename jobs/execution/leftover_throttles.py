@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from jobs.adapters.brokers.admin import NONE, UNKNOWN_OUTCOME, Admin, describe_error
-from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.adapters.zookeeper.connection import ZooKeeperSession
-from jobs.adapters.zookeeper.lease import Lease
+from jobs.adapters.sinks.interface import Lease
 from jobs.adapters.zookeeper.migration_signs import refuse_migration
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
 from jobs.execution.admin.audited_configs import override_text
@@ -71,12 +69,12 @@ def _leftover_throttles(view: ClusterView) -> ThrottleConfigs:
 
 
 def _clear(settings: Settings) -> CommandResult:
-    with ZooKeeperSession(settings.zookeeper) as zookeeper, zookeeper.connected() as client:
-        state = read_cluster(client)
+    with settings.sink as sink, sink.reading() as reader:
+        state = reader.read_cluster()
         refuse_migration(state.migration)
-        with lease_for(settings, zookeeper, "", "cancel") as lease, admin_of(settings, state) as admin:
+        with lease_for(settings, sink, "", "cancel") as lease, admin_of(settings, state) as admin:
             for plan_id in throttled_plans(settings.warehouse) if settings.warehouse.exists() else []:
-                clear_throttle(settings.warehouse, client, LeaseGuardedAdmin(admin, lease), plan_id)
+                clear_throttle(settings.warehouse, reader, LeaseGuardedAdmin(admin, lease), plan_id)
             throttles = _leftover_throttles(view_now(settings.source))
             refused = {
                 resource: reason

@@ -1,7 +1,7 @@
 """Selects the mode of a commit, and says why: admin if a live controller can carry out the plan, batch if it cannot."""
 
 from jobs.adapters.brokers.admin import AdminUnavailableError, bootstrap, is_reachable, read_properties
-from jobs.adapters.zookeeper.cluster import ClusterState
+from jobs.adapters.sinks.interface import Cluster, Sink
 from jobs.core.errors import RefusedError, UsageError
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.controller_client import EXECUTABLE
@@ -14,6 +14,7 @@ from jobs.runtime.cli_enums import Mode, Via
 from jobs.runtime.settings import Settings
 from schemas.enums import CARRIED_OUT, NO_VERSION, Action, DrainMode, PlanKind
 from schemas.lease import LeaseHolder
+from schemas.rows import Change
 from schemas.topic_configs import TIERED
 
 
@@ -21,9 +22,10 @@ def choose_mode(
     mode: Mode,
     settings: Settings,
     plan: Plan,
-    state: ClusterState,
+    state: Cluster,
     running: ReassignmentOptions = DEFAULT,
     *,
+    sink: Sink,
     resident_controller: LeaseHolder | None = None,
     epoch_behind: str | None = None,
 ) -> tuple[Mode, str]:
@@ -44,15 +46,14 @@ def choose_mode(
             "reconcile --apply` takes over above that epoch and hands back; then commit again",
         )
     if running.via is Via.ZOOKEEPER:
-        return _via_zookeeper(mode, plan, state)
+        return _via_zookeeper(mode, plan, sink, state)
     if mode is Mode.BATCH and running.throttle is not None:
         raise UsageError("--throttle is for replicas that Kafka's controller moves: --mode batch moves none")
-    why_not_admin = _why_not_admin(plan)
-    why_not_batch = _why_not_batch(plan)
-    if mode is Mode.ADMIN and why_not_admin:
-        raise RefusedError(f"--mode admin cannot commit plan {plan.title}: {why_not_admin}; use --mode batch")
-    if mode is Mode.BATCH and why_not_batch:
-        raise RefusedError(f"--mode batch cannot commit plan {plan.title}: {why_not_batch}; use --mode admin")
+    why_not_admin = _why_not_admin(plan, sink)
+    why_not_batch = sink.why_no_batch or _why_not_batch(plan)
+    if why_not_admin and sink.why_no_batch:
+        raise RefusedError(f"plan {plan.title} cannot be committed: {why_not_admin}; and {sink.why_no_batch}")
+    _refuse_unable(mode, plan, why_not_admin, why_not_batch)
     if mode is not Mode.AUTO:
         return mode, "as asked"
     if why_not_batch:
@@ -63,8 +64,16 @@ def choose_mode(
     return (
         (Mode.BATCH, why_unresponsive)
         if why_unresponsive
-        else (Mode.ADMIN, f"broker {state.controller.broker_id} is the controller")
+        else (Mode.ADMIN, f"broker {state.asked_broker} is the controller")
     )
+
+
+def _refuse_unable(mode: Mode, plan: Plan, why_not_admin: str | None, why_not_batch: str | None) -> None:
+    """Raise RefusedError if the requested mode cannot carry out the plan."""
+    if mode is Mode.ADMIN and why_not_admin:
+        raise RefusedError(f"--mode admin cannot commit plan {plan.title}: {why_not_admin}; use --mode batch")
+    if mode is Mode.BATCH and why_not_batch:
+        raise RefusedError(f"--mode batch cannot commit plan {plan.title}: {why_not_batch}; use --mode admin")
 
 
 def _under_resident(
@@ -92,15 +101,17 @@ def _under_resident(
     return Mode.BATCH, f"{controller}: the plan is submitted to it"
 
 
-def _via_zookeeper(mode: Mode, plan: Plan, state: ClusterState) -> tuple[Mode, str]:
+def _via_zookeeper(mode: Mode, plan: Plan, sink: Sink, state: Cluster) -> tuple[Mode, str]:
+    if sink.why_not_via_zookeeper is not None:
+        raise RefusedError(f"--via zookeeper: {sink.why_not_via_zookeeper}; omit --via")
     if mode is Mode.BATCH:
         raise UsageError("--via zookeeper asks Kafka's controller, --mode batch is the controller: give one of the two")
     _refuse_unrequestable(plan, "--via zookeeper")
-    if state.controller.broker_id not in state.live:
+    if state.asked_broker not in state.live:
         raise RefusedError(
             "--via zookeeper: no live broker is the controller, so a request in /admin would not be found"
         )
-    return Mode.ADMIN, f"broker {state.controller.broker_id} is the controller, asked by requests in /admin"
+    return Mode.ADMIN, f"broker {state.asked_broker} is the controller, asked by requests in /admin"
 
 
 def _refuse_unrequestable(plan: Plan, subject: str) -> None:
@@ -113,9 +124,9 @@ def _refuse_unrequestable(plan: Plan, subject: str) -> None:
         )
 
 
-def _why_not_admin(plan: Plan) -> str | None:
+def _why_not_admin(plan: Plan, sink: Sink) -> str | None:
     """Say why the Admin API cannot carry out a plan; None if it can."""
-    actions = {Action(change.action) for change in plan.changes}
+    actions = {Action(change.action) for change in plan.changes if not (sink.elects_uncleanly and _is_unclean(change))}
     unsupported = sorted(actions - EXECUTABLE)
     if unsupported:
         return f"the Admin API offers no repair of leaders and ISRs: {', '.join(unsupported)}"
@@ -126,6 +137,11 @@ def _why_not_admin(plan: Plan) -> str | None:
     )
     states_only = [change for change in first_leaders if not adds_partition(change)]
     return "the Admin API does not elect first leaders of existing partitions" if states_only else None
+
+
+def _is_unclean(change: Change) -> bool:
+    """Whether a change elects a replica that is not in sync, because none in sync is alive."""
+    return change.action == Action.ELECT and change.leader_after not in (change.isr_before or ())
 
 
 def _carries_out_requests(plan: Plan) -> bool:
@@ -155,14 +171,14 @@ def refuse_resident_drain(plan: Plan) -> None:
         )
 
 
-def _unresponsive_controller(settings: Settings, state: ClusterState) -> str | None:
+def _unresponsive_controller(settings: Settings, state: Cluster) -> str | None:
     """Say why no live controller can be asked; None if one answers.
 
     Raises RefusedError if the fault may be on our side. The controllership is taken only if the cluster itself gives a
     reason: ZooKeeper names no controller, or an unregistered one, or the controller is reachable and does not answer.
     If this host cannot reach any broker, it could not send control requests in batch mode either.
     """
-    controller = state.controller.broker_id
+    controller = state.asked_broker
     if controller not in state.live:
         return _no_live_controller(controller)
     addresses = _addresses(settings, state)
@@ -178,9 +194,9 @@ def _unresponsive_controller(settings: Settings, state: ClusterState) -> str | N
     return why_silent
 
 
-def why_controller_unreachable(settings: Settings, state: ClusterState) -> str | None:
+def why_controller_unreachable(settings: Settings, state: Cluster) -> str | None:
     """Say why Kafka's controller cannot be reached now; a dry run, which sends no requests, reports it in advance."""
-    controller = state.controller.broker_id
+    controller = state.asked_broker
     if controller not in state.live:
         return _no_live_controller(controller)
     addresses = _addresses(settings, state)
@@ -193,9 +209,9 @@ def _no_live_controller(controller: int) -> str:
     return "no broker is the controller" if controller < 0 else f"controller {controller} is no live broker"
 
 
-def _addresses(settings: Settings, state: ClusterState) -> list[str]:
+def _addresses(settings: Settings, state: Cluster) -> list[str]:
     """Addresses of Kafka's controller for the protocol in --command-config."""
-    controller = [row for row in state.brokers if row.broker_id == state.controller.broker_id]
+    controller = [row for row in state.brokers if row.broker_id == state.asked_broker]
     return bootstrap(controller, read_properties(settings.conf.command_config))
 
 

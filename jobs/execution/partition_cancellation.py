@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from deltalake.exceptions import DeltaError
-from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.admin import (
     NO_REASSIGNMENT_IN_PROGRESS,
@@ -26,13 +25,9 @@ from jobs.adapters.brokers.admin import (
     error_name,
 )
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.zookeeper.admin_requests import withdraw
-from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster, reassign_requests
-from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until, sync
-from jobs.adapters.zookeeper.lease import Lease
+from jobs.adapters.sinks.interface import Cluster, Lease, Reader
+from jobs.adapters.zookeeper.connection import poll_until
 from jobs.adapters.zookeeper.migration_signs import refuse_migration
-from jobs.adapters.zookeeper.plan_submission import resident
-from jobs.adapters.zookeeper.precondition_reader import partitions_now
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UsageError
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.lease import lease_for
@@ -127,8 +122,8 @@ def cancel_partitions(
 ) -> CommandResult:
     """Cancel the reassignments of these partitions and remove requests for them, or show what that would do."""
     keys = parse_partitions(text)
-    with ZooKeeperSession(settings.zookeeper) as zookeeper, zookeeper.connected() as client:
-        _, partitions = _read(client, keys, fewer_copies=fewer_copies)
+    with settings.sink as sink, sink.reading() as reader:
+        _, partitions = _read(reader, keys, fewer_copies=fewer_copies)
         if not skip_unsafe:
             _refuse_unsafe(partitions)
         pending = [partition for partition in partitions if _is_due(partition)]
@@ -145,15 +140,15 @@ def cancel_partitions(
                 log(line)
             if not confirm("cancel these?"):
                 raise SurveyorError("not cancelled: the question was not answered with yes")
-        with lease_for(settings, zookeeper, "", "cancel") as lease:
-            return _apply(settings, client, keys, lease, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
+        with lease_for(settings, sink, "", "cancel") as lease:
+            return _apply(settings, reader, keys, lease, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
 
 
-def _read(client: KazooClient, keys: Sequence[Key], *, fewer_copies: bool) -> tuple[ClusterState, list[_Partition]]:
-    state = read_cluster(client)
+def _read(reader: Reader, keys: Sequence[Key], *, fewer_copies: bool) -> tuple[Cluster, list[_Partition]]:
+    state = reader.read_cluster()
     refuse_migration(state.migration)
-    requests = reassign_requests(client) or {}
-    found = partitions_now(client, keys)
+    requests = reader.read_requests()
+    found = reader.read_partitions(keys)
     partitions = []
     for key in keys:
         request = requests.get(key)
@@ -194,10 +189,10 @@ def _refuse_unsafe(partitions: Iterable[_Partition]) -> None:
 
 
 def _apply(
-    settings: Settings, client: KazooClient, keys: Sequence[Key], lease: Lease, *, skip_unsafe: bool, fewer_copies: bool
+    settings: Settings, reader: Reader, keys: Sequence[Key], lease: Lease, *, skip_unsafe: bool, fewer_copies: bool
 ) -> CommandResult:
     """Read again under the lease, remove requests, and ask the controller to cancel."""
-    state, partitions = _read(client, keys, fewer_copies=fewer_copies)
+    state, partitions = _read(reader, keys, fewer_copies=fewer_copies)
     if not skip_unsafe:
         _refuse_unsafe(partitions)
     pending = {partition.key: partition for partition in partitions if _is_due(partition)}
@@ -208,7 +203,7 @@ def _apply(
     audit.record(dict.fromkeys(pending, (Outcome.PENDING, "")))
     try:
         lease.refuse_lost()
-        codes, timeout_seconds = _request(settings, client, state, pending.keys(), moving)
+        codes, timeout_seconds = _request(settings, reader, state, pending.keys(), moving)
     except SurveyorError as error:
         audit.record(dict.fromkeys(pending, (Outcome.UNKNOWN, f"interrupted: {error}")))
         raise
@@ -217,22 +212,22 @@ def _apply(
         for key, code in codes.items()
         if code not in {NONE, NO_REASSIGNMENT_IN_PROGRESS}
     }
-    final = _wait(client, list(pending), reasons.keys(), timeout_seconds)
+    final = _wait(reader, list(pending), reasons.keys(), timeout_seconds)
     return _report(final, reasons, audit)
 
 
 def _request(
     settings: Settings,
-    client: KazooClient,
-    state: ClusterState,
+    reader: Reader,
+    state: Cluster,
     pending: AbstractSet[Key],
     moving: Mapping[Key, ReplicaAssignment],
 ) -> tuple[Mapping[Key, int], float]:
     """Remove requests and ask the controller; return its codes, and for how long the result is to be waited for."""
-    if resident(client) is not None:
-        withdraw(client, pending - moving.keys())
+    if reader.read_resident_controller() is not None:
+        reader.withdraw_requests(pending - moving.keys())
         back = {key: current.origin for key, current in moving.items()}
-        codes: Mapping[Key, int] = ZkReassignmentOverride(client).reassign(back) if back else {}
+        codes: Mapping[Key, int] = ZkReassignmentOverride(reader.zookeeper).reassign(back) if back else {}
         return codes, LEADER_RETURN_SECONDS if back else CANCELLATION_TIMEOUT_SECONDS
     with ExitStack() as stack:
         admin = None
@@ -241,7 +236,7 @@ def _request(
         except AdminUnavailableError:
             if moving:  # a request alone can be removed without a controller
                 raise
-        withdraw(client, pending)
+        reader.withdraw_requests(pending)
         codes = {} if admin is None else _request_cancellation(admin.reassign, pending)
     return codes, CANCELLATION_TIMEOUT_SECONDS
 
@@ -283,13 +278,13 @@ def _request_cancellation(reassign: Any, keys: Iterable[Key]) -> Mapping[Key, in
 
 
 def _wait(
-    client: KazooClient, requested: Sequence[Key], refused: AbstractSet[Key], timeout_seconds: float
+    reader: Reader, requested: Sequence[Key], refused: AbstractSet[Key], timeout_seconds: float
 ) -> list[_Partition]:
     """Read until no partition moves or is requested, but for those that the controller refused."""
 
     def read_again() -> list[_Partition]:
-        sync(client)
-        return _read(client, requested, fewer_copies=True)[1]
+        reader.sync()
+        return _read(reader, requested, fewer_copies=True)[1]
 
     def are_finished(partitions: Sequence[_Partition]) -> bool:
         return not any(

@@ -8,16 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from jobs.adapters.brokers.connection import refuse_unresponsive
-from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
-from jobs.adapters.zookeeper.connection import ZooKeeperSession
+from jobs.adapters.sinks.interface import Cluster, Sink
 from jobs.adapters.zookeeper.controllership import refuse_take_over
-from jobs.adapters.zookeeper.plan_submission import resident
-from jobs.adapters.zookeeper.precondition_reader import (
-    partitions_now,
-    read_current,
-    read_operations,
-    read_reassignments,
-)
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.core.errors import RefusedError
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
@@ -27,6 +19,7 @@ from jobs.execution.mode_selection import choose_mode
 from jobs.preconditions.changes import Preconditions
 from jobs.preconditions.limits import CommitLimits, refuse_beyond
 from jobs.preconditions.operations import judge_operations
+from jobs.preconditions.planned_premises import planned_premises
 from jobs.preconditions.running_reassignments import classify, warnings_of_others
 from jobs.preconditions.waves import evaluate_waves
 from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
@@ -44,7 +37,7 @@ from schemas.rows import PlanRow
 class Preflight:
     """The result of the checks before a commit."""
 
-    state: ClusterState
+    state: Cluster
     mode: Mode
     why: str
     pending: list[PlanRow]
@@ -59,7 +52,7 @@ class Preflight:
 
 def check_before_commit(
     settings: Settings,
-    zookeeper: ZooKeeperSession,
+    sink: Sink,
     plan: Plan,
     mode: Mode,
     limits: CommitLimits,
@@ -73,31 +66,40 @@ def check_before_commit(
     """
     # Read before the cluster: otherwise a controller that takes over in between would seem to have an early epoch.
     latest_epoch = latest_recorded_epoch(settings.warehouse, plan.row.cluster_id)
-    with zookeeper.connected() as client:
-        state = read_cluster(client)
+    with sink.reading() as reader:
+        state = reader.read_cluster()
         refuse_beyond(limits, settings, plan, state, datetime.now(UTC))
-        resident_controller = None if is_ours else resident(client)
+        resident_controller = None if is_ours else reader.read_resident_controller()
         epoch_behind = None if is_ours or resident_controller else set_back(state.controller_epoch, latest_epoch)
         selected_mode, reason = choose_mode(
-            mode, settings, plan, state, running, resident_controller=resident_controller, epoch_behind=epoch_behind
+            mode,
+            settings,
+            plan,
+            state,
+            running,
+            sink=sink,
+            resident_controller=resident_controller,
+            epoch_behind=epoch_behind,
         )
         if selected_mode is Mode.BATCH:
-            refuse_take_over(state, settings.conf.controller_id)
-            refuse_unreachable(state, settings.listener)
-            pending, verdicts = Preconditions.of(plan, state.live, state.deleting).judge(
-                plan.changes, partitions_now(client, [change.key for change in plan.changes])
+            refuse_take_over(state.zookeeper, settings.conf.controller_id)
+            refuse_unreachable(state.zookeeper, settings.listener)
+            pending, verdicts = Preconditions.of(plan, state.zookeeper.live, state.deleting).judge(
+                plan.changes, reader.read_partitions([change.key for change in plan.changes])
             )
-            refuse_too_large(client, plan, pending)
+            refuse_too_large(reader.zookeeper, plan, pending)
         else:
-            pending, verdicts = evaluate_waves(plan.changes, read_current(client, plan.changes))
+            pending, verdicts = evaluate_waves(
+                plan.changes, reader.read_current(plan.changes), planned_premises(settings.warehouse, plan)
+            )
             if any(change.action == Action.REASSIGN for change in pending):
-                others = classify(read_reassignments(client))
+                others = classify(reader.read_reassignments())
                 for warning in warnings_of_others(settings, plan, pending, others):
                     warn(warning)
-        tasks, task_verdicts = judge_operations(plan.tasks, read_operations(client, plan.tasks))
+        tasks, task_verdicts = judge_operations(plan.tasks, reader.read_operations(plan.tasks))
         takes_over = selected_mode is Mode.BATCH and bool(pending or tasks) and not (resident_controller or is_ours)
         if takes_over:
-            latest_epoch = max(latest_epoch, latest_epoch_of_states(client))
+            latest_epoch = max(latest_epoch, latest_epoch_of_states(reader.zookeeper))
     if takes_over:
         refuse_unresponsive(state.brokers, settings.conf.controller_id, limits.allow_silent, settings.listener)
     return Preflight(
@@ -112,9 +114,9 @@ def check_before_commit(
     )
 
 
-def recheck(settings: Settings, zookeeper: ZooKeeperSession, plan: Plan, previous: Preflight) -> Preflight:
+def recheck(settings: Settings, sink: Sink, plan: Plan, previous: Preflight) -> Preflight:
     """Judge again what batch mode has to write; raise RefusedError if a resident controller has taken over."""
-    again = check_before_commit(settings, zookeeper, plan, Mode.BATCH, previous.limits)
+    again = check_before_commit(settings, sink, plan, Mode.BATCH, previous.limits)
     if again.resident_controller is not None:
         raise RefusedError(
             f"{again.resident_controller}, has become the controller; commit again: the plan is then submitted to it"

@@ -3,9 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from kazoo.client import KazooClient
-
-from jobs.adapters.zookeeper.connection import ZooKeeperSession
+from jobs.adapters.sinks.interface import Reader, Sink
 from jobs.advice.plans import after_commit, after_planning
 from jobs.console_output.plan_review import plan_lines, plan_warnings
 from jobs.console_output.plan_text import rejection_lines
@@ -49,16 +47,16 @@ def roll_back_plan(
         to_snapshot = None  # the plan's own rows contain what it showed, even if it was dropped since
     rollback = _existing_plan(settings, original, to_snapshot, alias)
     if rollback is None or apply:
-        with ZooKeeperSession(settings.zookeeper) as zookeeper:
+        with settings.sink as sink:
             if rollback is None:
-                with zookeeper.connected() as client:
-                    rollback = _make_plan(client, settings, original, to_snapshot, alias)
+                with sink.reading() as reader:
+                    rollback = _make_plan(reader, settings, original, to_snapshot, alias)
             if apply:
                 limits = CommitLimits.of(settings, None, max_changes, allow_majority_dead=False, allow_silent=None)
                 running = with_default_throttle(settings, rollback, running)
-                counts = _commit(settings, zookeeper, rollback, mode, limits, running=running, yes=yes)
-                with zookeeper.connected() as client:
-                    is_back = close_if_back(client, settings, original, to_snapshot)
+                counts = _commit(settings, sink, rollback, mode, limits, running=running, yes=yes)
+                with sink.reading() as reader:
+                    is_back = close_if_back(reader, settings, original, to_snapshot)
                 return _report(
                     settings, read_plan(settings.warehouse, rollback.plan_id), original, counts, is_back=is_back
                 )
@@ -91,10 +89,10 @@ def _existing_plan(settings: Settings, original: Plan, to_snapshot: int | None, 
     return read_plan(settings.warehouse, existing.plan_id)
 
 
-def _make_plan(client: KazooClient, settings: Settings, original: Plan, to_snapshot: int | None, alias: Alias) -> Plan:
+def _make_plan(reader: Reader, settings: Settings, original: Plan, to_snapshot: int | None, alias: Alias) -> Plan:
     """Make the plan and store it."""
     warehouse = settings.warehouse
-    rollback = read_rollback(client, settings, original, to_snapshot)
+    rollback = read_rollback(reader, settings, original, to_snapshot)
     content = PlanHeader(
         kind=PlanKind.REASSIGN,
         parameters=_parameters(original, to_snapshot),
@@ -110,7 +108,7 @@ def _make_plan(client: KazooClient, settings: Settings, original: Plan, to_snaps
 
 def _commit(
     settings: Settings,
-    zookeeper: ZooKeeperSession,
+    sink: Sink,
     plan: Plan,
     mode: Mode,
     limits: CommitLimits,
@@ -121,10 +119,10 @@ def _commit(
     """Commit as `surveyor commit` does; return the counts by outcome."""
     if not plan.changes or plan.row.status == PlanStatus.COMMITTED:
         return {}
-    preflight = check_before_commit(settings, zookeeper, plan, mode, limits, running=running)
+    preflight = check_before_commit(settings, sink, plan, mode, limits, running=running)
     refuse_unless_agreed(settings, plan, preflight, running, ReportExtras(), yes=yes)
     hold = settings.conf.limits.max_hold_seconds
-    return apply_plan(settings, zookeeper, plan, preflight, hold, running=running).counts()
+    return apply_plan(settings, sink, plan, preflight, hold, running=running).counts()
 
 
 def _result(plan: Plan, original: Plan) -> Result:

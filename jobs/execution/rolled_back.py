@@ -1,10 +1,8 @@
 """Whether a plan is rolled back: its partitions are read, and the plan is marked once all of them are back."""
 
 import msgspec
-from kazoo.client import KazooClient
 
-from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.adapters.zookeeper.topics import read_topic_rows
+from jobs.adapters.sinks.interface import Reader
 from jobs.core.errors import RefusedError, UsageError
 from jobs.preconditions.rollback import NOT_ROLLED_BACK, Rollback, find_rollback
 from jobs.repositories.plans.commit_log import CommitLog, close_plan
@@ -15,17 +13,17 @@ from planner.rules.inputs import PartitionInfo, TopicInfo
 from schemas.enums import Outcome, PlanStatus, Step
 
 
-def read_rollback(client: KazooClient, settings: Settings, plan: Plan, to_snapshot: int | None) -> Rollback:
+def read_rollback(reader: Reader, settings: Settings, plan: Plan, to_snapshot: int | None) -> Rollback:
     """Read the plan's partitions and find the steps back; see `find_rollback`."""
-    state = read_cluster(client)
-    readings = list(read_topic_rows(client, sorted({topic for topic, _ in steps_by_partition(plan.changes)})))
-    partitions = msgspec.convert([row for reading in readings for row in reading.partitions], list[PartitionInfo])
-    topics = msgspec.convert([row for reading in readings for row in reading.topics], list[TopicInfo])
+    state = reader.read_cluster()
+    reading = reader.read_topics(sorted({topic for topic, _ in steps_by_partition(plan.changes)}))
+    partitions = msgspec.convert(reading.partitions, list[PartitionInfo])
+    topics = msgspec.convert(reading.topics, list[TopicInfo])
     current = {row.key: row for row in partitions}, {row.topic: row for row in topics}
     return find_rollback(settings, plan, state, *current, to_snapshot=to_snapshot)
 
 
-def close_rolled_back(client: KazooClient, settings: Settings, plan: Plan) -> str | None:
+def close_rolled_back(reader: Reader, settings: Settings, plan: Plan) -> str | None:
     """If `plan` is a rollback, mark the plan that it undoes as rolled back once all of it is.
 
     Return why it could not be marked, None otherwise.
@@ -36,7 +34,7 @@ def close_rolled_back(client: KazooClient, settings: Settings, plan: Plan) -> st
     try:
         original = read_plan(settings.warehouse, parameters["rollback_of"])
         close_if_back(
-            client,
+            reader,
             settings,
             original,
             None if parameters["to_snapshot"] == original.row.snapshot_id else parameters["to_snapshot"],
@@ -46,11 +44,11 @@ def close_rolled_back(client: KazooClient, settings: Settings, plan: Plan) -> st
     return None
 
 
-def close_if_back(client: KazooClient, settings: Settings, undone: Plan, to_snapshot: int | None) -> bool:
+def close_if_back(reader: Reader, settings: Settings, undone: Plan, to_snapshot: int | None) -> bool:
     """Mark a plan as rolled back if all its partitions are back; return whether they are."""
     if undone.row.status in NOT_ROLLED_BACK:
         return False
-    rollback = read_rollback(client, settings, undone, to_snapshot)
+    rollback = read_rollback(reader, settings, undone, to_snapshot)
     if rollback.is_back and undone.row.status != PlanStatus.ROLLED_BACK:
         close_plan(settings.warehouse, undone.plan_id, PlanStatus.ROLLED_BACK)
         ledger = CommitLog.open(settings.warehouse, undone)

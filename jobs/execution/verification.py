@@ -4,8 +4,7 @@ A plan that is found complete is recorded as complete. So verification writes to
 cluster.
 """
 
-from jobs.adapters.zookeeper.connection import ZooKeeperSession, sync
-from jobs.adapters.zookeeper.precondition_reader import partitions_now, read_current, read_operations
+from jobs.adapters.sinks.interface import Sink
 from jobs.console_output.verification import Verification
 from jobs.core.errors import SurveyorError
 from jobs.execution.copy_progress import measure
@@ -25,29 +24,29 @@ def verify_stored(settings: Settings, name: str, interval: float, *, in_full: bo
     used.
     """
     plan = read_plan(settings.warehouse, name)
-    with ZooKeeperSession(settings.zookeeper) as zookeeper:
-        with zookeeper.connected() as client:
-            sync(client)
-            current, operations = read_current(client, plan.changes), read_operations(client, plan.tasks)
+    with settings.sink as sink:
+        with sink.reading() as reader:
+            reader.sync()
+            current, operations = reader.read_current(plan.changes), reader.read_operations(plan.tasks)
             verification = Verification(plan, verify_plan(plan, current, operations), current.partitions)
             if verification.is_complete:
                 note_verified(settings.warehouse, plan)
-                if unmarked := close_rolled_back(client, settings, plan):
+                if unmarked := close_rolled_back(reader, settings, plan):
                     verification.warnings.append(unmarked)
         verification.throttled = plan.plan_id in throttled_plans(settings.warehouse)
         if in_full:
             try:
-                verification.copying = measure(zookeeper, settings, verification.moving, interval)
+                verification.copying = measure(sink, settings, verification.moving, interval)
             except SurveyorError as error:
                 verification.warnings.append(f"how much is copied is unknown: {error}")
-            verification.evenness = _evenness_now(settings, zookeeper, plan)
+            verification.evenness = _evenness_now(settings, sink, plan)
     return verification
 
 
-def _evenness_now(settings: Settings, zookeeper: ZooKeeperSession, plan: Plan) -> Figures | None:
+def _evenness_now(settings: Settings, sink: Sink, plan: Plan) -> Figures | None:
     if "brokers_counted" not in figures_in(plan.row):
         return None
-    with zookeeper.connected() as client:
-        sync(client)
-        current = partitions_now(client, [change.key for change in plan.changes])
+    with sink.reading() as reader:
+        reader.sync()
+        current = reader.read_partitions([change.key for change in plan.changes])
     return current_evenness(settings.warehouse, plan, current)

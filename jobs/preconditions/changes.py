@@ -6,17 +6,53 @@ returned. Otherwise it is pending.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 from jobs.repositories.plans.commit_log import RowOutcome
 from jobs.repositories.plans.repository import Plan
+from planner.reassignment.premise import (
+    PartitionPremise,
+    differences,
+    unclean_choice,
+    unexplained_by_election,
+    unexplained_by_move,
+)
 from planner.reassignment.reassignment_status import ReassignmentStatus, status_towards
-from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic
+from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Leadership
 from schemas.enums import NO_VERSION, Action, Outcome
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key
 from schemas.text import other_topic as other_topic_in_words
-from schemas.znodes import MalformedZnodeError, State
+from schemas.znodes import MalformedZnodeError
+
+
+@dataclass(frozen=True, slots=True)
+class Premises:
+    """What the rows of a plan without versions do not say of their partitions."""
+
+    eligible: Mapping[Key, list[int] | None] = field(default_factory=dict)
+    """Eligible leader replicas as planned, where they are known."""
+    first_waves: Mapping[Key, int] = field(default_factory=dict)
+    """The wave of the first change of each partition."""
+
+    def of(self, change: Change) -> PartitionPremise | None:
+        """Return the state that a change was planned on; None for one that follows others of its plan."""
+        follows = self.first_waves.get(change.key, change.wave) < change.wave
+        if follows or change.leader_epoch_before is None:
+            return None
+        return PartitionPremise(
+            change.replicas_before or [],
+            change.adding_before or [],
+            change.removing_before or [],
+            change.leader_before,
+            change.leader_epoch_before,
+            change.isr_before or [],
+            self.eligible.get(change.key),
+        )
+
+
+NO_PREMISES: Final = Premises()
 
 
 def _split_due(
@@ -183,17 +219,21 @@ def _state_moved(change: Change, partition: CurrentPartition) -> str | None:
     return f"{partition.path} is at version {version}, planned at {change.state_version}{current}"
 
 
-def _is_before(change: Change, state: State | None) -> bool:
+def _is_before(change: Change, state: Leadership | None) -> bool:
     """Whether a state is the one planned from; the state of a topic created again can have the same version."""
     before = (change.leader_before, change.isr_before, change.leader_epoch_before)
     return state is not None and bool((state.leader, state.isr, state.leader_epoch) == before)
 
 
-def judge_for_admin(changes: Sequence[Change], current: CurrentState) -> tuple[list[Change], list[RowOutcome]]:
+def judge_for_admin(
+    changes: Sequence[Change], current: CurrentState, premises: Premises = NO_PREMISES
+) -> tuple[list[Change], list[RowOutcome]]:
     """Judge changes that are requested from Kafka's controller, which decides on ISR and epochs itself.
 
     A change is pending while the assignment, and for an election the leader, are those that the plan was computed from.
-    A reassignment also needs a live leader in the ISR.
+    A reassignment also needs a live leader in the ISR. Without versions, the whole state of a partition must be as it
+    was; `premises` has what the changes do not say of it. Of a change that follows others of its plan on the same
+    partition, the state cannot be known in advance: then the assignment and a live leader must do.
     """
 
     def judge(change: Change) -> RowOutcome | None:
@@ -201,15 +241,86 @@ def judge_for_admin(changes: Sequence[Change], current: CurrentState) -> tuple[l
         if change.action == Action.REASSIGN and requested == change.replicas_after:
             return _found_in_progress(change)
         judged = _judge_for_admin(change, partition)
-        if judged is not None or change.action != Action.REASSIGN:
+        if judged is not None:
             return judged
-        reason = _leaderless(partition.state, current.live)
+        reason = _leaderless(partition.state, current.live) if change.action == Action.REASSIGN else None
+        if change.action == Action.ELECT:
+            reason = _unclean_moved(change, partition, current.live)
+        reason = reason or _premise_moved(change, partition, premises)
         return None if reason is None else RowOutcome(change, Outcome.STALE, reason)
 
     return _split_due(changes, judge)
 
 
-def _leaderless(state: State | None, live: Collection[int]) -> str | None:
+def is_unversioned(change: Change) -> bool:
+    """Whether a change of an existing partition was planned without versions, so on its whole state."""
+    return not change.is_new and change.state_version is None
+
+
+def state_of(partition: CurrentPartition) -> PartitionPremise | None:
+    """Return the whole state of a partition as it is now; None if it does not exist or is not understood."""
+    try:
+        assignment = partition.assignment
+    except MalformedZnodeError:
+        return None
+    state = partition.state
+    if assignment is None or state is None:
+        return None
+    lists = assignment.replicas, assignment.adding, assignment.removing
+    return PartitionPremise(*lists, state.leader, state.leader_epoch, state.isr, partition.eligible)
+
+
+def _unclean_moved(change: Change, partition: CurrentPartition, live: Collection[int]) -> str | None:
+    """Say why an unclean election must not be requested any more, or would not elect the replica that was planned."""
+    if back := [broker for broker in change.requires_dead if broker in live]:
+        return f"broker {back[0]} came back"
+    now = state_of(partition)
+    chosen = None if now is None else unclean_choice(now, partition.last_known, live)
+    if chosen == change.leader_after:
+        return None
+    return f"the controller would elect {chosen}, and {change.leader_after} was planned"
+
+
+def _premise_moved(change: Change, partition: CurrentPartition, premises: Premises) -> str | None:
+    """Say what changed since the plan, where nothing has a version."""
+    if not is_unversioned(change):
+        return None
+    planned, now = premises.of(change), state_of(partition)
+    if now is None:
+        return f"{partition.path} is not understood ({partition.content.reason})"
+    moved = None if planned is None else differences(planned, now)
+    return None if moved is None else f"changed since the plan: {moved}"
+
+
+def read_back(changes: Sequence[Change], current: CurrentState, premises: Premises) -> list[RowOutcome]:
+    """Return the outcomes of accepted changes whose partitions show more than the request explains.
+
+    What changed between the last check and the request is found so, where nothing has a version.
+    """
+    outcomes = []
+    for change in changes:
+        planned, now = premises.of(change), state_of(current.partitions[change.key])
+        if planned is None or not is_unversioned(change):
+            continue
+        if now is None:
+            outcomes.append(RowOutcome(change, Outcome.UNKNOWN, "accepted, and not understood when it was read back"))
+        elif change.action == Action.REASSIGN:
+            if (found := unexplained_by_move(planned, now, change.replicas_after)) is not None:
+                has_diverged = now.assignment.target != change.replicas_after
+                outcome = Outcome.FAILED if has_diverged else Outcome.APPLIED
+                outcomes.append(RowOutcome(change, outcome, f"accepted; changed at the same time: {found}"))
+        elif (found := _unexplained_election(planned, now, change)) is not None:
+            outcome = Outcome.APPLIED if now.leader == change.leader_after else Outcome.FAILED
+            outcomes.append(RowOutcome(change, outcome, f"accepted; changed at the same time: {found}"))
+    return outcomes
+
+
+def _unexplained_election(planned: PartitionPremise, now: PartitionPremise, change: Change) -> str | None:
+    unclean = change.action == Action.ELECT
+    return unexplained_by_election(planned, now, change.leader_after, unclean=unclean)
+
+
+def _leaderless(state: Leadership | None, live: Collection[int]) -> str | None:
     """Say why a partition must not be moved now: no live replica has its records, and an added replica would be
     empty.
 
@@ -261,7 +372,7 @@ def _found_in_progress(change: Change) -> RowOutcome:
     return RowOutcome(change, Outcome.APPLIED, "found in progress", is_running=True)
 
 
-def _elected(change: Change, state: State | None) -> RowOutcome | None:
+def _elected(change: Change, state: Leadership | None) -> RowOutcome | None:
     if state is not None and state.leader == change.leader_after:
         return RowOutcome(change, Outcome.APPLIED, "found applied")
     if state is None or state.leader != change.leader_before:
@@ -288,5 +399,14 @@ def _creation_for_admin(change: Change, topic: CurrentTopic) -> RowOutcome | Non
 def _expansion_for_admin(change: Change, topic: CurrentTopic) -> RowOutcome | None:
     if _is_added(change, topic):
         return RowOutcome(change, Outcome.APPLIED, "found applied")
-    moved = _topic_moved(change, topic)
+    moved = _topic_moved(change, topic) or _taken(change, topic)
     return None if moved is None else RowOutcome(change, Outcome.STALE, moved)
+
+
+def _taken(change: Change, topic: CurrentTopic) -> str | None:
+    """Say that the partition to be added exists, with other replicas; a version of the topic would show that too."""
+    try:
+        assignment = topic.assigned(change.partition)
+    except MalformedZnodeError as error:
+        return f"{topic.path}: {error}"
+    return None if assignment is None else f"partition {change.partition} exists, on {assignment.replicas}"

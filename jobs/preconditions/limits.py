@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Self
 
-from jobs.adapters.zookeeper.cluster import ClusterState
+from jobs.adapters.sinks.interface import Cluster
 from jobs.adapters.zookeeper.migration_signs import refuse_migration
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.units import parse_seconds
@@ -75,7 +75,7 @@ def broker_ids(text: str) -> frozenset[int]:
     return frozenset(map(int, text.split(",")))
 
 
-def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: ClusterState, now: datetime) -> None:
+def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: Cluster, now: datetime) -> None:
     """Raise RefusedError if the plan exceeds a limit, or the cluster must not be written to at all."""
     refuse_migration(state.migration)
     if plan.row.status in UNCOMMITTABLE:
@@ -97,17 +97,27 @@ def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: C
         _refuse_majority_dead(plan, state)
 
 
-def refuse_other_cluster(settings: Settings, plan: Plan, state: ClusterState) -> None:
-    """Raise RefusedError unless the plan was made for the connected cluster, and on what its ZooKeeper said."""
-    if any(broker.broker_epoch is None for broker in plan.row.brokers):
+def refuse_other_cluster(settings: Settings, plan: Plan, state: Cluster) -> None:
+    """Raise RefusedError unless the plan was made for the connected cluster, on a snapshot of its kind of source.
+
+    A cluster that was migrated keeps its id. Broker epochs, which a KRaft cluster does not have, tell them apart.
+    """
+    planned = {broker.broker_epoch is None for broker in plan.row.brokers}
+    current = {epoch is None for epoch in state.live.values()}
+    if True in planned and True not in current:
         raise RefusedError(
             f"plan {plan.title} was made on a snapshot read from the brokers of a KRaft cluster, so it has no versions "
             "of znodes to write under; plan again on a snapshot read from ZooKeeper",
         )
+    if False in planned and True in current:
+        raise RefusedError(
+            f"plan {plan.title} was made on a snapshot read from ZooKeeper, and this is a KRaft cluster; plan again on "
+            "a snapshot read from its brokers",
+        )
     if plan.row.cluster_id != state.cluster_id:
         raise RefusedError(
-            f"plan {plan.title} was made for the cluster with id {plan.row.cluster_id}, and {settings.zookeeper} "
-            f"is that of {state.cluster_id}; check --cluster and --zookeeper (SURVEYOR_ZOOKEEPER)",
+            f"plan {plan.title} was made for the cluster with id {plan.row.cluster_id}, and {settings.source} is "
+            f"that of {state.cluster_id}; check --cluster and {settings.address_option}",
         )
 
 
@@ -125,7 +135,7 @@ def _refuse_old(limits: CommitLimits, plan: Plan, now: datetime) -> None:
         )
 
 
-def _refuse_majority_dead(plan: Plan, state: ClusterState) -> None:
+def _refuse_majority_dead(plan: Plan, state: Cluster) -> None:
     """If most brokers seem dead, the fault is more likely between this host and ZooKeeper than in all these brokers."""
     dead = {broker for change in plan.changes for broker in change.requires_dead}
     brokers = dead | set(state.live)

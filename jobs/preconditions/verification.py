@@ -12,11 +12,11 @@ from jobs.repositories.plans.repository import Plan
 from jobs.repositories.snapshots import last_snapshot, table_as_of
 from planner.reassignment.reassignment_status import ReassignmentStatus, status_of
 from planner.reassignment.rollback import steps_by_partition, steps_of
-from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, OperationState
+from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Leadership, OperationState
 from schemas.enums import NO_LEADER, Action, OperationKind, Outcome
 from schemas.rows import Change, Key, Operation, PlanRow
 from schemas.text import abbreviate
-from schemas.znodes import MalformedZnodeError, State
+from schemas.znodes import MalformedZnodeError
 
 
 def change_status(
@@ -34,17 +34,17 @@ def change_status(
     if change.action == Action.ELECT_PREFERRED and change.leader_epoch_after is None:
         return _election_after(change, steps, partition, state)
     detail = f"leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"
-    before, after = change.leader_epoch_before, change.leader_epoch_after
-    if state.leader == change.leader_after and after is not None and state.leader_epoch >= after:
+    before, after, current = change.leader_epoch_before, change.leader_epoch_after, state.leader_epoch
+    if state.leader == change.leader_after and after is not None and current is not None and current >= after:
         return ReassignmentStatus.COMPLETE, detail
     # a change of a later wave has a `leader_epoch_before` that the partition may not have reached yet
-    if not change.is_new and before is not None and state.leader_epoch <= before:
+    if not change.is_new and before is not None and current is not None and current <= before:
         return ReassignmentStatus.NOT_STARTED, detail
     return ReassignmentStatus.DIVERGED, detail
 
 
 def _election_after(
-    change: Change, steps: Sequence[Change], partition: CurrentPartition, state: State
+    change: Change, steps: Sequence[Change], partition: CurrentPartition, state: Leadership
 ) -> tuple[ReassignmentStatus, str]:
     """Status of an election that follows reassignments, whose leader epochs cannot be known in advance."""
     detail = f"leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"

@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TypeVar
 
-from jobs.preconditions.changes import judge_for_admin
+from jobs.preconditions.changes import NO_PREMISES, Premises, judge_for_admin
 from jobs.repositories.plans.commit_log import RowOutcome
 from schemas.current_state import CurrentState
 from schemas.enums import Outcome
@@ -24,7 +24,9 @@ def by_wave(rows: Iterable[R]) -> Iterator[list[R]]:
         yield list(wave)
 
 
-def evaluate_waves(changes: Sequence[Change], current: CurrentState) -> tuple[list[Change], list[RowOutcome]]:
+def evaluate_waves(
+    changes: Sequence[Change], current: CurrentState, premises: Premises = NO_PREMISES
+) -> tuple[list[Change], list[RowOutcome]]:
     """Return the pending changes and the outcomes of the others.
 
     If a partition has a pending or running change in an earlier wave, its later changes are pending without being
@@ -35,7 +37,9 @@ def evaluate_waves(changes: Sequence[Change], current: CurrentState) -> tuple[li
     reached_wave: dict[Key, int] = {}
     busy: set[Key] = set()
     for wave in by_wave(changes):
-        pending_in_wave, outcomes = judge_for_admin([change for change in wave if change.key not in busy], current)
+        pending_in_wave, outcomes = judge_for_admin(
+            [change for change in wave if change.key not in busy], current, premises
+        )
         pending += pending_in_wave + [change for change in wave if change.key in busy]
         verdicts += outcomes
         reached = [*pending_in_wave, *(verdict.change for verdict in outcomes if verdict.outcome is Outcome.APPLIED)]

@@ -28,7 +28,7 @@ def add(
     warehouse: Warehouse,
     plan: PlanRecord,
     controller_epoch: int | None = None,
-    broker_epochs: Mapping[int, int] | None = None,
+    broker_epochs: Mapping[int, int | None] | None = None,
 ) -> bool:
     """Mark the brokers of a drain plan as drained, with their epochs; return whether the plan is a drain.
 

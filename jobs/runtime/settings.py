@@ -31,6 +31,7 @@ from jobs.runtime.zookeeper_commands import INSTEAD
 if TYPE_CHECKING:
     from jobs.adapters.brokers.listeners import Listener
     from jobs.adapters.delta.warehouse import Warehouse
+    from jobs.adapters.sinks.interface import Sink
     from jobs.adapters.sources.interface import ClusterSource
 
 CONTROLLER_ID: Final = 2147483647
@@ -136,6 +137,21 @@ class Settings:
         return source_of(self.zookeeper, self.conf.command_config)
 
     @property
+    def sink(self) -> "Sink":
+        """The cluster that plans are carried out in; raise UsageError if no address is given."""
+        from jobs.adapters.sinks.choice import sink_of  # noqa: PLC0415 - kazoo, kafka-python and Arrow
+
+        if self.conf.bootstrap_servers is not None:
+            return sink_of(self.conf.bootstrap_servers, self.conf.command_config, self.warehouse)
+        return sink_of(self.zookeeper, self.conf.command_config, self.warehouse)
+
+    @property
+    def address_option(self) -> str:
+        """The option that names the cluster, with its environment variable, for messages."""
+        name = "zookeeper" if self.conf.bootstrap_servers is None else "bootstrap_servers"
+        return f"{ADDRESS_OPTIONS[name]} (SURVEYOR_{name.upper()})"
+
+    @property
     def has_zookeeper(self) -> bool:
         """Whether the cluster is not one that is read from its brokers."""
         return self.conf.bootstrap_servers is None
@@ -157,7 +173,7 @@ class Settings:
         if not self.has_zookeeper:
             raise RefusedError(
                 f"cluster {self.cluster!r} is a KRaft cluster (--bootstrap-server), and this works through ZooKeeper; "
-                "of such a cluster Surveyor takes snapshots and makes plans: see docs/kraft.md"
+                "docs/kraft.md says what works there and how"
             )
         if self.conf.zookeeper is None:
             raise UsageError(

@@ -86,8 +86,8 @@ def suggestion(settings: "Settings", what: str, *command: str) -> Suggestion:
     Where the command is refused, because the cluster has no ZooKeeper, say what to use instead:
 
     >>> kraft = Settings("default", "w", ClusterConf(bootstrap_servers="kafka1:9092"))
-    >>> suggestion(kraft, "turn it back", "cancel", "grow")  # doctest: +ELLIPSIS
-    Suggestion(what='turn it back: use kafka-reassign-partitions --cancel...', command=None, ...)
+    >>> suggestion(kraft, "repair", "reconcile")  # doctest: +ELLIPSIS
+    Suggestion(what="repair: the KRaft cluster's own controller repairs partitions...", command=None, ...)
     """
     return _permitted(settings, what, command[0], command_line(settings, *command))
 

@@ -19,7 +19,7 @@ from planner.columns.numpy_rules import min_isr_of
 from planner.reassignment.reassignment_status import ReassignmentStatus, ReassignmentStep, status_of
 from planner.rules.inputs import PartitionInfo, TopicInfo
 from schemas import reasons
-from schemas.enums import NO_VERSION, Action, LintCode, RejectionCode
+from schemas.enums import Action, LintCode, RejectionCode
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key
 from schemas.text import join_ids, other_topic, pluralise
@@ -200,12 +200,13 @@ def _changes(  # noqa: PLR0913, PLR0917 - each supplies columns of the change
 ) -> list[Change]:
     changes = []
     replicas, leader, isr = list(partition.replicas), partition.leader, partition.isr
+    fields = _unchanged_fields(partition, topic)
     for wave, after in stops:
         moved = ReplicaAssignment(replicas).towards(after)
         leader_after = leader if leader is not None and leader in after else after[0]
         changes.append(
             Change(
-                **_unchanged_fields(partition, topic),
+                **fields,
                 wave=-wave,
                 action=Action.REASSIGN.value,
                 replicas_before=replicas,
@@ -223,6 +224,7 @@ def _changes(  # noqa: PLR0913, PLR0917 - each supplies columns of the change
             )
         )
         replicas, leader, isr = after, leader_after, after
+        fields["leader_epoch_before"] = None  # the controller that carries out the step counts it
     return changes
 
 
@@ -258,7 +260,7 @@ def _unchanged_fields(partition: PartitionInfo, topic: TopicInfo) -> dict[str, A
         "controller_epoch_before": partition.controller_epoch,
         "leader_recovery_state_before": recovery,
         "leader_recovery_state_after": recovery,
-        "state_version": NO_VERSION if partition.state_version is None else partition.state_version,
+        "state_version": partition.state_version,
         "topic_version": partition.topic_version,
         "topic_id": topic.topic_id,
         "is_new": False,

@@ -33,7 +33,8 @@ class PartitionInfo(Struct, frozen=True, kw_only=True, gc=False):
     replicas: list[int]
     adding_replicas: list[int]
     removing_replicas: list[int]
-    topic_version: int
+    topic_version: int | None
+    """None in a KRaft cluster."""
     understood: bool
     leader: int | None = None
     isr: list[int] | None = None
@@ -71,7 +72,8 @@ class TopicInfo(Struct, frozen=True, kw_only=True):
     """One topic as it is in ZooKeeper, with the columns of TOPICS that are read and not derived."""
 
     topic: str
-    topic_version: int
+    topic_version: int | None
+    """None in a KRaft cluster."""
     topic_id: str | None = None
     config: dict[str, str | None] | None = None
     """None if it was not read, so that it may forbid unclean elections."""

@@ -48,6 +48,7 @@ NONE: Final = 0
 ELECTION_NOT_NEEDED: Final = 84
 NO_REASSIGNMENT_IN_PROGRESS: Final = 85
 PREFERRED: Final = 0
+UNCLEAN: Final = 1
 
 _SETTINGS: Final = {
     "security.protocol": "security_protocol",
@@ -169,11 +170,18 @@ class Admin:
     client: KafkaAdminClient
 
     def elect_preferred(self, partitions: Sequence[Key]) -> dict[Key, int]:
+        return self._elect(PREFERRED, partitions)
+
+    def elect_unclean(self, partitions: Sequence[Key]) -> dict[Key, int]:
+        """Let a live replica lead where none in sync is alive; records that it does not have are lost."""
+        return self._elect(UNCLEAN, partitions)
+
+    def _elect(self, election: int, partitions: Sequence[Key]) -> dict[Key, int]:
         by_topic: dict[str, list[int]] = defaultdict(list)
         for topic, partition in partitions:
             by_topic[topic].append(partition)
         with _require_controller():
-            response = self.client.elect_leaders(PREFERRED, dict(by_topic), raise_errors=False)
+            response = self.client.elect_leaders(election, dict(by_topic), raise_errors=False)
         return {
             (result.topic, partition.partition_id): partition.error_code
             for result in response.replica_election_results

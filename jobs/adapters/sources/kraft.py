@@ -165,7 +165,7 @@ class KRaftSource:
 
     def _read_rates(self, brokers: Sequence[Broker]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
         """Return the throttle rates of brokers, and why others are unknown, by broker id."""
-        answers, reasons = ask_brokers(brokers, self._settings, RATES_SECONDS, _own_rates)
+        answers, reasons = ask_brokers(brokers, self._settings, RATES_SECONDS, own_rates)
         rates = {str(broker): own for broker, own in answers.items() if own}
         return rates, {f"broker {broker}": reason for broker, reason in reasons.items()}
 
@@ -211,7 +211,7 @@ def _default_rates(session: Session) -> dict[str, str | None] | str:
         return str(error)
 
 
-def _own_rates(ask: Ask, broker: Broker) -> dict[str, str]:
+def own_rates(ask: Ask, broker: Broker) -> dict[str, str]:
     """Return the throttle rates that are set for one broker alone."""
     request = DescribeConfigsRequest(resources=[(ConfigResourceType.BROKER, str(broker.broker_id), [*RATES])])
     (result,) = ask(request).results

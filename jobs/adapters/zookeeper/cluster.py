@@ -91,6 +91,16 @@ class ClusterState:
         """The columns of SNAPSHOTS about the controller."""
         return {"controller_id": self.controller_id, "controller_epoch": self.controller_epoch}
 
+    @property
+    def asked_broker(self) -> int:
+        """The broker that requests to the controller are sent to: the controller; NO_CONTROLLER if there is none."""
+        return self.controller.broker_id
+
+    @property
+    def zookeeper(self) -> "ClusterState":
+        """Itself, for what only a cluster with ZooKeeper has."""
+        return self
+
     def _is_opaque(self, path: str) -> bool:
         return any(row.path == path for row in self.quarantine)
 

@@ -12,13 +12,8 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kazoo.client import KazooClient
-
 from jobs.adapters.brokers.admin import UNKNOWN_OUTCOME
-from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.adapters.zookeeper.connection import ZooKeeperSession, sync
-from jobs.adapters.zookeeper.lease import Lease
-from jobs.adapters.zookeeper.precondition_reader import read_reassignments
+from jobs.adapters.sinks.interface import Lease, Reader, Sink
 from jobs.core.errors import RefusedError, StillRunningError, SurveyorError, UnreadableError
 from jobs.core.signals import raise_on_signal
 from jobs.execution.admin.audited_configs import ConfigAdmin
@@ -37,11 +32,14 @@ from jobs.execution.admin.waves import (
     PREVIOUS_WAVE_SECONDS,
     make_poll_hook,
     moving_of,
+    note_changes_meanwhile,
     recheck_wave,
     resume_hint,
     wait_complete,
 )
+from jobs.preconditions.changes import Premises
 from jobs.preconditions.limits import refuse_other_cluster
+from jobs.preconditions.planned_premises import planned_premises
 from jobs.preconditions.running_reassignments import classify, reassignments_of, warnings_of_others
 from jobs.preconditions.waves import by_wave
 from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
@@ -55,7 +53,7 @@ from schemas.text import join_ids, pluralise
 
 def commit_admin(
     settings: Settings,
-    zookeeper: ZooKeeperSession,
+    sink: Sink,
     ledger: CommitLog,
     controller: ControllerClient,
     pending: Sequence[PlanRow],
@@ -73,7 +71,8 @@ def commit_admin(
     throttle = throttle_rows(settings.warehouse, ledger.plan.plan_id)
     rate = rate_of(throttle) if running.throttle is None else running.throttle
     on_poll = make_poll_hook(running.max_wait, ledger, lease)
-    run = AdminCommit(settings, zookeeper, ledger, controller, throttler, running, lease, on_poll, rate)
+    premises = planned_premises(settings.warehouse, ledger.plan)
+    run = AdminCommit(settings, sink, ledger, controller, throttler, running, lease, on_poll, premises, rate)
     try:
         with raise_on_signal():
             run.run_waves(pending)
@@ -99,13 +98,15 @@ class AdminCommit:
     """One commit of one plan in admin mode."""
 
     settings: Settings
-    zookeeper: ZooKeeperSession
+    sink: Sink
     ledger: CommitLog
     controller: ControllerClient
     throttler: ConfigAdmin | None
     running: ReassignmentOptions
     lease: Lease
     on_poll: Callable[[], None]
+    premises: Premises
+    """What the changes of the plan rest on, where nothing has a version."""
     rate: int | None
     """Bytes a second at which the plan's replicas are copied; None if no throttle was requested."""
 
@@ -143,8 +144,8 @@ class AdminCommit:
         try:
             if throttle_rows(self.settings.warehouse, plan_id):
                 self.lease.take(LEASE_HANDOVER_SECONDS)  # we may have handed the lease over to a cancellation
-                with self.zookeeper.connected() as client:
-                    end_throttle(self.settings, client, self.ledger.plan, self.throttler, self.ledger.attempt)
+                with self.sink.reading() as reader:
+                    end_throttle(self.settings, reader, self.ledger.plan, self.throttler, self.ledger.attempt)
                 over = self.ledger.is_closed or throttle_rows(self.settings.warehouse, plan_id)
                 if self.ledger.unfinished and not over:
                     log(f"  the rest of the plan is not throttled unless --throttle {self.rate} is given again")
@@ -157,8 +158,8 @@ class AdminCommit:
     def running_moves(self) -> list[Change]:
         """The changes of the plan that are moving now; none if ZooKeeper cannot be read."""
         try:
-            with self.zookeeper.connected() as client:
-                return moving_of(client, self.ledger.plan)
+            with self.sink.reading() as reader:
+                return moving_of(reader, self.ledger.plan)
         except SurveyorError:
             return []
 
@@ -168,8 +169,8 @@ class AdminCommit:
 
     def _wait(self, moves: Sequence[Change]) -> None:
         """Wait until these reassignments are complete."""
-        with self.zookeeper.connected() as client:
-            complete = wait_complete(client, self.ledger, moves, self.on_poll)
+        with self.sink.reading() as reader:
+            complete = wait_complete(reader, self.ledger, moves, self.on_poll)
         waves = join_ids(sorted({move.wave for move in moves}))
         log(f"  complete: {complete} of {len(moves)} reassignments of wave {waves}")
 
@@ -188,31 +189,33 @@ class AdminCommit:
         pending = self._recheck(pending, 0.0)  # setting the throttle took time
         self.ledger.refuse_closed()
         self.lease.refuse_lost()
-        request_changes(self.zookeeper, self.ledger, self.controller, pending)
+        request_changes(self.sink, self.ledger, self.controller, pending)
+        with self.sink.reading() as reader:
+            note_changes_meanwhile(reader, self.ledger, pending, self.premises)
         log(f"  wave {wave[0].wave}: {pluralise(len(pending), 'change')} requested")
 
     def _recheck(self, wave: Sequence[PlanRow], timeout_seconds: float) -> list[PlanRow]:
-        with self.zookeeper.connected() as client:
-            return recheck_wave(client, self.ledger, wave, timeout_seconds)
+        with self.sink.reading() as reader:
+            return recheck_wave(reader, self.ledger, wave, timeout_seconds, self.premises)
 
     def _throttle(self, upcoming: Sequence[Change] = ()) -> None:
         """Throttle the replicas that move now and those that are about to."""
         if self.rate is None or self.throttler is None:
             return
-        with self.zookeeper.connected() as client:
-            moves = [*moving_of(client, self.ledger.plan), *upcoming]
+        with self.sink.reading() as reader:
+            moves = [*moving_of(reader, self.ledger.plan), *upcoming]
             if moves:
                 plan_id, attempt = self.ledger.plan.plan_id, self.ledger.attempt
                 set_throttle(
-                    self.settings.warehouse, client, self.throttler, plan_id, moves, self.rate, attempt=attempt
+                    self.settings.warehouse, reader, self.throttler, plan_id, moves, self.rate, attempt=attempt
                 )
 
     def _refuse_others(self, wave: Sequence[PlanRow]) -> None:
         """Raise RefusedError if other reassignments are in the way of this wave."""
         moving = self.controller.reassignments()
-        with self.zookeeper.connected() as client:
-            sync(client)
-            others = classify(read_reassignments(client, moving))
+        with self.sink.reading() as reader:
+            reader.sync()
+            others = classify(reader.read_reassignments(moving))
         try:
             warnings_of_others(self.settings, self.ledger.plan, changes_among(wave), others)
         except RefusedError as error:
@@ -220,16 +223,16 @@ class AdminCommit:
                 raise
             raise RefusedError(f"{error}; wave {wave[0].wave} was not requested, nor was any later one") from None
         if self.throttler is not None:
-            with self.zookeeper.connected() as client:
-                clear_leftover_throttles(self.settings.warehouse, client, self.throttler, self.ledger.plan.plan_id)
+            with self.sink.reading() as reader:
+                clear_leftover_throttles(self.settings.warehouse, reader, self.throttler, self.ledger.plan.plan_id)
 
 
 def end_throttle(
-    settings: Settings, client: KazooClient, plan: Plan, throttler: ConfigAdmin | None, attempt: int | None = None
+    settings: Settings, reader: Reader, plan: Plan, throttler: ConfigAdmin | None, attempt: int | None = None
 ) -> None:
     """Remove a plan's throttle if none of its replicas move any more; otherwise report that it stays."""
     plan_id = plan.plan_id
-    moving = moving_of(client, plan)
+    moving = moving_of(reader, plan)
     if moving:
         partitions = len({move.key for move in moving})
         log(
@@ -242,24 +245,24 @@ def end_throttle(
             f"{_retry_hint(plan_id)}"
         )
     else:
-        clear_throttle(settings.warehouse, client, throttler, plan_id, attempt)
+        clear_throttle(settings.warehouse, reader, throttler, plan_id, attempt)
 
 
 def _retry_hint(plan_id: str) -> str:
     return f"`surveyor commit {plan_id} --apply` removes it once they are complete"
 
 
-def maintain_throttle(settings: Settings, zookeeper: ZooKeeperSession, plan: Plan, rate: int | None) -> int:
+def maintain_throttle(settings: Settings, sink: Sink, plan: Plan, rate: int | None) -> int:
     """Set the given rate, or restore the previous configs; return how many changes of the plan still move."""
-    with zookeeper.connected() as client:
-        state = read_cluster(client)
+    with sink.reading() as reader:
+        state = reader.read_cluster()
         refuse_other_cluster(settings, plan, state)
-        with lease_for(settings, zookeeper, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
+        with lease_for(settings, sink, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
             throttler = LeaseGuardedAdmin(admin, lease)
-            moving = moving_of(client, plan)
+            moving = moving_of(reader, plan)
             if moving and rate is not None:
                 refuse_edited(plan)  # the plan determines what is throttled
-                set_throttle(settings.warehouse, client, throttler, plan.plan_id, moving, rate)
+                set_throttle(settings.warehouse, reader, throttler, plan.plan_id, moving, rate)
             elif throttle_rows(settings.warehouse, plan.plan_id):
-                end_throttle(settings, client, plan, throttler)
+                end_throttle(settings, reader, plan, throttler)
     return len(moving)

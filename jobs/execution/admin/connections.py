@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from jobs.adapters.brokers.admin import Admin, AdminUnavailableError, bootstrap, connected_admin, read_properties
-from jobs.adapters.zookeeper.cluster import ClusterState
-from jobs.adapters.zookeeper.connection import ZooKeeperSession
-from jobs.adapters.zookeeper.lease import Lease
+from jobs.adapters.sinks.interface import Cluster, Lease, Sink
 from jobs.core.errors import RefusedError
 from jobs.execution.admin.audited_configs import ConfigAdmin
 from jobs.execution.admin.controller_client import ControllerClient
@@ -21,11 +19,10 @@ from jobs.runtime.settings import Settings
 
 
 @contextmanager
-def admin_of(settings: Settings, state: ClusterState) -> Iterator[Admin]:
+def admin_of(settings: Settings, state: Cluster) -> Iterator[Admin]:
     """Yield a connection to the Admin API of the cluster's live brokers."""
     properties = read_properties(settings.conf.command_config)
-    controller = state.controller.broker_id
-    preferred_broker = controller if controller in state.live else None
+    preferred_broker = state.asked_broker if state.asked_broker in state.live else None
     with connected_admin(bootstrap(state.brokers, properties), properties, preferred_broker) as admin:
         yield admin
 
@@ -33,8 +30,8 @@ def admin_of(settings: Settings, state: ClusterState) -> Iterator[Admin]:
 @contextmanager
 def controller_of(
     settings: Settings,
-    zookeeper: ZooKeeperSession,
-    state: ClusterState,
+    sink: Sink,
+    state: Cluster,
     ledger: CommitLog,
     *,
     running: ReassignmentOptions,
@@ -45,13 +42,13 @@ def controller_of(
         with admin_of(settings, state) as admin:
             yield admin, LeaseGuardedAdmin(admin, lease)
         return
-    controller = ZkControllerClient.of(zookeeper, ledger, lease, make_poll_hook(running.max_wait, ledger, lease))
+    controller = ZkControllerClient.of(sink.zookeeper, ledger, lease, make_poll_hook(running.max_wait, ledger, lease))
     with ExitStack() as stack:
         admin_or_none = _throttler(stack, settings, state, running)
         yield controller, None if admin_or_none is None else LeaseGuardedAdmin(admin_or_none, lease)
 
 
-def _throttler(stack: ExitStack, settings: Settings, state: ClusterState, running: ReassignmentOptions) -> Admin | None:
+def _throttler(stack: ExitStack, settings: Settings, state: Cluster, running: ReassignmentOptions) -> Admin | None:
     """Return the Admin API for throttles; None if none is needed, or if it does not answer and none was requested."""
     if running.throttle is None and not throttle_rows(settings.warehouse):
         return None

@@ -18,8 +18,8 @@ from jobs.adapters.brokers.admin import (
     describe_error,
     error_name,
 )
-from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until
-from jobs.adapters.zookeeper.precondition_reader import read_operations
+from jobs.adapters.sinks.interface import Sink
+from jobs.adapters.zookeeper.connection import poll_until
 from jobs.core.errors import UnreadableError
 from jobs.execution.admin.waves import read_and_judge, read_statuses
 from jobs.preconditions.operations import judge_operations
@@ -69,26 +69,24 @@ Requests = Iterable[tuple[Sequence[PlanRow], Callable[[], Codes]]]
 """The changes of each request, and the function that sends it."""
 
 
-def request_changes(
-    zookeeper: ZooKeeperSession, ledger: CommitLog, controller: ControllerClient, pending: Sequence[PlanRow]
-) -> None:
+def request_changes(sink: Sink, ledger: CommitLog, controller: ControllerClient, pending: Sequence[PlanRow]) -> None:
     """Request the pending changes, kind by kind, and record the outcomes from the answers."""
-    for kind, requests in _requests(zookeeper, ledger, controller, pending):
+    for kind, requests in _requests(sink, ledger, controller, pending):
         if any(row.action == kind for row in pending):
             with progress(f"asking Kafka's controller: {kind}"):
-                for verdicts in _send_in_turn(zookeeper, requests):
+                for verdicts in _send_in_turn(sink, requests):
                     ledger.judge(verdicts)
 
 
 def _requests(
-    zookeeper: ZooKeeperSession, ledger: CommitLog, controller: ControllerClient, pending: Sequence[PlanRow]
+    sink: Sink, ledger: CommitLog, controller: ControllerClient, pending: Sequence[PlanRow]
 ) -> Iterator[tuple[Action | OperationKind, Requests]]:
     """Split the pending changes into requests, kind by kind."""
     # `jobs.execution.mode_selection` sends the kinds that only the Admin API supports to no other client.
     admin = cast("Admin", controller)
-    creations_due, elections, reassignments = (
+    creations_due, elections, unclean, reassignments = (
         [change for change in changes_among(pending) if change.action == action]
-        for action in (Action.CREATE, Action.ELECT_PREFERRED, Action.REASSIGN)
+        for action in (Action.CREATE, Action.ELECT_PREFERRED, Action.ELECT, Action.REASSIGN)
     )
     alterations, deletions = (
         [operation for operation in operations_among(pending) if operation.kind == kind]
@@ -99,12 +97,13 @@ def _requests(
         Action.ELECT_PREFERRED,
         [(elections, lambda: controller.elect_preferred([change.key for change in elections]))],
     )
-    yield Action.REASSIGN, [(reassignments, lambda: _reassign(zookeeper, ledger, controller, reassignments))]
+    yield Action.ELECT, [(unclean, lambda: _elect_uncleanly(admin, unclean))]
+    yield Action.REASSIGN, [(reassignments, lambda: _reassign(sink, ledger, controller, reassignments))]
     yield OperationKind.ALTER_CONFIG, [([task], partial(_alter_config, admin, task)) for task in alterations]
     yield OperationKind.DELETE_TOPIC, [(deletions, lambda: _delete_topics(admin, deletions))]
 
 
-def _send_in_turn(zookeeper: ZooKeeperSession, requests: Requests) -> Iterator[list[RowOutcome]]:
+def _send_in_turn(sink: Sink, requests: Requests) -> Iterator[list[RowOutcome]]:
     """Send one request after another until an answer is lost; yield the outcomes of each.
 
     After a lost answer no further request is sent, and changes that ZooKeeper does not show are UNKNOWN.
@@ -119,21 +118,21 @@ def _send_in_turn(zookeeper: ZooKeeperSession, requests: Requests) -> Iterator[l
             codes, why_unknown = request(), "the controller's answer did not name it"
         except UNKNOWN_OUTCOME as error:
             lost_response = f"no answer came ({describe_error(error)})"
-            codes, why_unknown = _read_back(zookeeper, changes), lost_response
+            codes, why_unknown = _read_back(sink, changes), lost_response
         except KeyboardInterrupt:
             yield [RowOutcome(change, Outcome.UNKNOWN, "interrupted before it was answered") for change in changes]
             raise
         yield [_verdict(change, codes, why_unknown) for change in changes]
 
 
-def _read_back(zookeeper: ZooKeeperSession, changes: Sequence[PlanRow]) -> Codes:
+def _read_back(sink: Sink, changes: Sequence[PlanRow]) -> Codes:
     """Read from ZooKeeper which changes were received, if the answer was lost; none if ZooKeeper is lost, too."""
     tasks, partition_changes = operations_among(changes), changes_among(changes)
-    with suppress(UnreadableError), zookeeper.connected() as client:
+    with suppress(UnreadableError), sink.reading() as reader:
 
         def received() -> list[Key]:
-            _, of_changes = read_and_judge(client, partition_changes)
-            _, of_operations = judge_operations(tasks, read_operations(client, tasks))
+            _, of_changes = read_and_judge(reader, partition_changes)
+            _, of_operations = judge_operations(tasks, reader.read_operations(tasks))
             verdicts = [*of_changes, *of_operations]
             return [verdict.change.key for verdict in verdicts if verdict.outcome is Outcome.APPLIED]
 
@@ -162,28 +161,36 @@ def _verdict(change: PlanRow, codes: Codes, why_unknown: str) -> RowOutcome:
     return RowOutcome(change, Outcome.FAILED, f"the controller refused: {reason}")
 
 
-def _reassign(
-    zookeeper: ZooKeeperSession, ledger: CommitLog, controller: ControllerClient, changes: Sequence[Change]
-) -> Codes:
+def _reassign(sink: Sink, ledger: CommitLog, controller: ControllerClient, changes: Sequence[Change]) -> Codes:
     codes: dict[Key, int | str | RowOutcome] = {}
     with suppress(*UNKNOWN_OUTCOME):
         codes.update(controller.reassign({change.key: change.replicas_after for change in changes}))
     missing = [change for change in changes if change.key not in codes]
     if missing:
-        codes.update(_read_back_reassignments(zookeeper, ledger, missing))
+        codes.update(_read_back_reassignments(sink, ledger, missing))
     return codes
 
 
-def _read_back_reassignments(zookeeper: ZooKeeperSession, ledger: CommitLog, changes: Sequence[Change]) -> Codes:
+def _read_back_reassignments(sink: Sink, ledger: CommitLog, changes: Sequence[Change]) -> Codes:
     """Read from ZooKeeper which reassignments were received, if the answer was lost."""
-    with suppress(UnreadableError), zookeeper.connected() as client:
+    with suppress(UnreadableError), sink.reading() as reader:
 
         def received() -> list[Key]:
-            statuses = read_statuses(client, changes, ledger.plan)
+            statuses = read_statuses(reader, changes, ledger.plan)
             return [change.key for change, status, _ in statuses if status is not ReassignmentStatus.DIVERGED]
 
         return _wait_until_seen(received, len(changes))
     return {}
+
+
+def _elect_uncleanly(admin: Admin, changes: Sequence[Change]) -> Codes:
+    """Request unclean elections; a partition that has a leader by now is stale, and keeps it."""
+    codes = admin.elect_unclean([change.key for change in changes])
+    by_key = {change.key: change for change in changes}
+    return {
+        key: RowOutcome(by_key[key], Outcome.STALE, "it has a leader already") if code == ELECTION_NOT_NEEDED else code
+        for key, code in codes.items()
+    }
 
 
 def _alter_config(admin: Admin, task: Operation) -> Codes:

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from jobs.adapters.zookeeper import lease as adapter
-from jobs.adapters.zookeeper.connection import ZooKeeperSession
-from jobs.adapters.zookeeper.lease import Lease, NoLease, leased
+from jobs.adapters.sinks.interface import Lease, Sink
 from jobs.core.signals import raise_on_signal
 from jobs.execution.admin.audited_configs import ConfigAdmin
 from jobs.runtime.console import log
@@ -30,20 +28,19 @@ def this_process(command: str, plan_id: str = "") -> LeaseHolder:
 
 @contextmanager
 def lease_for(
-    settings: Settings, zookeeper: ZooKeeperSession, plan_id: str, command: str, timeout_seconds: float | None = None
+    settings: Settings, sink: Sink, plan_id: str, command: str, timeout_seconds: float | None = None
 ) -> Iterator[Lease]:
-    """Hold the cluster's lease, after waiting `timeout_seconds` at most.
+    """Hold the cluster's lease, after waiting `timeout_seconds` at most; None waits only for a process that was killed.
 
     Raises LeaseHeldError if another process keeps it, and KeyboardInterrupt on Ctrl-C.
     """
     holder = this_process(command, plan_id)
     with raise_on_signal():
         if settings.conf.commit_lease:
-            timeout = adapter.LEASE_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
-            with zookeeper.connected() as client, leased(client, holder, timeout, log) as lease:
+            with sink.lease(holder, timeout_seconds, log) as lease:
                 yield lease
         else:
-            yield NoLease(None, holder, log)
+            yield sink.no_lease(holder, log)
 
 
 @dataclass(frozen=True, slots=True)

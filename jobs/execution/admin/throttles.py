@@ -6,18 +6,14 @@ deleted once its previous value is restored. So a process that crashes at any po
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from kazoo.client import KazooClient
 from msgspec.structs import replace
 
-from jobs.adapters.brokers.configs import DYNAMIC_CONFIGS
 from jobs.adapters.delta.warehouse import Warehouse, quoted
-from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONFIGS, TOPICS
-from jobs.adapters.zookeeper.connection import sync
-from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.adapters.sinks.interface import CurrentOverrides, Reader
 from jobs.core.errors import SurveyorError
 from jobs.execution.admin.audited_configs import AuditedConfigs, ConfigAdmin
 from jobs.execution.admin.reassignment_options import (
@@ -32,15 +28,11 @@ from jobs.runtime.console import log
 from schemas.enums import Action, Step
 from schemas.rows import Change, ThrottledConfig
 from schemas.topic_configs import FOLLOWER_RATE, LEADER_RATE
-from schemas.znodes import MalformedZnodeError, decode_config
 
 _TABLE: Final = ThrottledConfig.TABLE
 
 ConfigKey = tuple[str, str, str]
 """Kind of resource, resource, and name of a config."""
-
-CurrentOverrides = Mapping[Resource, Mapping[str, str] | None]
-"""Current overrides by resource; None for a topic that does not exist, and for a broker that is not alive."""
 
 
 class ThrottleError(SurveyorError):
@@ -64,7 +56,7 @@ def rate_of(rows: Iterable[ThrottledConfig]) -> int | None:
 
 def set_throttle(  # noqa: PLR0917 - where, by which means, and what
     warehouse: Warehouse,
-    client: KazooClient,
+    reader: Reader,
     admin: ConfigAdmin,
     plan_id: str,
     moves: Sequence[Change],
@@ -78,13 +70,13 @@ def set_throttle(  # noqa: PLR0917 - where, by which means, and what
     broker or a topic refuses; the reassignments must not begin then. `attempt` is the attempt number of the commit.
     """
     if rate == UNTHROTTLED:
-        clear_throttle(warehouse, client, admin, plan_id, attempt)
+        clear_throttle(warehouse, reader, admin, plan_id, attempt)
         return
     if not warehouse.has(_TABLE):
         warehouse.ensure_tables()
     rows = {_key(row): row for row in throttle_rows(warehouse, plan_id)}
     configs = throttle_configs(moves, rate)
-    current = _read_overrides(client, {*configs, *map(_resource, rows.values())})
+    current = reader.read_overrides({*configs, *map(_resource, rows.values())})
     configs = {resource: values for resource, values in configs.items() if current[resource] is not None}
     for resource, values in configs.items():
         for name, value in values.items():
@@ -102,7 +94,7 @@ def set_throttle(  # noqa: PLR0917 - where, by which means, and what
 
 
 def clear_throttle(
-    warehouse: Warehouse, client: KazooClient, admin: ConfigAdmin, plan_id: str, attempt: int | None = None
+    warehouse: Warehouse, reader: Reader, admin: ConfigAdmin, plan_id: str, attempt: int | None = None
 ) -> list[ThrottledConfig]:
     """Restore the configs from before this plan's throttle; return and keep the rows that could not be restored.
 
@@ -111,7 +103,7 @@ def clear_throttle(
     rows = throttle_rows(warehouse, plan_id)
     if not rows:
         return []
-    current = _read_overrides(client, {_resource(row) for row in rows})
+    current = reader.read_overrides({_resource(row) for row in rows})
     unrestored = _restore(AuditedConfigs(warehouse, plan_id, attempt), admin, rows, current)
     _store(warehouse, plan_id, unrestored)
     if unrestored:
@@ -125,14 +117,14 @@ def clear_throttle(
     return unrestored
 
 
-def clear_leftover_throttles(warehouse: Warehouse, client: KazooClient, admin: ConfigAdmin, plan_id: str) -> None:
+def clear_leftover_throttles(warehouse: Warehouse, reader: Reader, admin: ConfigAdmin, plan_id: str) -> None:
     """Clear the throttles that other plans have left behind.
 
     To be called only while no replicas move but this plan's.
     """
     for other in sorted({row.plan_id for row in throttle_rows(warehouse)} - {plan_id}):
         log(f"surveyor: plan {other} has left its throttle behind, and none of its replicas move")
-        clear_throttle(warehouse, client, admin, other)
+        clear_throttle(warehouse, reader, admin, other)
 
 
 def throttle_lines(warehouse: Warehouse, plan: Plan, pending: Sequence[Change], rate: int | None) -> Iterator[str]:
@@ -179,34 +171,6 @@ def _row(plan_id: str, resource: Resource, name: str, current: CurrentOverrides)
 
 def _store(warehouse: Warehouse, plan_id: str, rows: Iterable[ThrottledConfig]) -> None:
     warehouse.replace(_TABLE, rows, f"plan_id = {quoted(plan_id)}")
-
-
-def _read_overrides(client: KazooClient, resources: Iterable[Resource]) -> CurrentOverrides:
-    """Read the overrides of brokers and topics; None for those that do not exist."""
-    ordered = sorted(resources)
-    sync(client)
-    resource_znodes = read_many(client, [_resource_path(resource) for resource in ordered])
-    configs = read_many(client, [_override_path(resource) for resource in ordered])
-    overrides_by_resource: dict[Resource, Mapping[str, str] | None] = {}
-    for resource, resource_znode, config in zip(ordered, resource_znodes, configs, strict=True):
-        try:
-            overrides = {} if config.data is None else decode_config(config.data)
-        except MalformedZnodeError as error:
-            raise ThrottleError(f"{config.path} is not understood ({error}): repair it, then commit again") from None
-        overrides_by_resource[resource] = None if resource_znode.stat is None else overrides
-    return overrides_by_resource
-
-
-def _resource_path(resource: Resource) -> str:
-    """The znode that exists while the broker is registered or the topic exists."""
-    kind, name = resource
-    return f"{BROKER_IDS if kind is ResourceKind.BROKER else TOPICS}/{name}"
-
-
-def _override_path(resource: Resource) -> str:
-    """The znode of the resource's config overrides."""
-    kind, name = resource
-    return f"{DYNAMIC_CONFIGS if kind is ResourceKind.BROKER else CONFIGS}/{name}"
 
 
 def _apply(altering: AuditedConfigs, admin: ConfigAdmin, configs: Configs) -> None:

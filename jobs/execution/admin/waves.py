@@ -3,22 +3,21 @@
 Reassignments are complete when no replica is being added or removed and the whole target is in sync.
 """
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kazoo.client import KazooClient
-
-from jobs.adapters.zookeeper.connection import poll_until, sync, with_retries
-from jobs.adapters.zookeeper.lease import Lease
-from jobs.adapters.zookeeper.precondition_reader import read_current, read_operations
+from jobs.adapters.sinks.interface import Lease, Reader
+from jobs.adapters.zookeeper.connection import poll_until, with_retries
 from jobs.core.errors import StillRunningError
 from jobs.core.units import Part
-from jobs.preconditions.changes import judge_for_admin
+from jobs.preconditions.changes import NO_PREMISES, Premises, is_unversioned, judge_for_admin, read_back
 from jobs.preconditions.operations import judge_operations
 from jobs.preconditions.running_reassignments import reassignment_statuses, reassignments_of
 from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
 from jobs.repositories.plans.repository import Plan
+from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.enums import Outcome
@@ -34,7 +33,11 @@ _MAX_PAUSE_SECONDS: Final = 2.0
 
 
 def recheck_wave(
-    client: KazooClient, ledger: CommitLog, wave: Sequence[PlanRow], timeout_seconds: float = PREVIOUS_WAVE_SECONDS
+    reader: Reader,
+    ledger: CommitLog,
+    wave: Sequence[PlanRow],
+    timeout_seconds: float = PREVIOUS_WAVE_SECONDS,
+    premises: Premises = NO_PREMISES,
 ) -> list[PlanRow]:
     """Read again just before requesting; return the pending rows of a wave, and record the outcomes of the others.
 
@@ -49,40 +52,54 @@ def recheck_wave(
     candidates = [change for change in wave if change.key not in refused]
     operations, changes = operations_among(candidates), changes_among(candidates)
     pending, verdicts = poll_until(
-        lambda: read_and_judge(client, changes), lambda judged: not _any_stale(judged[1]), timeout_seconds
+        lambda: read_and_judge(reader, changes, premises), lambda judged: not _any_stale(judged[1]), timeout_seconds
     )
-    pending_operations, operation_outcomes = judge_operations(operations, read_operations(client, operations))
+    pending_operations, operation_outcomes = judge_operations(operations, reader.read_operations(operations))
     ledger.judge([*verdicts, *operation_outcomes])
     return [*pending, *pending_operations]
 
 
-def read_and_judge(client: KazooClient, changes: Sequence[Change]) -> tuple[list[Change], list[RowOutcome]]:
+def read_and_judge(
+    reader: Reader, changes: Sequence[Change], premises: Premises = NO_PREMISES
+) -> tuple[list[Change], list[RowOutcome]]:
     """Read the latest state of changes, and return the pending ones and the outcomes of the others."""
-    sync(client)
-    return judge_for_admin(changes, read_current(client, changes))
+    reader.sync()
+    return judge_for_admin(changes, reader.read_current(changes), premises)
+
+
+def note_changes_meanwhile(reader: Reader, ledger: CommitLog, requested: Sequence[PlanRow], premises: Premises) -> None:
+    """Read accepted changes back that were planned without versions, and say what the requests do not explain."""
+    applied = {verdict.change.place for verdict in ledger.of(Outcome.APPLIED)}
+    accepted = [row for row in changes_among(requested) if row.place in applied and is_unversioned(row)]
+    if accepted:
+        reader.sync()
+        found = read_back(accepted, reader.read_current(accepted), premises)
+        ledger.replace_outcomes(found)
+        for outcome in found:
+            log(f"surveyor: {outcome.change.name}: {outcome.message}", logging.WARNING)
 
 
 def read_statuses(
-    client: KazooClient, changes: Sequence[Change], plan: Plan
+    reader: Reader, changes: Sequence[Change], plan: Plan
 ) -> list[tuple[Change, ReassignmentStatus, str]]:
     """Read the latest status of each requested reassignment of a plan, and the detail that shows it."""
-    sync(client)
-    return list(reassignment_statuses(changes, plan, read_current(client, changes)))
+    reader.sync()
+    return list(reassignment_statuses(changes, plan, reader.read_current(changes)))
 
 
-def moving_of(client: KazooClient, plan: Plan) -> list[Change]:
+def moving_of(reader: Reader, plan: Plan) -> list[Change]:
     """Read from ZooKeeper which changes of a plan are moving now."""
     moves = reassignments_of(plan)
     if not moves:
         return []
-    return [move for move, status, _ in read_statuses(client, moves, plan) if status is ReassignmentStatus.IN_PROGRESS]
+    return [move for move, status, _ in read_statuses(reader, moves, plan) if status is ReassignmentStatus.IN_PROGRESS]
 
 
 def _any_stale(verdicts: Sequence[RowOutcome]) -> bool:
     return any(verdict.outcome is Outcome.STALE for verdict in verdicts)
 
 
-def wait_complete(client: KazooClient, ledger: CommitLog, moves: Sequence[Change], on_poll: Callable[[], None]) -> int:
+def wait_complete(reader: Reader, ledger: CommitLog, moves: Sequence[Change], on_poll: Callable[[], None]) -> int:
     """Wait until these reassignments are complete; return how many are.
 
     A reassignment that another client has turned elsewhere has failed, and the failure is recorded. `on_poll` may
@@ -95,7 +112,7 @@ def wait_complete(client: KazooClient, ledger: CommitLog, moves: Sequence[Change
     step = f"replicas move, wave {join_ids(waves)}"
     with progress(step, lambda: Part(total - len(unfinished), total, "complete")):
         while unfinished:
-            statuses = with_retries(lambda: read_statuses(client, unfinished, ledger.plan))  # noqa: B023 - called at once
+            statuses = with_retries(lambda: read_statuses(reader, unfinished, ledger.plan))  # noqa: B023 - called at once
             diverged = [(move, detail) for move, status, detail in statuses if status is ReassignmentStatus.DIVERGED]
             failures = [_failed_move(ledger, move, detail) for move, detail in diverged]
             ledger.replace_outcomes(failures)

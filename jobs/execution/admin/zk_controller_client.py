@@ -11,9 +11,10 @@ from typing import Any, Final
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.admin import NO_REASSIGNMENT_IN_PROGRESS, NONE
+from jobs.adapters.sinks.interface import Lease
+from jobs.adapters.sinks.zookeeper import ZooKeeperReader
 from jobs.adapters.zookeeper.admin_requests import ZnodeRequests, override
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until, sync
-from jobs.adapters.zookeeper.lease import Lease
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.precondition_reader import (
     current_partition,
@@ -84,7 +85,7 @@ class ZkControllerClient:
     def _not_due(self, moves: Sequence[Change]) -> dict[Key, RowOutcome]:
         """Outcomes of reassignments that must not or need not be requested any more."""
         with self.zookeeper.connected() as client:
-            _, verdicts = read_and_judge(client, moves)
+            _, verdicts = read_and_judge(ZooKeeperReader(client), moves)
         return {verdict.change.key: verdict for verdict in verdicts}
 
     def elect_preferred(self, partitions: Sequence[Key]) -> Codes:
@@ -94,7 +95,7 @@ class ZkControllerClient:
 
     def _reassignment_codes(self, moves: Sequence[Change]) -> dict[tuple[str, Any], int | str]:
         with self.zookeeper.connected() as client:
-            statuses = read_statuses(client, moves, self.ledger.plan)
+            statuses = read_statuses(ZooKeeperReader(client), moves, self.ledger.plan)
         refused = "the controller removed the request, and "
         return {
             move.key: refused + detail if status is ReassignmentStatus.DIVERGED else NONE

@@ -6,7 +6,7 @@ cluster, not the log, to determine what was done.
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -59,7 +59,7 @@ class CommitLog:
     """Number of outcomes that were already applied before this attempt wrote anything."""
     controller_epoch: int | None = None
     """Epoch of this process while it is and remains the controller, else None."""
-    broker_epochs: dict[int, int] = field(default_factory=dict)
+    broker_epochs: Mapping[int, int | None] = field(default_factory=dict)
     """Broker epochs of the brokers registered when the attempt starts."""
     written_under: int | None = None
     """Epoch under which this attempt writes or wrote as controller; None if it submits to Kafka's controller."""

@@ -13,7 +13,8 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.adapters.zookeeper.connection import ZooKeeperSession, connected
+from jobs.adapters.sinks.zookeeper import ZooKeeperSink
+from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import Controllership, session_of
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.controller import ResidentController
@@ -504,7 +505,7 @@ def test_cancelled_plan_reverts_moves(tree: KafkaTree, controller: ResidentContr
     settings = controller.plan_inbox.settings
 
     def cancel() -> None:
-        with ZooKeeperSession(settings.zookeeper) as zookeeper:
+        with ZooKeeperSink(settings.zookeeper) as zookeeper:
             verdicts.extend(cancel_running(settings, zookeeper, plan, skip_unsafe=False))
 
     cancels = Thread(target=cancel)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.zookeeper.connection import ZooKeeperSession
+from jobs.adapters.sinks.zookeeper import ZooKeeperSink
 from jobs.adapters.zookeeper.precondition_reader import read_current
 from jobs.execution.admin.commit import commit_admin
 from jobs.execution.admin.lease import lease_for
@@ -81,7 +81,7 @@ def _commit(tree: KafkaTree, warehouse: Warehouse, plan: Plan, controller: Any) 
     ledger.judge(verdicts)
     if due:
         with (
-            ZooKeeperSession(settings.zookeeper) as zookeeper,
+            ZooKeeperSink(settings.zookeeper) as zookeeper,
             lease_for(settings, zookeeper, plan.plan_id, "commit") as lease,
         ):
             commit_admin(settings, zookeeper, ledger, controller, due, lease=lease)

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from kazoo.security import READ_ACL_UNSAFE
 
+from jobs.adapters.sinks.interface import Lease as AnyLease
 from jobs.adapters.zookeeper.connection import sync, with_retries
-from jobs.adapters.zookeeper.lease import LEASE, Lease, LeaseHeldError, LeaseLostError, current_holder
-from jobs.core.errors import RefusedError
+from jobs.adapters.zookeeper.lease import LEASE, Lease, current_holder
+from jobs.core.errors import LeaseHeldError, LeaseLostError, RefusedError
 from jobs.execution.admin.lease import LeaseGuardedAdmin
 from jobs.runtime.settings import Settings
 from tests.jobs.support.controllers.throttled_tree import ConfigBrokers, own_lease, settings_of
@@ -29,12 +30,12 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def lease(settings: Settings) -> Iterator[Lease]:
+def lease(settings: Settings) -> Iterator[AnyLease]:
     with own_lease(settings, "p1", "commit") as lease:
         yield lease
 
 
-def other(tree: KafkaTree, tmp_path: Path, plan_id: str = "p2") -> AbstractContextManager[Lease]:
+def other(tree: KafkaTree, tmp_path: Path, plan_id: str = "p2") -> AbstractContextManager[AnyLease]:
     """A process with another warehouse on the same cluster."""
     return own_lease(settings_of(tree, str(tmp_path / "other")), plan_id, "cancel")
 
@@ -66,6 +67,7 @@ def test_waits_until_it_is_released(
         threading.Timer(0.5, first.release).start()
         with other(tree, tmp_path) as second:
             second.refuse_lost()
+            assert isinstance(second, Lease)
             assert current_holder(tree.client) == second.holder
     assert "waiting for it, 12 s at most: that of a process that was killed ends by then" in capsys.readouterr().err
     assert current_holder(tree.client) is None
@@ -96,6 +98,7 @@ def test_lease_of_an_ended_session_is_not_deleted(proxy: ZooKeeperProxy, tree: K
     behind = settings_of(KafkaTree(proxy.hosts, tree.client), str(tmp_path / "mine"))
     with own_lease(behind, "p1", "commit") as lease:
         proxy.expire_session()
+        assert isinstance(lease, Lease)
         with other(tree, tmp_path) as theirs:
             with_retries(lambda: sync(lease.client))
             lease.release()

@@ -11,7 +11,7 @@ from kazoo.exceptions import ConnectionLoss
 from msgspec.structs import asdict
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.zookeeper.connection import ZooKeeperSession
+from jobs.adapters.sinks.zookeeper import ZooKeeperSink
 from jobs.adapters.zookeeper.lease import LEASE, current_holder
 from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.cancellation import cancel_running
@@ -220,7 +220,7 @@ def test_waiting_commit_hands_the_lease_to_a_cancellation(
     turned: list[RowOutcome] = []
 
     def cancel() -> None:
-        with ZooKeeperSession(kafka.endpoint) as zookeeper:
+        with ZooKeeperSink(kafka.endpoint) as zookeeper:
             turned.extend(
                 cancel_running(settings, zookeeper, read_plan(surveyor.warehouse, plan.plan_id), skip_unsafe=False)
             )

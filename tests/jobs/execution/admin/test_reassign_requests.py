@@ -7,9 +7,9 @@ from kafka.errors import IncompatibleBrokerVersion
 
 from jobs.adapters.brokers.admin import Admin, AdminUnavailableError
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.sinks.zookeeper import ZooKeeperSink
 from jobs.adapters.zookeeper import admin_requests as orders
 from jobs.adapters.zookeeper.admin_requests import RequestExistsError, ZnodeRequests, chunks
-from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.core.errors import RefusedError
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanKind, PlanStatus
@@ -98,7 +98,7 @@ def test_never_over_an_existing_request(kafka: KafkaTree, controller: MovingCont
     before = kafka.dump()
 
     with (
-        ZooKeeperSession(kafka.endpoint) as zookeeper,
+        ZooKeeperSink(kafka.endpoint) as zookeeper,
         pytest.raises(RequestExistsError, match=r"of another client exists in /admin/reassign_partitions \(t-1\)"),
     ):
         ZnodeRequests(zookeeper, lambda: None).reassign({(T, 0): [3, 1]})

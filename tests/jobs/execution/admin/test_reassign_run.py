@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.sinks.zookeeper import ZooKeeperReader
 from jobs.execution.admin.commit import AdminCommit
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
 from jobs.repositories.actor import Actor
@@ -527,7 +528,7 @@ def test_partition_in_several_waves_continues_where_it_is(
 
 
 def left_behind(kafka: KafkaTree, controller: MovingController, warehouse: Warehouse, plan: Plan) -> None:
-    set_throttle(warehouse, kafka.client, controller, plan.plan_id, plan.changes, 1000)
+    set_throttle(warehouse, ZooKeeperReader(kafka.client), controller, plan.plan_id, plan.changes, 1000)
 
 
 def test_leftover_throttle_of_a_committed_plan_is_cleared(

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.sinks.zookeeper import ZooKeeperReader
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanKind
@@ -28,7 +29,7 @@ def plan(tree: KafkaTree, controller: MovingController, warehouse: Warehouse) ->
         warehouse, tree, [reassignment(tree, T, 0, [0, 3])], kind=PlanKind.REASSIGN.value, status="cancelled"
     )
     controller.begin((T, 0), [0, 3])
-    set_throttle(warehouse, tree.client, controller, made.plan_id, made.changes, 1000)
+    set_throttle(warehouse, ZooKeeperReader(tree.client), controller, made.plan_id, made.changes, 1000)
     return made
 
 

@@ -6,8 +6,8 @@ import pytest
 from kafka.errors import KafkaTimeoutError
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.zookeeper.lease import LeaseLostError
-from jobs.core.errors import UsageError
+from jobs.adapters.sinks.zookeeper import ZooKeeperReader
+from jobs.core.errors import LeaseLostError, UsageError
 from jobs.execution.admin.reassignment_options import (
     ResourceKind,
     bytes_per_second,
@@ -71,7 +71,7 @@ def settings(kafka: KafkaTree, warehouse: Warehouse) -> Settings:
 def test_rates_and_replicas_as_kafkas_tool_sets_them(
     kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings
 ) -> None:
-    set_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN, FIRST, 1000)
+    set_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN, FIRST, 1000)
 
     assert overrides(kafka) == {
         **rates(1000, 0, 1, 2, 3),
@@ -114,10 +114,10 @@ def test_previous_configs_are_restored(kafka: KafkaTree, brokers: ConfigBrokers,
     override(kafka, "topic", "t", {LEADER_REPLICAS: "*", "retention.ms": "9"})
     before = overrides(kafka)
 
-    set_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN, FIRST, 1000)
-    set_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN, FIRST, 2000)
+    set_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN, FIRST, 1000)
+    set_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN, FIRST, 2000)
     raised = overrides(kafka)
-    left = clear_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN)
+    left = clear_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN)
 
     assert raised["brokers/1"] == {LEADER_RATE: "2000", FOLLOWER_RATE: "2000", "log.cleaner.threads": "2"}
     assert raised["topics/t"] == {**replicas("0:0,0:1", "0:3"), "retention.ms": "9"}
@@ -128,11 +128,11 @@ def test_the_next_wave_throttles_its_own_moves_alone(
     kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings
 ) -> None:
     override(kafka, "broker", "0", {LEADER_RATE: "7"})
-    set_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN, FIRST, 1000)
+    set_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN, FIRST, 1000)
 
-    set_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN, SECOND, 1000)
+    set_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN, SECOND, 1000)
     throttled = overrides(kafka)
-    clear_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN)
+    clear_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN)
 
     assert throttled == {
         "brokers/0": {LEADER_RATE: "7"},
@@ -143,8 +143,10 @@ def test_the_next_wave_throttles_its_own_moves_alone(
 
 
 def test_rate_none_removes_it(kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings) -> None:
-    set_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN, FIRST, 1000)
-    set_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN, FIRST, bytes_per_second("none"))
+    set_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN, FIRST, 1000)
+    set_throttle(
+        settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN, FIRST, bytes_per_second("none")
+    )
 
     assert (overrides(kafka), throttle_rows(settings.warehouse)) == ({}, [])
 
@@ -152,7 +154,7 @@ def test_rate_none_removes_it(kafka: KafkaTree, brokers: ConfigBrokers, settings
 def test_reordering_alone_is_not_throttled(kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings) -> None:
     set_throttle(
         settings.warehouse,
-        brokers.tree.client,
+        ZooKeeperReader(brokers.tree.client),
         brokers,
         PLAN,
         [move("t", 0, [0, 1], [1, 0]), move("t", 1, [0, 1], [1])],
@@ -168,9 +170,9 @@ def test_crash_while_it_is_set(kafka: KafkaTree, brokers: ConfigBrokers, setting
     before = overrides(kafka)
     brokers.crashes = requests
     with pytest.raises(CrashError):
-        set_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN, FIRST, 1000)
+        set_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN, FIRST, 1000)
 
-    clear_throttle(settings.warehouse, kafka.client, ConfigBrokers(kafka), PLAN)
+    clear_throttle(settings.warehouse, ZooKeeperReader(kafka.client), ConfigBrokers(kafka), PLAN)
 
     assert (overrides(kafka), throttle_rows(settings.warehouse)) == (before, [])
 
@@ -181,29 +183,29 @@ def test_crash_while_it_is_changed_or_cleared(
 ) -> None:
     override(kafka, "broker", "1", {LEADER_RATE: "7"})
     before = overrides(kafka)
-    set_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN, FIRST, 1000)
+    set_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN, FIRST, 1000)
     for work in (
-        lambda: set_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN, FIRST, 2000),
-        lambda: clear_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN),
+        lambda: set_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN, FIRST, 2000),
+        lambda: clear_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN),
     ):
         brokers.requests.clear()
         brokers.crashes = requests
         with pytest.raises(CrashError):
             work()
 
-    clear_throttle(settings.warehouse, kafka.client, ConfigBrokers(kafka), PLAN)
+    clear_throttle(settings.warehouse, ZooKeeperReader(kafka.client), ConfigBrokers(kafka), PLAN)
 
     assert (overrides(kafka), throttle_rows(settings.warehouse)) == (before, [])
 
 
 def test_a_broker_that_refuses_keeps_its_row(kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings) -> None:
-    set_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN, FIRST, 1000)
+    set_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN, FIRST, 1000)
     brokers.refuses = "1"
 
-    left = clear_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN)
+    left = clear_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN)
     after = overrides(kafka)
     brokers.refuses = None
-    clear_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN)
+    clear_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN)
 
     assert {(row.kind, row.resource) for row in left} == {("broker", "1")}
     assert after == rates(1000, 1)
@@ -213,22 +215,22 @@ def test_a_broker_that_refuses_keeps_its_row(kafka: KafkaTree, brokers: ConfigBr
 def test_no_throttle_if_a_broker_refuses_it(kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings) -> None:
     brokers.refuses = "2"
     with pytest.raises(ThrottleError, match="broker 2 refused the throttle: not now"):
-        set_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN, FIRST, 1000)
+        set_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN, FIRST, 1000)
     brokers.refuses = None
 
-    clear_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN)
+    clear_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN)
 
     assert overrides(kafka) == {}
 
 
 def test_dead_broker_is_cleared_once_it_is_back(kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings) -> None:
-    set_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN, FIRST, 1000)
+    set_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN, FIRST, 1000)
     kafka.unregister(1)
-    clear_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN)
+    clear_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN)
     dead = overrides(kafka)
     kafka.register(1)
 
-    clear_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN)
+    clear_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN)
 
     assert dead == rates(1000, 1)
     assert (overrides(kafka), throttle_rows(settings.warehouse)) == ({}, [])
@@ -238,10 +240,17 @@ def test_dead_brokers_and_deleted_topics_are_left_out(
     kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings
 ) -> None:
     kafka.unregister(1)
-    set_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN, [*FIRST, move("gone", 0, [0], [2])], 1000)
+    set_throttle(
+        settings.warehouse,
+        ZooKeeperReader(brokers.tree.client),
+        brokers,
+        PLAN,
+        [*FIRST, move("gone", 0, [0], [2])],
+        1000,
+    )
     kafka.client.delete("/brokers/topics/u", recursive=True)
     kafka.client.delete("/config/topics/u")
-    clear_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN)
+    clear_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN)
 
     assert (overrides(kafka), throttle_rows(settings.warehouse)) == ({}, [])
 
@@ -249,19 +258,23 @@ def test_dead_brokers_and_deleted_topics_are_left_out(
 def test_values_set_by_another_client_stay(
     kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    set_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN, FIRST, 1000)
+    set_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN, FIRST, 1000)
     override(kafka, "broker", "2", {FOLLOWER_RATE: "5"})
-    clear_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN)
+    clear_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN)
 
     assert (overrides(kafka), throttle_rows(settings.warehouse)) == ({"brokers/2": {FOLLOWER_RATE: "5"}}, [])
     assert f"{FOLLOWER_RATE} of broker 2 was altered by another client: left at 5" in capsys.readouterr().err
 
 
 def test_plans_keep_to_their_own_rows(kafka: KafkaTree, brokers: ConfigBrokers, settings: Settings) -> None:
-    set_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN, [move("t", 0, [0], [1])], 1000)
-    set_throttle(settings.warehouse, brokers.tree.client, brokers, OTHER, [move("u", 0, [2], [3])], 2000)
+    set_throttle(
+        settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN, [move("t", 0, [0], [1])], 1000
+    )
+    set_throttle(
+        settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, OTHER, [move("u", 0, [2], [3])], 2000
+    )
 
-    clear_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN)
+    clear_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN)
 
     assert overrides(kafka) == {**rates(2000, 2, 3), "topics/u": replicas("0:2", "0:3")}
     assert {row.plan_id for row in throttle_rows(settings.warehouse)} == {OTHER}
@@ -278,9 +291,17 @@ def test_set_and_removed_throttles_stay_in_commits(
 ) -> None:
     """No other record is left once a throttle is removed."""
     override(kafka, "broker", "0", {LEADER_RATE: "7"})
-    set_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN, [move("t", 0, [0], [1])], 1000, attempt=4)
+    set_throttle(
+        settings.warehouse,
+        ZooKeeperReader(brokers.tree.client),
+        brokers,
+        PLAN,
+        [move("t", 0, [0], [1])],
+        1000,
+        attempt=4,
+    )
     brokers.refuses = "1"
-    clear_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN)
+    clear_throttle(settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN)
 
     both = f"{FOLLOWER_RATE}=1000"
     set_to = [f"broker {broker}: {LEADER_RATE}=1000, {both}" for broker in (0, 1)]
@@ -321,7 +342,9 @@ def test_outcome_of_each_is_recorded_after_an_interruption(
 
     monkeypatch.setattr(brokers, "alter_override", alter_once)
     with pytest.raises(type(error)):
-        set_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN, [move("t", 0, [0], [1])], 1000)
+        set_throttle(
+            settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN, [move("t", 0, [0], [1])], 1000
+        )
 
     assert [outcome for _, _, outcome, _ in throttle_commits(settings.warehouse)[3:]] == outcomes
 
@@ -334,7 +357,9 @@ def test_unanswered_request_may_have_been_applied(
 
     monkeypatch.setattr(brokers, "alter_override", silent)
     with pytest.raises(ThrottleError, match="no answer"):
-        set_throttle(settings.warehouse, brokers.tree.client, brokers, PLAN, [move("t", 0, [0], [1])], 1000)
+        set_throttle(
+            settings.warehouse, ZooKeeperReader(brokers.tree.client), brokers, PLAN, [move("t", 0, [0], [1])], 1000
+        )
 
     assert [outcome for _, _, outcome, _ in throttle_commits(settings.warehouse)[3:]] == [
         "unknown",
@@ -344,7 +369,7 @@ def test_unanswered_request_may_have_been_applied(
 
 
 def test_nothing_to_clear_sends_no_request(kafka: KafkaTree, settings: Settings) -> None:
-    assert clear_throttle(settings.warehouse, kafka.client, _no_brokers(), PLAN) == []
+    assert clear_throttle(settings.warehouse, ZooKeeperReader(kafka.client), _no_brokers(), PLAN) == []
 
 
 def _no_brokers() -> Any:  # noqa: ANN401 - not to be touched

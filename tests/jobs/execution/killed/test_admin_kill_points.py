@@ -14,6 +14,7 @@ import pytest
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.adapters.embedded.sessions import end_session
+from jobs.adapters.sinks.zookeeper import ZooKeeperReader
 from jobs.execution.admin.throttles import set_throttle
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanKind, PlanStatus
@@ -76,7 +77,7 @@ def called_back(warehouse: Warehouse, tree: KafkaTree) -> Plan:
 def throttled(warehouse: Warehouse, tree: KafkaTree) -> Plan:
     """A cancelled plan whose requested reassignments continue under a throttle."""
     plan = called_back(warehouse, tree)
-    set_throttle(warehouse, tree.client, ConfigBrokers(tree), plan.plan_id, plan.changes, 1000)
+    set_throttle(warehouse, ZooKeeperReader(tree.client), ConfigBrokers(tree), plan.plan_id, plan.changes, 1000)
     return plan
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.responses import BrokerResponses
+from jobs.adapters.sinks.zookeeper import ZooKeeperSink
 from jobs.adapters.zookeeper.cluster import read_brokers
-from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.execution.batch.commit import HeldControllership
 from jobs.execution.batch.notify import HoldBudget, notify
@@ -43,7 +43,7 @@ def commit_held(
         responses = BrokerResponses.of(notified.responses)
         broker_responses.record(settings.warehouse, responses.table(settings.warehouse.cluster))
 
-    with ZooKeeperSession(settings.zookeeper) as zookeeper:
+    with ZooKeeperSink(settings.zookeeper) as zookeeper:
         assessment = check_before_commit(settings, zookeeper, plan, Mode.BATCH, limits)
         apply_plan(settings, zookeeper, plan, assessment, hold.max_hold, held=HeldControllership(held, notify_brokers))
     return read_plan(settings.warehouse, plan_id).row

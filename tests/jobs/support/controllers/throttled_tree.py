@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from jobs.adapters.zookeeper.connection import ZooKeeperSession
-from jobs.adapters.zookeeper.lease import Lease
+from jobs.adapters.sinks.interface import Lease
+from jobs.adapters.sinks.zookeeper import ZooKeeperSink
 from jobs.execution.admin.lease import lease_for
 from jobs.runtime.settings import Settings, settings_from
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
@@ -20,7 +20,7 @@ Overrides = dict[str, dict[str, str]]
 @contextmanager
 def own_lease(settings: Settings, plan_id: str, command: str) -> Iterator[Lease]:
     """The lease as a process has it that does nothing else."""
-    with ZooKeeperSession(settings.zookeeper) as zookeeper, lease_for(settings, zookeeper, plan_id, command) as lease:
+    with ZooKeeperSink(settings.zookeeper) as zookeeper, lease_for(settings, zookeeper, plan_id, command) as lease:
         yield lease
 
 

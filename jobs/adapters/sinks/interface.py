@@ -1,0 +1,163 @@
+"""The interface of a cluster that plans are carried out in: its state right now, and its lease.
+
+Two implementations exist, `jobs.adapters.sinks.zookeeper` and `jobs.adapters.sinks.kraft`. Code that asks Kafka's
+controller to carry plans out uses this interface alone and does not distinguish them. What only ZooKeeper has, such as
+the controllership, is reached through `zookeeper`, which a cluster without ZooKeeper refuses.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from kazoo.client import KazooClient
+
+from jobs.adapters.zookeeper.cluster import ClusterState
+from jobs.adapters.zookeeper.connection import ZooKeeperSession
+from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState, OperationState, Targets
+from schemas.lease import LeaseHolder
+from schemas.rows import Broker, Change, Key, Operation, Row
+
+ResourceName = tuple[str, str]
+"""`broker` or `topic`, and its id or name."""
+
+CurrentOverrides = Mapping[ResourceName, Mapping[str, str] | None]
+"""Current overrides by resource; None for a topic that does not exist, and for a broker that is not alive."""
+
+
+class Cluster(Protocol):
+    """The small part of a cluster's state that a commit depends on."""
+
+    @property
+    def cluster_id(self) -> str | None: ...
+
+    @property
+    def migration(self) -> str | None:
+        """Why the cluster must not be written to, as it is being migrated; None if it is not."""
+
+    @property
+    def brokers(self) -> Sequence[Broker]:
+        """The live brokers."""
+
+    @property
+    def live(self) -> Mapping[int, int | None]:
+        """Broker epochs of the live brokers by broker id; None if the source has none."""
+
+    @property
+    def deleting(self) -> Collection[str]:
+        """Topics queued for deletion."""
+
+    @property
+    def controller_epoch(self) -> int | None:
+        """Number in /controller_epoch; None if it cannot be read, or there is none."""
+
+    @property
+    def asked_broker(self) -> int:
+        """The broker that requests to the controller are sent to; NO_CONTROLLER if there is none."""
+
+    @property
+    def zookeeper(self) -> ClusterState:
+        """The state in ZooKeeper; raise RefusedError for a cluster without ZooKeeper."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReading:
+    """Rows of PARTITIONS and TOPICS, as columns by name."""
+
+    partitions: Sequence[Row]
+    topics: Sequence[Row]
+
+
+class Reader(Protocol):
+    """Reads what a plan rests on. After `sync`, no reading is older than that call."""
+
+    def sync(self) -> None:
+        """Make later readings no older than this call."""
+
+    def read_cluster(self) -> Cluster:
+        """Read brokers and controller, not older than this call."""
+
+    def read_current(self, changes: Sequence[Change]) -> CurrentState:
+        """Read what changes rest on."""
+
+    def read_partitions(self, keys: Iterable[Key]) -> dict[Key, CurrentPartition]:
+        """Read these partitions."""
+
+    def read_operations(self, operations: Sequence[Operation]) -> OperationState:
+        """Read what operations rest on."""
+
+    def read_reassignments(self, moving: Targets | None = None) -> CurrentReassignments:
+        """Read all reassignments that run or are requested; `moving` has those that the controller lists."""
+
+    def read_requests(self) -> Targets:
+        """Read the reassignments requested in /admin; none if there is no such request."""
+
+    def withdraw_requests(self, keys: Collection[Key]) -> None:
+        """Remove these partitions from the reassignments requested in /admin."""
+
+    def read_overrides(self, resources: Iterable[ResourceName]) -> CurrentOverrides:
+        """Read the overrides of brokers and topics."""
+
+    def read_topics(self, names: Sequence[str]) -> TopicReading:
+        """Read these topics with all their partitions."""
+
+    def read_lease_holder(self) -> LeaseHolder | None:
+        """Return the holder of the lease, None if there is none or it cannot be decoded."""
+
+    def read_resident_controller(self) -> LeaseHolder | None:
+        """Return the Surveyor that is the resident controller, None if there is none."""
+
+    @property
+    def zookeeper(self) -> KazooClient:
+        """The client of ZooKeeper; raise RefusedError for a cluster without ZooKeeper."""
+
+
+class Lease(Protocol):
+    """The lease of a cluster: one commit, cancellation or change of throttles at a time."""
+
+    def take(self, timeout: float) -> None:
+        """Take the lease, waiting for another holder; raise LeaseHeldError after `timeout` seconds."""
+
+    def refuse_lost(self) -> None:
+        """Raise LeaseLostError unless we have the lease; called right before each write."""
+
+    def release(self) -> None:
+        """Release the lease, so that another process can take it while this one continues without writing."""
+
+
+class Sink(Protocol):
+    """The connection of a whole command to a cluster that it carries a plan out in; `str` gives its address."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    @property
+    def why_no_batch(self) -> str | None:
+        """Why nothing can be written as the controller; None if it can."""
+
+    @property
+    def why_not_via_zookeeper(self) -> str | None:
+        """Why nothing can be requested in /admin; None if it can."""
+
+    @property
+    def elects_uncleanly(self) -> bool:
+        """Whether unclean elections are requested from the cluster's controller; it makes the others by itself."""
+
+    def reading(self) -> AbstractContextManager[Reader]:
+        """Yield a reader; raise UnreadableError if the cluster does not answer, or not anymore in this block."""
+
+    def lease(
+        self, holder: LeaseHolder, timeout_seconds: float | None, notify: Callable[[str], None]
+    ) -> AbstractContextManager[Lease]:
+        """Hold the lease; raise LeaseHeldError if another process keeps it.
+
+        `timeout_seconds` is how long to wait for a holder that lives; None waits only until it shows that it does.
+        """
+
+    def no_lease(self, holder: LeaseHolder, notify: Callable[[str], None]) -> Lease:
+        """Return a lease that excludes no other process."""
+
+    @property
+    def zookeeper(self) -> ZooKeeperSession:
+        """The session; raise RefusedError for a cluster without ZooKeeper."""

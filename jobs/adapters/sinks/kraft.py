@@ -1,0 +1,216 @@
+"""Plans are carried out in a KRaft cluster: brokers are read, any of them passes requests on to the controller.
+
+The lease is in the warehouse. Nothing has a version, so what a change rests on is the whole state of its partition,
+which is read from a broker that has caught up with the quorum.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NoReturn, Self
+
+from jobs.adapters.brokers.admin import read_properties
+from jobs.adapters.brokers.fanout import ask_brokers
+from jobs.adapters.delta import lease as warehouse_lease
+from jobs.adapters.delta.lease import WarehouseLease, current_holder, leased
+from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.kraft import precondition_reader
+from jobs.adapters.kraft.cluster import RefusedRequestError, read_cluster
+from jobs.adapters.kraft.fresh_reads import FreshReads, catch_up
+from jobs.adapters.kraft.session import Session
+from jobs.adapters.kraft.topics import read_named_topics
+from jobs.adapters.sinks.interface import CurrentOverrides, ResourceName, TopicReading
+from jobs.adapters.sources.kraft import bootstrap_addresses, own_rates
+from jobs.core.errors import RefusedError, UnreadableError
+from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState, OperationState, Targets
+from schemas.lease import LeaseHolder
+from schemas.rows import Broker, Change, Key, Operation
+
+WHY_NO_BATCH: Final = (
+    "a KRaft cluster has no controllership in ZooKeeper to take, and its own controller repairs leaders and ISRs"
+)
+WHY_NO_REQUESTS: Final = "a KRaft cluster has no ZooKeeper, so no requests in /admin"
+
+BROKERS_SECONDS: Final = 20.0
+"""Seconds for all brokers together to report their overrides."""
+
+
+def _refuse(why: str) -> NoReturn:
+    raise RefusedError(f"this works through ZooKeeper: {why}; see docs/kraft.md")
+
+
+@dataclass(frozen=True, slots=True)
+class KRaftState:
+    """The live brokers of a KRaft cluster, and the one that requests are sent to."""
+
+    cluster_id: str | None
+    brokers: list[Broker]
+    asked_broker: int
+    migration: str | None = None
+    controller_epoch: int | None = None
+    """There is none of ZooKeeper."""
+    deleting: frozenset[str] = frozenset()
+    """Deletions are carried out at once."""
+
+    @property
+    def live(self) -> dict[int, int | None]:
+        return {row.broker_id: row.broker_epoch for row in self.brokers}
+
+    @property
+    def zookeeper(self) -> NoReturn:
+        _refuse(WHY_NO_BATCH)
+
+
+@dataclass(frozen=True, slots=True)
+class KRaftReader:
+    """Reads from a broker that has caught up with the quorum."""
+
+    reads: FreshReads
+    warehouse: Warehouse
+
+    def sync(self) -> None:
+        self.reads.sync()
+
+    def read_cluster(self) -> KRaftState:
+        self.sync()
+        cluster_id, brokers = self.reads.read(lambda session: read_cluster(session, self.reads.protocol))
+        live = [row for row in brokers if row.is_live]
+        asked = self.reads.broker
+        return KRaftState(cluster_id, live, -1 if asked is None else asked.broker_id)
+
+    def read_current(self, changes: Sequence[Change]) -> CurrentState:
+        keys = [change.key for change in changes]
+
+        def read(session: Session) -> CurrentState:
+            live = frozenset(row.broker_id for row in self._live(session))
+            return CurrentState(precondition_reader.read_partitions(session, keys), {}, live)
+
+        return self.reads.read(read)
+
+    def read_partitions(self, keys: Iterable[Key]) -> dict[Key, CurrentPartition]:
+        wanted = list(keys)
+        return self.reads.read(lambda session: precondition_reader.read_partitions(session, wanted))
+
+    def read_operations(self, operations: Sequence[Operation]) -> OperationState:
+        return self.reads.read(lambda session: precondition_reader.read_operations(session, operations))
+
+    def read_reassignments(self, moving: Targets | None = None) -> CurrentReassignments:
+        del moving  # the controller lists them
+        return self.reads.read(
+            lambda session: precondition_reader.read_reassignments(
+                session, [row.broker_id for row in self._live(session)]
+            )
+        )
+
+    def read_requests(self) -> Targets:
+        """Return none: requests are carried out at once, and never stand anywhere."""
+        return {}
+
+    def withdraw_requests(self, keys: Collection[Key]) -> None:
+        """Do nothing, as no request stands anywhere."""
+
+    def read_overrides(self, resources: Iterable[ResourceName]) -> CurrentOverrides:
+        """Read the dynamic settings of topics from one broker, and those of each broker from itself."""
+        ordered = sorted(resources)
+        topics = [name for kind, name in ordered if kind == "topic"]
+        named = {int(name) for kind, name in ordered if kind == "broker"}
+        self.sync()
+
+        def read(session: Session) -> tuple[list[Broker], dict[str, dict[str, str] | None]]:
+            asked = [row for row in self._live(session) if row.broker_id in named]
+            catch_up(session, [row.broker_id for row in asked])
+            return asked, precondition_reader.read_topic_overrides(session, topics)
+
+        try:
+            asked, of_topics = self.reads.read(read)
+        except RefusedRequestError as error:
+            raise UnreadableError(f"the configs of topics cannot be read: {error}") from None
+        of_brokers, reasons = ask_brokers(asked, self.reads.settings, BROKERS_SECONDS, own_rates)
+        for broker, reason in reasons.items():
+            raise UnreadableError(f"the configs of broker {broker} cannot be read: {reason}")
+        overrides: dict[ResourceName, Mapping[str, str] | None] = {}
+        for kind, name in ordered:
+            overrides[kind, name] = of_topics.get(name) if kind == "topic" else of_brokers.get(int(name))
+        return overrides
+
+    def read_topics(self, names: Sequence[str]) -> TopicReading:
+        topics, _ = self.reads.read(lambda session: read_named_topics(session, names, with_configs=True))
+        return TopicReading(
+            [{**row, "topic_version": None} for topic in topics.values() for row in topic.partitions],
+            [
+                {
+                    "topic": name,
+                    "topic_version": None,
+                    "topic_id": topic.topic_id,
+                    "config": topic.config,
+                    "understood": topic.fault is None and topic.config is not None,
+                    "assignment_understood": topic.fault is None,
+                }
+                for name, topic in topics.items()
+            ],
+        )
+
+    def read_lease_holder(self) -> LeaseHolder | None:
+        return current_holder(self.warehouse)
+
+    def read_resident_controller(self) -> None:
+        """Return none: `surveyor control` is refused there."""
+
+    @property
+    def zookeeper(self) -> NoReturn:
+        _refuse(WHY_NO_REQUESTS)
+
+    def _live(self, session: Session) -> list[Broker]:
+        return [row for row in read_cluster(session, self.reads.protocol)[1] if row.is_live]
+
+
+@dataclass(slots=True)
+class KRaftSink:
+    """The brokers of a KRaft cluster, HOST:PORT[,...], and the warehouse that has the lease."""
+
+    bootstrap_servers: str
+    warehouse: Warehouse
+    command_config: Path | None = None
+    _reads: FreshReads | None = field(default=None, init=False)
+
+    def __str__(self) -> str:
+        return self.bootstrap_servers
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Each reading closes its own connection."""
+
+    @property
+    def why_no_batch(self) -> str:
+        return WHY_NO_BATCH
+
+    @property
+    def why_not_via_zookeeper(self) -> str:
+        return WHY_NO_REQUESTS
+
+    @property
+    def elects_uncleanly(self) -> bool:
+        return True
+
+    @contextmanager
+    def reading(self) -> Iterator[KRaftReader]:
+        if self._reads is None:
+            self._reads = FreshReads(bootstrap_addresses(self.bootstrap_servers), read_properties(self.command_config))
+        yield KRaftReader(self._reads, self.warehouse)
+
+    @contextmanager
+    def lease(
+        self, holder: LeaseHolder, timeout_seconds: float | None, notify: Callable[[str], None]
+    ) -> Iterator[WarehouseLease]:
+        with leased(self.warehouse, holder, timeout_seconds, notify) as lease:
+            yield lease
+
+    def no_lease(self, holder: LeaseHolder, notify: Callable[[str], None]) -> warehouse_lease.NoLease:
+        return warehouse_lease.NoLease(self.warehouse, holder, notify)
+
+    @property
+    def zookeeper(self) -> NoReturn:
+        _refuse(WHY_NO_BATCH)

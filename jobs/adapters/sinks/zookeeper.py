@@ -1,0 +1,134 @@
+"""Plans are carried out in a cluster that keeps its metadata in ZooKeeper."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from kazoo.client import KazooClient
+
+from jobs.adapters.brokers.configs import DYNAMIC_CONFIGS
+from jobs.adapters.sinks.interface import CurrentOverrides, ResourceName, TopicReading
+from jobs.adapters.zookeeper import lease as lease_znode
+from jobs.adapters.zookeeper import precondition_reader
+from jobs.adapters.zookeeper.admin_requests import withdraw
+from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONFIGS, TOPICS, ClusterState, read_cluster, reassign_requests
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, sync
+from jobs.adapters.zookeeper.lease import Lease, NoLease, current_holder, leased
+from jobs.adapters.zookeeper.multi_read import read_many
+from jobs.adapters.zookeeper.plan_submission import resident
+from jobs.adapters.zookeeper.topics import read_topic_rows
+from jobs.core.errors import SurveyorError
+from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState, OperationState, Targets
+from schemas.lease import LeaseHolder
+from schemas.rows import Change, Key, Operation
+from schemas.znodes import MalformedZnodeError, decode_config
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperReader:
+    """Reads by one client."""
+
+    zookeeper: KazooClient
+
+    def sync(self) -> None:
+        sync(self.zookeeper)
+
+    def read_cluster(self) -> ClusterState:
+        return read_cluster(self.zookeeper)
+
+    def read_current(self, changes: Sequence[Change]) -> CurrentState:
+        return precondition_reader.read_current(self.zookeeper, changes)
+
+    def read_partitions(self, keys: Iterable[Key]) -> dict[Key, CurrentPartition]:
+        return precondition_reader.partitions_now(self.zookeeper, keys)
+
+    def read_operations(self, operations: Sequence[Operation]) -> OperationState:
+        return precondition_reader.read_operations(self.zookeeper, operations)
+
+    def read_reassignments(self, moving: Targets | None = None) -> CurrentReassignments:
+        return precondition_reader.read_reassignments(self.zookeeper, moving)
+
+    def read_requests(self) -> Targets:
+        return reassign_requests(self.zookeeper) or {}
+
+    def withdraw_requests(self, keys: Collection[Key]) -> None:
+        withdraw(self.zookeeper, keys)
+
+    def read_overrides(self, resources: Iterable[ResourceName]) -> CurrentOverrides:
+        """Read the znodes of overrides, and those that exist while the broker is registered or the topic exists."""
+        ordered = sorted(resources)
+        self.sync()
+        resource_znodes = read_many(self.zookeeper, [_resource_path(resource) for resource in ordered])
+        configs = read_many(self.zookeeper, [_override_path(resource) for resource in ordered])
+        overrides_by_resource: dict[ResourceName, Mapping[str, str] | None] = {}
+        for resource, resource_znode, config in zip(ordered, resource_znodes, configs, strict=True):
+            try:
+                overrides = {} if config.data is None else decode_config(config.data)
+            except MalformedZnodeError as error:
+                raise SurveyorError(
+                    f"{config.path} is not understood ({error}): repair it, then commit again"
+                ) from None
+            overrides_by_resource[resource] = None if resource_znode.stat is None else overrides
+        return overrides_by_resource
+
+    def read_topics(self, names: Sequence[str]) -> TopicReading:
+        readings = list(read_topic_rows(self.zookeeper, names))
+        return TopicReading(
+            [row for reading in readings for row in reading.partitions],
+            [row for reading in readings for row in reading.topics],
+        )
+
+    def read_lease_holder(self) -> LeaseHolder | None:
+        return current_holder(self.zookeeper)
+
+    def read_resident_controller(self) -> LeaseHolder | None:
+        return resident(self.zookeeper)
+
+
+class ZooKeeperSink(ZooKeeperSession):
+    """The session of a command with ZooKeeper."""
+
+    @property
+    def why_no_batch(self) -> None:
+        return None
+
+    @property
+    def why_not_via_zookeeper(self) -> None:
+        return None
+
+    @property
+    def elects_uncleanly(self) -> bool:
+        return False  # batch mode makes every election that a plan has
+
+    @contextmanager
+    def reading(self) -> Iterator[ZooKeeperReader]:
+        with self.connected() as client:
+            yield ZooKeeperReader(client)
+
+    @contextmanager
+    def lease(
+        self, holder: LeaseHolder, timeout_seconds: float | None, notify: Callable[[str], None]
+    ) -> Iterator[Lease]:
+        """Hold the znode of the lease; without a time limit, wait until the session of a killed process has ended."""
+        timeout = lease_znode.LEASE_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
+        with self.connected() as client, leased(client, holder, timeout, notify) as lease:
+            yield lease
+
+    def no_lease(self, holder: LeaseHolder, notify: Callable[[str], None]) -> Lease:
+        return NoLease(None, holder, notify)
+
+    @property
+    def zookeeper(self) -> ZooKeeperSession:
+        return self
+
+
+def _resource_path(resource: ResourceName) -> str:
+    """The znode that exists while the broker is registered or the topic exists."""
+    kind, name = resource
+    return f"{BROKER_IDS if kind == 'broker' else TOPICS}/{name}"
+
+
+def _override_path(resource: ResourceName) -> str:
+    """The znode of the resource's config overrides."""
+    kind, name = resource
+    return f"{DYNAMIC_CONFIGS if kind == 'broker' else CONFIGS}/{name}"
