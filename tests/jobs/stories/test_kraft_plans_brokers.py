@@ -128,9 +128,9 @@ def test_replicas_move_in_waves_under_a_throttle(kafka: Kafka, tmp_path: Path) -
     assert waves == {0, 1, 2}
     result = committed(kafka.surveyor("commit", "waves", *APPLY, "--wait", "--throttle", "50MB/s", "--json"))
     assert result["applied"] == 3
-    assert kafka.replicas("waves") == {number: [3, 2] for number in range(3)}
-    assert [kafka.config("broker", str(broker)) for broker in RACKS] == [{}] * 3
-    assert not [name for name in kafka.config("topic", "waves") if "throttled" in name]
+    assert eventually(lambda: kafka.replicas("waves") == {number: [3, 2] for number in range(3)})
+    assert eventually(lambda: [kafka.config("broker", str(broker)) for broker in RACKS] == [{}] * 3)
+    assert eventually(lambda: not [name for name in kafka.config("topic", "waves") if "throttled" in name])
     assert kafka.surveyor.warehouse.rows("throttles") == []
     assert ("throttle", "applied") in kafka.outcomes(plan)
     verified = kafka.surveyor.json("verify", "waves")
@@ -162,7 +162,7 @@ def test_what_changed_since_the_plan_is_refused(kafka: Kafka, tmp_path: Path) ->
     assert eventually(lambda: kafka.replicas("shared")[0] == [2, 1] and not kafka.moving())
     ran = kafka.surveyor("commit", "shared", *APPLY, "--wait", "--json")
     assert (ran.json["status"], ran.json["applied"], ran.json["stale"]) == ("partial", 1, 1), ran
-    assert kafka.replicas("shared") == {0: [2, 1], 1: [3, 2]}
+    assert eventually(lambda: kafka.replicas("shared") == {0: [2, 1], 1: [3, 2]})
     (stale,) = [
         row for row in kafka.surveyor.warehouse.rows("commits", ("plan_id", "=", plan)) if row["outcome"] == "stale"
     ]
@@ -182,7 +182,7 @@ def test_a_new_leader_is_a_change_since_the_plan(kafka: Kafka, tmp_path: Path) -
     assert (ran.code, ran.json["stale"]) == (21, 1), ran
     (stale,) = kafka.surveyor.warehouse.rows("commits", ("plan_id", "=", plan))
     assert stale["message"].startswith("changed since the plan: leader epoch 0→"), stale
-    assert kafka.replicas("led") == {0: [1, 2]}
+    assert eventually(lambda: kafka.replicas("led") == {0: [1, 2]})
 
 
 def test_a_move_is_cancelled_and_its_throttle_removed(kafka: Kafka, tmp_path: Path) -> None:
@@ -191,12 +191,12 @@ def test_a_move_is_cancelled_and_its_throttle_removed(kafka: Kafka, tmp_path: Pa
     plan = kafka.plan("slow", "reassign", *kafka.targets(tmp_path, ("slow", 0, [3, 2])))
     ran = kafka.surveyor("commit", "slow", *APPLY, "--throttle", SLOW, "--max-wait", "2s", "--wait")
     assert ran.code == 25, ran
-    assert kafka.config("broker", "1")["leader.replication.throttled.rate"] == "100000"
-    assert kafka.moving() == {("slow", 0): [3, 2]}
+    assert eventually(lambda: kafka.config("broker", "1").get("leader.replication.throttled.rate") == "100000")
+    assert eventually(lambda: kafka.moving() == {("slow", 0): [3, 2]})
     result = kafka.surveyor.json("cancel", "slow", *APPLY)
     assert (result["status"], result["cancelled_now"]) == ("cancelled", 1)
-    assert (kafka.moving(), kafka.replicas("slow")) == ({}, {0: [1, 2]})
-    assert [kafka.config("broker", str(broker)) for broker in RACKS] == [{}] * 3
+    assert eventually(lambda: (kafka.moving(), kafka.replicas("slow")) == ({}, {0: [1, 2]}))
+    assert eventually(lambda: [kafka.config("broker", str(broker)) for broker in RACKS] == [{}] * 3)
     assert ("cancel", "applied") in kafka.outcomes(plan)
     assert kafka.surveyor("commit", "slow", *APPLY).code == 23
 
@@ -215,10 +215,10 @@ def test_moves_and_throttles_of_another_client_are_cancelled(kafka: Kafka) -> No
     assert kafka.surveyor("cancel", "--throttles", *APPLY).code == 23
     result = kafka.surveyor.json("cancel", "--partitions", "other-0", *APPLY)
     assert (result["cancelled_now"], result["failed"]) == (1, 0)
-    assert (kafka.moving(), kafka.replicas("other")) == ({}, {0: [1, 2]})
+    assert eventually(lambda: (kafka.moving(), kafka.replicas("other")) == ({}, {0: [1, 2]}))
     assert kafka.surveyor.json("cancel", "--throttles", *APPLY)["cleared"] == 4
-    assert [kafka.config("broker", str(broker)) for broker in RACKS] == [{}] * 3
-    assert kafka.config("topic", "other") == {}
+    assert eventually(lambda: [kafka.config("broker", str(broker)) for broker in RACKS] == [{}] * 3)
+    assert eventually(lambda: kafka.config("topic", "other") == {})
 
 
 def test_a_plan_is_rolled_back(kafka: Kafka, tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_preferred_leaders_are_elected(kafka: Kafka, tmp_path: Path) -> None:
     kafka.surveyor.json("snapshot")
     kafka.plan("pref", *election(tmp_path, "pref"))
     assert committed(kafka.surveyor("commit", "pref", *APPLY, "--json"))["applied_now"] == 1
-    assert kafka.partitions("pref")[0][0] == 2
+    assert eventually(lambda: kafka.partitions("pref")[0][0] == 2)
     assert kafka.surveyor.json("verify", "pref")["complete"] == 1
 
 
@@ -255,8 +255,8 @@ def test_a_broker_is_drained_and_undrained(kafka: Kafka) -> None:
     kafka.create({"drain": [[1, 2], [2, 1], [1, 3]]})
     kafka.plan("drain", "drain", "--brokers", "1")
     committed(kafka.surveyor("commit", "drain", *APPLY, "--wait", "--json"))
-    assert 1 not in {leader for leader, _, _ in kafka.partitions("drain").values()}
-    assert kafka.replicas("drain") == {0: [2, 1], 1: [2, 1], 2: [3, 1]}
+    assert eventually(lambda: 1 not in {leader for leader, _, _ in kafka.partitions("drain").values()})
+    assert eventually(lambda: kafka.replicas("drain") == {0: [2, 1], 1: [2, 1], 2: [3, 1]})
     kafka.surveyor.json("snapshot")
     kafka.plan("undrain", "undrain", "--brokers", "1")
     committed(kafka.surveyor("commit", "undrain", *APPLY, "--wait", "--json"))
@@ -267,16 +267,16 @@ def test_topics_are_made_extended_configured_and_deleted(kafka: Kafka) -> None:
     kafka.surveyor.json("snapshot")
     kafka.plan("make", "assign", "--topic", "made", "--partitions", "2", "--replication-factor", "2")
     assert committed(kafka.surveyor("commit", "make", *APPLY, "--json"))["applied_now"] == 2
-    assert len(kafka.replicas("made")) == 2
+    assert eventually(lambda: len(kafka.replicas("made")) == 2)
     assert kafka.surveyor.json("verify", "make")["complete"] == 2
     kafka.surveyor.json("snapshot")
     kafka.plan("extend", "expand", "--topic", "made", "--partitions", "4")
     assert committed(kafka.surveyor("commit", "extend", *APPLY, "--json"))["applied_now"] == 2
-    assert len(kafka.replicas("made")) == 4
+    assert eventually(lambda: len(kafka.replicas("made")) == 4)
     kafka.surveyor.json("snapshot")
     kafka.plan("configure", "config", "--topic", "made", "--set", "retention.ms=3600000")
     assert committed(kafka.surveyor("commit", "configure", *APPLY, "--json"))["applied_now"] == 1
-    assert kafka.config("topic", "made") == {"retention.ms": "3600000"}
+    assert eventually(lambda: kafka.config("topic", "made") == {"retention.ms": "3600000"})
     assert committed(kafka.surveyor("commit", "configure", *APPLY, "--json"))["applied_now"] == 0
     kafka.surveyor.json("snapshot")
     kafka.plan("remove", "delete", "--topics", "made")
@@ -329,8 +329,8 @@ def test_a_killed_commit_is_run_again(kafka: Kafka, tmp_path: Path, point: str) 
     _, stderr = dying.communicate(timeout=120)
     assert dying.returncode == -signal.SIGKILL, stderr
     committed(kafka.surveyor(*command, "--json"))
-    assert kafka.replicas(topic) == {0: [3, 2], 1: [3, 2]}
-    assert [kafka.config("broker", str(broker)) for broker in RACKS] == [{}] * 3
+    assert eventually(lambda: kafka.replicas(topic) == {0: [3, 2], 1: [3, 2]})
+    assert eventually(lambda: [kafka.config("broker", str(broker)) for broker in RACKS] == [{}] * 3)
     assert (kafka.surveyor.warehouse.rows("throttles"), kafka.surveyor.warehouse.rows("leases")) == ([], [])
     rows = kafka.surveyor.warehouse.rows("commits", ("plan_id", "=", plan))
     last = max(row["attempt"] for row in rows)
@@ -357,7 +357,7 @@ def test_two_commands_at_once_are_kept_apart(kafka: Kafka, tmp_path: Path) -> No
         _, stderr = first.communicate(timeout=60)
     assert first.returncode == 25, stderr
     kafka.surveyor.json("cancel", "apart", *APPLY)
-    assert kafka.replicas("apart") == {0: [1, 2]}
+    assert eventually(lambda: kafka.replicas("apart") == {0: [1, 2]})
 
 
 def test_a_holder_whose_lease_was_taken_stops_before_its_next_write(kafka: Kafka, tmp_path: Path) -> None:
@@ -378,10 +378,10 @@ def test_a_holder_whose_lease_was_taken_stops_before_its_next_write(kafka: Kafka
     assert "the lease of this cluster in table leases was lost" in stderr
     requested = {key for key in kafka.moving() if key[0] == "taken"}
     assert ("taken", 1) not in requested
-    assert kafka.replicas("taken")[1] == [1, 2]
+    assert eventually(lambda: kafka.replicas("taken")[1] == [1, 2])
     other.release()
     committed(kafka.surveyor("commit", plan, *APPLY, "--wait", "--throttle", "none", "--json"))
-    assert kafka.replicas("taken") == {0: [3, 2], 1: [3, 2]}
+    assert eventually(lambda: kafka.replicas("taken") == {0: [3, 2], 1: [3, 2]})
 
 
 def quorum_leader(kafka: Kafka) -> int:
