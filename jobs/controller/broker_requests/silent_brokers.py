@@ -7,8 +7,8 @@ from typing import Final
 
 from jobs.runtime.console import LogLine
 
-SILENT_SECONDS: Final = 20.0
-"""Seconds without an answer after which a broker is reported; one that died is no longer registered by then."""
+SILENT_SECONDS: Final = 30.0
+"""Seconds without an answer after which a broker is reported; the session of one that died, 18 s, is over by then."""
 
 
 @dataclass(slots=True)

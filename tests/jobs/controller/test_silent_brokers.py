@@ -16,15 +16,22 @@ def test_each_silence_is_reported_once() -> None:
     log = RecordedLog()
     brokers = SilentBrokers(log)
 
-    for ages in ({1: 3.0, 2: 0.0}, {1: 20.4, 2: 0.0}, {1: 40.0, 2: 21.0}, {1: 0.0}, {1: 22.0, 2: 0.0}):
+    for ages in (
+        {1: 3.0, 2: 0.0},
+        {1: 29.9, 2: 0.0},
+        {1: 30.4, 2: 0.0},
+        {1: 40.0, 2: 31.0},
+        {1: 0.0},
+        {1: 32.0, 2: 0.0},
+    ):
         brokers.report(ages)
 
     silent = "surveyor: warning: broker {} is registered and has not answered for {} s"
     assert [line.partition(":  ")[0].partition(": what")[0] for line in log] == [
-        silent.format(1, 20),
-        silent.format(2, 21),
+        silent.format(1, 30),
+        silent.format(2, 31),
         "  broker 1 answers again",
-        silent.format(1, 22),
+        silent.format(1, 32),
     ]
     assert len(log.warnings) == 3
 
