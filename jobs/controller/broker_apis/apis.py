@@ -4,7 +4,6 @@ Corresponds to the part of `KafkaApis` that needs the active controller. The ser
 controllership may end before. Brokers that are told NOT_CONTROLLER look for the controller again.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -35,11 +34,12 @@ from jobs.controller.broker_apis.producer_ids import allocate_block
 from jobs.controller.broker_apis.shutdowns import UNCHECKED_EPOCH, ShutdownQueue, ShutdownRequest, ShutdownResponse
 from jobs.controller.context import ControllerContext
 from jobs.core.errors import RefusedError, SurveyorError
+from jobs.core.logs import LOGGER
 from schemas.response_codes import STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH
 from schemas.znode_json import PLAINTEXT
 from schemas.znodes import Endpoint
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = LOGGER.getChild("controller.broker_apis.apis")
 
 _NOT_CONTROLLER: Final = 41
 _UNKNOWN_SERVER_ERROR: Final = -1

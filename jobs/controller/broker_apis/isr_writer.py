@@ -6,7 +6,6 @@ the cycle has not taken over yet; the versions of the znodes decide. A cycle tha
 the multi fail, and a multi of this thread makes that of a cycle fail. Both then read the states and judge again.
 """
 
-import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -28,13 +27,14 @@ from jobs.adapters.zookeeper.precondition_reader import state_path
 from jobs.controller.context import ControllerContext
 from jobs.controller.metadata_reader import STATE_FIELDS, with_state
 from jobs.core.errors import SurveyorError
+from jobs.core.logs import LOGGER
 from planner.rules.alter_partition import IsrCandidates, IsrError, IsrProposal, IsrVerdict, judge_proposal
 from planner.rules.inputs import PartitionInfo
 from schemas.response_codes import NONE, STALE_BROKER_EPOCH
 from schemas.rows import Key
 from schemas.znodes import State, encode_state
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = LOGGER.getChild("controller.broker_apis.isr_writer")
 
 MAX_MULTI_STATES: Final = 500
 """Maximum number of states that a multi writes."""

@@ -86,3 +86,14 @@ def test_brokers_are_answered(
     assert asking.producer_ids(1) == (-1, -1, 0)
     apis.close()
     assert asking.producer_ids(1) == (41, -1, 0)
+
+
+def test_a_broker_that_gets_none_is_logged_where_everything_is(
+    controller: ResidentController, asking: AskingBrokers, client: KazooClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At level info, which records of other loggers never reach."""
+    initialize(controller)
+    client.set("/controller_epoch", b"99")
+
+    assert asking.producer_ids(1) == (41, -1, 0)
+    assert "surveyor: broker 1 gets no producer ids now: another controller took over" in capsys.readouterr().err
