@@ -373,8 +373,8 @@ app = typer.Typer(
     cls=HelpPage,
 )
 for panel, commands in PAGE.items():
-    for each in commands:
-        app.command(rich_help_panel=panel)(each)
+    for function in commands:
+        app.command(rich_help_panel=panel)(function)
 
 
 if __name__ == "__main__":

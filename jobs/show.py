@@ -88,10 +88,10 @@ def partitions(
     """List partitions with their leaders and ISRs; all given filters must match."""
     from jobs.console_output.cluster_tables import PartitionFilter, show_partitions
 
-    those = PartitionFilter(
+    selection = PartitionFilter(
         topic, broker, offline=offline, under_replicated=under_replicated, under_min_isr=under_min_isr
     )
-    show_partitions(settings, those, as_of, now=now)
+    show_partitions(settings, selection, as_of, now=now)
 
 
 @app.command(rich_help_panel=CLUSTER)

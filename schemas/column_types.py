@@ -38,8 +38,8 @@ class Columns:
         return {"type": "struct", "fields": [column.json for column in self.columns]}
 
 
-def array(of: Type) -> Type:
-    return {"type": "array", "elementType": of, "containsNull": True}
+def array(element: Type) -> Type:
+    return {"type": "array", "elementType": element, "containsNull": True}
 
 
 def string_map(to: Type) -> Type:

@@ -106,13 +106,13 @@ def _topic(data: bytes | None) -> None:
     lists = [_object(topic[name]) for name in ("adding_replicas", "removing_replicas") if name in topic]
     for key, replicas in _object(topic.get("partitions", {})).items():
         _java_int(key)
-        for each in (replicas, *(moving[key] for moving in lists if key in moving)):
-            _ints(each)
+        for brokers in (replicas, *(moving[key] for moving in lists if key in moving)):
+            _ints(brokers)
 
 
 def _ints(value: object) -> None:
-    for each in _list(value):
-        _int(each)
+    for item in _list(value):
+        _int(item)
 
 
 def _state(data: bytes | None) -> None:
@@ -132,8 +132,8 @@ def _config(data: bytes | None) -> None:
         return
     value = _tree(data)
     config = value.get("config") if isinstance(value, dict) else None
-    for each in config.values() if isinstance(config, dict) else ():
-        _text(each)
+    for setting in config.values() if isinstance(config, dict) else ():
+        _text(setting)
 
 
 def _broker(data: bytes | None) -> None:

@@ -622,7 +622,7 @@ def _listed_partition(entry: bytes) -> ListedPartition:
 
 
 def _last_of_each(listed: Iterable[TopicPartition]) -> list[TopicPartition]:
-    return [*{(each.topic, each.partition): each for each in listed}.values()]
+    return [*{(entry.topic, entry.partition): entry for entry in listed}.values()]
 
 
 def _topic_partition(partition: ListedPartition) -> TopicPartition:
@@ -643,9 +643,9 @@ def encode_partitions(partitions: Sequence[TopicPartition]) -> bytes:
     b'{"version":1,"partitions":[{"topic":"foo","partition":0,"replicas":[1,2]}]}'
     """
     listed = [
-        {"topic": each.topic, "partition": each.partition}
-        | ({} if each.replicas is None else {"replicas": each.replicas})
-        for each in partitions
+        {"topic": entry.topic, "partition": entry.partition}
+        | ({} if entry.replicas is None else {"replicas": entry.replicas})
+        for entry in partitions
     ]
     return msgspec.json.encode({"version": 1, "partitions": listed})
 

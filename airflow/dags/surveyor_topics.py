@@ -35,7 +35,7 @@ PARAMS = {
 def question(*, params: dict[str, Any]) -> list[str]:
     """Convert the parameters of the run to options of `surveyor plan assign` or `surveyor plan expand`."""
     new = params["question"] == "create"
-    configs = [word for each in params["config"] for word in ("--config", each)] if new else []
+    configs = [word for setting in params["config"] for word in ("--config", setting)] if new else []
     return [COMMANDS[params["question"]], *options(params, *SIZES, *(OF_NEW if new else ())), *configs]
 
 

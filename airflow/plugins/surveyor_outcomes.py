@@ -30,8 +30,8 @@ def raise_for(code: int, result: dict[str, Any], *, stale: str = "fail", refused
     plan, "fail" if a person must start a new run. `refused` is "retry" if another commit may hold the lease, and
     "fail" if a plan was refused, which a retry would not change.
     """
-    why = result.get("error") or "see the log, and the exit codes in Surveyor's docs/exit-codes.md"
-    message = f"exit code {code}: {why}" if code >= 0 else f"killed by signal {-code}"
+    reason = result.get("error") or "see the log, and the exit codes in Surveyor's docs/exit-codes.md"
+    message = f"exit code {code}: {reason}" if code >= 0 else f"killed by signal {-code}"
     if code == STALE and stale == "skip":
         raise AirflowSkipException(f"{message}; the next snapshot triggers a new plan")
     if code in NOT_RETRIABLE:

@@ -90,11 +90,11 @@ def _any_of(step: Start) -> str:
 
 
 def _last_in_sync(step: Start, order: StartOrder) -> str:
-    each = "each " * (len(step.brokers) > 1)
+    quantifier = "each " * (len(step.brokers) > 1)
     if step.partitions < order.partitions:
-        return f"{each}last in sync of {step.partitions} of {order.partitions}"
+        return f"{quantifier}last in sync of {step.partitions} of {order.partitions}"
     every = {1: "it", 2: "both"}.get(order.partitions, f"all {order.partitions}")
-    return f"{each}last in sync of {every}"
+    return f"{quantifier}last in sync of {every}"
 
 
 def _live_lines(order: StartOrder, failed_log_dirs: Collection[int]) -> list[str]:

@@ -66,7 +66,7 @@ def now() -> float:
     return time.time()
 
 
-def clock_skew(theirs: float | None, before: float, after: float, whose: str) -> CheckResult | None:
+def clock_skew(theirs: float | None, before: float, after: float, owner: str) -> CheckResult | None:
     """Compare a clock that was read between two times of ours; return None if it does not differ, or is unknown.
 
     >>> clock_skew(100.0, 95.0, 95.5, "ZooKeeper's").found
@@ -78,9 +78,9 @@ def clock_skew(theirs: float | None, before: float, after: float, whose: str) ->
     if theirs is None:
         return None
     if theirs - after > MAX_CLOCK_SKEW_SECONDS:
-        return CheckResult("clock", CheckStatus.WARNING, f"{theirs - after:.0f} s behind {whose}", SET_CLOCK)
+        return CheckResult("clock", CheckStatus.WARNING, f"{theirs - after:.0f} s behind {owner}", SET_CLOCK)
     if before - theirs > MAX_CLOCK_SKEW_SECONDS:
-        return CheckResult("clock", CheckStatus.WARNING, f"{before - theirs:.0f} s ahead of {whose}", SET_CLOCK)
+        return CheckResult("clock", CheckStatus.WARNING, f"{before - theirs:.0f} s ahead of {owner}", SET_CLOCK)
     return None
 
 

@@ -39,7 +39,7 @@ def copying_result(copying: CopyProgress) -> dict[str, Any]:
     return {
         **total,
         "measured_seconds": round(seconds, 3),
-        "silent": [{"broker_id": broker, "reason": why} for broker, why in sorted(copying.silent.items())],
+        "silent": [{"broker_id": broker, "reason": reason} for broker, reason in sorted(copying.silent.items())],
         "brokers": [{"broker_id": broker, **asdict(rate)} for broker, rate in brokers.items()],
         "partitions": [
             {"topic": topic, "partition": partition, **asdict(rate)}

@@ -57,7 +57,7 @@ def figure_lines(plan: PlanRecord) -> Iterator[str]:
     yield from (span.line for span in broker_spans(figures))
     yield from _reorder_notes(figures)
     if figures["replicas_per_rack"]:
-        racks = (f"{rack} {was} → {becomes}" for rack, (was, becomes) in figures["replicas_per_rack"].items())
+        racks = (f"{rack} {before} → {after}" for rack, (before, after) in figures["replicas_per_rack"].items())
         yield f"replicas per rack {', '.join(racks)}"
     yield from (span.line for span in _per_rack_spans(figures))
     yield from _rack_notes(figures)

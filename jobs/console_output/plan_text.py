@@ -159,11 +159,11 @@ def evidence_line(evidence: CandidateEvidence) -> str:
     ...     last_in_isr_at=datetime(2026, 11, 21, 12), epochs_since=2, kafkas_choice=False))
     'orders-7  1. broker 5  in sync until snapshot 4 (2026-11-21 12:00:00)  leader epochs since 2  log size unknown'
     """
-    seen, size = evidence.last_in_isr_snapshot, evidence.log_size
+    snapshot_id, size = evidence.last_in_isr_snapshot, evidence.log_size
     in_sync = "never seen in sync"
-    if seen is not None:
+    if snapshot_id is not None:
         at = format_cell(evidence.last_in_isr_at)
-        in_sync = f"in sync until snapshot {seen} ({at})  leader epochs since {evidence.epochs_since}"
+        in_sync = f"in sync until snapshot {snapshot_id} ({at})  leader epochs since {evidence.epochs_since}"
     parts = [f"{evidence.topic}-{evidence.partition}", f"{evidence.rank}. broker {evidence.broker_id}", in_sync]
     parts.append("log size unknown" if size is None else f"log of {size} bytes")
     return "  ".join(parts + ["Kafka's choice"] * evidence.kafkas_choice)

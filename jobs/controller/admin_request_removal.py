@@ -119,7 +119,7 @@ class AdminRequestRemover:
             self._record_unknown(entries)
             raise
         if refused is None:
-            removed_keys = {(each.topic, each.partition) for each in removed}
+            removed_keys = {(request.topic, request.partition) for request in removed}
             for entry in entries:
                 if entry.partition is None or (entry.topic, entry.partition) in removed_keys:
                     self.log.record(entry)

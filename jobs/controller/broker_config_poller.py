@@ -94,7 +94,7 @@ class BrokerConfigPoller:
         brokers, tries = [*self._due.values()], MAX_TRIES
         if not brokers:  # once only, because brokers that start may not wait
             now = time.monotonic()
-            brokers, tries = [each.broker for each in self._unread.values() if each.due_at <= now], 1
+            brokers, tries = [entry.broker for entry in self._unread.values() if entry.due_at <= now], 1
         if brokers:
             self._due = {}
             self._thread = Thread(target=self._run, args=(brokers, tries), daemon=True, name="ask-settings")
@@ -136,7 +136,7 @@ class BrokerConfigPoller:
             kept_rows = [row for row in self.configs if row.broker_id in registered_ids - updated_brokers]
             changed |= _values(self.configs) != _values(kept_rows + new_rows)
             self.configs = kept_rows + new_rows
-        self._unread = {broker: each for broker, each in self._unread.items() if broker in registered_ids}
+        self._unread = {broker: entry for broker, entry in self._unread.items() if broker in registered_ids}
         self._start_if_due()
         return self.configs if changed else None
 

@@ -295,7 +295,7 @@ class ResidentController:
         if waiting:
             self._has_warned_of_silence = True
             others = f" and {len(waiting) - 1} others" if len(waiting) > 1 else ""
-            addresses = sorted({f"{each.host}:{each.port}" for each in self.broker_requests.endpoints})
+            addresses = sorted({f"{endpoint.host}:{endpoint.port}" for endpoint in self.broker_requests.endpoints})
             self.log_line(
                 f"surveyor: warning: {waiting[0]}{others}: live replicas are not in sync, and since the take-over no "
                 f"broker has asked for an ISR. Make sure that brokers can connect to {', '.join(addresses)} "
@@ -344,7 +344,9 @@ class ResidentController:
         if self.apis:
             self._dirty_partitions |= self.phantoms.replace_all() | self._take_isr_changes()
             changed = {topic for topic, _ in changes.partitions}
-            self._give_topic_ids({each for each in changed | self._awaiting_ids if self.context.topic_id(each) is None})
+            self._give_topic_ids(
+                {topic for topic in changed | self._awaiting_ids if self.context.topic_id(topic) is None}
+            )
             self._shut_down()
         self._dirty_partitions |= self.notifications.isr_changes()
         self.notifications.log_dirs()
@@ -408,7 +410,7 @@ class ResidentController:
         self.summary.add_cycle(verdicts, () if record is None else record.rejections)
         # a partition that changes, for instance because a replica of the target failed, is decided on again first
         changing = {change.key for change in decided.changes}
-        self.broker_requests.send_stops(each for each in decided.others if each.key not in changing)
+        self.broker_requests.send_stops(decision for decision in decided.others if decision.key not in changing)
         return decided, verdicts
 
     def _poll_plans(self) -> None:
@@ -628,9 +630,9 @@ class ResidentController:
             return
         assign_topic_ids(self.control, self.context, without_id)
         self._dirty_partitions |= self.reader.refresh_topics(without_id)
-        with_id = {each for each in without_id if self.context.topic_id(each) is not None}
-        topics = (self.context.topics[each] for each in without_id - with_id if each in self.context.topics)
-        self._awaiting_ids = {each.topic for each in topics if each.understood and not each.deletion_requested}
+        with_id = {topic for topic in without_id if self.context.topic_id(topic) is not None}
+        topics = (self.context.topics[topic] for topic in without_id - with_id if topic in self.context.topics)
+        self._awaiting_ids = {info.topic for info in topics if info.understood and not info.deletion_requested}
         self.broker_requests.resend_topics(with_id)
 
     def _send_retries(self, idle: Collection[int]) -> None:
@@ -695,8 +697,8 @@ class ResidentController:
         A request may be read before the topic that it names. Such a request is decided on in the next cycle instead of
         being withdrawn.
         """
-        topics = {each.topic for each in decided.withdrawn if each.code is RejectionCode.UNKNOWN_PARTITION}
-        topics |= {each.topic for each in decided.deletions if each.code is RejectionCode.UNKNOWN_TOPIC}
+        topics = {decision.topic for decision in decided.withdrawn if decision.code is RejectionCode.UNKNOWN_PARTITION}
+        topics |= {deletion.topic for deletion in decided.deletions if deletion.code is RejectionCode.UNKNOWN_TOPIC}
         if not topics:
             return decided
         appeared = self.reader.refresh_topics(topics)
@@ -704,12 +706,12 @@ class ResidentController:
         self._requests_due |= bool(appeared) or not topics.isdisjoint(self.context.topics)
         return replace(
             decided,
-            withdrawn=[each for each in decided.withdrawn if each.key not in appeared],
-            others=[each for each in decided.others if each.key not in appeared],
+            withdrawn=[decision for decision in decided.withdrawn if decision.key not in appeared],
+            others=[decision for decision in decided.others if decision.key not in appeared],
             deletions=[
-                each
-                for each in decided.deletions
-                if each.code is not RejectionCode.UNKNOWN_TOPIC or each.topic not in self.context.topics
+                deletion
+                for deletion in decided.deletions
+                if deletion.code is not RejectionCode.UNKNOWN_TOPIC or deletion.topic not in self.context.topics
             ],
         )
 

@@ -47,14 +47,16 @@ def controller_endpoints(
     values = defaultdict[int, dict[str, str | None]](dict)
     for row in configs:
         values[row.broker_id][row.name] = row.value
-    protocols = {each.listener: each.security_protocol for broker in brokers for each in broker.endpoints or ()}
+    protocols = {
+        endpoint.listener: endpoint.security_protocol for broker in brokers for endpoint in broker.endpoints or ()
+    }
     names = {name for of_broker in values.values() for name in _listener_names(of_broker)}
     endpoints = []
     for name in sorted(names):
         protocol = protocols.get(name, name)
-        address = next((each for each in served if each.security_protocol == protocol), None)
+        address = next((endpoint for endpoint in served if endpoint.security_protocol == protocol), None)
         if address is None:
-            ours = ", ".join(sorted({each.security_protocol for each in served}))
+            ours = ", ".join(sorted({endpoint.security_protocol for endpoint in served}))
             raise RefusedError(
                 f"brokers look for the controller at their listener {name}, which uses {protocol}, and --listen serves "
                 f"{ours}: set security.protocol={protocol} in the file of --listen-config"
@@ -69,7 +71,7 @@ def _refuse_loopback(endpoints: Sequence[Endpoint], brokers: Sequence[Broker]) -
     """Raise RefusedError if brokers of other hosts are told to connect to a loopback address."""
     for endpoint in endpoints:
         for broker in brokers if is_loopback(endpoint.host) else ():
-            elsewhere = [each.host for each in broker.endpoints or () if not is_loopback(each.host)]
+            elsewhere = [endpoint.host for endpoint in broker.endpoints or () if not is_loopback(endpoint.host)]
             if elsewhere:
                 raise RefusedError(
                     f"brokers are told to connect to {endpoint.host}:{endpoint.port}, a loopback address, and broker "
@@ -93,20 +95,20 @@ def _refuse_shared(endpoints: Sequence[Endpoint], brokers: Sequence[Broker], aut
     Clients take any broker of their listener for metadata. In plain text a broker answers them through us; with TLS or
     SASL it would take them for us, and an authorizer would take their addresses for ours.
     """
-    names = {each.listener for each in endpoints}
-    secured = [each for each in endpoints if each.security_protocol != PLAINTEXT]
+    names = {endpoint.listener for endpoint in endpoints}
+    secured = [endpoint for endpoint in endpoints if endpoint.security_protocol != PLAINTEXT]
     for broker in brokers:
-        has_no_other = broker.endpoints and {each.listener for each in broker.endpoints} <= names
+        has_no_other = broker.endpoints and {endpoint.listener for endpoint in broker.endpoints} <= names
         if has_no_other and (secured or authorizer):
             listeners = ", ".join(sorted(map(str, names)))
-            why = (
+            reason = (
                 f"by {secured[0].security_protocol}"
                 if secured
                 else f"where brokers have an authorizer ({AUTHORIZER}={authorizer})"
             )
             raise RefusedError(
                 f"broker {broker.broker_id} has no listener but {listeners}, so its clients would see "
-                f"this process among the brokers, and cannot be served {why}. Give the "
+                f"this process among the brokers, and cannot be served {reason}. Give the "
                 f"brokers a listener of their own ({INTER_BROKER}), or keep Kafka's controller and use "
                 "`surveyor reconcile`"
             )

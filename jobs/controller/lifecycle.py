@@ -225,9 +225,11 @@ def _listening(
             named = controller_endpoints(
                 prepared.engine.broker_configs, [*prepared.context.brokers.values()], server.endpoints
             )
-            for each in named:
-                log(f"surveyor: brokers' requests are received at {each.listener}://{each.host}:{each.port}")
-                _warn_if_unreachable(each)
+            for endpoint in named:
+                log(
+                    f"surveyor: brokers' requests are received at {endpoint.listener}://{endpoint.host}:{endpoint.port}"
+                )
+                _warn_if_unreachable(endpoint)
             yield Services(metrics, apis, server.endpoints)
         finally:
             apis.stop()
@@ -387,8 +389,12 @@ def _report_dry(settings: Settings, due: Decisions) -> CommandResult:
         "deletions": len(due.deletions),
     }
     lines = [f"  {change.name}: {change.action}: {change.reason}" for change in due.changes]
-    lines += [f"  {each.topic}-{each.partition}: {each.code}: {each.why_not}" for each in due.others]
-    lines += [f"  {each.topic}: {each.step}: {each.reason or 'queued for deletion'}" for each in due.deletions]
+    lines += [
+        f"  {decision.topic}-{decision.partition}: {decision.code}: {decision.why_not}" for decision in due.others
+    ]
+    lines += [
+        f"  {deletion.topic}: {deletion.step}: {deletion.reason or 'queued for deletion'}" for deletion in due.deletions
+    ]
     title = (
         f"{pluralise(len(due.changes), 'change', 'is', 'are')} due; nothing was written: --apply takes the "
         "controllership and keeps it"
@@ -411,8 +417,8 @@ def _run_term(
             services.metrics.begin(controller)
             ended = _run_until_ended(controller, until_quiet=options.until_quiet)
         # the advice in the error is for commits; the next controller completes everything that is due
-        why = "" if ended is None else f"{str(ended).partition(';')[0]}; "
-        line = f"{why}{controller.summary.line()}; {_wait_for_successor(settings)}"
+        reason = "" if ended is None else f"{str(ended).partition(';')[0]}; "
+        line = f"{reason}{controller.summary.line()}; {_wait_for_successor(settings)}"
         log_writer.record(AuditEntry(Step.HAND_BACK, line))
     except SurveyorError as error:
         log_writer.record(AuditEntry(Step.HAND_BACK, str(error)))

@@ -232,8 +232,10 @@ class PlanInbox:
             where = f"{error} (reported by the controller, whose warehouse is {self._warehouse})"
             return PlanResult(int(error.exit_code), dict(error.result), [], where)
         except Exception as error:  # noqa: BLE001 - a full disk or a bad plan must not end the controllership
-            why = f"{type(error).__name__}: {error}"
-            text = f"plan {plan_id} was interrupted by an unexpected error of the controller ({why}); commit it again"
+            reason = f"{type(error).__name__}: {error}"
+            text = (
+                f"plan {plan_id} was interrupted by an unexpected error of the controller ({reason}); commit it again"
+            )
             return PlanResult(int(ExitCode.ERROR), {}, [], f"{text}, which finds what is already written")
 
     @property

@@ -142,9 +142,9 @@ def reconcile_until_quiet(
             extras = ReportExtras(facts, [*_outage_line(outage), *rejection_lines(settings, plan)])
             if not plan.size:
                 _raise_stale_epoch(settings, zookeeper, plan, apply=True, yes=yes or cycles > 0)
-                why = suggestion(settings, "see why", "show", "rejections", plan.plan_id)
+                reason = suggestion(settings, "see why", "show", "rejections", plan.plan_id)
                 nothing = "nothing more can be written" if outage else "nothing is due"
-                title, steps = f"{nothing} after {cycles} cycles", [why] if plan.rejections else []
+                title, steps = f"{nothing} after {cycles} cycles", [reason] if plan.rejections else []
                 return _nothing_due_result(settings, plan, extras, {"due": 0}, title, steps=steps)
             preflight = check_before_commit(settings, zookeeper, plan, mode, limits)
             _refuse_resident(preflight)

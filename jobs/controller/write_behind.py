@@ -258,13 +258,13 @@ class WriteBehindLog:
         try:
             write()
         except Exception as error:  # noqa: BLE001 - a full disk must not end the controllership
-            why = str(error) or type(error).__name__
-            if why not in self._failures.values():
+            reason = str(error) or type(error).__name__
+            if reason not in self._failures.values():
                 log(
-                    f"surveyor: cannot write to the warehouse: {why} ({table}); control of the cluster continues",
+                    f"surveyor: cannot write to the warehouse: {reason} ({table}); control of the cluster continues",
                     logging.ERROR,
                 )
-            self._failures[table] = why
+            self._failures[table] = reason
         else:
             if self._failures.pop(table, None) is not None and not self._failures:
                 log("surveyor: writing to the warehouse has resumed")

@@ -55,9 +55,9 @@ class ZkWatches:
         """
         pending = {path: self._set_watch(path) for path in paths}
         try:
-            for each in pending.values():
+            for watch in pending.values():
                 with suppress(NoNodeError, NoAuthError):  # the next resync watches an absent parent again
-                    await_result(each)
+                    await_result(watch)
         except LOST:
             with self._lock:
                 self._fired |= pending.keys()

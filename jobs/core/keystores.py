@@ -73,7 +73,7 @@ def _read_pkcs12(data: bytes, password: str | None) -> Keystore:
         raise KeystoreError("does not have this password, or is damaged") from None
     except UnsupportedAlgorithm as error:
         raise KeystoreError(f"is encrypted by an algorithm that is not supported ({error})") from None
-    others = [each.certificate for each in store.additional_certs]
+    others = [certificate.certificate for certificate in store.additional_certs]
     if store.key is None:
         trusted = others if store.cert is None else [store.cert.certificate, *others]
         return Keystore(trusted=tuple(certificate.public_bytes(Encoding.DER) for certificate in trusted))
@@ -81,7 +81,9 @@ def _read_pkcs12(data: bytes, password: str | None) -> Keystore:
         raise KeystoreError("has a private key without its certificate")
     # only Java's own attribute would tell a trusted certificate from one of the chain
     chain = [store.cert.certificate]
-    while (issuer := next((each for each in others if each.subject == chain[-1].issuer), None)) is not None:
+    while (
+        issuer := next((certificate for certificate in others if certificate.subject == chain[-1].issuer), None)
+    ) is not None:
         others.remove(issuer)
         chain.append(issuer)
     return Keystore(chain=tuple(certificate.public_bytes(Encoding.DER) for certificate in chain), key=store.key)

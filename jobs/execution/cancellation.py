@@ -331,13 +331,13 @@ def _verdict(
         now.status in {ReassignmentStatus.NOT_STARTED, ReassignmentStatus.OUT_OF_ORDER} and now.change.wave == row.wave
     )
     if is_back and now.stranded:
-        why = "its in-sync replicas were removed while it was cancelled, so no replica can lead it"
-        return RowOutcome(row, Outcome.FAILED, f"{why}: {now.detail}; start its brokers, or recover it")
+        reason = "its in-sync replicas were removed while it was cancelled, so no replica can lead it"
+        return RowOutcome(row, Outcome.FAILED, f"{reason}: {now.detail}; start its brokers, or recover it")
     if is_back:
         return RowOutcome(row, Outcome.APPLIED, now.detail)
     completed = now.status in {ReassignmentStatus.COMPLETE, ReassignmentStatus.NOT_STARTED}
-    why = "it was complete before it could be cancelled; roll it back" if completed else "another client changed it"
-    return RowOutcome(row, Outcome.STALE, f"{why}: {now.detail}")
+    reason = "it was complete before it could be cancelled; roll it back" if completed else "another client changed it"
+    return RowOutcome(row, Outcome.STALE, f"{reason}: {now.detail}")
 
 
 def cancel_plan(

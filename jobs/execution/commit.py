@@ -75,7 +75,7 @@ def _apply(
     author: Actor | None = None,
 ) -> CommitLog:
     """Commit with the cluster's lease in admin mode, without one in batch mode."""
-    log(f"  mode {preflight.mode} ({preflight.why}); {pending_summary(plan, preflight.pending)}")
+    log(f"  mode {preflight.mode} ({preflight.reason}); {pending_summary(plan, preflight.pending)}")
     for line in leftover_lines(settings.warehouse, plan):
         log(line)
     ledger = CommitLog.open(settings.warehouse, plan, author)

@@ -107,7 +107,7 @@ def _review(
 ) -> Iterator[str]:
     """Lines on what would be written, what would not, and the warnings."""
     list_all = list_all_command(settings, plan.called)
-    yield f"plan {plan.title}: mode {preflight.mode} ({preflight.why}); {pending_summary(plan, preflight.pending)}"
+    yield f"plan {plan.title}: mode {preflight.mode} ({preflight.reason}); {pending_summary(plan, preflight.pending)}"
     lines = [f"  would be written: {change_line(change)}" for change in preflight.pending]
     yield from truncate(lines, list_all, everything=everything)
     yield from truncate(_stale_lines(preflight.already_decided), list_all, everything=everything)

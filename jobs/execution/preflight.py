@@ -39,7 +39,8 @@ class Preflight:
 
     state: Cluster
     mode: Mode
-    why: str
+    reason: str
+    """Why this mode was chosen."""
     pending: list[PlanRow]
     already_decided: list[RowOutcome]
     limits: CommitLimits

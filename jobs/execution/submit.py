@@ -39,7 +39,7 @@ def submit_and_wait(
     detailed: bool,
 ) -> CommandResult:
     """Let the resident controller carry out a plan, and show its result."""
-    log(f"  mode {preflight.mode} ({preflight.why}); {pluralise(len(preflight.pending), 'row', 'is', 'are')} due")
+    log(f"  mode {preflight.mode} ({preflight.reason}); {pluralise(len(preflight.pending), 'row', 'is', 'are')} due")
     submission = SubmittedPlan(
         holder=this_process("commit", plan.plan_id),
         max_plan_age=limits.max_plan_age,

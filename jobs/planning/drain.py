@@ -76,11 +76,11 @@ def _drainable(ids: Sequence[int], brokers: Sequence[Broker], snapshot_id: int) 
     understood = {row.broker_id: row.understood for row in brokers}
     gone = [str(broker) for broker in ids if broker not in understood]
     live = ", ".join(map(str, sorted(understood))) or "none"
-    why = (
+    reason = (
         f"--brokers: {', '.join(gone)} not alive in snapshot {snapshot_id}; alive are {live}. "
         "For dead brokers, run `surveyor plan reconcile`"
     )
-    ids = _keep_concerned(ids, understood, why)
+    ids = _keep_concerned(ids, understood, reason)
     not_understood = [str(broker) for broker in ids if not understood[broker]]
     if not_understood:
         raise RefusedError(
@@ -90,13 +90,13 @@ def _drainable(ids: Sequence[int], brokers: Sequence[Broker], snapshot_id: int) 
     return ids
 
 
-def _keep_concerned(ids: Sequence[int], concerned: Container[int], why: str) -> list[int]:
+def _keep_concerned(ids: Sequence[int], concerned: Container[int], reason: str) -> list[int]:
     """Return the ids that are concerned and log why others are left out; raise RefusedError if none is left."""
     rest = [broker for broker in ids if broker in concerned]
     if not rest:
-        raise RefusedError(why)
+        raise RefusedError(reason)
     if len(rest) < len(ids):
-        log(f"surveyor: {why}; planned for {', '.join(map(str, rest))}")
+        log(f"surveyor: {reason}; planned for {', '.join(map(str, rest))}")
     return rest
 
 
@@ -116,11 +116,11 @@ def _drained_among(ids: Sequence[int], drained: Mapping[int, DrainedBroker], sna
     """Return the brokers that are drained, as the snapshot has them."""
     not_drained_ids = [str(broker) for broker in ids if broker not in drained]
     drained_ids = ", ".join(map(str, sorted(drained))) or "none"
-    why = (
+    reason = (
         f"--brokers: {', '.join(not_drained_ids)} not drained; drained are {drained_ids}. "
         "A drain is active once its commit has begun; in resident mode it ends when another controller takes over"
     )
-    ids = _keep_concerned(ids, drained, why)
+    ids = _keep_concerned(ids, drained, reason)
     later = [str(broker) for broker in ids if drained[broker].since > snapshot.taken_at]
     if later:
         raise RefusedError(
@@ -137,8 +137,8 @@ def _mode_of(ids: Sequence[int], drained: Mapping[int, DrainedBroker]) -> DrainM
     """
     modes = sorted({drained[broker].mode for broker in ids})
     if len(modes) > 1:
-        each = ", ".join(f"{broker} in {drained[broker].mode} mode" for broker in ids)
-        raise RefusedError(f"--brokers: drained are {each}; undrain the brokers of each mode separately")
+        listed = ", ".join(f"{broker} in {drained[broker].mode} mode" for broker in ids)
+        raise RefusedError(f"--brokers: drained are {listed}; undrain the brokers of each mode separately")
     return DrainMode(modes[0])
 
 

@@ -86,7 +86,7 @@ def report_plan(settings: Settings, options: PlanOptions, planner: Planner) -> C
     result["operations"] = len(warehouse.rows("operations", ("plan_id", "=", result["plan_id"])))
     row = find_plan(warehouse, result["plan_id"])
     if deleted := deletion_impact_of(warehouse, row):
-        result["deleted"] = [asdict(each) for each in deleted]
+        result["deleted"] = [asdict(impact) for impact in deleted]
     result |= in_json(outage_left_by(warehouse, row))
     name = options.name or row.plan_id
     steps = after_planning(settings, row, name, operations=result["operations"])

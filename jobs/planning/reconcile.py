@@ -160,7 +160,7 @@ def _was_surveyor_control(tables: SnapshotTables) -> bool:
     of_it = {CONTROL: tables.snapshot.controller_epoch}
     kind = ("kind", "=", PlanKind.RECONCILE.value)
     parameters = tables.warehouse.read("plans", kind, columns=["parameters"])["parameters"].to_pylist()
-    return any(of_it.items() <= json.loads(each).items() for each in parameters)
+    return any(of_it.items() <= json.loads(text).items() for text in parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +290,7 @@ def _mark_not_understood(partitions: DataFrame, vanished: DataFrame) -> DataFram
 
 def _collected(rows: DataFrame, row: type[R]) -> list[R]:
     """Collect rows as the structs of the rules in plain Python."""
-    return msgspec.convert([each.asDict() for each in rows.collect()], list[row])  # type: ignore[valid-type]
+    return msgspec.convert([values.asDict() for values in rows.collect()], list[row])  # type: ignore[valid-type]
 
 
 def _rejection(deletion: Deletion, code: str) -> RejectionRecord:

@@ -151,13 +151,13 @@ def _named_partitions(
 ) -> list[dict[str, list[str]]]:
     """Return for each impact, by cost, the first partitions counted."""
     warehouse = settings.warehouse
-    seen = view_of(warehouse, snapshot)
-    arrays = arrays_of(seen, default_min_isr_of(warehouse, snapshot))
-    live = {broker.broker_id for broker in seen.brokers}
-    understood = {broker.broker_id for broker in seen.brokers if broker.understood}
+    view = view_of(warehouse, snapshot)
+    arrays = arrays_of(view, default_min_isr_of(warehouse, snapshot))
+    live = {broker.broker_id for broker in view.brokers}
+    understood = {broker.broker_id for broker in view.brokers if broker.understood}
     drained = drained_brokers(warehouse)
-    topics, numbers = seen.partitions["topic"], seen.partitions["partition"]
-    order = np.asarray(pc.sort_indices(seen.partitions, [("topic", "ascending"), ("partition", "ascending")]))
+    topics, numbers = view.partitions["topic"], view.partitions["partition"]
+    order = np.asarray(pc.sort_indices(view.partitions, [("topic", "ascending"), ("partition", "ascending")]))
 
     def names(counted: Bools) -> list[str]:
         places = order[counted[order]]
@@ -241,9 +241,9 @@ def _cost_lines(
             if names:
                 count: int = getattr(impact, cost)
                 topics = len({name.rpartition("-")[0] for name in partitions[cost]})
-                of = "" if topics == 1 else f" of {'at least ' * (count > MAX_PARTITIONS_IN_JSON)}{topics} topics"
+                extent = "" if topics == 1 else f" of {'at least ' * (count > MAX_PARTITIONS_IN_JSON)}{topics} topics"
                 others = f" and {count - len(names)} more (--all-partitions)" if count > len(names) else ""
-                yield f"  {impact.scenario}: {pluralise(count, 'partition')}{of} {what}: {', '.join(names)}{others}"
+                yield f"  {impact.scenario}: {pluralise(count, 'partition')}{extent} {what}: {', '.join(names)}{others}"
 
 
 def _crowded_lines(crowded: int) -> Iterator[str]:

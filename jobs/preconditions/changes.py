@@ -197,9 +197,9 @@ def _topic_moved(change: Change, topic: CurrentTopic) -> str | None:
     if topic.version != change.topic_version and not topic.is_forbidden:
         return f"{topic.path} is at version {topic.version}, planned at {change.topic_version}"
     if adds_partition(change) or reassigns(change):
-        why = _unread_fields(topic)
-        if why:
-            return f"{topic.path} is not written, because a part of it is not understood ({why})"
+        reason = _unread_fields(topic)
+        if reason:
+            return f"{topic.path} is not written, because a part of it is not understood ({reason})"
     return other_topic_reason(change, topic) if is_other_topic(change, topic) else None
 
 

@@ -33,7 +33,7 @@ def figures_of(placement: Placement, allowed: set[int]) -> Figures:
         "replicas_per_broker": _spans(brokers.replicas, counted),
         "leaders_per_broker": _spans(brokers.leaders, counted),
         "leaders_given_up": _leaders_given_up(placement, counted),
-        "replicas_per_rack": {rack: [was, becomes] for rack, was, becomes in racks if rack},
+        "replicas_per_rack": {rack: [before, after] for rack, before, after in racks if rack},
         "racks_given_up": list(placement.given_up),
         "fewer_racks": placement.fewer_racks,
         "most_in_one_rack": _most_in_one_rack(placement),
@@ -103,7 +103,7 @@ def still_held(replicas: Ints, topics: Sequence[str], emptied: AbstractSet[int])
     for broker in sorted(emptied):
         rows = np.flatnonzero((replicas == broker).any(axis=1)).tolist()
         by_topic = Counter(topics[row] for row in rows)
-        most = dict(sorted(by_topic.items(), key=lambda each: (-each[1], each[0]))[:MAX_TOPICS_LISTED])
+        most = dict(sorted(by_topic.items(), key=lambda counted: (-counted[1], counted[0]))[:MAX_TOPICS_LISTED])
         more = {"others": len(by_topic) - len(most)} if len(by_topic) > len(most) else {}
         held.append({"broker_id": broker, "replicas": len(rows), "topics": most, **more})
     return [row for row in held if row["replicas"]]

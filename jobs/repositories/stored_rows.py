@@ -82,10 +82,10 @@ class StoredRows:
         marks: Bools = pc.is_in(keys, keys.filter(pa.array(marked))).to_numpy()
         return marks
 
-    def first_of_each_length(self, column: str, of: str) -> Bools:
+    def first_of_each_length(self, column: str, key: str) -> Bools:
         """Mark the first row for each value of `of` and each number of brokers in a column."""
         lengths = self.lengths(column)
-        codes = self.table[of].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+        codes = self.table[key].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
         _, first = np.unique((codes << 32) | lengths, return_index=True)
         marks = np.zeros(len(self), dtype=bool)
         marks[first] = True

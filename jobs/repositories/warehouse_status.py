@@ -94,8 +94,8 @@ def missing_since(warehouse: Warehouse, snapshot: Snapshot, brokers: Collection[
     absent = {*brokers}.difference(row.broker_id for row in live_brokers_as_of(warehouse, snapshot))
     if not absent:
         return {}
-    seen = brokers_last_seen(warehouse, snapshot)
-    last = {broker: seen[broker].snapshot_id if broker in seen else 0 for broker in absent}
+    last_seen = brokers_last_seen(warehouse, snapshot)
+    last = {broker: last_seen[broker].snapshot_id if broker in last_seen else 0 for broker in absent}
     snapshots = warehouse.read("snapshots", ("snapshot_id", "<=", snapshot.snapshot_id))
     taken = dict(values_of(snapshots, "snapshot_id", "taken_at"))
     return {broker: taken[min(number for number in taken if number > until)] for broker, until in last.items()}

@@ -30,8 +30,8 @@ def clusters(ctx: typer.Context, incomplete: str) -> Completed:
     """Complete clusters of the --conf file and of the warehouse."""
 
     def known(conf: "Conf", warehouse: "Warehouse") -> Iterable[tuple[str, str]]:
-        seen = warehouse.clusters() if warehouse.exists() else []
-        return [(name, "") for name in sorted({*conf.clusters, *seen})]
+        stored = warehouse.clusters() if warehouse.exists() else []
+        return [(name, "") for name in sorted({*conf.clusters, *stored})]
 
     return _completed(ctx, incomplete, known)
 

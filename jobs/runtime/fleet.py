@@ -165,29 +165,29 @@ def _rank(code: ExitCode) -> int:
 
 def summary_rows(outcomes: Collection[ClusterOutcome], summary: FleetSummary) -> Iterator[Result]:
     """Yield a row for each cluster, the worst first; a cluster without figures has null in their columns."""
-    figures = {each.cluster: {} if each.is_failure else summary.figures(each.fields) for each in outcomes}
+    figures = {outcome.cluster: {} if outcome.is_failure else summary.figures(outcome.fields) for outcome in outcomes}
     names = list(dict.fromkeys([*summary.shown, *(name for row in figures.values() for name in row)]))
 
     def severity(outcome: ClusterOutcome) -> tuple[Any, ...]:
         counts = (figures[outcome.cluster].get(name) or 0 for name in summary.worst_by)
         return _rank(outcome.exit_code), *(-count for count in counts), outcome.cluster
 
-    for each in sorted(outcomes, key=severity):
+    for outcome in sorted(outcomes, key=severity):
         yield {
-            "cluster": each.cluster,
-            "outcome": each.exit_code.name.lower(),
-            "exit_code": int(each.exit_code),
-            **{name: figures[each.cluster].get(name) for name in names},
-            "seconds": each.seconds,
-            "reason": each.reason,
+            "cluster": outcome.cluster,
+            "outcome": outcome.exit_code.name.lower(),
+            "exit_code": int(outcome.exit_code),
+            **{name: figures[outcome.cluster].get(name) for name in names},
+            "seconds": outcome.seconds,
+            "reason": outcome.reason,
         }
 
 
 def _steps(worst_first: Sequence[ClusterOutcome]) -> Iterator[Suggestion]:
     """Suggest a check of each failed cluster, then the next command of the first few others."""
-    for each in worst_first:
-        if each.is_failure:
-            yield suggestion(each.settings, f"{each.cluster}: find the cause", "doctor")
-    for each in [each for each in worst_first if each.steps][:STEPS_SHOWN]:
-        step = each.steps[0]
-        yield Suggestion(f"{each.cluster}: {step.what}", step.command, step.zookeeper_shell)
+    for outcome in worst_first:
+        if outcome.is_failure:
+            yield suggestion(outcome.settings, f"{outcome.cluster}: find the cause", "doctor")
+    for outcome in [outcome for outcome in worst_first if outcome.steps][:STEPS_SHOWN]:
+        step = outcome.steps[0]
+        yield Suggestion(f"{outcome.cluster}: {step.what}", step.command, step.zookeeper_shell)

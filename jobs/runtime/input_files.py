@@ -166,7 +166,7 @@ def _from(text: str, start: int) -> str:
 
 def read_topics_to_move(path: Path) -> list[str]:
     """Read the topics of a topics-to-move file."""
-    topics = [each.topic for each in read_json(path, _TopicsToMove, TOPICS_TO_MOVE).topics]
+    topics = [topic.topic for topic in read_json(path, _TopicsToMove, TOPICS_TO_MOVE).topics]
     if not topics:
         raise UsageError(f"{path} names no topic")
     twice = sorted(topic for topic, count in Counter(topics).items() if count > 1)
@@ -237,12 +237,12 @@ def _line_of(text: str, part: str) -> int:
 
 def refuse_repeated(path: Path, rows: Iterable[Row]) -> None:
     """Raise RefusedError if a partition occurs twice."""
-    seen: set[tuple[str, int]] = set()
+    keys: set[tuple[str, int]] = set()
     for row in rows:
         key = (row["topic"], row["partition"])
-        if key in seen:
+        if key in keys:
             raise RefusedError(f"{path} names {key[0]}-{key[1]} twice; say once what it should be")
-        seen.add(key)
+        keys.add(key)
 
 
 def parse_replica_assignment(text: str) -> list[list[int]]:

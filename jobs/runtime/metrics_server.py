@@ -195,8 +195,8 @@ def _application(read: Callable[[], list[Metric]], fault: Callable[[], str | Non
             if environ["PATH_INFO"] == PATH:
                 return scrape(environ, start_response)
             if environ["PATH_INFO"] == HEALTH_PATH:
-                why = fault()
-                status, line = (HTTPStatus.OK, "ok") if why is None else (HTTPStatus.SERVICE_UNAVAILABLE, why)
+                reason = fault()
+                status, line = (HTTPStatus.OK, "ok") if reason is None else (HTTPStatus.SERVICE_UNAVAILABLE, reason)
             else:
                 status, line = HTTPStatus.NOT_FOUND, f"only {PATH} and {HEALTH_PATH} exist here"
         except SurveyorError as error:

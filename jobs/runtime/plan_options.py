@@ -59,11 +59,11 @@ def question_of_one_cluster(ask: Callable[..., CommandResult]) -> Command:
 
 
 def _command(ask: Callable[..., CommandResult], fleet_options: Collection[str]) -> Command:
-    declared = [each for each in inspect.signature(ask).parameters.values() if each.name != "options"]
+    declared = [parameter for parameter in inspect.signature(ask).parameters.values() if parameter.name != "options"]
     groups: dict[str, type[Any]] = {
-        each.name: each.annotation
-        for each in declared[1:]
-        if isinstance(each.annotation, type) and is_dataclass(each.annotation)
+        parameter.name: parameter.annotation
+        for parameter in declared[1:]
+        if isinstance(parameter.annotation, type) and is_dataclass(parameter.annotation)
     }
 
     def run(
@@ -101,9 +101,13 @@ def _command(ask: Callable[..., CommandResult], fleet_options: Collection[str]) 
         return run_on_fleet(settings, parallel, plan, FLEET_SUMMARY) if fleet else plan(settings)
 
     _, *shared, _ = inspect.signature(run).parameters.values()  # before a wrapper takes over the annotations of `ask`
-    stated = chain.from_iterable(_options_of(groups[each.name]) if each.name in groups else [each] for each in declared)
+    stated = chain.from_iterable(
+        _options_of(groups[parameter.name]) if parameter.name in groups else [parameter] for parameter in declared
+    )
     functools.update_wrapper(run, ask)
-    taken = [each for each in shared if each.name in fleet_options or each.name not in FLEET_OPTIONS]
+    taken = [
+        parameter for parameter in shared if parameter.name in fleet_options or parameter.name not in FLEET_OPTIONS
+    ]
     run.__signature__ = inspect.Signature([*stated, *taken])  # type: ignore[attr-defined]
     return on_spark(run)
 

@@ -66,7 +66,7 @@ def _words(parameter: object, context: typer.Context) -> tuple[str, ...]:
         return (options[-1],)
     value = context.params[name]
     values = value if isinstance(value, list | tuple) else [value]
-    return tuple(word for each in values for word in (options[-1], str(each)))
+    return tuple(word for value in values for word in (options[-1], str(value)))
 
 
 def suggestion(settings: "Settings", what: str, *command: str) -> Suggestion:

@@ -60,14 +60,14 @@ def differences(warehouse: Warehouse, before: Snapshot, after: Snapshot) -> list
 
 
 def _brokers(pairs: Sequence[Pair]) -> Iterator[Difference]:
-    for was, is_now in pairs:
-        subject = f"broker {(was or is_now or {})['broker_id']}"
-        if was is None or is_now is None:
-            what = "broker joined" if was is None else "broker gone"
-            yield _difference(what, subject, "broker_epoch", was, is_now)
+    for old, new in pairs:
+        subject = f"broker {(old or new or {})['broker_id']}"
+        if old is None or new is None:
+            what = "broker joined" if old is None else "broker gone"
+            yield _difference(what, subject, "broker_epoch", old, new)
             continue
-        yield from _changed("broker bounced", subject, was, is_now, ["broker_epoch"])
-        yield from _changed("broker changed", subject, _with_urls(was), _with_urls(is_now), BROKER[1:])
+        yield from _changed("broker bounced", subject, old, new, ["broker_epoch"])
+        yield from _changed("broker changed", subject, _with_urls(old), _with_urls(new), BROKER[1:])
 
 
 def _with_urls(broker: Row) -> Row:
@@ -77,40 +77,40 @@ def _with_urls(broker: Row) -> Row:
 
 
 def _topics(pairs: Sequence[Pair]) -> Iterator[Difference]:
-    for was, is_now in pairs:
-        topic = (was or is_now or {})["topic"]
-        if was is None or is_now is None:
-            yield _difference("topic created" if was is None else "topic vanished", topic, "topic_id", was, is_now)
+    for old, new in pairs:
+        topic = (old or new or {})["topic"]
+        if old is None or new is None:
+            yield _difference("topic created" if old is None else "topic vanished", topic, "topic_id", old, new)
             continue
-        yield from _changed("topic changed", topic, was, is_now, TOPIC[:-1])
-        old, new = was["config"] or {}, is_now["config"] or {}
-        for config in _changed("topic config", topic, old, new, sorted({*old, *new})):
+        yield from _changed("topic changed", topic, old, new, TOPIC[:-1])
+        old_config, new_config = old["config"] or {}, new["config"] or {}
+        for config in _changed("topic config", topic, old_config, new_config, sorted({*old_config, *new_config})):
             before, after = (masked(value, config.column) for value in (config.before, config.after))
             yield config._replace(before=before, after=after)
 
 
 def _quarantine(pairs: Sequence[Pair]) -> Iterator[Difference]:
-    for was, is_now in pairs:
-        what = "quarantined" if was is None else "no longer quarantined"
-        yield _difference(what, (was or is_now or {})["path"], "reason", was, is_now)
+    for old, new in pairs:
+        what = "quarantined" if old is None else "no longer quarantined"
+        yield _difference(what, (old or new or {})["path"], "reason", old, new)
 
 
 def _partitions(pairs: Sequence[Pair]) -> Iterator[Difference]:
-    for was, is_now in pairs:
-        verb = "created" if was is None else "vanished" if is_now is None else "changed"
-        subject = "{topic}-{partition}".format(**(was or is_now or {}))
-        yield from _changed(f"partition {verb}", subject, was or {}, is_now or {}, STATE)
+    for old, new in pairs:
+        verb = "created" if old is None else "vanished" if new is None else "changed"
+        subject = "{topic}-{partition}".format(**(old or new or {}))
+        yield from _changed(f"partition {verb}", subject, old or {}, new or {}, STATE)
 
 
-def _changed(what: str, subject: str, was: Row, is_now: Row, columns: Sequence[str]) -> Iterator[Difference]:
+def _changed(what: str, subject: str, old: Row, new: Row, columns: Sequence[str]) -> Iterator[Difference]:
     for column in columns:
-        difference = _difference(what, subject, column, was, is_now)
+        difference = _difference(what, subject, column, old, new)
         if difference.before != difference.after:
             yield difference
 
 
-def _difference(what: str, subject: str, column: str, was: Row | None, is_now: Row | None) -> Difference:
-    before, after = (None if value == [] else value for value in ((was or {}).get(column), (is_now or {}).get(column)))
+def _difference(what: str, subject: str, column: str, old: Row | None, new: Row | None) -> Difference:
+    before, after = (None if value == [] else value for value in ((old or {}).get(column), (new or {}).get(column)))
     return Difference(what, subject, column, before, after)
 
 
@@ -121,8 +121,8 @@ def _pairs_of(
     key: Sequence[str],
     columns: Sequence[str],
 ) -> list[Pair]:
-    was, is_now = (table_as_of(warehouse, snapshot, table) for snapshot in both)
-    return pairs(was, is_now, key, columns)
+    old, new = (table_as_of(warehouse, snapshot, table) for snapshot in both)
+    return pairs(old, new, key, columns)
 
 
 def _partition_pairs(warehouse: Warehouse, before: int, after: int) -> list[Pair]:
@@ -136,8 +136,8 @@ def _partition_pairs(warehouse: Warehouse, before: int, after: int) -> list[Pair
     until = read(("snapshot_id", "<=", older), topics)
     touched = between.select(PARTITION).group_by(PARTITION).aggregate([])
     numbered = until.select(PARTITION).append_column("row", pa.array(np.arange(until.num_rows)))
-    was = until.take(numbered.join(touched, PARTITION, join_type="inner")["row"])
-    states = {older: newest_rows(was), newer: newest_rows(between)}
+    old = until.take(numbered.join(touched, PARTITION, join_type="inner")["row"])
+    states = {older: newest_rows(old), newer: newest_rows(between)}
     return pairs(states[before], states[after], PARTITION, STATE)
 
 
@@ -163,11 +163,11 @@ def _joined(key: Sequence[str], kinds: Mapping[str, pa.DataType]) -> str:
         for side in ("b", "a")
     }
     packed = (f"CASE WHEN {side}.there THEN struct_pack({', '.join(some)}) END" for side, some in sides.items())
-    was, is_now = packed
+    old, new = packed
     names = ", ".join(f'"{name}"' for name in key)
     either = " OR ".join(["b.there IS NULL", "a.there IS NULL", *differs.values()])
     return f"""
-        SELECT {was} AS before, {is_now} AS after
+        SELECT {old} AS before, {new} AS after
         FROM (SELECT *, true AS there FROM b) AS b FULL JOIN (SELECT *, true AS there FROM a) AS a USING ({names})
         WHERE {either} ORDER BY {names}
     """  # noqa: S608 - names of columns
@@ -188,5 +188,5 @@ def _differs(column: str, kind: pa.DataType) -> str:
         form = "coalesce(list_sort(map_entries({})), [])"
     elif pa.types.is_list(kind):
         form = "coalesce({}, [])"
-    was, is_now = (form.format(f'{side}."{column}"') for side in ("b", "a"))
-    return f"{was} IS DISTINCT FROM {is_now}"
+    old, new = (form.format(f'{side}."{column}"') for side in ("b", "a"))
+    return f"{old} IS DISTINCT FROM {new}"

@@ -148,7 +148,7 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
         },
         configs_not_understood=sum(config is None or None in config.values() for config in view.configs.values()),
         moving=_count(moving),
-        stalled=[each for each in reassigned if each.obstacle is not None],
+        stalled=[entry for entry in reassigned if entry.obstacle is not None],
         mendable=_count(due.repairable),
         stuck=_count(due.leaderless),
         imbalance=imbalance(rows, threshold),
@@ -275,8 +275,8 @@ def _distinct(brokers: Ints) -> list[int]:
 def _stalled_row(stalled: Reassignment) -> Row:
     row: Row = {"topic": stalled.topic, "partition": stalled.partition, "target": list(stalled.goal)}
     if stalled.obstacle is not None:
-        why = stalled.obstacle
-        row |= {"code": why.code.value, "reason": why.reason, "waits_for": list(why.waits_for)}
+        reason = stalled.obstacle
+        row |= {"code": reason.code.value, "reason": reason.reason, "waits_for": list(reason.waits_for)}
     return row
 
 

@@ -92,17 +92,17 @@ def _is_of(difference: Difference, topics: set[str]) -> bool:
 
 def _broker_configs(warehouse: Warehouse, before: Snapshot, after: Snapshot) -> tuple[list[Difference], list[str]]:
     """Compare the settings that brokers returned; those of a broker that returned none are unknown."""
-    was, is_now = (_returned(warehouse, snapshot) for snapshot in (before, after))
+    old_configs, new_configs = (_returned(warehouse, snapshot) for snapshot in (before, after))
     unknown = [
         f"settings of broker {broker} {side}"
-        for side, configs, others in (("before", was, is_now), ("after", is_now, was))
+        for side, configs, others in (("before", old_configs, new_configs), ("after", new_configs, old_configs))
         for broker in sorted(others.keys() - configs.keys())
     ]
     rows = [
-        Difference("broker config", f"broker {broker}", name, old, is_now[broker][name])
-        for broker in sorted(was.keys() & is_now.keys())
-        for name, old in sorted(was[broker].items())
-        if name in is_now[broker] and is_now[broker][name] != old
+        Difference("broker config", f"broker {broker}", name, value, new_configs[broker][name])
+        for broker in sorted(old_configs.keys() & new_configs.keys())
+        for name, value in sorted(old_configs[broker].items())
+        if name in new_configs[broker] and new_configs[broker][name] != value
     ]
     return rows, unknown
 
@@ -119,11 +119,11 @@ def _returned(warehouse: Warehouse, snapshot: Snapshot) -> dict[int, dict[str, s
 def _counts(before: Snapshot, after: Snapshot) -> tuple[list[Difference], list[str]]:
     rows, unknown = [], []
     for column, noun in COUNTS.items():
-        was, is_now = getattr(before, column), getattr(after, column)
-        if was == 0 and is_now is None:
+        old, new = getattr(before, column), getattr(after, column)
+        if old == 0 and new is None:
             continue  # as without an authorizer, which alone lists ACLs: there was nothing to lose
-        if was is None or is_now is None:
-            unknown.append(f"number of {noun} {'before' if was is None else 'after'}")
-        elif was != is_now:
-            rows.append(Difference("count", noun, column, was, is_now))
+        if old is None or new is None:
+            unknown.append(f"number of {noun} {'before' if old is None else 'after'}")
+        elif old != new:
+            rows.append(Difference("count", noun, column, old, new))
     return rows, unknown

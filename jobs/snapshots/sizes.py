@@ -33,13 +33,13 @@ def take_sizes(settings: Settings) -> Result:
     Raise UnreadableError if no broker responded; then nothing is stored.
     """
     brokers = [row for row in settings.source.read_brokers() if row.is_live]
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
     def detail() -> Part:
-        return Part(seen["brokers"], len(brokers), f"have responded, {pluralise(seen['replicas'], 'replica')}")
+        return Part(counts["brokers"], len(brokers), f"have responded, {pluralise(counts['replicas'], 'replica')}")
 
     def count(log_dirs: LogDirs) -> None:
-        seen.update(brokers=1, replicas=log_dirs.logs.num_rows)
+        counts.update(brokers=1, replicas=log_dirs.logs.num_rows)
 
     with progress("asking brokers for their log dirs", detail):
         log_dirs, silent = read_log_dirs(brokers, settings.conf.command_config, count)
@@ -80,7 +80,7 @@ def _result(log_dirs: Mapping[int, LogDirs], silent: Mapping[int, str], logs: pa
         "replicas": logs.num_rows,
         "future": pc.sum(logs["is_future"]).as_py() or 0,
         "bytes": pc.sum(logs["bytes"]).as_py() or 0,
-        "silent": [{"broker_id": broker, "reason": why} for broker, why in silent.items()],
+        "silent": [{"broker_id": broker, "reason": reason} for broker, reason in silent.items()],
         "failed_log_dirs": [
             {"broker_id": broker, "log_dir": log_dir, "error": error}
             for broker in sorted(log_dirs)
@@ -90,7 +90,7 @@ def _result(log_dirs: Mapping[int, LogDirs], silent: Mapping[int, str], logs: pa
 
 
 def _silent_lines(silent: Mapping[int, str]) -> list[str]:
-    return [f"broker {broker}: {why}" for broker, why in silent.items()]
+    return [f"broker {broker}: {reason}" for broker, reason in silent.items()]
 
 
 def _listed(lines: Collection[str]) -> str:

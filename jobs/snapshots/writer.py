@@ -170,8 +170,8 @@ class SnapshotWriter:
         if not count:
             return None
         few = F.broadcast(cells) if count <= MAX_BROADCAST_ROWS else cells
-        was, is_now = (rows.transform(in_cells, few) for rows in (before, now.partitions))
-        pairs = differing(was, now.derived(is_now)).localCheckpoint()
+        old, new = (rows.transform(in_cells, few) for rows in (before, now.partitions))
+        pairs = differing(old, now.derived(new)).localCheckpoint()
         counts = pairs.agg(F.count("*").alias("all"), F.count_if(has_changed()).alias("changed")).collect()[0]
         return PartitionDiff(pairs, difference(pairs, self.snapshot_id), counts["all"], counts["changed"])
 
@@ -207,8 +207,8 @@ class SnapshotWriter:
 
     def topics_differ(self, last: Snapshot, new: pa.Table) -> bool:
         """Whether any topic's row changed, apart from `snapshot_id`."""
-        was = table_as_of(self.tables.warehouse, last, "topics")
-        then, now = (rows.drop_columns("snapshot_id").sort_by("topic") for rows in (was, new))
+        old = table_as_of(self.tables.warehouse, last, "topics")
+        then, now = (rows.drop_columns("snapshot_id").sort_by("topic") for rows in (old, new))
         return not then.equals(now)
 
     def write_partitions(self, now: "CurrentTables", change: PartitionDiff | None, count: int) -> None:
@@ -263,9 +263,9 @@ class SnapshotWriter:
             ("brokers", state.live_brokers, broker_events),
             ("requests", state.requests, request_events),
         ):
-            was = [row for row in as_of(self.tables.warehouse, last, table) if not row.get("fenced")]
-            if comparable(table, was) != comparable(table, rows):
-                yield events(frame(table, was), frame(table, rows))
+            old = [row for row in as_of(self.tables.warehouse, last, table) if not row.get("fenced")]
+            if comparable(table, old) != comparable(table, rows):
+                yield events(frame(table, old), frame(table, rows))
         before = {name: last.columns()[name] for name in state.control}
         if before != state.control:
             yield controller_events(frame("snapshots", [before]), frame("snapshots", [state.control]))

@@ -138,8 +138,8 @@ class Summaries:
     def _read(self, name: str, columns: list[str]) -> pa.Table:
         """Read columns of a table; columns that an older version did not have are null."""
         if name == LastSeenBroker.TABLE:
-            seen = brokers_last_seen(self.warehouse, self.snapshot).values()
-            return self.warehouse.arrow(name, seen).select(columns)
+            last_seen = brokers_last_seen(self.warehouse, self.snapshot).values()
+            return self.warehouse.arrow(name, last_seen).select(columns)
         filters = [self.only[name]] if name in self.only else []
         stored = self._columns(name)
         existing = [column for column in columns if column in stored]

@@ -62,16 +62,16 @@ def write_migration_report(settings: Settings, out: Path | None, ids: str) -> Co
     """Write the proof of a migration; the exit code is CHANGES unless everything is still there."""
     now, path = datetime.now(UTC), out or Path("migration.html")
     try:
-        was, is_now = map(int, ids.split(","))
+        old, new = map(int, ids.split(","))
     except ValueError:
         raise UsageError(f"--migration {ids}: expected the ids of two snapshots, as 41,57") from None
     refuse_unwritable(path)
     warehouse = settings.warehouse
-    before, after = find_snapshot(warehouse, was), find_snapshot(warehouse, is_now)
+    before, after = find_snapshot(warehouse, old), find_snapshot(warehouse, new)
     with progress("reading the tables and rendering the page"):
         proof = prove(warehouse, before, after)
         written = replace_file(path, migration_page(settings.cluster, before, after, proof, now))
-    result: Row = {"before": was, "after": is_now, "proved": proof.holds, "path": str(path), "bytes": written}
+    result: Row = {"before": old, "after": new, "proved": proof.holds, "path": str(path), "bytes": written}
     verdict = "proved" if proof.holds else "not proved"
     title = f"report of the migration of {settings.cluster}, {verdict}: {path} ({format_bytes(written)})"
     return CommandResult(result, title, exit_code=ExitCode.DONE if proof.holds else ExitCode.CHANGES)

@@ -46,5 +46,5 @@ def unsuitable_code() -> Column:
 
 def reason_by_code(by_code: Mapping[RejectionCode, Column | Sentence]) -> Column:
     """Return the reason that belongs to the column `code`."""
-    texts = ((code, sentence(why) if isinstance(why, Sentence) else why) for code, why in by_code.items())
-    return F.coalesce(*(F.when(F.col("code") == code.value, why) for code, why in texts))
+    texts = ((code, sentence(reason) if isinstance(reason, Sentence) else reason) for code, reason in by_code.items())
+    return F.coalesce(*(F.when(F.col("code") == code.value, reason) for code, reason in texts))

@@ -34,14 +34,14 @@ def shaped(rows: DataFrame, schema: StructType) -> DataFrame:
 
 def _column(kind: DataType, column: StructField) -> str:
     """Return a column in SQL, which takes a tenth of the calls to Spark that a Column takes."""
-    is_now, must_be = kind.simpleString(), column.dataType.simpleString()
+    actual, expected = kind.simpleString(), column.dataType.simpleString()
     if isinstance(kind, NullType):
-        return f"CAST(NULL AS {must_be}) AS {column.name}"
-    if is_now == must_be:
+        return f"CAST(NULL AS {expected}) AS {column.name}"
+    if actual == expected:
         return column.name
-    if (is_now, must_be) in _UPCASTS:
-        return f"CAST({column.name} AS {must_be}) AS {column.name}"
-    raise TypeError(f"column {column.name} is {is_now}, expected {must_be}")
+    if (actual, expected) in _UPCASTS:
+        return f"CAST({column.name} AS {expected}) AS {column.name}"
+    raise TypeError(f"column {column.name} is {actual}, expected {expected}")
 
 
 def paired(before: DataFrame, after: DataFrame, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
@@ -49,9 +49,9 @@ def paired(before: DataFrame, after: DataFrame, key: Sequence[str], columns: Seq
 
     In: the rows of one cluster. Out: one row per key, with `cluster`. An empty key pairs one row with one row.
     """
-    was, is_now = (
+    old, new = (
         rows.select("cluster", *key, F.struct(*columns).alias(name)) for rows, name in ((before, "b"), (after, "a"))
     )
-    is_now = is_now.withColumnRenamed("cluster", "now")
-    joined = was.join(is_now, list(key), "full_outer") if key else was.crossJoin(is_now)
+    new = new.withColumnRenamed("cluster", "now")
+    joined = old.join(new, list(key), "full_outer") if key else old.crossJoin(new)
     return joined.withColumns({"cluster": F.coalesce("cluster", "now")})

@@ -66,9 +66,9 @@ def _events(paired: DataFrame, subject: Column, cases: Sequence[EventCase]) -> D
         *(
             F.when(
                 F.coalesce(holds, false()),
-                F.struct(F.lit(kind.value).alias("kind"), was.alias("before"), is_now.alias("after")),
+                F.struct(F.lit(kind.value).alias("kind"), old.alias("before"), new.alias("after")),
             )
-            for kind, holds, was, is_now in cases
+            for kind, holds, old, new in cases
         ),
     )
     events = paired.select("cluster", subject.alias("subject"), F.explode(F.array_compact(candidates)).alias("event"))
@@ -78,15 +78,15 @@ def _events(paired: DataFrame, subject: Column, cases: Sequence[EventCase]) -> D
 def broker_events(before: DataFrame, after: DataFrame) -> DataFrame:
     """Return events of brokers that joined, failed, registered again (other czxid) or changed endpoints; BROKERS in."""
     pairs = paired(before, after, ["broker_id"], ["broker_epoch", "endpoints", "understood"])
-    was, is_now = _text("b.broker_epoch"), _text("a.broker_epoch")
+    old, new = _text("b.broker_epoch"), _text("a.broker_epoch")
     both = F.col("b").isNotNull() & F.col("a").isNotNull()
     same_epoch = F.col("b.broker_epoch") == F.col("a.broker_epoch")
     legible = F.col("b.understood") & F.col("a.understood")
     moved = F.col("b.endpoints") != F.col("a.endpoints")
     cases = [
-        (EventKind.BROKER_JOINED, F.col("b").isNull(), was, is_now),
-        (EventKind.BROKER_FAILED, F.col("a").isNull(), was, is_now),
-        (EventKind.BROKER_BOUNCED, both & ~same_epoch, was, is_now),
+        (EventKind.BROKER_JOINED, F.col("b").isNull(), old, new),
+        (EventKind.BROKER_FAILED, F.col("a").isNull(), old, new),
+        (EventKind.BROKER_BOUNCED, both & ~same_epoch, old, new),
         (
             EventKind.BROKER_CHANGED,
             both & same_epoch & legible & moved,
@@ -132,11 +132,11 @@ def topic_events(before: DataFrame, after: DataFrame) -> DataFrame:
         rows.groupBy("cluster", "topic").agg(F.count("*").alias("partitions")) for rows in (before, after)
     )
     pairs = paired(was_counted, counted, ["topic"], ["partitions"])
-    was, is_now = _text("b.partitions"), _text("a.partitions")
+    old, new = _text("b.partitions"), _text("a.partitions")
     cases = [
-        (EventKind.TOPIC_CREATED, F.col("b").isNull(), was, is_now),
-        (EventKind.TOPIC_VANISHED, F.col("a").isNull(), was, is_now),
-        (EventKind.PARTITIONS_ADDED, F.col("a.partitions") > F.col("b.partitions"), was, is_now),
+        (EventKind.TOPIC_CREATED, F.col("b").isNull(), old, new),
+        (EventKind.TOPIC_VANISHED, F.col("a").isNull(), old, new),
+        (EventKind.PARTITIONS_ADDED, F.col("a.partitions") > F.col("b.partitions"), old, new),
     ]
     return _events(pairs, F.col("topic"), cases)
 
@@ -147,12 +147,12 @@ def topic_id_events(before: DataFrame, after: DataFrame) -> DataFrame:
     A topic that only lost its id is the same topic.
     """
     pairs = paired(before, after, ["topic"], ["topic_id", "understood"])
-    was, is_now = F.col("b.topic_id"), F.col("a.topic_id")
+    old, new = F.col("b.topic_id"), F.col("a.topic_id")
     both = F.col("b.understood") & F.col("a.understood")
     cases = [
-        (EventKind.TOPIC_RECREATED, both & (was != is_now), was, is_now),
-        (EventKind.TOPIC_ID_ASSIGNED, both & was.isNull() & is_now.isNotNull(), was, is_now),
-        (EventKind.TOPIC_ID_LOST, both & was.isNotNull() & is_now.isNull(), was, is_now),
+        (EventKind.TOPIC_RECREATED, both & (old != new), old, new),
+        (EventKind.TOPIC_ID_ASSIGNED, both & old.isNull() & new.isNotNull(), old, new),
+        (EventKind.TOPIC_ID_LOST, both & old.isNotNull() & new.isNull(), old, new),
     ]
     return _events(pairs, F.col("topic"), cases)
 

@@ -30,10 +30,10 @@ def ranked_evidence(
     """
     numbered = F.posexplode("live_replicas").alias("position", "broker_id")
     candidates = offline.select("cluster", *KEY, "leader_epoch", "kafkas", numbered)
-    seen = candidates.join(_last_in_isr(offline, history, snapshots), [*KEY, "broker_id"], "left")
-    by_size = seen.withColumns({"log_size": F.lit(None).cast("bigint")})
+    last_in_isr = candidates.join(_last_in_isr(offline, history, snapshots), [*KEY, "broker_id"], "left")
+    by_size = last_in_isr.withColumns({"log_size": F.lit(None).cast("bigint")})
     if sizes is not None:
-        by_size = seen.join(sizes.select(*KEY, "broker_id", "log_size"), [*KEY, "broker_id"], "left")
+        by_size = last_in_isr.join(sizes.select(*KEY, "broker_id", "log_size"), [*KEY, "broker_id"], "left")
     best = Window.partitionBy(*KEY).orderBy(*_best_first())
     return (
         by_size.withColumns({"epochs_since": F.col("leader_epoch") - F.col("epoch_then")})

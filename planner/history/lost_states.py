@@ -75,7 +75,7 @@ def filter_same_topic(lost_states: DataFrame, ids: DataFrame) -> DataFrame:
 
 def vanished_rejections(known: DataFrame) -> DataFrame:
     """Return one REJECTIONS row per partition: it must not be created as a new one."""
-    why = sentence_sql(reasons.STATE_VANISHED, last_state=LAST_STATE_REASON)
+    reason = sentence_sql(reasons.STATE_VANISHED, last_state=LAST_STATE_REASON)
     return known.withColumns(
-        {"code": F.lit(RejectionCode.STATE_VANISHED.value), "reason": F.expr(why)},
+        {"code": F.lit(RejectionCode.STATE_VANISHED.value), "reason": F.expr(reason)},
     ).transform(as_rejections, Action.CREATE)

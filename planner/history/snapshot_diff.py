@@ -95,8 +95,8 @@ def differing(before: DataFrame, now: DataFrame) -> DataFrame:
     `b` and `a` are the rows before and after, null if missing.
     """
     pairs = paired(before, now, KEY, [*_COMPARED, "snapshot_id"])
-    was, is_now = (F.col(side).dropFields("snapshot_id") for side in ("b", "a"))
-    return pairs.where(~is_now.eqNullSafe(was))
+    old, new = (F.col(side).dropFields("snapshot_id") for side in ("b", "a"))
+    return pairs.where(~new.eqNullSafe(old))
 
 
 def has_changed() -> Column:
@@ -104,9 +104,9 @@ def has_changed() -> Column:
 
     A lower version is a change: the topic was deleted and created again.
     """
-    was, is_now = (F.col(side).dropFields("snapshot_id", "topic_version") for side in ("b", "a"))
+    old, new = (F.col(side).dropFields("snapshot_id", "topic_version") for side in ("b", "a"))
     is_later = F.coalesce(F.col("a.topic_version") >= F.col("b.topic_version"), false())
-    return ~(is_now.eqNullSafe(was) & is_later)
+    return ~(new.eqNullSafe(old) & is_later)
 
 
 def difference(differing: DataFrame, snapshot_id: int) -> DataFrame:

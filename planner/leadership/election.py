@@ -80,5 +80,5 @@ def no_leader_reason() -> Column:
         sentence(reasons.ISR_CANNOT_LEAD, isr=F.col("isr")), F.when(F.size("survivors") > 0, survivors).otherwise("")
     )
     any_live = F.arrays_overlap(F.concat("replicas", "isr"), "live")
-    why = F.when(any_live & (F.size("isr") == 0), sentence(reasons.ISR_EMPTY))
-    return F.concat(why.when(any_live, none_in_sync).otherwise(none_live), F.expr(FAILED_SUFFIX))
+    reason = F.when(any_live & (F.size("isr") == 0), sentence(reasons.ISR_EMPTY))
+    return F.concat(reason.when(any_live, none_in_sync).otherwise(none_live), F.expr(FAILED_SUFFIX))

@@ -83,10 +83,10 @@ def broker_ages(brokers: DataFrame, events: DataFrame, snapshots: DataFrame, sna
     seconds = F.unix_micros("taken_at") / 1_000_000
     range_ = earlier_snapshots.agg(F.min(seconds).alias("oldest"), F.max(F.when(at, seconds)).alias("now"))
     epoch = F.col("broker_epoch").cast("string")
-    seen = earlier_snapshots.select("snapshot_id", seconds.alias("seen"))
+    snapshot_times = earlier_snapshots.select("snapshot_id", seconds.alias("seen"))
     joined = (
         events.where(F.col("kind").isin(EventKind.BROKER_JOINED.value, EventKind.BROKER_BOUNCED.value))
-        .join(F.broadcast(seen), "snapshot_id")
+        .join(F.broadcast(snapshot_times), "snapshot_id")
         .groupBy("subject", F.col("after").alias("epoch"))
         .agg(F.max("seen").alias("seen"))
     )

@@ -27,7 +27,7 @@ def legal(state: Column, action: Action) -> Column:
 
 def with_transition(partitions: DataFrame, action: Action) -> DataFrame:
     """Add `state`, and `illegal`: why the action is not allowed in that state, null if it is."""
-    why = F.concat(F.lit("it is "), F.col("state"), F.lit(f"; {allowed_transition(action)}"))
+    reason = F.concat(F.lit("it is "), F.col("state"), F.lit(f"; {allowed_transition(action)}"))
     return partitions.withColumns({"state": current_state()}).withColumns(
-        {"illegal": F.when(~legal(F.col("state"), action), why)},
+        {"illegal": F.when(~legal(F.col("state"), action), reason)},
     )

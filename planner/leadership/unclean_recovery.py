@@ -106,14 +106,14 @@ def _with_evidence(
 def _describe_evidence(evidence: DataFrame) -> DataFrame:
     """Return one row per partition: `best`, the broker ranked first, and `ranked`, a text with all candidates."""
     size = F.when(F.col("log_size").isNotNull(), F.concat(F.lit(", log of "), F.col("log_size"), F.lit(" bytes")))
-    seen = F.concat(
+    last_in_isr = F.concat(
         F.lit("in sync until snapshot "),
         F.col("last_in_isr_snapshot").cast("string"),
         F.lit(", leader epochs since: "),
         F.col("epochs_since").cast("string"),
         F.coalesce(size, F.lit("")),
     )
-    history = F.coalesce(seen, F.concat(F.lit("never seen in sync"), F.coalesce(size, F.lit(""))))
+    history = F.coalesce(last_in_isr, F.concat(F.lit("never seen in sync"), F.coalesce(size, F.lit(""))))
     kafka = F.when(F.col("kafkas_choice"), "; Kafka's choice").otherwise("")
     text = F.concat(F.col("broker_id").cast("string"), F.lit(" ("), history, kafka, F.lit(")"))
     ranked = F.sort_array(F.collect_list(F.struct("rank", text.alias("text"))))
@@ -206,7 +206,7 @@ def recover_rejections(
     none_electable = sentence(reasons.NONE_ELECTABLE, replicas=F.col("replicas"))
     vanished = F.concat(_cause(), F.lit("; "), _unclean_reason(), sentence(reasons.CHECK_LOGS))
     none = F.concat(F.when(F.size(hidden) > 0, holders).otherwise(none_electable), F.expr(FAILED_SUFFIX))
-    why = reason_by_code(
+    reason = reason_by_code(
         {
             codes.NOT_UNDERSTOOD: reasons.QUARANTINED,
             codes.UNCLEAN_NOT_ALLOWED: F.concat(_unclean_reason(), sentence(reasons.NOT_ALLOWED)),
@@ -217,7 +217,7 @@ def recover_rejections(
     return (
         _with_evidence(offline, broker_configs, evidence, allowed)
         .withColumns({"code": code})
-        .withColumns({"reason": why})
+        .withColumns({"reason": reason})
         .transform(as_rejections, Action.ELECT)
     )
 

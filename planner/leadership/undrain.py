@@ -91,7 +91,7 @@ def undrain_changes(targets: DataFrame, partitions: DataFrame, topics: DataFrame
 def undrain_rejections(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
     """Return one REJECTIONS row per partition that is not as the drain left it."""
     changed_since = sentence(reasons.CHANGED_SINCE_DRAIN, replicas=F.col("replicas"), made=F.col("made"))
-    why = reason_by_code(
+    reason = reason_by_code(
         {
             RejectionCode.UNKNOWN_PARTITION: reasons.DRAINED_PARTITION_GONE,
             RejectionCode.DELETION_REQUESTED: reasons.DELETION_REQUESTED,
@@ -104,7 +104,7 @@ def undrain_rejections(targets: DataFrame, partitions: DataFrame, topics: DataFr
     )
     return (
         _with_verdicts(targets, partitions, topics, brokers)
-        .withColumns({"reason": why})
+        .withColumns({"reason": reason})
         .transform(as_rejections, Action.REASSIGN)
     )
 
@@ -153,7 +153,7 @@ def restart_rejections(
     partitions: DataFrame, topics: DataFrame, brokers: DataFrame, broker_ids: Sequence[int]
 ) -> DataFrame:
     """Return one REJECTIONS row per partition in which such a replica cannot follow."""
-    why = reason_by_code(
+    reason = reason_by_code(
         {
             RejectionCode.DELETION_REQUESTED: reasons.DELETION_REQUESTED,
             RejectionCode.NOT_UNDERSTOOD: reasons.QUARANTINED,
@@ -162,6 +162,6 @@ def restart_rejections(
     )
     return (
         _stopped(partitions, topics, brokers, broker_ids)
-        .withColumns({"reason": why})
+        .withColumns({"reason": reason})
         .transform(as_rejections, Action.START_REPLICA)
     )

@@ -201,11 +201,11 @@ def _reasons(
             parts.append(
                 "holds " + ", ".join(holds[b] for b in sorted({b for pair in row_pairs for b in pair} - {NO_BROKER}))
             )
-        was, becomes = leaders[0][n], leaders[1][n]
-        if was != becomes:
-            why = "" if was in {source for source, _ in pairs[first:last]} else f"{rule.of_leaders}: "
-            counts = ", ".join(preferred[broker] for broker in sorted((was, becomes)))
-            parts.append(f"{why}preferred leader {tally.names[was]} → {tally.names[becomes]}; preferred {counts}")
+        old, new = leaders[0][n], leaders[1][n]
+        if old != new:
+            reason = "" if old in {source for source, _ in pairs[first:last]} else f"{rule.of_leaders}: "
+            counts = ", ".join(preferred[broker] for broker in sorted((old, new)))
+            parts.append(f"{reason}preferred leader {tally.names[old]} → {tally.names[new]}; preferred {counts}")
         texts.append("; ".join(parts) or "order of replicas changes")
     return tuple(texts)
 
@@ -213,7 +213,7 @@ def _reasons(
 def _count_texts(tally: LoadSummary, counts: tuple[Ints, Ints]) -> list[str]:
     """Format each broker's count before and after, once for all rows."""
     before, after = (count.tolist() for count in counts)
-    return [f"{name}: {was} → {becomes}" for name, was, becomes in zip(tally.names, before, after, strict=True)]
+    return [f"{name}: {old} → {new}" for name, old, new in zip(tally.names, before, after, strict=True)]
 
 
 class _Rules:

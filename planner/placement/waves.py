@@ -232,8 +232,8 @@ def one_replica_steps(before: Ints, after: Ints, racks: Ints, lagging: Ints) -> 
     row, nth = (np.concatenate([link[n] for link in links]) for n in (0, 1))
     order = np.lexsort((nth, row))
     lists = (np.concatenate([link[n] for link in links], axis=1)[:, order] for n in (2, 3))
-    was, becomes = lists
-    return Steps(row=row[order], nth=nth[order], before=was, after=becomes)
+    old, new = lists
+    return Steps(row=row[order], nth=nth[order], before=old, after=new)
 
 
 def _step_batches(before: Ints, after: Ints, racks: Ints, lagging: Ints) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:

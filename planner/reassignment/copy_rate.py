@@ -101,8 +101,8 @@ def copy_rate_of(before: CopyReading | None, now: CopyReading, seconds: float) -
 def _difference(before: CopyReading, now: CopyReading) -> tuple[int, int]:
     """Return the bytes that arrived, and by how much the rest shrank, for replicas that both readings have."""
     both = [(before[key], copy) for key, copy in now.items() if key in before and before[key].known]
-    arrived = sum(max(copy.done - was.done, 0) for was, copy in both)
-    return arrived, sum(was.left - copy.left for was, copy in both)
+    arrived = sum(max(copy.done - before.done, 0) for before, copy in both)
+    return arrived, sum(before.left - copy.left for before, copy in both)
 
 
 def _seconds_left(left: int, shrunk: int, seconds: float, *, unknown: int) -> float | None:

@@ -180,7 +180,7 @@ def _racks_of_all(brokers: DataFrame, rules: RackRules) -> DataFrame:
 
 
 def _least_in_one() -> Column:
-    sizes = F.transform(F.array_distinct("room"), lambda rack: F.size(F.filter("room", lambda each: each == rack)))
+    sizes = F.transform(F.array_distinct("room"), lambda rack: F.size(F.filter("room", lambda member: member == rack)))
     brokers = F.size("room") + F.col("elsewhere")
 
     def holds(level: Column) -> Column:
@@ -212,7 +212,7 @@ def _crowded_fault(target: Column, concerned: Column, given_up: AbstractSet[str]
 def _most_in_one(broker_ids: Column) -> Column:
     """Return the largest number of these brokers in one rack."""
     racks = _racks_of(broker_ids)
-    counts = F.transform(F.array_distinct(racks), lambda rack: F.size(F.filter(racks, lambda each: each == rack)))
+    counts = F.transform(F.array_distinct(racks), lambda rack: F.size(F.filter(racks, lambda member: member == rack)))
     apart = F.size(F.array_distinct(racks)) == F.size(racks)
     return F.when(apart, F.least(F.size(racks), F.lit(1))).otherwise(F.array_max(counts))
 

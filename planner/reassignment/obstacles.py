@@ -58,8 +58,8 @@ def obstacle(
     if now is None:
         return Obstacle(RejectionCode.UNKNOWN_PARTITION, "there is no such partition")
     if request is not None:
-        if why := _request_fault(now, request, deleting=deleting):
-            return why
+        if reason := _request_fault(now, request, deleting=deleting):
+            return reason
         now = now.towards(request)
     return None if isr is None else _stalled(now.target, isr, live)
 
@@ -112,8 +112,8 @@ class Reassignment:
 
     @property
     def in_words(self) -> str:
-        why = f"not alive: {abbreviate(self.dead)}" if self.obstacle is None and self.dead else None
-        reason = why if self.obstacle is None else self.obstacle.reason
+        cause = f"not alive: {abbreviate(self.dead)}" if self.obstacle is None and self.dead else None
+        reason = cause if self.obstacle is None else self.obstacle.reason
         return f"{self.name} to {list(self.goal)}{f' ({reason})' if reason else ''}"
 
 
@@ -133,8 +133,8 @@ def reassignment(  # noqa: PLR0913 - the values of a partition's znodes
     """
     if request is not None and ignored:
         if now is not None and not now.is_moving:
-            why = Obstacle(RejectionCode.INVALID_TARGET, ignored)
-            return Reassignment(*key, tuple(request), frozenset([*now.replicas, *request]), why)
+            reason = Obstacle(RejectionCode.INVALID_TARGET, ignored)
+            return Reassignment(*key, tuple(request), frozenset([*now.replicas, *request]), reason)
         request = None if now is not None else request
     goal = tuple(request if request is not None else () if now is None else now.target)
     held = () if now is None else now.replicas

@@ -33,13 +33,13 @@ def snapshot_targets(  # noqa: PLR0913 - two snapshots of two tables
         .join(_assignments(partitions_then, topics_then, "then"), ["topic", "partition"], "full")
         .crossJoin(F.broadcast(live_brokers(brokers)))
     )
-    why = _rejection(then)
+    reason = _rejection(then)
     return rows.where(~F.coalesce(_is_unchanged(), false())).select(
         "topic",
         "partition",
         F.col("replicas_then").alias("replicas"),
-        why["code"].alias("code"),
-        why["reason"].alias("reason"),
+        reason["code"].alias("code"),
+        reason["reason"].alias("reason"),
     )
 
 

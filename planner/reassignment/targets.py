@@ -177,7 +177,7 @@ def reassignment_rejections(
     brokers: DataFrame,
 ) -> DataFrame:
     """Return one REJECTIONS row per target that is not planned."""
-    why = reason_by_code(
+    reason = reason_by_code(
         {
             RejectionCode.DELETION_REQUESTED: reasons.DELETION_REQUESTED,
             RejectionCode.NOT_UNDERSTOOD: reasons.QUARANTINED,
@@ -190,6 +190,6 @@ def reassignment_rejections(
         _with_tables(targets, partitions, topics, brokers)
         .where(F.size("earlier") == 0)
         .withColumns({"code": _code()})
-        .withColumns({"reason": why})
+        .withColumns({"reason": reason})
         .transform(as_rejections, Action.REASSIGN)
     )

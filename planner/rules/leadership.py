@@ -202,14 +202,14 @@ def _no_leader(row: PartitionInfo, why_not: str, code: RejectionCode = Rejection
 def _no_leader_reason(row: PartitionInfo, brokers: BrokerSets) -> str:
     isr = row.isr or []
     if not any(broker in brokers.live for broker in (*row.replicas, *isr)):
-        why = reasons.NO_REPLICA_ALIVE.say(replicas=row.replicas)
+        reason = reasons.NO_REPLICA_ALIVE.say(replicas=row.replicas)
     elif not isr:
-        why = reasons.ISR_EMPTY.say()
+        reason = reasons.ISR_EMPTY.say()
     else:
         survivors = among(isr, brokers.live)
         survivors_reason = reasons.ALIVE_NOT_ELECTABLE.say(survivors=survivors) if survivors else ""
-        why = reasons.ISR_CANNOT_LEAD.say(isr=isr) + survivors_reason
-    return why + brokers.failed_suffix
+        reason = reasons.ISR_CANNOT_LEAD.say(isr=isr) + survivors_reason
+    return reason + brokers.failed_suffix
 
 
 def preferred_election(key: Key, row: PartitionInfo | None, topic: TopicInfo | None, brokers: BrokerSets) -> Decision:

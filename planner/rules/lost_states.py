@@ -31,12 +31,12 @@ def lost_state(history: Sequence[PastState], topic_version: int) -> LostState | 
     that the topic was deleted and created again.
     """
     rows = sorted(history)
-    seen = [row for row in rows if row.had_state and not row.has_vanished]
+    with_state = [row for row in rows if row.had_state and not row.has_vanished]
     vanished = max((row.snapshot_id for row in rows if row.has_vanished), default=0)
-    if not seen or seen[-1].snapshot_id <= vanished or seen[-1].topic_version > topic_version:
+    if not with_state or with_state[-1].snapshot_id <= vanished or with_state[-1].topic_version > topic_version:
         return None
-    later = [row.snapshot_id for row in rows if row.snapshot_id > seen[-1].snapshot_id]
-    return LostState(seen[-1].snapshot_id, later[0] if later else None)
+    later = [row.snapshot_id for row in rows if row.snapshot_id > with_state[-1].snapshot_id]
+    return LostState(with_state[-1].snapshot_id, later[0] if later else None)
 
 
 def is_same_topic(topic_id: str | None, topic_version: int, id_then: str | None, version_then: int | None) -> bool:

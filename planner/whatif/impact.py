@@ -44,17 +44,17 @@ def whatif(  # noqa: PLR0913 - four tables and two options
     lose: FailureScenario,
 ) -> DataFrame:
     """Return one row per scenario: every registered broker, rack or pair of brokers lost at once."""
-    of = _scenarios(brokers, lose)
+    scenarios = _scenarios(brokers, lose)
     facts = live_brokers(brokers).crossJoin(default_min_isr(broker_configs))
     worst_first = [F.desc_nulls_last(name) for name in ("offline", "under_min_isr", "leader_skew")]
     return (
         partitions.transform(_group_by_assignment, topics)
         .crossJoin(F.broadcast(facts))
         .transform(_with_leadership)
-        .transform(_with_parts, of, lose)
+        .transform(_with_parts, scenarios, lose)
         .transform(_costs_of_parts)
-        .transform(_costs_of_scenarios, _parts(of, lose))
-        .transform(_with_skew, of, brokers)
+        .transform(_costs_of_scenarios, _parts(scenarios, lose))
+        .transform(_with_skew, scenarios, brokers)
         .withColumns({"snapshot_id": F.lit(snapshot_id).cast("bigint"), "lose": F.lit(lose.value)})
         .orderBy(*worst_first, "lost")
         .transform(shaped, WHATIF)
@@ -135,14 +135,14 @@ def _conditions() -> dict[str, Column]:
     }
 
 
-def _costs_of_scenarios(costs: DataFrame, of: DataFrame) -> DataFrame:
+def _costs_of_scenarios(costs: DataFrame, scenarios: DataFrame) -> DataFrame:
     """Sum the parts of each scenario, then its brokers; `most` is the surviving broker with the most leaders."""
     survives = F.col("broker").isNotNull() & ~F.array_contains("lost", F.col("broker"))
     leaders = F.when(survives, F.col("leaders"))
     # of several with the most leaders, the lowest id
     most = F.when(leaders > 0, F.struct(leaders.alias("leaders"), (-F.col("broker")).alias("minus_id")))
     return (
-        costs.join(F.broadcast(of), "part")
+        costs.join(F.broadcast(scenarios), "part")
         .groupBy("scenario", "lost", "broker")
         .agg(*(F.sum(name).alias(name) for name in ("leaders", *_COSTS)))
         .groupBy("scenario")
@@ -154,12 +154,12 @@ def _costs_of_scenarios(costs: DataFrame, of: DataFrame) -> DataFrame:
     )
 
 
-def _with_skew(costs: DataFrame, of: DataFrame, brokers: DataFrame) -> DataFrame:
+def _with_skew(costs: DataFrame, scenarios: DataFrame, brokers: DataFrame) -> DataFrame:
     """Complete the scenarios, also for a cluster without partitions, and add the distribution of leaders."""
     survivors = F.col("registered") - F.size("lost")
     registered = brokers.agg(F.first("cluster").alias("cluster"), F.count("*").alias("registered"))
     return (
-        of.crossJoin(F.broadcast(registered))
+        scenarios.crossJoin(F.broadcast(registered))
         .join(costs, "scenario", "left")
         .withColumns({name: F.coalesce(name, F.lit(0)) for name in ("leaders", *_COSTS)})
         .withColumns(
@@ -212,14 +212,14 @@ def _pairs(brokers: DataFrame) -> DataFrame:
     )
 
 
-def _parts(of: DataFrame, lose: FailureScenario) -> DataFrame:
+def _parts(scenarios: DataFrame, lose: FailureScenario) -> DataFrame:
     """Return one row per scenario and part: no broker lost, all lost, and each broker of a pair."""
     lost = F.col("lost")
     single_losses = [F.array(F.get(lost, F.lit(place))) for place in (0, 1)] if lose is FailureScenario.PAIRS else []
-    return of.select("*", F.explode(F.array(no_brokers(), *single_losses, lost)).alias("part"))
+    return scenarios.select("*", F.explode(F.array(no_brokers(), *single_losses, lost)).alias("part"))
 
 
-def _with_parts(partitions: DataFrame, of: DataFrame, lose: FailureScenario) -> DataFrame:
+def _with_parts(partitions: DataFrame, scenarios: DataFrame, lose: FailureScenario) -> DataFrame:
     """Return one row per partition and each part with one of its `members`, and one row with no broker lost.
 
     `lost_brokers` are those of a part, and `sign` its weight. A pair has the impact of both brokers together,
@@ -228,7 +228,7 @@ def _with_parts(partitions: DataFrame, of: DataFrame, lose: FailureScenario) -> 
     if lose is FailureScenario.PAIRS:
         return _with_pairs(partitions)
     lost = F.col("lost")
-    own = of.select("lost", F.explode("lost").alias("member"))
+    own = scenarios.select("lost", F.explode("lost").alias("member"))
     once = F.col("member").isNull() | (F.get(F.array_intersect("members", lost), F.lit(0)) == F.col("member"))
     return (
         partitions.withColumns({"member": F.explode(F.concat(F.array(F.lit(None).cast("int")), "members"))})

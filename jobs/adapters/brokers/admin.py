@@ -360,12 +360,12 @@ def connected_admin(
     with warnings.catch_warnings():
         # kafka-python leaves the sockets of a failed client to the garbage collector
         warnings.simplefilter("ignore", ResourceWarning)
-        client, why = _client(addresses, settings)
+        client, reason = _client(addresses, settings)
         if client is None:
             gc.collect()
     if client is None:
         raise AdminUnavailableError(
-            f"no broker answered the Admin API at {abbreviate(addresses)} ({why}); "
+            f"no broker answered the Admin API at {abbreviate(addresses)} ({reason}); "
             "check --command-config and that brokers run",
         )
     client._controller_id = controller  # noqa: SLF001 - kafka-python has no public way to set it

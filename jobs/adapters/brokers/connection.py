@@ -278,9 +278,9 @@ def _join_while_running(threads: Sequence[Thread], patience: float) -> None:
             patience -= min(RETRY_BACKOFF_SECONDS, time.monotonic() - started)
 
 
-def _describe(broker: Broker, listener: Listener, why: str) -> str:
+def _describe(broker: Broker, listener: Listener, reason: str) -> str:
     try:
         host, port = listener.address(broker)
     except UnreachableBrokerError as error:
         return str(error)
-    return f"broker {broker.broker_id} at {host}:{port} ({why})"
+    return f"broker {broker.broker_id} at {host}:{port} ({reason})"

@@ -81,7 +81,7 @@ def ask_brokers(
     for worker in workers:
         worker.join(max(0.0, deadline - time.monotonic()))
     responded = dict(responses)
-    return responded, {broker: why for broker, why in sorted(reasons.items()) if broker not in responded}
+    return responded, {broker: reason for broker, reason in sorted(reasons.items()) if broker not in responded}
 
 
 def _ask(broker: Broker, settings: dict[str, str], seconds: float, question: AskBroker[T]) -> T:

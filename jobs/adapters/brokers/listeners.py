@@ -58,8 +58,10 @@ class Listener:
 
     def endpoint(self, broker: Broker) -> Endpoint | None:
         """Return the broker's endpoint at this listener, None if there is none."""
-        fitting = (each for each in broker.endpoints or () if each.security_protocol == self.security_protocol)
-        return next((each for each in fitting if self.name in {None, each.listener}), None)
+        fitting = (
+            endpoint for endpoint in broker.endpoints or () if endpoint.security_protocol == self.security_protocol
+        )
+        return next((endpoint for endpoint in fitting if self.name in {None, endpoint.listener}), None)
 
     def address(self, broker: Broker) -> tuple[str, int]:
         """Return host and port for control requests; raise UnreachableBrokerError if there is no endpoint."""
@@ -70,7 +72,7 @@ class Listener:
             raise UnreachableBrokerError(
                 f"broker {broker.broker_id} has no endpoint in its registration that can be decoded"
             )
-        known = [f"{each.listener} ({each.security_protocol})" for each in broker.endpoints]
+        known = [f"{endpoint.listener} ({endpoint.security_protocol})" for endpoint in broker.endpoints]
         named, key = ("", "") if self.name is None else (f" called {self.name}", ", or control_listener in the conf")
         raise UnreachableBrokerError(
             f"broker {broker.broker_id} has no {self.security_protocol} endpoint{named}; it has "

@@ -62,7 +62,7 @@ def _ask(ask: Ask, broker: Broker) -> MigrationConfig:
 def _config(configs: dict[str, Any]) -> MigrationConfig:
     values = {name: config.value or None for name, config in configs.items()}
     synonyms = configs[PROTOCOL_VERSION].synonyms if PROTOCOL_VERSION in configs else ()
-    default = next((each.value for each in synonyms if each.source == _DEFAULT), None)
+    default = next((synonym.value for synonym in synonyms if synonym.source == _DEFAULT), None)
     folders = values.get(LOG_DIRS) or values.get(LOG_DIR) or ""
     return MigrationConfig(
         protocol=values.get(PROTOCOL_VERSION),

@@ -175,8 +175,10 @@ class BrokerResponses:
             "controller_epoch": [response.controller_epoch for response in self.responses],
             "at": [response.at for response in self.responses],
         }
-        of = pa.array(list(chain.from_iterable(repeat(n, count) for n, count in enumerate(counts))), pa.int64())
-        columns = {name: pa.array(values, schema.field(name).type).take(of) for name, values in by_response.items()}
+        positions = pa.array(list(chain.from_iterable(repeat(n, count) for n, count in enumerate(counts))), pa.int64())
+        columns = {
+            name: pa.array(values, schema.field(name).type).take(positions) for name, values in by_response.items()
+        }
         for name in ("topic", "partition", "leader_epoch", "delete_partition"):
             values = chain.from_iterable(_column(response, name) for response in self.responses)
             columns[name] = pa.array(list(values), schema.field(name).type)

@@ -209,4 +209,4 @@ def _plain(part: Any) -> Any:  # noqa: ANN401 - JSON
     if isinstance(part, dict):
         kept = part.keys() - {"metadata", "nullable", "containsNull", "valueContainsNull"}
         return {key: _plain(part[key]) for key in sorted(kept)}
-    return [_plain(each) for each in part] if isinstance(part, list) else part
+    return [_plain(item) for item in part] if isinstance(part, list) else part

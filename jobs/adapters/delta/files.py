@@ -65,11 +65,11 @@ class TableFiles:
 
     def copy_to(self, other: "TableFiles", names: Mapping[str, str]) -> None:
         """Copy data files; `names` maps paths in this table to paths in `other`. Neither table's log changes."""
-        (source, of), (target, to) = (file_system(table.path) for table in (self, other))
+        (source, source_folder), (target, to) = (file_system(table.path) for table in (self, other))
         for name, copy in names.items():
             if is_local(other.path):  # stores have no folders
                 target.create_dir(_joined(to, copy).rpartition("/")[0])
-            fs.copy_files(_joined(of, name), _joined(to, copy), source, target)
+            fs.copy_files(_joined(source_folder, name), _joined(to, copy), source, target)
 
     def _vacuum(self, kept_versions: Iterable[int], grace_hours: int, *, dry_run: bool) -> list[str]:
         table = DeltaTable(self.path)

@@ -131,8 +131,8 @@ class SparkWarehouse:
         """
         files = self.warehouse.files(source)
         copied = [replace(file, path=f"{file.path.rpartition('/')[0]}/{uuid4()}.parquet") for file in files]
-        of, to = (TableFiles(self.warehouse.path(table)) for table in (source, target))
-        of.copy_to(to, {file.path: copy.path for file, copy in zip(files, copied, strict=True)})
+        source_files, to = (TableFiles(self.warehouse.path(table)) for table in (source, target))
+        source_files.copy_to(to, {file.path: copy.path for file, copy in zip(files, copied, strict=True)})
         self.warehouse.add_files(target, copied)
 
     def merge(self, table: str, changed: DataFrame, keys: Sequence[str], vanished: str) -> None:

@@ -497,7 +497,7 @@ def typed(row: type[R], rows: pa.Table) -> list[R]:
     never_null = {field.name for field in msgspec.structs.fields(row) if field.default is not None}
     values = as_rows(rows)
     if any(rows[name].null_count for name in never_null.intersection(rows.column_names)):
-        values = [_without_nulls(each) for each in values]
+        values = [_without_nulls(row_values) for row_values in values]
     try:
         return msgspec.convert(values, list[row])  # type: ignore[valid-type]
     except msgspec.ValidationError as error:
@@ -516,7 +516,7 @@ def schema_of(table: str) -> pa.Schema:
 def _uncommented(part: Any) -> Any:  # noqa: ANN401 - JSON
     if isinstance(part, dict):
         return {key: {} if key == "metadata" else _uncommented(value) for key, value in part.items()}
-    return [_uncommented(each) for each in part] if isinstance(part, list) else part
+    return [_uncommented(item) for item in part] if isinstance(part, list) else part
 
 
 def quoted(text: str) -> str:
@@ -528,8 +528,8 @@ def _create_all(pool: ThreadPoolExecutor, paths: Sequence[str]) -> None:
     """Create tables in parallel; raise the first error after all have ended."""
     made = [pool.submit(_create, path) for path in paths]
     wait(made)
-    for each in made:
-        each.result()
+    for creation in made:
+        creation.result()
 
 
 def _create(path: str) -> None:

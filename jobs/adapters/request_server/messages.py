@@ -95,7 +95,7 @@ def merged_api_versions(
     """
     schema = _schema(API_VERSIONS, header.version, EntityType.response)
     response, _ = entity_reader(schema)(data, 4)
-    versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+    versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
     versions |= {
         key: (max(first, versions[key][0]), min(last, versions[key][1]))
         for key, (first, last) in relayed.items()

@@ -63,7 +63,7 @@ class RequestServer:
             asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(_START_SECONDS)
         except OSError as error:
             self.stop()
-            addresses = " and ".join(f"{each.host}:{each.port}" for each in self.config.bindings)
+            addresses = " and ".join(f"{binding.host}:{binding.port}" for binding in self.config.bindings)
             raise UsageError(
                 f"cannot listen at {addresses} ({error.strerror or error}); give --listen another port, or an address "
                 "of this machine"

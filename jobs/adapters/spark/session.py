@@ -175,8 +175,8 @@ def cached_with_counts(rows: DataFrame, **kinds: str) -> tuple[DataFrame, dict[s
     counts = [F.expr(f"count_if({condition}) AS {kind}") for kind, condition in kinds.items()]
     if connect.is_connected():
         return connect.cached_with_counts(rows, counts)
-    seen = Observation()
-    return rows.observe(seen, *counts).localCheckpoint(), seen.get
+    observation = Observation()
+    return rows.observe(observation, *counts).localCheckpoint(), observation.get
 
 
 def task_progress(session: SparkSession) -> Part | str:
@@ -186,8 +186,8 @@ def task_progress(session: SparkSession) -> Part | str:
     tracker = session.sparkContext.statusTracker()
     running = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     tasks = [(stage.numCompletedTasks, stage.numTasks) for stage in running if stage is not None]
-    done, of = (sum(counts) for counts in zip(*tasks, strict=True)) if tasks else (0, 0)
-    return Part(done, of, "tasks") if of else ""
+    done, total = (sum(counts) for counts in zip(*tasks, strict=True)) if tasks else (0, 0)
+    return Part(done, total, "tasks") if total else ""
 
 
 def stop_session() -> None:

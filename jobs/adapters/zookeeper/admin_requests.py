@@ -87,7 +87,7 @@ class ZnodeRequests:
         pause = _MIN_POLL_SECONDS
         identities = set(map(_identity, ours))
         while any(
-            _identity(each) in identities for each in _partitions_in(with_retries(lambda: read_latest(client, path)))
+            _identity(entry) in identities for entry in _partitions_in(with_retries(lambda: read_latest(client, path)))
         ):
             self.refuse_late()
             time.sleep(pause)
@@ -102,7 +102,7 @@ def override(client: KazooClient, targets: Targets, versions: Mapping[str, int])
     """
 
     def with_targets(requests: Sequence[TopicPartition]) -> list[TopicPartition]:
-        kept = [each for each in requests if (each.topic, each.partition) not in targets]
+        kept = [request for request in requests if (request.topic, request.partition) not in targets]
         return [*kept, *(TopicPartition(*key, to) for key, to in sorted(targets.items()))]
 
     return _rewrite(client, with_targets, lambda: versions)
@@ -116,7 +116,7 @@ def withdraw(client: KazooClient, partitions: Collection[Key]) -> None:
     """
 
     def without(requests: Sequence[TopicPartition]) -> list[TopicPartition]:
-        return [each for each in requests if (each.topic, each.partition) not in partitions]
+        return [request for request in requests if (request.topic, request.partition) not in partitions]
 
     def epoch() -> dict[str, int]:
         version = read(client, CONTROLLER_EPOCH).version
@@ -190,12 +190,12 @@ def chunks(partitions: Sequence[TopicPartition], max_bytes: int) -> Iterator[lis
     chunk: list[TopicPartition] = []
     empty = len(encode_partitions([]))
     size = empty
-    for each in partitions:
-        entry_bytes = len(encode_partitions([each])) - empty + 1
+    for entry in partitions:
+        entry_bytes = len(encode_partitions([entry])) - empty + 1
         if chunk and size + entry_bytes > max_bytes:
             yield chunk
             chunk, size = [], empty
-        chunk.append(each)
+        chunk.append(entry)
         size += entry_bytes
     if chunk:
         yield chunk
@@ -252,7 +252,7 @@ def _partitions_in(znode: Znode) -> list[TopicPartition]:
 
 
 def _request_exists(client: KazooClient, path: str) -> RequestExistsError:
-    names = ",".join(f"{each.topic}-{each.partition}" for each in _partitions_in(read(client, path))[:10])
+    names = ",".join(f"{entry.topic}-{entry.partition}" for entry in _partitions_in(read(client, path))[:10])
     taken = f", or remove it with `surveyor cancel --partitions {names}`" if names and path == REASSIGN else ""
     return RequestExistsError(
         f"a request of another client exists in {path} ({names or 'cannot be decoded'}); "

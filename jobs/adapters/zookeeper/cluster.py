@@ -370,23 +370,23 @@ def read_requests(client: KazooClient) -> ReadRequests:
     return ReadRequests(requests, empty, frozenset(row.path for row in quarantine if row.reason == FORBIDDEN_REASON))
 
 
-def ignored_by_kafka(why: str) -> str:
+def ignored_by_kafka(reason: str) -> str:
     """Say that a controller which is a broker carries out no entry of /admin/reassign_partitions, and why."""
-    return f"Kafka's controller ignores the whole request: {why}"
+    return f"Kafka's controller ignores the whole request: {reason}"
 
 
 def ignored_request(client: KazooClient) -> str | None:
     """Return why the controller ignores /admin/reassign_partitions; None if it reads it, or is not a broker."""
     controller, (request,) = read(client, CONTROLLER), read_permitted(client, [REASSIGN])
     is_read = request.stat is not None and request.data is not FORBIDDEN
-    why = ignored_reassignment(request.data) if is_read else None
-    if why is None or controller.stat is None:
+    reason = ignored_reassignment(request.data) if is_read else None
+    if reason is None or controller.stat is None:
         return None
     try:
         broker = decode_controller(controller.data).broker_id
     except MalformedZnodeError:
         return None
-    return ignored_by_kafka(why) if broker in broker_epochs(client) else None
+    return ignored_by_kafka(reason) if broker in broker_epochs(client) else None
 
 
 def reassign_requests(client: KazooClient) -> dict[tuple[str, int], list[int]] | None:
@@ -404,9 +404,9 @@ def _partition_requests(
 ) -> Iterator[ZnodeRequest]:
     nothing: tuple[list[TopicPartition], list[str]] = ([], [])
     requests, unread = quarantine.decoded(znode, read_partitions, nothing)
-    why = ignored_reassignment(znode.data) if kind is RequestKind.REASSIGN and requests else None
-    if why or unread:
-        quarantine.append(quarantined(znode, "; ".join([*([ignored_by_kafka(why)] if why else []), *unread])))
+    reason = ignored_reassignment(znode.data) if kind is RequestKind.REASSIGN and requests else None
+    if reason or unread:
+        quarantine.append(quarantined(znode, "; ".join([*([ignored_by_kafka(reason)] if reason else []), *unread])))
     if znode.stat is not None and not requests and znode.data is not FORBIDDEN:
         empty.append(_empty_requests(znode, quarantine))
     for request in requests:

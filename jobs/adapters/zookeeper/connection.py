@@ -233,8 +233,8 @@ def _not_connected(endpoint: ZooKeeperEndpoint, timeout: float) -> str:
     none = f"no ZooKeeper answered at {endpoint} within {timeout:g} s; "
     unknown = _unresolvable_hosts(endpoint.hosts)
     if unknown:
-        why = f"cannot resolve host name {unknown[0]!r}: "
-        return f"{none}{why}check --zookeeper HOST:PORT[,...][/chroot] (SURVEYOR_ZOOKEEPER) and this machine's DNS"
+        reason = f"cannot resolve host name {unknown[0]!r}: "
+        return f"{none}{reason}check --zookeeper HOST:PORT[,...][/chroot] (SURVEYOR_ZOOKEEPER) and this machine's DNS"
     how = f"whether {OPTION} {config} fits the server" if config else f"whether it requires TLS ({OPTION})"
     return f"{none}check --zookeeper HOST:PORT[,...][/chroot] (SURVEYOR_ZOOKEEPER), that the server runs, and {how}"
 

@@ -157,9 +157,9 @@ def _held_message(node: Znode, own: LeaseHolder) -> str:
     return f"{holder_of(node)} has the lease of this cluster ({LEASE}), and only one process may at a time: {advice}"
 
 
-def _lost(why: str) -> LeaseLostError:
+def _lost(reason: str) -> LeaseLostError:
     return LeaseLostError(
-        f"the lease {LEASE} was lost ({why}). Nothing more is written; the requested moves continue in the cluster. "
+        f"the lease {LEASE} was lost ({reason}). Nothing more is written; the requested moves continue in the cluster. "
         "Run the same command again to resume",
     )
 

@@ -219,9 +219,9 @@ def _batches(
 
 def _within_request_size(chroot: str, paths: Sequence[str]) -> Sequence[str]:
     """Return as many of the first paths as fit into a request."""
-    each, total = len(chroot.encode()) + _OPERATION_BYTES, len(_END)
+    path_overhead, total = len(chroot.encode()) + _OPERATION_BYTES, len(_END)
     for count, path in enumerate(paths):
-        total += len(path.encode()) + each
+        total += len(path.encode()) + path_overhead
         if total > MAX_REQUEST_BYTES and count:
             return paths[:count]
     return paths

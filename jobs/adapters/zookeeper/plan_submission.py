@@ -84,9 +84,9 @@ def submitted(client: KazooClient) -> list[Znode]:
     """Return the znodes in /surveyor/plans in the order of their names; those that an ACL hides have no stat."""
     pending = [(path_of(name), client.get_async(path_of(name))) for name in children(client, PLANS) or ()]
     znodes = []
-    for path, each in pending:
+    for path, submission in pending:
         try:
-            znodes.append(Znode(path, *await_result(each)))
+            znodes.append(Znode(path, *await_result(submission)))
         except NoNodeError:
             continue  # withdrawn
         except NoAuthError:

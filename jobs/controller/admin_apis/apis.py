@@ -91,16 +91,16 @@ def refusal_of(api: int, protocol: str, authorizer: str | None) -> ApiError | No
     """
     if api not in COMMANDS or (protocol == PLAINTEXT and authorizer == ""):
         return None
-    why = f"at a listener with {protocol} it serves brokers only"
+    reason = f"at a listener with {protocol} it serves brokers only"
     if protocol == PLAINTEXT:
         state = f"{AUTHORIZER}={authorizer}" if authorizer else "no broker has reported whether it has one"
-        why = f"it cannot ask the brokers' authorizer ({state})"
-    message = f"Surveyor is the controller, and {why}: use `surveyor {COMMANDS[api]}`"
+        reason = f"it cannot ask the brokers' authorizer ({state})"
+    message = f"Surveyor is the controller, and {reason}: use `surveyor {COMMANDS[api]}`"
     return ApiError(AdminError.POLICY_VIOLATION, message)
 
 
 def _alter_scram_users(_api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
-    users = dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))
+    users = dict.fromkeys(user.name for user in (*request.deletions, *request.upsertions))
     name, fields = "AlterUserScramCredentialsResult", error_fields(_NO_SCRAM)
     results = [response_entity(ALTER_SCRAM_USERS, version, name, user=user, **fields) for user in users]
     return response_entity(ALTER_SCRAM_USERS, version, "AlterUserScramCredentialsResponse", results=tuple(results))
@@ -109,9 +109,9 @@ def _alter_scram_users(_api_context: AdminApiContext, version: int, request: Api
 def _update_features(_api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
     results = [
         response_entity(
-            UPDATE_FEATURES, version, "UpdatableFeatureResult", feature=each.feature, **error_fields(_NO_FEATURES)
+            UPDATE_FEATURES, version, "UpdatableFeatureResult", feature=update.feature, **error_fields(_NO_FEATURES)
         )
-        for each in request.feature_updates
+        for update in request.feature_updates
     ]
     name = "UpdateFeaturesResponse"
     return response_entity(UPDATE_FEATURES, version, name, results=tuple(results), **error_fields(_NO_FEATURES))

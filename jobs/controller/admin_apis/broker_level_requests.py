@@ -29,7 +29,7 @@ _OTHER: Final = ApiError(AdminError.INVALID_REQUEST, "ask about other resources 
 
 def concerns_controller(controller_id: int, request: ApiMessage) -> bool:
     """Return whether a request for settings names the controller as a broker."""
-    return any(_is_ours(controller_id, each) for each in request.resources)
+    return any(_is_ours(controller_id, resource) for resource in request.resources)
 
 
 def _is_ours(controller_id: int, resource: ApiMessage) -> bool:
@@ -61,12 +61,12 @@ def describe_configs(api_context: AdminApiContext, version: int, request: ApiMes
             DESCRIBE_CONFIGS,
             version,
             "DescribeConfigsResult",
-            resource_type=each.resource_type,
-            resource_name=each.resource_name,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
             configs=(),
-            **error_fields(OK if _is_ours(api_context.control.controller_id, each) else _OTHER),
+            **error_fields(OK if _is_ours(api_context.control.controller_id, resource) else _OTHER),
         )
-        for each in request.resources
+        for resource in request.resources
     ]
     return response_entity(DESCRIBE_CONFIGS, version, "DescribeConfigsResponse", results=tuple(results))
 
@@ -83,11 +83,15 @@ def incremental_alter_configs(api_context: AdminApiContext, version: int, reques
 
 def _altered(api_context: AdminApiContext, api: int, response: str, version: int, request: ApiMessage) -> ApiMessage:
     results = []
-    for each in request.resources:
+    for resource in request.resources:
         error = _OTHER
-        if _is_ours(api_context.control.controller_id, each):
-            resets = all(getattr(config, "config_operation", None) == _DELETE for config in each.configs)
+        if _is_ours(api_context.control.controller_id, resource):
+            resets = all(getattr(config, "config_operation", None) == _DELETE for config in resource.configs)
             error = OK if resets else _NO_SETTINGS
-        fields = {"resource_type": each.resource_type, "resource_name": each.resource_name, **error_fields(error)}
+        fields = {
+            "resource_type": resource.resource_type,
+            "resource_name": resource.resource_name,
+            **error_fields(error),
+        }
         results.append(response_entity(api, version, "AlterConfigsResourceResponse", **fields))
     return response_entity(api, version, response, responses=tuple(results))

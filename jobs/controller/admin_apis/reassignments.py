@@ -40,9 +40,9 @@ _PREFERRED: Final = 0
 def alter_reassignments(api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
     """Begin, replace or cancel reassignments, as /admin/reassign_partitions does; each partition is answered."""
     asked = {
-        (topic.name, each.partition_index): None if each.replicas is None else [*each.replicas]
+        (topic.name, partition.partition_index): None if partition.replicas is None else [*partition.replicas]
         for topic in request.topics
-        for each in topic.partitions
+        for partition in topic.partitions
     }
     errors, targets = dict[Key, ApiError](), dict[Key, list[int]]()
     for key, replicas in asked.items():
@@ -64,10 +64,10 @@ def alter_reassignments(api_context: AdminApiContext, version: int, request: Api
                     ALTER_REASSIGNMENTS,
                     version,
                     "ReassignablePartitionResponse",
-                    partition_index=each.partition_index,
-                    **error_fields(errors[topic.name, each.partition_index]),
+                    partition_index=partition.partition_index,
+                    **error_fields(errors[topic.name, partition.partition_index]),
                 )
-                for each in topic.partitions
+                for partition in topic.partitions
             ),
         )
         for topic in request.topics
@@ -116,7 +116,7 @@ def _request(api_context: AdminApiContext, targets: Mapping[Key, list[int]], sec
         if not waiting or any(key in requested for key in waiting):
             return not waiting
         # the context may not know them yet
-        named = {(each.topic, each.partition) for each in _entries(read(api_context.control.client, REASSIGN))}
+        named = {(entry.topic, entry.partition) for entry in _entries(read(api_context.control.client, REASSIGN))}
         return named.isdisjoint(waiting)
 
     api_context.await_cycle(is_taken, seconds)
@@ -134,10 +134,10 @@ def _entries(znode: Znode) -> list[TopicPartition]:
 
 def _merge(api_context: AdminApiContext, path: str, entries: Collection[TopicPartition]) -> ApiError | None:
     """Add entries to a request znode, in place of those for the same partitions; return why not, None if written."""
-    added = {(each.topic, each.partition) for each in entries}
+    added = {(entry.topic, entry.partition) for entry in entries}
     for _ in range(MAX_ATTEMPTS):
         znode = read(api_context.control.client, path)
-        present = [each for each in _entries(znode) if (each.topic, each.partition) not in added]
+        present = [entry for entry in _entries(znode) if (entry.topic, entry.partition) not in added]
         data = encode_partitions([*present, *entries])
         op = Create(path, data) if znode.version is None else SetData(path, data, znode.version)
         refusal = api_context.write([op])
@@ -191,7 +191,7 @@ def elect_leaders(api_context: AdminApiContext, version: int, request: ApiMessag
     keys: Iterable[Key] = (
         [*api_context.context.partitions.copy()]
         if named is None
-        else [(each.topic, number) for each in named for number in each.partitions]
+        else [(requested.topic, number) for requested in named for number in requested.partitions]
     )
     judge = _preferred_refusal if is_preferred else _unclean_refusal
     errors = dict[Key, ApiError]()
@@ -207,7 +207,7 @@ def elect_leaders(api_context: AdminApiContext, version: int, request: ApiMessag
     if due:
         errors |= _elect(api_context, due, seconds_of(request.timeout))
     if named is None:  # as Kafka does, only those are named for which something was to be done
-        errors = {key: each for key, each in errors.items() if each.error is not AdminError.ELECTION_NOT_NEEDED}
+        errors = {key: error for key, error in errors.items() if error.error is not AdminError.ELECTION_NOT_NEEDED}
     by_topic = defaultdict[str, list[ApiMessage]](list)
     for (topic, partition), error in sorted(errors.items()):
         fields = error_fields(error)
@@ -252,8 +252,8 @@ def _elect(api_context: AdminApiContext, due: Sequence[Key], seconds: float) -> 
     was_made: Callable[[], bool] = lambda: all(map(is_led, due)) or not _is_election_requested(api_context)  # noqa: E731
     if not api_context.await_cycle(was_made, seconds):
         return {key: OK if is_led(key) else TIMED_OUT for key in due}
-    why = "the preferred replica is not alive or not in sync"
-    unavailable = ApiError(AdminError.PREFERRED_LEADER_NOT_AVAILABLE, why)
+    reason = "the preferred replica is not alive or not in sync"
+    unavailable = ApiError(AdminError.PREFERRED_LEADER_NOT_AVAILABLE, reason)
     return {key: OK if is_led(key) else unavailable for key in due}
 
 

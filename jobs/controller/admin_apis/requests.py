@@ -101,7 +101,9 @@ class AdminApiContext:
 
     def config(self, name: str, default: str) -> str:
         """Return a setting of the brokers; the first known value if they differ."""
-        return next((each.value for each in self.configs() if each.name == name and each.value is not None), default)
+        return next(
+            (config.value for config in self.configs() if config.name == name and config.value is not None), default
+        )
 
     def write(self, ops: Sequence[Op]) -> ApiError | None:
         """Write under the fence; return why not, None if it was written.

@@ -130,7 +130,7 @@ def _create(api_context: AdminApiContext, topic: ApiMessage, remaining_partition
     if policy:
         message = f"{CREATE_POLICY} is {policy}, which only brokers can ask: use `surveyor plan assign`"
         raise RefusedRequestError(AdminError.POLICY_VIOLATION, message)
-    config = {each.name: each.value for each in topic.configs}
+    config = {config.name: config.value for config in topic.configs}
     _refuse_config(config)
     partitions = (
         _explicit(api_context, topic) if topic.assignments else _placed(api_context, topic, remaining_partitions)
@@ -211,7 +211,7 @@ def _explicit(api_context: AdminApiContext, topic: ApiMessage) -> dict[int, list
     if topic.num_partitions != _DEFAULT or topic.replication_factor != _DEFAULT:
         message = "give either assignments, or the number of partitions and the replication factor"
         raise RefusedRequestError(AdminError.INVALID_REQUEST, message)
-    partitions = {each.partition_index: [*each.broker_ids] for each in topic.assignments}
+    partitions = {assignment.partition_index: [*assignment.broker_ids] for assignment in topic.assignments}
     if sorted(partitions) != [*range(len(topic.assignments))]:
         message = f"partitions {sorted(partitions)}: expected each from 0 on, once"
         raise RefusedRequestError(AdminError.INVALID_REPLICA_ASSIGNMENT, message)
@@ -281,7 +281,7 @@ def _extend(api_context: AdminApiContext, topic: ApiMessage, remaining_partition
         start = start_of_round(sorted(racks), present[0][0])
         placed = place_replicas(racks, new, factor, start_index=start, shift=start)
     else:
-        lists = [[*each.broker_ids] for each in topic.assignments]
+        lists = [[*assignment.broker_ids] for assignment in topic.assignments]
         if len(lists) != len(new):
             message = f"{len(lists)} assignments for {len(new)} new partitions"
             raise RefusedRequestError(AdminError.INVALID_REPLICA_ASSIGNMENT, message)
@@ -326,10 +326,10 @@ def _deletions(api_context: AdminApiContext, version: int, request: ApiMessage) 
     if version < _IDS_SINCE:
         return [(name, None) for name in request.topic_names]
     return [
-        (each.name, None)
-        if each.name is not None
-        else (api_context.context.topic_of_id(topic_id_text(each.topic_id)), each.topic_id)
-        for each in request.topics
+        (topic.name, None)
+        if topic.name is not None
+        else (api_context.context.topic_of_id(topic_id_text(topic.topic_id)), topic.topic_id)
+        for topic in request.topics
     ]
 
 

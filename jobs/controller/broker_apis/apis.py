@@ -76,13 +76,13 @@ class Office:
         """
         if self.authorizer():
             return None
-        names = {each.listener for each in self.endpoints() if each.security_protocol == PLAINTEXT}
+        names = {endpoint.listener for endpoint in self.endpoints() if endpoint.security_protocol == PLAINTEXT}
         addresses = [
-            (each.host, each.port)
+            (endpoint.host, endpoint.port)
             for broker in [*self.context.brokers.values()]
             if broker.understood and broker.broker_id not in self.context.shutting_down
-            for each in broker.endpoints or ()
-            if each.listener in names
+            for endpoint in broker.endpoints or ()
+            if endpoint.listener in names
         ]
         return addresses[next(self._turns) % len(addresses)] if addresses else None
 

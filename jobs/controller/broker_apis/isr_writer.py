@@ -185,11 +185,11 @@ class IsrWriter:
         """Answer requests; those that are about the same partition one after the other."""
         waiting = [*batch]
         while waiting:
-            together, seen, later = list[IsrRequest](), set[Key](), list[IsrRequest]()
+            together, requested, later = list[IsrRequest](), set[Key](), list[IsrRequest]()
             for request in waiting:
                 keys = {proposal.key for proposal in request.proposals}
-                (together if seen.isdisjoint(keys) else later).append(request)
-                seen |= keys
+                (together if requested.isdisjoint(keys) else later).append(request)
+                requested |= keys
             self._respond_together(together)
             waiting = later
 
@@ -309,7 +309,7 @@ class IsrWriter:
         for start in range(0, len(proposals), MAX_MULTI_STATES):
             some = proposals[start : start + MAX_MULTI_STATES]
             epoch = self.control.epoch
-            after = {each.key: _after(each, rows[each.key], epoch) for each in some}
+            after = {proposal.key: _after(proposal, rows[proposal.key], epoch) for proposal in some}
             refused = self.control.commit(_ops(some, rows, after))
             if refused is not None:
                 joining = _broker_of(refused)
@@ -331,9 +331,9 @@ class IsrWriter:
         if not refused.is_final:
             return [*proposals]
         _LOG.warning("surveyor: an ISR cannot be changed: %s", refused)
-        failed = [each for each in proposals if state_path(each.key) == refused.path] or proposals
-        results |= {each.key: IsrResult(IsrError.OPERATION_NOT_ATTEMPTED) for each in failed}
-        return [each for each in proposals if each.key not in results]
+        failed = [proposal for proposal in proposals if state_path(proposal.key) == refused.path] or proposals
+        results |= {proposal.key: IsrResult(IsrError.OPERATION_NOT_ATTEMPTED) for proposal in failed}
+        return [proposal for proposal in proposals if proposal.key not in results]
 
 
 def _refuse(requests: Iterable[IsrRequest]) -> None:

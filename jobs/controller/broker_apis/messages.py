@@ -50,17 +50,19 @@ def alter_partition_request(
     proposals = (
         IsrProposal(
             topic=topic,
-            partition=each.partition_index,
+            partition=partition.partition_index,
             leader=request.broker_id,
-            leader_epoch=each.leader_epoch,
-            partition_epoch=each.partition_epoch,
-            isr=[b.broker_id for b in each.new_isr_with_epochs] if version >= _EPOCHS_SINCE else [*each.new_isr],
-            broker_epochs=[b.broker_epoch for b in each.new_isr_with_epochs] if version >= _EPOCHS_SINCE else [],
-            leader_recovery_state=each.leader_recovery_state if version >= _RECOVERY_SINCE else RECOVERED,
+            leader_epoch=partition.leader_epoch,
+            partition_epoch=partition.partition_epoch,
+            isr=[b.broker_id for b in partition.new_isr_with_epochs]
+            if version >= _EPOCHS_SINCE
+            else [*partition.new_isr],
+            broker_epochs=[b.broker_epoch for b in partition.new_isr_with_epochs] if version >= _EPOCHS_SINCE else [],
+            leader_recovery_state=partition.leader_recovery_state if version >= _RECOVERY_SINCE else RECOVERED,
         )
         for data in request.topics
         if (topic := _topic(data, version, name_of)) is not None
-        for each in data.partitions
+        for partition in data.partitions
     )
     last = {proposal.key: proposal for proposal in proposals}
     return IsrRequest(request.broker_id, request.broker_epoch, version, [*last.values()])
@@ -74,7 +76,7 @@ def alter_partition_response(
 ) -> ApiMessage:
     """Return the response to a request, in the order of the request; without topics if the whole request failed."""
     named = () if response.error else request.topics
-    topics = tuple(_topic_response(version, each, response, name_of) for each in named)
+    topics = tuple(_topic_response(version, topic, response, name_of) for topic in named)
     name = "AlterPartitionResponse"
     return response_entity(ALTER_PARTITION, version, name, error_code=ErrorCode(response.error), topics=topics)
 
@@ -82,7 +84,9 @@ def alter_partition_response(
 def _topic_response(version: int, data: ApiMessage, response: IsrResponse, name_of: NameOf) -> ApiMessage:
     topic = _topic(data, version, name_of)
     named = {"topic_id": data.topic_id} if version >= IDS_SINCE else {"topic_name": data.topic_name}
-    partitions = [_partition_response(version, topic, each.partition_index, response) for each in data.partitions]
+    partitions = [
+        _partition_response(version, topic, partition.partition_index, response) for partition in data.partitions
+    ]
     return response_entity(ALTER_PARTITION, version, "TopicData", **named, partitions=tuple(partitions))
 
 

@@ -93,8 +93,8 @@ def too_large(ops: Iterable[Op]) -> MultiFailure | None:
         size_of_data = len(op.data or b"") if isinstance(op, (Create, SetData)) else 0
         if size_of_data > MAX_ZNODE_BYTES:
             verb = "set" if isinstance(op, SetData) else "create"
-            why = f"it would take {size_of_data:,} bytes, more than {MAX_ZNODE_BYTES:,}: {ZNODE_LIMIT_REASON}"
-            return MultiFailure(verb, op.path, TooLargeError(f"{why}; move fewer at once"))
+            reason = f"it would take {size_of_data:,} bytes, more than {MAX_ZNODE_BYTES:,}: {ZNODE_LIMIT_REASON}"
+            return MultiFailure(verb, op.path, TooLargeError(f"{reason}; move fewer at once"))
     return None
 
 

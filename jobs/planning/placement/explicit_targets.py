@@ -98,9 +98,11 @@ def _snapshot_targets(tables: SnapshotTables, snapshot_id: int, scope: Scope) ->
     """Compare two snapshots; raise UsageError for a missing snapshot, RefusedError if the scope is empty."""
     then = SnapshotTables(tables.spark_warehouse, find_snapshot(tables.warehouse, snapshot_id))
     both = {"then": then, "now": tables}
-    topic_names = {when: {row.topic for row in each["topics"].select("topic").collect()} for when, each in both.items()}
+    topic_names = {
+        when: {row.topic for row in tables["topics"].select("topic").collect()} for when, tables in both.items()
+    }
     inside = scope.among(topic_names["then"] | topic_names["now"])
-    frames = {when: _in_scope(each, topic_names[when], inside) for when, each in both.items()}
+    frames = {when: _in_scope(tables, topic_names[when], inside) for when, tables in both.items()}
     if not any(topics.count() for topics in frames.values()):
         raise RefusedError(f"no topic of snapshots {snapshot_id} and {tables.snapshot.snapshot_id} is requested")
     rows = snapshot_targets(

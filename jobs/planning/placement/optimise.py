@@ -262,13 +262,13 @@ def _refuse_unknown(request: PlacementRequest, known: list[int]) -> None:
     unknown = request.emptied.difference(known)
     if not unknown:
         return
-    why = (
+    reason = (
         f"brokers {', '.join(map(str, sorted(unknown)))} are unknown: not alive, and without replicas; "
         f"known brokers are {', '.join(map(str, known))}"
     )
     if request.goal.replacements or unknown == request.emptied:
-        raise RefusedError(why)
-    log(f"surveyor: {why}; planned for {', '.join(map(str, sorted(request.emptied - unknown)))}")
+        raise RefusedError(reason)
+    log(f"surveyor: {reason}; planned for {', '.join(map(str, sorted(request.emptied - unknown)))}")
 
 
 def _concerned(partitions: Partitions, request: PlacementRequest) -> Bools:

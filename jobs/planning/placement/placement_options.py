@@ -82,8 +82,10 @@ class StatedRequest:
                 where = f"snapshot {tables.snapshot.snapshot_id}; alive are {live}"
                 raise RefusedError(f"{option}: broker {broker} is not alive in {where}")
             if not understood[broker]:
-                why = "`surveyor show quarantine` shows why"
-                raise RefusedError(f"{option}: /brokers/ids/{broker} is not understood, so it gets no replicas; {why}")
+                reason = "`surveyor show quarantine` shows why"
+                raise RefusedError(
+                    f"{option}: /brokers/ids/{broker} is not understood, so it gets no replicas; {reason}"
+                )
             if broker in drained:
                 raise RefusedError(f"{option}: broker {broker} is drained; undrain it first")
 

@@ -109,10 +109,10 @@ def _of_file(sizes: pa.Table, cluster: NamedPartitions, where: str) -> Ints:
             for row in sizes.take(pa.array(unknown[:MAX_PARTITIONS_NAMED])).to_pylist()
         ]
         more = f" and {len(unknown) - MAX_PARTITIONS_NAMED} more" if len(unknown) > MAX_PARTITIONS_NAMED else ""
-        why = f"{where} do not agree: the snapshot has no {', '.join(named)}{more}"
+        reason = f"{where} do not agree: the snapshot has no {', '.join(named)}{more}"
         if not is_known.any():
-            raise RefusedError(f"{why}; take them out of the file, or take a new `surveyor snapshot`")
-        log(f"surveyor: {why}; these sizes are left out", logging.WARNING)
+            raise RefusedError(f"{reason}; take them out of the file, or take a new `surveyor snapshot`")
+        log(f"surveyor: {reason}; these sizes are left out", logging.WARNING)
         rows, sizes = rows[is_known], sizes.filter(pa.array(is_known))
     return _max_by_row(rows, sizes["bytes"].to_numpy(), cluster.names.num_rows)
 

@@ -134,9 +134,9 @@ def _refuse_unsettled(tables: SnapshotTables, topic: ExistingTopic) -> None:
     numbers = [row.partition for row in topic.partitions]
     not_understood = [row.partition for row in topic.partitions if row.understood is False]
     if not is_assignment_understood(topic.row):
-        why = "is not understood: `surveyor show quarantine` shows why"
+        reason = "is not understood: `surveyor show quarantine` shows why"
         raise RefusedError(
-            f"topic {topic.name} cannot be added to: /brokers/topics/{topic.name} {why}; repair it first"
+            f"topic {topic.name} cannot be added to: /brokers/topics/{topic.name} {reason}; repair it first"
         )
     if not_understood or not numbers or numbers != list(range(len(numbers))):
         what = (

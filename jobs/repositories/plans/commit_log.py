@@ -219,7 +219,11 @@ def requested_changes(warehouse: Warehouse, plan_id: str) -> set[tuple[int, str,
         if row.change is not None:
             outcomes.setdefault((row.attempt, row.change), set()).add(row.outcome)
     never = {Outcome.STALE.value, Outcome.SKIPPED.value}
-    return {change for (_, change), seen in outcomes.items() if Outcome.PENDING.value in seen and not seen & never}
+    return {
+        change
+        for (_, change), recorded in outcomes.items()
+        if Outcome.PENDING.value in recorded and not recorded & never
+    }
 
 
 def close_plan(warehouse: Warehouse, plan_id: str, status: PlanStatus) -> None:

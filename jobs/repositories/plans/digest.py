@@ -23,7 +23,7 @@ def in_arrow(table: str, rows: Iterable[AnyRow]) -> pa.Table:
 def summary(header: str, rows: Mapping[str, pa.Table]) -> Row:
     """Return plan_id, changes, rejected and moves; a missing table counts as empty."""
     return {
-        "plan_id": plan_id_of(header, {table: by_topic(table, each) for table, each in rows.items()}),
+        "plan_id": plan_id_of(header, {table: by_topic(table, table_rows) for table, table_rows in rows.items()}),
         "changes": rows["changes"].num_rows,
         "rejected": rows["rejections"].num_rows if "rejections" in rows else 0,
         "moves": copied(rows["changes"]),

@@ -47,24 +47,24 @@ class _Swaps:
 
     def improve(self, moving: int) -> None:
         """Exchange with the first partner that improves the balance of both topics together, if there is one."""
-        here, load = int(self.broker[moving]), self.load[self.topic[moving]]
-        emptier = np.flatnonzero(self.model.target & (load < load[here] - 1))
-        for there in emptier[np.argsort(load[emptier], kind="stable")][:BROKERS_TRIED].tolist():
-            partner = self._partner(moving, here, there, int(load[here] - load[there]) - 1)
+        source, load = int(self.broker[moving]), self.load[self.topic[moving]]
+        emptier = np.flatnonzero(self.model.target & (load < load[source] - 1))
+        for destination in emptier[np.argsort(load[emptier], kind="stable")][:BROKERS_TRIED].tolist():
+            partner = self._partner(moving, source, destination, int(load[source] - load[destination]) - 1)
             if partner is not None:
                 self._exchange(moving, partner)
                 return
 
-    def _partner(self, moving: int, here: int, there: int, gained: int) -> int | None:
-        partners = self.members[there]
+    def _partner(self, moving: int, source: int, destination: int, gained: int) -> int | None:
+        partners = self.members[destination]
         topics = self.topic[partners]
-        gain = gained + self.load[topics, there] - self.load[topics, here] - 1
+        gain = gained + self.load[topics, destination] - self.load[topics, source] - 1
         gain[topics == self.topic[moving]] = 0
         best = np.argsort(-gain, kind="stable")[:PARTNERS_TRIED]
         fits = (
             int(partners[n])
             for n in best
-            if gain[n] > 0 and self._fits(moving, there) and self._fits(int(partners[n]), here)
+            if gain[n] > 0 and self._fits(moving, destination) and self._fits(int(partners[n]), source)
         )
         return next(fits, None)
 
@@ -81,10 +81,10 @@ class _Swaps:
         return len(counts[1]) >= len(counts[0]) and not crowded
 
     def _exchange(self, one: int, other: int) -> None:
-        here, there = int(self.broker[one]), int(self.broker[other])
-        for moving, source, target in ((one, here, there), (other, there, here)):
+        first_broker, second_broker = int(self.broker[one]), int(self.broker[other])
+        for moving, source, target in ((one, first_broker, second_broker), (other, second_broker, first_broker)):
             self.load[self.topic[moving], [source, target]] += np.array([-1, 1])
             self.model.after[self.slot[moving], self.row[moving]] = target
             self.broker[moving] = target
-        self.members[here][self.members[here] == one] = other
-        self.members[there][self.members[there] == other] = one
+        self.members[first_broker][self.members[first_broker] == one] = other
+        self.members[second_broker][self.members[second_broker] == other] = one
