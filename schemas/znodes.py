@@ -224,18 +224,18 @@ def _partition_number(key: str) -> int | None:
     return None if number is None or number < 0 else number
 
 
-def _refuse_duplicates(what: str, broker_ids: Sequence[int]) -> None:
+def _refuse_duplicates(field: str, broker_ids: Sequence[int]) -> None:
     if len(set(broker_ids)) != len(broker_ids):
-        raise MalformedZnodeError(f"{what} names a broker twice: {list(broker_ids)}")
+        raise MalformedZnodeError(f"{field} names a broker twice: {list(broker_ids)}")
 
 
-def _refuse_unassigned(what: str, moving: Mapping[int, list[int]], partitions: Mapping[int, list[int]]) -> None:
+def _refuse_unassigned(field: str, moving: Mapping[int, list[int]], partitions: Mapping[int, list[int]]) -> None:
     """Refuse moving replicas that `partitions` does not list; it must list all, including added and removed ones."""
     for partition, broker_ids in moving.items():
-        _refuse_duplicates(f"{what} of partition {partition}", broker_ids)
+        _refuse_duplicates(f"{field} of partition {partition}", broker_ids)
         strangers = sorted(set(broker_ids).difference(partitions.get(partition, ())))
         if strangers:
-            raise MalformedZnodeError(f"{what} of partition {partition} names {strangers}, no replicas of it")
+            raise MalformedZnodeError(f"{field} of partition {partition} names {strangers}, no replicas of it")
 
 
 def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
@@ -401,8 +401,8 @@ def _partition_lists(key: str, lists: Mapping[str, bytes]) -> tuple[int, dict[st
         try:
             read[name] = _BROKER_IDS.decode(data)
         except msgspec.DecodeError as error:
-            what = "" if name == "partitions" else f"{name} of "
-            raise MalformedZnodeError(f"{what}partition {number}: {error}") from None
+            prefix = "" if name == "partitions" else f"{name} of "
+            raise MalformedZnodeError(f"{prefix}partition {number}: {error}") from None
     _refuse_inconsistent({name: {number: broker_ids} for name, broker_ids in read.items()})
     return number, read
 

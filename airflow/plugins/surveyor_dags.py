@@ -49,9 +49,9 @@ def offline_asset(cluster: str | None) -> Asset:
     return _asset("offline", cluster)
 
 
-def _asset(what: str, cluster: str | None) -> Asset:
-    path = what if cluster is None else f"{cluster}/{what}"
-    return Asset(of_cluster(f"surveyor_{what}", cluster), uri=f"surveyor://{path}", group="surveyor")
+def _asset(noun: str, cluster: str | None) -> Asset:
+    path = noun if cluster is None else f"{cluster}/{noun}"
+    return Asset(of_cluster(f"surveyor_{noun}", cluster), uri=f"surveyor://{path}", group="surveyor")
 
 
 def surveyor_dag(

@@ -126,10 +126,10 @@ def _last_epoch(situation: ClusterSituation) -> Iterator[Suggestion]:
     for name in situation.health.named.get("last_epoch", ()):
         topic, _, partition = name.rpartition("-")
         path = state_path((topic, partition))
-        what = f"{path} has controller epoch {LAST_EPOCH}, the last one, and is not overwritten by any controller"
+        text = f"{path} has controller epoch {LAST_EPOCH}, the last one, and is not overwritten by any controller"
         epoch = situation.health.controller_epoch or situation.latest_epoch
         yield Suggestion(
-            f"{what}; write it again as it is, but with controller_epoch {epoch}", zookeeper_shell=f"get {path}"
+            f"{text}; write it again as it is, but with controller_epoch {epoch}", zookeeper_shell=f"get {path}"
         )
 
 

@@ -296,10 +296,10 @@ def _requests(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult
             f"topics queued for deletion are not carried over: {abbreviate(deleting)}",
             "wait until they are deleted; `surveyor status` says which brokers that waits for",
         )
-    for kind, what in _REQUESTS.items():
+    for kind, meaning in _REQUESTS.items():
         keys = [row.key for row in facts.state.requests if row.kind == kind]
         if keys:
-            yield _fault("requests", f"{what} would be lost: {abbreviate(_names(keys))}", "wait until they are done")
+            yield _fault("requests", f"{meaning} would be lost: {abbreviate(_names(keys))}", "wait until they are done")
     if facts.topics.moving:
         yield _warning(
             "reassignments",

@@ -60,8 +60,8 @@ def export_plan(
     targets = targets_of(whole, wave, inverse=inverse)
     if not targets:
         which = f"plan {whole.title} ({whole.row.kind})"
-        what = which if wave is None else f"wave {wave} of {which}"
-        raise RefusedError(f"{what} moves no replicas, and kafka-reassign-partitions accepts no empty list")
+        content = which if wave is None else f"wave {wave} of {which}"
+        raise RefusedError(f"{content} moves no replicas, and kafka-reassign-partitions accepts no empty list")
     text = kafka_json(targets)
     if form is Format.KAFKA_GENERATE:
         text = generated(targets_of(whole, wave, inverse=not inverse), targets)

@@ -39,7 +39,7 @@ def report_proof(settings: Settings, before: int, after: int) -> CommandResult:
     warehouse = settings.warehouse
     proof = prove(warehouse, find_snapshot(warehouse, before), find_snapshot(warehouse, after))
     lines = [f"  {_line(difference)}" for difference in proof.differences]
-    lines += [f"  not known: {what}" for what in proof.unknown]
+    lines += [f"  not known: {subject}" for subject in proof.unknown]
     lines += [f"  queued for deletion before: topic {topic}" for topic in proof.deleted_topics]
     if proof.holds:
         verdict = f"snapshot {after} has all that snapshot {before} had"

@@ -201,19 +201,19 @@ class Review:
         yield from self._more(settings, changes, "changes")
 
     def _cut(
-        self, settings: Settings, rows: StoredRows, what: str, kind: type[R], line: Callable[[R], str]
+        self, settings: Settings, rows: StoredRows, noun: str, kind: type[R], line: Callable[[R], str]
     ) -> Iterator[str]:
         yield from (f"  {line(msgspec.convert(row, kind))}" for row in self._shown(rows))
-        yield from self._more(settings, rows, what)
+        yield from self._more(settings, rows, noun)
 
     def _shown(self, rows: StoredRows) -> Iterable[Row]:
         return rows if self.only.everything else rows.first(LINES_SHOWN)
 
-    def _more(self, settings: Settings, rows: StoredRows, what: str) -> Iterator[str]:
+    def _more(self, settings: Settings, rows: StoredRows, noun: str) -> Iterator[str]:
         if len(rows) > LINES_SHOWN and not self.only.everything:
             plan = self.display_name or self.plan_id
             command = command_line(settings, "show", "plan", plan, *self.only.flags, "--all")
-            yield f"  ... and {len(rows) - LINES_SHOWN} more {what}: `{command}` shows them"
+            yield f"  ... and {len(rows) - LINES_SHOWN} more {noun}: `{command}` shows them"
 
 
 def plan_lines(settings: Settings, row: PlanRecord, called: str = "") -> Iterator[Table | str]:
@@ -256,8 +256,8 @@ def _summary_lines(changes: StoredRows) -> Iterator[Table | str]:
         yield f"  and {counts.reasons_in_all - GROUPS_SHOWN} other reasons"
 
 
-def _others(count: int, before: str, what: str) -> str:
-    return f"{before}and {count - GROUPS_SHOWN} {what}" if count > GROUPS_SHOWN else ""
+def _others(count: int, before: str, noun: str) -> str:
+    return f"{before}and {count - GROUPS_SHOWN} {noun}" if count > GROUPS_SHOWN else ""
 
 
 def _grouped(title: str, counts: Iterable[ValueCount]) -> str:

@@ -129,9 +129,9 @@ def deletion_line(deleted: DeletionImpact) -> str:
             f"as of {format_cell(deleted.sizes_at)})"
         )
     unknown = [name for name in _COUNTED if getattr(deleted, name) is None]
-    what = f" with {join_words(known)}" if known else ""
+    suffix = f" with {join_words(known)}" if known else ""
     rest = f"; how many {join_words(unknown)} is unknown" if unknown else ""
-    return f"topic {deleted.topic} goes{what}{rest}"
+    return f"topic {deleted.topic} goes{suffix}{rest}"
 
 
 _COUNTED: Final = ("partitions", "records", "bytes")
@@ -203,11 +203,11 @@ def warnings(  # noqa: PLR0917 - everything that can cause a warning
             short_lists,
         ),
     )
-    for one, several, what, names in warned:
+    for one, several, subject, names in warned:
         if names:
             shown_names = names if everything else names[:LINES_SHOWN]
             more = f" and {len(names) - LINES_SHOWN} more" if len(names) > len(shown_names) else ""
-            yield f"{pluralise(len(names), 'partition', one, several)} {what}: {', '.join(shown_names)}{more}"
+            yield f"{pluralise(len(names), 'partition', one, several)} {subject}: {', '.join(shown_names)}{more}"
     yield from config_warnings(changes, operations)
 
 

@@ -42,7 +42,7 @@ class CycleSummary:
         self._warn_of([change for change in written if _is_unclean(change)])
         self._warn_of([change for change in written if change.action == Action.TAKE_OFFLINE])
         if counts:
-            self.log_line("  " + ", ".join(f"{count} {what}" for what, count in sorted(counts.items())))
+            self.log_line("  " + ", ".join(f"{count} {event}" for event, count in sorted(counts.items())))
 
     def _warn_of(self, changes: Sequence[Change]) -> None:
         """Log the first of these changes with its reason, and how many others there are."""

@@ -353,6 +353,6 @@ def _title(item: _Item) -> str:
     if isinstance(item, EndedDrains):
         return "an ended drain"
     record = item.record if isinstance(item, _CycleFinished) else item
-    what = "the outcome of the cycle" if isinstance(item, _CycleFinished) else "the cycle"
+    subject = "the outcome of the cycle" if isinstance(item, _CycleFinished) else "the cycle"
     names = ", ".join(f"{change.topic}-{change.partition}" for change in record.changes[:EXAMPLES])
-    return f"{what} at {record.at:%H:%M:%S} with {pluralise(len(record.changes), 'change')} ({names or 'none'})"
+    return f"{subject} at {record.at:%H:%M:%S} with {pluralise(len(record.changes), 'change')} ({names or 'none'})"

@@ -61,12 +61,12 @@ def read_key_values(
     return values
 
 
-def refuse_shared(what: str, path: Path, mode: int) -> None:
+def refuse_shared(subject: str, path: Path, mode: int) -> None:
     """Raise UsageError if other users may read a file with this mode, or its group may change it."""
     if mode & stat.S_IRWXO:
-        raise UsageError(f"{what}, and all users may read or change it: chmod o= {path}")
+        raise UsageError(f"{subject}, and all users may read or change it: chmod o= {path}")
     if mode & stat.S_IWGRP:
-        raise UsageError(f"{what}, and its group may change it: chmod g-w {path}")
+        raise UsageError(f"{subject}, and its group may change it: chmod g-w {path}")
 
 
 def _error_text(error: OSError | ValueError) -> str:

@@ -20,11 +20,11 @@ class Part:
     """
 
     done: int
-    of: int
-    what: str
+    total: int
+    unit: str
 
     def __str__(self) -> str:
-        return f"{self.done} of {self.of} {self.what}"
+        return f"{self.done} of {self.total} {self.unit}"
 
 
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
@@ -97,12 +97,12 @@ def slow_rate_warning(option: str, text: str) -> str | None:
     if rate >= SLOW_BYTES_PER_SECOND:
         return None
     time = format_duration(1_000_000_000 / rate)
-    what = f"{option} {text} is {rate} bytes a second, at which a gigabyte takes {time}"
-    return f"{what}; {rate}MB/s is {rate} million bytes a second"
+    fault = f"{option} {text} is {rate} bytes a second, at which a gigabyte takes {time}"
+    return f"{fault}; {rate}MB/s is {rate} million bytes a second"
 
 
-def _invalid(option: str, text: str, what: str, expected: str) -> UsageError:
-    return UsageError(f"{option} {text!r} is no {what}: expected {expected}")
+def _invalid(option: str, text: str, kind: str, expected: str) -> UsageError:
+    return UsageError(f"{option} {text!r} is no {kind}: expected {expected}")
 
 
 def format_bytes(count: float) -> str:

@@ -236,14 +236,15 @@ def _cost_lines(
 ) -> Iterator[str]:
     """Yield a line per scenario and cost with the partitions concerned."""
     for impact, partitions in zip(impacts, named, strict=True):
-        for cost, what in COSTS.items():
+        for cost, phrase in COSTS.items():
             names = partitions[cost] if everything else partitions[cost][:MAX_PARTITIONS_NAMED]
             if names:
                 count: int = getattr(impact, cost)
                 topics = len({name.rpartition("-")[0] for name in partitions[cost]})
                 extent = "" if topics == 1 else f" of {'at least ' * (count > MAX_PARTITIONS_IN_JSON)}{topics} topics"
                 others = f" and {count - len(names)} more (--all-partitions)" if count > len(names) else ""
-                yield f"  {impact.scenario}: {pluralise(count, 'partition')}{extent} {what}: {', '.join(names)}{others}"
+                counted = f"{pluralise(count, 'partition')}{extent}"
+                yield f"  {impact.scenario}: {counted} {phrase}: {', '.join(names)}{others}"
 
 
 def _crowded_lines(crowded: int) -> Iterator[str]:

@@ -90,7 +90,7 @@ def bar(step: str, far: Part | str, seconds: float, columns: int) -> str:
     ('  ... planning: starting Spark, 2 s', '  ... plan')
     """
     if isinstance(far, Part):
-        full = _BAR_COLUMNS * far.done // far.of
+        full = _BAR_COLUMNS * far.done // far.total
         text = f" {'━' * full}{'─' * (_BAR_COLUMNS - full)} {far}"
     else:
         text = f": {far}" if far else ""

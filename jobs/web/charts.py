@@ -79,7 +79,7 @@ def bars(title: str, series: Sequence[str], groups: Sequence[Group], shown: Show
     def parts() -> Iterator[Markup]:
         for number, group in enumerate(groups):
             yield _named(group.name, number * high + len(series) * BAR / 2 + 4)
-            for place, (what, value) in enumerate(zip(series, group.values, strict=True)):
+            for place, (series_name, value) in enumerate(zip(series, group.values, strict=True)):
                 y, wide = number * high + place * BAR, _share(value, most)
                 yield Markup(
                     '<rect class="s{place}" x="0" y="{y}" width="{wide}%" height="{bar}">'
@@ -91,7 +91,7 @@ def bars(title: str, series: Sequence[str], groups: Sequence[Group], shown: Show
                     wide=max(wide, 0.2),
                     bar=BAR - 1.5,
                     name=group.name,
-                    what=what,
+                    what=series_name,
                     text=shown(value),
                     base=y + BAR - 2.5,
                 )

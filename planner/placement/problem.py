@@ -24,16 +24,16 @@ MAX_ROWS_NAMED: Final = 5
 
 
 class PlacementError(ValueError):
-    """No placement keeps the hard rules: `what` is the rule, `rows` the partitions, `then` the advice.
+    """No placement keeps the hard rules: `rule` is the one that cannot hold, `rows` the partitions, `then` the advice.
 
     `code` and `reason` describe one row.
     """
 
     def __init__(
-        self, what: str, rows: Sequence[int] = (), then: str = "", *, code: str = "", reason: str = ""
+        self, rule: str, rows: Sequence[int] = (), then: str = "", *, code: str = "", reason: str = ""
     ) -> None:
-        super().__init__(what, rows, then)
-        self.what, self.rows, self.then = what, list(rows), then
+        super().__init__(rule, rows, then)
+        self.rule, self.rows, self.then = rule, list(rows), then
         self.code, self.reason = code, reason
 
     def __str__(self) -> str:
@@ -46,7 +46,7 @@ class PlacementError(ValueError):
         '2 partitions would have fewer racks (a-0, a-4): allow more'
         """
         place = f" ({where})" if where else ""
-        return f"{self.what}{place}: {self.then}" if self.then else f"{self.what}{place}"
+        return f"{self.rule}{place}: {self.then}" if self.then else f"{self.rule}{place}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -274,9 +274,9 @@ def _reason(
     before: Sequence[int], after: Sequence[int], cluster: ClusterFacts, wave: int | None, target: RollbackTarget
 ) -> str:
     moved = ReplicaAssignment(before).towards(after)
-    what = "order of replicas changes, no data moves"
+    moves = "order of replicas changes, no data moves"
     if moved.is_moving:
-        what = f"adds [{join_ids(moved.adding)}], removes [{join_ids(moved.removing)}]"
+        moves = f"adds [{join_ids(moved.adding)}], removes [{join_ids(moved.removing)}]"
     step = "" if wave is None else f", undoes wave {wave}"
     counts = [
         Counter(rack for broker in replicas if (rack := cluster.racks.get(broker)) is not None)
@@ -285,7 +285,7 @@ def _reason(
     racks, most = [len(count) for count in counts], [max(count.values(), default=0) for count in counts]
     fewer = f"; racks {racks[0]} → {racks[1]}" if racks[1] < min(racks[0], len(after)) else ""
     crowded = f"; most in one rack {most[0]} → {most[1]}" if most[1] > most[0] and not fewer else ""
-    return f"back to {target.name}{step}: {what}{fewer}{crowded}"
+    return f"back to {target.name}{step}: {moves}{fewer}{crowded}"
 
 
 def with_waves_numbered(changes: Sequence[Change]) -> list[Change]:

@@ -87,5 +87,5 @@ def _if(condition: Column, code: RejectionCode | LintCode, reason: Column) -> Co
     return F.when(condition, F.struct(F.lit(code.value).alias("code"), reason.alias("reason")))
 
 
-def _adds(what: str, brokers: Column) -> Column:
-    return sentence(reasons.ADDS_UNKNOWN, what=F.lit(what), brokers=brokers)
+def _adds(subject: str, brokers: Column) -> Column:
+    return sentence(reasons.ADDS_UNKNOWN, what=F.lit(subject), brokers=brokers)

@@ -165,9 +165,9 @@ def _with_earlier_waves(rows: DataFrame) -> DataFrame:
 
 def _reason(adding: Column, removing: Column) -> Column:
     moves = sentence(reasons.MOVES, adding=adding, removing=removing)
-    what = F.when(F.size(adding) + F.size(removing) == 0, sentence(reasons.REORDERED)).otherwise(moves)
-    step = sentence(reasons.STEP, step=F.size("earlier") + 1, steps=F.col("steps"), what=what)
-    return F.when(F.col("steps") > 1, F.concat_ws("; ", step, "why")).otherwise(F.coalesce("why", what))
+    effect = F.when(F.size(adding) + F.size(removing) == 0, sentence(reasons.REORDERED)).otherwise(moves)
+    step = sentence(reasons.STEP, step=F.size("earlier") + 1, steps=F.col("steps"), what=effect)
+    return F.when(F.col("steps") > 1, F.concat_ws("; ", step, "why")).otherwise(F.coalesce("why", effect))
 
 
 def reassignment_rejections(

@@ -17,7 +17,7 @@ from schemas.enums import NO_VERSION, RECOVERED, Action
 from schemas.tables import CHANGES
 
 
-def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, what: str = "new topic") -> DataFrame:
+def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, origin: str = "new topic") -> DataFrame:
     """Return one CHANGES row per partition: leader epoch 0, no znodes before, LeaderAndIsr to all live replicas."""
     live_replicas = intersect(F.col("replicas"), F.col("eligible"))
     leader = first_choice(live_replicas)
@@ -42,7 +42,7 @@ def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, w
                 "requires_live": live_replicas,
                 "requires_dead": no_brokers(),
                 "reason": F.concat(
-                    sentence(reasons.FIRST_LEADER, what=F.lit(what)), F.expr(drained_leads("leader_after"))
+                    sentence(reasons.FIRST_LEADER, what=F.lit(origin)), F.expr(drained_leads("leader_after"))
                 ),
             },
         )

@@ -1,10 +1,19 @@
-"""The word list finds a word wherever people read it, and only there."""
+"""The word lists find a word wherever people read it, and a name wherever code defines it, and only there."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.docs.wording import EXCEPTIONS, WORDS, Finding, findings
+from tests.docs.wording import (
+    EXCEPTIONS,
+    IDENTIFIER_EXCEPTIONS,
+    IDENTIFIERS,
+    ROOT,
+    WORDS,
+    Finding,
+    findings,
+    identifier_findings,
+)
 
 CODE = '''"""The controller.
 
@@ -37,16 +46,61 @@ def test_finds_words_in_docs_docstrings_comments_and_strings(root: Path) -> None
 
 def test_an_exception_allows_a_word_in_one_file(root: Path) -> None:
     exceptions = {("docs/b.md", "anew"): "a title of Kafka's", ("jobs/a.py", "anew"): "another file"}
-    words = {(each.path, each.word) for each in findings(root, exceptions)}
+    words = {(finding.path, finding.word) for finding in findings(root, exceptions)}
     assert ("docs/b.md", "anew") not in words
     assert ("docs/b.md", "controller that stays") in words
 
 
 def test_names_and_paths_are_not_words(root: Path) -> None:
     (root / "docs" / "b.md").write_text("`jobs/nobody.py`, x.anew, nobody-else, anewly, Anew\n")
-    assert [each.word for each in findings(root) if each.path == "docs/b.md"] == ["anew"]
+    assert [finding.word for finding in findings(root) if finding.path == "docs/b.md"] == ["anew"]
 
 
 def test_exceptions_are_needed_and_explained() -> None:
     assert {word for _, word in EXCEPTIONS} <= WORDS.keys()
     assert all(EXCEPTIONS.values())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "each = 1",
+        "def f(each): ...",
+        "def f(*each): ...",
+        "f = lambda each: 1",
+        "def each(): ...",
+        "class each: ...",
+        "for each in (): ...",
+        "[1 for each in ()]",
+        "with open('a') as each: ...",
+        "try: ...\nexcept OSError as each: ...",
+        "class A:\n    each: int",
+        "self._each = 1",
+        "(each := 1)",
+        "import a as each",
+        "match 1:\n    case [*each]: ...",
+        "match 1:\n    case each: ...",
+    ],
+)
+def test_finds_names_wherever_code_defines_them(root: Path, code: str) -> None:
+    (root / "jobs" / "b.py").write_text(code)
+    assert [(finding.path, finding.word) for finding in identifier_findings(root)] == [("jobs/b.py", "each")]
+
+
+def test_names_that_code_only_reads_or_that_contain_a_word_are_allowed(root: Path) -> None:
+    (root / "jobs" / "b.py").write_text("print(each, a.each, each_side=1)\nfor_each = eaches = 'each'\n")
+    assert not [*identifier_findings(root)]
+
+
+def test_an_exception_allows_a_name_in_one_file(root: Path) -> None:
+    for file in ("b.py", "c.py"):
+        (root / "jobs" / file).write_text("why = 1")
+    exceptions = {("jobs/b.py", "why"): "a column"}
+    assert [*identifier_findings(root, exceptions)] == [Finding("jobs/c.py", 1, "why")]
+
+
+def test_exceptions_of_names_are_needed_and_explained() -> None:
+    assert all(IDENTIFIER_EXCEPTIONS.values())
+    assert {word for _, word in IDENTIFIER_EXCEPTIONS} <= IDENTIFIERS.keys()
+    needed = {(finding.path, finding.word) for finding in identifier_findings(ROOT, {})}
+    assert needed >= IDENTIFIER_EXCEPTIONS.keys()

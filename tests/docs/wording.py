@@ -1,7 +1,7 @@
-"""Find words that hide which part acts: `make check-words`.
+"""Find words that hide which part acts, and names that are no nouns: `make check-words`.
 
-Docs, docstrings, comments and string literals are searched. A word that a file needs is allowed in EXCEPTIONS, with the
-reason.
+Docs, docstrings, comments and string literals are searched for WORDS, names that code defines for IDENTIFIERS. A
+word that a file needs is allowed in EXCEPTIONS, a name in IDENTIFIER_EXCEPTIONS, with the reason.
 """
 
 import ast
@@ -54,6 +54,38 @@ WORDS: Final[Mapping[str, str]] = {
 EXCEPTIONS: Final[Mapping[tuple[str, str], str]] = {}
 """By path and word, why it is needed there."""
 
+IDENTIFIERS: Final[Mapping[str, str]] = {
+    "all_of": "all_partitions, or what else it holds",
+    "each": "the singular of what is iterated: partition, endpoint",
+    "here": "source, this broker",
+    "is_now": "after, new",
+    "seen": "what was seen: view, last_seen",
+    "somebody": "client, user",
+    "there": "destination, that broker",
+    "these": "the plural of what it holds",
+    "those": "the plural of what it holds",
+    "told": "notified_brokers, or what was sent",
+    "was": "before, old",
+    "what": "subject, noun, or the noun itself",
+    "who": "client, user, caller",
+    "whose": "owner",
+    "why": "reason, cause",
+}
+"""Names that no variable, parameter, attribute, function or class has, and what to write in their place."""
+
+IDENTIFIER_ROOMS: Final = ("jobs", "planner", "schemas", "airflow")
+"""Folders whose names are checked."""
+
+IDENTIFIER_EXCEPTIONS: Final[Mapping[tuple[str, str], str]] = {
+    ("jobs/runtime/suggestions.py", "what"): "a key of `due` in the JSON of `surveyor status`",
+    ("jobs/snapshots/diff.py", "what"): "a column of `surveyor show diff`",
+    ("jobs/sql_views/views.py", "who"): "a column of the view commit_log",
+    ("jobs/web/dashboard/parts.py", "what"): "a field of the chart's encoding, which its tooltips show",
+    ("planner/rules/lost_states.py", "seen"): "a column of the rows of lost states",
+    ("schemas/rows.py", "who"): "a column of COMMITS",
+}
+"""By path and name, why it is needed there."""
+
 _PHRASES: Final = "|".join(r"\s+".join(map(re.escape, phrase.split())) for phrase in WORDS)
 _FORBIDDEN: Final = re.compile(rf"(?i)(?<![\w./-])({_PHRASES})(?![\w-])")
 """A phrase may be broken by the end of a line."""
@@ -96,13 +128,40 @@ def findings(root: Path, exceptions: Mapping[tuple[str, str], str] = EXCEPTIONS)
                     yield Finding(name, line + text.count("\n", 0, match.start()), word)
 
 
+def defined_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the line and the name of all variables, parameters, attributes, functions, classes and import aliases."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield node.lineno, name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield node.lineno, name
+            case ast.alias(asname=str(name)) | ast.ExceptHandler(name=str(name)):
+                yield node.lineno, name
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+                yield node.lineno, name
+
+
+def identifier_findings(
+    root: Path, exceptions: Mapping[tuple[str, str], str] = IDENTIFIER_EXCEPTIONS
+) -> Iterator[Finding]:
+    """Yield every name of IDENTIFIERS that code defines, with or without a leading underscore, by path."""
+    for path in sorted(path for room in IDENTIFIER_ROOMS for path in root.joinpath(room).rglob("*.py")):
+        file = str(path.relative_to(root))
+        for line, name in defined_names(ast.parse(path.read_text(encoding="utf-8"))):
+            word = name.strip("_")
+            if word in IDENTIFIERS and (file, word) not in exceptions:
+                yield Finding(file, line, word)
+
+
 def main() -> int:
     """Print what was found; return 1 if anything was."""
-    found = sorted({*findings(ROOT)})
-    for each in found:
-        sys.stdout.write(f"{each.path}:{each.line}: {each.word}: write {WORDS[each.word]}\n")
+    found = sorted({*findings(ROOT), *identifier_findings(ROOT)})
+    for finding in found:
+        advice = WORDS.get(finding.word) or f"as a name {IDENTIFIERS[finding.word]}"
+        sys.stdout.write(f"{finding.path}:{finding.line}: {finding.word}: write {advice}\n")
     if found:
-        counts = Counter(each.word for each in found).most_common()
+        counts = Counter(finding.word for finding in found).most_common()
         sys.stderr.write(f"{len(found)} words: {', '.join(f'{word} {count}' for word, count in counts)}\n")
     return int(bool(found))
 

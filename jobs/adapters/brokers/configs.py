@@ -160,12 +160,12 @@ def read_overrides(client: KazooClient) -> tuple[dict[int | None, BrokerSettings
     for znode in read_permitted(client, [f"{DYNAMIC_CONFIGS}/{name}" for name in configured_brokers(client) or ()]):
         if znode.stat is None:
             continue
-        what = impact_of(znode.path, znode.data)
-        unread_znode = partial(QuarantinedZnode, path=znode.path, blocks=what and what.value)
+        impact = impact_of(znode.path, znode.data)
+        unread_znode = partial(QuarantinedZnode, path=znode.path, blocks=impact and impact.value)
         try:
             entity = _config_entity(znode.path)
         except MalformedZnodeError as error:
-            mend = f"delete {quote(znode.path)}" if what else None  # no broker reads it
+            mend = f"delete {quote(znode.path)}" if impact else None  # no broker reads it
             quarantine.append(unread_znode(reason=str(error), mend=mend))
             continue
         config, unread = ({}, []) if znode.data is None else read_config(znode.data)

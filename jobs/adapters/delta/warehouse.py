@@ -171,9 +171,9 @@ class Warehouse:
             commit.get("operation") in _SAME_ROWS for commit in commits
         )
 
-    def _lost(self, table: str, version: int, what: str) -> UnreadableError:
+    def _lost(self, table: str, version: int, state: str) -> UnreadableError:
         return UnreadableError(
-            f"table {table} at {self.path(table)} has lost a file of version {version} ({what}); something other than "
+            f"table {table} at {self.path(table)} has lost a file of version {version} ({state}); something other than "
             "`surveyor vacuum` removed it",
         )
 

@@ -165,9 +165,9 @@ class Server(ABC):
             )
         self.port = free_port()
 
-    def _failure(self, what: str) -> SurveyorError:
+    def _failure(self, event: str) -> SurveyorError:
         tail = "\n".join(self.log_of_this_run().splitlines()[-_TAIL_LINES:])
-        return SurveyorError(f"the embedded {self.name} {what}; the end of its log, {self.log}:\n{tail}")
+        return SurveyorError(f"the embedded {self.name} {event}; the end of its log, {self.log}:\n{tail}")
 
 
 @contextmanager

@@ -201,13 +201,13 @@ def _is_true(options: Mapping[str, str], name: str) -> bool:
 def _keytab(value: str, file: str) -> Path:
     """Check the keytab before the library does, whose errors do not name it."""
     path = Path(value.removeprefix("FILE:").removeprefix("file:"))
-    what = f"{file}: the keytab {path}"
+    source = f"{file}: the keytab {path}"
     try:
         with path.open("rb"):
             mode = path.stat().st_mode
     except OSError as error:
-        raise UsageError(f"{what} cannot be read: {error.strerror}") from None
-    refuse_shared(f"{what} has keys in it", path, mode)
+        raise UsageError(f"{source} cannot be read: {error.strerror}") from None
+    refuse_shared(f"{source} has keys in it", path, mode)
     return path.absolute()
 
 

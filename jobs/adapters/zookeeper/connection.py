@@ -301,7 +301,7 @@ def commit(multi: TransactionRequest) -> list[Any]:
     return results
 
 
-def forbidden(what: str) -> str:
+def forbidden(act: str) -> str:
     """Return the message for an operation that an ACL forbids, with the remedy.
 
     >>> print(forbidden("read /controller_epoch"))
@@ -309,7 +309,7 @@ def forbidden(what: str) -> str:
 (of the parent, for create and delete) allow it to this host
     """
     return (
-        f"ZooKeeper forbids to {what} (NoAuth): name the brokers' user in {OPTION}, or let the ACL (of the parent, for "
+        f"ZooKeeper forbids to {act} (NoAuth): name the brokers' user in {OPTION}, or let the ACL (of the parent, for "
         "create and delete) allow it to this host"
     )
 

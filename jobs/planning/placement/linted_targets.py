@@ -107,9 +107,9 @@ def _override_advice(faults: Sequence[Row]) -> str:
     return " or ".join([*ways, "leave these partitions out with --skip-unsafe"])
 
 
-def _refusal(what: str, faults: Sequence[str]) -> str | None:
+def _refusal(subject: str, faults: Sequence[str]) -> str | None:
     if not faults:
         return None
     more = "\n  and more: `surveyor show rejections` lists them" if len(faults) > MAX_FAULTS_NAMED else ""
     listed = "\n  ".join(faults[:MAX_FAULTS_NAMED])
-    return f"{what}:\n  {listed}{more}"
+    return f"{subject}:\n  {listed}{more}"

@@ -139,9 +139,9 @@ def _refuse_unsettled(tables: SnapshotTables, topic: ExistingTopic) -> None:
             f"topic {topic.name} cannot be added to: /brokers/topics/{topic.name} {reason}; repair it first"
         )
     if not_understood or not numbers or numbers != list(range(len(numbers))):
-        what = (
+        subject = (
             f"partitions {not_understood} are not understood"
             if not_understood
             else f"its partitions are {numbers}, not 0 to n - 1"
         )
-        raise RefusedError(f"topic {topic.name} cannot be added to: {what}; repair it first")
+        raise RefusedError(f"topic {topic.name} cannot be added to: {subject}; repair it first")

@@ -46,12 +46,12 @@ def plain(text: object) -> str:
     return _MARKDOWN.sub(r"\\\1", str(text)).replace("/", "\\/")
 
 
-def table(rows: pa.Table, what: str, key: str) -> None:
+def table(rows: pa.Table, noun: str, key: str) -> None:
     """Show a search box, the first matching rows and their number."""
-    words = st.text_input(f"Search {what}", key=f"search-{key}", placeholder="words that a row must contain")
+    words = st.text_input(f"Search {noun}", key=f"search-{key}", placeholder="words that a row must contain")
     matching = searched(rows, words)
     more = f"; the first {SHOWN:,} are shown" if matching.num_rows > SHOWN else ""
-    st.caption(f"{matching.num_rows:,} of {rows.num_rows:,} {what}{more}")
+    st.caption(f"{matching.num_rows:,} of {rows.num_rows:,} {noun}{more}")
     if matching.num_rows:
         # labels as in the report, and empty cells for null
         shown = matching.slice(0, SHOWN).rename_columns([name.replace("_", " ") for name in matching.column_names])
