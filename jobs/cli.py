@@ -15,7 +15,7 @@ AUTOMATE, MAINTENANCE = "Automate", "Maintenance"
 PAGE: Final = {
     INSPECT: {
         "jobs.status:status": "Show the cluster's health, the pending work and the commands for it.",
-        "jobs.doctor:doctor": "Check the machine, warehouse, ZooKeeper, permissions, clock and brokers.",
+        "jobs.doctor:doctor": "Check the machine, warehouse, ZooKeeper or quorum, permissions, clock and brokers.",
         "jobs.show:app": "Show the tables of a snapshot, or the live cluster.",
         "jobs.migration:app": "Check what a migration to KRaft needs, and prove that it has lost nothing.",
         "jobs.whatif:whatif": "Simulate the loss of brokers or racks, or the restart of brokers now.",
