@@ -89,7 +89,7 @@ class WarehouseLease:
                 return
             rows = self._read()
             if [row.token for row in rows] != [self.token]:
-                raise _lost(_who(rows))
+                raise _lost(_holder_now(rows))
 
     def renew(self) -> None:
         """Move the deadline on, if we have the lease; raise LeaseLostError if it was taken."""
@@ -137,7 +137,7 @@ class WarehouseLease:
 
         def extended(rows: pa.Table) -> pa.Table:
             found = typed(LeaseRecord, rows)
-            lost[:] = [] if [row.token for row in found] == [self.token] else [_who(found)]
+            lost[:] = [] if [row.token for row in found] == [self.token] else [_holder_now(found)]
             return rows if lost else self._row(self.token)
 
         try:
@@ -234,7 +234,7 @@ def _decoded(row: LeaseRecord) -> str | None:
         return None
 
 
-def _who(rows: list[LeaseRecord]) -> str:
+def _holder_now(rows: list[LeaseRecord]) -> str:
     return f"{holder_of(rows[0])} has it now" if rows else "it has no holder now"
 
 
@@ -242,8 +242,8 @@ def _shown(deadline: datetime) -> str:
     return f"{deadline:%H:%M:%S} UTC"
 
 
-def _lost(why: str) -> LeaseLostError:
+def _lost(reason: str) -> LeaseLostError:
     return LeaseLostError(
-        f"the lease of this cluster in table {_TABLE} was lost ({why}). Nothing more is written; the requested moves "
-        "continue in the cluster. Run the same command again to resume"
+        f"the lease of this cluster in table {_TABLE} was lost ({reason}). Nothing more is written; the requested "
+        "moves continue in the cluster. Run the same command again to resume"
     )

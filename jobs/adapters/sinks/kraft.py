@@ -36,8 +36,8 @@ BROKERS_SECONDS: Final = 20.0
 """Seconds for all brokers together to report their overrides."""
 
 
-def _refuse(why: str) -> NoReturn:
-    raise RefusedError(f"this works through ZooKeeper: {why}; see docs/kraft.md")
+def _refuse(reason: str) -> NoReturn:
+    raise RefusedError(f"this works through ZooKeeper: {reason}; see docs/kraft.md")
 
 
 @dataclass(frozen=True, slots=True)
