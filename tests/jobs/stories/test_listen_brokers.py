@@ -330,7 +330,7 @@ def throttle(cluster: EmbeddedCluster, topic: str) -> None:
     def is_known_to(broker: int) -> bool:
         resource = ConfigResource(ResourceType.BROKER, str(broker))
         entries = admin.describe_configs([resource])[resource].result(60)
-        return all(entries[name].value == rate for name, rate in rates.items())
+        return all(name in entries and entries[name].value == rate for name, rate in rates.items())
 
     assert all(eventually(lambda: is_known_to(broker)) for broker in cluster.brokers)  # noqa: B023 - waited for here
 
