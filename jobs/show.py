@@ -19,7 +19,7 @@ AsOf = Annotated[
     int | None,
     typer.Option("--as-of", help="Show this snapshot [default: the newest].", autocompletion=known_snapshots),
 ]
-Now = Annotated[bool, typer.Option("--now", help="Show the live cluster from ZooKeeper instead of a snapshot.")]
+Now = Annotated[bool, typer.Option("--now", help="Show the live cluster instead of a snapshot.")]
 Topic = Annotated[str | None, typer.Option(help="Show only this topic.", autocompletion=known_topics)]
 
 CLUSTER, HISTORY, PLANS = "Cluster", "History", "Plans and commits"

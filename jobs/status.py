@@ -22,7 +22,7 @@ def status(
         int | None,
         typer.Option(
             "--as-of",
-            help="Show this snapshot from the tables [default: the live cluster from ZooKeeper].",
+            help="Show this snapshot from the tables [default: the live cluster].",
             autocompletion=snapshots,
         ),
     ] = None,

@@ -38,7 +38,7 @@ class Sentence:
 
 
 # any rule
-QUARANTINED: Final = Sentence("its znode is in quarantine")
+QUARANTINED: Final = Sentence("it is in quarantine")
 DELETION_REQUESTED: Final = Sentence("its topic is queued for deletion")
 NO_STATE: Final = Sentence("it has no state znode yet")
 FAILED_LOG_DIRS: Final = Sentence("; log dir failed, as it answered with error 56: broker {failed:ids}")
@@ -58,7 +58,7 @@ CAPPED: Final = Sentence(
 )
 
 # leadership after failures
-UNPLANNED_IN_QUARANTINE: Final = Sentence("its znode is in quarantine: no change is planned for it")
+UNPLANNED_IN_QUARANTINE: Final = Sentence("it is in quarantine: no change is planned for it")
 FIRST_LEADER: Final = Sentence("{what}: first live replica leads, live replicas are in sync")
 NO_REPLICA_ALIVE: Final = Sentence("no replica is alive: {replicas:ids}")
 ISR_EMPTY: Final = Sentence("no replica is in sync: the ISR is empty")
@@ -77,7 +77,7 @@ UNKNOWN_IN_SNAPSHOT: Final = Sentence("no such partition in the snapshot")
 PREFERRED_ELECTED: Final = Sentence("preferred replica {preferred} is alive and in the ISR")
 LEADER_IN_QUARANTINE: Final = Sentence("its leader {leader} is alive, but its registration is in quarantine")
 ALREADY_PREFERRED: Final = Sentence("already led by its preferred replica {preferred}")
-PREFERRED_LEADS_DEAD: Final = Sentence(", which is not alive: reconcile")
+PREFERRED_LEADS_DEAD: Final = Sentence(", which is not alive")
 PREFERRED_DRAINED: Final = Sentence("preferred replica {preferred} is drained")
 PREFERRED_LOG_DIR_FAILED: Final = Sentence(
     "the log dir of preferred replica {preferred} failed: it answered with error 56"
@@ -91,7 +91,7 @@ LEAVES_ISR: Final = Sentence("; out of the ISR")
 NOT_IN_ISR: Final = Sentence("; not in the ISR")
 ONLY_REPLICA: Final = Sentence("its only replica is {replicas:ids}")
 NO_OTHER_CAN_LEAD: Final = Sentence("no other in-sync replica can lead: ISR {isr:ids}")
-LEADER_NOT_ALIVE: Final = Sentence("its leader {leader} is not alive: reconcile first")
+LEADER_NOT_ALIVE: Final = Sentence("its leader {leader} is not alive: elect another one first")
 LAST_IN_ISR: Final = Sentence("no other replica is in the ISR")
 
 # restarts of brokers
@@ -134,12 +134,12 @@ REPLICAS_REMOVED: Final = Sentence("replicas removed: {removing:ids}")
 HAS_REPLICAS: Final = Sentence("it has these replicas already")
 IS_REASSIGNED: Final = Sentence("it is being reassigned already")
 REQUEST_WAITS: Final = Sentence(
-    "a request to move it to [{requested:ids}] waits in /admin/reassign_partitions: let it run, or "
-    "`surveyor cancel --partitions {partition}`, and take a new snapshot"
+    "a request to move it to [{requested:ids}] waits: let it run, or `surveyor cancel --partitions {partition}`, and "
+    "take a new snapshot"
 )
 LEADERLESS: Final = Sentence(
     "no live leader in its ISR (leader {leader}, ISR [{isr:ids}]): no follower could copy from it, and an empty "
-    "replica could be elected; run `surveyor plan reconcile` if an ISR member is alive, else `surveyor plan recover`"
+    "replica could be elected; elect a leader first, `surveyor status` shows how"
 )
 MOVES: Final = Sentence("adds [{adding:ids}], removes [{removing:ids}]")
 REORDERED: Final = Sentence("order of replicas changes, no data moves")
@@ -151,7 +151,7 @@ DRAINED_PARTITION_GONE: Final = Sentence("the partition that was drained is gone
 CHANGED_SINCE_DRAIN: Final = Sentence("its replicas are now {replicas:ids}, the drain made them {made:ids}")
 ORDER_RESTORED: Final = Sentence("its order is the one before the drain already")
 NO_LONGER_DRAINED: Final = Sentence("no longer drained, and not in the ISR: {out:ids}")
-NO_LEADER_TO_FOLLOW: Final = Sentence("it has no live leader to follow: reconcile")
+NO_LEADER_TO_FOLLOW: Final = Sentence("it has no live leader to follow")
 
 # offline partitions
 LEADER_ALIVE: Final = Sentence("its leader {leader} is alive")

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from schemas.enums import STANDALONE, WHOLE_TOPIC, PlanKind
+from schemas.metadata_names import IN_KRAFT, IN_ZOOKEEPER, MetadataNames
 from schemas.znodes import Endpoint, State
 
 CONTROL: Final = "control"
@@ -78,6 +79,11 @@ class Snapshot(TableRow, frozen=True, kw_only=True):
     def is_of_kraft(self) -> bool:
         """Whether it was read from the brokers of a KRaft cluster, which has no znode of the controller epoch."""
         return self.controller_epoch_version is None
+
+    @property
+    def names(self) -> MetadataNames:
+        """How messages name what it was read from: in KRaft, brokers report a metadata.version or voters."""
+        return IN_ZOOKEEPER if self.metadata_version is None and self.voters is None else IN_KRAFT
 
 
 class SecurityCounts(Struct, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ from jobs.repositories.warehouse_status import WarehouseStatus
 from jobs.runtime.suggestions import Suggestion
 from jobs.snapshots.health import Health
 from schemas.enums import NO_CONTROLLER, DrainMode, PlanStatus
+from schemas.metadata_names import IN_ZOOKEEPER, MetadataNames
 from schemas.rows import PlanRecord, QuarantinedZnode
 from schemas.text import abbreviate, plan_size, pluralise
 from schemas.znode_json import LAST_EPOCH
@@ -52,10 +53,17 @@ class ClusterSituation:
     """The brokers that bring back the partitions that are `stuck`."""
     missing_since: Mapping[int, datetime] = field(default_factory=dict)
     """For each broker that is gone: when the first snapshot was taken that misses it."""
+    names: MetadataNames = IN_ZOOKEEPER
+    """How messages name what was read."""
 
     @property
     def latest_epoch(self) -> int:
-        """The latest controller epoch in any state or in the warehouse."""
+        """The latest controller epoch in any state or in the warehouse.
+
+        A KRaft cluster has none: its quorum counts from zero, and brokers do not compare that with epochs of ZooKeeper.
+        """
+        if not self.names.has_znodes:
+            return 0
         return max(self.health.latest_epoch, self.warehouse_status.latest_epoch)
 
     @property
@@ -94,7 +102,8 @@ def _blocked(situation: ClusterSituation) -> Iterator[Suggestion]:
     blocking = situation.health.blocking
     yield from (repair_suggestion(row, situation.latest_epoch) for row in blocking[:BLOCKING_SHOWN])
     if (more := len(blocking) - BLOCKING_SHOWN) > 0:
-        yield Suggestion(f"{pluralise(more, 'more znode', 'blocks', 'block')} a part of Kafka", "show quarantine")
+        entries = pluralise(more, f"more {situation.names.entry}", "blocks", "block")
+        yield Suggestion(f"{entries} a part of Kafka", "show quarantine")
 
 
 def repair_suggestion(blocking: QuarantinedZnode, latest_epoch: int) -> Suggestion:
@@ -187,9 +196,12 @@ def _last_resorts(situation: ClusterSituation) -> Iterator[Suggestion]:
     """What remains if a broker does not return: lose records, or copy its replicas to other brokers."""
     health = situation.health
     if health.stuck:
-        if health.live:
+        if health.live and situation.names.has_znodes:
             text = "if those brokers cannot be started: see which replica could lead, and what that loses"
             yield Suggestion(text, "plan recover --refresh")
+        elif health.live:
+            text = "if those brokers cannot be started: plan unclean elections, which may lose records"
+            yield Suggestion(text, "plan elect --unclean --refresh")
         return  # the broker that was in sync last must not be given up
     lost = [broker for broker in sorted(health.gone) if _is_long_gone(situation, broker)]
     if not lost:
@@ -313,7 +325,8 @@ def _led_outside_isr(situation: ClusterSituation) -> Iterator[Suggestion]:
 def _quarantine(situation: ClusterSituation) -> Iterator[Suggestion]:
     if count := situation.health.quarantined:
         yield Suggestion(
-            f"{pluralise(count, 'znode')} not understood; plans leave their partitions alone", "show quarantine"
+            f"{pluralise(count, situation.names.entry)} not understood; plans leave their partitions alone",
+            "show quarantine",
         )
 
 

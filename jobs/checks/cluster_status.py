@@ -28,9 +28,9 @@ class Status:
     source: str
     """Description of what was read."""
     snapshot_id: int | None
-    """The snapshot that was read, None for ZooKeeper."""
+    """The snapshot that was read, None for the live cluster."""
     taken_at: datetime | None
-    """Time of the snapshot, None for ZooKeeper."""
+    """Time of the snapshot, None for the live cluster."""
     situation: ClusterSituation
     surveyor_id: int
     """Controller id of `surveyor control` and of commits in batch mode."""
@@ -100,6 +100,7 @@ def read_status(settings: Settings, snapshot_id: int | None) -> Status:
             max_plan_age=max_age,
             outage=outage_now(view, history, config_snapshot) if health.stuck else None,
             missing_since=missing_since(settings.warehouse, config_snapshot, health.gone) if config_snapshot else {},
+            names=view.names,
         ),
         surveyor_id=settings.conf.controller_id,
         min_isr_assumed=min_isr is None,

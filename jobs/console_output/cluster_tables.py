@@ -198,7 +198,7 @@ def _live_partitions(settings: Settings, selection: PartitionFilter) -> _Cluster
 
 
 def _live_cluster(settings: Settings, topic: str | None = None) -> tuple[_Cluster, ClusterView]:
-    """Read the live cluster from ZooKeeper; min.insync.replicas and last registrations come from the warehouse."""
+    """Read the live cluster; min.insync.replicas and last registrations come from the warehouse."""
     last = last_snapshot(settings.warehouse) if settings.warehouse.exists() else None
     view = with_last_known_replicas(
         view_now(settings.source, topic=topic, columns=SOURCE_COLUMNS), settings.warehouse, last

@@ -181,7 +181,7 @@ def _of_partitions(figures: Figures) -> Iterator[Metric]:
 
 BROKERS: Final = "Brokers: live, gone (unregistered but in use by partitions), not_understood (live as well)."
 CONFIGS_NOT_UNDERSTOOD: Final = "Topics whose config could not be decoded completely; it allows no unclean election."
-QUARANTINED: Final = "Znodes that could not be decoded."
+QUARANTINED: Final = "Znodes, or in KRaft responses, that are not understood."
 
 PARTITIONS: Final[Mapping[str, str]] = {
     "offline": "Partitions without a live leader.",
@@ -190,7 +190,7 @@ PARTITIONS: Final[Mapping[str, str]] = {
     "moving": "Partitions with a running or requested reassignment.",
     "without_state": "Partitions with an assignment that never had a leader.",
     "leader_outside_isr": "Partitions led by a live broker that is not in the ISR; Kafka does not change them.",
-    "not_understood": "Partitions with a znode that could not be decoded; they may be moving, but have no other state.",
+    "not_understood": "Partitions that are not understood; they may be moving, but have no other state.",
     "mendable": "Partitions that `plan reconcile` can repair without data loss.",
     "stuck": "Offline partitions without an in-sync replica that can lead.",
     "led_by_drained": "Partitions led by a drained broker, because no other replica was in sync.",

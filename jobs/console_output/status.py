@@ -23,6 +23,7 @@ from jobs.runtime.settings import Settings
 from jobs.snapshots.fleet_health import SHOWN, WORST_BY, figures_of
 from jobs.snapshots.health import Health
 from schemas.enums import NO_CONTROLLER
+from schemas.metadata_names import MetadataNames
 from schemas.text import abbreviate, pluralise
 
 LABEL_WIDTH: Final = 18
@@ -116,7 +117,8 @@ def _when(status: Status) -> str:
 
 def _figures(status: Status) -> Iterator[tuple[str, str]]:
     health = status.situation.health
-    yield "controller", _controller(health, status.surveyor_id) + _stale_epoch_note(status.situation)
+    controller = _controller(health, status.surveyor_id, status.situation.names)
+    yield "controller", controller + _stale_epoch_note(status.situation)
     yield "brokers", _brokers(health)
     if health.gone:
         brokers = [f"{broker} (in {pluralise(count, 'partition')})" for broker, count in sorted(health.gone.items())]
@@ -166,14 +168,17 @@ def _named(health: Health, kind: str, count: int) -> str:
     return f"{count}: {', '.join(names)}{', ...' * (count > len(names))}"
 
 
-def _controller(health: Health, surveyor_id: int) -> str:
+def _controller(health: Health, surveyor_id: int, names: MetadataNames) -> str:
     """Format the controller and its epoch.
 
     >>> from types import SimpleNamespace as Named
-    >>> _controller(Named(controller_id=2, controller_epoch=7, live=[2]), 99)
+    >>> from schemas.metadata_names import IN_KRAFT, IN_ZOOKEEPER
+    >>> _controller(Named(controller_id=2, controller_epoch=7, live=[2]), 99, IN_ZOOKEEPER)
     'broker 2, epoch 7'
-    >>> _controller(Named(controller_id=99, controller_epoch=None, live=[2]), 99)
+    >>> _controller(Named(controller_id=99, controller_epoch=None, live=[2]), 99, IN_ZOOKEEPER)
     'Surveyor, as 99, epoch not understood'
+    >>> _controller(Named(controller_id=3000, controller_epoch=7, live=[2]), 99, IN_KRAFT)
+    'node 3000, epoch 7'
     """
     epoch = "not understood" if health.controller_epoch is None else str(health.controller_epoch)
     if health.controller_id is None:
@@ -182,6 +187,8 @@ def _controller(health: Health, surveyor_id: int) -> str:
         name = "none"
     elif health.controller_id in health.live:
         name = f"broker {health.controller_id}"
+    elif not names.has_znodes:
+        name = f"node {health.controller_id}"
     elif health.controller_id == surveyor_id:
         name = f"Surveyor, as {surveyor_id}"
     else:

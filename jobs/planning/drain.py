@@ -78,7 +78,7 @@ def _drainable(ids: Sequence[int], brokers: Sequence[Broker], snapshot_id: int) 
     live = ", ".join(map(str, sorted(understood))) or "none"
     reason = (
         f"--brokers: {', '.join(gone)} not alive in snapshot {snapshot_id}; alive are {live}. "
-        "For dead brokers, run `surveyor plan reconcile`"
+        "Of dead brokers, `surveyor status` names what is due"
     )
     ids = _keep_concerned(ids, understood, reason)
     not_understood = [str(broker) for broker in ids if not understood[broker]]

@@ -106,7 +106,7 @@ def stalled_steps(stalled: Sequence[Reassignment]) -> list[Suggestion]:
     missing = sorted({broker for item in waiting if item.obstacle is not None for broker in item.obstacle.waits_for})
     steps = []
     if empty:
-        text = f"{pluralise(len(empty), 'request')} in {REASSIGN} that cannot be carried out"
+        text = f"{pluralise(len(empty), 'requested reassignment')} that cannot be carried out"
         steps.append(Suggestion(f"{text}: {abbreviate([item.in_words for item in empty])}", _cancel_command(empty)))
     if waiting:
         text = f"{pluralise(len(waiting), 'reassignment', 'does not move', 'do not move')}"

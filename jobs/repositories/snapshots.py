@@ -60,7 +60,8 @@ def _no_snapshot(warehouse: Warehouse, snapshot_id: int, newest: int) -> str:
 
 def refuse_empty(snapshot: Snapshot, *, topics: bool = False) -> None:
     """Raise RefusedError if a snapshot has no broker or, with `topics`, no topic."""
-    missing = "broker (/brokers/ids is empty)" if snapshot.brokers == 0 else "topic (/brokers/topics is empty)"
+    names = snapshot.names
+    missing = f"broker ({names.no_brokers})" if snapshot.brokers == 0 else f"topic ({names.no_topics})"
     if snapshot.brokers == 0 or (topics and snapshot.topics == 0):
         raise RefusedError(
             f"snapshot {snapshot.snapshot_id} has no {missing}, so there is nothing to plan; if the cluster has any "

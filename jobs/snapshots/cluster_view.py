@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 from jobs.adapters.delta.filtered_reads import Filter
 from jobs.adapters.delta.warehouse import Warehouse, as_rows, schema_of, values_of
 from jobs.adapters.sources.interface import ClusterSource, LiveReading, TopicConfig
-from jobs.adapters.zookeeper.cluster import CONFIGS, REASSIGN, ignored_by_kafka
+from jobs.adapters.zookeeper.cluster import REASSIGN, ignored_by_kafka
 from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of, table_as_of
 from schemas.enums import RequestKind
+from schemas.metadata_names import IN_ZOOKEEPER, MetadataNames
 from schemas.rows import HIDDEN_TOPICS, Broker, Key, QuarantinedZnode, Snapshot, Voter, ZnodeRequest
 from schemas.text import abbreviate
 from schemas.topic_configs import FOLLOWER_REPLICAS, LEADER_REPLICAS
@@ -75,6 +76,8 @@ class ClusterView:
     """Brokers that report a failed log dir which no controller has handled."""
     voters: Sequence[Voter] | None = None
     """The voters of a quorum; None in ZooKeeper, or if they are unknown."""
+    names: MetadataNames = IN_ZOOKEEPER
+    """How messages name what was read."""
 
     @property
     def throttled_topics(self) -> dict[str, dict[str, str]]:
@@ -91,7 +94,7 @@ class ClusterView:
         unread = dict(self.unread_broker_configs)
         for topic, config in sorted(self.configs.items()):
             if config is None or any(config.get(name, "") is None for name in (LEADER_REPLICAS, FOLLOWER_REPLICAS)):
-                unread[f"{CONFIGS}/{topic}"] = "not understood"
+                unread[self.names.topic_config(topic)] = self.names.unread_config
         paths: dict[str, list[str]] = {}
         for path, reason in unread.items():
             paths.setdefault(reason, []).append(path)
@@ -127,6 +130,7 @@ def view_of_reading(reading: LiveReading) -> ClusterView:
         unread_topics=_unread_topics(reading.quarantine),
         hidden_topics=_hidden_topics(reading.quarantine),
         voters=metadata.voters,
+        names=metadata.names,
         log_dir_events=_log_dir_events(metadata.requests),
     )
 
@@ -154,6 +158,7 @@ def view_of(warehouse: Warehouse, snapshot: Snapshot, *partitions: Filter) -> Cl
         unread_topics=_unread_topics(quarantine),
         hidden_topics=_hidden_topics(quarantine),
         voters=snapshot.voters,
+        names=snapshot.names,
         log_dir_events=_log_dir_events(requests),
     )
 

@@ -155,7 +155,7 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
         quarantined=view.quarantined,
         blocking=[
             *view.blocking,
-            *_unparsable(view.configs),
+            *_unparsable(view),
             *_stateless_reassignments(view, cannot_get_state),
         ],
         throttled_brokers=sorted(view.throttled_brokers),
@@ -314,10 +314,13 @@ def _requested(partitions: pa.Table, requested: Collection[Key]) -> Bools:
     return np.array([key in requested for key in keys], dtype=bool)
 
 
-def _unparsable(configs: Mapping[str, TopicConfig]) -> Iterator[QuarantinedZnode]:
-    """Return topic configs with a value that Kafka cannot parse, on which a broker fails when it starts."""
-    for topic in sorted(configs):
-        faults = [*unparsable_values(configs[topic] or {})]
+def _unparsable(view: ClusterView) -> Iterator[QuarantinedZnode]:
+    """Return topic configs with a value that Kafka cannot parse, on which a broker fails when it starts.
+
+    The quorum of a KRaft cluster accepts no such value.
+    """
+    for topic in sorted(view.configs) if view.names.has_znodes else ():
+        faults = [*unparsable_values(view.configs[topic] or {})]
         if faults:
             path, reason = f"{CONFIGS}/{topic}", "; ".join(faults)
             yield QuarantinedZnode(path=path, blocks=KafkaImpact.START.value, reason=reason)
@@ -326,8 +329,10 @@ def _unparsable(configs: Mapping[str, TopicConfig]) -> Iterator[QuarantinedZnode
 def _stateless_reassignments(view: ClusterView, cannot_get_state: Bools) -> Iterator[QuarantinedZnode]:
     """Return topics with a reassigned partition that has no state and cannot get one; Kafka's controller fails on it.
 
-    A state is not created if the topic is queued for deletion or if no replica is alive.
+    A state is not created if the topic is queued for deletion or if no replica is alive. In KRaft no state is missing.
     """
+    if not view.names.has_znodes:
+        return
     for topic in sorted(set(view.partitions["topic"].take(np.flatnonzero(cannot_get_state)).to_pylist())):
         moves = "it has a partition that is being reassigned and has no state"
         path, reason = f"{TOPICS}/{topic}", f"{moves} and no live replica; start one of its brokers"

@@ -145,7 +145,8 @@ def _warn(state: ClusterMetadata, counts: dict[str, int]) -> None:
         log(f"surveyor: {migration_notice(state.migration)}", logging.WARNING)
     if counts["quarantined"]:
         log(
-            f"surveyor: {counts['quarantined']} znodes could not be decoded; run `surveyor show quarantine`",
+            f"surveyor: {pluralise(counts['quarantined'], state.names.entry)} not understood; run "
+            "`surveyor show quarantine`",
             logging.WARNING,
         )
 

@@ -78,7 +78,7 @@ def health_facts(summary: ClusterSummary) -> list[Fact]:
         alarming("under min ISR", summary.under_min_isr, "bad"),
         alarming("under-replicated", summary.under_replicated, "warn"),
         alarming("brokers gone with replicas", summary.brokers_gone, "bad"),
-        alarming("znodes not understood", summary.quarantined or 0, "warn"),
+        alarming("in quarantine", summary.quarantined or 0, "warn"),
         Fact("controller", known, "" if controller not in {None, NO_CONTROLLER} else "bad"),
         fact("partitions not led by the preferred replica", summary.not_led_by_preferred, "warn"),
         fact("partitions being reassigned", summary.reassigning),

@@ -69,16 +69,20 @@ def placement_faults(  # noqa: PLR0913 - five tables, a permission, and facts ab
     *,
     factor_may_change: bool = False,
     rules: RackRules = NO_RULES,
+    has_znodes: bool = True,
 ) -> DataFrame:
-    """Return the faults of `targets`: topic, partition, code, fault; a plan with a fault is refused as a whole."""
+    """Return the faults of `targets`: topic, partition, code, fault; a plan with a fault is refused as a whole.
+
+    `has_znodes` is whether the assignment of a topic is a znode, whose size is limited.
+    """
     lists = targets.select("topic", "partition", F.col("replicas").alias("target"))
-    return (
+    faults = (
         lists.transform(_with_lint_inputs, partitions, topics, brokers, broker_configs, rules)
         .transform(explode_faults, _faults(rules.given_up, factor_may_change=factor_may_change))
         .unionByName(_named_twice(lists))
-        .unionByName(_large_znodes(lists, partitions))
-        .orderBy("topic", "partition", "code")
     )
+    faults = faults.unionByName(_large_znodes(lists, partitions)) if has_znodes else faults
+    return faults.orderBy("topic", "partition", "code")
 
 
 def _with_lint_inputs(  # noqa: PLR0913, PLR0917 - five tables, and facts about racks

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 import pyarrow as pa
 
 from schemas.enums import RequestKind
+from schemas.metadata_names import IN_ZOOKEEPER, MetadataNames
 from schemas.rows import Broker, QuarantinedZnode, SecurityCounts, Voter, ZnodeRequest
 
 TopicConfig = Mapping[str, str | None] | None
@@ -45,6 +46,8 @@ class ClusterMetadata:
     quarantine: list[QuarantinedZnode] = field(default_factory=list)
     metadata_version: int | None = None
     voters: list[Voter] | None = None
+    names: MetadataNames = IN_ZOOKEEPER
+    """How messages name what was read."""
 
     @property
     def control(self) -> dict[str, int | None]:

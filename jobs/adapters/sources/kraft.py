@@ -37,6 +37,7 @@ from jobs.adapters.sources.interface import (
     Rows,
 )
 from jobs.core.errors import UsageError
+from schemas.metadata_names import IN_KRAFT
 from schemas.rows import Broker, Key, QuarantinedZnode
 from schemas.topic_configs import FOLLOWER_RATE, LEADER_RATE
 
@@ -161,6 +162,7 @@ class KRaftSource:
             quarantine=[] if fault is None else [QuarantinedZnode(path=QUORUM, reason=fault)],
             metadata_version=read_metadata_version(session),
             voters=None if quorum is None else [*quorum.voters],
+            names=IN_KRAFT,
         )
 
     def _read_rates(self, brokers: Sequence[Broker]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:

@@ -205,7 +205,7 @@ def _unknown_topics(scope: Scope, cluster: NamedPartitions, tables: SnapshotTabl
     """Return requested topics that have no partition in the snapshot: not understood, or not in it."""
     missing = set(scope.named or ()) - set(pc.unique(cluster.names["topic"]).to_pylist())
     not_understood = missing.intersection(unread_in(tables.warehouse, tables.snapshot).topics) if missing else set()
-    unread = RejectionCode.NOT_UNDERSTOOD.value, f"the znode of the topic is not understood; {SHOWN}"
+    unread = RejectionCode.NOT_UNDERSTOOD.value, f"the topic is not understood; {SHOWN}"
     unknown = RejectionCode.UNKNOWN_TOPIC.value, f"the topic is not in snapshot {tables.snapshot.snapshot_id}"
     return [_whole_topics(sorted(not_understood), *unread), _whole_topics(sorted(missing - not_understood), *unknown)]
 

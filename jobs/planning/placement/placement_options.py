@@ -82,10 +82,8 @@ class StatedRequest:
                 where = f"snapshot {tables.snapshot.snapshot_id}; alive are {live}"
                 raise RefusedError(f"{option}: broker {broker} is not alive in {where}")
             if not understood[broker]:
-                reason = "`surveyor show quarantine` shows why"
-                raise RefusedError(
-                    f"{option}: /brokers/ids/{broker} is not understood, so it gets no replicas; {reason}"
-                )
+                name, reason = tables.snapshot.names.broker(broker), "`surveyor show quarantine` shows why"
+                raise RefusedError(f"{option}: {name} is not understood, so it gets no replicas; {reason}")
             if broker in drained:
                 raise RefusedError(f"{option}: broker {broker} is drained; undrain it first")
 

@@ -102,7 +102,7 @@ class AssignRequest:
         if isinstance(racks, tuple):
             yield racks
         for topic in self.topics:
-            for fault in topic.placement_faults(brokers, live):
+            for fault in topic.placement_faults(brokers, live, has_znodes=tables.snapshot.names.has_znodes):
                 yield RefusedError, fault
 
     def _planned(

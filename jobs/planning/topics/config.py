@@ -14,6 +14,7 @@ from jobs.planning.plan_draft import PlanDraft
 from jobs.planning.topics.existing_topic import ExistingTopic, find_topic
 from jobs.repositories.snapshot_tables import SnapshotTables
 from schemas.enums import WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
+from schemas.metadata_names import MetadataNames
 from schemas.operation_data import AlteredConfig
 from schemas.rows import RejectionRecord
 from schemas.topic_configs import MIN_ISR, conflicts
@@ -35,7 +36,7 @@ class ConfigRequest:
     def plan(self, tables: SnapshotTables) -> PlanDraft:
         """Plan the differences; without any the plan has no operations."""
         topic = find_topic(tables, self.topic)
-        config = _config_of(topic)
+        config = _config_of(topic, tables.snapshot.names)
         before = {name: config.get(name) for name in sorted(self.overrides)}
         after = {name: self.overrides[name] for name in before if before[name] != self.overrides[name]}
         self._refuse_conflicts(config)
@@ -81,15 +82,19 @@ class ConfigRequest:
         )
 
 
-def _config_of(topic: ExistingTopic) -> Overrides:
+def _config_of(topic: ExistingTopic, names: MetadataNames) -> Overrides:
     """Return the config; refuse an unreadable value, as Kafka, too, writes a config as a whole or not at all."""
     config = topic.row.config
     if config is not None and None not in config.values():
         return config
     unread = "" if config is None else f" ({', '.join(sorted(name for name in config if config[name] is None))})"
+    if not names.has_znodes:
+        raise RefusedError(
+            f"config of topic {topic.name} is not known: {names.unread_config}; then run `surveyor snapshot` again"
+        )
     raise RefusedError(
-        f"config of topic {topic.name} is not understood{unread}: /config/topics/{topic.name} must hold an object of "
-        "strings under config; `surveyor show quarantine` shows it; repair it, then run `surveyor snapshot` again",
+        f"config of topic {topic.name} is not understood{unread}: {names.topic_config(topic.name)} must hold an object "
+        "of strings under config; `surveyor show quarantine` shows it; repair it, then run `surveyor snapshot` again",
     )
 
 

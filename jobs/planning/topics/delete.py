@@ -59,7 +59,7 @@ def _rejection(topic: str, known: Topic | None, why_unknown: str) -> RejectionRe
     elif known.deletion_requested:
         code, reason = RejectionCode.DELETION_REQUESTED, "queued for deletion already"
     elif not is_assignment_understood(known):
-        code, reason = RejectionCode.NOT_UNDERSTOOD, "its znode is not understood; `surveyor show quarantine`"
+        code, reason = RejectionCode.NOT_UNDERSTOOD, "it is not understood; `surveyor show quarantine`"
     else:
         return None
     action = OperationKind.DELETE_TOPIC.value

@@ -62,7 +62,7 @@ class ExpandRequest:
         live = sorted((row for row in registered if row.understood), key=lambda row: row.broker_id)
         placement: dict[str, Any] = {"topic": self.topic, "existing": existing, "partitions": self.partitions}
         if self.by_hand is None:
-            placement |= self._placement(topic, live)
+            placement |= self._placement(tables, topic, live)
         else:
             placement["replica_assignment"] = self._added(topic, live, self.by_hand)
         # Kafka's fixed start is the first shift too
@@ -78,7 +78,7 @@ class ExpandRequest:
             placement |= crowded(assigned, live, SPREAD_LATER)
         return PlanDraft(PlanKind.EXPAND, placement, changes, operations=[data.operation(self.topic)])
 
-    def _placement(self, topic: ExistingTopic, live: list[Broker]) -> dict[str, Any]:
+    def _placement(self, tables: SnapshotTables, topic: ExistingTopic, live: list[Broker]) -> dict[str, Any]:
         """Return the input of the algorithm."""
         first, brokers = topic.partitions[0].replicas, [row.broker_id for row in live]
         racks = racks_of(live, "give --replica-assignment,") if self.rack_aware else {}
@@ -88,8 +88,9 @@ class ExpandRequest:
                 f"{pluralise(len(brokers), 'broker', 'is', 'are')} alive in "
                 f"the snapshot ({', '.join(map(str, brokers))}); start the others, snapshot again",
             )
-        size = topic_bytes(self.partitions, len(first), brokers)
-        raise_any((RefusedError, fault) for fault in size_faults(topic.name, size))
+        if tables.snapshot.names.has_znodes:
+            size = topic_bytes(self.partitions, len(first), brokers)
+            raise_any((RefusedError, fault) for fault in size_faults(topic.name, size))
         start = start_of_round(brokers, first[0])
         placement = {"brokers": brokers, "replication_factor": len(first), "start_index": start}
         return placement | racks_parameter(racks)
@@ -134,10 +135,9 @@ def _refuse_unsettled(tables: SnapshotTables, topic: ExistingTopic) -> None:
     numbers = [row.partition for row in topic.partitions]
     not_understood = [row.partition for row in topic.partitions if row.understood is False]
     if not is_assignment_understood(topic.row):
+        name = tables.snapshot.names.topic(topic.name)
         reason = "is not understood: `surveyor show quarantine` shows why"
-        raise RefusedError(
-            f"topic {topic.name} cannot be added to: /brokers/topics/{topic.name} {reason}; repair it first"
-        )
+        raise RefusedError(f"topic {topic.name} cannot be added to: {name} {reason}; repair it first")
     if not_understood or not numbers or numbers != list(range(len(numbers))):
         subject = (
             f"partitions {not_understood} are not understood"

@@ -47,15 +47,18 @@ class NewTopic:
         for fault in (*config_faults(self.configs, unknown_allowed=unknown_allowed), *conflicts(self.configs)):
             yield f"{prefix}{option}: {fault}"
 
-    def placement_faults(self, brokers: Sequence[int], live: Sequence[int]) -> Iterator[str]:
-        """Yield faults of the placement: on `brokers`, or of explicit replicas on brokers that are not alive."""
+    def placement_faults(self, brokers: Sequence[int], live: Sequence[int], *, has_znodes: bool) -> Iterator[str]:
+        """Yield faults of the placement: on `brokers`, or of explicit replicas on brokers that are not alive.
+
+        `has_znodes` is whether a znode has to hold the assignment.
+        """
         if self.by_hand is not None:
             yield from (f"topic {self.title}: {fault}" for fault in assignment_faults(self.by_hand))
             unknown = sorted(set(chain.from_iterable(self.by_hand)).difference(live))
             if unknown:
                 yield f"topic {self.title}: {not_alive_fault(unknown, live)}"
             by_hand = Assignment(dict(enumerate(self.by_hand)), {}, {}, None)
-            yield from size_faults(self.name, len(encode_assignment(by_hand)))
+            yield from size_faults(self.name, len(encode_assignment(by_hand))) if has_znodes else ()
         elif self.partitions is None or self.replication_factor is None:
             return
         elif self.replication_factor > len(brokers):
@@ -63,7 +66,7 @@ class NewTopic:
                 f"topic {self.title}: replication factor {self.replication_factor} is larger than the {len(brokers)} "
                 f"brokers to use ({', '.join(map(str, brokers))}); start more brokers or ask for fewer replicas"
             )
-        else:
+        elif has_znodes:
             yield from size_faults(self.name, topic_bytes(self.partitions, self.replication_factor, brokers))
 
 

@@ -35,8 +35,8 @@ SELECT
     under_min_isr,                                  -- partitions whose ISR is smaller than min.insync.replicas
     reassigning,                                    -- partitions whose replicas are being moved
     not_led_by_preferred,                           -- partitions not led by their first replica
-    not_understood,                                 -- partitions with a znode that could not be decoded
-    quarantined,                                    -- znodes that could not be decoded
+    not_understood,                                 -- partitions that are not understood
+    quarantined,                                    -- znodes, or in KRaft responses, that are not understood
     migration                                       -- the sign of a KRaft migration, or null
 FROM snapshots CROSS JOIN counted CROSS JOIN judged
 ORDER BY snapshot_id DESC

@@ -11,15 +11,18 @@ from msgspec.structs import replace as with_values
 from jobs.advice.next_steps import ClusterSituation, next_steps
 from jobs.advice.outage import Outage
 from jobs.repositories.warehouse_status import WarehouseStatus
-from jobs.runtime.suggestions import Suggestion
+from jobs.runtime.settings import ClusterConf, Settings
+from jobs.runtime.suggestions import Suggestion, with_full_command
 from jobs.snapshots.health import Health
 from planner.columns.numpy_rules import BrokerImbalance
 from planner.leadership.last_in_sync import Start, StartOrder
 from planner.reassignment.obstacles import Reassignment, reassignment
 from schemas.enums import NO_CONTROLLER, DrainMode
+from schemas.metadata_names import IN_KRAFT
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import DrainedBroker, PlanRecord, QuarantinedZnode, Row, Snapshot
 from tests.docs.shown import fault
+from tests.jobs.support.kafka.kraft_cluster import words_of_zookeeper
 from tests.jobs.support.rows.plan_rows import plan_record
 from tests.jobs.support.rows.warehouse_rows import NOW
 
@@ -147,7 +150,7 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
         {"stalled": [stalled("ghost", None, [1]), stalled("kept", STILL, [0, 1])]},
         {},
         (
-            "2 requests in /admin/reassign_partitions that cannot be carried out: ghost-0 to [1] (there is no such "
+            "2 requested reassignments that cannot be carried out: ghost-0 to [1] (there is no such "
             "partition), kept-0 to [0, 1] (it has these replicas already)"
         ),
         "cancel --partitions ghost-0,kept-0",
@@ -222,6 +225,29 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
 @pytest.mark.parametrize(("columns", "recent", "what", "command"), CASES)
 def test_a_rule(columns: dict[str, object], recent: dict[str, object], what: str, command: str | None) -> None:
     assert steps(replace(WELL, **columns), **recent) == [Suggestion(what, command)]  # type: ignore[arg-type]
+
+
+KRAFT: Final = Settings("default", "w", ClusterConf(bootstrap_servers="kafka1:9092"))
+OF_ZNODES: Final = {"migration", "blocking", "controller_epoch", "without_state"}
+"""Facts that a KRaft cluster does not have."""
+
+
+@pytest.mark.parametrize("columns", [columns for columns, *_ in CASES if not OF_ZNODES & columns.keys()])
+def test_no_step_on_a_kraft_cluster_is_about_zookeeper(columns: dict[str, object]) -> None:
+    health = replace(WELL, **columns)  # type: ignore[arg-type]
+    known = WarehouseStatus(snapshot=SNAPSHOT)
+    situation = ClusterSituation(health=health, warehouse_status=known, now=NOW, max_plan_age=DAY, names=IN_KRAFT)
+    steps_due = [with_full_command(KRAFT, step) for step in next_steps(situation)]
+    assert words_of_zookeeper(*(f"{step.what} {step.command}" for step in steps_due)) == []
+
+
+def test_a_quorum_is_not_behind_the_epochs_of_zookeeper() -> None:
+    """A migrated cluster keeps its id and its warehouse, and its quorum counts from zero."""
+    recent = WarehouseStatus(snapshot=SNAPSHOT, latest_epoch=57)
+    situation = ClusterSituation(
+        health=replace(WELL, controller_epoch=3), warehouse_status=recent, now=NOW, max_plan_age=DAY, names=IN_KRAFT
+    )
+    assert next_steps(situation) == []
 
 
 def test_a_state_that_no_controller_may_overwrite_is_named() -> None:

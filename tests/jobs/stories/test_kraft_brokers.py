@@ -1,113 +1,44 @@
 """A real KRaft cluster in the tables: as Kafka's own tools describe it, before and after a broker is killed."""
 
 import json
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined] # exported, untyped
-from confluent_kafka.cimpl import NewTopic
-from kafka.errors import KafkaError
+from typer import Typer
 from typer.testing import CliRunner
 
-from jobs.adapters.brokers.admin import connected_admin
+from jobs import plan, show
 from jobs.adapters.embedded.kraft import CLUSTER_ID, EmbeddedKRaftCluster
 from jobs.adapters.sources.kraft import KRaftSource
 from jobs.cli import COMMANDS, app
 from jobs.core.errors import UnreadableError
-from jobs.repositories.snapshots import as_of, find_snapshot
 from jobs.runtime.zookeeper_commands import INSTEAD
 from jobs.snapshots.cluster_view import view_now
 from planner.rules.quorum import MAX_VOTER_LAG_MS
 from schemas.columns import TABLE_COLUMNS
-from schemas.rows import Row, Snapshot
 from tests.jobs.support.commands.commands import Ran, Surveyor
-from tests.jobs.support.kafka.kraft_cluster import ELR_LEVEL, ELR_VERSION, WITH_ELR, Described, described
-from tests.jobs.support.kafka.real_cluster import create_topics, eventually
+from tests.jobs.support.kafka.kraft_cluster import (
+    ELR_LEVEL,
+    ELR_VERSION,
+    WITH_ELR,
+    Described,
+    words_of_zookeeper,
+)
+from tests.jobs.support.kafka.kraft_story import CONFIG, RACKS, Story, killed_broker_story
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 pytestmark = pytest.mark.usefixtures("spark")
 
-RACKS = {1: "a", 2: "b", 3: "c"}
-CONFIG = {"min.insync.replicas": "2", "retention.ms": "3600000"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
-    """A cluster with a killed broker and a running reassignment to it, with two snapshots: before it, and now."""
-
-    cluster: EmbeddedKRaftCluster
-    surveyor: Surveyor
-    killed: int
-    survivor: int
-    before: Described
-    now: Described
-    doctor: dict[str, Any]
-    """What the doctor found between the snapshots, with the broker killed."""
-
-    def snapshot(self, snapshot_id: int) -> Snapshot:
-        return find_snapshot(self.surveyor.warehouse, snapshot_id)
-
-    def rows(self, table: str, snapshot_id: int) -> list[Row]:
-        return as_of(self.surveyor.warehouse, self.snapshot(snapshot_id), table)
-
-    def partitions(self, snapshot_id: int) -> dict[tuple[str, int], Row]:
-        return {(row["topic"], row["partition"]): row for row in self.rows("partitions", snapshot_id)}
-
-
-def _assignments(killed: int, survivor: int, other: int) -> dict[str, tuple[list[list[int]], dict[str, str]]]:
-    """Replicas of each topic, and its config."""
-    return {
-        "orders": ([[killed, survivor], [survivor, killed], [other, survivor]], CONFIG),
-        "moving": ([[survivor]], {}),
-        "lone": ([[killed]], {}),
-    }
-
-
-def _is_moving(address: str, broker: int) -> bool:
-    """Whether `moving` was asked to move; kafka-python asks any broker that it knows of, also one that was killed."""
-    try:
-        with connected_admin([address], {}) as asked:
-            return asked.reassign({("moving", 0): [broker]}) == {("moving", 0): 0}
-    except KafkaError:
-        return False
-
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    with EmbeddedKRaftCluster(3, racks=RACKS, overrides=WITH_ELR, format_options=ELR_VERSION, heap="320m") as cluster:
-        surveyor = Surveyor(cluster.bootstrap, tmp_path_factory.mktemp("kraft") / "warehouse", "--bootstrap-server")
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-        leader = int(described(cluster, 1).quorum["LeaderId"])
-        survivor = leader
-        killed, other = (node for node in cluster.nodes if node != leader)
-        topics = _assignments(killed, survivor, other)
-        new = [
-            NewTopic(name, len(replicas), replica_assignment=replicas, config=config)
-            for name, (replicas, config) in topics.items()
-        ]
-        create_topics(admin, *new)
-        assert eventually(lambda: set(admin.list_topics(timeout=20).topics) == set(topics))
-        surveyor.json("snapshot")
-        before = described(cluster, survivor)
-        cluster.nodes[killed].kill()
-        settled = AdminClient({"bootstrap.servers": cluster.nodes[survivor].address, "log_level": 0})
-        assert eventually(lambda: killed not in settled.list_topics(timeout=20).brokers)
-        assert eventually(lambda: _is_moving(cluster.nodes[survivor].address, killed))
-        assert eventually(lambda: described(cluster, survivor).partitions["moving", 0][1] == [killed, survivor])
-        doctor = surveyor.json("doctor")
-        surveyor.json("snapshot")
-        yield Story(
-            cluster=cluster,
-            surveyor=surveyor,
-            killed=killed,
-            survivor=survivor,
-            before=before,
-            now=described(cluster, survivor),
-            doctor=doctor,
-        )
+    cluster = EmbeddedKRaftCluster(3, racks=RACKS, overrides=WITH_ELR, format_options=ELR_VERSION, heap="320m")
+    with killed_broker_story(cluster, tmp_path_factory.mktemp("kraft"), ELR_LEVEL) as story:
+        yield story
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["before", "now"])
@@ -177,7 +108,7 @@ def test_the_quorum_takes_the_place_of_the_controller(story: Story, seen: tuple[
     assert row.zxid_before is not None
     assert row.zxid_after is not None
     assert row.zxid_before <= row.zxid_after <= int(cluster.quorum["HighWatermark"])
-    assert (row.cluster_id, row.metadata_version) == (CLUSTER_ID, ELR_LEVEL)
+    assert (row.cluster_id, row.metadata_version) == (CLUSTER_ID, story.level)
     assert (row.controller_epoch_version, row.migration) == (None, None)
 
 
@@ -207,7 +138,8 @@ def test_brokers_report_their_configs(story: Story) -> None:
     assert {row["broker_id"] for row in rows} == set(story.cluster.nodes) - {story.killed}
     names = {row["name"] for row in rows}
     assert {"min.insync.replicas", "unclean.leader.election.enable", "api.ElectLeaders"} <= names
-    assert not {"zookeeper.session.timeout.ms", "api.LeaderAndIsr"} & names
+    of_zookeeper = {"zookeeper.session.timeout.ms", "leader.imbalance.per.broker.percentage", "api.LeaderAndIsr"}
+    assert not of_zookeeper & names
     assert not any(row["assumed"] for row in rows if row["name"] != "inter.broker.protocol.version")
 
 
@@ -367,6 +299,97 @@ def test_no_command_suggests_one_that_is_refused(story: Story, command: list[str
     ran = story.surveyor(*command)
     assert ran.code == 0, ran
     assert [name for name in INSTEAD if f"surveyor {name} " in f"{ran.stdout} "] == [], ran.stdout
+
+
+@pytest.fixture(scope="module")
+def swept(story: Story, tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
+    """The cluster with a copy of the warehouse, which commands may add to."""
+    surveyor = story.surveyor.copied_to(tmp_path_factory.mktemp("swept") / "warehouse")
+    surveyor.json("plan", "elect", "--preferred", "--snapshot", "2", "--name", "swept")
+    return surveyor
+
+
+SWEPT: list[list[str]] = [
+    ["snapshot"],
+    ["status"],
+    ["status", "--as-of", "2"],
+    ["doctor"],
+    ["sizes"],
+    ["metrics"],
+    ["whatif", "--lose", "brokers=1"],
+    ["whatif", "--restart", "1"],
+    ["show", "brokers", "--now"],
+    ["show", "brokers", "--as-of", "2"],
+    ["show", "topics"],
+    ["show", "partitions", "--now"],
+    ["show", "partitions", "--offline"],
+    ["show", "replicas"],
+    ["show", "imbalance"],
+    ["show", "sizes"],
+    ["show", "configs"],
+    ["show", "requests"],
+    ["show", "quarantine"],
+    ["show", "snapshots"],
+    ["show", "events"],
+    ["show", "history", "--topic", "orders"],
+    ["show", "diff", "1", "2"],
+    ["show", "plans"],
+    ["show", "drained"],
+    ["show", "throttles"],
+    ["show", "commits"],
+    ["plan", "elect", "--preferred"],
+    *(["--json", *command] for command in (["snapshot"], ["status"], ["doctor"], ["whatif", "--restart", "1"])),
+    ["plan", "elect", "--offline"],
+    ["plan", "elect", "--unclean"],
+    ["plan", "restarts"],
+    ["plan", "drain", "--brokers", "DEAD"],
+    ["plan", "drain", "--brokers", "ALIVE"],
+    ["plan", "undrain", "--brokers", "ALIVE"],
+    ["plan", "reassign", "--remove-brokers", "DEAD"],
+    ["plan", "reassign", "--rebalance"],
+    ["plan", "reassign", "--replication-factor", "2"],
+    ["plan", "assign", "--topic", "new", "--partitions", "2", "--replication-factor", "2"],
+    ["plan", "assign", "--topic", "huge", "--partitions", "200000", "--replication-factor", "1"],
+    ["plan", "expand", "--topic", "orders", "--partitions", "4"],
+    ["plan", "expand", "--topic", "moving", "--partitions", "4"],
+    ["plan", "config", "--topic", "orders", "--set", "retention.ms=1"],
+    ["plan", "delete", "--topics", "lone"],
+    ["show", "plan", "swept"],
+    ["show", "rejections", "swept"],
+    ["show", "evidence", "swept"],
+    ["export", "swept"],
+    ["report", "--out", "PAGE"],
+    ["vacuum", "--keep", "30d"],
+]
+
+
+@pytest.mark.parametrize("command", SWEPT, ids=" ".join)
+def test_no_sentence_is_about_zookeeper(story: Story, swept: Surveyor, tmp_path: Path, command: list[str]) -> None:
+    """A broker is down, a partition offline and another moving, so much is due."""
+    places = {"DEAD": str(story.killed), "ALIVE": str(story.survivor), "PAGE": str(tmp_path / "page.html")}
+    ran = swept(*sorted((places.get(word, word) for word in command), key="--json".__eq__))
+    assert ran.code in {0, 23}, ran
+    pages = [page.read_text(encoding="utf-8") for page in tmp_path.glob("*.html")]
+    assert words_of_zookeeper(ran.stdout, ran.stderr, *map(_visible, pages)) == []
+
+
+def _visible(page: str) -> str:
+    """The text of a page without its scripts and styles."""
+    return re.sub(r"(?s)<(script|style)\b.*?</\1>|<[^>]+>", " ", page)
+
+
+REFUSED_PLANS = {"reconcile", "recover"}
+
+
+@pytest.mark.parametrize(("name", "group", "left_out"), [("show", show.app, set()), ("plan", plan.app, REFUSED_PLANS)])
+def test_every_command_is_swept(name: str, group: Typer, left_out: set[str]) -> None:
+    commands = {command for first, command, *_ in map(_padded, SWEPT) if first == name}
+    registered = {each.name or getattr(each.callback, "__name__", "") for each in group.registered_commands}
+    assert commands | left_out == registered
+
+
+def _padded(command: list[str]) -> list[str]:
+    return [*command, ""]
 
 
 def test_moves_are_planned_without_versions(story: Story) -> None:

@@ -23,7 +23,7 @@ from jobs.adapters.sources.kraft import KRaftSource
 from jobs.snapshots.cluster_view import SOURCE_COLUMNS, view_now
 from jobs.snapshots.health import health_of
 from tests.jobs.support.commands.commands import Ran, Surveyor
-from tests.jobs.support.kafka.kraft_cluster import kafka_tool
+from tests.jobs.support.kafka.kraft_cluster import kafka_tool, words_of_zookeeper
 from tests.jobs.support.kafka.real_cluster import create_topics, eventually
 from tests.jobs.support.kafka.secured_kafka import PASSWORD, write_properties
 
@@ -183,6 +183,45 @@ def test_the_command_that_doctor_suggests_grants_what_is_missing(guarded: Guarde
     assert (before["state"], command[0]) == ("fault", "kafka-acls")
     kafka_tool("kafka.admin.AclCommand", "--bootstrap-server", guarded.inside, *command[1:])
     assert eventually(lambda: permissions()["state"] == "fine")
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("user", ["blind", "partial"])
+def test_no_sentence_about_a_missing_permission_is_about_zookeeper(
+    guarded: GuardedCluster, tmp_path: Path, user: str
+) -> None:
+    surveyor = Surveyor(guarded.outside, tmp_path / "warehouse", "--bootstrap-server")
+    options = ["--command-config", str(guarded.files[user])]
+    live = {"snapshot", "status", "doctor", "--now", "restarts", "--restart"}
+    said = {}
+    for command in (
+        ["snapshot"],
+        ["status"],
+        ["doctor"],
+        ["show", "quarantine"],
+        ["show", "partitions", "--now"],
+        ["plan", "elect", "--preferred"],
+        ["plan", "config", "--topic", "open", "--set", "retention.ms=2"],
+        ["plan", "expand", "--topic", "open", "--partitions", "3"],
+        ["plan", "expand", "--topic", "hidden", "--partitions", "3"],
+        ["plan", "delete", "--topics", "open,hidden"],
+        ["plan", "drain", "--brokers", "1"],
+        ["plan", "restarts"],
+        ["whatif", "--restart", "1"],
+    ):
+        ran = surveyor(*command, *(options if live.intersection(command) else []))
+        assert ran.code in ({0, 1} if command == ["doctor"] else {0, 23}), (command, ran)
+        said[" ".join(command)] = words_of_zookeeper(ran.stdout, ran.stderr)
+    assert {command: lines for command, lines in said.items() if lines} == {}
+
+
+def test_unknown_throttles_are_named_with_what_helps(guarded: GuardedCluster, tmp_path: Path) -> None:
+    surveyor = Surveyor(guarded.outside, tmp_path, "--bootstrap-server")
+    status = surveyor.json("status", "--command-config", str(guarded.files["partial"]))
+    assert (
+        "throttles set in the config of topic hidden, the config of topic open are unknown: this client may not read "
+        "it; `surveyor doctor` names the permission"
+    ) in status["warnings"]
 
 
 @pytest.mark.usefixtures("spark")

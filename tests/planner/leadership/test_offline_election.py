@@ -47,7 +47,7 @@ REASONS: Final = {
     8: "its leader 4 is alive",
     9: "it is New; elect leads to Online from Online, Offline only",
     10: "its topic is queued for deletion",
-    11: "its znode is in quarantine",
+    11: "it is in quarantine",
 }
 
 

@@ -24,7 +24,7 @@ MOVING: Final = {"adding_replicas": [2]}
 IN_QUARANTINE: Final = {"understood": False}
 LEADERLESS: Final = (
     "no live leader in its ISR (leader -1, ISR [3]): no follower could copy from it, and an empty replica "
-    "could be elected; run `surveyor plan reconcile` if an ISR member is alive, else `surveyor plan recover`"
+    "could be elected; elect a leader first, `surveyor status` shows how"
 )
 
 # topic, columns of the partition, current replicas, target, code, fault
@@ -42,7 +42,7 @@ CASES: Final[list[tuple[str, dict[str, Any], list[int] | None, list[int] | None,
         LintCode.UNKNOWN_PARTITION,
         "no such partition in the snapshot: take a new one if it is newer",
     ),
-    ("t", IN_QUARANTINE, [1, 3], [1, 4], LintCode.NOT_UNDERSTOOD, "its znode is in quarantine"),
+    ("t", IN_QUARANTINE, [1, 3], [1, 4], LintCode.NOT_UNDERSTOOD, "it is in quarantine"),
     ("deleted", {}, [1, 3], [1, 4], LintCode.DELETION_REQUESTED, "its topic is queued for deletion"),
     ("t", MOVING, [1, 3], [1, 4], LintCode.REASSIGNMENT_IN_PROGRESS, "it is being reassigned already"),
     ("t", {}, [1, 3], [], LintCode.NO_REPLICAS, "no replicas"),

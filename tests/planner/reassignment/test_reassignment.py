@@ -81,15 +81,15 @@ def test_what_a_reassignment_adds_and_removes(spark: SparkSession) -> None:
 
 
 FIRST: Final = (
-    "): no follower could copy from it, and an empty replica could be elected; run `surveyor plan reconcile` if "
-    "an ISR member is alive, else `surveyor plan recover`"
+    "): no follower could copy from it, and an empty replica could be elected; elect a leader first, `surveyor "
+    "status` shows how"
 )
 LEADERLESS: Final = RejectionCode.NO_LIVE_LEADER
 STATELESS: Final = {"leader": None, "isr": None}
 
 NOT_DUE: Final[list[tuple[dict[str, Any], list[int], RejectionCode, str]]] = [
     ({"topic": "deleted"}, [3, 4], RejectionCode.DELETION_REQUESTED, "its topic is queued for deletion"),
-    ({"understood": False}, [3, 4], RejectionCode.NOT_UNDERSTOOD, "its znode is in quarantine"),
+    ({"understood": False}, [3, 4], RejectionCode.NOT_UNDERSTOOD, "it is in quarantine"),
     ({"adding_replicas": [2]}, [3, 4], RejectionCode.REASSIGNMENT_IN_PROGRESS, "it is being reassigned already"),
     ({"removing_replicas": [1]}, [1, 2], RejectionCode.REASSIGNMENT_IN_PROGRESS, "it is being reassigned already"),
     ({}, [1, 2], RejectionCode.ALREADY_ASSIGNED, "it has these replicas already"),
@@ -130,7 +130,7 @@ def test_what_an_order_waits_for_is_left_alone(spark: SparkSession) -> None:
     orders = [{"kind": "reassign", "topic": "t", "partition": 1, "replicas": replicas} for replicas in ([1, 5], None)]
     ordered = partitions.transform(with_requests, frame(spark, orders, REQUESTS))
     why = (
-        "a request to move it to [1, 5] waits in /admin/reassign_partitions: let it run, or `surveyor cancel "
+        "a request to move it to [1, 5] waits: let it run, or `surveyor cancel "
         "--partitions t-1`, and take a new snapshot"
     )
     rejected = {"partition": 1, "code": RejectionCode.REASSIGNMENT_IN_PROGRESS, "reason": why}

@@ -190,7 +190,7 @@ WARNED: list[tuple[str, Begin, str]] = [
             b'{"version":1,"partitions":[{"topic":"other","partition":0,"replicas":[0,2],"log_dirs":["any","any"]}]}',
         ),
         (
-            "1 request in /admin/reassign_partitions that cannot be carried out: other-0 to [0, 2] (Kafka's controller "
+            "1 requested reassignment that cannot be carried out: other-0 to [0, 2] (Kafka's controller "
             "ignores the whole request: entry 0 has the field 'log_dirs', which Kafka's controller does not know): "
             "`surveyor cancel --partitions other-0 --zookeeper"
         ),
@@ -199,7 +199,7 @@ WARNED: list[tuple[str, Begin, str]] = [
         "a topic that is gone",
         lambda controller: request(controller, "ghost", 0, 1),
         (
-            "1 request in /admin/reassign_partitions that cannot be carried out: ghost-0 to [0, 1] (there is no such "
+            "1 requested reassignment that cannot be carried out: ghost-0 to [0, 1] (there is no such "
             "partition): `surveyor cancel --partitions ghost-0 --zookeeper"
         ),
     ),

@@ -81,3 +81,19 @@ def _leader(row: dict[str, str]) -> int:
 
 def _ids(text: str) -> list[int]:
     return [int(number) for number in text.split(",") if number]
+
+
+_OF_ZOOKEEPER = re.compile(
+    r"/brokers/\w|/config/\w|/admin\b|/controller\b|/controller_epoch|\bznodes?\b|zookeeper-shell|\bZooKeeper\b"
+    r"|surveyor (?:control|reconcile|plan reconcile|plan recover)\b",
+    re.IGNORECASE,
+)
+
+
+def words_of_zookeeper(*texts: str) -> list[str]:
+    """The lines that name a znode, ZooKeeper, or a command that works through it: none helps in a KRaft cluster.
+
+    What a metric means (HELP) is the same text for clusters of both kinds.
+    """
+    lines = (line for text in texts for line in text.splitlines() if not line.startswith("# HELP "))
+    return [line for line in lines if _OF_ZOOKEEPER.search(line)]
