@@ -91,6 +91,7 @@ _OF_ZOOKEEPER: Final = frozenset(
         CONTROL_PLANE_LISTENER,
         CREATE_POLICY,
         PROTOCOL_VERSION,
+        "leader.imbalance.per.broker.percentage",  # a quorum's leader ignores it, and Kafka 4 does not have it
         "zookeeper.session.timeout.ms",
         *(f"api.{api.name}" for api in (ApiKey.LeaderAndIsr, ApiKey.StopReplica, ApiKey.UpdateMetadata)),
     }

@@ -1,7 +1,8 @@
 """Kafka in KRaft mode as child processes: nodes that are broker and controller at once, without a ZooKeeper.
 
-They listen on 127.0.0.1 only and run from the same jars as the brokers with ZooKeeper. A node's folder is formatted
-before its first start (`kafka.tools.StorageTool`), with one cluster id for all nodes of the quorum.
+They listen on 127.0.0.1 only and run from the same jars as the brokers with ZooKeeper, or from those of another version
+of Kafka. A node's folder is formatted before its first start (`kafka.tools.StorageTool`), with one cluster id for all
+nodes of the quorum.
 """
 
 import shutil
@@ -16,7 +17,7 @@ from jobs.adapters.embedded.ports import LOOPBACK, accepts, free_port
 from jobs.adapters.embedded.processes import Server, Servers, exit_on_sigterm
 from jobs.adapters.embedded.servers import BROKER, BROKER_HEAP, FEW_AND_SMALL, kafka_java
 from jobs.adapters.java.app_cds import shared_classes
-from jobs.adapters.java.jars import kafka_jars
+from jobs.adapters.java.jars import KAFKA_VERSION, kafka_jars
 from jobs.core.errors import SurveyorError
 
 CLUSTER_ID: Final = "S3VydmV5b3JLUmFmdDAwMQ"
@@ -42,8 +43,10 @@ class EmbeddedKRaftNode(Server):
         format_options: Sequence[str] = (),
         heap: str = BROKER_HEAP,
         cluster_id: str = CLUSTER_ID,
+        kafka_version: str = KAFKA_VERSION,
     ) -> None:
         super().__init__(f"node-{node_id}", folder, port)
+        self.kafka_version = kafka_version
         self.cluster_id = cluster_id
         self.node_id = node_id
         self.controller_port = controller_port
@@ -52,7 +55,12 @@ class EmbeddedKRaftNode(Server):
         self.overrides = dict(overrides or {})
         self.format_options = format_options
         self.heap = heap
-        self.class_options = shared_classes(BROKER, kafka_jars)
+        self.class_options = shared_classes(BROKER, lambda: self.jars)
+
+    @property
+    def jars(self) -> list[Path]:
+        """The class path, which determines the Kafka version."""
+        return kafka_jars(self.kafka_version)
 
     @property
     def address(self) -> str:
@@ -76,7 +84,7 @@ class EmbeddedKRaftNode(Server):
         }
 
     def command(self) -> list[str]:
-        java, config = kafka_java(self.folder, self.properties(), kafka_jars(), self.heap, self.class_options)
+        java, config = kafka_java(self.folder, self.properties(), self.jars, self.heap, self.class_options)
         self._format(java, config)
         return [*java, "kafka.Kafka", str(config)]
 
@@ -114,6 +122,7 @@ class EmbeddedKRaftCluster(Servers):
         overrides: Mapping[str, str] | None = None,
         format_options: Sequence[str] = (),
         heap: str = BROKER_HEAP,
+        kafka_version: str = KAFKA_VERSION,
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="surveyor-kraft-"))
         ids = range(1, nodes + 1)
@@ -137,6 +146,7 @@ class EmbeddedKRaftCluster(Servers):
                 overrides={**replication, **(overrides or {})},
                 format_options=format_options,
                 heap=heap,
+                kafka_version=kafka_version,
             )
             for node_id in ids
         }

@@ -27,6 +27,8 @@ from jobs.core.logs import LOGGER
 KAFKA_VERSION = "3.9.2"
 OLDER_KAFKA = "2.8.2"
 """The version for tests with older brokers; it is not downloaded otherwise."""
+NEWER_KAFKA = "4.4.0"
+"""The version for tests with brokers that have no ZooKeeper; it is not downloaded otherwise."""
 AWS_SDK = "2.35.4"
 """The version of Amazon's SDK that hadoop-aws was built with."""
 _SCALA = "2.13"
@@ -237,7 +239,7 @@ def _rewrite_checksums() -> None:
     _, resolve = choose_resolver(zookeeper_jars())
     with tempfile.TemporaryDirectory() as workshop:
         for number, request in enumerate(
-            (_delta(), _s3(), _kdc(), _hdfs(), _kafka(KAFKA_VERSION), _kafka(OLDER_KAFKA))
+            (_delta(), _s3(), _kdc(), _hdfs(), *map(_kafka, (OLDER_KAFKA, KAFKA_VERSION, NEWER_KAFKA)))
         ):
             jars = Path(workshop, str(number))
             jars.mkdir()

@@ -1,0 +1,72 @@
+"""Brokers of the newest Kafka, which has no ZooKeeper: the same tables as of Kafka 3.9, and what only these report."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
+from jobs.adapters.java.jars import NEWER_KAFKA
+from tests.jobs.stories import test_kraft_brokers as of_3_9
+from tests.jobs.support.kafka.kraft_cluster import words_of_zookeeper
+from tests.jobs.support.kafka.kraft_story import RACKS, Story, killed_broker_story
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+LEVEL = 33
+"""metadata.version of Kafka 4.4."""
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """With the features of a new cluster, to which eligible leader replicas belong."""
+    cluster = EmbeddedKRaftCluster(3, racks=RACKS, heap="320m", kafka_version=NEWER_KAFKA)
+    with killed_broker_story(cluster, tmp_path_factory.mktemp("newest"), LEVEL) as story:
+        yield story
+
+
+seen = of_3_9.seen
+
+test_partitions = of_3_9.test_partitions_are_those_of_kafka_topics
+test_isr_and_elr = of_3_9.test_a_killed_broker_leaves_the_isr_and_stays_eligible
+test_topics = of_3_9.test_topics_have_their_ids_and_overrides
+test_quorum = of_3_9.test_the_quorum_takes_the_place_of_the_controller
+test_voters = of_3_9.test_voters_have_their_lag
+test_requests = of_3_9.test_a_running_reassignment_is_a_request
+test_configs = of_3_9.test_brokers_report_their_configs
+test_events = of_3_9.test_events_say_what_happened
+test_status = of_3_9.test_status_is_the_same_live_and_of_the_snapshot
+test_show = of_3_9.test_show_reads_brokers_live
+test_pages = of_3_9.test_pages_make_one_list
+test_moves = of_3_9.test_moves_are_planned_without_versions
+test_losses = of_3_9.test_losses_are_simulated
+test_report = of_3_9.test_a_report_is_written
+test_restart = of_3_9.test_a_restart_is_judged_with_the_quorum
+test_restart_before = of_3_9.test_the_healthy_cluster_could_restart_each_broker
+test_restart_order = of_3_9.test_the_quorums_leader_restarts_last
+
+
+@pytest.mark.parametrize("snapshot", [1, 2])
+def test_a_killed_broker_is_fenced(story: Story, snapshot: int) -> None:
+    rows = {row["broker_id"]: row for row in story.rows("brokers", snapshot)}
+    fenced = {node: snapshot == 2 and node == story.killed for node in story.cluster.nodes}
+    assert {broker: row["fenced"] for broker, row in rows.items()} == fenced
+    assert {broker: row["rack"] for broker, row in rows.items()} == RACKS
+    assert rows[story.killed]["port"] == story.cluster.nodes[story.killed].port
+
+
+def test_doctor_names_the_fenced_broker(story: Story) -> None:
+    (brokers,) = [row for row in story.doctor["findings"] if row["check"] == "brokers"]
+    assert (brokers["state"], brokers["found"]) == ("warning", f"2 alive; fenced: {story.killed}")
+    (versions,) = [row for row in story.doctor["findings"] if row["check"] == "versions"]
+    assert versions["found"].startswith(f"metadata.version {LEVEL}; all brokers support up to ")
+
+
+def test_log_dirs_say_that_they_are_not_cordoned(story: Story) -> None:
+    assert story.surveyor.json("sizes")["brokers"] == len(RACKS) - 1
+    assert {(row["error"], row["cordoned"]) for row in story.surveyor.warehouse.rows("log_dirs")} == {(None, False)}
+
+
+@pytest.mark.parametrize("command", [["status"], ["doctor"], ["show", "brokers"], ["plan", "elect", "--offline"]])
+def test_no_sentence_is_about_zookeeper(story: Story, command: list[str]) -> None:
+    ran = story.surveyor(*command)
+    assert (ran.code, words_of_zookeeper(ran.stdout, ran.stderr)) == (0, []), ran
