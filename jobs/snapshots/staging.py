@@ -1,11 +1,14 @@
 """Stages the topics and partitions of a cluster as a DataFrame, in rows of `jobs.adapters.zookeeper.source.READ`.
 
-ZooKeeper is read by Spark's executors, a tiny cluster by the driver. Any other source is read by the driver.
+Spark's executors read in parallel: ranges of znodes from the servers of an ensemble, or shares of the topics from the
+brokers of a KRaft cluster. A tiny cluster is read by the driver.
 """
 
 import re
-from functools import singledispatch
-from typing import Final, NamedTuple, cast
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial, singledispatch
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -16,18 +19,23 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import values_of
-from jobs.adapters.sources.interface import ClusterSource, DriverSource, Rows
+from jobs.adapters.sources.interface import ClusterSource, Rows
+from jobs.adapters.sources.kraft import KRaftSource
 from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.adapters.spark.session import default_parallelism
-from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
+from jobs.adapters.zookeeper.multi_read import gc_paused
 from jobs.adapters.zookeeper.source import READ, read_in_process, read_on_executors
 from jobs.core.errors import UnreadableError
+from schemas.rows import QuarantinedZnode
 
 _UNREADABLE: Final = re.compile(rf"{UnreadableError.__name__}: (.+)")
 """Matches the error of an executor within the stack traces of Python, Java and Scala."""
 
 TASKS_PER_CORE: Final = 8
 """Spark tasks per core: enough to balance the load; each task adds a cost to every later pass."""
+
+TORN: Final = "torn"
+"""Kind of the rows that name topics to be read again."""
 
 
 class Tally(NamedTuple):
@@ -44,15 +52,38 @@ class Tally(NamedTuple):
 @singledispatch
 def stage_topics(source: ClusterSource, tables: SparkWarehouse, *, tiny: bool) -> tuple[DataFrame, list[Tally]]:
     """Read topics and partitions once; return rows of READ, and the tally by kind of row."""
-    frame, tallies = _staged(read_table(cast("DriverSource", source).read_rows()), tables)
-    return (frame if tiny else frame.localCheckpoint()), tallies
+    raise NotImplementedError(f"no way to stage topics from {source}")
 
 
 @stage_topics.register
 def _stage_zookeeper(source: ZooKeeperSource, tables: SparkWarehouse, *, tiny: bool) -> tuple[DataFrame, list[Tally]]:
     if tiny:
         return _staged(read_in_process(source.endpoint), tables)
-    return _stage_on_executors(source.endpoint, tables)
+    tasks = TASKS_PER_CORE * default_parallelism(tables.spark)
+    return _checkpointed(read_on_executors(tables.spark, source.endpoint, tasks))
+
+
+@stage_topics.register
+def _stage_kraft(source: KRaftSource, tables: SparkWarehouse, *, tiny: bool) -> tuple[DataFrame, list[Tally]]:
+    if tiny:
+        return _staged(read_table(source.read_rows()), tables)
+    on_executors = source.with_absolute_config()
+    shares = source.shares(TASKS_PER_CORE * default_parallelism(tables.spark))
+
+    def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch["id"].to_pylist():
+                with gc_paused():
+                    rows = read_table(_on_one_line(partial(on_executors.read_share, shares, number)))
+                yield from rows.to_batches()
+
+    count = len(shares.topics)
+    staged, tallies = _checkpointed(tables.spark.range(0, count, 1, max(1, count)).mapInArrow(read, READ))
+    torn = [row["topic"] for row in staged.where(F.col("kind") == TORN).select("topic").collect()]
+    again = source.read_again(shares, torn)
+    if again is None and not shares.quarantine:
+        return staged, tallies
+    return _with_again(staged, again, shares.quarantine, tables)
 
 
 def _staged(rows: pa.Table, tables: SparkWarehouse) -> tuple[DataFrame, list[Tally]]:
@@ -63,13 +94,14 @@ def _staged(rows: pa.Table, tables: SparkWarehouse) -> tuple[DataFrame, list[Tal
 
 
 def read_table(read: Rows) -> pa.Table:
-    """Return what a driver read as one table of READ."""
+    """Return what one process read as one table of READ."""
     schema = to_arrow_schema(READ)
     task = [{"read_seconds": read.read_seconds, "decode_seconds": read.decode_seconds}]
     by_kind = {
         "topic": read.topics,
         "partition": read.partitions,
         "quarantine": pa.Table.from_pylist([row.columns() for row in read.quarantine], schema),
+        TORN: pa.table({"topic": pa.array(read.torn, pa.string())}),
         "task": pa.Table.from_pylist(task, schema),
     }
     return pa.concat_tables([_of_kind(kind, rows, schema) for kind, rows in by_kind.items()])
@@ -81,9 +113,29 @@ def _of_kind(kind: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table({**nothing, **{name: columns[name] for name in nothing if name in columns}}).cast(schema)
 
 
-def _stage_on_executors(endpoint: ZooKeeperEndpoint, tables: SparkWarehouse) -> tuple[DataFrame, list[Tally]]:
-    tasks = TASKS_PER_CORE * default_parallelism(tables.spark)
-    read = read_on_executors(tables.spark, endpoint, tasks)
+def _with_again(
+    staged: DataFrame, again: Rows | None, quarantine: Sequence[QuarantinedZnode], tables: SparkWarehouse
+) -> tuple[DataFrame, list[Tally]]:
+    """Replace the rows of topics that were read again, and add to the quarantine."""
+    none = pa.table({})
+    rows = again or Rows(topics=none, partitions=none, quarantine=[], read_seconds=0.0, decode_seconds=0.0)
+    more = read_table(replace(rows, quarantine=[*rows.quarantine, *quarantine], torn=()))
+    names = [*rows.torn]
+    of_topic = F.coalesce("topic", F.split_part("path", F.lit("/"), F.lit(2)), F.lit(""))
+    kept = staged.where(~of_topic.isin(names)) if names else staged
+    return _checkpointed(kept.where(F.col("kind") != TORN).unionByName(tables.arrow(more, READ)))
+
+
+def _on_one_line(read: Callable[[], Rows]) -> Rows:
+    """Read on an executor, from whose error the driver takes one line."""
+    try:
+        return read()
+    except UnreadableError as error:
+        raise UnreadableError("; ".join(line.strip() for line in str(error).splitlines())) from None
+
+
+def _checkpointed(read: DataFrame) -> tuple[DataFrame, list[Tally]]:
+    """Read once, keep the rows, and count them by kind."""
     try:
         staged = read.localCheckpoint()
     except (PySparkException, Py4JError) as error:

@@ -20,6 +20,7 @@ from tests.bench.cold import bench_cold, bench_shell
 from tests.bench.failover import bench_failover
 from tests.bench.figures import Driver, Figure, describe
 from tests.bench.fleet import CLUSTERS, bench_fleet
+from tests.bench.kraft import bench_kraft
 from tests.bench.notification import CHANGE_COUNT, bench_notification
 from tests.bench.parts import bench_planning, bench_writing
 from tests.bench.placement import bench_placement
@@ -76,6 +77,7 @@ def run(options: argparse.Namespace) -> Report:
             )
             samples += snapshots
             samples.append(Sample(bench_shell(synthetic, warm, options.rounds)))
+            samples.append(Sample(bench_kraft(spark, synthetic, options.rounds)))
     works: dict[str, Callable[[], Iterable[Figure]]] = {
         "notification": lambda: [bench_notification(options.told)],
         "fail-over": lambda: chain.from_iterable(map(bench_failover, options.failover)),

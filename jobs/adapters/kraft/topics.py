@@ -3,18 +3,22 @@
 DescribeTopicPartitions (Kafka 3.8) returns pages of partitions with eligible leader replicas. Older brokers return all
 topics in one Metadata response, without them. Pages and the list of reassignments are of different moments, so the list
 is read before and after the pages. A topic for which the two lists or the replicas disagree is read once more.
+
+A large cluster is read in shares of its topics (`read_share`), by several processes from several brokers.
 """
 
 from base64 import urlsafe_b64encode
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 from uuid import UUID
 
 import pyarrow as pa
 from kafka.admin import ConfigResourceType
 from kafka.errors import IncompatibleBrokerVersion, KafkaProtocolError, UnsupportedVersionError
-from kafka.protocol.admin import DescribeConfigsRequest, DescribeTopicPartitionsRequest
+from kafka.protocol.admin import DescribeConfigsRequest, DescribeTopicPartitionsRequest, ListConfigResourcesRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from jobs.adapters.brokers.admin import NONE
@@ -26,12 +30,18 @@ from schemas.rows import Key, QuarantinedZnode, Row
 PAGE_PARTITIONS: Final = 2_000
 """Partitions in a page: the default of max.request.partition.size.limit, above which brokers cut a page."""
 
+TOPICS_PER_LIST: Final = 200
+"""Topics named in a request for partitions; the request for each page of a list repeats those that are left."""
+
 TOPICS_PER_REQUEST: Final = 200
 """Topics whose configs are requested at a time; a response has all settings of each, about 3 kB."""
 
 TOPIC: Final = "DescribeTopicPartitions"
 CONFIG: Final = "DescribeConfigs"
 """Requests that stand for the znodes of a topic in `quarantine`, followed by its name."""
+
+_OF_ALL_TYPES: Final = 1
+"""First version of ListConfigResources that lists topics (Kafka 4.1); version 0 lists resources of client metrics."""
 
 UNKNOWN_TOPIC: Final = 3
 LEADER_NOT_AVAILABLE: Final = 5
@@ -80,6 +90,25 @@ class TopicReading:
     partitions: pa.Table
     moves: Mapping[Key, Move]
     quarantine: list[QuarantinedZnode] = field(default_factory=list)
+    torn: Sequence[str] = ()
+    """Topics of a share that are left out, because their replicas and reassignments are not of one moment."""
+
+
+def list_topics(session: Session) -> tuple[list[str], bool]:
+    """Return the names of all topics, and whether those are included that this client may not describe.
+
+    ListConfigResources returns all names alone, to a client with DESCRIBE_CONFIGS on the cluster. Otherwise they are
+    taken from Metadata, which also returns all partitions.
+    """
+    request = ListConfigResourcesRequest(resource_types=[ConfigResourceType.TOPIC.value], min_version=_OF_ALL_TYPES)
+    try:
+        response = session.ask(request)
+    except _UNSUPPORTED:
+        pass
+    else:
+        if response.error_code == NONE:
+            return sorted(row.resource_name for row in response.config_resources), True
+    return sorted(row.name for row in _all_topics(session, None) if row.name is not None), False
 
 
 def has_at_most(session: Session, limit: int) -> bool:
@@ -92,18 +121,37 @@ def has_at_most(session: Session, limit: int) -> bool:
     return True
 
 
+def read_share(session: Session, names: Sequence[str], moves: Mapping[Key, Move] | None) -> TopicReading:
+    """Read some topics with their configs; `moves` are the reassignments as listed before, None if they are unknown."""
+    quarantine: list[QuarantinedZnode] = []
+    topics = _read(session, names)
+    torn = _torn(topics, moves or {}, moves or {})
+    kept = {name: row for name, row in topics.items() if name not in torn}
+    return _reading(session, kept, moves, quarantine, torn=sorted(torn))
+
+
 def read_topics(
-    session: Session, topic: str | None = None, more: Callable[[], Collection[str]] = frozenset
+    session: Session, names: Sequence[str] | None = None, more: Callable[[], Collection[str]] = frozenset
 ) -> TopicReading:
-    """Read all topics, or one, with their configs and reassignments.
+    """Read all topics, or those named, with their configs and reassignments.
 
     `more` returns topics that must exist besides those listed, for a client that may not describe all topics.
     """
-    names = None if topic is None else [topic]
     quarantine: list[QuarantinedZnode] = []
-    topics, moves = _read_untorn(session, names, lambda: _moves(session, quarantine))
+    topics, moves = _read_untorn(session, names, lambda: listed_moves(session, quarantine))
     if names is None:
         topics |= _read(session, sorted({*more()} - topics.keys()))
+    return _reading(session, topics, moves, quarantine)
+
+
+def _reading(
+    session: Session,
+    topics: Mapping[str, _Topic],
+    moves: Mapping[Key, Move] | None,
+    quarantine: list[QuarantinedZnode],
+    torn: Sequence[str] = (),
+) -> TopicReading:
+    """Read the configs of topics, and return all of it as tables."""
     configs = _read_configs(session, topics, quarantine)
     topics = {name: row for name, row in topics.items() if name in configs}
     for name, row in topics.items():
@@ -119,6 +167,7 @@ def read_topics(
         ),
         moves=moves or {},
         quarantine=quarantine,
+        torn=torn,
     )
 
 
@@ -184,7 +233,13 @@ def _permitted_moves(session: Session) -> dict[Key, Move] | None:
         raise BehindError(str(error)) from None
 
 
-def _moves(session: Session, quarantine: list[QuarantinedZnode]) -> dict[Key, Move] | None:
+def torn_between(before: Mapping[Key, Move] | None, after: Mapping[Key, Move] | None) -> set[str]:
+    """Return the topics whose reassignments differ between two lists, of which either may be unknown."""
+    old, new = before or {}, after or {}
+    return {key[0] for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
+
+
+def listed_moves(session: Session, quarantine: list[QuarantinedZnode]) -> dict[Key, Move] | None:
     """Return the running reassignments; None if they are not listed, which is a row of QUARANTINE."""
     try:
         return read_moves(session)
@@ -196,10 +251,11 @@ def _moves(session: Session, quarantine: list[QuarantinedZnode]) -> dict[Key, Mo
 def _pages(session: Session, names: Sequence[str] | None) -> Iterator[Sequence[Any]]:
     """Yield pages of topics; one response of all topics from a broker that does not know pages."""
     page = DescribeTopicPartitionsRequest
-    topics = [page.TopicRequest(name=name) for name in names or ()]
+    left = sorted(names or ())  # as brokers sort them
     cursor: tuple[str, int] | None = None
     while True:
         start = None if cursor is None else page.Cursor(topic_name=cursor[0], partition_index=cursor[1])
+        topics = [page.TopicRequest(name=name) for name in left]
         request = page(topics=topics, response_partition_limit=PAGE_PARTITIONS, cursor=start)
         try:
             response = session.ask(request)
@@ -213,6 +269,9 @@ def _pages(session: Session, names: Sequence[str] | None) -> Iterator[Sequence[A
         if cursor == (following.topic_name, following.partition_index):
             raise KafkaProtocolError(f"DescribeTopicPartitions stays at {cursor}")
         cursor = following.topic_name, following.partition_index
+        left = left[bisect_left(left, following.topic_name) :]
+        if names is not None and not left:  # a request without names would be for all topics
+            return
 
 
 def _all_topics(session: Session, names: Sequence[str] | None) -> Sequence[Any]:
@@ -226,7 +285,8 @@ def _read(session: Session, names: Sequence[str] | None) -> dict[str, _Topic]:
     read: dict[str, _Topic] = {}
     if names is not None and not names:
         return read
-    for page in _pages(session, names):
+    lists = [None] if names is None else [names[i : i + TOPICS_PER_LIST] for i in range(0, len(names), TOPICS_PER_LIST)]
+    for page in chain.from_iterable(_pages(session, some) for some in lists):
         for row in page:
             if row.error_code == UNKNOWN_TOPIC or row.name is None:
                 continue
@@ -278,7 +338,7 @@ def _torn(topics: Mapping[str, _Topic], before: Mapping[Key, Move], after: Mappi
 
     A topic that is left out of `topics` was not asked for, or does not exist.
     """
-    torn = {key[0] for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    torn = torn_between(before, after)
     for (name, partition), move in after.items():
         topic = topics.get(name)
         if topic is None or name in torn:

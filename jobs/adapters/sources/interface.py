@@ -97,13 +97,15 @@ class LiveReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Topics and partitions as read on the driver: columns of TOPICS and of PARTITIONS without derived ones."""
+    """Topics and partitions as one process read them: columns of TOPICS and of PARTITIONS without derived ones."""
 
     topics: pa.Table
     partitions: pa.Table
     quarantine: Sequence[QuarantinedZnode]
     read_seconds: float
     decode_seconds: float
+    torn: Sequence[str] = ()
+    """Topics that are left out, as they changed while they were read; they have to be read once more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,13 +144,6 @@ class ClusterSource(Protocol):
 
     def read_end(self) -> ReadingEnd:
         """Read the position after topics and partitions were read."""
-
-
-class DriverSource(ClusterSource, Protocol):
-    """A source whose topics are read by this process, not by Spark's executors."""
-
-    def read_rows(self) -> Rows:
-        """Read all topics and partitions."""
 
 
 DEFAULT_ENTITY: Final = "<default>"

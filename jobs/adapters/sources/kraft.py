@@ -1,8 +1,8 @@
 """The brokers of a KRaft cluster as a metadata source, by requests of the Admin API. It needs no JVM."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeConfigsRequest
 
-from jobs.adapters.brokers.admin import NONE, read_properties
+from jobs.adapters.brokers.admin import NONE, bootstrap, read_properties
 from jobs.adapters.brokers.configs import KAFKA_DEFAULTS, KRAFT_DEFAULTS
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.delta.warehouse import schema_of
@@ -25,7 +25,15 @@ from jobs.adapters.kraft.cluster import (
 )
 from jobs.adapters.kraft.security_counts import read_security_counts
 from jobs.adapters.kraft.session import Session, describe_quorum, read_from_broker, refusal
-from jobs.adapters.kraft.topics import TopicReading, has_at_most, read_topics
+from jobs.adapters.kraft.topics import (
+    TopicReading,
+    has_at_most,
+    list_topics,
+    listed_moves,
+    read_share,
+    read_topics,
+    torn_between,
+)
 from jobs.adapters.kraft.visibility import topics_in_log_dirs
 from jobs.adapters.sources.interface import (
     DEFAULT_ENTITY,
@@ -86,14 +94,58 @@ class KRaftSource:
     def read_rows(self) -> Rows:
         """Read all topics and partitions."""
         started = time.perf_counter()
-        reading = self._read(self._topics)
-        return Rows(
-            topics=reading.topics,
-            partitions=reading.partitions,
-            quarantine=reading.quarantine,
-            read_seconds=time.perf_counter() - started,
-            decode_seconds=0.0,
-        )
+        return _rows(self._read(self._topics), started)
+
+    def with_absolute_config(self) -> "KRaftSource":
+        """Return the source for processes in other folders; client.properties must have this path on their hosts."""
+        return replace(self, command_config=self.command_config and self.command_config.absolute())
+
+    def shares(self, count: int) -> "Shares":
+        """List the topics, the reassignments and the live brokers, for reading in at most `count` shares."""
+
+        def read(session: Session) -> Shares:
+            quarantine: list[QuarantinedZnode] = []
+            names, is_complete = list_topics(session)
+            brokers = [row for row in read_cluster(session, self._protocol)[1] if row.is_live]
+            if not is_complete:
+                hidden, faults = topics_in_log_dirs(brokers, self._settings)
+                names = sorted(hidden.union(names))
+                quarantine.extend(faults)
+            moves = listed_moves(session, quarantine)
+            size = max(1, -(-len(names) // count))
+            shares = [names[start : start + size] for start in range(0, len(names), size)]
+            return Shares(shares, moves, bootstrap(brokers, self._settings), quarantine)
+
+        return self._read(read)
+
+    def read_share(self, shares: "Shares", number: int) -> Rows:
+        """Read one share from a live broker, from another one if that does not answer.
+
+        `number` determines the broker to ask first, so that the shares are spread over all brokers.
+        """
+        started = time.perf_counter()
+        names = shares.topics[number]
+        ours = {*names}
+        moves = None if shares.moves is None else {key: move for key, move in shares.moves.items() if key[0] in ours}
+        first = number % max(1, len(shares.addresses))
+        addresses = [*shares.addresses[first:], *shares.addresses[:first], *bootstrap_addresses(self.bootstrap_servers)]
+        reading = read_from_broker(addresses, self._settings, lambda session: read_share(session, names, moves))
+        return _rows(reading, started)
+
+    def read_again(self, shares: "Shares", torn: Collection[str]) -> Rows | None:
+        """Read topics once more that are `torn`, or whose reassignments have changed since; None if there are none.
+
+        `torn` of the result has all of them, also those that do not exist any more.
+        """
+        started = time.perf_counter()
+
+        def read(session: Session) -> Rows | None:
+            after = None if shares.moves is None else _running(session)
+            listed = {name for names in shares.topics for name in names}
+            again = sorted(torn_between(shares.moves, after).intersection(listed).union(torn))
+            return replace(_rows(read_topics(session, again), started), torn=again) if again else None
+
+        return self._read(read)
 
     def read_live(self, topic: str | None, columns: Sequence[str]) -> LiveReading:
         """Read the live state of all topics or one."""
@@ -144,7 +196,7 @@ class KRaftSource:
             hidden.extend(faults)
             return names
 
-        reading = read_topics(session, topic, existing)
+        reading = read_topics(session, None if topic is None else [topic], existing)
         reading.quarantine.extend(hidden)
         return reading
 
@@ -170,6 +222,31 @@ class KRaftSource:
         answers, reasons = ask_brokers(brokers, self._settings, RATES_SECONDS, own_rates)
         rates = {str(broker): own for broker, own in answers.items() if own}
         return rates, {f"broker {broker}": reason for broker, reason in reasons.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """What is needed to read a large cluster in shares."""
+
+    topics: Sequence[Sequence[str]]
+    """The names of the topics of each share."""
+    moves: Mapping[Key, Move] | None
+    """The reassignments before the reading, None if they are not listed."""
+    addresses: Sequence[str]
+    """Of the live brokers."""
+    quarantine: Sequence[QuarantinedZnode]
+    """What the lists themselves lack."""
+
+
+def _rows(reading: TopicReading, started: float) -> Rows:
+    return Rows(
+        topics=reading.topics,
+        partitions=reading.partitions,
+        quarantine=reading.quarantine,
+        read_seconds=time.perf_counter() - started,
+        decode_seconds=0.0,
+        torn=reading.torn,
+    )
 
 
 def bootstrap_addresses(text: str) -> list[str]:

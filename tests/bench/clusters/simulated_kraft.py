@@ -1,0 +1,26 @@
+"""A KRaft cluster of simulated brokers in a process of its own, of the size of a synthetic cluster in ZooKeeper."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.bench.clusters.synthetic import TOPIC_SIZE
+from tests.jobs.support.kafka.paged_brokers import LOOPBACK
+
+BROKERS = 3
+
+
+@contextmanager
+def simulated_kraft(partitions: int, newest: str) -> Iterator[str]:
+    """Start the brokers, and return their addresses; `newest` is the newest request for topics that they answer."""
+    arguments = [str(partitions // TOPIC_SIZE), str(TOPIC_SIZE), str(BROKERS), newest]
+    module = "tests.jobs.support.kafka.paged_brokers"
+    with subprocess.Popen(
+        [sys.executable, "-m", module, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield ",".join(f"{LOOPBACK}:{process.stdout.readline().strip()}" for _ in range(BROKERS))
+        finally:
+            process.communicate("")
