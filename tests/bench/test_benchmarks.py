@@ -3,12 +3,15 @@
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs.adapters.spark.spark_settings import SMALL_CLUSTER_PARTITIONS
 from tests.bench.clusters.synthetic import cluster
 from tests.bench.figures import Driver, Figure
+from tests.bench.kraft import bench_kraft
 from tests.bench.notification import bench_notification
 from tests.bench.parts import bench_planning, bench_writing
 from tests.bench.report import Report
 from tests.bench.snapshots import SnapshotBench
+from tests.jobs.support.kafka.paged_brokers import LISTED, NOT_PAGED
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
@@ -32,6 +35,16 @@ def test_snapshots_and_writing(spark: SparkSession) -> None:
     ]
     assert [sample.cost.partitions for sample in samples if sample.cost] == [1_000] * 3
     assert writing.measured == "write 1,000 states, 1,000 in a fenced multi"
+
+
+@pytest.mark.parametrize("newest", [LISTED, NOT_PAGED])
+def test_simulated_kraft_brokers(spark: SparkSession, newest: str) -> None:
+    """Of more partitions than the driver reads alone."""
+    with cluster(SMALL_CLUSTER_PARTITIONS + 100) as synthetic:
+        figure = bench_kraft(spark, synthetic, 1, newest)
+    assert figure.measured.endswith(" 10,100 partitions")
+    assert (figure.baseline, figure.target) == ("first snapshot from ZooKeeper", None)
+    assert figure.ratio > 0
 
 
 def test_notification() -> None:

@@ -77,6 +77,11 @@ class Session:
     has_controller: bool
     """Whether the broker is in contact with the quorum's leader, to which it forwards requests."""
 
+    @property
+    def may_not_describe_cluster(self) -> bool:
+        """Whether this client lacks DESCRIBE on the cluster."""
+        return self.quorum is None and self.has_controller
+
     def describe_quorum(self) -> Quorum:
         """Describe the quorum now; raise UnreadableError if this client may not, and BehindError without a leader."""
         described = _describe_quorum(self.send)
