@@ -33,6 +33,9 @@ AskBroker = Callable[[Ask, Broker], T]
 MAX_CONNECTIONS: Final = 128
 """Brokers asked at a time, with one thread each, which mostly waits."""
 
+MAX_RESPONSE_BYTES: Final = 100_000_000
+"""As in kafka-python's Admin client; its connections alone take a megabyte, the log dirs of some ten thousand replicas."""
+
 ASKING_SHARE: Final = 0.9
 """Share of the time for requests; the rest is for closing unanswered connections."""
 
@@ -132,7 +135,9 @@ def _connected(address: str, settings: dict[str, str], seconds: float) -> Iterat
 @contextmanager
 def connected_broker(address: str, settings: dict[str, str]) -> Iterator[TimedAsk]:
     """Yield a function that sends a request to one broker and returns its response within a number of seconds."""
-    client = KafkaNetClient(bootstrap_servers=[address], selector=_Selector, **settings)
+    client = KafkaNetClient(
+        bootstrap_servers=[address], selector=_Selector, receive_message_max_bytes=MAX_RESPONSE_BYTES, **settings
+    )
 
     def ask(request: Any, seconds: float) -> Any:  # noqa: ANN401 - kafka-python is untyped
         future = client.send(_NODE, request)

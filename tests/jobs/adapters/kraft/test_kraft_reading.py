@@ -16,9 +16,10 @@ from kafka.protocol.admin import (
 from kafka.protocol.metadata import MetadataResponse
 
 from jobs.adapters.kraft.cluster import read_cluster
-from jobs.adapters.kraft.session import Session
-from jobs.adapters.kraft.topics import TopicReading, has_at_most, read_topics
+from jobs.adapters.kraft.session import Session, read_from_broker
+from jobs.adapters.kraft.topics import TopicReading, has_at_most, list_topics, read_topics
 from schemas.rows import Row
+from tests.jobs.support.kafka.paged_brokers import NOT_PAGED, PagedCluster
 
 TOPIC_ID = UUID("287b6c7c-f939-47f0-9cef-536d485d3e57")
 
@@ -151,6 +152,13 @@ def test_older_brokers_answer_by_metadata_without_eligible_replicas() -> None:
     (read,) = _rows(reading).values()
     assert (read["leader"], read["isr"], read["leader_epoch"]) == (1, [1], 4)
     assert (read["eligible_leader_replicas"], read["last_known_elr"]) == (None, None)
+
+
+def test_a_response_may_be_larger_than_a_megabyte() -> None:
+    """kafka-python's own limit, which a Metadata response of some ten thousand partitions exceeds."""
+    cluster = PagedCluster(300, 100, newest=NOT_PAGED)
+    cluster.start()
+    assert read_from_broker(cluster.bootstrap.split(","), {}, list_topics) == (cluster.names, False)
 
 
 def test_reassignments_fill_what_is_added_and_removed() -> None:
