@@ -34,7 +34,7 @@ MAX_CONNECTIONS: Final = 128
 """Brokers asked at a time, with one thread each, which mostly waits."""
 
 MAX_RESPONSE_BYTES: Final = 100_000_000
-"""As in kafka-python's Admin client; its connections alone take a megabyte, the log dirs of some ten thousand replicas."""
+"""As in kafka-python's Admin client. Its connections alone take a megabyte, less than some brokers' log dirs."""
 
 ASKING_SHARE: Final = 0.9
 """Share of the time for requests; the rest is for closing unanswered connections."""
