@@ -41,8 +41,17 @@ def read_where(
 
     dataset = table.to_pyarrow_dataset(filesystem=files)
     needed = list(dataset.get_fragments(_all(filters, _plain_column)))
+    if files is None:
+        needed = [_in_memory(fragment) for fragment in needed]
     pruned = FileSystemDataset(needed, dataset.schema, dataset.format, dataset.filesystem)
     return pruned.to_table(columns=columns, filter=_all(filters, _text_column))
+
+
+def _in_memory(fragment: Any) -> Any:  # noqa: ANN401 - pyarrow.dataset is not imported here
+    """Return a fragment whose file has been read in this thread."""
+    with fragment.filesystem.open_input_file(fragment.path) as file:
+        content = pa.BufferReader(file.read_buffer())
+    return fragment.format.make_fragment(content, partition_expression=fragment.partition_expression)
 
 
 def _all(filters: Sequence[Filter], column: Callable[[str, Any], pc.Expression]) -> pc.Expression:
@@ -62,8 +71,8 @@ def _text_column(name: str, value: Any) -> pc.Expression:  # noqa: ANN401 - a va
 def native_files(path: str) -> fs.FileSystem | None:
     """Return Arrow's own file system of a table's folder, None for HDFS, for which it needs a Hadoop of its own.
 
-    deltalake's file system is written in Python. Arrow's threads may release it while the interpreter shuts down, which
-    aborts a successful process with exit code 134.
+    deltalake's file system is written in Python. Arrow's threads may release it, or a file of it, while the interpreter
+    shuts down, which aborts a successful process with exit code 134. So `read_where` reads files of HDFS itself.
     """
     if is_hdfs(path):
         return None

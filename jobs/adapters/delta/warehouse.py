@@ -296,14 +296,12 @@ class Warehouse:
 
         Of this cluster only snapshots from `oldest` on count, of other clusters all.
         """
-        ours = [("cluster", "=", self.cluster), ("snapshot_id", ">=", oldest)]
-        snapshots = self._open("snapshots").to_pyarrow_table(
-            columns=["versions"],
-            filesystem=native_files(self.path("snapshots")),
-            filters=[[("cluster", "!=", self.cluster)], ours],
-        )
+        ours: list[Filter] = [("cluster", "=", self.cluster), ("snapshot_id", ">=", oldest)]
+        others: list[Filter] = [("cluster", "!=", self.cluster)]
+        snapshots, files = self._open("snapshots"), native_files(self.path("snapshots"))
+        read = [read_where(snapshots, files, filters, ["versions"]) for filters in (others, ours)]
         referenced: dict[str, set[int]] = {name: set() for name in TABLE_COLUMNS}
-        for versions in snapshots["versions"].to_pylist(maps_as_pydicts="strict"):
+        for versions in pa.concat_tables(read)["versions"].to_pylist(maps_as_pydicts="strict"):
             for name, version in (versions or {}).items():
                 referenced.setdefault(name, set()).add(version)
         return referenced

@@ -19,7 +19,7 @@ from jobs.adapters.embedded.ports import free_port
 from jobs.core.errors import SurveyorError, UnreadableError
 from schemas.columns import TABLE_COLUMNS
 from schemas.rows import Row
-from tests.jobs.adapters.delta.conftest import BUCKET, engines
+from tests.jobs.adapters.conftest import BUCKET, engines
 from tests.jobs.support.warehouses.mini_dfs import MiniDfs
 
 WRITERS, ROUNDS = 4, 5

@@ -11,7 +11,7 @@ from jobs.adapters.delta.filtered_reads import native_files
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_paths import disk_error_message, store_error_reason
 from jobs.cli import app
-from tests.jobs.adapters.delta.conftest import RefusingStore
+from tests.jobs.adapters.conftest import RefusingStore
 
 ERRORS = {
     "403 AccessDenied": "access is denied: the role or the keys need to list, read, write and delete objects there",

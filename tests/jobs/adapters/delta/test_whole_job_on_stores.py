@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from schemas.columns import TABLE_COLUMNS
-from tests.jobs.adapters.delta.conftest import engines
+from tests.jobs.adapters.conftest import engines
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 TOPIC = "orders"

@@ -19,6 +19,7 @@ from jobs.adapters.embedded.ports import LOOPBACK
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.adapters.spark.spark_settings import SMALL_CLUSTER_PARTITIONS
 from jobs.core.errors import ExitCode
+from schemas.rows import Row
 from tests.jobs.support.commands.bare import bare, home
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.shown_commands import deployed, said_here, shown
@@ -29,6 +30,7 @@ from tests.jobs.support.outside.spark_servers import (
     begun_with,
     standalone,
 )
+from tests.jobs.support.warehouses.mini_dfs import MiniDfs
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 from tests.shared_spark import QUICK
 
@@ -134,21 +136,49 @@ def test_what_the_server_does_not_see_is_said(tree: KafkaTree, server: ConnectSe
 
 def test_on_a_standalone_cluster(large: KafkaTree, distribution: Path, tmp_path: Path) -> None:
     """The lines of docs/deploy.md, but for where things are."""
+    warehouse = tmp_path / "warehouse"
+    planned = _on_a_standalone_cluster(large, distribution, tmp_path, str(warehouse), {})
+    assert _locally_planned(large, warehouse)["plan_id"] == planned["plan_id"]
+
+
+@pytest.mark.objects
+def test_on_a_standalone_cluster_with_hdfs(
+    large: KafkaTree, distribution: Path, tmp_path: Path, hdfs_folder: str
+) -> None:
+    """The warehouse is in no folder that the hosts share."""
+    _on_a_standalone_cluster(large, distribution, tmp_path, hdfs_folder, {}, HADOOP_USER_NAME=MiniDfs.user)
+
+
+@pytest.mark.objects
+def test_on_a_standalone_cluster_with_s3(
+    large: KafkaTree, distribution: Path, tmp_path: Path, object_store: str
+) -> None:
+    """As before, with the jars for S3, and the keys in the environment of driver and executors."""
+    jars = {"jobs.adapters.java.jars delta": "jobs.adapters.java.jars s3"}
+    keys = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    _on_a_standalone_cluster(large, distribution, tmp_path, object_store, jars, **keys)
+
+
+def _on_a_standalone_cluster(
+    tree: KafkaTree, distribution: Path, tmp_path: Path, warehouse: str, here: dict[str, str], **variables: str
+) -> Row:
+    """Take a snapshot and plan by the lines of docs/deploy.md; both executors read, and at least one plans."""
     logs = tmp_path / "events"
     logs.mkdir()
-    warehouse, folder = tmp_path / "warehouse", deployed(tmp_path / "elsewhere", distribution)
+    folder = deployed(tmp_path / "elsewhere", distribution)
     with standalone(tmp_path / "cluster") as master:
-        here = {"spark://spark1:7077": master, "zk1:2181/kafka": large.hosts, "/data/surveyor": str(warehouse)}
+        here |= {"spark://spark1:7077": master, "zk1:2181/kafka": tree.hosts, "/data/surveyor": warehouse}
         activate, python, *lines = (said_here(line, here) for line in shown("docs/deploy.md", "spark-submit"))
         options = as_options(SMALL | {"spark.eventLog.dir": logs.as_uri()})
         snapshot, plan = (f"{activate}; {python}; {begun_with(line, *options)}" for line in lines[:2])
         user = home(tmp_path / "home")
-        taken, planned = (bare(line, folder, user) for line in (f"{snapshot} --json", plan))
+        taken, planned = (bare(line, folder, user, **variables) for line in (f"{snapshot} --json", plan))
     assert (taken.returncode, planned.returncode) == (0, 0), taken.stderr + planned.stderr
-    assert (json.loads(taken.stdout)["partitions"], json.loads(planned.stdout)["changes"]) == (10_500, 7_014)
-    assert _locally_planned(large, warehouse)["plan_id"] == json.loads(planned.stdout)["plan_id"]
+    plan_made: Row = json.loads(planned.stdout)
+    assert (json.loads(taken.stdout)["partitions"], plan_made["changes"]) == (10_500, 7_014)
     read, computed = _executors(logs)
     assert read == {"0", "1"} >= computed > set()
+    return plan_made
 
 
 def _executors(logs: Path) -> list[set[str]]:
