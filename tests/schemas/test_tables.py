@@ -215,6 +215,7 @@ CONTRACT: Final[dict[str, dict[str, str]]] = {
         "error": "int",
         "at": "timestamp",
     },
+    "leases": {"token": "string", "holder": "string", "deadline": "timestamp"},
 }
 CONTRACT["partition_history"] = CONTRACT["partitions"]
 
