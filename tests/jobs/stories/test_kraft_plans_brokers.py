@@ -20,6 +20,7 @@ from jobs.adapters.brokers.admin import connected_admin
 from jobs.adapters.delta.lease import WarehouseLease
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
 from jobs.adapters.sources.kraft import KRaftSource
+from jobs.execution.admin.controller_client import request_changes
 from jobs.execution.admin.lease import this_process
 from schemas.columns import TABLE_COLUMNS
 from tests.jobs.support.commands.commands import Ran, Surveyor
@@ -185,6 +186,30 @@ def test_a_new_leader_is_a_change_since_the_plan(kafka: Kafka, tmp_path: Path) -
     assert eventually(lambda: kafka.replicas("led") == {0: [1, 2]})
 
 
+def test_what_changes_between_the_last_check_and_the_request_is_said(
+    kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another client changes the leader in these milliseconds; the move is accepted, and read back."""
+    kafka.create({"meanwhile": [[1, 2]]})
+    kafka.fill("meanwhile", 5)
+    plan = kafka.plan("meanwhile", "reassign", *kafka.targets(tmp_path, ("meanwhile", 0, [1, 3])))
+
+    def meanwhile(*arguments: Any) -> None:  # noqa: ANN401 - those of the original
+        with connected_admin(kafka.cluster.bootstrap.split(","), {}) as admin:
+            assert admin.reassign({("meanwhile", 0): [2, 1]}) == {("meanwhile", 0): 0}
+            assert admin.elect_preferred([("meanwhile", 0)]) == {("meanwhile", 0): 0}
+        request_changes(*arguments)
+
+    monkeypatch.setattr("jobs.execution.admin.commit.request_changes", meanwhile)
+    ran = kafka.surveyor("commit", "meanwhile", *APPLY, "--wait", "--throttle", "500kB/s")
+    assert ran.code == 0, ran
+    assert "meanwhile-0: accepted; changed at the same time: leader 1→2, leader epoch 0→" in ran.stderr
+    rows = kafka.surveyor.warehouse.rows("commits", ("plan_id", "=", plan))
+    (applied,) = (row for row in rows if row["action"] == "reassign" and row["outcome"] == "applied")
+    assert "changed at the same time: leader 1→2" in applied["message"]
+    assert eventually(lambda: kafka.replicas("meanwhile") == {0: [1, 3]})
+
+
 def test_a_move_is_cancelled_and_its_throttle_removed(kafka: Kafka, tmp_path: Path) -> None:
     kafka.create({"slow": [[1, 2]]})
     kafka.fill("slow", 20)
@@ -339,6 +364,30 @@ def test_a_killed_commit_is_run_again(kafka: Kafka, tmp_path: Path, point: str) 
         row for row in rows if row["attempt"] == last and row["action"] == "reassign" and row["outcome"] != "pending"
     ]
     assert [row["outcome"] for row in ends] == ["applied"] * 2
+
+
+CANCELLATION_KILLED_AT: dict[str, tuple[str, str]] = {
+    "before the lease": ("jobs.execution.cancellation", "lease_for"),
+    "after the requests": ("jobs.execution.cancellation", "end_throttle"),
+}
+
+
+@pytest.mark.parametrize("point", CANCELLATION_KILLED_AT)
+def test_a_killed_cancellation_is_run_again(kafka: Kafka, tmp_path: Path, point: str) -> None:
+    topic = f"recalled{[*CANCELLATION_KILLED_AT].index(point)}"
+    kafka.create({topic: [[1, 2]]})
+    kafka.fill(topic, 10)
+    kafka.plan(topic, "reassign", *kafka.targets(tmp_path, (topic, 0, [3, 2])))
+    assert kafka.surveyor("commit", topic, *APPLY, "--wait", "--throttle", SLOW, "--max-wait", "1s").code == 25
+    dying = kafka.process("cancel", topic, *APPLY, prelude=killing(*CANCELLATION_KILLED_AT[point]))
+    _, stderr = dying.communicate(timeout=120)
+    assert dying.returncode == -signal.SIGKILL, stderr
+    assert eventually(lambda: kafka.surveyor("cancel", topic, *APPLY).code == 0)
+    assert eventually(lambda: (kafka.moving(), kafka.replicas(topic)) == ({}, {0: [1, 2]}))
+    ran = kafka.surveyor("commit", topic, *APPLY)
+    assert ran.code in {0, 23}, ran  # a closed plan: only its throttle is maintained
+    assert eventually(lambda: [kafka.config("broker", str(broker)) for broker in RACKS] == [{}] * 3)
+    assert (kafka.surveyor.warehouse.rows("throttles"), kafka.surveyor.warehouse.rows("leases")) == ([], [])
 
 
 def test_two_commands_at_once_are_kept_apart(kafka: Kafka, tmp_path: Path) -> None:
