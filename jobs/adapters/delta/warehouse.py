@@ -238,13 +238,17 @@ class Warehouse:
     def transform_rows(self, table: str, limit: Filter, make: Callable[[pa.Table], pa.Table]) -> None:
         """Replace the rows that pass `limit` by the result of `make`.
 
-        If another process changes those rows in between, they are read again and `make` is called again.
+        If another process changes those rows in between, they are read again and `make` is called again. Nothing is
+        written if it returns the same table.
         """
         predicate = self._own(_condition(limit))
 
         def write() -> None:
             delta = self._open(table)
-            rows = make(self._own_rows(table, delta, limit))
+            stored = self._own_rows(table, delta, limit)
+            rows = make(stored)
+            if rows is stored:
+                return
             if rows.num_rows:
                 write_deltalake(delta, rows, mode="overwrite", predicate=predicate)
             else:
