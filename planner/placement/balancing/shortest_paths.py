@@ -29,7 +29,7 @@ def cheapest_paths(lengths: Ints, source: int) -> tuple[Ints, Ints]:
     distance, previous = lengths[source].copy(), np.full(len(lengths), source)
     distance[source] = 0
     frontier = np.flatnonzero(distance < NO_ARC)
-    for _ in range(len(lengths)):
+    for _ in range(len(lengths) + 1):
         if not len(frontier):
             return distance, previous
         through = distance[frontier][:, None] + lengths[frontier]

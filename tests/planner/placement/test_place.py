@@ -328,3 +328,9 @@ def test_a_tenth_more_brokers_take_exactly_their_share() -> None:
     assert [int(np.ptp(held[1])) for held in (placement.brokers.replicas, placement.brokers.leaders)] == [0, 0]
     assert (spans[1] >= spans[0]).all()
     assert (spans[1][np.unique(placement.moves.row)] == 3).all()
+
+
+@pytest.mark.parametrize("goal", [PlacementGoal(), PlacementGoal(even=True), PlacementGoal(onto=frozenset({3}))])
+def test_a_single_broker_keeps_what_it_has(goal: PlacementGoal) -> None:
+    placement = place(brokers_of((None,)), partitions_of([[3], [3]]), goal)
+    assert (_lists(placement), placement.copies) == ([[3], [3]], 0)
