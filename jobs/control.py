@@ -37,15 +37,19 @@ def control(
         typer.Option("--replace", help="Take over from a running `surveyor control`, which then ends or stands by."),
     ] = False,
     listen: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Receive brokers' requests, as brokers with inter.broker.protocol.version 2.7 and later need.",
+            help="Receive brokers' requests, as brokers with inter.broker.protocol.version 2.7 and later need. Again "
+            "as LISTENER://HOST:PORT for clients of a listener of their own.",
         ),
     ] = None,
     advertise: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="Address that brokers connect to, if not that of --listen."),
+        list[str] | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Address that brokers connect to, if not that of --listen; LISTENER://HOST:PORT as there.",
+        ),
     ] = None,
     listen_config: Annotated[
         Path | None,
@@ -69,7 +73,7 @@ def control(
     from jobs.core.addresses import parse_address
     from jobs.runtime.input_files import parse_broker_ids
 
-    if listen is None and (advertise or listen_config):
+    if not listen and (advertise or listen_config):
         raise UsageError("--advertise and --listen-config need --listen HOST:PORT")
     silent = frozenset(parse_broker_ids(allow_silent, "--allow-silent")) if allow_silent else frozenset[int]()
     options = ControlOptions(
@@ -80,7 +84,7 @@ def control(
         allow_silent=silent,
         standby=standby,
         replace=replace,
-        listen=None if listen is None else ListenConfig.of(listen, advertise, listen_config),
+        listen=ListenConfig.of(listen, advertise or [], listen_config) if listen else None,
         metrics=None if metrics is None else parse_address("--metrics", metrics),
     )
     return control_cluster(settings, options)

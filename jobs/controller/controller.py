@@ -115,7 +115,7 @@ class ResidentController:
     apis: BrokerApis | None = None
     """Where brokers' requests arrive; None if they are not served."""
     served: Sequence[Endpoint] = ()
-    """Where they are received."""
+    """Where they are received; an endpoint for the clients of a listener has its name, the others have none."""
     summary: CycleSummary = field(init=False)
     watches: ZkWatches = field(init=False)
     reader: MetadataReader = field(init=False)
@@ -215,6 +215,7 @@ class ResidentController:
                     ),
                     lambda: self.broker_requests.endpoints,
                     lambda: authorizer_of(self.engine.broker_configs),
+                    {endpoint.listener for endpoint in self.served if endpoint.listener is not None},
                 )
             )
         self._dirty_partitions = set(self.context.partitions)

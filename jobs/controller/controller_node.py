@@ -1,4 +1,4 @@
-"""The controller as brokers see it: an entry among the live brokers, where they send their requests.
+"""The controller as brokers and clients see it: an entry among the live brokers, where they send their requests.
 
 Brokers find the controller by its id among the live brokers of the last UpdateMetadata, at the control-plane listener
 if there is one and at the inter-broker listener otherwise (`NodeToControllerChannelManager`, `KafkaServer`). They may
@@ -39,10 +39,11 @@ def controller_node(controller_id: int, endpoints: Sequence[Endpoint], brokers: 
 def controller_endpoints(
     configs: Collection[BrokerConfig], brokers: Sequence[Broker], served: Sequence[Endpoint]
 ) -> list[Endpoint]:
-    """Return the endpoints under the names of the listeners at which brokers look for the controller.
+    """Return the endpoints under the names of the listeners at which brokers and clients look for the controller.
 
-    `configs`: rows of BROKER_CONFIGS. `served`: the endpoints of our server. Raise RefusedError if none of them has the
-    security protocol of a listener.
+    `configs`: rows of BROKER_CONFIGS. `served`: the endpoints of our server, those for the clients of a listener with
+    its name. Raise RefusedError if none of them has the security protocol of a listener, or if clients cannot be served
+    at theirs.
     """
     values = defaultdict[int, dict[str, str | None]](dict)
     for row in configs:
@@ -51,24 +52,59 @@ def controller_endpoints(
         endpoint.listener: endpoint.security_protocol for broker in brokers for endpoint in broker.endpoints or ()
     }
     names = {name for of_broker in values.values() for name in _listener_names(of_broker)}
-    endpoints = []
+    for_brokers, endpoints = [endpoint for endpoint in served if endpoint.listener is None], list[Endpoint]()
     for name in sorted(names):
         protocol = protocols.get(name, name)
-        address = next((endpoint for endpoint in served if endpoint.security_protocol == protocol), None)
+        of_protocol = (each for each in for_brokers if each.security_protocol == protocol)
+        address = next(of_protocol, None)
         if address is None:
-            ours = ", ".join(sorted({endpoint.security_protocol for endpoint in served}))
+            ours = ", ".join(sorted({endpoint.security_protocol for endpoint in for_brokers}))
             raise RefusedError(
                 f"brokers look for the controller at their listener {name}, which uses {protocol}, and --listen serves "
                 f"{ours}: set security.protocol={protocol} in the file of --listen-config"
             )
         endpoints.append(Endpoint(name, protocol, address.host, address.port))
+    authorizer = authorizer_of(configs)
+    _refuse_shared(endpoints, brokers, authorizer)
+    for address in served:
+        if address.listener is not None:
+            _refuse_clients(address.listener, names, protocols, authorizer)
+            endpoints.append(address)
     _refuse_loopback(endpoints, brokers)
-    _refuse_shared(endpoints, brokers, authorizer_of(configs))
     return endpoints
 
 
+def listeners_without_controller(endpoints: Iterable[Endpoint], brokers: Iterable[Broker]) -> dict[str, str]:
+    """Return the listeners of brokers whose clients do not find the controller, with their security protocols."""
+    names = {endpoint.listener for endpoint in endpoints}
+    listeners = {each.listener: each.security_protocol for broker in brokers for each in broker.endpoints or ()}
+    return {name: protocol for name, protocol in sorted(listeners.items()) if name is not None and name not in names}
+
+
+def _refuse_clients(
+    name: str, broker_listeners: Collection[str], protocols: Mapping[str | None, str], authorizer: str | None
+) -> None:
+    """Raise RefusedError if clients cannot be served at a listener: what is not the controller's must be relayed."""
+    if name in broker_listeners:
+        raise RefusedError(
+            f"brokers look for the controller at their listener {name}: give its address without the name, "
+            "--listen HOST:PORT, which serves its clients, too"
+        )
+    if protocols and name not in protocols:
+        known = ", ".join(sorted(map(str, protocols)))
+        raise RefusedError(f"--listen {name}://HOST:PORT: no broker has this listener; they have {known}")
+    protocol = protocols.get(name, PLAINTEXT)
+    if protocol != PLAINTEXT or authorizer:
+        reason = f"uses {protocol}" if protocol != PLAINTEXT else f"has an authorizer ({AUTHORIZER}={authorizer})"
+        raise RefusedError(
+            f"--listen {name}://HOST:PORT: clients of listener {name} cannot be served, because it {reason}, and a "
+            "broker would take them for this process. Leave it out, and use `surveyor plan` and `surveyor commit` "
+            "instead of Kafka's tools"
+        )
+
+
 def _refuse_loopback(endpoints: Sequence[Endpoint], brokers: Sequence[Broker]) -> None:
-    """Raise RefusedError if brokers of other hosts are told to connect to a loopback address."""
+    """Raise RefusedError if brokers of other hosts, or their clients, are told to connect to a loopback address."""
     for endpoint in endpoints:
         for broker in brokers if is_loopback(endpoint.host) else ():
             elsewhere = [endpoint.host for endpoint in broker.endpoints or () if not is_loopback(endpoint.host)]

@@ -9,7 +9,7 @@ import gc
 import logging
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -45,7 +45,7 @@ from jobs.controller.broker_apis.apis import BrokerApis
 from jobs.controller.broker_protocols import complete_configs, refuse_protocols
 from jobs.controller.context import ControllerContext
 from jobs.controller.controller import ResidentController
-from jobs.controller.controller_node import controller_endpoints
+from jobs.controller.controller_node import controller_endpoints, listeners_without_controller
 from jobs.controller.decision_engine import DecisionEngine, Decisions
 from jobs.controller.lost_states import lost_states
 from jobs.controller.metadata_reader import MetadataReader
@@ -73,6 +73,7 @@ from jobs.runtime.suggestions import command_line
 from schemas.enums import NO_CONTROLLER, Step
 from schemas.rows import Snapshot
 from schemas.text import pluralise
+from schemas.znode_json import PLAINTEXT
 from schemas.znodes import Endpoint
 
 CONFIG_TIMEOUT_SECONDS: Final = 10.0
@@ -92,6 +93,8 @@ RECONNECT_SECONDS: Final = 1.0
 
 MAX_WAIT_SECONDS: Final = 60.0
 """Maximum seconds until a standby tries again: after each take-over that fails, it waits twice as long."""
+
+_UNREACHABLE_EFFECT: Final = {"brokers": "no replica joins an ISR", "clients": "Kafka's tools time out"}
 
 NO_SNAPSHOT: Final = 0
 """Snapshot id of the plans of a controller whose warehouse has no snapshot yet."""
@@ -213,7 +216,9 @@ def _listening(
 
     Before this process is the controller, it answers that it is not.
     """
+    brokers = [*prepared.context.brokers.values()]
     if options.listen is None:
+        _warn_of_time_outs(listeners_without_controller((), brokers))
         yield Services(metrics)
         return
     apis = BrokerApis()
@@ -222,29 +227,47 @@ def _listening(
         server.start()
         try:
             # what the brokers' listeners need is refused before the take-over
-            named = controller_endpoints(
-                prepared.engine.broker_configs, [*prepared.context.brokers.values()], server.endpoints
-            )
+            named = controller_endpoints(prepared.engine.broker_configs, brokers, server.endpoints)
+            client_listeners = {endpoint.listener for endpoint in server.endpoints}
             for endpoint in named:
-                log(
-                    f"surveyor: brokers' requests are received at {endpoint.listener}://{endpoint.host}:{endpoint.port}"
-                )
-                _warn_if_unreachable(endpoint)
+                senders = "clients" if endpoint.listener in client_listeners else "brokers"
+                address = f"{endpoint.listener}://{endpoint.host}:{endpoint.port}"
+                log(f"surveyor: {senders}' requests are received at {address}")
+                _warn_if_unreachable(endpoint, senders)
+            _warn_of_time_outs(listeners_without_controller(named, brokers))
             yield Services(metrics, apis, server.endpoints)
         finally:
             apis.stop()
             server.stop()
 
 
-def _warn_if_unreachable(endpoint: Endpoint) -> None:
-    """Warn if nothing can connect from here to an address that brokers are told; brokers may be luckier."""
+def _warn_of_time_outs(listeners: Mapping[str, str]) -> None:
+    """Warn of listeners whose clients do not find the controller: Kafka's tools wait there, and then time out.
+
+    `listeners`: their security protocols by name.
+    """
+    if not listeners:
+        return
+    names = ", ".join(listeners)
+    plain = next((name for name, protocol in listeners.items() if protocol == PLAINTEXT), None)
+    remedy = f"Give --listen {plain}://HOST:PORT, too, or use" if plain else "Use"
+    log(
+        f"surveyor: warning: clients of listener {names} do not find the controller: kafka-topics, "
+        f"kafka-reassign-partitions, kafka-leader-election and admin clients time out there. {remedy} `surveyor plan` "
+        "and `surveyor commit`",
+        logging.WARNING,
+    )
+
+
+def _warn_if_unreachable(endpoint: Endpoint, senders: str) -> None:
+    """Warn if nothing can connect from here to an address that brokers or clients are told; they may be luckier."""
     try:
         socket.create_connection((endpoint.host, endpoint.port), REACH_SECONDS).close()
     except OSError as error:
         log(
-            f"surveyor: warning: {endpoint.host}:{endpoint.port}, which brokers are told to connect to, cannot be "
-            f"connected to from here ({error.strerror or error}): if brokers cannot either, no replica joins an ISR. "
-            "Give --advertise HOST:PORT",
+            f"surveyor: warning: {endpoint.host}:{endpoint.port}, which {senders} are told to connect to, cannot be "
+            f"connected to from here ({error.strerror or error}): if {senders} cannot either, "
+            f"{_UNREACHABLE_EFFECT[senders]}. Give --advertise HOST:PORT",
             logging.WARNING,
         )
 

@@ -1,4 +1,4 @@
-"""The sender of a request, and the interface of a handler."""
+"""The sender of a request, where it came in, and the interface of a handler."""
 
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -7,6 +7,16 @@ from typing import Any, Protocol
 
 ApiMessage = Any
 """A request or response of kio, of any API and version."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerListener:
+    """Where requests come in."""
+
+    protocol: str
+    """Its security protocol."""
+    clients_of: str | None = None
+    """Name of the brokers' listener for clients that this one stands for; None where brokers send their requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +34,10 @@ class Caller:
 class ApiHandler(Protocol):
     """Answers requests."""
 
-    def versions(self, protocol: str) -> Mapping[int, tuple[int, int]]:
-        """Return the APIs that are served at listeners of a security protocol, with their first and last version."""
+    def versions(self, listener: ServerListener) -> Mapping[int, tuple[int, int]]:
+        """Return the APIs that are served at a listener, with their first and last version."""
 
-    def relay_to(self, protocol: str) -> tuple[str, int] | None:
+    def relay_to(self, listener: ServerListener) -> tuple[str, int] | None:
         """Return the address of a broker that answers everything else at a listener, None if nothing else is served.
 
         The relay connects in plain text, and the broker sees Surveyor's address, not the client's.

@@ -1,16 +1,19 @@
 """Where brokers' requests are received, and which clients are accepted: `--listen`, `--advertise`, `--listen-config`.
 
 Corresponds to `listeners`, `advertised.listeners` and the settings of `SslConfigs` and `BrokerSecurityConfigs`. Keys of
-PEM files are those of the other configuration files.
+PEM files are those of the other configuration files. An address with the name of a listener, `CLIENTS://HOST:PORT`, is
+for the clients of that listener of the brokers.
 """
 
 import difflib
+import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from jobs.adapters.request_server.api_handler import ServerListener
 from jobs.adapters.request_server.authentication import MECHANISMS, PLAIN
 from jobs.core.addresses import parse_address
 from jobs.core.errors import UsageError
@@ -20,6 +23,8 @@ from jobs.core.tls_files import TRUSTSTORE, load_files, names_authorities, names
 from schemas.znode_json import PLAINTEXT, SECURITY_PROTOCOLS
 
 OPTION: Final = "--listen-config"
+LISTEN: Final = "--listen"
+ADVERTISE: Final = "--advertise"
 
 PROTOCOL: Final = "security.protocol"
 PRINCIPALS: Final = "broker.principals"
@@ -44,6 +49,7 @@ KEYS: Final = (
 )
 _CLIENT_AUTH: Final = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - refused below
+_NAMED_ADDRESS: Final = re.compile(r"(?:(?P<name>[\w.-]+)://)?(?P<address>.*)", re.ASCII | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,12 @@ class Binding:
     advertised_host: str
     advertised_port: int
     """0 if the port is chosen when it is bound, as in tests."""
+    listener: str | None = None
+    """Name of the brokers' listener whose clients connect here; None where brokers send their requests."""
+
+    @property
+    def server_listener(self) -> ServerListener:
+        return ServerListener(self.security_protocol, self.listener)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +83,28 @@ class ListenConfig:
     """The clients that are accepted; a PLAINTEXT listener accepts all."""
 
     @classmethod
-    def of(cls, listen: str, advertise: str | None, file: Path | None) -> "ListenConfig":
-        """Read the options and the file; raise UsageError for what cannot be served, or would accept any client."""
+    def of(cls, listen: Sequence[str], advertise: Sequence[str], file: Path | None) -> "ListenConfig":
+        """Read the options and the file; raise UsageError for what cannot be served, or would accept any client.
+
+        `listen` and `advertise`: HOST:PORT for brokers, and CLIENTS://HOST:PORT for clients of their listener CLIENTS.
+        """
         values = {} if file is None else read_key_values(file, OPTION, KEYS, is_known=_is_password)
-        bindings = [_binding("--listen", listen, "--advertise", advertise, values.get(PROTOCOL, PLAINTEXT))]
+        addresses, advertised_addresses = _by_listener(LISTEN, listen), _by_listener(ADVERTISE, advertise)
+        if None not in addresses:
+            raise UsageError(f"{LISTEN} HOST:PORT is missing, without the name of a listener: brokers connect to it")
+        if unserved := [name for name in advertised_addresses if name not in addresses]:
+            raise UsageError(f"{ADVERTISE} {unserved[0]}://HOST:PORT needs {LISTEN} {unserved[0]}://HOST:PORT")
+        bindings = [
+            _binding(
+                LISTEN,
+                address,
+                ADVERTISE,
+                advertised_addresses.get(name),
+                values.get(PROTOCOL, PLAINTEXT) if name is None else PLAINTEXT,
+                name,
+            )
+            for name, address in addresses.items()
+        ]
         if CONTROL_LISTEN in values:
             protocol = values.get(CONTROL_PROTOCOL, values.get(PROTOCOL, PLAINTEXT))
             advertised = values.get(CONTROL_ADVERTISE)
@@ -112,7 +142,26 @@ def _is_password(key: str) -> bool:
     return key.startswith(PASSWORD_PREFIX) and key.endswith(PASSWORD_SUFFIX)
 
 
-def _binding(option: str, listen: str, advertise_option: str, advertise: str | None, protocol: str) -> Binding:
+def _by_listener(option: str, addresses: Sequence[str]) -> dict[str | None, str]:
+    """Return the addresses by their listener, None for that without a name; raise UsageError if two have the same.
+
+    Names are in capitals, as brokers register them (`ListenerName.normalised`).
+    """
+    by_listener = dict[str | None, str]()
+    for text in addresses:
+        parts = _NAMED_ADDRESS.fullmatch(text)
+        name, address = (parts["name"], parts["address"]) if parts else (None, text)
+        name = name and name.upper()
+        if name in by_listener:
+            what = f"of listener {name}" if name else "without the name of a listener"
+            raise UsageError(f"{option} {text!r}: there is another address {what}, {by_listener[name]}")
+        by_listener[name] = address
+    return by_listener
+
+
+def _binding(  # noqa: PLR0917 - an address, its options, and what it is for
+    option: str, listen: str, advertise_option: str, advertise: str | None, protocol: str, listener: str | None = None
+) -> Binding:
     if protocol not in SECURITY_PROTOCOLS:
         near = difflib.get_close_matches(protocol, SECURITY_PROTOCOLS, 1)
         known = ", ".join(SECURITY_PROTOCOLS)
@@ -121,8 +170,9 @@ def _binding(option: str, listen: str, advertise_option: str, advertise: str | N
     host, port = parse_address(option, listen)
     advertised_host, advertised_port = parse_address(advertise_option, advertise) if advertise else (host, port)
     if advertised_host in _ANY_ADDRESS:
-        raise UsageError(f"brokers cannot connect to {advertised_host}: give {advertise_option} HOST:PORT")
-    return Binding(protocol, host, port, advertised_host, advertised_port)
+        form = f"{listener}://HOST:PORT" if listener else "HOST:PORT"
+        raise UsageError(f"brokers cannot connect to {advertised_host}: give {advertise_option} {form}")
+    return Binding(protocol, host, port, advertised_host, advertised_port, listener)
 
 
 def _tls(file: Path | None, values: Mapping[str, str], *, needs_certificate: bool) -> ssl.SSLContext:

@@ -135,7 +135,7 @@ class Connection:
         """Answer a request, or relay it to a broker if it is not served here and the listener allows it."""
         header, handler = read_relayed_header(data), self.context.handler
         is_served = self.principal is None or header.api_key in self._handler_versions
-        address = None if is_served else handler.relay_to(self.binding.security_protocol)
+        address = None if is_served else handler.relay_to(self.binding.server_listener)
         if address is None:
             header = read_header(data, self._versions)
             await self._await_quota()
@@ -196,7 +196,7 @@ class Connection:
 
     @property
     def _handler_versions(self) -> Mapping[int, tuple[int, int]]:
-        return self.context.handler.versions(self.binding.security_protocol)
+        return self.context.handler.versions(self.binding.server_listener)
 
     def _certificate_principal(self) -> str:
         certificate = self.writer.get_extra_info("peercert") or {}

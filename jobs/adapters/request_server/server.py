@@ -36,7 +36,10 @@ class RequestServer:
     credentials: Credentials = lambda _user, _mechanism: None
     """Credentials for SCRAM; called in threads of their own."""
     endpoints: list[Endpoint] = field(default_factory=list)
-    """Announced to brokers: security protocol and advertised address of each binding, once it listens."""
+    """Announced to brokers: listener, security protocol and advertised address of each binding, once it listens.
+
+    The listener is that of `Binding.listener`.
+    """
     warnings: ClientWarnings = field(default_factory=ClientWarnings)
     quotas: ConnectionQuotas = field(init=False)
     _context: ConnectionContext = field(init=False)
@@ -87,7 +90,7 @@ class RequestServer:
             port = server.sockets[0].getsockname()[1]
             self.endpoints.append(
                 Endpoint(
-                    binding.security_protocol,
+                    binding.listener,
                     binding.security_protocol,
                     binding.advertised_host,
                     binding.advertised_port or port,

@@ -4,7 +4,7 @@ Corresponds to the part of `KafkaApis` that needs the active controller. The ser
 controllership may end before. Brokers that are told NOT_CONTROLLER look for the controller again.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kazoo.exceptions import KazooException
 
-from jobs.adapters.request_server.api_handler import ApiMessage, Caller
+from jobs.adapters.request_server.api_handler import ApiMessage, Caller, ServerListener
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.admin_apis.apis import CONFIG_VERSIONS, handle_admin, refusal_of
 from jobs.controller.admin_apis.apis import VERSIONS as ADMIN_VERSIONS
@@ -63,20 +63,23 @@ class Office:
     """Where brokers see us, under the names of their listeners."""
     authorizer: Callable[[], str | None] = str
     """The authorizer of the brokers, as `authorizer_of` returns it."""
+    client_listeners: Collection[str | None] = ()
+    """Listeners whose clients have an address of their own here."""
     _turns: Iterator[int] = field(default_factory=count)
 
     def api_context_for(self, api: int, protocol: str) -> AdminApiContext:
         """Return what a request of a client of a listener with this protocol is answered by."""
         return replace(self.api_context, refusal=refusal_of(api, protocol, self.authorizer()))
 
-    def relay_address(self) -> tuple[str, int] | None:
-        """Return a live broker's address at the listener at which it sees us, a different broker each time.
+    def relay_address(self, listener: ServerListener) -> tuple[str, int] | None:
+        """Return a live broker's address at the listener at which a client sees us, a different broker each time.
 
-        None if no broker is alive, or if brokers have an authorizer, which would take the client for us.
+        A broker names the addresses of the listener at which it is asked. None if no broker is alive, or if brokers
+        have an authorizer, which would take the client for us.
         """
         if self.authorizer():
             return None
-        names = {endpoint.listener for endpoint in self.endpoints() if endpoint.security_protocol == PLAINTEXT}
+        names = {listener.clients_of} if listener.clients_of else self._broker_listeners
         addresses = [
             (endpoint.host, endpoint.port)
             for broker in [*self.context.brokers.values()]
@@ -85,6 +88,12 @@ class Office:
             if endpoint.listener in names
         ]
         return addresses[next(self._turns) % len(addresses)] if addresses else None
+
+    @property
+    def _broker_listeners(self) -> set[str | None]:
+        """The plain-text listeners at which brokers see us, without those that are for clients alone."""
+        plain = {endpoint.listener for endpoint in self.endpoints() if endpoint.security_protocol == PLAINTEXT}
+        return plain - {*self.client_listeners}
 
 
 @dataclass(slots=True)
@@ -121,15 +130,18 @@ class BrokerApis:
         self._executor.shutdown()
         self._admin_executor.shutdown(wait=False, cancel_futures=True)
 
-    def versions(self, _protocol: str) -> Mapping[int, tuple[int, int]]:
-        """Return the APIs that are answered, with their first and last version; `refusal_of` refuses some of them."""
-        return {**VERSIONS, **ADMIN_VERSIONS}
+    def versions(self, listener: ServerListener) -> Mapping[int, tuple[int, int]]:
+        """Return the APIs that are answered, with their first and last version; `refusal_of` refuses some of them.
 
-    def relay_to(self, protocol: str) -> tuple[str, int] | None:
+        Where clients of a listener of their own connect, no ISR can be changed and no broker shut down.
+        """
+        return ADMIN_VERSIONS if listener.clients_of else {**VERSIONS, **ADMIN_VERSIONS}
+
+    def relay_to(self, listener: ServerListener) -> tuple[str, int] | None:
         """Return a live broker's address, where the controller is seen by clients of a plain-text listener."""
         with self._lock:
             office = self._office
-        return None if office is None or protocol != PLAINTEXT else office.relay_address()
+        return None if office is None or listener.protocol != PLAINTEXT else office.relay_address(listener)
 
     def conditional_apis(self) -> Mapping[int, tuple[int, int]]:
         """Return the APIs for settings, of which those of the controller itself are answered here."""

@@ -2,7 +2,9 @@
 
 import pytest
 
-from jobs.controller.controller_node import controller_endpoints
+from msgspec.structs import replace
+
+from jobs.controller.controller_node import controller_endpoints, controller_node, listeners_without_controller
 from jobs.core.errors import RefusedError
 from schemas.rows import Broker, BrokerConfig
 from schemas.znodes import Endpoint
@@ -26,6 +28,10 @@ def settings(**values: str) -> list[BrokerConfig]:
 
 
 def served(host: str) -> list[Endpoint]:
+    return [Endpoint(None, "PLAINTEXT", host, 9093)]
+
+
+def named(host: str) -> list[Endpoint]:
     return [Endpoint("PLAINTEXT", "PLAINTEXT", host, 9093)]
 
 
@@ -42,7 +48,7 @@ def served(host: str) -> list[Endpoint]:
 )
 def test_other_hosts_are_told_no_loopback_address(ours: str, theirs: str, *, is_refused: bool) -> None:
     if not is_refused:
-        assert controller_endpoints(settings(), brokers(theirs), served(ours)) == served(ours)
+        assert controller_endpoints(settings(), brokers(theirs), served(ours)) == named(ours)
         return
     with pytest.raises(RefusedError, match=f"{ours}:9093, a loopback address, and broker 0 is at {theirs}"):
         controller_endpoints(settings(), brokers(theirs), served(ours))
@@ -55,4 +61,78 @@ def test_clients_of_brokers_with_an_authorizer_do_not_see_the_controller() -> No
     with pytest.raises(RefusedError, match=rf"has no listener but PLAINTEXT, .* authorizer \(.*={AUTHORIZER}\)"):
         controller_endpoints(configs, brokers("10.0.0.7"), ours)
 
-    assert controller_endpoints(configs, brokers("10.0.0.7", "SASL_SSL"), ours) == ours
+    assert controller_endpoints(configs, brokers("10.0.0.7", "SASL_SSL"), ours) == named("surveyor.example")
+
+
+CLIENTS = Endpoint("CLIENTS", "PLAINTEXT", "surveyor.example", 9094)
+
+
+def brokers_with(protocol: str) -> list[Broker]:
+    """Brokers whose clients have the listener CLIENTS."""
+    clients = Endpoint("CLIENTS", protocol, "10.0.0.7", 9192)
+    return [replace(broker, endpoints=[*(broker.endpoints or []), clients]) for broker in brokers("10.0.0.7")]
+
+
+@pytest.mark.unit
+def test_clients_find_the_controller_at_a_listener_of_their_own() -> None:
+    theirs, ours = brokers_with("PLAINTEXT"), [*served("surveyor.example"), CLIENTS]
+
+    endpoints = controller_endpoints(settings(), theirs, ours)
+
+    assert endpoints == [*named("surveyor.example"), CLIENTS]
+    assert listeners_without_controller(endpoints, theirs) == {}
+
+
+@pytest.mark.unit
+def test_listeners_whose_clients_do_not_find_the_controller_are_named() -> None:
+    theirs = brokers_with("SASL_SSL")
+
+    endpoints = controller_endpoints(settings(), theirs, served("surveyor.example"))
+
+    assert listeners_without_controller(endpoints, theirs) == {"CLIENTS": "SASL_SSL"}
+    assert listeners_without_controller((), theirs) == {"CLIENTS": "SASL_SSL", "PLAINTEXT": "PLAINTEXT"}
+
+
+@pytest.mark.unit
+def test_a_secured_listener_of_brokers_leaves_clients_theirs() -> None:
+    """Brokers speak with each other by TLS, and clients in plain text."""
+    theirs = [
+        replace(broker, endpoints=[Endpoint("INSIDE", "SSL", "10.0.0.7", 9193), CLIENTS])
+        for broker in brokers("10.0.0.7")
+    ]
+    ours = [Endpoint(None, "SSL", "surveyor.example", 9093), CLIENTS]
+    configs = [broker_config(number, "inter.broker.listener.name", "INSIDE") for number in range(2)]
+
+    inside = Endpoint("INSIDE", "SSL", "surveyor.example", 9093)
+    assert controller_endpoints(configs, theirs, ours) == [inside, CLIENTS]
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("address", "protocol", "authorizer", "message"),
+    [
+        (CLIENTS, "SASL_SSL", "", "cannot be served, because it uses SASL_SSL, .* use `surveyor plan`"),
+        (CLIENTS, "PLAINTEXT", AUTHORIZER, rf"cannot be served, because it has an authorizer \(.*={AUTHORIZER}\)"),
+        (replace(CLIENTS, listener="CLIENT"), "PLAINTEXT", "", "no broker has this listener; they have CLIENTS, PLAIN"),
+        (replace(CLIENTS, listener="PLAINTEXT"), "PLAINTEXT", "", "give its address without the name"),
+        (replace(CLIENTS, host="127.0.0.1"), "PLAINTEXT", "", "127.0.0.1:9094, a loopback address"),
+    ],
+)
+def test_clients_that_cannot_be_served_are_not_told_an_address(
+    address: Endpoint, protocol: str, authorizer: str, message: str
+) -> None:
+    configs, ours = settings(authorizer_class_name=authorizer), [*served("surveyor.example"), address]
+
+    with pytest.raises(RefusedError, match=message):
+        controller_endpoints(configs, brokers_with(protocol), ours)
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(("racks", "rack"), [((None, None), None), (("b", "a"), "a"), ((None, "b"), "b"), ((), None)])
+def test_the_controller_has_a_rack_where_brokers_do(racks: tuple[str | None, ...], rack: str | None) -> None:
+    """Else a broker creates no topic: some live brokers would have racks, and others none."""
+    live = [Broker(broker_id=number, broker_epoch=7, rack=name, understood=True) for number, name in enumerate(racks)]
+
+    node = controller_node(99, named("surveyor.example"), live)
+
+    assert (node.broker_id, node.rack, node.endpoints) == (99, rack, named("surveyor.example"))

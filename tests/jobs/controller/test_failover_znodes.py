@@ -21,7 +21,7 @@ FEATURE = "/feature"
 def serving(controller: ResidentController) -> ResidentController:
     """A controller that brokers ask."""
     controller.apis = BrokerApis()
-    controller.served = [Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9999)]
+    controller.served = [Endpoint(None, "PLAINTEXT", "127.0.0.1", 9999)]
     return controller
 
 

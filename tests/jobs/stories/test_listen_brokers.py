@@ -45,7 +45,13 @@ from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 USER, PASSWORD = "broker", "tr0ub4dor3"
-MECHANISM = "SCRAM-SHA-512"
+SCRAM = "SCRAM-SHA-512"
+MODULES = "org.apache.kafka.common.security"
+LOGINS = {
+    SCRAM: (f"{MODULES}.scram.ScramLoginModule", ""),
+    "PLAIN": (f"{MODULES}.plain.PlainLoginModule", f' user_{USER}="{PASSWORD}"'),
+}
+"""Login modules of the brokers by mechanism, and the users that they let in."""
 FEATURE = "/feature"
 
 
@@ -163,23 +169,24 @@ def test_a_rolling_upgrade_of_the_protocol(tmp_path: Path) -> None:
 
 
 class PasswordKafka(EmbeddedKafka):
-    """CLIENTS in plain text; brokers speak with each other by SCRAM over TLS, and CONTROL wants a certificate."""
+    """CLIENTS in plain text; brokers speak with each other by passwords over TLS, and CONTROL wants a certificate."""
 
     certificates: Certificates
+    mechanism: str
 
     def properties(self) -> dict[str, str]:
         protocols = {"CLIENTS": "PLAINTEXT", "INSIDE": "SASL_SSL", "CONTROL": "SSL"}
-        login = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        login, users = LOGINS[self.mechanism]
         return {
             **super().properties(),
             "listeners": f"CLIENTS://{self.address},INSIDE://{LOOPBACK}:0,CONTROL://{LOOPBACK}:0",
             "listener.security.protocol.map": ",".join(map(":".join, protocols.items())),
             "inter.broker.listener.name": "INSIDE",
             "control.plane.listener.name": "CONTROL",
-            "sasl.mechanism.inter.broker.protocol": MECHANISM,
-            "listener.name.inside.sasl.enabled.mechanisms": MECHANISM,
-            f"listener.name.inside.{MECHANISM.lower()}.sasl.jaas.config": (
-                f'{login} required username="{USER}" password="{PASSWORD}";'
+            "sasl.mechanism.inter.broker.protocol": self.mechanism,
+            "listener.name.inside.sasl.enabled.mechanisms": self.mechanism,
+            f"listener.name.inside.{self.mechanism.lower()}.sasl.jaas.config": (
+                f'{login} required username="{USER}" password="{PASSWORD}"{users};'
             ),
             "listener.name.control.ssl.client.auth": "required",
             "ssl.keystore.type": "PEM",
@@ -189,25 +196,58 @@ class PasswordKafka(EmbeddedKafka):
         }
 
 
+@dataclass
+class Secured:
+    """A cluster of such brokers, and what a controller needs for them."""
+
+    cluster: EmbeddedCluster
+    certificates: Certificates
+    mechanism: str
+
+    def listen_config(self, folder: Path) -> Path:
+        """Write the file of `--listen-config`."""
+        login = {f"sasl.plain.user.{USER}.password": PASSWORD} if self.mechanism == "PLAIN" else {}
+        return write_properties(
+            folder / "listen.properties",
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.enabled.mechanisms": self.mechanism,
+                **login,
+                "ssl.certificate.location": str(self.certificates.client),
+                "ssl.ca.location": str(self.certificates.ca),
+                "ssl.client.auth": "required",
+                "broker.principals": f"User:{USER};User:{_subject(self.certificates.server)}",
+                "control.plane.listen": f"{LOOPBACK}:{free_port()}",
+                "control.plane.security.protocol": "SSL",
+            },
+        )
+
+
 @pytest.fixture
-def secured(tmp_path: Path) -> Iterator[tuple[EmbeddedCluster, Certificates]]:
-    """Three such brokers; their user's password is in ZooKeeper before the first one starts."""
-    running = EmbeddedCluster(0)
+def secured(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Secured]:
+    """Three such brokers in two racks; a password of SCRAM is in ZooKeeper before the first one starts."""
+    running, mechanism = EmbeddedCluster(0), str(request.param)
     with running:
         certificates = Certificates.made_in(tmp_path / "certificates")
-        with kafka_tree(running) as tree:
-            salt, stored, server, iterations = ScramMechanism(MECHANISM).make_auth_info(PASSWORD, iteration_count=4096)
-            parts = {"salt": salt, "stored_key": stored, "server_key": server}
-            text = ",".join(f"{name}={_base64(value)}" for name, value in parts.items())
-            tree.write(f"/config/users/{USER}", encode_config({MECHANISM: f"{text},iterations={iterations}"}))
+        if mechanism == SCRAM:
+            with kafka_tree(running) as tree:
+                _write_scram_user(tree)
         for broker_id in range(3):
-            broker = PasswordKafka(running.zookeeper.connect, broker_id, running.folder / f"broker-{broker_id}")
-            broker.certificates = certificates
+            folder = running.folder / f"broker-{broker_id}"
+            broker = PasswordKafka(running.zookeeper.connect, broker_id, folder, rack=f"rack-{broker_id % 2}")
+            broker.certificates, broker.mechanism = certificates, mechanism
             broker.start()
             running.brokers[broker_id] = broker
         for started in running.brokers.values():
             started.wait_ready()
-        yield running, certificates
+        yield Secured(running, certificates, mechanism)
+
+
+def _write_scram_user(tree: KafkaTree) -> None:
+    salt, stored, server, iterations = ScramMechanism(SCRAM).make_auth_info(PASSWORD, iteration_count=4096)
+    parts = {"salt": salt, "stored_key": stored, "server_key": server}
+    text = ",".join(f"{name}={_base64(value)}" for name, value in parts.items())
+    tree.write(f"/config/users/{USER}", encode_config({SCRAM: f"{text},iterations={iterations}"}))
 
 
 def _base64(data: bytes) -> str:
@@ -219,29 +259,50 @@ def _subject(file: Path) -> str:
     return x509.load_pem_x509_certificate(pem[pem.index(b"-----BEGIN CERTIFICATE") :]).subject.rfc4514_string()
 
 
-def test_brokers_with_certificates_and_passwords(tmp_path: Path, secured: tuple[EmbeddedCluster, Certificates]) -> None:
-    """ISRs are asked for at the control plane, by TLS; controlled shutdowns at the inter-broker listener, by SCRAM."""
-    cluster, certificates = secured
-    config = write_properties(
-        tmp_path / "listen.properties",
-        {
-            "security.protocol": "SASL_SSL",
-            "sasl.enabled.mechanisms": MECHANISM,
-            "ssl.certificate.location": str(certificates.client),
-            "ssl.ca.location": str(certificates.ca),
-            "ssl.client.auth": "required",
-            "broker.principals": f"User:{USER};User:{_subject(certificates.server)}",
-            "control.plane.listen": f"{LOOPBACK}:{free_port()}",
-            "control.plane.security.protocol": "SSL",
-        },
-    )
+@pytest.mark.parametrize("secured", LOGINS, indirect=True)
+def test_brokers_with_certificates_and_passwords(tmp_path: Path, secured: Secured) -> None:
+    """ISRs are asked for at the control plane, by TLS; controlled shutdowns at the inter-broker listener, by SASL."""
+    cluster, config = secured.cluster, secured.listen_config(tmp_path)
     with asked(cluster, tmp_path / "w", "--listen-config", str(config)) as story:
         with Flow(cluster.bootstrap, TOPIC, PARTITIONS) as flow:
             story.lose_and_shut_down()
         assert flow.failed == []
         brokers = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=30).brokers
         assert OURS not in brokers  # clients do not see it
+        assert (
+            "warning: clients of listener CLIENTS do not find the controller: kafka-topics" in story.controller.output
+        )
         assert PASSWORD not in story.controller.output
+
+
+@pytest.mark.parametrize("secured", ["PLAIN"], indirect=True)
+def test_clients_with_a_listener_of_their_own(tmp_path: Path, secured: Secured) -> None:
+    """Kafka's tools work there although brokers ask elsewhere, and topics are created although brokers have racks."""
+    cluster, options = secured.cluster, ("--listen-config", str(secured.listen_config(tmp_path)))
+    with asked(cluster, tmp_path / "w", *options, "--listen", f"CLIENTS://{LOOPBACK}:{free_port()}") as story:
+        tools, topics = Tools(cluster.bootstrap), f"{TOOLS}.TopicCommand"
+        tools.shown(topics, "--create", "--topic", "made", "--partitions", "2", "--replication-factor", "2")
+        assert "PartitionCount: 2" in tools.shown(topics, "--describe", "--topic", "made")
+        tools.shown(f"{TOOLS}.reassign.ReassignPartitionsCommand", "--list")
+        election = ("--election-type", "preferred", "--all-topic-partitions")
+        tools.shown(f"{TOOLS}.LeaderElectionCommand", *election)
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        seen = {node.id: node.rack for node in admin.describe_cluster(request_timeout=30).result(60).nodes}
+        assert seen == {0: "rack-0", 1: "rack-1", 2: "rack-0", OURS: "rack-0"}
+        for number in range(4):
+            producer = Producer({"bootstrap.servers": cluster.bootstrap})
+            producer.produce(f"auto{number}", b"first")
+            assert producer.flush(60) == 0
+        assert OURS not in {
+            b for n in range(4) for replicas in assignment(story, f"auto{n}").values() for b in replicas
+        }
+        assert committed_group(cluster.bootstrap) == 0
+        with Flow(cluster.bootstrap, TOPIC, PARTITIONS) as flow:
+            story.shut_down(2)
+            story.start(2)
+        assert flow.failed == []
+        tools.shown(topics, "--delete", "--topic", "made")
+        assert "warning:" not in story.controller.output
 
 
 TOOLS = "org.apache.kafka.tools"

@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i32Timedelta
 
-from jobs.adapters.request_server.api_handler import Caller
+from jobs.adapters.request_server.api_handler import Caller, ServerListener
 from jobs.adapters.request_server.messages import API_VERSIONS
 
 PRODUCER_IDS = 67
@@ -34,10 +34,10 @@ class ProducerIdHandler:
     relay: tuple[str, int] | None = None
     waiting: list[tuple[Future[Any], Any]] = field(default_factory=list)
 
-    def versions(self, _protocol: str) -> Mapping[int, tuple[int, int]]:
+    def versions(self, _listener: ServerListener) -> Mapping[int, tuple[int, int]]:
         return {PRODUCER_IDS: (0, 0)}
 
-    def relay_to(self, _protocol: str) -> tuple[str, int] | None:
+    def relay_to(self, _listener: ServerListener) -> tuple[str, int] | None:
         return self.relay
 
     def conditional_apis(self) -> Mapping[int, tuple[int, int]]:

@@ -58,7 +58,7 @@ def configured(tmp_path: Path, certificates: Certificates) -> WithFile:
         pem = {"ssl.certificate.location": str(certificates.server), "ssl.ca.location": str(certificates.ca)}
         secured = lines.get("security.protocol", "").endswith("SSL")
         file = write_properties(tmp_path / "listen.properties", (pem if secured else {}) | lines)
-        return ListenConfig.of("127.0.0.1:0", None, file)
+        return ListenConfig.of(["127.0.0.1:0"], [], file)
 
     return of
 
@@ -289,7 +289,7 @@ def test_a_broker_by_keystores(tmp_path: Path, certificates: Certificates, princ
     """On both sides, as keytool makes them."""
     stores, ssl_only = Keystores.of(certificates, tmp_path, kind), {"security.protocol": "SSL"}
     server = {**ssl_only, "broker.principals": principal, **stores.properties(stores.server)}
-    config = ListenConfig.of("127.0.0.1:0", None, write_properties(tmp_path / "listen.properties", server))
+    config = ListenConfig.of(["127.0.0.1:0"], [], write_properties(tmp_path / "listen.properties", server))
     client = write_properties(tmp_path / "client.properties", {**ssl_only, **stores.client_properties})
 
     with serving(config) as broker:
@@ -323,10 +323,59 @@ def test_files_that_would_let_in_anyone_are_refused(configured: WithFile, lines:
 
 def test_addresses_that_brokers_cannot_connect_to_are_refused() -> None:
     with pytest.raises(UsageError, match="give --advertise HOST:PORT"):
-        ListenConfig.of("0.0.0.0:9093", None, None)
+        ListenConfig.of(["0.0.0.0:9093"], [], None)
 
-    [binding] = ListenConfig.of("0.0.0.0:9093", "surveyor.example:9094", None).bindings
+    [binding] = ListenConfig.of(["0.0.0.0:9093"], ["surveyor.example:9094"], None).bindings
     assert (binding.port, binding.advertised_host, binding.advertised_port) == (9093, "surveyor.example", 9094)
+
+
+def test_clients_of_a_listener_have_an_address_of_their_own(tmp_path: Path) -> None:
+    """It is plain text, whatever brokers use."""
+    lines = {"control.plane.listen": "127.0.0.1:9095"}
+    config = ListenConfig.of(
+        ["clients://0.0.0.0:9094", "0.0.0.0:9093", "OTHERS://127.0.0.1:9096"],
+        ["surveyor.example:19093", "CLIENTS://surveyor.example:19094"],
+        write_properties(tmp_path / "listen.properties", lines),
+    )
+
+    assert [(each.listener, each.port, each.advertised_host, each.advertised_port) for each in config.bindings] == [
+        ("CLIENTS", 9094, "surveyor.example", 19094),
+        (None, 9093, "surveyor.example", 19093),
+        ("OTHERS", 9096, "127.0.0.1", 9096),
+        (None, 9095, "127.0.0.1", 9095),
+    ]
+
+
+def test_clients_of_a_listener_need_no_login(tmp_path: Path) -> None:
+    lines = {"security.protocol": "SASL_PLAINTEXT", **SASL, **USERS}
+    file = write_properties(tmp_path / "listen.properties", lines)
+
+    config = ListenConfig.of(["127.0.0.1:0", "CLIENTS://127.0.0.1:0"], [], file)
+
+    assert [(each.listener, each.security_protocol) for each in config.bindings] == [
+        (None, "SASL_PLAINTEXT"),
+        ("CLIENTS", "PLAINTEXT"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("listen", "advertise", "message"),
+    [
+        (["CLIENTS://127.0.0.1:0"], [], "--listen HOST:PORT is missing"),
+        (["127.0.0.1:0", "127.0.0.1:1"], [], "another address without the name of a listener, 127.0.0.1:0"),
+        (["127.0.0.1:0", "A://127.0.0.1:1", "a://127.0.0.1:2"], [], "another address of listener A, 127.0.0.1:1"),
+        (["127.0.0.1:0"], ["127.0.0.1:1", "127.0.0.1:2"], "--advertise '127.0.0.1:2': there is another address"),
+        (["127.0.0.1:0"], ["A://127.0.0.1:1"], "--advertise A://HOST:PORT needs --listen A://HOST:PORT"),
+        (["127.0.0.1:0", "A://0.0.0.0:1"], ["127.0.0.1:2"], "give --advertise A://HOST:PORT"),
+        (["127.0.0.1:0", "A://nowhere"], [], "'nowhere' is no address"),
+        (["127.0.0.1:0", "A b://127.0.0.1:1"], [], "'A b://127.0.0.1:1' is no address"),
+    ],
+)
+def test_addresses_that_contradict_each_other_are_refused(
+    listen: list[str], advertise: list[str], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        ListenConfig.of(listen, advertise, None)
 
 
 def test_the_control_plane_may_have_another_protocol(configured: WithFile) -> None:

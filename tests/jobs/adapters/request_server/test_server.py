@@ -26,7 +26,7 @@ from tests.jobs.adapters.request_server.clients import (
 )
 from tests.jobs.support.kafka.real_cluster import eventually
 
-PLAIN = ListenConfig.of("127.0.0.1:0", None, None)
+PLAIN = ListenConfig.of(["127.0.0.1:0"], [], None)
 
 
 @pytest.fixture
@@ -272,7 +272,7 @@ def test_what_is_not_served_is_relayed(handler: ProducerIdHandler) -> None:
 
 
 def test_an_address_in_use_is_refused(port: int, handler: ProducerIdHandler) -> None:
-    server = RequestServer(ListenConfig.of(f"127.0.0.1:{port}", None, None), handler)
+    server = RequestServer(ListenConfig.of([f"127.0.0.1:{port}"], [], None), handler)
 
     with pytest.raises(
         UsageError, match=f"cannot listen at 127.0.0.1:{port} .*address already in use.*give --listen another port"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.embedded.ports import LOOPBACK
-from jobs.adapters.request_server.api_handler import Caller
+from jobs.adapters.request_server.api_handler import Caller, ServerListener
 from jobs.adapters.request_server.config import ListenConfig
 from jobs.adapters.request_server.server import RequestServer
 from jobs.controller.admin_apis.apis import COMMANDS, refusal_of
@@ -84,14 +84,14 @@ def test_a_policy_that_only_brokers_can_ask(tree: KafkaTree, admin: AdminClient)
 def test_a_broker_that_has_an_authorizer_is_relayed_nothing(admin: AdminClient) -> None:
     handler = admin.apis
     assert isinstance(handler, BrokerApis)
-    assert handler.relay_to("PLAINTEXT") is not None
+    assert handler.relay_to(ServerListener("PLAINTEXT")) is not None
     configure(admin, authorizer_class_name=AUTHORIZER)
-    assert handler.relay_to("PLAINTEXT") is None
+    assert handler.relay_to(ServerListener("PLAINTEXT")) is None
 
 
 def test_a_process_that_is_not_the_controller_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:
     """As a client that knows the former controller finds it; this is no fault of the process, and not logged as one."""
-    server = RequestServer(ListenConfig.of(f"{LOOPBACK}:0", None, None), BrokerApis())
+    server = RequestServer(ListenConfig.of([f"{LOOPBACK}:0"], [], None), BrokerApis())
     server.start()
     try:
         with socket.create_connection((LOOPBACK, server.endpoints[0].port), 10) as client:

@@ -326,7 +326,7 @@ class Simulation:
             )
             term.controller, term.known = controller, self.tree.zxid
             term.turn_began = self.tree.zxid, 0
-            controller.served = [Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9999)]
+            controller.served = [Endpoint(None, "PLAINTEXT", "127.0.0.1", 9999)]
             controller.watches.wakeup = _NonBlockingEvent()
             term.requests = ParkingQueue(lambda: term.writer, Empty)
             controller.isr_writer._waiting = term.requests  # type: ignore[assignment] # noqa: SLF001

@@ -1,0 +1,102 @@
+"""Clients with a listener of their own: they see the controller there, and may ask it for less than brokers may."""
+
+import json
+import socket
+from collections.abc import Iterator
+from struct import pack, unpack
+
+import pytest
+
+from jobs.adapters.embedded.ports import LOOPBACK
+from jobs.adapters.request_server.api_handler import ServerListener
+from jobs.adapters.request_server.config import ListenConfig
+from jobs.adapters.request_server.server import RequestServer
+from jobs.controller.broker_apis.apis import BrokerApis
+from jobs.controller.broker_apis.messages import ALTER_PARTITION
+from jobs.controller.broker_apis.messages import VERSIONS as BROKER_APIS
+from jobs.controller.controller import ResidentController
+from schemas.response_codes import STALE_CONTROLLER_EPOCH
+from schemas.znodes import Endpoint
+from tests.jobs.controller.admin_apis.conftest import SETTINGS
+from tests.jobs.support.controllers.resident import initialize
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration
+from tests.planner.frames import broker_config
+
+OF_BROKERS, OF_CLIENTS = ServerListener("PLAINTEXT"), ServerListener("PLAINTEXT", "CLIENTS")
+CLIENT_PORTS = {19_000, 19_001, 19_002}
+SHUTDOWN = pack(">hhihc", 7, 1, 7, 1, b"x") + pack(">i", 2)
+"""A ControlledShutdown request of version 1, for broker 2."""
+
+
+def with_clients(port: int, client_port: int) -> bytes:
+    """A registration with the listeners PLAINTEXT, of brokers, and CLIENTS."""
+    fields = json.loads(registration(port))
+    fields["endpoints"].append(f"CLIENTS://{LOOPBACK}:{client_port}")
+    fields["listener_security_protocol_map"]["CLIENTS"] = "PLAINTEXT"
+    return json.dumps(fields).encode()
+
+
+@pytest.fixture
+def handler(tree: KafkaTree, controller: ResidentController) -> Iterator[BrokerApis]:
+    """The handler of a controller with an address for brokers and one for clients."""
+    assert tree.brokers is not None
+    for broker, client_port in enumerate(sorted(CLIENT_PORTS)):
+        tree.client.set(f"/brokers/ids/{broker}", with_clients(tree.brokers[broker].port, client_port))
+    handler = BrokerApis()
+    controller.apis = handler
+    controller.served = [
+        Endpoint(None, "PLAINTEXT", LOOPBACK, 9998),
+        Endpoint("CLIENTS", "PLAINTEXT", LOOPBACK, 9999),
+    ]
+    rows = [broker_config(broker, name, value) for broker in range(3) for name, value in SETTINGS.items()]
+    rows += [broker_config(broker, "inter.broker.listener.name", None) for broker in range(3)]
+    controller.engine.set_broker_configs(rows)
+    initialize(controller)
+    yield handler
+    handler.stop()
+
+
+def test_brokers_are_told_the_address_for_clients(tree: KafkaTree, handler: BrokerApis) -> None:
+    assert tree.brokers is not None
+    assert handler.conditional_apis()
+    [ours] = [
+        live for live in tree.brokers[0].of("update_metadata")[-1].request.live_brokers if live.id_ not in {0, 1, 2}
+    ]
+    assert [(each.listener, each.port) for each in ours.endpoints] == [("PLAINTEXT", 9998), ("CLIENTS", 9999)]
+
+
+def test_a_request_is_relayed_to_the_listener_at_which_it_came_in(tree: KafkaTree, handler: BrokerApis) -> None:
+    """A broker answers a request for metadata with the addresses of the listener at which it is asked."""
+    assert tree.brokers is not None
+    broker_ports = {tree.brokers[broker].port for broker in range(3)}
+
+    assert {handler.relay_to(OF_CLIENTS) for _ in range(9)} == {(LOOPBACK, port) for port in CLIENT_PORTS}
+    assert {handler.relay_to(OF_BROKERS) for _ in range(9)} == {(LOOPBACK, port) for port in broker_ports}
+
+
+def test_clients_cannot_ask_as_brokers_do() -> None:
+    handler = BrokerApis()
+    try:
+        assert handler.versions(OF_CLIENTS) == {
+            api: versions for api, versions in handler.versions(OF_BROKERS).items() if api not in BROKER_APIS
+        }
+        assert ALTER_PARTITION in BROKER_APIS
+    finally:
+        handler.stop()
+
+
+def test_a_broker_cannot_be_shut_down_at_the_address_for_clients() -> None:
+    config = ListenConfig.of([f"{LOOPBACK}:0", f"CLIENTS://{LOOPBACK}:0"], [], None)
+    server = RequestServer(config, BrokerApis())
+    server.start()
+    try:
+        assert [endpoint.listener for endpoint in server.endpoints] == [None, "CLIENTS"]
+        for_brokers, for_clients = (endpoint.port for endpoint in server.endpoints)
+        with socket.create_connection((LOOPBACK, for_brokers), 10) as broker:
+            broker.sendall(pack(">i", len(SHUTDOWN)) + SHUTDOWN)
+            assert unpack(">iih", broker.recv(10))[1:] == (7, STALE_CONTROLLER_EPOCH)
+        with socket.create_connection((LOOPBACK, for_clients), 10) as client:
+            client.sendall(pack(">i", len(SHUTDOWN)) + SHUTDOWN)
+            assert client.recv(1) == b""
+    finally:
+        server.stop()
