@@ -9,7 +9,7 @@ import gc
 import logging
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -36,8 +36,8 @@ from jobs.adapters.zookeeper.controllership import (
     RELEASE_TIMEOUT_SECONDS,
     ControllershipHeldError,
     SessionLostError,
+    controller_and_session,
     controllership,
-    current_controller,
     refuse_take_over,
 )
 from jobs.adapters.zookeeper.scram_users import scram_credential
@@ -61,6 +61,7 @@ from jobs.core.errors import (
     UnreadableError,
     UsageError,
 )
+from jobs.core.logs import is_json
 from jobs.core.signals import defer_signals, exit_code, interrupted
 from jobs.execution.batch.commit import RESIGN_TIMEOUT_SECONDS, refuse_unreachable
 from jobs.repositories.controller_epochs import latest_recorded_epoch
@@ -149,6 +150,8 @@ class Term:
     line: str
     result: dict[str, Any]
     ended: FencedError | SessionLostError | None
+    session: int
+    """Its ZooKeeper session."""
 
 
 def control_cluster(settings: Settings, options: ControlOptions) -> CommandResult:
@@ -292,7 +295,15 @@ def _credentials(settings: Settings, config: ListenConfig) -> Iterator[Credentia
 
 def _result_of(term: Term) -> CommandResult:
     code = exit_code() if interrupted() else ExitCode.DONE
-    return CommandResult(term.result, f"resigned: {term.line}", exit_code=code)
+    return _ending(term.result, f"resigned: {term.line}", code)
+
+
+def _ending(fields: dict[str, Any], line: str, code: ExitCode) -> CommandResult:
+    """Return how the process ended: a line on stdout, or a record where the log is JSON, as a collector expects it."""
+    if not is_json():
+        return CommandResult(fields, line, exit_code=code)
+    log(f"surveyor: {line}")
+    return CommandResult(fields, exit_code=code)
 
 
 def _stand_by(settings: Settings, options: ControlOptions, prepared: Preparation, services: Services) -> CommandResult:
@@ -302,12 +313,13 @@ def _stand_by(settings: Settings, options: ControlOptions, prepared: Preparation
     session ended, Surveyor waits for its turn again. After a take-over that failed it does the same, but waits twice as
     long each time, because a failing take-over leaves the cluster without a controller for some seconds.
     """
-    replaces, terms, wait, last_problem = options.replace, 0, RECONNECT_SECONDS, ""
+    replaces, wait, last_problem = options.replace, RECONNECT_SECONDS, ""
+    sessions = list[int]()
     while not interrupted():
         is_taking_over = False
         try:
             if not replaces:
-                prepared = _await_turn(settings, options, prepared)
+                prepared = _await_turn(settings, options, prepared, sessions)
             if interrupted():
                 break
             is_taking_over = True
@@ -324,27 +336,37 @@ def _stand_by(settings: Settings, options: ControlOptions, prepared: Preparation
             continue
         finally:
             replaces = False
-        terms, wait, last_problem = terms + 1, RECONNECT_SECONDS, ""
+        sessions.append(term.session)
+        wait, last_problem = RECONNECT_SECONDS, ""
         if term.ended is None:
             return _result_of(term)
         log(f"surveyor: {term.line}; standing by again", logging.WARNING)
-    line = f"ended while standing by, after {pluralise(terms, 'term')} as controller"
-    return CommandResult({"terms": terms}, line, exit_code=exit_code())
+    line = f"ended while standing by, after {pluralise(len(sessions), 'term')} as controller"
+    return _ending({"terms": len(sessions)}, line, exit_code())
 
 
-def _await_turn(settings: Settings, options: ControlOptions, prepared: Preparation) -> Preparation:
-    """Wait while another Surveyor is the controller; prepare again from time to time, so that nothing is outdated."""
-    changed, prepared_at, announced = Event(), time.monotonic(), False
+def _await_turn(
+    settings: Settings, options: ControlOptions, prepared: Preparation, former_sessions: Collection[int]
+) -> Preparation:
+    """Wait while another Surveyor is the controller; prepare again from time to time, so that nothing is outdated.
+
+    `former_sessions`: those of this process's own terms. ZooKeeper may keep /controller of the last one for a while.
+    """
+    changed, prepared_at, announced = Event(), time.monotonic(), ""
     with connected(settings.zookeeper) as client:
         while not interrupted():
             changed.clear()
             client.exists_async(CONTROLLER, watch=lambda _: changed.set())
-            if with_retries(lambda: current_controller(client)) != settings.conf.controller_id:
+            controller, session = with_retries(lambda: controller_and_session(client))
+            if controller != settings.conf.controller_id:
                 _read_state_for_takeover(settings, client)
                 return prepared
-            if not announced:
-                log(f"surveyor: standing by: another Surveyor is the controller, id {settings.conf.controller_id}")
-            announced = True
+            holder = f"another Surveyor is the controller, id {controller}"
+            if session in former_sessions:
+                holder = _former_session(session)
+            if holder != announced:
+                log(f"surveyor: standing by: {holder}")
+            announced = holder
             changed.wait(POLL_SECONDS)
             if time.monotonic() - prepared_at > PREPARE_AGAIN_SECONDS:
                 prepared, prepared_at = _prepare_again(settings, options, client, prepared), time.monotonic()
@@ -441,7 +463,8 @@ def _run_term(
             ended = _run_until_ended(controller, until_quiet=options.until_quiet)
         # the advice in the error is for commits; the next controller completes everything that is due
         reason = "" if ended is None else f"{str(ended).partition(';')[0]}; "
-        line = f"{reason}{controller.summary.line()}; {_wait_for_successor(settings)}"
+        session = controller.control.session
+        line = f"{reason}{controller.summary.line()}; {_wait_for_successor(settings, session)}"
         log_writer.record(AuditEntry(Step.HAND_BACK, line))
     except SurveyorError as error:
         log_writer.record(AuditEntry(Step.HAND_BACK, str(error)))
@@ -450,7 +473,7 @@ def _run_term(
         services.metrics.end()
         log_writer.close()
     result = {"cycles": controller.summary.cycles, **controller.summary.by_action, "stale": controller.summary.stale}
-    return Term(line, result, ended)
+    return Term(line, result, ended, session)
 
 
 def _run_until_ended(controller: ResidentController, *, until_quiet: bool) -> FencedError | SessionLostError | None:
@@ -554,20 +577,26 @@ def _reported_connection(client: KazooClient) -> Iterator[None]:
         client.remove_listener(report)
 
 
-def _wait_for_successor(settings: Settings) -> str:
-    """Wait for another controller, and return a text that names it."""
+def _former_session(session: int) -> str:
+    return f"/controller is still that of the former session 0x{session:x} of this process, which ZooKeeper will end"
+
+
+def _wait_for_successor(settings: Settings, former_session: int) -> str:
+    """Wait until there is a controller, and return a text that names it, or says that it is our former session."""
     started = time.monotonic()
     try:
         with (
             progress("waiting for a broker to become the controller"),
             connected(settings.zookeeper) as client,
         ):
-            controller = poll_until(
-                lambda: current_controller(client), lambda c: c != NO_CONTROLLER, RESIGN_TIMEOUT_SECONDS
+            controller, session = poll_until(
+                lambda: controller_and_session(client), lambda it: it[0] != NO_CONTROLLER, RESIGN_TIMEOUT_SECONDS
             )
     except SurveyorError as error:
         return f"the present controller is unknown: {error}"
     if controller == NO_CONTROLLER:
         return "no broker has become the controller yet: /controller is free"
+    if session == former_session:
+        return f"no broker has become the controller yet: {_former_session(session)}"
     successor = "another Surveyor" if controller == settings.conf.controller_id else f"broker {controller}"
     return f"{successor} became the controller after {time.monotonic() - started:.1f} s"

@@ -85,6 +85,15 @@ LOGGER.propagate = False
 LOGGER.addHandler(_HANDLER)
 
 
+def module_logger(module: str) -> logging.Logger:
+    """Return the logger of a module, by its `__name__`.
+
+    >>> module_logger("jobs.controller.lifecycle").name
+    'surveyor.controller.lifecycle'
+    """
+    return LOGGER.getChild(module.removeprefix("jobs."))
+
+
 def configure(
     level: LogLevel | None = None, log_format: LogFormat | None = None, *, cluster: str | None = None
 ) -> None:

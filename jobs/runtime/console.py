@@ -17,7 +17,7 @@ import typer
 
 from jobs.core import status_line
 from jobs.core.errors import ExitCode
-from jobs.core.logs import LOGGER
+from jobs.core.logs import module_logger
 from jobs.core.status_line import escape_control_chars
 from schemas.text import LINES_SHOWN
 
@@ -109,7 +109,7 @@ def log(line: str, level: int = logging.INFO, error: BaseException | None = None
 
 def _log(line: str, level: int, error: BaseException | None, fields: Mapping[str, object]) -> None:
     module = sys._getframe(2).f_globals["__name__"]  # noqa: SLF001 - as warnings.warn finds its caller
-    LOGGER.getChild(module.removeprefix("jobs.")).log(level, "%s", line, exc_info=error, extra={"fields": fields})
+    module_logger(module).log(level, "%s", line, exc_info=error, extra={"fields": fields})
 
 
 _warnings_given: Final[ContextVar[dict[str, None]]] = ContextVar("warnings_given", default={})  # noqa: B039 - that of the process

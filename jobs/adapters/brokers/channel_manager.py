@@ -8,7 +8,6 @@ its broker is dropped. A broker that has registered again gets a new queue, as i
 requests.
 """
 
-import logging
 import struct
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,10 +21,11 @@ from jobs.adapters.brokers.connection import DISCONNECTED, RETRY_BACKOFF_SECONDS
 from jobs.adapters.brokers.control_encoding import ControlBatch, EncodedRequests, Request, TooLateError
 from jobs.adapters.brokers.listeners import PLAIN, AuthenticationFailedError, Listener, UnreachableBrokerError
 from jobs.adapters.brokers.responses import BrokerResponse
+from jobs.core.logs import module_logger
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.rows import Broker
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = module_logger(__name__)
 _EXAMPLES: Final = 3
 """Partitions that the log names of a request that cannot be sent."""
 

@@ -9,7 +9,7 @@ from types import TracebackType
 
 from jobs.adapters.embedded.processes import Servers, exit_on_sigterm
 from jobs.adapters.embedded.servers import BROKER_HEAP, EmbeddedKafka, EmbeddedZooKeeper
-from jobs.core.logs import LOGGER
+from jobs.core.logs import module_logger
 
 
 class EmbeddedCluster(Servers):
@@ -71,6 +71,6 @@ class EmbeddedCluster(Servers):
     ) -> None:
         failed = kind is not None and issubclass(kind, Exception)
         if failed or self._keep:
-            LOGGER.getChild("embedded").info("the embedded cluster's logs and data are kept in %s", self.folder)
+            module_logger(__name__).info("the embedded cluster's logs and data are kept in %s", self.folder)
         else:
             shutil.rmtree(self.folder, ignore_errors=True)

@@ -23,7 +23,7 @@ from typing import Self
 from jobs.adapters.embedded import parent_watchdog
 from jobs.adapters.embedded.ports import LOOPBACK, free_port, is_free
 from jobs.core.errors import SurveyorError
-from jobs.core.logs import LOGGER
+from jobs.core.logs import module_logger
 
 READY_SECONDS = 60.0
 _POLL_SECONDS = 0.05
@@ -121,7 +121,7 @@ class Server(ABC):
             try:
                 self._process.wait(timeout)
             except subprocess.TimeoutExpired:
-                LOGGER.getChild("embedded").warning("%s did not stop within %g s and is killed", self.name, timeout)
+                module_logger(__name__).warning("%s did not stop within %g s and is killed", self.name, timeout)
             self.kill()
 
     def restart(self, timeout: float = READY_SECONDS) -> None:

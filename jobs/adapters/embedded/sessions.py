@@ -5,17 +5,18 @@ A client can resume a session by its id and password, and ZooKeeper derives the 
 close it, which deletes the session's ephemeral znodes, as after the timeout. For embedded servers only.
 """
 
-import logging
 import struct
 
 from kazoo.client import KazooClient
+
+from jobs.core.logs import quiet_logger
 
 SUPER_SECRET = 0xB3415C00
 """`ZooKeeperServer.superSecret`."""
 
 _PASSWORD_BYTES = 16
 _MULTIPLIER, _INCREMENT, _BITS = 0x5DEECE66D, 0xB, 48
-_LOGGER = logging.getLogger("kazoo.embedded")
+_LOGGER = quiet_logger("kazoo.embedded")
 
 
 def end_session(connect: str, session_id: int) -> None:

@@ -22,7 +22,7 @@ from typing import Final
 
 from jobs.adapters.java.resolvers import Artifact, JarSet, choose_resolver
 from jobs.core.errors import MissingError
-from jobs.core.logs import LOGGER
+from jobs.core.logs import module_logger
 
 KAFKA_VERSION = "3.9.2"
 OLDER_KAFKA = "2.8.2"
@@ -175,7 +175,7 @@ def _cached(request: JarSet) -> list[Path]:
 
 def _download(request: JarSet, folder: Path) -> None:
     tool, resolve = choose_resolver(zookeeper_jars())
-    LOGGER.getChild("java").info("resolving %s jars with %s, once, into %s", request.title, tool, folder)
+    module_logger(__name__).info("resolving %s jars with %s, once, into %s", request.title, tool, folder)
     with _working_folder(folder) as workshop:
         jars = Path(workshop, "jars")
         jars.mkdir()

@@ -5,13 +5,15 @@ import time
 from dataclasses import dataclass, field
 from typing import Final
 
+from jobs.core.logs import module_logger
+
 WARNING_SECONDS: Final = 60.0
 """Seconds between two warnings about the same client."""
 
 MAX_CLIENTS: Final = 2000
 """Number of clients after which all are forgotten."""
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = module_logger(__name__)
 
 
 @dataclass(slots=True)

@@ -5,7 +5,6 @@ time out.
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
@@ -43,9 +42,10 @@ from jobs.adapters.request_server.sasl_authenticator import (
     failed_response,
     require_allowed,
 )
+from jobs.core.logs import module_logger
 from schemas.znode_json import PLAINTEXT
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = module_logger(__name__)
 
 MAX_REQUEST_BYTES: Final = 4 << 20
 """Maximum bytes of a request: some 75,000 partitions of AlterPartition with three replicas each.

@@ -31,7 +31,7 @@ from jobs.adapters.spark.spark_settings import BASE_SETTINGS, OWN_JVM, SHORT_LIV
 from jobs.adapters.spark.submit_environment import is_submitted
 from jobs.core import logs
 from jobs.core.errors import MissingError
-from jobs.core.logs import LOGGER
+from jobs.core.logs import module_logger
 from jobs.core.signals import is_guarded, relay_stderr
 from jobs.core.units import Part
 
@@ -106,7 +106,7 @@ def _start_short_lived(builder: SparkSession.Builder) -> SparkSession:
         if not quick or error.getCondition() != _NO_JVM:
             raise
     line = "Spark's JVM did not start with Surveyor's options (%s); starting it without"
-    LOGGER.getChild("spark").warning(line, quick[JVM_OPTIONS])
+    module_logger(__name__).warning(line, quick[JVM_OPTIONS])
     return builder.getOrCreate()
 
 
@@ -137,7 +137,7 @@ def _own_signal_handlers() -> Iterator[None]:
     module: Any = pyspark_context
     theirs, launch = module.signal, module.launch_gateway
     reading, writing = os.pipe()
-    relay_stderr(reading, without=_INCUBATOR, log_line=LOGGER.getChild("spark").warning if logs.is_json() else None)
+    relay_stderr(reading, without=_INCUBATOR, log_line=module_logger(__name__).warning if logs.is_json() else None)
     module.signal = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda *_: None)
     module.launch_gateway = partial(launch, popen_kwargs={"stdout": writing, "stderr": writing})
     try:

@@ -349,9 +349,16 @@ def await_reconnect(client: KazooClient, session: int) -> None:
 
 def current_controller(client: KazooClient) -> int:
     """Return the broker id in /controller after a sync, -1 if there is no controller."""
+    return controller_and_session(client)[0]
+
+
+def controller_and_session(client: KazooClient) -> tuple[int, int]:
+    """Return the broker id in /controller after a sync, and the session that owns it; -1 and 0 without a controller."""
     node = with_retries(lambda: read_latest(client, CONTROLLER))
     try:
-        return NO_CONTROLLER if node.stat is None else decode_controller(node.data).broker_id
+        if node.stat is None:
+            return NO_CONTROLLER, NOT_CONNECTED
+        return decode_controller(node.data).broker_id, node.stat.ephemeralOwner
     except MalformedZnodeError as error:
         raise UnreadableError(
             f"{CONTROLLER} at {servers_of(client)}{client.chroot} could not be decoded: {error}; repair it first"

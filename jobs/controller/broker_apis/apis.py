@@ -34,12 +34,12 @@ from jobs.controller.broker_apis.producer_ids import allocate_block
 from jobs.controller.broker_apis.shutdowns import UNCHECKED_EPOCH, ShutdownQueue, ShutdownRequest, ShutdownResponse
 from jobs.controller.context import ControllerContext
 from jobs.core.errors import RefusedError, SurveyorError
-from jobs.core.logs import LOGGER
+from jobs.core.logs import module_logger
 from schemas.response_codes import STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH
 from schemas.znode_json import PLAINTEXT
 from schemas.znodes import Endpoint
 
-_LOG: Final = LOGGER.getChild("controller.broker_apis.apis")
+_LOG: Final = module_logger(__name__)
 
 _NOT_CONTROLLER: Final = 41
 _UNKNOWN_SERVER_ERROR: Final = -1

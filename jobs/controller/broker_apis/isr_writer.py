@@ -27,14 +27,14 @@ from jobs.adapters.zookeeper.precondition_reader import state_path
 from jobs.controller.context import ControllerContext
 from jobs.controller.metadata_reader import STATE_FIELDS, with_state
 from jobs.core.errors import SurveyorError
-from jobs.core.logs import LOGGER
+from jobs.core.logs import module_logger
 from planner.rules.alter_partition import IsrCandidates, IsrError, IsrProposal, IsrVerdict, judge_proposal
 from planner.rules.inputs import PartitionInfo
 from schemas.response_codes import NONE, STALE_BROKER_EPOCH
 from schemas.rows import Key
 from schemas.znodes import State, encode_state
 
-_LOG: Final = LOGGER.getChild("controller.broker_apis.isr_writer")
+_LOG: Final = module_logger(__name__)
 
 MAX_MULTI_STATES: Final = 500
 """Maximum number of states that a multi writes."""

@@ -1,6 +1,7 @@
 """`surveyor control` as a command: dry run, apply until quiet or until stopped, and refusals."""
 
 import gc
+import json
 import os
 import signal
 from collections.abc import Callable, Collection
@@ -14,7 +15,8 @@ from jobs.adapters.zookeeper.controllership import Controllership, SessionLostEr
 from jobs.controller import broker_protocols, lifecycle
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.controller import ResidentController
-from schemas.znodes import Assignment, decode_controller, encode_assignment
+from jobs.core import logs
+from schemas.znodes import Assignment, decode_controller, encode_assignment, encode_controller
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -180,6 +182,76 @@ def test_lost_session_reports_totals(surveyor: Surveyor, monkeypatch: pytest.Mon
     assert "the connection to ZooKeeper was lost and our session with it; " in last_line
     assert "cycles wrote 1 create, 1 elect; no broker has become the controller yet" in last_line
     assert "commit again" not in ran.stderr
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_its_own_former_session_is_no_successor(
+    tree: KafkaTree, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch, *, is_ours: bool
+) -> None:
+    """After an outage ZooKeeper may keep a session for a while that its client has given up."""
+    cycle, session = ResidentController.cycle, tree.client.client_id[0]
+
+    def cycle_and_lose(controller: ResidentController) -> bool:
+        if cycle(controller):
+            return True
+        keep_controller_in_session_of(tree)
+        if is_ours:
+            controller.control.session = session
+        raise SessionLostError("the connection to ZooKeeper was lost and our session with it; commit again")
+
+    monkeypatch.setattr(ResidentController, "cycle", cycle_and_lose)
+
+    ran = surveyor(*APPLY)
+
+    assert ran.code == 1
+    last_line = ran.stderr.splitlines()[-1]
+    former = f"no broker has become the controller yet: /controller is still that of the former session 0x{session:x} "
+    assert (former in last_line, "another Surveyor became the controller" in last_line) == (is_ours, not is_ours)
+
+
+def keep_controller_in_session_of(tree: KafkaTree) -> None:
+    """Let another session own /controller, with the id of Surveyor, at the same controller epoch."""
+    tree.client.delete("/controller")
+    tree.client.create("/controller", encode_controller(2147483647, 1_700_000_000_000), ephemeral=True)
+
+
+def test_a_standby_waits_for_the_end_of_its_own_former_session(
+    tree: KafkaTree, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terms, session = list[int](), tree.client.client_id[0]
+
+    def cycle(controller: ResidentController) -> bool:
+        terms.append(controller.control.epoch)
+        if len(terms) == 1:
+            keep_controller_in_session_of(tree)
+            controller.control.session = session
+            Timer(2, tree.client.delete, ("/controller",)).start()
+            raise SessionLostError("the connection to ZooKeeper was lost and our session with it; commit again")
+        os.kill(os.getpid(), signal.SIGTERM)
+        return False
+
+    monkeypatch.setattr(ResidentController, "cycle", cycle)
+    rescue = Timer(60, os.kill, (os.getpid(), signal.SIGTERM))
+    rescue.start()
+
+    ran = surveyor(*APPLY, "--standby")
+
+    rescue.cancel()
+    assert (ran.code, len(terms)) == (143, 2)
+    assert f"standing by: /controller is still that of the former session 0x{session:x} of this process" in ran.stderr
+    assert "another Surveyor" not in ran.stderr
+
+
+def test_with_a_log_in_json_the_end_is_a_record(surveyor: Surveyor) -> None:
+    try:
+        ran = surveyor(*APPLY, "--until-quiet", "--log-format", "json")
+    finally:
+        logs.configure(logs.LogLevel.INFO, logs.LogFormat.TEXT)
+
+    assert (ran.code, ran.stdout) == (0, "")
+    records = [json.loads(line) for line in ran.stderr.splitlines()]
+    assert records[-1]["message"].startswith("resigned: ")
+    assert {record["logger"].partition(".")[0] for record in records} == {"surveyor"}
 
 
 def test_brokers_without_a_known_protocol_are_refused(tree: KafkaTree, surveyor: Surveyor) -> None:

@@ -1,7 +1,6 @@
 """Where brokers are told to find the controller, and what is refused because it cannot work."""
 
 import pytest
-
 from msgspec.structs import replace
 
 from jobs.controller.controller_node import controller_endpoints, controller_node, listeners_without_controller

@@ -1,5 +1,6 @@
 """The log on stderr: lines for people by level, and JSON records of everything that a command says there."""
 
+import ast
 import json
 import logging
 import os
@@ -172,6 +173,29 @@ def test_lines_of_a_child_are_records(capsys: pytest.CaptureFixture[str]) -> Non
         "surveyor.spark",
         "out of \x1b[1mmemory",
     )
+
+
+def test_loggers_are_named_by_one_rule() -> None:
+    """Each module of jobs logs as `surveyor.` and its path below jobs; one module makes all loggers."""
+    makers, named = set[str](), dict[str, str]()
+    for file in sorted(Path("jobs").rglob("*.py")):
+        calls = [node for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.Call)]
+        for call in calls:
+            function = ast.unparse(call.func).rpartition(".")[2]
+            if function in {"getLogger", "getChild"}:
+                makers.add(str(file))
+            if function == "module_logger":
+                named[str(file)] = ast.unparse(call.args[0])
+
+    assert makers == {"jobs/core/logs.py"}
+    assert named.pop("jobs/runtime/console.py") == "module"  # the module that calls `log`
+    assert {*named.values()} == {"__name__"}
+
+
+def test_a_logger_is_named_for_its_module() -> None:
+    names = [logs.module_logger(name).name for name in ("jobs.adapters.brokers.channel_manager", "planner.rules")]
+
+    assert names == ["surveyor.adapters.brokers.channel_manager", "surveyor.planner.rules"]
 
 
 def test_libraries_are_quiet_below_debug_and_never_show_secrets(capsys: pytest.CaptureFixture[str]) -> None:

@@ -100,7 +100,7 @@ def test_a_request_that_cannot_be_encoded_is_named_and_the_next_is_sent(
     brokers: FakeBrokers,
     channels: ChannelManager,
     responses: SimpleQueue[BrokerResponse],
-    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     channels.send(control_batch(brokers, [notice(partition=5, leader_epoch=2**40)]))
     assert eventually(lambda: channels.busy == [])
@@ -110,7 +110,7 @@ def test_a_request_that_cannot_be_encoded_is_named_and_the_next_is_sent(
     bad, good = responses.get_nowait(), responses.get_nowait()
     assert (bad.data, bad.errors(), good.errors()) == (None, [NOT_SENT], [0])
     assert apis(brokers, 1) == ["leader_and_isr"]
-    assert "cannot send LeaderAndIsr (t-5) to broker 1" in caplog.text
+    assert "cannot send LeaderAndIsr (t-5) to broker 1" in capsys.readouterr().err
 
 
 def test_a_response_that_cannot_be_decoded_counts_as_unanswered(brokers: FakeBrokers) -> None:

@@ -104,11 +104,11 @@ def test_what_cannot_be_answered_ends_the_connection(port: int, data: bytes) -> 
         assert client.producer_ids(3) == 3
 
 
-def test_a_handler_that_fails_ends_the_connection(port: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_handler_that_fails_ends_the_connection(port: int, capsys: pytest.CaptureFixture[str]) -> None:
     with connected_to(port) as client:
         client.send(producer_ids_request(-1))
         assert client.is_closed
-    assert "a broker with a negative id" in caplog.text
+    assert "a broker with a negative id" in capsys.readouterr().err
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

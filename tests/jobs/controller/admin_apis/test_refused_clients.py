@@ -89,7 +89,7 @@ def test_a_broker_that_has_an_authorizer_is_relayed_nothing(admin: AdminClient) 
     assert handler.relay_to(ServerListener("PLAINTEXT")) is None
 
 
-def test_a_process_that_is_not_the_controller_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_process_that_is_not_the_controller_closes_the_connection(capsys: pytest.CaptureFixture[str]) -> None:
     """As a client that knows the former controller finds it; this is no fault of the process, and not logged as one."""
     server = RequestServer(ListenConfig.of([f"{LOOPBACK}:0"], [], None), BrokerApis())
     server.start()
@@ -99,7 +99,7 @@ def test_a_process_that_is_not_the_controller_closes_the_connection(caplog: pyte
             assert client.recv(1) == b""
     finally:
         server.stop()
-    assert caplog.text == ""
+    assert capsys.readouterr().err == ""
 
 
 def test_every_request_of_people_has_a_command() -> None:
