@@ -1,15 +1,18 @@
-"""Which ISRs that leaders propose are accepted: Kafka's checks in their order, and a second form of them."""
+"""Which ISRs that leaders propose are accepted: Kafka's checks in their order, and an oracle written from Kafka."""
 
+from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from typing import Any, Final
 
 import pytest
-from hypothesis import given
+from hypothesis import Phase, assume, find, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from planner.rules.alter_partition import IsrCandidates, IsrError, IsrProposal, IsrVerdict, judge_proposal
 from planner.rules.inputs import PartitionInfo
 from schemas.enums import NO_LEADER, RECOVERED, RECOVERING
+from tests.planner import isr_oracle as oracle
 
 ROW: Final = PartitionInfo(
     topic="orders",
@@ -162,6 +165,7 @@ def test_unknown_and_illegible_partitions() -> None:
 
 
 BROKER_IDS = st.integers(0, 4)
+NO_BROKERS: Final = frozenset[int]()
 ROWS = st.builds(
     lambda leader, isr, recovering: replace(
         ROW,
@@ -210,25 +214,147 @@ def test_an_accepted_proposal_succeeds_when_repeated(row: PartitionInfo, proposa
     assert judge_proposal(proposal, written, IsrCandidates({}), version=LATEST) == UNCHANGED
 
 
-@given(ROWS, PROPOSALS, st.sets(BROKER_IDS))
-def test_the_checks_of_kafka(row: PartitionInfo, proposal: IsrProposal, live: set[int]) -> None:
-    """The same checks as a list of refusals in the order of `KafkaController.tryProcessAlterPartition`."""
-    asked, isr = proposal, proposal.isr
-    same = (asked.leader, asked.leader_epoch, isr) == (row.leader, 5, row.isr)
-    is_same = same and asked.leader_recovery_state == row.leader_recovery_state
-    recovering = asked.leader_recovery_state == RECOVERING
-    refusals = [
-        (asked.partition_epoch == 8 or asked.leader_epoch == 6, 41),
-        (asked.leader_epoch == 4, 74),
-        (is_same, 0),
-        (asked.partition_epoch == 6, 95),
-        (asked.leader_recovery_state == 25, 42),
-        (recovering and (len(isr) > 1 or row.leader_recovery_state == RECOVERED), 42),
-        (asked.leader != row.leader or asked.leader not in isr, 42),
-        (any(isr.count(broker) > 1 for broker in isr), 42),
-        (any(broker not in [*row.replicas, *(row.isr or [])] for broker in isr), 42),
-        (any(broker not in live for broker in isr), 107),
-    ]
-    expected = next((code for applies, code in refusals if applies), 0)
+@dataclass(frozen=True)
+class Case:
+    """A proposal, the stored state, the registered brokers with their epochs, and those that a drain has stopped."""
 
-    assert judge_proposal(asked, row, IsrCandidates(dict.fromkeys(live, 1)), version=LATEST).error == expected
+    row: PartitionInfo | None
+    proposal: IsrProposal
+    epochs: dict[int, int]
+    stopped: frozenset[int]
+    version: int
+
+    def judge(self) -> oracle.Answer:
+        """Our answer in the form of the oracle."""
+        candidates = IsrCandidates(self.epochs, self.stopped)
+        verdict = judge_proposal(self.proposal, self.row, candidates, version=self.version)
+        if verdict.error is not IsrError.NONE:
+            assert not verdict.changes
+            return int(verdict.error)
+        current = self.current
+        assert current is not None
+        return (
+            replace_fields(self.new, partition_epoch=current.partition_epoch + 1)  # as written
+            if verdict.changes
+            else current
+        )
+
+    @property
+    def current(self) -> oracle.LeaderAndIsr | None:
+        row = self.row
+        if row is None or row.leader is None or row.leader_epoch is None or row.state_version is None:
+            return None
+        recovery_state = row.leader_recovery_state or RECOVERED
+        return oracle.LeaderAndIsr(
+            row.leader, row.leader_epoch, tuple(row.isr or ()), recovery_state, row.state_version
+        )
+
+    @property
+    def new(self) -> oracle.LeaderAndIsr:
+        of = self.proposal
+        return oracle.LeaderAndIsr(
+            of.leader, of.leader_epoch, tuple(of.isr), of.leader_recovery_state, of.partition_epoch
+        )
+
+    @property
+    def of_kafka(self) -> oracle.Answer:
+        return oracle.answer_of_kafka(self.current, self.new, self.epochs, self.version)
+
+    @property
+    def is_correct(self) -> bool:
+        """Whether a correct leader proposes this, and no check of decision record 028 applies."""
+        current, row = self.current, self.row
+        if current is None or row is None:
+            return row is None or row.state_version is None
+        of_leader = oracle.is_of_a_correct_leader(current, self.new, row.replicas)
+        return row.understood and of_leader and self.may_all_join
+
+    @property
+    def may_all_join(self) -> bool:
+        current = self.current
+        assert current is not None
+        proposed = dict(zip(self.proposal.isr, self.proposal.broker_epochs, strict=False))
+        return oracle.may_all_join(current, self.new, proposed, self.epochs, self.stopped)
+
+    @property
+    def expected(self) -> oracle.Answer:
+        """The answer of Kafka, and the checks of decision record 028."""
+        current, row, of_kafka = self.current, self.row, self.of_kafka
+        if row is not None and not row.understood and row.had_state:
+            return oracle.OPERATION_NOT_ATTEMPTED
+        if current is None or row is None:
+            return of_kafka
+        is_last_check = of_kafka == oracle.ineligible(self.version)
+        is_written = isinstance(of_kafka, oracle.LeaderAndIsr) and of_kafka != current
+        if not (is_last_check or is_written):
+            return of_kafka
+        if not oracle.is_of_a_correct_leader(current, self.new, row.replicas):
+            return oracle.INVALID_REQUEST
+        return of_kafka if self.may_all_join else oracle.ineligible(self.version)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """Draw a case; most proposals are near to the stored state, so that each check decides in some of them."""
+    leader = draw(st.sampled_from([1, 1, 2, NO_LEADER]))
+    others = draw(st.lists(st.sampled_from([1, 2, 3, 4]), unique=True, max_size=3))
+    isr = [*dict.fromkeys([leader, *others] if leader >= 0 else others)]
+    recovery_states = st.sampled_from([RECOVERED, RECOVERED, RECOVERING])
+    row = replace(ROW, leader=leader, isr=isr, leader_recovery_state=draw(st.none() | recovery_states))
+    proposed = draw(
+        st.just(isr)
+        | st.permutations(isr)
+        | st.lists(st.sampled_from([1, 2, 3]), unique=True, max_size=3).map(lambda more: [leader, *more])
+        | st.lists(BROKER_IDS, max_size=4)
+    )
+    epochs = {broker: 100 + broker for broker in draw(st.just({1, 2, 3, 4}) | st.sets(BROKER_IDS))}
+    known = [draw(st.sampled_from([-1, 100 + broker, 100 + broker, 99])) for broker in proposed]
+    proposal = IsrProposal(
+        topic="orders",
+        partition=0,
+        leader=draw(st.just(leader) | st.just(leader) | BROKER_IDS),
+        leader_epoch=5 + draw(st.sampled_from([0, 0, 0, 0, -1, 1])),
+        partition_epoch=7 + draw(st.sampled_from([0, 0, 0, 0, -1, 1])),
+        isr=[*proposed],
+        broker_epochs=draw(st.just([]) | st.just(known)),
+        leader_recovery_state=draw(st.sampled_from([RECOVERED, RECOVERED, RECOVERED, RECOVERING, RECOVERING, 25])),
+    )
+    none = replace(row, leader=None, isr=None, leader_epoch=None, state_version=None, leader_recovery_state=None)
+    illegible = replace(none, understood=False, state_version=7)
+    stored = draw(st.sampled_from([row, row, row, row, row, row, row, None, none, illegible]))
+    stopped = draw(st.just(NO_BROKERS) | st.frozensets(BROKER_IDS, max_size=2))
+    return Case(stored, proposal, epochs, stopped, draw(st.integers(0, LATEST)))
+
+
+@given(cases())
+def test_the_answer_of_kafka_with_the_additional_checks(case: Case) -> None:
+    assert case.judge() == case.expected
+
+
+@given(cases())
+def test_a_correct_leader_gets_the_answer_of_kafka(case: Case) -> None:
+    """What Kafka accepts is accepted, what it refuses is refused with its error, and the same state is written."""
+    assume(case.is_correct)
+    assert case.judge() == case.of_kafka
+
+
+@given(cases())
+def test_what_is_accepted_kafka_accepts(case: Case) -> None:
+    ours = case.judge()
+    if isinstance(ours, oracle.LeaderAndIsr):
+        assert ours == case.of_kafka
+
+
+def _outcome(case: Case) -> int | str:
+    answer = case.judge()
+    if isinstance(answer, oracle.LeaderAndIsr):
+        return "unchanged" if answer == case.current else "written"
+    return answer
+
+
+@pytest.mark.parametrize("outcome", [*oracle.ERRORS, "written", "unchanged"])
+def test_each_answer_is_among_the_cases(outcome: int | str) -> None:
+    """So that the equality above is about all of them, also for correct leaders."""
+    drawn = settings(max_examples=5000, phases=[Phase.generate], derandomize=True, database=None)
+
+    assert find(cases(), lambda case: case.is_correct and _outcome(case) == outcome, settings=drawn)
