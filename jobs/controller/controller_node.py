@@ -48,14 +48,12 @@ def controller_endpoints(
     values = defaultdict[int, dict[str, str | None]](dict)
     for row in configs:
         values[row.broker_id][row.name] = row.value
-    protocols = {
-        endpoint.listener: endpoint.security_protocol for broker in brokers for endpoint in broker.endpoints or ()
-    }
+    protocols = _listener_protocols(brokers)
     names = {name for of_broker in values.values() for name in _listener_names(of_broker)}
     for_brokers, endpoints = [endpoint for endpoint in served if endpoint.listener is None], list[Endpoint]()
     for name in sorted(names):
         protocol = protocols.get(name, name)
-        of_protocol = (each for each in for_brokers if each.security_protocol == protocol)
+        of_protocol = (endpoint for endpoint in for_brokers if endpoint.security_protocol == protocol)
         address = next(of_protocol, None)
         if address is None:
             ours = ", ".join(sorted({endpoint.security_protocol for endpoint in for_brokers}))
@@ -77,8 +75,12 @@ def controller_endpoints(
 def listeners_without_controller(endpoints: Iterable[Endpoint], brokers: Iterable[Broker]) -> dict[str, str]:
     """Return the listeners of brokers whose clients do not find the controller, with their security protocols."""
     names = {endpoint.listener for endpoint in endpoints}
-    listeners = {each.listener: each.security_protocol for broker in brokers for each in broker.endpoints or ()}
+    listeners = _listener_protocols(brokers)
     return {name: protocol for name, protocol in sorted(listeners.items()) if name is not None and name not in names}
+
+
+def _listener_protocols(brokers: Iterable[Broker]) -> dict[str | None, str]:
+    return {endpoint.listener: endpoint.security_protocol for broker in brokers for endpoint in broker.endpoints or ()}
 
 
 def _refuse_clients(

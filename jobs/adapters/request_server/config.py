@@ -153,8 +153,8 @@ def _by_listener(option: str, addresses: Sequence[str]) -> dict[str | None, str]
         name, address = (parts["name"], parts["address"]) if parts else (None, text)
         name = name and name.upper()
         if name in by_listener:
-            what = f"of listener {name}" if name else "without the name of a listener"
-            raise UsageError(f"{option} {text!r}: there is another address {what}, {by_listener[name]}")
+            kind = f"of listener {name}" if name else "without the name of a listener"
+            raise UsageError(f"{option} {text!r}: there is another address {kind}, {by_listener[name]}")
         by_listener[name] = address
     return by_listener
 

@@ -51,7 +51,7 @@ LOGINS = {
     SCRAM: (f"{MODULES}.scram.ScramLoginModule", ""),
     "PLAIN": (f"{MODULES}.plain.PlainLoginModule", f' user_{USER}="{PASSWORD}"'),
 }
-"""Login modules of the brokers by mechanism, and the users that they let in."""
+"""Login modules of the brokers by mechanism, and the users that they accept."""
 FEATURE = "/feature"
 
 

@@ -296,32 +296,31 @@ class Case:
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     """Draw a case; most proposals are near to the stored state, so that each check decides in some of them."""
-    leader = draw(st.sampled_from([1, 1, 2, NO_LEADER]))
+    leader = draw(st.sampled_from([1, 1, 1, 2, 2, NO_LEADER]))
     others = draw(st.lists(st.sampled_from([1, 2, 3, 4]), unique=True, max_size=3))
     isr = [*dict.fromkeys([leader, *others] if leader >= 0 else others)]
     recovery_states = st.sampled_from([RECOVERED, RECOVERED, RECOVERING])
     row = replace(ROW, leader=leader, isr=isr, leader_recovery_state=draw(st.none() | recovery_states))
     proposed = draw(
-        st.just(isr)
-        | st.permutations(isr)
-        | st.lists(st.sampled_from([1, 2, 3]), unique=True, max_size=3).map(lambda more: [leader, *more])
+        st.permutations(isr)
+        | st.lists(st.sampled_from([1, 2, 3]), unique=True).map(lambda more: [*dict.fromkeys([leader, *more])])
         | st.lists(BROKER_IDS, max_size=4)
     )
-    epochs = {broker: 100 + broker for broker in draw(st.just({1, 2, 3, 4}) | st.sets(BROKER_IDS))}
+    epochs = {broker: 100 + broker for broker in draw(st.sets(BROKER_IDS) | st.just({1, 2, 3, 4}))}
     known = [draw(st.sampled_from([-1, 100 + broker, 100 + broker, 99])) for broker in proposed]
     proposal = IsrProposal(
         topic="orders",
         partition=0,
-        leader=draw(st.just(leader) | st.just(leader) | BROKER_IDS),
-        leader_epoch=5 + draw(st.sampled_from([0, 0, 0, 0, -1, 1])),
-        partition_epoch=7 + draw(st.sampled_from([0, 0, 0, 0, -1, 1])),
+        leader=draw(st.sampled_from([*[leader] * 6, *range(5)])),
+        leader_epoch=5 + draw(st.sampled_from([0, 0, 0, 0, 0, 0, 0, 0, -1, 1])),
+        partition_epoch=7 + draw(st.sampled_from([0, 0, 0, 0, 0, 0, 0, 0, -1, 1])),
         isr=[*proposed],
         broker_epochs=draw(st.just([]) | st.just(known)),
-        leader_recovery_state=draw(st.sampled_from([RECOVERED, RECOVERED, RECOVERED, RECOVERING, RECOVERING, 25])),
+        leader_recovery_state=draw(st.sampled_from([*[RECOVERED] * 6, RECOVERING, RECOVERING, 25])),
     )
     none = replace(row, leader=None, isr=None, leader_epoch=None, state_version=None, leader_recovery_state=None)
     illegible = replace(none, understood=False, state_version=7)
-    stored = draw(st.sampled_from([row, row, row, row, row, row, row, None, none, illegible]))
+    stored = draw(st.sampled_from([*[row] * 12, None, none, illegible]))
     stopped = draw(st.just(NO_BROKERS) | st.frozensets(BROKER_IDS, max_size=2))
     return Case(stored, proposal, epochs, stopped, draw(st.integers(0, LATEST)))
 
