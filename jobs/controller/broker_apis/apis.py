@@ -79,7 +79,7 @@ class Office:
         """
         if self.authorizer():
             return None
-        names = {listener.clients_of} if listener.clients_of else self._broker_listeners
+        names: set[str | None] = {listener.clients_of} if listener.clients_of else self._broker_listeners
         addresses = [
             (endpoint.host, endpoint.port)
             for broker in [*self.context.brokers.values()]
