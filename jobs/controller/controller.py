@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
@@ -606,13 +607,19 @@ class ResidentController:
         return earliest_protocol(self.engine.broker_configs, self.context.brokers.keys())
 
     def _name_endpoints(self) -> None:
-        """Name the endpoints as the brokers' listeners are named; keep the former ones if a listener is not served."""
+        """Name the endpoints as the brokers' listeners are named; keep the former ones if a listener is not served.
+
+        Clients that cannot be served at their listener, for instance since brokers have an authorizer, no longer see us
+        there; brokers still do.
+        """
+        configs, brokers = self.engine.broker_configs, [*self.context.brokers.values()]
         try:
-            self.broker_requests.endpoints = controller_endpoints(
-                self.engine.broker_configs, [*self.context.brokers.values()], self.served
-            )
+            self.broker_requests.endpoints = controller_endpoints(configs, brokers, self.served)
         except RefusedError as error:
             self.log_line(f"surveyor: warning: {error}", logging.WARNING)
+            for_brokers = [endpoint for endpoint in self.served if endpoint.listener is None]
+            with suppress(RefusedError):
+                self.broker_requests.endpoints = controller_endpoints(configs, brokers, for_brokers)
 
     def _complete_znodes(self) -> None:
         """Write what Kafka's fail-over writes at the earliest protocol version of the brokers."""

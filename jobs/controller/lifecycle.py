@@ -221,7 +221,7 @@ def _listening(
     """
     brokers = [*prepared.context.brokers.values()]
     if options.listen is None:
-        _warn_of_time_outs(listeners_without_controller((), brokers))
+        _warn_of_time_outs(listeners_without_controller((), brokers), is_listening=False)
         yield Services(metrics)
         return
     apis = BrokerApis()
@@ -237,14 +237,14 @@ def _listening(
                 address = f"{endpoint.listener}://{endpoint.host}:{endpoint.port}"
                 log(f"surveyor: {senders}' requests are received at {address}")
                 _warn_if_unreachable(endpoint, senders)
-            _warn_of_time_outs(listeners_without_controller(named, brokers))
+            _warn_of_time_outs(listeners_without_controller(named, brokers), is_listening=True)
             yield Services(metrics, apis, server.endpoints)
         finally:
             apis.stop()
             server.stop()
 
 
-def _warn_of_time_outs(listeners: Mapping[str, str]) -> None:
+def _warn_of_time_outs(listeners: Mapping[str, str], *, is_listening: bool) -> None:
     """Warn of listeners whose clients do not find the controller: Kafka's tools wait there, and then time out.
 
     `listeners`: their security protocols by name.
@@ -253,7 +253,8 @@ def _warn_of_time_outs(listeners: Mapping[str, str]) -> None:
         return
     names = ", ".join(listeners)
     plain = next((name for name, protocol in listeners.items() if protocol == PLAINTEXT), None)
-    remedy = f"Give --listen {plain}://HOST:PORT, too, or use" if plain else "Use"
+    option = f"--listen {plain}://HOST:PORT, too" if is_listening else "--listen HOST:PORT"
+    remedy = f"Give {option}, or use" if plain else "Use"
     log(
         f"surveyor: warning: clients of listener {names} do not find the controller: kafka-topics, "
         f"kafka-reassign-partitions, kafka-leader-election and admin clients time out there. {remedy} `surveyor plan` "

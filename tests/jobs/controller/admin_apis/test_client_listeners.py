@@ -15,6 +15,7 @@ from jobs.controller.broker_apis.apis import BrokerApis
 from jobs.controller.broker_apis.messages import ALTER_PARTITION
 from jobs.controller.broker_apis.messages import VERSIONS as BROKER_APIS
 from jobs.controller.controller import ResidentController
+from schemas.broker_configs import AUTHORIZER
 from schemas.response_codes import STALE_CONTROLLER_EPOCH
 from schemas.znodes import Endpoint
 from tests.jobs.controller.admin_apis.conftest import SETTINGS
@@ -37,7 +38,12 @@ def with_clients(port: int, client_port: int) -> bytes:
 
 
 @pytest.fixture
-def handler(tree: KafkaTree, controller: ResidentController) -> Iterator[BrokerApis]:
+def authorizer() -> str:
+    return ""
+
+
+@pytest.fixture
+def handler(tree: KafkaTree, controller: ResidentController, authorizer: str) -> Iterator[BrokerApis]:
     """The handler of a controller with an address for brokers and one for clients."""
     assert tree.brokers is not None
     for broker, client_port in enumerate(sorted(CLIENT_PORTS)):
@@ -48,21 +54,32 @@ def handler(tree: KafkaTree, controller: ResidentController) -> Iterator[BrokerA
         Endpoint(None, "PLAINTEXT", LOOPBACK, 9998),
         Endpoint("CLIENTS", "PLAINTEXT", LOOPBACK, 9999),
     ]
-    rows = [broker_config(broker, name, value) for broker in range(3) for name, value in SETTINGS.items()]
-    rows += [broker_config(broker, "inter.broker.listener.name", None) for broker in range(3)]
+    settings = {**SETTINGS, "inter.broker.listener.name": None, AUTHORIZER: authorizer}
+    rows = [broker_config(broker, name, value) for broker in range(3) for name, value in settings.items()]
     controller.engine.set_broker_configs(rows)
     initialize(controller)
     yield handler
     handler.stop()
 
 
-def test_brokers_are_told_the_address_for_clients(tree: KafkaTree, handler: BrokerApis) -> None:
+def addresses_of_controller(tree: KafkaTree) -> list[tuple[str, int]]:
+    """Listeners and ports of the controller, as broker 0 was last sent them."""
     assert tree.brokers is not None
-    assert handler.conditional_apis()
-    [ours] = [
-        live for live in tree.brokers[0].of("update_metadata")[-1].request.live_brokers if live.id_ not in {0, 1, 2}
-    ]
-    assert [(each.listener, each.port) for each in ours.endpoints] == [("PLAINTEXT", 9998), ("CLIENTS", 9999)]
+    live_brokers = tree.brokers[0].of("update_metadata")[-1].request.live_brokers
+    [ours] = [live for live in live_brokers if live.id_ not in {0, 1, 2}]
+    return [(endpoint.listener, endpoint.port) for endpoint in ours.endpoints]
+
+
+@pytest.mark.usefixtures("handler")
+def test_brokers_are_told_the_address_for_clients(tree: KafkaTree) -> None:
+    assert addresses_of_controller(tree) == [("PLAINTEXT", 9998), ("CLIENTS", 9999)]
+
+
+@pytest.mark.parametrize("authorizer", ["kafka.security.authorizer.AclAuthorizer"])
+def test_brokers_that_have_got_an_authorizer_are_told_their_own_alone(tree: KafkaTree, handler: BrokerApis) -> None:
+    """They have it since this process checked what it can serve; clients no longer see it, and leaders still ask."""
+    assert addresses_of_controller(tree) == [("PLAINTEXT", 9998)]
+    assert handler.relay_to(OF_CLIENTS) is None
 
 
 def test_a_request_is_relayed_to_the_listener_at_which_it_came_in(tree: KafkaTree, handler: BrokerApis) -> None:
