@@ -146,8 +146,9 @@ class BrokerQueue:
         while batches := self._next():
             try:
                 self._send(batches)
-            except Exception:  # noqa: BLE001 - the next batch must not wait for a bad one
-                _LOG.exception("surveyor: cannot prepare requests to broker %s", self.broker.broker_id)
+            except Exception as error:  # noqa: BLE001 - the next batch must not wait for a bad one
+                broker, kind = self.broker.broker_id, type(error).__name__
+                _LOG.exception("surveyor: cannot prepare requests to broker %s: %s: %s", broker, kind, error)
             del batches  # or the requests of a full state stay in memory until the next batch
         self._disconnect()
 
@@ -202,10 +203,11 @@ class BrokerQueue:
             except DISCONNECTED:
                 self._disconnect()
                 self._cancelled.wait(self._backoff)
-            except Exception:  # noqa: BLE001 - what it contains is not known to be sent; the next request may be
+            except Exception as error:  # noqa: BLE001 - what it contains is not known to be sent; the next request may be
                 names = [f"{notice.topic}-{notice.partition}" for notice in request.notices[:_EXAMPLES]]
                 about = f"{request.api} ({', '.join(names) or 'live brokers'}) to broker {self.broker.broker_id}"
-                _LOG.exception("surveyor: cannot send %s; it counts as not answered", about)
+                kind = type(error).__name__
+                _LOG.exception("surveyor: cannot send %s; it counts as not answered: %s: %s", about, kind, error)
                 self._disconnect()
                 return unanswered
         return None

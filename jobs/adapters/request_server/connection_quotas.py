@@ -22,6 +22,9 @@ That is what Kafka does on the brokers' listener (`max.connections`, `Selector.l
 MAX_UNAUTHENTICATED_CONNECTIONS: Final = 200
 """Maximum number of unauthenticated connections; for a new one the oldest of the address that has most is closed."""
 
+CLIENT_SHARE: Final = 0.5
+"""Share of the connections that is for clients, if there is a listener for them alone; brokers have the others."""
+
 RESERVED_FILES: Final = 512
 """Open files that connections leave to the process, for ZooKeeper, the brokers and the tables."""
 
@@ -67,6 +70,8 @@ class ConnectionQuotas:
     warnings: ClientWarnings
     max_files: int = MAX_CONNECTIONS * FILES_PER_CONNECTION + RESERVED_FILES
     """Limit of open files of this process."""
+    share: float = 1.0
+    """Share of the connections that is counted here."""
     _connections: dict[OpenConnection, None] = field(default_factory=dict)
     """All connections that are not being closed, the oldest first."""
     _idle: dict[OpenConnection, None] = field(default_factory=dict)
@@ -87,9 +92,7 @@ class ConnectionQuotas:
         """
         if self._count_by_address[address] >= MAX_CONNECTIONS_PER_ADDRESS:
             crowded = address
-        elif self._count_by_address.total() >= min(
-            MAX_CONNECTIONS, max(1, (self.max_files - RESERVED_FILES) // FILES_PER_CONNECTION)
-        ):
+        elif self._count_by_address.total() >= self._max_connections:
             crowded = self._count_by_address.most_common(1)[0][0]
         else:
             return True
@@ -103,6 +106,11 @@ class ConnectionQuotas:
         self.warnings.warn(crowded, f"{crowded} has too many connections: those that have been idle longest are closed")
         self._close(closed)
         return True
+
+    @property
+    def _max_connections(self) -> int:
+        of_files = (self.max_files - RESERVED_FILES) // FILES_PER_CONNECTION
+        return max(1, int(min(MAX_CONNECTIONS, of_files) * self.share))
 
     def opened(self, connection: OpenConnection) -> None:
         """Count a new connection, which is unauthenticated; close another one if there are too many of these."""

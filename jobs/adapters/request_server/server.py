@@ -16,7 +16,7 @@ from jobs.adapters.request_server.authentication import Credentials
 from jobs.adapters.request_server.client_warnings import ClientWarnings
 from jobs.adapters.request_server.config import Binding, ListenConfig
 from jobs.adapters.request_server.connection import Connection, ConnectionContext
-from jobs.adapters.request_server.connection_quotas import ConnectionQuotas, raise_max_files
+from jobs.adapters.request_server.connection_quotas import CLIENT_SHARE, ConnectionQuotas, raise_max_files
 from jobs.adapters.request_server.messages import MalformedRequestError
 from jobs.adapters.request_server.processing_quota import ProcessingQuota
 from jobs.adapters.request_server.sasl_authenticator import AuthenticationError
@@ -41,8 +41,9 @@ class RequestServer:
     The listener is that of `Binding.listener`.
     """
     warnings: ClientWarnings = field(default_factory=ClientWarnings)
-    quotas: ConnectionQuotas = field(init=False)
-    _context: ConnectionContext = field(init=False)
+    _for_brokers: ConnectionContext = field(init=False)
+    _for_clients: ConnectionContext = field(init=False)
+    """Of listeners for clients alone: however many there are, they take no connection and no time from brokers."""
     _executor: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(_CREDENTIAL_THREADS, thread_name_prefix="credentials")
     )
@@ -52,14 +53,23 @@ class RequestServer:
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.quotas = ConnectionQuotas(self.warnings)
-        self._context = ConnectionContext(
-            self.config, self.handler, self.credentials, self.quotas, ProcessingQuota(), self._executor
-        )
+        share = CLIENT_SHARE if any(binding.listener for binding in self.config.bindings) else 0.0
+        self._for_brokers, self._for_clients = self._context(1.0 - share), self._context(share)
+
+    @property
+    def quotas(self) -> ConnectionQuotas:
+        """Those of the connections of brokers."""
+        return self._for_brokers.quotas
+
+    def _context(self, share: float) -> ConnectionContext:
+        quotas = ConnectionQuotas(self.warnings, share=share)
+        return ConnectionContext(self.config, self.handler, self.credentials, quotas, ProcessingQuota(), self._executor)
 
     def start(self) -> None:
         """Listen; raise UsageError if an address cannot be bound."""
-        self.quotas.max_files = raise_max_files()
+        max_files = raise_max_files()
+        for context in (self._for_brokers, self._for_clients):
+            context.quotas.max_files = max_files
         self._thread = Thread(target=self._loop.run_forever, daemon=True, name="request-server")
         self._thread.start()
         try:
@@ -109,11 +119,12 @@ class RequestServer:
     def _accept(self, binding: Binding, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve a connection in a task of its own, in place of another if there are too many."""
         address = str((writer.get_extra_info("peername") or ("unknown",))[0])
-        if not self.quotas.make_room(address):
+        context = self._for_clients if binding.listener else self._for_brokers
+        if not context.quotas.make_room(address):
             writer.close()
             return
-        connection = Connection(self._context, binding, address, reader, writer)
-        self.quotas.opened(connection)
+        connection = Connection(context, binding, address, reader, writer)
+        context.quotas.opened(connection)
         task = self._loop.create_task(self._serve(connection))
         self._tasks.add(task)
         task.add_done_callback(partial(self._ended, connection))
@@ -121,7 +132,7 @@ class RequestServer:
     def _ended(self, connection: Connection, task: asyncio.Task[None]) -> None:
         connection.close()  # a task that is cancelled before it begins closes nothing
         self._tasks.discard(task)
-        self.quotas.ended(connection)
+        connection.context.quotas.ended(connection)
 
     async def _serve(self, connection: Connection) -> None:
         """Answer the requests of a connection until it ends."""
@@ -132,5 +143,6 @@ class RequestServer:
             self.warnings.warn(address, f"the connection of {address} is closed: {error}")
         except (OSError, EOFError, TimeoutError, ssl.SSLError):
             pass  # the client is gone, or silent
-        except Exception:  # noqa: BLE001 - the client finds the connection closed
-            self.warnings.warn(address, f"cannot answer a request of {address}", with_traceback=True)
+        except Exception as error:  # noqa: BLE001 - the client finds the connection closed
+            message = f"cannot answer a request of {address}: unexpected {type(error).__name__}: {error}"
+            self.warnings.warn(address, message, with_traceback=True)

@@ -182,6 +182,32 @@ def test_relays_leave_open_files_to_the_process(handler: ProducerIdHandler) -> N
         server.stop()
 
 
+def test_clients_with_a_listener_take_neither_connections_nor_time_from_brokers(
+    handler: ProducerIdHandler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All are of one address here, and those of brokers have been idle longest."""
+    monkeypatch.setattr(connection_quotas, "MAX_CONNECTIONS", 4)
+    server = RequestServer(ListenConfig.of(["127.0.0.1:0", "CLIENTS://127.0.0.1:0"], [], None), handler)
+    server.start()
+    try:
+        for_brokers, for_clients = (endpoint.port for endpoint in server.endpoints)
+        with ExitStack() as stack:
+            brokers = [stack.enter_context(connected_to(for_brokers)) for _ in range(2)]
+            assert [broker.producer_ids(1) for broker in brokers] == [1, 1]
+            clients = list[RawClient]()
+            for _ in range(3):
+                clients.append(stack.enter_context(connected_to(for_clients)))
+                assert clients[-1].producer_ids(2) == 2
+            assert clients[0].is_closed
+            assert [broker.producer_ids(1) for broker in brokers] == [1, 1]
+            monkeypatch.setattr(processing_quota, "MAX_SHARE", 1e-6)
+            monkeypatch.setattr(processing_quota, "BURST_SECONDS", 0.0)
+            assert clients[2].producer_ids(2) == 2
+            assert brokers[0].producer_ids(1) == 1
+    finally:
+        server.stop()
+
+
 def test_halves_of_requests_of_one_address_make_way_for_another(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_quotas, "MAX_CONNECTIONS", 5)
     with ExitStack() as stack:
