@@ -54,7 +54,7 @@ def handler(tree: KafkaTree, controller: ResidentController, authorizer: str) ->
         Endpoint(None, "PLAINTEXT", LOOPBACK, 9998),
         Endpoint("CLIENTS", "PLAINTEXT", LOOPBACK, 9999),
     ]
-    settings = {**SETTINGS, "inter.broker.listener.name": None, AUTHORIZER: authorizer}
+    settings: dict[str, str | None] = {**SETTINGS, "inter.broker.listener.name": None, AUTHORIZER: authorizer}
     rows = [broker_config(broker, name, value) for broker in range(3) for name, value in settings.items()]
     controller.engine.set_broker_configs(rows)
     initialize(controller)
