@@ -296,11 +296,11 @@ def test_clients_with_a_listener_of_their_own(tmp_path: Path, secured: Secured) 
         assert OURS not in {
             b for n in range(4) for replicas in assignment(story, f"auto{n}").values() for b in replicas
         }
-        assert committed_group(cluster.bootstrap) == 0
         with Flow(cluster.bootstrap, TOPIC, PARTITIONS) as flow:
             story.shut_down(2)
             story.start(2)
         assert flow.failed == []
+        assert committed_group(cluster.bootstrap) == 0
         tools.shown(topics, "--delete", "--topic", "made")
         assert "warning:" not in story.controller.output
 
