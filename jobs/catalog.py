@@ -6,7 +6,7 @@ import typer
 
 from jobs.runtime.cli_enums import Dialect
 from jobs.runtime.console import CommandResult
-from jobs.runtime.options import Yes, on_spark, run_as_script
+from jobs.runtime.options import on_spark, run_as_script
 from jobs.runtime.settings import Settings
 
 
@@ -27,7 +27,7 @@ def catalog(
     apply: Annotated[
         bool, typer.Option("--apply", help="Run the SQL on Spark; without it the SQL is printed.")
     ] = False,
-    yes: Yes = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> CommandResult:
     """Register the tables by name in a catalogue, or print the SQL for it."""
     from jobs.sql_views.catalog import register

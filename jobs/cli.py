@@ -24,7 +24,7 @@ PAGE: Final = {
         "jobs.metrics:metrics": "Export metrics for Prometheus to stdout, to a file or over HTTP.",
     },
     RECORD: {
-        "jobs.snapshot:snapshot": "Store a snapshot of the cluster's ZooKeeper metadata in the Delta tables.",
+        "jobs.snapshot:snapshot": "Store a snapshot of the cluster's metadata in the Delta tables.",
         "jobs.sizes:sizes": "Record the size of each replica as reported by the live brokers.",
     },
     PLAN: {

@@ -79,7 +79,7 @@ def elect(
     ] = None,
     stable_for: Annotated[
         int | None,
-        typer.Option(min=1, help="With --preferred: require the replica to be in the ISR in the last K snapshots."),
+        typer.Option(min=1, help="With --preferred: require the replica to be in the ISR in the last N snapshots."),
     ] = None,
     settle: Annotated[
         str | None,

@@ -35,7 +35,7 @@ def report(
         str | None,
         typer.Option(
             metavar="BEFORE,AFTER",
-            help="Two snapshots, as of `migration prove`: report what a migration to KRaft has lost or changed.",
+            help="Two snapshots, as in `migration prove`: report what a migration to KRaft has lost or changed.",
             autocompletion=comma_separated(snapshots),
         ),
     ] = None,

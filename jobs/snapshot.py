@@ -13,7 +13,7 @@ def snapshot(
     fleet: Fleet = False,
     parallel: Parallel = None,
 ) -> CommandResult:
-    """Store a snapshot of the cluster's ZooKeeper metadata in the Delta tables."""
+    """Store a snapshot of the cluster's metadata in the Delta tables."""
     from jobs.snapshots.snapshot import snapshot_fleet, snapshot_one
 
     return snapshot_fleet(settings, parallel) if fleet else snapshot_one(settings)

@@ -66,7 +66,7 @@ def of_cluster(cluster: str) -> None:
 with surveyor_dag(
     "snapshot",
     None,
-    description="Store a snapshot of each cluster's ZooKeeper metadata in the Delta tables",
+    description="Store a snapshot of each cluster's metadata in the Delta tables",
     schedule=timedelta(minutes=5),
     defaults={"execution_timeout": timedelta(minutes=30)},
     doc_md=__doc__,

@@ -56,7 +56,7 @@ ZooKeeperConfig = Annotated[
         help="File with the security settings for ZooKeeper: TLS, SASL, digest.", envvar="SURVEYOR_ZOOKEEPER_CONFIG"
     ),
 ]
-CommandConfig = Annotated[Path | None, typer.Option(help="client.properties for the brokers: users and TLS.")]
+CommandConfig = Annotated[Path | None, typer.Option(help="client.properties for the brokers: credentials and TLS.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 ResultFile = Annotated[Path | None, typer.Option(help="Also write that JSON object to this file.")]
 DetailedExitcode = Annotated[
@@ -64,11 +64,15 @@ DetailedExitcode = Annotated[
     typer.Option("--detailed-exitcode", help="Exit with 10 if changes are present, with 21 if any row was stale."),
 ]
 Apply = Annotated[bool, typer.Option("--apply", help="Write to the cluster; without it nothing is written.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask on a terminal; without one, delete topics.")]
-MaxChanges = Annotated[int | None, typer.Option(min=0, help="Refuse more changes [default: 100000].")]
-MaxHold = Annotated[str | None, typer.Option(help="Hold the controllership no longer [default: 30s].")]
+Yes = Annotated[
+    bool, typer.Option("--yes", help="Do not ask for confirmation; required without a terminal to delete topics.")
+]
+MaxChanges = Annotated[
+    int | None, typer.Option(min=0, help="Refuse plans with more changes than this [default: 100000].")
+]
+MaxHold = Annotated[str | None, typer.Option(help="Maximum time to hold the controllership [default: 30s].")]
 AllowMajorityDead = Annotated[
-    bool, typer.Option("--allow-majority-dead", help="Believe it when most brokers seem dead.")
+    bool, typer.Option("--allow-majority-dead", help="Accept plans that treat most brokers as dead.")
 ]
 AllowSilent = Annotated[
     str | None,
@@ -85,13 +89,13 @@ AllowUnclean = Annotated[
 Requests = Annotated[
     bool,
     typer.Option(
-        "--requests", help="Also take the next steps of what /admin asks for, though a broker is the controller."
+        "--requests", help="Also take the next steps of requests in /admin, even if a broker is the controller."
     ),
 ]
 Throttle = Annotated[
     str | None,
     typer.Option(
-        help="Bytes a second that each broker copies with, as 50MB/s; none for no bound [default: that of the conf]."
+        help="Maximum bytes per second that each broker copies, as 50MB/s; none: no limit [default: that of the conf]."
     ),
 ]
 All = Annotated[bool, typer.Option("--all", help="List everything, not only the first lines.")]

@@ -103,7 +103,7 @@ def commands_page() -> str:
     parts = [
         *_overview(top),
         "## Every command",
-        "These come after the command's name, as does `--help`, or `-h`. `surveyor --version` is alone.",
+        "These come after the command's name, as does `--help`, or `-h`. `surveyor --version` takes no command.",
         _options(alone[0], everywhere),
         *(part for command in alone for part in _command(command, everywhere, "##")),
     ]
