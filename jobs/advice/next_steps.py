@@ -107,7 +107,7 @@ def _blocked(situation: ClusterSituation) -> Iterator[Suggestion]:
 
 
 def repair_suggestion(blocking: QuarantinedZnode, latest_epoch: int) -> Suggestion:
-    """Say which part of Kafka a znode blocks, and suggest a repair that loses nothing, in any order.
+    """Report which part of Kafka a znode blocks, and suggest a repair that loses nothing, in any order.
 
     Repairs that need a decision are described in the documentation.
     """

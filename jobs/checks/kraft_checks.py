@@ -62,7 +62,7 @@ def check_kraft(settings: Settings) -> Checks:
 def reachability_result(
     addresses: Sequence[str], seconds: Mapping[str, float], faults: Mapping[str, str]
 ) -> CheckResult:
-    """Say which addresses answered, after how many `seconds`, and why others did not."""
+    """Report which addresses answered, after how many `seconds`, and why others did not."""
     check = "reachability"
     failed = "; ".join(f"{address}: {faults[address]}" for address in addresses if address in faults)
     if not seconds:
@@ -101,7 +101,7 @@ def _itself(session: Session) -> Session:
 
 
 def quorum_result(quorum: Quorum) -> CheckResult:
-    """Say which voters are up to date; a voter that is not may be down.
+    """Report which voters are up to date; a voter that is not may be down.
 
     >>> voters = [Voter(voter_id=1, lag=0, lag_ms=0), Voter(voter_id=2, lag=81, lag_ms=90_000)]
     >>> quorum_result(Quorum(leader_id=1, leader_epoch=7, high_watermark=9, voters=voters)).found

@@ -91,7 +91,7 @@ def report_dry(
 
 
 def _apply_obstacle(settings: Settings, preflight: Preflight, running: ReassignmentOptions) -> str | None:
-    """Say why --apply could write nothing now although rows are pending; None if nothing is known to prevent it."""
+    """Return why --apply could write nothing now although rows are pending; None if nothing is known to prevent it."""
     uses_admin_api = preflight.mode is Mode.ADMIN and running.via is Via.ADMIN and preflight.resident_controller is None
     return why_controller_unreachable(settings, preflight.state) if uses_admin_api and preflight.pending else None
 
@@ -201,7 +201,7 @@ def plan_result(settings: Settings, plan: Plan, ledger: CommitLog, *, detailed: 
 
 
 def _cancellation_summary(ledger: CommitLog) -> str:
-    """Say how much of a plan that was cancelled during its commit is applied, and how much was turned back."""
+    """Return how much of a plan that was cancelled during its commit is applied, and how much was turned back."""
     applied, size = len(ledger.of(Outcome.APPLIED)), ledger.plan.size
     turned_back = len(ledger.of(Outcome.STALE))
     text = f"{turned_back} of {size} were turned back" if turned_back else f"none of {size} was turned back"

@@ -125,7 +125,7 @@ def _refuse_unrequestable(plan: Plan, subject: str) -> None:
 
 
 def _why_not_admin(plan: Plan, sink: Sink) -> str | None:
-    """Say why the Admin API cannot carry out a plan; None if it can."""
+    """Return why the Admin API cannot carry out a plan; None if it can."""
     actions = {Action(change.action) for change in plan.changes if not (sink.elects_uncleanly and _is_unclean(change))}
     unsupported = sorted(actions - EXECUTABLE)
     if unsupported:
@@ -151,7 +151,7 @@ def _carries_out_requests(plan: Plan) -> bool:
 
 
 def _why_not_batch(plan: Plan) -> str | None:
-    """Say why batch mode cannot carry out a plan; None if it can."""
+    """Return why batch mode cannot carry out a plan; None if it can."""
     if tiered(plan.operations):
         return f"only a broker can check {TIERED} against its own configs, and it fails if they do not fit"
     moving = any(change.action == Action.REASSIGN for change in plan.changes)
@@ -172,7 +172,7 @@ def refuse_resident_drain(plan: Plan) -> None:
 
 
 def _unresponsive_controller(settings: Settings, state: Cluster) -> str | None:
-    """Say why no live controller can be asked; None if one answers.
+    """Return why no live controller can be asked; None if one answers.
 
     Raises RefusedError if the fault may be on our side. The controllership is taken only if the cluster itself gives a
     reason: ZooKeeper names no controller, or an unregistered one, or the controller is reachable and does not answer.

@@ -107,7 +107,7 @@ class Preconditions:
         return None if reason is None else RowOutcome(change, Outcome.STALE, reason)
 
     def _deleted(self, change: Change) -> str | None:
-        """Say that the topic is queued for deletion.
+        """Return the message that the topic is queued for deletion.
 
         None for the steps that end a reassignment: the deletion waits for them.
         """
@@ -144,7 +144,7 @@ def is_other_topic(change: Change, topic: CurrentTopic) -> bool:
 
 
 def other_topic_reason(change: Change, topic: CurrentTopic) -> str:
-    """Say what happened to the topic of a change."""
+    """Return what happened to the topic of a change."""
     content = topic.content.value
     if content is None:
         return f"{topic.path} is not understood ({topic.content.reason})"
@@ -282,7 +282,7 @@ def _unclean_moved(change: Change, partition: CurrentPartition, live: Collection
 
 
 def _premise_moved(change: Change, partition: CurrentPartition, premises: Premises) -> str | None:
-    """Say what changed since the plan, where nothing has a version."""
+    """Return what changed since the plan, where nothing has a version."""
     if not is_unversioned(change):
         return None
     planned, now = premises.of(change), state_of(partition)
@@ -321,7 +321,7 @@ def _unexplained_election(planned: PartitionPremise, now: PartitionPremise, chan
 
 
 def _leaderless(state: Leadership | None, live: Collection[int]) -> str | None:
-    """Say why a partition must not be moved now: no live replica has its records, and an added replica would be
+    """Return why a partition must not be moved now: no live replica has its records, and an added replica would be
     empty.
 
     Kafka accepts such a request. If unclean elections are allowed, Kafka makes an empty replica the leader as soon as
@@ -404,7 +404,7 @@ def _expansion_for_admin(change: Change, topic: CurrentTopic) -> RowOutcome | No
 
 
 def _taken(change: Change, topic: CurrentTopic) -> str | None:
-    """Say that the partition to be added exists, with other replicas; a version of the topic would show that too."""
+    """Return why adding the partition is stale: it exists with other replicas, as the topic's version would show."""
     try:
         assignment = topic.assigned(change.partition)
     except MalformedZnodeError as error:

@@ -144,7 +144,7 @@ def _removal(data: RemovedTopic, settings: TopicSettings, controller_epoch: Deco
 
 
 def _other_topic(planned_id: str | None, settings: TopicSettings) -> str | None:
-    """Say what happened to the topic; None if it is still the same.
+    """Return what happened to the topic; None if it is still the same.
 
     A topic created before 2.8 may get its id from an upgraded controller; it is still the same topic.
     """

@@ -48,7 +48,7 @@ class UnreadMetadata:
         return bool(self.topics or self.partitions or self.may_lack_topics)
 
     def sentence(self, *, everything: bool = False) -> str:
-        """Say what is not understood.
+        """Return what is not understood.
 
         >>> UnreadMetadata(["a", "b"], ["c-0"], frozenset({"b"})).sentence()
         '2 topics and 1 partition are not understood (a, b in part, c-0)'
@@ -68,11 +68,11 @@ class UnreadMetadata:
             for names, noun in ((self.topics, "topic"), (self.partitions, "partition"))
             if names
         ]
-        named = [f"{topic} in part" if topic in self.in_part else topic for topic in self.topics]
-        named += self.partitions
-        shown = named if everything else named[:MAX_NAMED]
-        more = f" and {len(named) - len(shown)} more" if len(named) > len(shown) else ""
-        is_one = len(named) == 1
+        names = [f"{topic} in part" if topic in self.in_part else topic for topic in self.topics]
+        names += self.partitions
+        shown = names if everything else names[:MAX_NAMED]
+        more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+        is_one = len(names) == 1
         yield f"{join_words(counted)} {'is' if is_one else 'are'} not understood ({', '.join(shown)}{more})"
 
     @property

@@ -31,7 +31,7 @@ class PartitionPremise(NamedTuple):
 
 
 def differences(planned: PartitionPremise, now: PartitionPremise) -> str | None:
-    """Say what is different from the state as planned.
+    """Return what is different from the state as planned.
 
     The order of replicas counts, as the first is preferred; in the other lists it does not. Eligible leader replicas
     that were not known then are not compared; those that were known then and are not known now are different.
@@ -60,7 +60,7 @@ def _differences(planned: PartitionPremise, now: PartitionPremise) -> Iterator[s
 
 
 def unexplained_by_move(before: PartitionPremise, now: PartitionPremise, goal: Sequence[int]) -> str | None:
-    """Say what the request to move a partition to these replicas does not explain, once it was accepted.
+    """Return what the request to move a partition to these replicas does not explain, once it was accepted.
 
     A move that runs adds replicas to the ISR and keeps the leader. A move that is complete keeps the leader if it stays
     in the list; its epoch grows as replicas are removed.
@@ -101,7 +101,7 @@ def unclean_choice(now: PartitionPremise, last_known: Sequence[int] | None, live
 def unexplained_by_election(
     before: PartitionPremise, now: PartitionPremise, leader: int, *, unclean: bool = False
 ) -> str | None:
-    """Say what the election of this replica does not explain, once it was accepted: its epoch grows by one.
+    """Return what the election of this replica does not explain, once it was accepted: its epoch grows by one.
 
     An unclean election leaves the new leader alone in the ISR, until others catch up.
 

@@ -88,7 +88,7 @@ def replica_state(
 
 
 def allowed_transition(action: Action) -> str:
-    """Say which transition an action makes.
+    """Return which transition an action makes.
 
     >>> allowed_transition(Action.CREATE)
     'create leads to Online from New only'

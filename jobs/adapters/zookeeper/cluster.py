@@ -371,7 +371,7 @@ def read_requests(client: KazooClient) -> ReadRequests:
 
 
 def ignored_by_kafka(reason: str) -> str:
-    """Say that a controller which is a broker carries out no entry of /admin/reassign_partitions, and why."""
+    """Return the message that Kafka's controller carries out no entry of /admin/reassign_partitions, and why."""
     return f"Kafka's controller ignores the whole request: {reason}"
 
 

@@ -150,7 +150,7 @@ def make_poll_hook(max_wait: float | None, ledger: CommitLog, lease: Lease) -> C
 
 
 def resume_hint(ledger: CommitLog) -> str:
-    """Say how to continue once this command no longer waits."""
+    """Return how to continue once this command no longer waits."""
     plan = ledger.plan.plan_id
     return (
         ": requested changes continue in the cluster; "

@@ -91,7 +91,7 @@ def _write(control: Controllership, task: Operation) -> RowOutcome:
 
 
 def _expired_confirmation(control: Controllership, task: Operation) -> str | None:
-    """Say why the brokers' confirmations no longer count: another controller has taken over in between."""
+    """Return why the brokers' confirmations no longer count: another controller has taken over in between."""
     if task.action != OperationKind.REMOVE_TOPIC:
         return None
     return confirmation_expired(data_of(task, RemovedTopic).controller_epoch, control.epoch)

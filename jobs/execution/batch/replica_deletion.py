@@ -27,7 +27,7 @@ def changes_deleting_replicas(changes: Sequence[Change]) -> list[Change]:
 
 
 def confirmation_expired(confirmed_under: int | None, epoch: int) -> str | None:
-    """Say why confirmed deletions no longer count under `epoch`; None if they count or nothing was confirmed.
+    """Return why confirmed deletions no longer count under `epoch`; None if they count or nothing was confirmed.
 
     Kafka's controller starts all replicas again when it takes over.
 
