@@ -17,8 +17,11 @@ from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[at
 from confluent_kafka.cimpl import NewTopic
 
 from jobs.adapters.brokers.admin import connected_admin
+from jobs.adapters.brokers.fanout import connected_broker
 from jobs.adapters.delta.lease import WarehouseLease
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
+from jobs.adapters.kraft.fresh_reads import catch_up
+from jobs.adapters.kraft.session import open_session
 from jobs.adapters.sources.kraft import KRaftSource
 from jobs.execution.admin.controller_client import request_changes
 from jobs.execution.admin.lease import this_process
@@ -49,7 +52,16 @@ class Kafka:
                 for name, replicas in topics.items()
             ),
         )
-        assert eventually(lambda: topics.keys() <= set(self.admin.list_topics(timeout=20).topics))
+        assert eventually(lambda: topics.keys() <= self.topics_in_snapshot())
+
+    def topics_in_snapshot(self) -> set[str]:
+        self.snapshot()
+        return {row["topic"] for row in self.surveyor.warehouse.rows("topics")}
+
+    def snapshot(self) -> None:
+        """Take a snapshot once every broker knows what the controller has committed."""
+        with connected_broker(self.cluster.bootstrap.split(",")[0], {}) as send:
+            catch_up(open_session(send), RACKS)
         self.surveyor.json("snapshot")
 
     def fill(self, topic: str, megabytes: int) -> None:
@@ -270,7 +282,7 @@ def test_preferred_leaders_are_elected(kafka: Kafka, tmp_path: Path) -> None:
     with connected_admin(kafka.cluster.bootstrap.split(","), {}) as admin:
         assert admin.reassign({("pref", 0): [2, 1]}) == {("pref", 0): 0}
     assert eventually(lambda: kafka.replicas("pref") == {0: [2, 1]})
-    kafka.surveyor.json("snapshot")
+    kafka.snapshot()
     kafka.plan("pref", *election(tmp_path, "pref"))
     assert committed(kafka.surveyor("commit", "pref", *APPLY, "--json"))["applied_now"] == 1
     assert eventually(lambda: kafka.partitions("pref")[0][0] == 2)
@@ -283,28 +295,28 @@ def test_a_broker_is_drained_and_undrained(kafka: Kafka) -> None:
     committed(kafka.surveyor("commit", "drain", *APPLY, "--wait", "--json"))
     assert eventually(lambda: 1 not in {leader for leader, _, _ in kafka.partitions("drain").values()})
     assert eventually(lambda: kafka.replicas("drain") == {0: [2, 1], 1: [2, 1], 2: [3, 1]})
-    kafka.surveyor.json("snapshot")
+    kafka.snapshot()
     kafka.plan("undrain", "undrain", "--brokers", "1")
     committed(kafka.surveyor("commit", "undrain", *APPLY, "--wait", "--json"))
     assert kafka.surveyor.warehouse.rows("drained") == []
 
 
 def test_topics_are_made_extended_configured_and_deleted(kafka: Kafka) -> None:
-    kafka.surveyor.json("snapshot")
+    kafka.snapshot()
     kafka.plan("make", "assign", "--topic", "made", "--partitions", "2", "--replication-factor", "2")
     assert committed(kafka.surveyor("commit", "make", *APPLY, "--json"))["applied_now"] == 2
     assert eventually(lambda: len(kafka.replicas("made")) == 2)
     assert kafka.surveyor.json("verify", "make")["complete"] == 2
-    kafka.surveyor.json("snapshot")
+    kafka.snapshot()
     kafka.plan("extend", "expand", "--topic", "made", "--partitions", "4")
     assert committed(kafka.surveyor("commit", "extend", *APPLY, "--json"))["applied_now"] == 2
     assert eventually(lambda: len(kafka.replicas("made")) == 4)
-    kafka.surveyor.json("snapshot")
+    kafka.snapshot()
     kafka.plan("configure", "config", "--topic", "made", "--set", "retention.ms=3600000")
     assert committed(kafka.surveyor("commit", "configure", *APPLY, "--json"))["applied_now"] == 1
     assert eventually(lambda: kafka.config("topic", "made") == {"retention.ms": "3600000"})
     assert committed(kafka.surveyor("commit", "configure", *APPLY, "--json"))["applied_now"] == 0
-    kafka.surveyor.json("snapshot")
+    kafka.snapshot()
     kafka.plan("remove", "delete", "--topics", "made")
     assert committed(kafka.surveyor("commit", "remove", *APPLY, "--json"))["applied_now"] == 1
     assert eventually(lambda: "made" not in kafka.admin.list_topics(timeout=20).topics)
@@ -316,9 +328,9 @@ REFUSED: list[list[str]] = [["--mode", "batch"], ["--via", "zookeeper"]]
 
 @pytest.mark.parametrize("options", REFUSED, ids=" ".join)
 def test_what_needs_zookeeper_is_refused_in_one_line(kafka: Kafka, tmp_path: Path, options: list[str]) -> None:
-    if "mode" not in kafka.admin.list_topics(timeout=20).topics:
-        kafka.create({"mode": [[1, 2]]})
-    plan = kafka.plan("mode", *election(tmp_path, "mode"))
+    topic = f"mode{REFUSED.index(options)}"
+    kafka.create({topic: [[1, 2]]})
+    plan = kafka.plan(topic, *election(tmp_path, topic))
     ran = kafka.surveyor("commit", plan, *options, *APPLY)
     assert (ran.code, len(ran.stderr.strip().splitlines())) == (23, 1), ran
     assert "a KRaft cluster has no" in ran.stderr
