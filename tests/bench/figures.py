@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -138,15 +138,14 @@ class Driver:
     """The two processes that are Spark's driver; its JVM does the executors' work as well."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._jvm = spark.sparkContext._jvm  # noqa: SLF001
-        gateway = spark.sparkContext._gateway  # noqa: SLF001
-        self._jvm_pid: int = gateway.proc.pid  # type: ignore[union-attr]
+        self._jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
+        self._jvm_pid: int = self._jvm.java.lang.ProcessHandle.current().pid()
         self._python_pid = os.getpid()
 
     def settle(self) -> None:
         """Collect the garbage of earlier work, so that it is not counted here, and reset the memory peak."""
         gc.collect()
-        self._jvm.System.gc()  # type: ignore[union-attr]
+        self._jvm.System.gc()
         for pid in (self._jvm_pid, self._python_pid):
             with suppress(OSError):
                 Path(f"/proc/{pid}/clear_refs").write_text("5")

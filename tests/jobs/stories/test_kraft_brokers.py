@@ -368,7 +368,7 @@ def test_no_sentence_is_about_zookeeper(story: Story, swept: Surveyor, tmp_path:
     """A broker is down, a partition offline and another moving, so much is due."""
     places = {"DEAD": str(story.killed), "ALIVE": str(story.survivor), "PAGE": str(tmp_path / "page.html")}
     ran = swept(*sorted((places.get(word, word) for word in command), key="--json".__eq__))
-    assert ran.code in {0, 23}, ran
+    assert ran.code in {0, 22, 23}, ran  # 22 of sizes that brokers did not tell in time
     pages = [page.read_text(encoding="utf-8") for page in tmp_path.glob("*.html")]
     assert words_of_zookeeper(ran.stdout, ran.stderr, *map(_visible, pages)) == []
 
