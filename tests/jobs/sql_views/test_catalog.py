@@ -31,7 +31,10 @@ spark.sql("DROP TABLE surveyor.plans")
 
 @pytest.fixture
 def surveyor(tmp_path: Path) -> Surveyor:
-    return Surveyor("127.0.0.1:1", unpacked_in(tmp_path))
+    """A warehouse of the first release, with the tables that were added since."""
+    found = Surveyor("127.0.0.1:1", unpacked_in(tmp_path))
+    found.warehouse.ensure_tables()
+    return found
 
 
 def versions(surveyor: Surveyor) -> dict[str, int]:
