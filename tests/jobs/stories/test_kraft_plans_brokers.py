@@ -32,6 +32,9 @@ from tests.jobs.support.kafka.real_cluster import create_topics, eventually
 pytestmark = pytest.mark.usefixtures("spark")
 
 RACKS = {1: "a", 2: "b", 3: "c"}
+NO_MAKING = {"auto.create.topics.enable": "false"}
+"""librdkafka asks again for the metadata of topics that a test has deleted, and brokers would create them."""
+
 RECORD = b"x" * 10_000
 SLOW = "100kB/s"
 
@@ -119,7 +122,7 @@ class Kafka:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    with EmbeddedKRaftCluster(3, racks=RACKS, heap="320m") as cluster:
+    with EmbeddedKRaftCluster(3, racks=RACKS, overrides=NO_MAKING, heap="320m") as cluster:
         surveyor = Surveyor(cluster.bootstrap, tmp_path_factory.mktemp("kraft") / "warehouse", "--bootstrap-server")
         yield Kafka(cluster, surveyor, AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0}))
 
