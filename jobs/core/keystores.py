@@ -7,6 +7,7 @@ content protects the file against changes, and SHA-1 of the password and a salt 
 import hashlib
 import hmac
 import struct
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -68,7 +69,9 @@ def _read_pkcs12(data: bytes, password: str | None) -> Keystore:
     from cryptography.hazmat.primitives.serialization import Encoding, pkcs12  # noqa: PLC0415
 
     try:
-        store = pkcs12.load_pkcs12(data, None if password is None else password.encode())
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "PKCS#12 bundle could not be parsed as DER")  # BER is read as well
+            store = pkcs12.load_pkcs12(data, None if password is None else password.encode())
     except ValueError:
         raise KeystoreError("does not have this password, or is damaged") from None
     except UnsupportedAlgorithm as error:

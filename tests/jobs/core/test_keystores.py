@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jobs.core.errors import UsageError
@@ -118,6 +118,7 @@ def test_certificates_need_no_password(stores: dict[str, Keystores], certificate
     kind=st.sampled_from(["JKS", "PKCS12"]),
     name=st.sampled_from(["client", "trust"]),
 )
+@example(at=6, value=128, kind="PKCS12", name="client")
 def test_no_change_is_read(stores: dict[str, Keystores], at: int, value: int, kind: str, name: str) -> None:
     """A change that matters is an error; PKCS12 has some bytes that do not, such as the name of a key."""
     path = stores[kind].client if name == "client" else stores[kind].trust
