@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pyspark.sql import SparkSession
 
@@ -138,7 +138,7 @@ class Driver:
     """The two processes that are Spark's driver; its JVM does the executors' work as well."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
+        self._jvm: Any = cast("Any", spark.sparkContext._jvm)  # noqa: SLF001
         self._jvm_pid: int = self._jvm.java.lang.ProcessHandle.current().pid()
         self._python_pid = os.getpid()
 
