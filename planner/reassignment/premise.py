@@ -85,16 +85,18 @@ def unexplained_by_move(before: PartitionPremise, now: PartitionPremise, goal: S
 def unclean_choice(now: PartitionPremise, last_known: Sequence[int] | None, live: Collection[int]) -> int | None:
     """Return the replica that the controller elects if it is asked for an unclean election, None if none is alive.
 
-    Corresponds to `PartitionChangeBuilder.electAnyLeader`: the first in sync or eligible, else the last known leader,
-    else the first that is alive.
+    Corresponds to `PartitionChangeBuilder.electAnyLeader`: the first in sync, or in an empty ISR the first that is
+    eligible; else the last known leader, if both lists are empty and it is the only one; else the first that is alive.
 
-    >>> offline = PartitionPremise([1, 2, 3], [], [], -1, 5, [1], [])
+    >>> offline = PartitionPremise([1, 2, 3], [], [], -1, 5, [], [])
     >>> unclean_choice(offline, None, {2, 3}), unclean_choice(offline, [3], {2, 3}), unclean_choice(offline, [], set())
     (2, 3, None)
     """
     alive = [broker for broker in now.assignment.target if broker in live]
-    safe = [broker for broker in alive if broker in now.isr or broker in (now.eligible or ())]
-    last = [broker for broker in (last_known or ())[:1] if broker in live]
+    valid = now.isr or now.eligible or ()
+    safe = [broker for broker in alive if broker in valid]
+    is_decisive = not valid and last_known is not None and len(last_known) == 1
+    last = [broker for broker in last_known or () if is_decisive and broker in live]
     return next(iter([*safe, *last, *alive]), None)
 
 
