@@ -188,8 +188,7 @@ class AdminCommit:
         self._throttle(moves)
         pending = self._recheck(pending, 0.0)  # setting the throttle took time
         self.ledger.refuse_closed()
-        self.lease.refuse_lost()
-        request_changes(self.sink, self.ledger, self.controller, pending)
+        request_changes(self.sink, self.ledger, self.controller, pending, self.lease)
         with self.sink.reading() as reader:
             note_changes_meanwhile(reader, self.ledger, pending, self.premises)
         log(f"  wave {wave[0].wave}: {pluralise(len(pending), 'change')} requested")

@@ -1,10 +1,12 @@
 """Requests to Kafka's controller, which carries them out under its own fence; one request for each kind of change.
 
-Outcomes follow from the answers. If an answer is lost, the state in ZooKeeper shows whether the request was received.
+Outcomes follow from the answers. If an answer is lost, or says that the time was over, the cluster shows whether the
+request was received. So it does if an answer may be that to a request which a broker of a KRaft cluster has repeated,
+because the controller was replaced before it answered.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol, cast
@@ -18,7 +20,7 @@ from jobs.adapters.brokers.admin import (
     describe_error,
     error_name,
 )
-from jobs.adapters.sinks.interface import Sink
+from jobs.adapters.sinks.interface import Lease, Sink
 from jobs.adapters.zookeeper.connection import poll_until
 from jobs.core.errors import UnreadableError
 from jobs.execution.admin.waves import read_and_judge, read_statuses
@@ -36,6 +38,13 @@ EXECUTABLE: Final = frozenset({Action.CREATE, Action.ELECT_PREFERRED, Action.REA
 MAX_PARTITIONS_PER_REQUEST: Final = 1000
 """Partitions of new topics in one request: they take the controller a second or two of its 20; a larger topic gets a
 request of its own.
+"""
+
+REQUEST_TIMED_OUT: Final = 7
+
+REPEATED: Final = frozenset({3, 36, 37, 100})
+"""UNKNOWN_TOPIC_OR_PARTITION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS and UNKNOWN_TOPIC_ID: the answers to a request
+for a creation, expansion or deletion that was carried out already.
 """
 
 READ_BACK_SECONDS: Final = 15.0
@@ -69,12 +78,17 @@ Requests = Iterable[tuple[Sequence[PlanRow], Callable[[], Codes]]]
 """The changes of each request, and the function that sends it."""
 
 
-def request_changes(sink: Sink, ledger: CommitLog, controller: ControllerClient, pending: Sequence[PlanRow]) -> None:
-    """Request the pending changes, kind by kind, and record the outcomes from the answers."""
+def request_changes(
+    sink: Sink, ledger: CommitLog, controller: ControllerClient, pending: Sequence[PlanRow], lease: Lease
+) -> None:
+    """Request the pending changes, kind by kind, and record the outcomes from the answers.
+
+    Raise LeaseLostError before a request if we do not have the lease any more.
+    """
     for kind, requests in _requests(sink, ledger, controller, pending):
         if any(row.action == kind for row in pending):
             with progress(f"asking Kafka's controller: {kind}"):
-                for verdicts in _send_in_turn(sink, requests):
+                for verdicts in _send_in_turn(sink, requests, lease):
                     ledger.judge(verdicts)
 
 
@@ -97,16 +111,16 @@ def _requests(
         Action.ELECT_PREFERRED,
         [(elections, lambda: controller.elect_preferred([change.key for change in elections]))],
     )
-    yield Action.ELECT, [(unclean, lambda: _elect_uncleanly(admin, unclean))]
+    yield Action.ELECT, [(unclean, lambda: _elect_uncleanly(sink, admin, unclean))]
     yield Action.REASSIGN, [(reassignments, lambda: _reassign(sink, ledger, controller, reassignments))]
     yield OperationKind.ALTER_CONFIG, [([task], partial(_alter_config, admin, task)) for task in alterations]
     yield OperationKind.DELETE_TOPIC, [(deletions, lambda: _delete_topics(admin, deletions))]
 
 
-def _send_in_turn(sink: Sink, requests: Requests) -> Iterator[list[RowOutcome]]:
+def _send_in_turn(sink: Sink, requests: Requests, lease: Lease) -> Iterator[list[RowOutcome]]:
     """Send one request after another until an answer is lost; yield the outcomes of each.
 
-    After a lost answer no further request is sent, and changes that ZooKeeper does not show are UNKNOWN.
+    After a lost answer no further request is sent, and changes that the cluster does not show are UNKNOWN.
     """
     lost_response: str | None = None
     for changes, request in requests:
@@ -114,8 +128,14 @@ def _send_in_turn(sink: Sink, requests: Requests) -> Iterator[list[RowOutcome]]:
             reason = f"not requested: {lost_response} to an earlier request"
             yield [RowOutcome(change, Outcome.SKIPPED, reason) for change in changes]
             continue
+        lease.refuse_lost()
         try:
             codes, why_unknown = request(), "the controller's answer did not name it"
+            if late := _answered(changes, codes, {REQUEST_TIMED_OUT}):
+                lost_response = why_unknown = f"the answer was {error_name(REQUEST_TIMED_OUT)}"
+                in_time = {key: code for key, code in codes.items() if code != REQUEST_TIMED_OUT}
+                codes = in_time | {**_read_back(sink, late)}
+            codes = {**codes, **_repeated(sink, changes, codes, REPEATED)}
         except UNKNOWN_OUTCOME as error:
             lost_response = f"no answer came ({describe_error(error)})"
             codes, why_unknown = _read_back(sink, changes), lost_response
@@ -125,8 +145,31 @@ def _send_in_turn(sink: Sink, requests: Requests) -> Iterator[list[RowOutcome]]:
         yield [_verdict(change, codes, why_unknown) for change in changes]
 
 
-def _read_back(sink: Sink, changes: Sequence[PlanRow]) -> Codes:
-    """Read from ZooKeeper which changes were received, if the answer was lost; none if ZooKeeper is lost, too."""
+def _answered(changes: Sequence[PlanRow], codes: Codes, wanted: Collection[int]) -> list[PlanRow]:
+    """Return the changes with one of these error codes."""
+    answers = [(change, codes.get(change.key)) for change in changes]
+    return [change for change, code in answers if isinstance(code, int) and code in wanted]
+
+
+def _repeated(
+    sink: Sink, changes: Sequence[PlanRow], codes: Codes, wanted: Collection[int]
+) -> dict[Key, int | str | RowOutcome]:
+    """Return the outcomes of changes that were refused with one of these codes and that the cluster shows."""
+    refused = _answered(changes, codes, wanted)
+    shown = _read_back(sink, refused, 0.0) if refused else {}
+    answers = [(change, codes[change.key]) for change in refused if change.key in shown]
+    return {
+        change.key: RowOutcome(change, Outcome.APPLIED, f"found applied; the answer was {error_name(code)}")
+        for change, code in answers
+        if isinstance(code, int)
+    }
+
+
+def _read_back(sink: Sink, changes: Sequence[PlanRow], seconds: float | None = None) -> Codes:
+    """Read from the cluster which changes were received, if the answer was lost; none if it cannot be read either.
+
+    Wait for those that do not show, READ_BACK_SECONDS unless told.
+    """
     tasks, partition_changes = operations_among(changes), changes_among(changes)
     with suppress(UnreadableError), sink.reading() as reader:
 
@@ -136,16 +179,13 @@ def _read_back(sink: Sink, changes: Sequence[PlanRow]) -> Codes:
             verdicts = [*of_changes, *of_operations]
             return [verdict.change.key for verdict in verdicts if verdict.outcome is Outcome.APPLIED]
 
-        return _wait_until_seen(received, len(changes))
+        return _wait_until_seen(received, len(changes), READ_BACK_SECONDS if seconds is None else seconds)
     return {}
 
 
-def _wait_until_seen(received: Callable[[], list[Key]], count: int) -> Codes:
-    """Wait until all changes show in ZooKeeper, READ_BACK_SECONDS at most.
-
-    Changes that do not show are missing in the result.
-    """
-    keys = poll_until(received, lambda keys: len(keys) == count, READ_BACK_SECONDS)
+def _wait_until_seen(received: Callable[[], list[Key]], count: int, seconds: float) -> Codes:
+    """Wait until the cluster shows all changes, for so many seconds at most; those that do not show are left out."""
+    keys = poll_until(received, lambda keys: len(keys) == count, seconds)
     return dict.fromkeys(keys, NONE)
 
 
@@ -179,18 +219,16 @@ def _read_back_reassignments(sink: Sink, ledger: CommitLog, changes: Sequence[Ch
             statuses = read_statuses(reader, changes, ledger.plan)
             return [change.key for change, status, _ in statuses if status is not ReassignmentStatus.DIVERGED]
 
-        return _wait_until_seen(received, len(changes))
+        return _wait_until_seen(received, len(changes), READ_BACK_SECONDS)
     return {}
 
 
-def _elect_uncleanly(admin: Admin, changes: Sequence[Change]) -> Codes:
-    """Request unclean elections; a partition that has a leader by now is stale, and keeps it."""
-    codes = admin.elect_unclean([change.key for change in changes])
-    by_key = {change.key: change for change in changes}
-    return {
-        key: RowOutcome(by_key[key], Outcome.STALE, "it has a leader already") if code == ELECTION_NOT_NEEDED else code
-        for key, code in codes.items()
-    }
+def _elect_uncleanly(sink: Sink, admin: Admin, changes: Sequence[Change]) -> Codes:
+    """Request unclean elections; a partition that has another leader by now is stale, and keeps it."""
+    codes: Codes = admin.elect_unclean([change.key for change in changes])
+    led = _answered(changes, codes, {ELECTION_NOT_NEEDED})
+    stale = {change.key: RowOutcome(change, Outcome.STALE, "it has a leader already") for change in led}
+    return {**codes, **stale, **_repeated(sink, changes, codes, {ELECTION_NOT_NEEDED})}
 
 
 def _alter_config(admin: Admin, task: Operation) -> Codes:

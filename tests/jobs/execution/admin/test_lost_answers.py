@@ -1,14 +1,18 @@
 """Requests to Kafka's controller whose answer was lost: ZooKeeper shows the result, or the outcome is unknown."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from kafka.errors import KafkaTimeoutError
 from msgspec.structs import replace
 
+from jobs.adapters.brokers.admin import error_name
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.zookeeper.lease import LEASE
 from jobs.core.errors import UnreadableError
+from jobs.execution.admin.controller_client import REQUEST_TIMED_OUT
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
     from schemas.rows import Operation
 
 T, U = "t", "u"
-DONE, ERROR, INTERRUPTED = 0, 1, 130
+DONE, ERROR, RUNNING, INTERRUPTED = 0, 1, 25, 130
 
 
 class AnswerlessController(MovingController):
@@ -72,6 +76,26 @@ def controller(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> AnswerlessCo
     return made
 
 
+class CodeController(AnswerlessController):
+    """Answers `code`, whether it `hears` or not."""
+
+    code = 0
+
+    def create_topics(self, topics: Mapping[str, Any]) -> dict[str, int]:
+        return dict.fromkeys(topics, self._answer(lambda: super(CodeController, self).create_topics(topics)))
+
+    def create_partitions(self, topic: str, total: int, added: list[list[int]]) -> int:
+        return self._answer(lambda: super(CodeController, self).create_partitions(topic, total, added))
+
+    def delete_topics(self, topics: Mapping[str, str | None]) -> dict[str, int]:
+        return dict.fromkeys(topics, self._answer(lambda: super(CodeController, self).delete_topics(topics)))
+
+    def _answer(self, carry_out: Callable[[], object]) -> int:
+        with suppress(KafkaTimeoutError):
+            carry_out()
+        return self.code
+
+
 def elects(warehouse: Warehouse, tree: KafkaTree) -> Plan:
     return store_plan(warehouse, tree, [election(tree, T, 0, leader=1, leader_before=0)])
 
@@ -116,6 +140,67 @@ def test_outcome_is_what_the_cluster_shows(  # noqa: PLR0913 - a table
     assert outcomes == [("applied", "asked and accepted") if hears else lost]
     assert (done.exit_code, len(controller.requests)) == (DONE if hears else ERROR, 1), done.stderr
     assert surveyor.status(plan.plan_id) == (PlanStatus.COMMITTED if hears else PlanStatus.PARTIAL)
+
+
+CODES = [(creates, 36), (expands, 37), (deletes, 3), (deletes, 100), (creates, 7), (expands, 7), (deletes, 7)]
+
+
+@pytest.mark.usefixtures("controller")
+@pytest.mark.parametrize("hears", [True, False])
+@pytest.mark.parametrize(("make", "code"), CODES)
+def test_what_the_cluster_shows_counts_more_than_a_refusal(  # noqa: PLR0913, PLR0917 - a table
+    tree: KafkaTree,
+    surveyor: Surveyor,
+    warehouse: Warehouse,
+    monkeypatch: pytest.MonkeyPatch,
+    make: Callable[[Warehouse, KafkaTree], Plan],
+    code: int,
+    *,
+    hears: bool,
+) -> None:
+    """A broker repeats a request whose controller was replaced; the second answer is that nothing is left to do."""
+    answering = CodeController(tree)
+    install(answering, monkeypatch)
+    answering.code, answering.hears = code, hears
+    plan = make(warehouse, tree)
+
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
+
+    ((outcome, message),) = (
+        (row["outcome"], row["message"]) for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"
+    )
+    assert done.exit_code == (DONE if hears else ERROR), done.stderr
+    assert outcome == ("applied" if hears else "unknown" if code == REQUEST_TIMED_OUT else "failed")
+    assert error_name(code) in message or (hears and code == REQUEST_TIMED_OUT)
+    assert len(answering.requests) == 1
+
+
+def test_the_lease_is_checked_before_each_request(
+    tree: KafkaTree,
+    controller: AnswerlessController,
+    surveyor: Surveyor,
+    warehouse: Warehouse,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tree.add_topic(U, {0: [0, 1]})
+    both: list[Operation] = []
+    for topic in (T, U):
+        both += alteration(warehouse, tree, topic, {"retention.ms": None}, {"retention.ms": "7"}).operations
+    plan = store_plan(warehouse, tree, [], [replace(row, sequence=at) for at, row in enumerate(both)], kind="config")
+    altered: list[str] = []
+
+    def alter(topic: str, entries: Mapping[str, str | None]) -> int:
+        altered.append(topic)
+        override(tree, "topic", topic, entries)
+        tree.client.delete(LEASE)
+        return 0
+
+    monkeypatch.setattr(controller, "alter_config", alter)
+
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
+
+    outcomes = {row["topic"]: row["outcome"] for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"}
+    assert (done.exit_code, altered, outcomes) == (RUNNING, [T], {T: "applied", U: "skipped"}), done.stderr
 
 
 def test_later_requests_are_not_sent(
