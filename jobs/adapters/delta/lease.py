@@ -90,6 +90,8 @@ class WarehouseLease:
             rows = self._read()
             if [row.token for row in rows] != [self.token]:
                 raise _lost(_holder_now(rows))
+            if rows[0].deadline <= datetime.now(UTC) + timedelta(seconds=MARGIN_SECONDS):
+                self._extend()  # the machine was suspended, and its monotonic clock with it
 
     def renew(self) -> None:
         """Move the deadline on, if we have the lease; raise LeaseLostError if it was taken."""
@@ -156,7 +158,7 @@ class WarehouseLease:
 
     def _held_by(self, other: LeaseRecord) -> str:
         advice = "wait until it is done, or interrupt it, then run this again"
-        if _decoded(other) is not None and _decoded(other) == self.holder.plan:
+        if self.holder.plan and _decoded(other) == self.holder.plan:
             advice = "interrupt it and run this again: the requested moves continue, and this commit resumes from there"
         return (
             f"{holder_of(other)} has the lease of this cluster (table {_TABLE}) until {_shown(other.deadline)}, and "
@@ -193,6 +195,7 @@ def leased(
     try:
         lease.take(LEASE_SECONDS + MARGIN_SECONDS if timeout_seconds is None else timeout_seconds)
         renewing.start()
+        lease.is_patient = True  # taken again, it was released to a cancellation, which lives
         yield lease
     finally:
         stop.set()

@@ -152,7 +152,7 @@ def _held_message(node: Znode, own: LeaseHolder) -> str:
     advice = "wait until it is done, or interrupt it, then run this again"
     if node.stat is not None and not node.stat.ephemeralOwner:
         advice = f"it was created by hand and stays until it is deleted: `delete {LEASE}` in zookeeper-shell"
-    elif _plan_of(node) == own.plan:
+    elif own.plan and _plan_of(node) == own.plan:
         advice = "interrupt it and run this again: the requested moves continue, and this commit resumes from there"
     return f"{holder_of(node)} has the lease of this cluster ({LEASE}), and only one process may at a time: {advice}"
 

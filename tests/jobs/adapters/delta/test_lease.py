@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event
 
 import pytest
+from msgspec.structs import replace
 
 from jobs.adapters.delta import lease as module
 from jobs.adapters.delta.lease import WarehouseLease, current_holder, leased
@@ -94,6 +97,15 @@ def test_a_holder_that_was_stopped_past_its_deadline_takes_it_again_only_if_it_i
         held.refuse_lost()
 
 
+def test_a_holder_whose_machine_was_suspended_extends_it_before_it_writes(
+    warehouse: Warehouse, held: WarehouseLease
+) -> None:
+    """Its monotonic clock stood still, so the deadline alone shows that another process may take the lease."""
+    expire(warehouse)
+    held.refuse_lost()
+    assert current_holder(warehouse) == ANN
+
+
 def test_it_is_renewed_while_its_holder_lives(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that waits for one that was killed is refused once it sees that the other lives."""
     monkeypatch.setattr(module, "RENEWAL_SECONDS", 0.3)
@@ -113,6 +125,31 @@ def test_a_released_lease_is_waited_for(warehouse: Warehouse, held: WarehouseLea
         waiting.result(timeout=60).refuse_lost()
     with pytest.raises(LeaseLostError, match="it was released"):
         held.refuse_lost()
+
+
+def test_a_lease_that_was_released_to_another_is_waited_for_though_that_one_lives(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit hands it to a cancellation, and takes it again to remove its throttle."""
+    monkeypatch.setattr(module, "_POLL_SECONDS", 0.05)
+    waits = Event()
+    with leased(warehouse, ANN, None, lambda _: waits.set()) as lease, ThreadPoolExecutor(1) as pool:
+        lease.release()
+        other = take(warehouse, BOB)
+        taking = pool.submit(lease.take, 60.0)
+        assert waits.wait(60)
+        other.renew()
+        with pytest.raises(FutureTimeoutError):
+            taking.result(timeout=1)
+        other.release()
+        taking.result(timeout=60)
+        lease.refuse_lost()
+
+
+def test_commands_without_a_plan_do_not_resume_each_other(warehouse: Warehouse) -> None:
+    for holder, advice in ((ANN, "this commit resumes"), (replace(ANN, plan=""), "wait until it is done")):
+        with leased(warehouse, holder, None, silent), pytest.raises(LeaseHeldError, match=advice):
+            take(warehouse, holder)
 
 
 @pytest.mark.parametrize("locks", [True, False], ids=["folder", "object store"])
