@@ -325,7 +325,7 @@ def _verdict(
         if code is None:
             return RowOutcome(row, Outcome.UNKNOWN, f"{why_unknown}; {now.detail}")
         if code in _DONE_CODES:
-            return RowOutcome(row, Outcome.UNKNOWN, f"accepted, but not visible in ZooKeeper yet: {now.detail}")
+            return RowOutcome(row, Outcome.UNKNOWN, f"accepted, but not visible yet: {now.detail}")
         return RowOutcome(row, Outcome.FAILED, f"the controller refused: {error_name(code)}")
     is_back = (
         now.status in {ReassignmentStatus.NOT_STARTED, ReassignmentStatus.OUT_OF_ORDER} and now.change.wave == row.wave

@@ -73,6 +73,7 @@ def _clear(settings: Settings) -> CommandResult:
         state = reader.read_cluster()
         refuse_migration(state.migration)
         with lease_for(settings, sink, "", "cancel") as lease, admin_of(settings, state) as admin:
+            _leftover_throttles(view_now(settings.source))  # a move may have begun since, before we had the lease
             for plan_id in throttled_plans(settings.warehouse) if settings.warehouse.exists() else []:
                 clear_throttle(settings.warehouse, reader, LeaseGuardedAdmin(admin, lease), plan_id)
             throttles = _leftover_throttles(view_now(settings.source))

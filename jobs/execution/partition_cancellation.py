@@ -272,7 +272,7 @@ def _request_cancellation(reassign: Any, keys: Iterable[Key]) -> Mapping[Key, in
     try:
         codes: Mapping[Key, int] = reassign(dict.fromkeys(keys))
     except UNKNOWN_OUTCOME as error:
-        log(f"surveyor: no answer came ({describe_error(error)}); what ZooKeeper shows decides", logging.WARNING)
+        log(f"surveyor: no answer came ({describe_error(error)}); what the cluster shows decides", logging.WARNING)
         return {}
     return codes
 
@@ -304,7 +304,7 @@ def _report(final: Sequence[_Partition], reasons: Mapping[Key, str], audit: _Aud
         {
             partition.key: (Outcome.FAILED, reasons[partition.key])
             if partition.key in reasons
-            else (Outcome.UNKNOWN, "requested, and not visible in ZooKeeper yet")
+            else (Outcome.UNKNOWN, "requested, and not visible yet")
             for partition in unfinished
         }
         | {partition.key: (Outcome.APPLIED, _at_rest(partition)) for partition in cancelled}

@@ -331,7 +331,8 @@ def _leaderless(state: Leadership | None, live: Collection[int]) -> str | None:
         return None
     current = "no state" if state is None else f"leader {state.leader}, ISR {state.isr}"
     return (
-        f"no live leader is in its ISR ({current}): moving it may lose its records; run `surveyor plan recover` first"
+        f"no live leader is in its ISR ({current}): moving it may lose its records; elect a leader first, `surveyor "
+        "status` shows how"
     )
 
 

@@ -126,7 +126,7 @@ def _refuse_old(limits: CommitLimits, plan: Plan, now: datetime) -> None:
     if age < -timedelta(seconds=MAX_CLOCK_SKEW_SECONDS):
         raise RefusedError(
             f"plan {plan.title} was made {-age.total_seconds() / 3600:.1f} h from now by this machine's clock: its "
-            "age is unknown; set the clock (`surveyor doctor` compares it with ZooKeeper's), or plan again",
+            "age is unknown; set the clock (`surveyor doctor` compares it with the cluster's), or plan again",
         )
     if age > timedelta(seconds=limits.max_plan_age):
         raise RefusedError(
@@ -143,5 +143,5 @@ def _refuse_majority_dead(plan: Plan, state: Cluster) -> None:
         raise RefusedError(
             f"plan {plan.title} takes {len(dead)} of {len(brokers)} brokers for dead: "
             f"{join_ids(sorted(dead))}; if they are dead, give "
-            "--allow-majority-dead; otherwise find out why they lost their ZooKeeper sessions",
+            "--allow-majority-dead; otherwise find out why they do not count as alive",
         )

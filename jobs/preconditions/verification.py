@@ -30,7 +30,7 @@ def change_status(
         return _reassignment(change, steps, partition)
     state = partition.state
     if state is None:
-        return ReassignmentStatus.NOT_STARTED if change.is_new else ReassignmentStatus.DIVERGED, "no state znode"
+        return ReassignmentStatus.NOT_STARTED if change.is_new else ReassignmentStatus.DIVERGED, "no state"
     if change.action == Action.ELECT_PREFERRED and change.leader_epoch_after is None:
         return _election_after(change, steps, partition, state)
     detail = f"leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"

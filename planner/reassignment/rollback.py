@@ -116,7 +116,7 @@ def _state_rejection(
     if partition.topic in cluster.deleting:
         return Rejection(RejectionCode.DELETION_REQUESTED, reasons.DELETION_REQUESTED.say())
     if not partition.understood:
-        return Rejection(RejectionCode.NOT_UNDERSTOOD, "one of its znodes is not understood")
+        return Rejection(RejectionCode.NOT_UNDERSTOOD, "its state or its topic is not understood")
     if partition.leader is None:
         return Rejection(RejectionCode.NO_STATE, "it has no leader and ISR yet")
     return None
@@ -166,7 +166,8 @@ def _leader_rejection(partition: PartitionInfo, cluster: ClusterFacts) -> Reject
     leader, isr = partition.leader, partition.isr or []
     if leader in cluster.live and leader in isr:
         return None
-    reason = f"no live leader in its ISR (leader {leader}, ISR {list(isr)}); run `surveyor plan recover` first"
+    found = f"leader {leader}, ISR {list(isr)}"
+    reason = f"no live leader in its ISR ({found}); elect a leader first, `surveyor status` shows how"
     return Rejection(RejectionCode.NO_LIVE_LEADER, reason)
 
 

@@ -213,7 +213,7 @@ def test_partition_without_in_sync_leader_is_not_moved(
 
     assert outcome is Outcome.STALE
     assert f"no live leader is in its ISR (leader {leader}, ISR {isr})" in message
-    assert "`surveyor plan recover`" in message
+    assert "`surveyor status` shows how" in message
 
 
 @pytest.mark.parametrize(

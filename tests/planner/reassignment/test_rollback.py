@@ -106,7 +106,7 @@ REFUSED: Final[list[tuple[Row | None, Row, list[int] | None, str, str]]] = [
         RejectionCode.REASSIGNMENT_IN_PROGRESS,
         "being moved, and not by this plan: to [4, 2]",
     ),
-    ({"leader": 9}, {}, None, RejectionCode.NO_LIVE_LEADER, "(leader 9, ISR [3, 2]); run `surveyor plan recover`"),
+    ({"leader": 9}, {}, None, RejectionCode.NO_LIVE_LEADER, "(leader 9, ISR [3, 2]); elect a leader first, `surveyor"),
     ({"leader": -1}, {}, None, RejectionCode.NO_LIVE_LEADER, "(leader -1, ISR [3, 2])"),
     ({}, {}, [9, 2], LintCode.BROKER_NOT_ALIVE, "[9, 2] adds brokers that are not alive: 9"),
     ({}, {}, [5, 2], RejectionCode.DRAINED, "[5, 2] adds brokers that are drained: 5"),

@@ -12,6 +12,7 @@ import pytest
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sinks.zookeeper import ZooKeeperReader
 from jobs.execution.admin.commit import AdminCommit
+from jobs.execution.admin.lease import lease_for
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
 from jobs.repositories.actor import Actor
 from jobs.repositories.plans.commit_log import CommitLog, close_plan
@@ -384,7 +385,7 @@ def test_partition_that_lost_its_leader_is_not_requested(  # noqa: PLR0913, PLR0
 
     verdicts = last_words(surveyor, plan)
     assert [verdicts[partition][0] for partition in BEFORE] == ["applied", "stale", "stale"]
-    assert all("`surveyor plan recover`" in verdicts[partition][1] for partition in (1, 2))
+    assert all("`surveyor status` shows how" in verdicts[partition][1] for partition in (1, 2))
     assert (controller.replicas(T), overrides(kafka)) == (BEFORE | {0: AFTER[0]}, {})
 
 
@@ -542,6 +543,28 @@ def test_leftover_throttle_of_a_committed_plan_is_cleared(
 
     assert f"remove its throttle: surveyor commit {plan.plan_id} --apply" in seen.stdout
     assert (done.exit_code, overrides(kafka), throttle_rows(warehouse)) == (DONE, {}, [])
+
+
+def test_the_throttle_of_a_move_that_begins_before_the_lease_is_taken_stays(  # noqa: PLR0913, PLR0917 - fixtures
+    kafka: KafkaTree,
+    controller: MovingController,
+    surveyor: Surveyor,
+    warehouse: Warehouse,
+    plan: Plan,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While the question is asked, for instance."""
+    left_behind(kafka, controller, warehouse, plan)
+    before = overrides(kafka)
+
+    def meanwhile(*arguments: Any) -> Any:  # noqa: ANN401 - those of the original
+        controller.begin((T, 0), AFTER[0])
+        return lease_for(*arguments)
+
+    monkeypatch.setattr("jobs.execution.leftover_throttles.lease_for", meanwhile)
+    done = surveyor.run("cancel", "--throttles", "--zookeeper", kafka.hosts, "--apply")
+
+    assert (done.exit_code, overrides(kafka)) == (REFUSED, before), done.stderr
 
 
 def test_leftover_throttle_of_a_refused_plan_is_cleared(
