@@ -299,7 +299,12 @@ def read_back(changes: Sequence[Change], current: CurrentState, premises: Premis
     """
     outcomes = []
     for change in changes:
-        planned, now = premises.of(change), state_of(current.partitions[change.key])
+        partition = current.partitions[change.key]
+        planned, now = premises.of(change), state_of(partition)
+        if now is not None and change.topic_id is not None and is_other_topic(change, partition.topic):
+            reason = other_topic_reason(change, partition.topic)
+            outcomes.append(RowOutcome(change, Outcome.FAILED, f"accepted for another topic: {reason}"))
+            continue
         if planned is None or not is_unversioned(change):
             continue
         if now is None:

@@ -1,0 +1,52 @@
+"""Accepted changes of a KRaft cluster are read back: what happened between the last reading and the request is said."""
+
+import pytest
+
+from jobs.preconditions.changes import NO_PREMISES, read_back
+from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Decoded, LeaderAndIsr
+from schemas.enums import Action, Outcome
+from schemas.rows import Change
+from schemas.znodes import Assignment
+
+PLANNED, OTHER = "KHtsfPk5R_Cc71NtSF0-Vw", "AAAAAAAAAAAAAAAAAAAAAQ"
+
+MOVE = Change(
+    wave=0,
+    topic="t",
+    partition=0,
+    action=Action.REASSIGN.value,
+    replicas_before=[1, 2],
+    replicas_after=[3, 2],
+    adding_before=[],
+    adding_after=[3],
+    removing_before=[],
+    removing_after=[1],
+    leader_before=1,
+    leader_after=1,
+    leader_epoch_before=0,
+    isr_before=[1, 2],
+    isr_after=[1, 2],
+    state_version=None,
+    topic_version=None,
+    topic_id=PLANNED,
+    is_new=False,
+    leader_and_isr_to=[],
+    requires_live=[],
+    requires_dead=[],
+    reason="a test",
+)
+
+
+def moving(topic_id: str) -> CurrentState:
+    assignment = Assignment({0: [3, 2, 1]}, {0: [3]}, {0: [1]}, topic_id)
+    topic = CurrentTopic("topic t", None, Decoded(assignment), is_unversioned=True)
+    state = Decoded(LeaderAndIsr(1, 0, [1, 2]))
+    return CurrentState({("t", 0): CurrentPartition(topic, 0, "t-0", None, state, [], [])}, {}, frozenset({1, 2, 3}))
+
+
+@pytest.mark.parametrize(("topic_id", "expected"), [(PLANNED, []), (OTHER, [Outcome.FAILED])])
+def test_a_move_of_a_topic_that_was_created_again_has_failed(topic_id: str, expected: list[Outcome]) -> None:
+    """The Admin API names a topic, and the new one has the same replicas, leader and epoch."""
+    found = read_back([MOVE], moving(topic_id), NO_PREMISES)
+    assert [outcome.outcome for outcome in found] == expected
+    assert all(outcome.message.startswith("accepted for another topic: ") for outcome in found)
