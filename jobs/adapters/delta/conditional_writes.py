@@ -52,6 +52,7 @@ def _write_to_hdfs(warehouse: str, name: str) -> None:
         DeltaTable.create(f"{folder}/{name}", pa.schema([pa.field("number", pa.int64())]))
         files = hdfs_files(folder)
         files.delete_dir(f"{name}/_delta_log")
+        # the client empties a folder that it is asked to delete, and deletes an empty one only as a file
         for emptied in (f"{name}/_delta_log", name):
             files.delete_file(emptied)
     except (DeltaError, OSError) as error:

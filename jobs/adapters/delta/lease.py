@@ -9,7 +9,7 @@ holder then finds the row taken. Processes are kept apart only if they use the s
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -117,14 +117,14 @@ class WarehouseLease:
 
     def _try_take(self) -> LeaseRecord | None:
         """Take the lease unless another process has it; return its row then."""
-        token, others = str(uuid4()), [row for row in self._read() if row.deadline > datetime.now(UTC)]
+        token, others = str(uuid4()), _valid(self._read())
         if others:
             return others[0]
         with self._lock:
             begun = time.monotonic()
 
             def taken(rows: pa.Table) -> pa.Table:
-                others[:] = [row for row in typed(LeaseRecord, rows) if row.deadline > datetime.now(UTC)]
+                others[:] = _valid(typed(LeaseRecord, rows))
                 return rows if others else self._row(token)
 
             self.warehouse.transform_rows(_TABLE, _ALL_ROWS, taken)
@@ -213,12 +213,16 @@ def _renew(lease: WarehouseLease, stop: Event) -> None:
 
 def current_holder(warehouse: Warehouse) -> LeaseHolder | None:
     """Return the holder of the lease, None if there is none or it cannot be decoded."""
-    rows = warehouse.typed_rows(LeaseRecord) if warehouse.has(_TABLE) else []
-    valid = [row for row in rows if row.deadline > datetime.now(UTC)]
+    valid = _valid(warehouse.typed_rows(LeaseRecord) if warehouse.has(_TABLE) else [])
     try:
         return decode_holder(valid[0].holder.encode()) if valid else None
     except MalformedZnodeError:
         return None
+
+
+def _valid(rows: Iterable[LeaseRecord]) -> list[LeaseRecord]:
+    """Return the rows before their deadline."""
+    return [row for row in rows if row.deadline > datetime.now(UTC)]
 
 
 def holder_of(row: LeaseRecord) -> str:

@@ -172,5 +172,8 @@ def test_of_many_at_once_one_gets_it(warehouse: Warehouse, monkeypatch: pytest.M
 
 def test_leases_of_clusters_are_apart(warehouse: Warehouse, held: WarehouseLease) -> None:
     other = Warehouse(warehouse.uri, "other")
-    take(other, BOB).refuse_lost()
+    taken = take(other, BOB)
+    taken.refuse_lost()
     held.refuse_lost()
+    assert [row["token"] for row in other.rows("leases")] == [taken.token]
+    assert [row["token"] for row in warehouse.rows("leases")] == [held.token]
