@@ -20,7 +20,7 @@ from jobs.runtime.console import CommandResult, Result, wrapped
 from jobs.runtime.fleet import FleetSummary, run_on_fleet
 from jobs.runtime.output import write_json
 from jobs.runtime.settings import Settings
-from jobs.snapshots.fleet_health import SHOWN, WORST_BY, figures_of
+from jobs.snapshots.fleet_health import FIGURES_SHOWN, WORST_BY, figures_of
 from jobs.snapshots.health import Health
 from schemas.enums import NO_CONTROLLER
 from schemas.metadata_names import MetadataNames
@@ -57,7 +57,7 @@ def _fleet_figures(status: Result) -> Result:
 
 
 FLEET_SUMMARY: Final = FleetSummary(
-    title="status", figures=_fleet_figures, shown=(*SHOWN, "moving", "due", "snapshot_age"), worst_by=WORST_BY
+    title="status", figures=_fleet_figures, shown=(*FIGURES_SHOWN, "moving", "due", "snapshot_age"), worst_by=WORST_BY
 )
 
 
@@ -78,7 +78,10 @@ def watch_status(settings: Settings, every: float) -> None:
         try:
             block = _block(settings, read_status(settings, None))
         except UnreadableError as error:
-            block = [f"{_moment(datetime.now(UTC))}  cannot read the cluster; trying again", *wrapped(str(error), "")]
+            block = [
+                f"{_format_time(datetime.now(UTC))}  cannot read the cluster; trying again",
+                *wrapped(str(error), ""),
+            ]
 
 
 def _block(settings: Settings, status: Status) -> list[str]:
@@ -110,9 +113,9 @@ def lines(status: Status) -> Iterator[str]:
 
 def _when(status: Status) -> str:
     if status.taken_at is None:
-        return _moment(status.situation.now)
+        return _format_time(status.situation.now)
     age = (status.situation.now - status.taken_at).total_seconds()
-    return f"taken {_moment(status.taken_at)}, {format_duration(max(age, 0))} ago"
+    return f"taken {_format_time(status.taken_at)}, {format_duration(max(age, 0))} ago"
 
 
 def _figures(status: Status) -> Iterator[tuple[str, str]]:
@@ -232,5 +235,5 @@ def _last_snapshot(status: Status) -> str:
     return f"{recent.snapshot.snapshot_id}, {format_duration(max(age, 0))} ago"
 
 
-def _moment(now: datetime) -> str:
+def _format_time(now: datetime) -> str:
     return now.strftime("%Y-%m-%d %H:%M:%S UTC")

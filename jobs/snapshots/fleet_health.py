@@ -22,7 +22,7 @@ WORST_BY: Final = (
 )
 """Figures by which clusters are ordered, the gravest first."""
 
-SHOWN: Final = ("offline", "under_min_isr", "under_replicated", "brokers_gone", "imbalance")
+FIGURES_SHOWN: Final = ("offline", "under_min_isr", "under_replicated", "brokers_gone", "imbalance")
 """Figures shown on the console."""
 
 

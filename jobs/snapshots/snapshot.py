@@ -29,7 +29,7 @@ from jobs.runtime.fleet import FleetSummary, run_on_fleet
 from jobs.runtime.progress import Phases, progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
-from jobs.snapshots.fleet_health import SHOWN, WORST_BY, figures_of, health_at
+from jobs.snapshots.fleet_health import FIGURES_SHOWN, WORST_BY, figures_of, health_at
 from jobs.snapshots.reader import StagedMetadata, read_driver_metadata, stage
 from jobs.snapshots.writer import SnapshotWriter
 from schemas.enums import NO_CONTROLLER
@@ -175,7 +175,7 @@ def _snapshot_of_member(settings: Settings) -> CommandResult:
 FLEET_SUMMARY: Final = FleetSummary(
     title="snapshot",
     figures=lambda result: {name: result[name] for name in ("snapshot_id", *COUNT_FIELDS)} | result["health"],
-    shown=("snapshot_id", "brokers", "partitions", *SHOWN),
+    shown=("snapshot_id", "brokers", "partitions", *FIGURES_SHOWN),
     worst_by=WORST_BY,
 )
 

@@ -13,19 +13,19 @@ from typing import Final
 
 from markupsafe import Markup
 
-BAR: Final = 12
-GAP: Final = 8
-LETTERS: Final = 17
+BAR_HEIGHT: Final = 12
+GROUP_GAP: Final = 8
+MAX_NAME_LETTERS: Final = 17
 """Letters of a name that fit; the full name is in the title."""
 
 Number = int | float
 Shown = Callable[[Number], str]
 
 
-def plainly(value: Number) -> str:
+def format_number(value: Number) -> str:
     """Format a number.
 
-    >>> plainly(12345), plainly(0.25)
+    >>> format_number(12345), format_number(0.25)
     ('12,345', '0.25')
     """
     return f"{value:,}" if isinstance(value, int) else f"{value:.2f}"
@@ -60,7 +60,7 @@ def _picture(title: str, height: Number, parts: Iterator[Markup], kind: str) -> 
 
 
 def _named(name: str, y: Number) -> Markup:
-    short = name if len(name) <= LETTERS else f"{name[: LETTERS - 1]}…"
+    short = name if len(name) <= MAX_NAME_LETTERS else f"{name[: MAX_NAME_LETTERS - 1]}…"
     return Markup('<text x="-8" y="{y}" class="end">{short}<title>{name}</title></text>').format(
         y=y, short=short, name=name
     )
@@ -70,17 +70,17 @@ def _share(value: Number, whole: Number) -> float:
     return round(100 * value / whole, 2)
 
 
-def bars(title: str, series: Sequence[str], groups: Sequence[Group], shown: Shown = plainly) -> Markup:
+def bars(title: str, series: Sequence[str], groups: Sequence[Group], shown: Shown = format_number) -> Markup:
     """Draw a bar for each value of each group, with the series below one another; values must not be negative."""
     most = max((value for group in groups for value in group.values), default=0) or 1
-    high = len(series) * BAR + GAP
+    high = len(series) * BAR_HEIGHT + GROUP_GAP
     height = max(len(groups), 1) * high
 
     def parts() -> Iterator[Markup]:
         for number, group in enumerate(groups):
-            yield _named(group.name, number * high + len(series) * BAR / 2 + 4)
+            yield _named(group.name, number * high + len(series) * BAR_HEIGHT / 2 + 4)
             for place, (series_name, value) in enumerate(zip(series, group.values, strict=True)):
-                y, wide = number * high + place * BAR, _share(value, most)
+                y, wide = number * high + place * BAR_HEIGHT, _share(value, most)
                 yield Markup(
                     '<rect class="s{place}" x="0" y="{y}" width="{wide}%" height="{bar}">'
                     "<title>{name}: {what} {text}</title></rect>"
@@ -89,11 +89,11 @@ def bars(title: str, series: Sequence[str], groups: Sequence[Group], shown: Show
                     place=place,
                     y=y,
                     wide=max(wide, 0.2),
-                    bar=BAR - 1.5,
+                    bar=BAR_HEIGHT - 1.5,
                     name=group.name,
                     what=series_name,
                     text=shown(value),
-                    base=y + BAR - 2.5,
+                    base=y + BAR_HEIGHT - 2.5,
                 )
 
     return legend(series) + _picture(title, height, parts(), "bars")
@@ -114,7 +114,7 @@ LINE: Final = 12
 
 
 def lines(
-    title: str, places: Sequence[str], series: Mapping[str, Sequence[Number | None]], shown: Shown = plainly
+    title: str, places: Sequence[str], series: Mapping[str, Sequence[Number | None]], shown: Shown = format_number
 ) -> Markup:
     """Draw a line for each series over the same places; values must not be negative, and None is a gap."""
     most = max((value for values in series.values() for value in values if value is not None), default=0) or 1
@@ -143,7 +143,7 @@ def lines(
                 place, " ".join(f"{x},{y}" for x, y, _ in points), name
             )
         yield Markup("</svg>")
-        labels = _apart({name: points[-1][1] for name, points in known.items() if points})
+        labels = _spread_labels({name: points[-1][1] for name, points in known.items() if points})
         for place, (name, points) in enumerate(known.items()):
             # a dot marks the end of the line, and the only value of a series of length 1
             if points:
@@ -162,10 +162,10 @@ def _height(value: Number, most: Number) -> float:
     return round(8 + (HEIGHT - 16) * (1 - value / most), 1)
 
 
-def _apart(heights: Mapping[str, float]) -> dict[str, float]:
+def _spread_labels(heights: Mapping[str, float]) -> dict[str, float]:
     """Move labels down until they do not overlap.
 
-    >>> _apart({"a": 20.0, "b": 15.0, "c": 90.0})
+    >>> _spread_labels({"a": 20.0, "b": 15.0, "c": 90.0})
     {'b': 15.0, 'a': 27.0, 'c': 90.0}
     """
     placed = dict[str, float]()
@@ -185,14 +185,14 @@ def _axis(places: Sequence[str], y: Number) -> Markup:
     )
 
 
-CELL: Final = 18
+CELL_HEIGHT: Final = 18
 NARROW_PLOT: Final = 250
 """Width of a row of cells on a phone, in pixels."""
 WIDE_PLOT: Final = 1000
 """Width of a row of cells on a desktop, in pixels; a label is drawn if it fits."""
-LETTER: Final = 7
+LETTER_WIDTH: Final = 7
 """Width of a letter of a cell's label, in pixels."""
-DEEPEST: Final = 0.55
+MAX_OPACITY: Final = 0.55
 """Opacity of the darkest cell, on which a label in the text colour is still readable."""
 
 
@@ -210,7 +210,9 @@ class Cell:
         >>> Cell(0).label, Cell(0, "gone").label, Cell(3, "gone").label
         ('0', 'gone', '3, gone')
         """
-        return ", ".join(filter(None, [plainly(self.value) if self.value or not self.absence else "", self.absence]))
+        return ", ".join(
+            filter(None, [format_number(self.value) if self.value or not self.absence else "", self.absence])
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,14 +231,14 @@ def heat_map(
     `absences` maps each kind of absence, which has its own style, to its meaning.
     """
     most = max((cell.value for row in rows for cell in row.cells), default=0) or 1
-    height = len(rows) * CELL
+    height = len(rows) * CELL_HEIGHT
 
     def parts() -> Iterator[Markup]:
         yield _HATCH
         for number, row in enumerate(rows):
-            yield _named(row.name, number * CELL + CELL - 5)
+            yield _named(row.name, number * CELL_HEIGHT + CELL_HEIGHT - 5)
             for first, end in _runs(row.cells):
-                yield _cell(row, (first, end), places, number * CELL, most)
+                yield _cell(row, (first, end), places, number * CELL_HEIGHT, most)
         yield _axis(places, height + AXIS - 6)
 
     meanings = (
@@ -247,7 +249,7 @@ def heat_map(
     )
     key = Markup(
         '<ul class="legend"><li>0 <span class="shade-key" aria-hidden="true"></span> {most} {unit}</li>{meanings}</ul>',
-    ).format(most=plainly(most), unit=unit, meanings=Markup().join(meanings))
+    ).format(most=format_number(most), unit=unit, meanings=Markup().join(meanings))
     return key + _picture(title, height + AXIS, parts(), "shades")
 
 
@@ -273,10 +275,10 @@ def _cell(row: CellRow, run: tuple[int, int], places: Sequence[str], y: int, mos
     spanned = places[first] if end - first == 1 else f"{places[first]} to {places[end - 1]}"
     x, wide = _share(first, len(places)), _share(end - first, len(places))
     title = Markup("<title>{}, {}: {}</title>").format(row.name, spanned, cell.label)
-    place = Markup('x="{x}%" y="{y}" width="{wide}%" height="{high}"').format(x=x, y=y, wide=wide, high=CELL - 1)
+    place = Markup('x="{x}%" y="{y}" width="{wide}%" height="{high}"').format(x=x, y=y, wide=wide, high=CELL_HEIGHT - 1)
     shapes = [
         Markup('<rect class="shade" {place} fill-opacity="{depth}">{title}</rect>').format(
-            place=place, depth=round(0.06 + (DEEPEST - 0.06) * cell.value / most, 3), title=title
+            place=place, depth=round(0.06 + (MAX_OPACITY - 0.06) * cell.value / most, 3), title=title
         )
     ]
     if cell.absence:
@@ -286,13 +288,13 @@ def _cell(row: CellRow, run: tuple[int, int], places: Sequence[str], y: int, mos
                 kind=_class(cell.absence), place=place, title=title
             )
         )
-    letters = LETTER * (len(cell.label) + 1)
+    letters = LETTER_WIDTH * (len(cell.label) + 1)
     if WIDE_PLOT * wide / 100 >= letters:
         shapes.append(
             Markup('<text class="middle value{tight}" x="{x}%" y="{y}">{label}</text>').format(
                 tight="" if NARROW_PLOT * wide / 100 >= letters else " tight",
                 x=round(x + wide / 2, 2),
-                y=y + CELL - 5,
+                y=y + CELL_HEIGHT - 5,
                 label=cell.label,
             )
         )

@@ -24,9 +24,9 @@ from jobs.web.render import Fact, about, alarming, fact, render
 from schemas.enums import NO_CONTROLLER, FailureScenario
 from schemas.rows import LossImpact
 
-MOST_BROKERS: Final = 100
+BROKERS_DRAWN: Final = 100
 """Brokers in a chart."""
-MOST_SNAPSHOTS: Final = 90
+SNAPSHOTS_DRAWN: Final = 90
 """Snapshots in a chart over time, the newest ones."""
 WORST: Final = 10
 """What-if rows for each kind of loss."""
@@ -62,7 +62,7 @@ def cluster_page(at: Summaries, now: datetime) -> str:
         brokers=_brokers(at),
         imbalance=_imbalance(at),
         leaders=_leaders(at),
-        trouble=trouble(at),
+        trouble=unhealthy_partitions(at),
         plans=plans(at),
         commits=commits(at),
         is_cut=bool(at.only),
@@ -93,7 +93,7 @@ def health_facts(summary: ClusterSummary) -> list[Fact]:
 
 def _brokers(at: Summaries) -> dict[str, Any]:
     brokers = at.typed_rows(BrokerLeadership)
-    shown = sorted(brokers, key=attrgetter("leaders", "replicas"), reverse=True)[:MOST_BROKERS]
+    shown = sorted(brokers, key=attrgetter("leaders", "replicas"), reverse=True)[:BROKERS_DRAWN]
     groups = [Group(broker_name(row), led_and_held(row)) for row in sorted(shown, key=attrgetter("broker_id"))]
     table = at.query(
         "SELECT broker_id::VARCHAR AS broker, coalesce(rack, '') AS rack, coalesce(host, '') AS host, "
@@ -147,7 +147,7 @@ def _imbalance(at: Summaries) -> dict[str, Any]:
             "max(threshold) AS threshold FROM imbalance_history GROUP BY ALL ORDER BY snapshot_id",
             "imbalance_history",
         ),
-    )[-MOST_SNAPSHOTS:]
+    )[-SNAPSHOTS_DRAWN:]
     table = at.query(
         """
         SELECT
@@ -188,12 +188,12 @@ def cell_of(row: RecordedLeadership) -> Cell:
 def _leaders(at: Summaries) -> dict[str, Any]:
     recorded = at.typed_rows(RecordedLeadership)
     snapshots = {row.snapshot_id: _place(row) for row in recorded}
-    newest = dict(list(snapshots.items())[-MOST_SNAPSHOTS:])
+    newest = dict(list(snapshots.items())[-SNAPSHOTS_DRAWN:])
     cells: dict[int, list[Cell]] = defaultdict(list)
     for row in recorded:
         if row.snapshot_id in newest:
             cells[row.broker_id].append(cell_of(row))
-    most = sorted(cells, key=lambda broker: (-max(cell.value for cell in cells[broker]), broker))[:MOST_BROKERS]
+    most = sorted(cells, key=lambda broker: (-max(cell.value for cell in cells[broker]), broker))[:BROKERS_DRAWN]
     rows = [CellRow(f"broker {broker}", cells[broker]) for broker in sorted(most)]
     left_out = [
         f"the newest {len(newest)} of {len(snapshots)} snapshots" if len(newest) < len(snapshots) else "",
@@ -207,11 +207,11 @@ def _leaders(at: Summaries) -> dict[str, Any]:
         if rows
         else None,
         "cut": f"The chart shows {cut}." if cut else "",
-        "table": reigns(at),
+        "table": leaders_over_time(at),
     }
 
 
-def reigns(at: Summaries) -> EmbeddedTable:
+def leaders_over_time(at: Summaries) -> EmbeddedTable:
     """Return the leaders of each partition over time, the newest change first."""
     rows = at.query(
         """
@@ -229,7 +229,7 @@ def reigns(at: Summaries) -> EmbeddedTable:
     return EmbeddedTable("leaders", "Leaders of each partition", rows, ("leader", "before"), ("seen",), more)
 
 
-def trouble(at: Summaries) -> EmbeddedTable:
+def unhealthy_partitions(at: Summaries) -> EmbeddedTable:
     rows = at.query(
         """
         SELECT

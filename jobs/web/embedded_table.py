@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from markupsafe import Markup
 
-MOST_CHOICES: Final = 40
+MAX_CHOICES: Final = 40
 """Distinct values of a column up to which it gets a selection list."""
 
 _ESCAPES: Final = {
@@ -25,7 +25,7 @@ _ESCAPES: Final = {
 """Characters that could end the script element or start a comment or a line in it."""
 
 
-MOST_ROWS: Final = 200_000
+MAX_EMBEDDED_ROWS: Final = 200_000
 """Rows of a table in the page, about ten megabytes."""
 
 
@@ -57,10 +57,10 @@ class EmbeddedTable:
 
     @property
     def in_page(self) -> int:
-        return min(self.total, MOST_ROWS)
+        return min(self.total, MAX_EMBEDDED_ROWS)
 
     def _content(self) -> dict[str, Any]:
-        first = self.rows.slice(0, MOST_ROWS)
+        first = self.rows.slice(0, MAX_EMBEDDED_ROWS)
         return {"rows": self.in_page, "columns": [self._column(name, first[name]) for name in first.column_names]}
 
     def _column(self, name: str, values: pa.ChunkedArray) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class EmbeddedTable:
         column = {"label": label, "kind": kind, "values": texts}
         if len(texts) < len(values):
             column["codes"] = coded.indices.to_pylist()
-        if name in self.choices and 1 < len(texts) <= MOST_CHOICES:
+        if name in self.choices and 1 < len(texts) <= MAX_CHOICES:
             column["choices"] = True
         return column
 

@@ -17,7 +17,7 @@ from jobs.core.units import format_duration
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.snapshots import find_snapshot
 from jobs.snapshots.fleet_health import HealthFigures, figures_of, health_at
-from jobs.web.charts import percent, plainly
+from jobs.web.charts import format_number, percent
 from jobs.web.render import Fact, alarming, render, render_part, shown_time
 from schemas.rows import Row, Snapshot
 
@@ -91,7 +91,7 @@ def fleet_facts(rows: Sequence[FleetRow]) -> list[Fact]:
     """Return figures of all clusters together."""
     figures = [row.health.figures for row in rows if row.health is not None]
     return [
-        Fact("clusters", plainly(len(rows))),
+        Fact("clusters", format_number(len(rows))),
         alarming("clusters not read", len(rows) - len(figures), "bad"),
         alarming("clusters with offline partitions", sum(of_cluster.offline > 0 for of_cluster in figures), "bad"),
         *(
@@ -124,7 +124,7 @@ def _cells(row: FleetRow, now: datetime, href: str | None) -> dict[str, Any]:
         "cluster": row.cluster,
         "href": href,
         "reason": None,
-        "counts": [(plainly(count), mood if count else "") for count, mood in counts],
+        "counts": [(format_number(count), mood if count else "") for count, mood in counts],
         "imbalance": percent(health.figures.imbalance),
         "snapshot": health.snapshot_id,
         "taken_at": shown_time(health.taken_at),

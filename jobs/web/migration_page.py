@@ -4,11 +4,11 @@ from datetime import datetime
 from typing import Final
 
 from jobs.snapshots.migration_proof import COUNTS, MigrationProof
-from jobs.web.charts import plainly
+from jobs.web.charts import format_number
 from jobs.web.render import Fact, alarming, render, shown_time
 from schemas.rows import Row, Snapshot
 
-MOST_DIFFERENCES: Final = 5_000
+DIFFERENCES_SHOWN: Final = 5_000
 """Maximum number of differences on the page; `surveyor migration prove --json` has all."""
 
 _SIDES: Final = ("brokers", "topics", "partitions", *COUNTS)
@@ -16,7 +16,7 @@ _SIDES: Final = ("brokers", "topics", "partitions", *COUNTS)
 
 def migration_page(cluster: str, before: Snapshot, after: Snapshot, proof: MigrationProof, now: datetime) -> str:
     """Return the page as HTML."""
-    differences = [[_text(value) for value in difference] for difference in proof.differences[:MOST_DIFFERENCES]]
+    differences = [[_text(value) for value in difference] for difference in proof.differences[:DIFFERENCES_SHOWN]]
     return render(
         "migration.html",
         cluster=cluster,
@@ -30,7 +30,7 @@ def migration_page(cluster: str, before: Snapshot, after: Snapshot, proof: Migra
         sides=[_side("before, from ZooKeeper", before), _side("after, from KRaft", after)],
         names=[COUNTS.get(name, name) for name in _SIDES],
         differences=differences,
-        more=max(0, len(proof.differences) - MOST_DIFFERENCES),
+        more=max(0, len(proof.differences) - DIFFERENCES_SHOWN),
         unknown=proof.unknown,
         deleted_topics=proof.deleted_topics,
         made_at=shown_time(now),
@@ -53,5 +53,5 @@ def _text(value: object) -> str:
     ('1,200', 'none', '[1, 2]')
     """
     if isinstance(value, int) and not isinstance(value, bool):
-        return plainly(value)
+        return format_number(value)
     return "none" if value is None else str(value)

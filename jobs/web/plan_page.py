@@ -32,8 +32,8 @@ from jobs.repositories.snapshots import find_snapshot, last_snapshot
 from jobs.repositories.stored_rows import ChangeCounts, StoredRows, count_changes
 from jobs.runtime.settings import Settings
 from jobs.sql_views.database import Summaries, structs_of
-from jobs.web.charts import Group, Shown, bars, plainly
-from jobs.web.cluster_page import MOST_BROKERS, broker_name, by_rack, commits
+from jobs.web.charts import Group, Shown, bars, format_number
+from jobs.web.cluster_page import BROKERS_DRAWN, broker_name, by_rack, commits
 from jobs.web.embedded_table import EmbeddedTable
 from jobs.web.render import Fact, about, alarming, fact, render, shown_time
 from schemas.digest import plan_header
@@ -160,8 +160,10 @@ def figures_of_page(row: PlanRecord, copied: Volume, rate: int | None) -> PageFi
     columns = {"most into a broker": busiest.get("most_in", []), "most out of one": busiest.get("most_out", [])}
     waves = []
     for number, wave in enumerate(copied.waves):
-        cells = {"wave": str(wave.wave), "replicas copied": plainly(wave.replicas)}
-        cells |= {name: plainly(counts[number]) for name, counts in columns.items() if len(counts) == len(copied.waves)}
+        cells = {"wave": str(wave.wave), "replicas copied": format_number(wave.replicas)}
+        cells |= {
+            name: format_number(counts[number]) for name, counts in columns.items() if len(counts) == len(copied.waves)
+        }
         if copied.is_known:
             cells["bytes"] = format_bytes(wave.bytes)
         if copied.is_known and rate:
@@ -301,7 +303,7 @@ def before_and_after(plan: PlanTables) -> list[BrokerChange]:
 def _brokers(plan: PlanTables) -> dict[str, Any]:
     rows = before_and_after(plan)
     bytes_held = {int(name): span for name, span in figures_in(plan.row).get("bytes_by_broker", {}).items()}
-    most = sorted(rows, key=_moved, reverse=True)[:MOST_BROKERS]
+    most = sorted(rows, key=_moved, reverse=True)[:BROKERS_DRAWN]
     drawn = sorted(most, key=attrgetter("broker_id"))
     notes = []
     if not plan.is_whole:
@@ -315,7 +317,7 @@ def _brokers(plan: PlanTables) -> dict[str, Any]:
         _chart("Replicas held, by rack", by_rack(rows, attrgetter("replicas"))),
     ]
     if bytes_held:
-        held = [Group(f"broker {broker}", span) for broker, span in sorted(bytes_held.items())][:MOST_BROKERS]
+        held = [Group(f"broker {broker}", span) for broker, span in sorted(bytes_held.items())][:BROKERS_DRAWN]
         charts.append(_chart("Bytes held, by broker", held, format_bytes))
     table = {
         "broker": [str(row.broker_id) for row in rows],

@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from jobs.core.units import format_duration
-from jobs.web.charts import plainly
+from jobs.web.charts import format_number
 from schemas.rows import Row, Snapshot
 
 _PACKAGE: Final = "jobs.web"
@@ -34,12 +34,12 @@ class Fact:
 
 def fact(name: str, value: int | None, mood: str = "") -> Fact:
     """Return a count, which has a mood only if it is not 0."""
-    return Fact(name, "unknown" if value is None else plainly(value), mood if value else "")
+    return Fact(name, "unknown" if value is None else format_number(value), mood if value else "")
 
 
 def alarming(name: str, value: int, mood: str) -> Fact:
     """Return a count that should be 0, which has the mood good if it is 0."""
-    return Fact(name, plainly(value), mood if value else "good")
+    return Fact(name, format_number(value), mood if value else "good")
 
 
 def shown_time(time: datetime | None) -> str:
@@ -66,7 +66,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["number"] = plainly
+    environment.globals["number"] = format_number
     return environment
 
 

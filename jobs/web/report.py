@@ -17,7 +17,7 @@ from jobs.runtime.console import CommandResult
 from jobs.runtime.fleet import FleetSummary, run_on_fleet
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from jobs.snapshots.fleet_health import SHOWN, WORST_BY
+from jobs.snapshots.fleet_health import FIGURES_SHOWN, WORST_BY
 from jobs.snapshots.migration_proof import prove
 from jobs.sql_views.database import Summaries
 from jobs.web.cluster_page import cluster_page
@@ -27,7 +27,7 @@ from jobs.web.plan_page import PlanTables, plan_page
 from schemas.rows import Row, Snapshot
 from schemas.text import pluralise
 
-MOST_CHANGES: Final = 2_000_000
+MAX_CHANGES_READ: Final = 2_000_000
 """Maximum number of changes read for reasons and outcomes; changes of the newest plans are read."""
 
 
@@ -117,12 +117,12 @@ def _page_of(cluster: str) -> str:
 
 
 FLEET_SUMMARY: Final = FleetSummary(
-    title="report", figures=lambda page: page["health"], shown=("snapshot_id", *SHOWN), worst_by=WORST_BY
+    title="report", figures=lambda page: page["health"], shown=("snapshot_id", *FIGURES_SHOWN), worst_by=WORST_BY
 )
 
 
 def summaries(warehouse: Warehouse, snapshot: Snapshot) -> Summaries:
-    """Open the views at a snapshot, restricted to the newest plans if there are more than MOST_CHANGES changes."""
+    """Open the views at a snapshot, restricted to the newest plans if there are more than MAX_CHANGES_READ changes."""
     return Summaries(warehouse, snapshot, _newest_plans(warehouse, snapshot), until_of(warehouse, snapshot))
 
 
@@ -139,7 +139,7 @@ def _newest_plans(warehouse: Warehouse, snapshot: Snapshot) -> dict[str, Filter]
     taken, changes = list[str](), 0
     for plan_id, count in values_of(plans.sort_by([("created_at", "descending")]), "plan_id", "changes"):
         changes += count or 0
-        if changes > MOST_CHANGES and taken:
+        if changes > MAX_CHANGES_READ and taken:
             break
         taken.append(plan_id)
     if len(taken) == plans.num_rows:

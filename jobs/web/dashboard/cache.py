@@ -17,17 +17,17 @@ from jobs.core.masking import masked_text
 from jobs.repositories.snapshots import find_snapshot
 from jobs.runtime.settings import ClusterConf
 from jobs.sql_views.database import Summaries
-from jobs.web.cluster_page import commits, plans, reigns, trouble
+from jobs.web.cluster_page import commits, leaders_over_time, plans, unhealthy_partitions
 from jobs.web.fleet_page import FleetRow, rows_of
 from jobs.web.plan_page import PlanTables
 from jobs.web.report import summaries
 from schemas.rows import Snapshot
 
-FRESH: Final = 5
+CACHE_SECONDS: Final = 5
 """Lifetime of cached data that can grow."""
-KEPT: Final = 12
+CACHED_SNAPSHOTS: Final = 12
 """Snapshots in the cache."""
-SHOWN: Final = 1_000
+ROWS_SHOWN: Final = 1_000
 """Rows of a table shown at once; a search finds the others."""
 
 
@@ -44,20 +44,20 @@ class SnapshotRef:
         return Warehouse(self.uri, self.cluster)
 
 
-@st.cache_resource(ttl=FRESH, show_spinner=False)
+@st.cache_resource(ttl=CACHE_SECONDS, show_spinner=False)
 def clusters(uri: str) -> list[str]:
     """Return the names of the clusters of a warehouse."""
     return Warehouse(uri, "").clusters()
 
 
-@st.cache_resource(ttl=FRESH, show_spinner=False)
+@st.cache_resource(ttl=CACHE_SECONDS, show_spinner=False)
 def fleet_rows(uri: str) -> list[FleetRow]:
     """Return the rows of the page of all clusters, the worst first."""
     warehouses = [Warehouse(uri, name) for name in clusters(uri)]
     return rows_of(warehouses, ClusterConf().imbalance_threshold)
 
 
-@st.cache_resource(ttl=FRESH, show_spinner=False)
+@st.cache_resource(ttl=CACHE_SECONDS, show_spinner=False)
 def snapshots(uri: str, cluster: str) -> list[Snapshot]:
     """Return snapshot_id, taken_at and cluster_id of the snapshots of a cluster, the oldest first."""
     columns = ["snapshot_id", "taken_at", "cluster_id"]
@@ -65,7 +65,7 @@ def snapshots(uri: str, cluster: str) -> list[Snapshot]:
     return typed(Snapshot, rows)
 
 
-@st.cache_resource(max_entries=KEPT, show_spinner=False)
+@st.cache_resource(max_entries=CACHED_SNAPSHOTS, show_spinner=False)
 def views(place: SnapshotRef, names: Sequence[str]) -> dict[str, pa.Table]:
     """Return the views that depend on the snapshot only; rows as in `jobs.sql_views`."""
     warehouse = place.warehouse
@@ -73,7 +73,7 @@ def views(place: SnapshotRef, names: Sequence[str]) -> dict[str, pa.Table]:
     return {name: at.table(name) for name in names}
 
 
-@st.cache_resource(max_entries=KEPT, show_spinner=False)
+@st.cache_resource(max_entries=CACHED_SNAPSHOTS, show_spinner=False)
 def held_by(place: SnapshotRef, broker: int) -> pa.Table:
     """Return the partitions of a broker, with its role in each."""
     warehouse = place.warehouse
@@ -93,15 +93,15 @@ def held_by(place: SnapshotRef, broker: int) -> pa.Table:
     )
 
 
-@st.cache_resource(max_entries=KEPT, show_spinner=False)
+@st.cache_resource(max_entries=CACHED_SNAPSHOTS, show_spinner=False)
 def sections(place: SnapshotRef) -> dict[str, pa.Table]:
     """Return tables as in the report: unhealthy partitions and the leader history."""
     warehouse = place.warehouse
     at = summaries(warehouse, find_snapshot(warehouse, place.snapshot_id))
-    return {"trouble": trouble(at).rows, "leaders": reigns(at).rows}
+    return {"trouble": unhealthy_partitions(at).rows, "leaders": leaders_over_time(at).rows}
 
 
-@st.cache_resource(ttl=FRESH, max_entries=KEPT, show_spinner=False)
+@st.cache_resource(ttl=CACHE_SECONDS, max_entries=CACHED_SNAPSHOTS, show_spinner=False)
 def plans_and_commits(place: SnapshotRef) -> dict[str, pa.Table]:
     """Return the plans and commits of a cluster up to a snapshot; up to now for the newest."""
     warehouse = place.warehouse
@@ -109,7 +109,7 @@ def plans_and_commits(place: SnapshotRef) -> dict[str, pa.Table]:
     return {"plans": plans(at).rows, "commits": commits(at).rows}
 
 
-@st.cache_resource(ttl=FRESH, max_entries=KEPT, show_spinner=False)
+@st.cache_resource(ttl=CACHE_SECONDS, max_entries=CACHED_SNAPSHOTS, show_spinner=False)
 def commit(uri: str, cluster: str, plan_id: str, attempt: int) -> pa.Table:
     """Return the outcome of each row in one commit of a plan, with secrets in messages masked."""
     warehouse = Warehouse(uri, cluster)

@@ -15,23 +15,23 @@ from markupsafe import Markup
 
 from jobs.web.charts import Group
 from jobs.web.cluster_page import ABSENCES
-from jobs.web.dashboard.cache import SHOWN, searched
+from jobs.web.dashboard.cache import ROWS_SHOWN, searched
 from jobs.web.render import Fact
 
 COLOURS: Final = ("#0072b2", "#d55e00", "#767d86")
 """Distinguishable with colour blindness, on light and dark pages."""
-BAR: Final = 20
-AROUND: Final = 130
+BAR_HEIGHT: Final = 20
+MARGIN_HEIGHT: Final = 130
 """Height of the title, legend and axis of a chart, in pixels."""
-MOST_BARS: Final = 60
-MOST_LABELLED: Final = 20
+BARS_DRAWN: Final = 60
+MAX_LABELLED_SNAPSHOTS: Final = 20
 """Number of snapshots up to which the cells of a heat map have labels."""
 LABEL: Final = "#7f8790"
 """Colour of values in charts, readable on light and dark pages."""
 ON_SHADES: Final = "#24292f"
 
 _TOP: Final = alt.Legend(orient="top")
-_EVERY: Final = alt.Axis(labelOverlap=False)
+_ALL_LABELS: Final = alt.Axis(labelOverlap=False)
 _UPRIGHT: Final = alt.Axis(labelAngle=0, labelOverlap=True)
 
 _MARKDOWN: Final = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&^=])")
@@ -50,11 +50,11 @@ def table(rows: pa.Table, noun: str, key: str) -> None:
     """Show a search box, the first matching rows and their number."""
     words = st.text_input(f"Search {noun}", key=f"search-{key}", placeholder="words that a row must contain")
     matching = searched(rows, words)
-    more = f"; the first {SHOWN:,} are shown" if matching.num_rows > SHOWN else ""
+    more = f"; the first {ROWS_SHOWN:,} are shown" if matching.num_rows > ROWS_SHOWN else ""
     st.caption(f"{matching.num_rows:,} of {rows.num_rows:,} {noun}{more}")
     if matching.num_rows:
         # labels as in the report, and empty cells for null
-        shown = matching.slice(0, SHOWN).rename_columns([name.replace("_", " ") for name in matching.column_names])
+        shown = matching.slice(0, ROWS_SHOWN).rename_columns([name.replace("_", " ") for name in matching.column_names])
         st.dataframe(shown, hide_index=True, width="stretch", key=f"rows-{key}", placeholder="")
 
 
@@ -62,20 +62,20 @@ def bars(title: str, series: Sequence[str], groups: Sequence[Group]) -> None:
     """Draw a bar for each value of each group; a caption reports omitted groups."""
     values = [
         {"name": group.name, "what": name, "count": value}
-        for group in groups[:MOST_BARS]
+        for group in groups[:BARS_DRAWN]
         for name, value in zip(series, group.values, strict=True)
     ]
     base = alt.Chart(alt.InlineData(values=values), title=title).encode(
-        y=alt.Y("name:N", title=None, sort=None, axis=_EVERY),
+        y=alt.Y("name:N", title=None, sort=None, axis=_ALL_LABELS),
         yOffset=alt.YOffset("what:N", sort=series),
         x=alt.X("count:Q", title=None, axis=alt.Axis(format=",d", tickMinStep=1)),
         tooltip=[alt.Tooltip("name:N"), alt.Tooltip("what:N"), alt.Tooltip("count:Q")],
     )
     labels = base.mark_text(align="left", dx=4, color=LABEL).encode(text=alt.Text("count:Q", format=",d"))
     chart = base.mark_bar().encode(color=_colour("what", series)) + labels
-    st.altair_chart(chart.properties(height=AROUND + BAR * max(len(values), 1)), width="stretch")
-    if len(groups) > MOST_BARS:
-        st.caption(f"the first {MOST_BARS} of {len(groups)}")
+    st.altair_chart(chart.properties(height=MARGIN_HEIGHT + BAR_HEIGHT * max(len(values), 1)), width="stretch")
+    if len(groups) > BARS_DRAWN:
+        st.caption(f"the first {BARS_DRAWN} of {len(groups)}")
 
 
 class Share(NamedTuple):
@@ -121,7 +121,7 @@ def heat_map(title: str, counts: Sequence[LeaderCount]) -> None:
     shaded, framed = (
         alt.Chart(alt.InlineData(values=[cell._asdict() for cell in cells]), title=title).encode(
             x=alt.X("snapshot:O", title="snapshot", axis=_UPRIGHT),
-            y=alt.Y("broker:O", title="broker", axis=_EVERY),
+            y=alt.Y("broker:O", title="broker", axis=_ALL_LABELS),
             tooltip=[alt.Tooltip("broker:O"), alt.Tooltip("snapshot:O"), alt.Tooltip("label:N", title="leads")],
         )
         for cells in (present, absent)
@@ -135,12 +135,12 @@ def heat_map(title: str, counts: Sequence[LeaderCount]) -> None:
             stroke=alt.Stroke("absence:N", scale=strokes, legend=None),
         ),
     ]
-    if len({cell.snapshot for cell in counts}) <= MOST_LABELLED:
+    if len({cell.snapshot for cell in counts}) <= MAX_LABELLED_SNAPSHOTS:
         dark = 0.6 * max((cell.leaders for cell in present), default=0)
         ink = alt.condition(alt.datum.leaders > dark, alt.value("white"), alt.value(ON_SHADES))
         layers.append(shaded.mark_text().encode(text="label:N", color=ink))
         layers.append(framed.transform_filter("!datum.leaders").mark_text(color=LABEL).encode(text="label:N"))
-    height = AROUND + BAR * max(len({cell.broker for cell in counts}), 1)
+    height = MARGIN_HEIGHT + BAR_HEIGHT * max(len({cell.broker for cell in counts}), 1)
     st.altair_chart(alt.layer(*layers).properties(height=height), width="stretch")
     st.caption("Framed cells: " + "; ".join(f"{name}, it {meaning}" for name, meaning in ABSENCES.items()))
 

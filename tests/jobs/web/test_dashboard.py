@@ -89,7 +89,7 @@ def test_the_slider_stays_on_the_newest_unless_somebody_slides(tmp_path: Path, m
 
 
 def test_bars_say_who_is_gone_and_what_is_left_out(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.web.dashboard.parts.MOST_BARS", 3)
+    monkeypatch.setattr("jobs.web.dashboard.parts.BARS_DRAWN", 3)
     app = _opened(warehouse, monkeypatch)
 
     assert [each.value for each in app.caption if each.value.startswith("the first")] == ["the first 3 of 4"]

@@ -241,7 +241,7 @@ def test_reasons_are_read_of_the_newest_plans_alone(
     small: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored_plan(small, [change("orders", 0, [2, 1, 0], [1, 0, 2], reason="newer")])
-    monkeypatch.setattr("jobs.web.report.MOST_CHANGES", 2)
+    monkeypatch.setattr("jobs.web.report.MAX_CHANGES_READ", 2)
     page = _page(small, tmp_path / "page.html")
     assert [row[-1] for row in _cells(page, "plans")] == ["newer", ""]
     assert "rows-commits" not in page
