@@ -75,7 +75,7 @@ class AdminRequestRemover:
                 for key, replicas in orders.items()
             ]
             yield self._write_and_record(entries, lambda: withdraw_reassignments(self.control, orders))
-        retried = {verdict.change.key for verdict in verdicts if _is_tried_again(verdict)}
+        retried = {verdict.change.key for verdict in verdicts if _will_be_retried(verdict)}
         done = [
             key
             for key in self.context.requested(RequestKind.PREFERRED_ELECTION)
@@ -141,7 +141,7 @@ def _all_decisions(decisions: Decisions) -> Iterator[Decision]:
     return chain(decisions.withdrawn, decisions.others)
 
 
-def _is_tried_again(verdict: RowOutcome) -> bool:
+def _will_be_retried(verdict: RowOutcome) -> bool:
     """Whether the next cycle decides on the partition again, and the change written was not its election."""
     is_elected = verdict.outcome is Outcome.APPLIED and verdict.change.action == Action.ELECT_PREFERRED
     return verdict.outcome is not Outcome.FAILED and not is_elected

@@ -26,7 +26,7 @@ from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.controller.admin_apis.requests import AdminApiContext
 from jobs.controller.admin_request_removal import AdminRequestRemover
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
-from jobs.controller.broker_apis.apis import BrokerApis, Office
+from jobs.controller.broker_apis.apis import ActiveController, BrokerApis
 from jobs.controller.broker_apis.isr_writer import IsrWriter
 from jobs.controller.broker_apis.shutdowns import (
     BROKER_NOT_AVAILABLE,
@@ -202,7 +202,7 @@ class ResidentController:
             self._complete_znodes()
             self.phantoms.replace_all()
             self.apis.open(
-                Office(
+                ActiveController(
                     self.control,
                     self.context,
                     self.isr_writer,

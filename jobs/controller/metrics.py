@@ -148,7 +148,7 @@ class ControllerMetrics(MetricFamilies):
 _COUNTS: Final = ("offline", "without_state", "under_replicated", "moving", "not_understood")
 """Counts of partitions, as `jobs.snapshots.health` has them of a snapshot."""
 
-_JUDGED: Final = pa.schema(
+_HEALTH_SCHEMA: Final = pa.schema(
     [
         ("topic", pa.string()),
         ("replicas", pa.list_(pa.int32())),
@@ -165,9 +165,10 @@ def _unhealthy(rows: Sequence[PartitionInfo], registered: Collection[int], delet
 
     A registered broker is alive, whether or not its registration could be decoded.
     """
-    columns = [[getattr(row, name) for row in rows] for name in _JUDGED.names]
+    columns = [[getattr(row, name) for row in rows] for name in _HEALTH_SCHEMA.names]
     table = pa.Table.from_arrays(
-        [pa.array(values, kind) for values, kind in zip(columns, _JUDGED.types, strict=True)], schema=_JUDGED
+        [pa.array(values, kind) for values, kind in zip(columns, _HEALTH_SCHEMA.types, strict=True)],
+        schema=_HEALTH_SCHEMA,
     )
     arrays = arrays_of_table(table, {}, deleting, DEFAULT_MIN_ISR)
     masks = unhealthy_masks(arrays, partition_masks(arrays, registered))

@@ -51,7 +51,7 @@ _BROKER_ID_NOT_REGISTERED: Final = 102
 
 
 @dataclass(slots=True)
-class Office:
+class ActiveController:
     """What answers requests during one controllership."""
 
     control: Controllership
@@ -100,7 +100,7 @@ class Office:
 class BrokerApis:
     """The handler of a request server."""
 
-    _office: Office | None = None
+    _active: ActiveController | None = None
     _lock: Lock = field(default_factory=Lock)
     _executor: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(max_workers=1, thread_name_prefix="producer-ids")
@@ -110,19 +110,19 @@ class BrokerApis:
         default_factory=lambda: ThreadPoolExecutor(ADMIN_THREADS, thread_name_prefix="admin-requests")
     )
 
-    def open(self, office: Office) -> None:
+    def open(self, active: ActiveController) -> None:
         """Answer by this controllership from now on."""
         with self._lock:
-            self._office = office
-        office.isr_writer.start()
+            self._active = active
+        active.isr_writer.start()
 
     def close(self) -> None:
         """Answer that this process is not the controller from now on; also what waits."""
         with self._lock:
-            office, self._office = self._office, None
-        if office is not None:
-            office.isr_writer.stop()
-            office.shutdowns.stop()
+            active, self._active = self._active, None
+        if active is not None:
+            active.isr_writer.stop()
+            active.shutdowns.stop()
 
     def stop(self) -> None:
         """Answer nothing more; called at the end of the process."""
@@ -140,8 +140,8 @@ class BrokerApis:
     def relay_to(self, listener: ServerListener) -> tuple[str, int] | None:
         """Return a live broker's address, where the controller is seen by clients of a plain-text listener."""
         with self._lock:
-            office = self._office
-        return None if office is None or listener.protocol != PLAINTEXT else office.relay_address(listener)
+            active = self._active
+        return None if active is None or listener.protocol != PLAINTEXT else active.relay_address(listener)
 
     def conditional_apis(self) -> Mapping[int, tuple[int, int]]:
         """Return the APIs for settings, of which those of the controller itself are answered here."""
@@ -150,8 +150,8 @@ class BrokerApis:
     def handles(self, _api_key: int, request: ApiMessage) -> bool:
         """Return whether a request for settings is about the controller."""
         with self._lock:
-            office = self._office
-        return office is not None and concerns_controller(office.control.controller_id, request)
+            active = self._active
+        return active is not None and concerns_controller(active.control.controller_id, request)
 
     def submit(self, caller: Caller, api_key: int, version: int, request: ApiMessage) -> Future[ApiMessage]:
         """Answer a request; its future gets the response.
@@ -159,51 +159,51 @@ class BrokerApis:
         A client that takes this process for the controller finds its connection closed, and looks for another one.
         """
         with self._lock:
-            office = self._office
+            active = self._active
             if api_key == ALTER_PARTITION:
-                return _alter_partition(office, version, request)
+                return _alter_partition(active, version, request)
             if api_key == CONTROLLED_SHUTDOWN:
-                return _controlled_shutdown(office, version, request)
+                return _controlled_shutdown(active, version, request)
             if api_key == ALLOCATE_PRODUCER_IDS:
-                return self._executor.submit(_allocate_producer_ids, office, version, request)
+                return self._executor.submit(_allocate_producer_ids, active, version, request)
             if api_key in ADMIN_VERSIONS or api_key in CONFIG_VERSIONS:
-                if office is None:
+                if active is None:
                     raise ConnectionAbortedError("this process is not the controller")
-                api_context = office.api_context_for(api_key, caller.protocol)
+                api_context = active.api_context_for(api_key, caller.protocol)
                 return self._admin_executor.submit(_handle_admin, api_context, api_key, version, request)
         raise ValueError(f"API {api_key} is not served")
 
 
-def _alter_partition(office: Office | None, version: int, request: ApiMessage) -> Future[ApiMessage]:
-    if office is None:
+def _alter_partition(active: ActiveController | None, version: int, request: ApiMessage) -> Future[ApiMessage]:
+    if active is None:
         return _done(alter_partition_response(version, request, IsrResponse(_NOT_CONTROLLER, {}), lambda _: None))
-    name_of = office.context.topic_of_id
-    pending = office.isr_writer.submit(alter_partition_request(version, request, name_of))
-    return _then(pending, lambda result: alter_partition_response(version, request, result, name_of))
+    name_of = active.context.topic_of_id
+    pending = active.isr_writer.submit(alter_partition_request(version, request, name_of))
+    return _map_future(pending, lambda result: alter_partition_response(version, request, result, name_of))
 
 
-def _controlled_shutdown(office: Office | None, version: int, request: ApiMessage) -> Future[ApiMessage]:
-    if office is None:
+def _controlled_shutdown(active: ActiveController | None, version: int, request: ApiMessage) -> Future[ApiMessage]:
+    if active is None:
         return _done(controlled_shutdown_response(version, STALE_CONTROLLER_EPOCH))
     epoch = getattr(request, "broker_epoch", UNCHECKED_EPOCH)
-    pending = office.shutdowns.submit(ShutdownRequest(request.broker_id, epoch))
-    return _then(pending, lambda result: _shutdown_response(version, result))
+    pending = active.shutdowns.submit(ShutdownRequest(request.broker_id, epoch))
+    return _map_future(pending, lambda result: _shutdown_response(version, result))
 
 
 def _shutdown_response(version: int, shutdown: ShutdownResponse) -> ApiMessage:
     return controlled_shutdown_response(version, shutdown.error, shutdown.remaining)
 
 
-def _allocate_producer_ids(office: Office | None, version: int, request: ApiMessage) -> ApiMessage:
-    if office is None:
+def _allocate_producer_ids(active: ActiveController | None, version: int, request: ApiMessage) -> ApiMessage:
+    if active is None:
         return producer_ids_response(version, _NOT_CONTROLLER)
-    broker = office.context.brokers.get(request.broker_id)
+    broker = active.context.brokers.get(request.broker_id)
     if broker is None:
         return producer_ids_response(version, _BROKER_ID_NOT_REGISTERED)
     if broker.broker_epoch != request.broker_epoch:
         return producer_ids_response(version, STALE_BROKER_EPOCH)
     try:
-        block = allocate_block(office.control, request.broker_id)
+        block = allocate_block(active.control, request.broker_id)
     except RefusedError as error:
         _LOG.warning("surveyor: broker %s gets no producer ids: %s", request.broker_id, error)
         return producer_ids_response(version, _UNKNOWN_SERVER_ERROR)
@@ -226,7 +226,7 @@ def _done(response: ApiMessage) -> Future[ApiMessage]:
     return future
 
 
-def _then(pending: Future[Any], convert: Callable[[Any], ApiMessage]) -> Future[ApiMessage]:
+def _map_future(pending: Future[Any], convert: Callable[[Any], ApiMessage]) -> Future[ApiMessage]:
     """Return a future that gets the converted result of another."""
     response = Future[ApiMessage]()
 
