@@ -37,7 +37,7 @@ TIERED: Final = "remote.storage.enable"
 _JAVA_BLANKS: Final = "".join(map(chr, range(ord(" ") + 1)))
 _MAX_DIGITS: Final = 1000
 """Python does not parse numbers of some thousand digits; Kafka accepts at most 19."""
-_WHOLE: Final = re.compile(r"[+-]?[0-9]+")
+_WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 _DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _REPLICAS: Final = re.compile(r"|\*|[0-9]{1,9}:[0-9]{1,9}(,[0-9]{1,9}:[0-9]{1,9})*")
 _FORMATS: Final = re.compile(
@@ -62,7 +62,7 @@ def _number(least: int, most: int, *others: int, since: str | None = None) -> To
     also = "".join(f", or {other}" for other in others)
 
     def takes(text: str) -> bool:
-        if not _WHOLE.fullmatch(text) or len(text) > len(str(-LONG)):
+        if not _WHOLE_NUMBER.fullmatch(text) or len(text) > len(str(-LONG)):
             return False
         return least <= int(text) <= most or int(text) in others
 
@@ -166,7 +166,7 @@ def whole_number(value: str | None) -> int | None:
     >>> [whole_number(value) for value in (" 2", "+2 ", "many", "2.5", "3000000000", "", None)]
     [2, 2, None, None, None, None, None]
     """
-    if value is None or not _WHOLE.fullmatch(parsed(value)):
+    if value is None or not _WHOLE_NUMBER.fullmatch(parsed(value)):
         return None
     number = int(parsed(value)[:_MAX_DIGITS])
     return number if -INT - 1 <= number <= INT else None

@@ -39,7 +39,7 @@ def after_review(settings: Settings, plan: PlanRecord, name: str, *, operations:
     if plan.is_cycle:
         return [suggestion(settings, "see what is due now", "status")]
     if status in BEGUN_STATUSES:
-        return [_go_on(settings, name)]
+        return [_resume(settings, name)]
     if status != PlanStatus.PLANNED or not (plan.changes or operations):
         return []
     return [_apply(settings, name)]
@@ -67,7 +67,7 @@ def after_commit(settings: Settings, name: str, status: str, outcomes: Mapping[s
     steps = []
     if any(outcomes.get(outcome.value) for outcome in UNDONE_OUTCOMES):
         steps.append(suggestion(settings, "why", "show", "commits", name))
-        steps.append(_go_on(settings, name))
+        steps.append(_resume(settings, name))
     if outcomes.get(Outcome.STALE.value):
         steps.append(suggestion(settings, "see what is due now", "status"))
     return steps
@@ -95,7 +95,7 @@ def _after_verification(
     if moving:
         yield suggestion(settings, "cancel it", "cancel", name)
     if is_open and ReassignmentStatus.NOT_STARTED in statuses and ReassignmentStatus.IN_PROGRESS not in statuses:
-        yield _apply(settings, name) if plan.status == PlanStatus.PLANNED else _go_on(settings, name)
+        yield _apply(settings, name) if plan.status == PlanStatus.PLANNED else _resume(settings, name)
     if ReassignmentStatus.DIVERGED in statuses or (plan.is_cycle and ReassignmentStatus.NOT_STARTED in statuses):
         yield suggestion(settings, "see what is due now", "status")
     if set(statuses) == {ReassignmentStatus.COMPLETE} and plan.kind == PlanKind.DRAIN:
@@ -119,7 +119,7 @@ def _apply(settings: Settings, name: str) -> Suggestion:
     return suggestion(settings, "apply", *commit_command(settings, name))
 
 
-def _go_on(settings: Settings, name: str) -> Suggestion:
+def _resume(settings: Settings, name: str) -> Suggestion:
     return suggestion(settings, "continue", *commit_command(settings, name))
 
 

@@ -233,12 +233,12 @@ def _permissions(client: KazooClient, endpoint: ZooKeeperEndpoint) -> CheckResul
     if closed := unwritable_paths(client):
         user = f"the user of {OPTION}" if endpoint.config else "Surveyor without credentials"
         return CheckResult(
-            "permissions", CheckStatus.WARNING, f"not writable by {user}: {', '.join(closed)}", _LET_WRITE
+            "permissions", CheckStatus.WARNING, f"not writable by {user}: {', '.join(closed)}", _WRITE_ADVICE
         )
     return CheckResult("permissions", CheckStatus.FINE, "no ACL is in the way of what batch mode writes")
 
 
-_LET_WRITE: Final = (
+_WRITE_ADVICE: Final = (
     f"batch mode, `reconcile` and `control` need write access: let {OPTION} name the brokers' user, or let the ACL "
     "allow this host; admin mode does not need it"
 )

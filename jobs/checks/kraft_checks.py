@@ -79,7 +79,7 @@ def reachability_result(
 
 def _quorum(addresses: Sequence[str], properties: dict[str, str]) -> Checks:
     before = now()
-    session = read_from_broker(addresses, properties, _itself)
+    session = read_from_broker(addresses, properties, _session)
     after = now()
     quorum = session.quorum
     if quorum is None:
@@ -96,7 +96,7 @@ def _quorum(addresses: Sequence[str], properties: dict[str, str]) -> Checks:
         yield CheckResult("clock", CheckStatus.FINE, found)
 
 
-def _itself(session: Session) -> Session:
+def _session(session: Session) -> Session:
     return session
 
 

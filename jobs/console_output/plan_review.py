@@ -247,16 +247,16 @@ def _summary_lines(changes: StoredRows) -> Iterator[Table | str]:
     counts = count_changes(changes)
     yield _grouped("by action", counts.actions)
     topics = [f"{topic} {rows}" for topic, rows in counts.topics[:GROUPS_SHOWN]]
-    yield f"  by topic: {', '.join(topics)}{_others(counts.topics_in_all, ' ', 'topics')}"
+    yield f"  by topic: {', '.join(topics)}{_unlisted_count(counts.topics_in_all, ' ', 'topics')}"
     if counts.brokers:
-        title = f"  by broker{_others(len(counts.brokers), ', ', 'more')}"
+        title = f"  by broker{_unlisted_count(len(counts.brokers), ', ', 'more')}"
         yield table(title, ("broker_id", *BROKER_EFFECTS), counts.brokers[:GROUPS_SHOWN])
     yield from (f"  {pluralise(rows, 'time')}: {reason}" for reason, rows in counts.reasons[:GROUPS_SHOWN])
     if counts.reasons_in_all > GROUPS_SHOWN:
         yield f"  and {counts.reasons_in_all - GROUPS_SHOWN} other reasons"
 
 
-def _others(count: int, before: str, noun: str) -> str:
+def _unlisted_count(count: int, before: str, noun: str) -> str:
     return f"{before}and {count - GROUPS_SHOWN} {noun}" if count > GROUPS_SHOWN else ""
 
 

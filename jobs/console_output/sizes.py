@@ -17,7 +17,7 @@ from jobs.runtime.console import CommandResult
 from jobs.runtime.output import emit
 from jobs.runtime.settings import Settings
 
-FREE: Final = "free"
+FREE_COLUMN: Final = "free"
 """Text column for `usable_bytes`."""
 
 REPLICA_COLUMNS: Final = ("topic", "partition", "broker_id", "log_dir", "bytes", "offset_lag", "is_future")
@@ -67,7 +67,7 @@ def show_sizes(settings: Settings, topic: str | None) -> None:
         if usable := usable_bytes(settings.warehouse):
             rows = [broker._asdict() | {"usable_bytes": usable.get(broker.broker_id)} for broker in brokers]
             moving = any(broker.future for broker in brokers)
-            columns = (*(name for name in columns if name != "future" or moving), FREE)
+            columns = (*(name for name in columns if name != "future" or moving), FREE_COLUMN)
         title = f"sizes of {settings.cluster}: {format_bytes(sum(broker.bytes for broker in brokers))}"
     else:
         logs = _of_topic(settings.warehouse, topic)
@@ -75,7 +75,7 @@ def show_sizes(settings: Settings, topic: str | None) -> None:
         title = f"sizes of {topic}: {format_bytes(pc.sum(logs['bytes']).as_py())} in {len(rows)} logs"
     counts = ("bytes", "largest", "usable_bytes")
     shown = [{**row, **{name: format_bytes(row[name]) for name in counts if row.get(name) is not None}} for row in rows]
-    shown = [{**row, FREE: row["usable_bytes"]} if "usable_bytes" in row else row for row in shown]
+    shown = [{**row, FREE_COLUMN: row["usable_bytes"]} if "usable_bytes" in row else row for row in shown]
     emit(settings, CommandResult({"rows": rows}, *table_parts(settings, title, columns, shown)))
 
 

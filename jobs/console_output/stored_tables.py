@@ -16,7 +16,7 @@ from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.errors import UsageError
 from jobs.core.masking import HIDDEN, is_sensitive, masked_text
 from jobs.core.units import format_duration
-from jobs.preconditions.unread_metadata import SHOWN, unread_in
+from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND, unread_in
 from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.snapshots import as_of, find_snapshot, rows_as_of
 from jobs.repositories.stored_rows import StoredRows
@@ -93,7 +93,7 @@ def warn_of_unread_topics(settings: Settings, topic: str | None, snapshot: Snaps
     unread = replace(unread, topics=[name for name in unread.topics if topic in {None, name}], partitions=())
     if unread:
         them = "it" if unread.is_one else "them"
-        warn(f"{unread.sentence()}: {missing} of {them} may be missing here; {SHOWN}")
+        warn(f"{unread.sentence()}: {missing} of {them} may be missing here; {QUARANTINE_COMMAND}")
 
 
 def of_snapshot(snapshot: Snapshot) -> Row:

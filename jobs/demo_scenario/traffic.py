@@ -14,7 +14,7 @@ from jobs.core.errors import SurveyorError
 FLUSH_TIMEOUT_SECONDS: Final = 60.0
 """Time limit for the first acknowledgement, the last ones, and the end of each partition."""
 
-_PAUSE: Final = 0.1
+_PAUSE_SECONDS: Final = 0.1
 """Seconds between two records of a topic; at 2 ms, their replication would be half of the demo's work."""
 
 
@@ -59,7 +59,7 @@ class Traffic:
                 producer.produce(topic, value=f"{number}:{topic}:{uuid.uuid4()}".encode(), on_delivery=self._delivered)
                 number += 1
             producer.poll(0)
-            time.sleep(_PAUSE)
+            time.sleep(_PAUSE_SECONDS)
         producer.flush(FLUSH_TIMEOUT_SECONDS)
 
     def _delivered(self, error: object, message: Message) -> None:

@@ -126,7 +126,7 @@ def report_restart(
         "warnings": [*_warnings(facts, restarting)],
         "rows": [to_builtins(row) for row in rows],
     }
-    people = [*_for_people(settings, result, None if everything else limit)]
+    people = [*_text_output(settings, result, None if everything else limit)]
     if quorum is not None and quorum.keeps_majority is False:
         people.insert(-1, f"unsafe: {_lost_quorum(quorum)}")
     steps = [*_suggestions(settings, rows)]
@@ -278,7 +278,7 @@ def _name(brokers: Sequence[int]) -> str:
     return f"broker{'s' * (len(brokers) != 1)} {abbreviate(brokers)}"
 
 
-def _for_people(settings: Settings, result: Row, limit: int | None) -> Iterator[Table | str]:
+def _text_output(settings: Settings, result: Row, limit: int | None) -> Iterator[Table | str]:
     rows, brokers = result["rows"], _name(result["restart"])
     at = "now" if result["snapshot_id"] is None else f"snapshot {result['snapshot_id']}"
     if rows:

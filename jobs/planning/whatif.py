@@ -19,7 +19,7 @@ from jobs.adapters.delta.warehouse import quoted, typed
 from jobs.adapters.spark.session import start_session
 from jobs.core.errors import UsageError
 from jobs.planning.planning_tables import PlanningTables
-from jobs.preconditions.unread_metadata import SHOWN, unread_in
+from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND, unread_in
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.snapshots import find_snapshot, rows_as_of, table_as_of
@@ -177,7 +177,7 @@ def _warnings(settings: Settings, snapshot: Snapshot, impacts: Sequence[LossImpa
         warnings.append(f"{not_judged} not judged: not understood, or without a state")
     if unread := unread_in(settings.warehouse, snapshot):
         them = "it" if unread.is_one else "them"
-        warnings.append(f"{unread.sentence()}: no loss of {them} is counted; {SHOWN}")
+        warnings.append(f"{unread.sentence()}: no loss of {them} is counted; {QUARANTINE_COMMAND}")
     return warnings
 
 

@@ -15,7 +15,7 @@ from schemas.enums import PlanKind
 from schemas.rows import HIDDEN_TOPICS, Partition, PlanRecord, QuarantinedZnode, Snapshot
 from schemas.text import join_words, pluralise
 
-SHOWN: Final = "`surveyor show quarantine`"
+QUARANTINE_COMMAND: Final = "`surveyor show quarantine`"
 
 MAX_NAMED: Final = 10
 """Topics and partitions that a warning names unless all are asked for; quarantine has them all."""
@@ -109,7 +109,9 @@ def unread_warnings(warehouse: Warehouse, plan: PlanRecord, *, everything: bool 
         return []
     if not unread:
         return []
-    return [f"{unread.sentence(everything=everything)}: {_meaning(plan.kind, parameters, unread)}; {SHOWN}"]
+    return [
+        f"{unread.sentence(everything=everything)}: {_meaning(plan.kind, parameters, unread)}; {QUARANTINE_COMMAND}"
+    ]
 
 
 def _meaning(kind: str, parameters: Mapping[str, Any], unread: UnreadMetadata) -> str:

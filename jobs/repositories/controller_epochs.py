@@ -25,7 +25,7 @@ def latest_recorded_epoch(warehouse: Warehouse, cluster_id: str | None) -> int:
 
     `cluster_id` is the id in ZooKeeper, None if unknown. Records of another cluster with the same name are ignored.
     """
-    if not warehouse.exists() or not _is_of(warehouse, cluster_id):
+    if not warehouse.exists() or not _is_of_cluster(warehouse, cluster_id):
         return 0
     return max(_latest(warehouse, table) for table in RECORDS)
 
@@ -37,7 +37,7 @@ def _latest(warehouse: Warehouse, table: str) -> int:
     return pc.max(epochs.filter(pc.less(epochs, LAST_EPOCH))).as_py() or 0
 
 
-def _is_of(warehouse: Warehouse, cluster_id: str | None) -> bool:
+def _is_of_cluster(warehouse: Warehouse, cluster_id: str | None) -> bool:
     """Whether all snapshots are of this cluster; a recreated cluster of the same name starts its epochs again."""
     if "cluster_id" not in warehouse.columns("snapshots"):
         return True

@@ -62,7 +62,7 @@ def prove(warehouse: Warehouse, before: Snapshot, after: Snapshot) -> MigrationP
     found = [
         difference
         for difference in differences(warehouse, before, after)
-        if not (_may_change(difference) or _is_of(difference, deleted))
+        if not (_may_change(difference) or _concerns_topics(difference, deleted))
     ]
     configs, unknown_configs = _broker_configs(warehouse, before, after)
     counts, unknown_counts = _counts(before, after)
@@ -83,7 +83,7 @@ def _may_change(difference: Difference) -> bool:
             return column in MAY_CHANGE and difference.what not in {"broker gone", "broker joined"}
 
 
-def _is_of(difference: Difference, topics: set[str]) -> bool:
+def _concerns_topics(difference: Difference, topics: set[str]) -> bool:
     """Return whether the difference is one of these topics or of a partition of them."""
     if difference.what.startswith("partition "):
         return difference.subject.rpartition("-")[0] in topics

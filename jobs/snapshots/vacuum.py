@@ -144,10 +144,10 @@ def drop_old(settings: Settings, keep: str | None, *, dry_run: bool) -> CommandR
     find_snapshot(settings.warehouse)
     settings.warehouse.ensure_tables()
     result = vacuum_warehouse(settings.warehouse, datetime.now(UTC), age, dry_run=dry_run)
-    return CommandResult({"keep": kept, "dry_run": dry_run, **result}, *_for_people(settings, result, dry_run=dry_run))
+    return CommandResult({"keep": kept, "dry_run": dry_run, **result}, *_text_output(settings, result, dry_run=dry_run))
 
 
-def _for_people(settings: Settings, result: Result, *, dry_run: bool) -> list[Any]:
+def _text_output(settings: Settings, result: Result, *, dry_run: bool) -> list[Any]:
     rows = [row for row in result["tables"] if row["files_before"]]
     would = "would be " if dry_run else ""
     summary = (

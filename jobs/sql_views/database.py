@@ -31,10 +31,10 @@ V = TypeVar("V", bound=ViewRow)
 _AS_OF: Final = frozenset({"partitions", "brokers", "topics"})
 """Tables of the cluster's state, which are read at the version that the snapshot names."""
 
-_UP_TO: Final = frozenset({"snapshots", "imbalance", "partition_history", "events"})
+_TABLES_OF_SNAPSHOTS: Final = frozenset({"snapshots", "imbalance", "partition_history", "events"})
 """Tables with rows of every snapshot; rows of later snapshots are excluded."""
 
-_LATER: Final = {"plans": "created_at", "commits": "committed_at"}
+_TABLES_OF_ACTIONS: Final = {"plans": "created_at", "commits": "committed_at"}
 """Tables of actions, and their time column."""
 
 _SETTINGS: Final[dict[str, Any]] = {
@@ -166,9 +166,9 @@ class Summaries:
     def _limits(self, name: str) -> list[Filter]:
         """Return the filters that exclude rows later than the snapshot."""
         up_to: Filter = ("snapshot_id", "<=", self.snapshot.snapshot_id)
-        if self.until is not None and name in _LATER:
-            return [(_LATER[name], "<", self.until), *[up_to] * (name == "plans")]
-        return [up_to] if name in _UP_TO else []
+        if self.until is not None and name in _TABLES_OF_ACTIONS:
+            return [(_TABLES_OF_ACTIONS[name], "<", self.until), *[up_to] * (name == "plans")]
+        return [up_to] if name in _TABLES_OF_SNAPSHOTS else []
 
     def _columns(self, name: str) -> set[str]:
         if name not in _AS_OF:

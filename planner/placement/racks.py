@@ -42,7 +42,7 @@ def spanned(racks: Ints) -> Ints:
     """
     total = np.zeros(racks.shape[1], dtype=np.int64)
     for slot in range(len(racks)):
-        total += _apart_from(racks, slot, range(slot))
+        total += _in_other_racks(racks, slot, range(slot))
     return total
 
 
@@ -105,10 +105,10 @@ def _place_in_rack(racks: Ints) -> npt.NDArray[np.int8]:
 def only_in_rack(racks: Ints) -> Bools:
     """Return (slot, row): whether no other replica of the row is in this slot's rack."""
     others = [[other for other in range(len(racks)) if other != slot] for slot in range(len(racks))]
-    return np.array([_apart_from(racks, slot, rest) for slot, rest in enumerate(others)])
+    return np.array([_in_other_racks(racks, slot, rest) for slot, rest in enumerate(others)])
 
 
-def _apart_from(racks: Ints, slot: int, others: Iterable[int]) -> Bools:
+def _in_other_racks(racks: Ints, slot: int, others: Iterable[int]) -> Bools:
     apart: Bools = racks[slot] != NO_RACK
     for other in others:
         apart &= racks[slot] != racks[other]

@@ -70,20 +70,22 @@ def _rejection(then: int) -> Column:
     dead, drained = difference(added, F.col("eligible")), intersect(added, F.col("drained"))
     unknown, moving = RejectionCode.UNKNOWN_PARTITION, RejectionCode.REASSIGNMENT_IN_PROGRESS
     return F.coalesce(
-        _if(now.isNull(), unknown, F.lit(f"it is gone since snapshot {then}")),
-        _if(before.isNull(), unknown, F.lit(f"snapshot {then} does not know it")),
-        _if(
+        _rejection_if(now.isNull(), unknown, F.lit(f"it is gone since snapshot {then}")),
+        _rejection_if(before.isNull(), unknown, F.lit(f"snapshot {then} does not know it")),
+        _rejection_if(
             _is_another_topic(),
             RejectionCode.UNKNOWN_TOPIC,
             F.lit(f"its topic was deleted and created again after {then}"),
         ),
-        _if(F.col("moving_then"), moving, F.lit(f"snapshot {then} shows it being moved: nowhere to go back to")),
-        _if(F.size(dead) > 0, LintCode.BROKER_NOT_ALIVE, _adds("not alive", dead)),
-        _if(F.size(drained) > 0, RejectionCode.DRAINED, _adds("drained", drained)),
+        _rejection_if(
+            F.col("moving_then"), moving, F.lit(f"snapshot {then} shows it being moved: nowhere to go back to")
+        ),
+        _rejection_if(F.size(dead) > 0, LintCode.BROKER_NOT_ALIVE, _adds("not alive", dead)),
+        _rejection_if(F.size(drained) > 0, RejectionCode.DRAINED, _adds("drained", drained)),
     )
 
 
-def _if(condition: Column, code: RejectionCode | LintCode, reason: Column) -> Column:
+def _rejection_if(condition: Column, code: RejectionCode | LintCode, reason: Column) -> Column:
     return F.when(condition, F.struct(F.lit(code.value).alias("code"), reason.alias("reason")))
 
 

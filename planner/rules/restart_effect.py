@@ -73,9 +73,9 @@ def restart_effect(  # noqa: PLR0911, PLR0913 - a line for each outcome; facts a
     if (topic is not None and topic.deletion_requested) or not (is_touched or _may_be_anywhere(row)):
         return None
     if not row.understood:
-        return _harmed(row, brokers, _EFFECT.UNKNOWN, _CODE.NOT_UNDERSTOOD, reasons.QUARANTINED.say())
+        return _restarted_partition(row, brokers, _EFFECT.UNKNOWN, _CODE.NOT_UNDERSTOOD, reasons.QUARANTINED.say())
     if row.leader is None:
-        return _harmed(row, brokers, _EFFECT.UNKNOWN, _CODE.NO_STATE, reasons.NO_STATE.say())
+        return _restarted_partition(row, brokers, _EFFECT.UNKNOWN, _CODE.NO_STATE, reasons.NO_STATE.say())
     isr = row.isr or []
     remaining = without(among(isr, brokers.live), restarting)
     uncertain = without(remaining, brokers.eligible)
@@ -86,24 +86,24 @@ def restart_effect(  # noqa: PLR0911, PLR0913 - a line for each outcome; facts a
     known: dict[str, Any] = {"in_sync_after": counts[-1]}
     offline = _offline(row, brokers, remaining, others, restarting)
     if offline is not None:
-        return _harmed(row, brokers, *offline, **known)
+        return _restarted_partition(row, brokers, *offline, **known)
     down = restarting if len(restarting) == 1 else ()
     may_lead = without(among(union(row.replicas, [*isr, row.leader]), brokers.live), down)
     min_isr, unread = _min_isr(topic, may_lead, min_isr_of_brokers)
     if min_isr is None:
-        return _harmed(row, brokers, _EFFECT.UNKNOWN, _CODE.MIN_ISR_UNKNOWN, unread, **known)
+        return _restarted_partition(row, brokers, _EFFECT.UNKNOWN, _CODE.MIN_ISR_UNKNOWN, unread, **known)
     known["min_isr"], needed = min_isr, min_isr + margin
     most, least = (_effect_of(count, min_isr, margin) for count in counts)
     if most != least:
         reason = reasons.DEPENDS_ON_UNCERTAIN.say(uncertain=uncertain)
-        return _harmed(row, brokers, _EFFECT.UNKNOWN, _CODE.BROKER_UNCERTAIN, reason, **known)
+        return _restarted_partition(row, brokers, _EFFECT.UNKNOWN, _CODE.BROKER_UNCERTAIN, reason, **known)
     if least is None:
         return None
     if len(others) < needed:
         reason = reasons.TOO_FEW_REPLICAS.say(count=len(others), needed=needed)
-        return _harmed(row, brokers, least, _CODE.TOO_FEW_REPLICAS, reason, **known)
+        return _restarted_partition(row, brokers, least, _CODE.TOO_FEW_REPLICAS, reason, **known)
     reason = reasons.TOO_FEW_IN_SYNC.say(count=counts[-1], needed=needed, isr=isr)
-    return _harmed(row, brokers, least, _CODE.TOO_FEW_IN_SYNC, reason, **known)
+    return _restarted_partition(row, brokers, least, _CODE.TOO_FEW_IN_SYNC, reason, **known)
 
 
 def _may_be_anywhere(row: PartitionInfo) -> bool:
@@ -150,7 +150,7 @@ def _min_isr(
     return max(min_isr_of_brokers[broker] for broker in may_lead), ""
 
 
-def _harmed(  # noqa: PLR0913 - what differs by outcome
+def _restarted_partition(  # noqa: PLR0913 - what differs by outcome
     row: PartitionInfo,
     brokers: BrokerSets,
     effect: RestartEffect,

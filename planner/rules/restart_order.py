@@ -77,7 +77,7 @@ def restart_order(  # noqa: PLR0913 - the facts that decide the order
             racks[broker],
             broker in down,
             broker == controller,
-            {} if broker in down else _harmed(broker, holders[broker], needs, margin),
+            {} if broker in down else _effect_counts(broker, holders[broker], needs, margin),
             broker not in down and broker in voters and majority(len(voters)) == len(voters),
         )
         for number, wave in enumerate(waves, 1)
@@ -129,7 +129,9 @@ def _may_be_down(need: Need, margin: int) -> int:
     return max(1, len(need.replicas) - max(1, need.min_isr + margin))
 
 
-def _harmed(broker: int, held: Sequence[Need], needs: Mapping[Need, int], margin: int) -> dict[RestartEffect, int]:
+def _effect_counts(
+    broker: int, held: Sequence[Need], needs: Mapping[Need, int], margin: int
+) -> dict[RestartEffect, int]:
     counts: Counter[RestartEffect] = Counter()
     for need in held:
         effect = _effect(len(need.replicas - {broker}), need.min_isr, margin)

@@ -116,7 +116,7 @@ def restarted_partitions(  # noqa: PLR0913 - four tables and two options
     internal = ", ".join(repr(name) for name in sorted(INTERNAL_TOPICS))
     return (
         partitions.crossJoin(F.broadcast(facts))
-        .where(_may_be_hurt())
+        .where(_may_be_affected())
         .join(F.broadcast(topic_facts), "topic", "left")
         .where("NOT coalesce(deletion_requested, false)")
         .transform(with_referenced_brokers, brokers)
@@ -146,7 +146,7 @@ def _min_isr_of_brokers(broker_configs: DataFrame) -> DataFrame:
     return broker_configs.selectExpr(f"map_from_entries({entries}) AS defaults")
 
 
-def _may_be_hurt() -> str:
+def _may_be_affected() -> str:
     """Return SQL for partitions that reference a restarted broker, or of which that is not known."""
     referenced = "concat(coalesce(replicas, array()), coalesce(isr, array()), array(leader))"
     return f"arrays_overlap({referenced}, restarting) IS TRUE OR (NOT understood AND size(replicas) = 0)"

@@ -38,7 +38,7 @@ SASL_VERSIONS: Final[Mapping[int, tuple[int, int]]] = {SASL_HANDSHAKE: (1, 1), S
 UNSUPPORTED_VERSION: Final = 35
 _NO_THROTTLE: Final = i32Timedelta.parse(timedelta(0))
 _NULL: Final = -1
-_MORE: Final = 0x80
+_CONTINUATION_BIT: Final = 0x80
 
 
 class MalformedRequestError(Exception):
@@ -185,7 +185,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     for shift in range(0, 35, 7):
         byte = data[at]
         at += 1
-        value |= (byte & ~_MORE) << shift
-        if not byte & _MORE:
+        value |= (byte & ~_CONTINUATION_BIT) << shift
+        if not byte & _CONTINUATION_BIT:
             return value, at
     raise MalformedRequestError("a length in its header has more than five bytes")

@@ -58,10 +58,10 @@ _ACL_SOURCE: Final = TOPICS
 _MASKED_DIGEST_SUFFIX: Final = ":x"
 """What ZooKeeper returns in place of a digest to clients without the ADMIN permission."""
 
-CUT_OFF: Final = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError)
+CONNECTION_LOST: Final = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError)
 """Errors that leave the outcome of a request unknown and that the session may survive."""
 
-LOST: Final = (*CUT_OFF, SessionExpiredError)
+LOST: Final = (*CONNECTION_LOST, SessionExpiredError)
 """Errors that leave the outcome of a request unknown."""
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from kazoo.exceptions import SessionExpiredError
 
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import (
-    CUT_OFF,
+    CONNECTION_LOST,
     LOST,
     commit,
     connected,
@@ -341,7 +341,7 @@ def await_reconnect(client: KazooClient, session: int) -> None:
     request is decided.
     """
     with suppress(*LOST):
-        with_retries(lambda: sync(client), CUT_OFF)
+        with_retries(lambda: sync(client), CONNECTION_LOST)
         if session_of(client) == session:
             return
     raise SessionLostError("the connection to ZooKeeper was lost and our session with it; commit again")

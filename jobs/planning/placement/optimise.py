@@ -18,7 +18,7 @@ from jobs.core.errors import RefusedError
 from jobs.planning.placement.partition_arrays import NamedPartitions, Scope, lists_of, read_partitions, rows_of
 from jobs.planning.placement.target_rows import INTERMEDIATE, TARGETS, intermediate_rows, target_rows
 from jobs.planning.placement.weights import Weights
-from jobs.preconditions.unread_metadata import SHOWN, unread_in
+from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND, unread_in
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.figures import Figures, byte_figures, figures_of, led_figures, still_held, wave_figures
@@ -205,7 +205,7 @@ def _unknown_topics(scope: Scope, cluster: NamedPartitions, tables: SnapshotTabl
     """Return requested topics that have no partition in the snapshot: not understood, or not in it."""
     missing = set(scope.named or ()) - set(pc.unique(cluster.names["topic"]).to_pylist())
     not_understood = missing.intersection(unread_in(tables.warehouse, tables.snapshot).topics) if missing else set()
-    unread = RejectionCode.NOT_UNDERSTOOD.value, f"the topic is not understood; {SHOWN}"
+    unread = RejectionCode.NOT_UNDERSTOOD.value, f"the topic is not understood; {QUARANTINE_COMMAND}"
     unknown = RejectionCode.UNKNOWN_TOPIC.value, f"the topic is not in snapshot {tables.snapshot.snapshot_id}"
     return [_whole_topics(sorted(not_understood), *unread), _whole_topics(sorted(missing - not_understood), *unknown)]
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from jobs.core.errors import RefusedError
 from jobs.planning.planning_tables import requests_of
-from jobs.preconditions.unread_metadata import SHOWN, UnreadMetadata, unread_in
+from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND, UnreadMetadata, unread_in
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of, table_as_of
 from jobs.repositories.stored_rows import StoredRows
@@ -195,7 +195,9 @@ def _refuse_nothing(scope: Scope, names: Sequence[str], unread: UnreadMetadata, 
     not_understood_topics = sorted(scope.among(unread.topics))
     if not_understood_topics:
         others = f"no partition of snapshot {snapshot_id} is in another requested topic"
-        raise RefusedError(f"{UnreadMetadata(not_understood_topics).sentence()}, and {others}; {SHOWN} says why")
+        raise RefusedError(
+            f"{UnreadMetadata(not_understood_topics).sentence()}, and {others}; {QUARANTINE_COMMAND} says why"
+        )
     unknown = sorted((scope.named or set()) - set(names))
     if unknown and not set(names) & (scope.named or set()):
         raise RefusedError(f"topics {', '.join(unknown)} are not in snapshot {snapshot_id}")
