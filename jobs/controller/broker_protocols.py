@@ -33,8 +33,8 @@ def unsupported_protocols(configs: Iterable[BrokerConfig]) -> dict[int, str | No
 
 def earliest_protocol(configs: Iterable[BrokerConfig], brokers: Collection[int]) -> Protocol | None:
     """Return the earliest protocol version of these brokers, None if that of a broker is unknown."""
-    known = {broker: Protocol.parse(value) for broker, value in _protocols(configs).items()}
-    versions = [known.get(broker) for broker in brokers]
+    protocols = {broker: Protocol.parse(value) for broker, value in _protocols(configs).items()}
+    versions = [protocols.get(broker) for broker in brokers]
     return None if not versions or None in versions else min(version for version in versions if version)
 
 
@@ -80,8 +80,8 @@ def complete_configs(
     asked. Without `is_serving` raises RefusedError if a broker does not answer, or runs a protocol whose requests are
     not served.
     """
-    known = _configs_of(configs) | allowed
-    missing = [broker for broker in with_retries(lambda: read_brokers(client)) if broker.broker_id not in known]
+    with_configs = _configs_of(configs) | allowed
+    missing = [broker for broker in with_retries(lambda: read_brokers(client)) if broker.broker_id not in with_configs]
     if not missing:
         return configs
     overrides, _ = with_retries(lambda: read_overrides(client))

@@ -236,8 +236,8 @@ class ControllerContext:
         return self.is_queued(row.topic) and not (row.is_moving and row.had_state)
 
     def topic_id(self, topic: str) -> str | None:
-        known = self.topics.get(topic)
-        return None if known is None else known.topic_id
+        info = self.topics.get(topic)
+        return None if info is None else info.topic_id
 
     def topic_of_id(self, topic_id: str) -> str | None:
         """Return the name of the topic with an id, None if there is none."""

@@ -116,8 +116,8 @@ def read_properties(path: Path | None) -> dict[str, Any]:
     """
     if path is None:
         return {}
-    known = (*_SETTINGS, *TOKEN_KEYS, *KERBEROS_KEYS, *TLS_KEYS, HOST_NAMES)
-    values, file = read_key_values(path, _OPTION, known), f"{_OPTION} {path}"
+    keys = (*_SETTINGS, *TOKEN_KEYS, *KERBEROS_KEYS, *TLS_KEYS, HOST_NAMES)
+    values, file = read_key_values(path, _OPTION, keys), f"{_OPTION} {path}"
     settings: dict[str, Any] = {_SETTINGS[key]: value for key, value in values.items() if key in _SETTINGS}
     mechanism = settings.get("sasl_mechanism")
     if mechanism == "OAUTHBEARER":

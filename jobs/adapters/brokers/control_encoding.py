@@ -81,9 +81,9 @@ class Request:
     @property
     def versions(self) -> range:
         """Usable versions: topics without an id need LeaderAndIsr before 5, whose responses contain topic names."""
-        known = VERSIONS[self.api]
+        versions = VERSIONS[self.api]
         nameless = self.api == LEADER_AND_ISR and any(notice.topic_id is None for notice in self.notices)
-        return range(known[0], _IDS_SINCE[LEADER_AND_ISR]) if nameless else known
+        return range(versions[0], _IDS_SINCE[LEADER_AND_ISR]) if nameless else versions
 
     @property
     def deletes(self) -> bool:
@@ -169,12 +169,12 @@ class EncodedRequests:
         encoded = self._partitions(api, version)
         parts: list[bytes] = [b""]
         count = 0
-        for (topic, topic_id), some_notices in groupby(notices, key=attrgetter("topic", "topic_id")):
+        for (topic, topic_id), topic_notices in groupby(notices, key=attrgetter("topic", "topic_id")):
             self._refuse_late()
-            some = [encoded[id(notice)] for notice in some_notices]
+            partitions = [encoded[id(notice)] for notice in topic_notices]
             uid = as_uuid(topic_id)
-            named = (_NO_ID if uid is None else uid.bytes) if version >= _IDS_SINCE.get(api, version + 1) else b""
-            parts += [_text(topic) + named + _length(len(some)), *some, _NO_TAGS]
+            id_bytes = (_NO_ID if uid is None else uid.bytes) if version >= _IDS_SINCE.get(api, version + 1) else b""
+            parts += [_text(topic) + id_bytes + _length(len(partitions)), *partitions, _NO_TAGS]
             count += 1
         parts[0] = _length(count)
         return [b"".join(parts)]
@@ -182,14 +182,14 @@ class EncodedRequests:
     def _partitions(self, api: str, version: int) -> dict[int, bytes]:
         """Return the encoded notices of an API and version; they are encoded once."""
         with self._lock:
-            known = self._encoded.get((api, version))
-            if known is None:
-                known = self._encoded[api, version] = dict(self._encode(api, self._encoder(api, version)))
-            return known
+            encoded = self._encoded.get((api, version))
+            if encoded is None:
+                encoded = self._encoded[api, version] = dict(self._encode(api, self._encoder(api, version)))
+            return encoded
 
     def _encode(self, api: str, encode: Callable[[Notice], bytes]) -> Iterable[tuple[int, bytes]]:
-        some = (notice for notice in self.batch.notices if notice.api == api)
-        for number, notice in enumerate(some):
+        notices = (notice for notice in self.batch.notices if notice.api == api)
+        for number, notice in enumerate(notices):
             if number % _DEADLINE_CHECK_INTERVAL == 0:
                 self._refuse_late()
             yield id(notice), encode(notice)

@@ -50,8 +50,8 @@ class Listener:
         settings = read_properties(command_config)
         protocol = settings.get("security_protocol", PLAINTEXT)
         if protocol not in SECURITY_PROTOCOLS:
-            known = ", ".join(SECURITY_PROTOCOLS)
-            raise UsageError(f"{OPTION} {command_config}: security.protocol is {protocol!r}; it is one of {known}")
+            choices = ", ".join(SECURITY_PROTOCOLS)
+            raise UsageError(f"{OPTION} {command_config}: security.protocol is {protocol!r}; it is one of {choices}")
         return cls(
             protocol, name, settings.get(TLS), _sasl(command_config, settings) if protocol.startswith("SASL") else {}
         )
@@ -72,11 +72,11 @@ class Listener:
             raise UnreachableBrokerError(
                 f"broker {broker.broker_id} has no endpoint in its registration that can be decoded"
             )
-        known = [f"{endpoint.listener} ({endpoint.security_protocol})" for endpoint in broker.endpoints]
-        named, key = ("", "") if self.name is None else (f" called {self.name}", ", or control_listener in the conf")
+        endpoints = [f"{endpoint.listener} ({endpoint.security_protocol})" for endpoint in broker.endpoints]
+        called, key = ("", "") if self.name is None else (f" called {self.name}", ", or control_listener in the conf")
         raise UnreachableBrokerError(
-            f"broker {broker.broker_id} has no {self.security_protocol} endpoint{named}; it has "
-            f"{', '.join(known)}: set security.protocol in {OPTION}{key}",
+            f"broker {broker.broker_id} has no {self.security_protocol} endpoint{called}; it has "
+            f"{', '.join(endpoints)}: set security.protocol in {OPTION}{key}",
         )
 
 
@@ -87,9 +87,9 @@ PLAIN: Final = Listener()
 def _sasl(config: Path | None, settings: Mapping[str, Any]) -> dict[str, Any]:
     mechanism = settings.get("sasl_mechanism")
     if mechanism not in MECHANISMS:
-        known = ", ".join(MECHANISMS)
+        choices = ", ".join(MECHANISMS)
         raise UsageError(
-            f"{OPTION} {config}: sasl.mechanism is {mechanism!r}; for control requests it is one of {known}"
+            f"{OPTION} {config}: sasl.mechanism is {mechanism!r}; for control requests it is one of {choices}"
         )
     if mechanism not in {OAUTHBEARER, GSSAPI} and not {"sasl_plain_username", "sasl_plain_password"} <= settings.keys():
         raise UsageError(f"{OPTION} {config}: SASL needs sasl.username and sasl.password")

@@ -123,9 +123,9 @@ def read_replica_sizes(
     return ask_brokers(brokers, read_properties(command_config), patience, question)
 
 
-def _describe_log_dirs(ask: Ask, named: PartitionNumbers | None) -> Any:  # noqa: ANN401 - kafka-python is untyped
-    """Return a broker's response with all logs, or with those in `named`; raise the broker's error if it refuses."""
-    topics = None if named is None else [(topic, list(numbers)) for topic, numbers in named.items()]
+def _describe_log_dirs(ask: Ask, partitions: PartitionNumbers | None) -> Any:  # noqa: ANN401 - kafka-python is untyped
+    """Return a broker's response with all logs, or those of `partitions`; raise the broker's error if it refuses."""
+    topics = None if partitions is None else [(topic, list(numbers)) for topic, numbers in partitions.items()]
     response = ask(DescribeLogDirsRequest(topics=topics))
     if response.error_code:  # always 0 before version 3
         raise for_code(response.error_code)
@@ -167,9 +167,9 @@ def _byte_count(log_dir: Any, name: str) -> int | None:  # noqa: ANN401 - kafka-
     return None if count is None or count == UNKNOWN_BYTES else int(count)
 
 
-def _end_offsets(ask: Ask, named: PartitionNumbers) -> dict[tuple[str, int], int]:
+def _end_offsets(ask: Ask, partitions: PartitionNumbers) -> dict[tuple[str, int], int]:
     """Return log end offsets; logs that the broker does not have or refuses are missing."""
-    topics = [(topic, [(number, -1, LATEST) for number in numbers]) for topic, numbers in named.items()]
+    topics = [(topic, [(number, -1, LATEST) for number in numbers]) for topic, numbers in partitions.items()]
     response = ask(ListOffsetsRequest(replica_id=DEBUGGING_REPLICA, isolation_level=0, topics=topics))
     return {
         (topic.name, log.partition_index): log.offset

@@ -46,9 +46,9 @@ def authenticate(exchange: Exchange, settings: Mapping[str, Any], host: str) -> 
         mechanism = get_sasl_mechanism(name)(**settings, host=host)
         handshake = SaslHandshakeResponse.decode(exchange(_request(SaslHandshakeRequest(name))), _VERSION, header=True)
         if handshake.error_code:
-            known = ", ".join(handshake.mechanisms)
+            accepted = ", ".join(handshake.mechanisms)
             raise AuthenticationFailedError(
-                f"{error_name(handshake.error_code)}: it accepts {known}, not {name}: see sasl.mechanism"
+                f"{error_name(handshake.error_code)}: it accepts {accepted}, not {name}: see sasl.mechanism"
             )
         while not mechanism.is_done():
             data = exchange(_request(SaslAuthenticateRequest(mechanism.auth_bytes())))

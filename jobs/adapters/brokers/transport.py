@@ -43,11 +43,11 @@ class Transport:
 
     def send(self, data: bytes) -> Iterator[int]:
         """Send in pieces and yield after each, because a large request takes longer than the caller may block."""
-        whole = memoryview(data)
+        view = memoryview(data)
         size = _TLS_RECORD_BYTES if isinstance(self._socket, ssl.SSLSocket) else _CHUNK_BYTES
-        for start in range(0, len(whole), size):
+        for start in range(0, len(view), size):
             with _as_connection_error():
-                self._socket.sendall(whole[start : start + size])
+                self._socket.sendall(view[start : start + size])
             yield start
 
     def wait(self) -> None:

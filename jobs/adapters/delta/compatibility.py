@@ -127,8 +127,8 @@ def _unknown_version(table: DeltaTable) -> str | None:
     version = schema_version(table)
     if version.isdecimal() and int(FIRST_VERSION) <= int(version) <= SCHEMA_VERSION:
         return None
-    known = FIRST_VERSION if int(FIRST_VERSION) == SCHEMA_VERSION else f"{FIRST_VERSION} to {SCHEMA_VERSION}"
-    return f"has schema version {version}, and Surveyor {installed_version('kafka-surveyor')} knows {known}"
+    supported = FIRST_VERSION if int(FIRST_VERSION) == SCHEMA_VERSION else f"{FIRST_VERSION} to {SCHEMA_VERSION}"
+    return f"has schema version {version}, and Surveyor {installed_version('kafka-surveyor')} knows {supported}"
 
 
 def _unreadable_feature(table: DeltaTable) -> str | None:

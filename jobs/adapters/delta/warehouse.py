@@ -313,13 +313,14 @@ class Warehouse:
     def same_files(self, table: str, version: int) -> bool:
         """Return whether the cluster's rows are in the same files as at `version`, so that they are the same rows."""
         try:
-            now, then = self._open(table), self._open(table, version)
+            current, earlier = self._open(table), self._open(table, version)
         except UnreadableError:  # the version is lost, or the table is, of which the caller's next read will tell
             return False
-        files, files_then = (
-            set(opened.file_uris(file_pruning_predicate=[("cluster", "=", self.cluster)])) for opened in (now, then)
+        files, earlier_files = (
+            set(opened.file_uris(file_pruning_predicate=[("cluster", "=", self.cluster)]))
+            for opened in (current, earlier)
         )
-        return files == files_then
+        return files == earlier_files
 
     def paths(self, table: str, version: int | None = None) -> list[str]:
         """Return the paths of the files with the cluster's rows, at a version or now.

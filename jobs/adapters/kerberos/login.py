@@ -118,8 +118,8 @@ class KerberosLogin:
     def error(self, error: "GSSError", host: str | None = None) -> KerberosError:
         """Describe an error of GSSAPI in one line, and keep it for `failure`."""
         source = self.keytab or self.ticket_cache or "the default ticket cache"
-        known = _EXPLANATIONS.get(self._code(error), " ".join(str(error).split()).replace("{", "{{").replace("}", "}}"))
-        reason = known.format(
+        message = " ".join(str(error).split()).replace("{", "{{").replace("}", "}}")
+        reason = _EXPLANATIONS.get(self._code(error), message).format(
             principal=self.principal or "the principal",
             service=self.service if host is None else self._service_at(host),
             source=source,

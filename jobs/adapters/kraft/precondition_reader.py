@@ -47,10 +47,10 @@ def read_partitions(session: Session, keys: Iterable[Key]) -> dict[Key, CurrentP
     before = _partitions(unique_keys, read_named_topics(session, names, with_configs=False)[0])
     for _ in range(MAX_READINGS):
         time.sleep(SETTLING_SECONDS)
-        now = _partitions(unique_keys, read_named_topics(session, names, with_configs=False)[0])
-        if now == before:
-            return now
-        before = now
+        current = _partitions(unique_keys, read_named_topics(session, names, with_configs=False)[0])
+        if current == before:
+            return current
+        before = current
     return before
 
 

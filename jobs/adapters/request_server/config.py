@@ -164,9 +164,9 @@ def _binding(  # noqa: PLR0917 - an address, its options, and what it is for
 ) -> Binding:
     if protocol not in SECURITY_PROTOCOLS:
         near = difflib.get_close_matches(protocol, SECURITY_PROTOCOLS, 1)
-        known = ", ".join(SECURITY_PROTOCOLS)
+        choices = ", ".join(SECURITY_PROTOCOLS)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise UsageError(f"{OPTION}: {PROTOCOL} is {protocol!r}; it is one of {known}{hint}")
+        raise UsageError(f"{OPTION}: {PROTOCOL} is {protocol!r}; it is one of {choices}{hint}")
     host, port = parse_address(option, listen)
     advertised_host, advertised_port = parse_address(advertise_option, advertise) if advertise else (host, port)
     if advertised_host in _ANY_ADDRESS:

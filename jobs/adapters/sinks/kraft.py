@@ -76,8 +76,8 @@ class KRaftReader:
         self.sync()
         cluster_id, brokers = self.reads.read(lambda session: read_cluster(session, self.reads.protocol))
         live = [row for row in brokers if row.is_live]
-        asked = self.reads.broker
-        return KRaftState(cluster_id, live, -1 if asked is None else asked.broker_id)
+        broker = self.reads.broker
+        return KRaftState(cluster_id, live, -1 if broker is None else broker.broker_id)
 
     def read_current(self, changes: Sequence[Change]) -> CurrentState:
         keys = [change.key for change in changes]
@@ -89,8 +89,8 @@ class KRaftReader:
         return self.reads.read(read)
 
     def read_partitions(self, keys: Iterable[Key]) -> dict[Key, CurrentPartition]:
-        wanted = list(keys)
-        return self.reads.read(lambda session: precondition_reader.read_partitions(session, wanted))
+        key_list = list(keys)
+        return self.reads.read(lambda session: precondition_reader.read_partitions(session, key_list))
 
     def read_operations(self, operations: Sequence[Operation]) -> OperationState:
         return self.reads.read(lambda session: precondition_reader.read_operations(session, operations))
@@ -114,19 +114,19 @@ class KRaftReader:
         """Read the dynamic settings of topics from one broker, and those of each broker from itself."""
         ordered = sorted(resources)
         topics = [name for kind, name in ordered if kind == "topic"]
-        named = {int(name) for kind, name in ordered if kind == "broker"}
+        broker_ids = {int(name) for kind, name in ordered if kind == "broker"}
         self.sync()
 
         def read(session: Session) -> tuple[list[Broker], dict[str, dict[str, str] | None]]:
-            asked = [row for row in self._live(session) if row.broker_id in named]
-            catch_up(session, [row.broker_id for row in asked])
-            return asked, precondition_reader.read_topic_overrides(session, topics)
+            brokers = [row for row in self._live(session) if row.broker_id in broker_ids]
+            catch_up(session, [row.broker_id for row in brokers])
+            return brokers, precondition_reader.read_topic_overrides(session, topics)
 
         try:
-            asked, of_topics = self.reads.read(read)
+            brokers, of_topics = self.reads.read(read)
         except RefusedRequestError as error:
             raise UnreadableError(f"the configs of topics cannot be read: {error}") from None
-        of_brokers, reasons = ask_brokers(asked, self.reads.settings, BROKERS_SECONDS, own_rates)
+        of_brokers, reasons = ask_brokers(brokers, self.reads.settings, BROKERS_SECONDS, own_rates)
         for broker, reason in reasons.items():
             raise UnreadableError(f"the configs of broker {broker} cannot be read: {reason}")
         overrides: dict[ResourceName, Mapping[str, str] | None] = {}

@@ -306,8 +306,9 @@ _OF_BROKER: Final = 2
 def _with_columns(partitions: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Return these columns of PARTITIONS; those that KRaft does not have are null."""
     schema = pa.schema([schema_of("partitions").field(name) for name in columns])
-    known = set(partitions.column_names)
+    present = set(partitions.column_names)
     arrays = [
-        partitions[field.name] if field.name in known else pa.nulls(partitions.num_rows, field.type) for field in schema
+        partitions[field.name] if field.name in present else pa.nulls(partitions.num_rows, field.type)
+        for field in schema
     ]
     return pa.table(arrays, schema=schema)

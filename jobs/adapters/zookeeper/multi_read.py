@@ -155,10 +155,10 @@ class _Pending:
 
     def _responses(self) -> tuple[list[Reply], int]:
         if self.many:
-            whole: tuple[list[Reply], int] = await_result(self.requests[0])
-            return whole
+            responses: tuple[list[Reply], int] = await_result(self.requests[0])
+            return responses
         replies = [_single(pending) for pending in self.requests]
-        return replies, sum(len(one[0] or b"") for one in replies if isinstance(one, tuple))
+        return replies, sum(len(reply[0] or b"") for reply in replies if isinstance(reply, tuple))
 
 
 def _single(pending: Any) -> Reply:  # noqa: ANN401 - kazoo's IAsyncResult is untyped

@@ -39,13 +39,13 @@ _PREFERRED: Final = 0
 
 def alter_reassignments(api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
     """Begin, replace or cancel reassignments, as /admin/reassign_partitions does; each partition is answered."""
-    asked = {
+    requested_targets = {
         (topic.name, partition.partition_index): None if partition.replicas is None else [*partition.replicas]
         for topic in request.topics
         for partition in topic.partitions
     }
     errors, targets = dict[Key, ApiError](), dict[Key, list[int]]()
-    for key, replicas in asked.items():
+    for key, replicas in requested_targets.items():
         refusal = _refusal(api_context, key, replicas)
         if refusal is None:
             targets[key] = _target(api_context.context.partitions[key], replicas)
@@ -116,8 +116,8 @@ def _request(api_context: AdminApiContext, targets: Mapping[Key, list[int]], sec
         if not waiting or any(key in requested for key in waiting):
             return not waiting
         # the context may not know them yet
-        named = {(entry.topic, entry.partition) for entry in _entries(read(api_context.control.client, REASSIGN))}
-        return named.isdisjoint(waiting)
+        in_znode = {(entry.topic, entry.partition) for entry in _entries(read(api_context.control.client, REASSIGN))}
+        return in_znode.isdisjoint(waiting)
 
     api_context.await_cycle(is_taken, seconds)
     waits = ApiError(AdminError.REQUEST_TIMED_OUT, "the request waits; `surveyor status` says for what")
@@ -159,8 +159,8 @@ def list_reassignments(api_context: AdminApiContext, version: int, request: ApiM
     moving = [api_context.context.partitions.get(key) for key in sorted(api_context.context.moving.copy())]
     rows = [row for row in moving if row is not None]
     if request.topics is not None:
-        wanted = {(topic.name, number) for topic in request.topics for number in topic.partition_indexes}
-        rows = [row for row in rows if row.key in wanted]
+        keys = {(topic.name, number) for topic in request.topics for number in topic.partition_indexes}
+        rows = [row for row in rows if row.key in keys]
     by_topic = defaultdict[str, list[ApiMessage]](list)
     for row in rows:
         by_topic[row.topic].append(
@@ -187,11 +187,11 @@ def list_reassignments(api_context: AdminApiContext, version: int, request: ApiM
 def elect_leaders(api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
     """Elect preferred replicas; an unclean election is left to a plan with its evidence."""
     is_preferred = getattr(request, "election_type", _PREFERRED) == _PREFERRED
-    named = request.topic_partitions
+    requested_topics = request.topic_partitions
     keys: Iterable[Key] = (
         [*api_context.context.partitions.copy()]
-        if named is None
-        else [(requested.topic, number) for requested in named for number in requested.partitions]
+        if requested_topics is None
+        else [(requested.topic, number) for requested in requested_topics for number in requested.partitions]
     )
     judge = _preferred_refusal if is_preferred else _unclean_refusal
     errors = dict[Key, ApiError]()
@@ -206,7 +206,7 @@ def elect_leaders(api_context: AdminApiContext, version: int, request: ApiMessag
             errors[key] = refusal
     if due:
         errors |= _elect(api_context, due, seconds_of(request.timeout))
-    if named is None:  # as Kafka does, only those are named for which something was to be done
+    if requested_topics is None:  # as Kafka does, only those are answered for which something was to be done
         errors = {key: error for key, error in errors.items() if error.error is not AdminError.ELECTION_NOT_NEEDED}
     by_topic = defaultdict[str, list[ApiMessage]](list)
     for (topic, partition), error in sorted(errors.items()):

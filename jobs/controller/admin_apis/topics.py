@@ -298,15 +298,15 @@ def _extend(api_context: AdminApiContext, topic: ApiMessage, remaining_partition
 
 def delete_topics(api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
     """Queue topics for deletion; the answer waits until they are deleted."""
-    asked = _deletions(api_context, version, request)
+    deletions = _deletions(api_context, version, request)
     errors = dict[int, ApiError]()
-    for number, (name, _) in enumerate(asked):
+    for number, (name, _) in enumerate(deletions):
         errors[number] = ApiError(AdminError.UNKNOWN_TOPIC_ID) if name is None else _queue(api_context, name)
-    due = {name for number, (name, _) in enumerate(asked) if name is not None and errors[number] == OK}
+    due = {name for number, (name, _) in enumerate(deletions) if name is not None and errors[number] == OK}
     is_done: Callable[[], bool] = lambda: due.isdisjoint(api_context.context.topics)  # noqa: E731
     if due and not api_context.await_cycle(is_done, seconds_of(request.timeout)):
         left = due & api_context.context.topics.keys()
-        errors |= {number: TIMED_OUT for number, (name, _) in enumerate(asked) if name in left}
+        errors |= {number: TIMED_OUT for number, (name, _) in enumerate(deletions) if name in left}
     results = [
         response_entity(
             DELETE_TOPICS_API,
@@ -316,7 +316,7 @@ def delete_topics(api_context: AdminApiContext, version: int, request: ApiMessag
             topic_id=topic_id,
             **error_fields(errors[number]),
         )
-        for number, (name, topic_id) in enumerate(asked)
+        for number, (name, topic_id) in enumerate(deletions)
     ]
     return response_entity(DELETE_TOPICS_API, version, "DeleteTopicsResponse", responses=tuple(results))
 

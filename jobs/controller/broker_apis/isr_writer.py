@@ -135,9 +135,9 @@ class IsrWriter:
         for key, state in written:
             row = self.context.partitions.get(key)
             if row is not None:
-                now = self._merged(row, state)
-                if now is not row:
-                    self.context.put_partition(now)
+                merged = self._merged(row, state)
+                if merged is not row:
+                    self.context.put_partition(merged)
             with self._lock:
                 if self._written.get(key) is state:
                     del self._written[key]
@@ -195,16 +195,16 @@ class IsrWriter:
 
     def _respond_together(self, requests: Sequence[IsrRequest]) -> None:
         """Answer requests that have no partition in common."""
-        known = []
+        current = []
         for request in requests:
             broker = self.context.brokers.get(request.broker_id)
             if broker is not None and broker.broker_epoch == request.broker_epoch:
-                known.append(request)
+                current.append(request)
             else:
                 self._reply(request, IsrResponse(STALE_BROKER_EPOCH, {}))
-        versions = {proposal.key: request.version for request in known for proposal in request.proposals}
-        results = self._results([p for request in known for p in request.proposals], versions)
-        for request in known:
+        versions = {proposal.key: request.version for request in current for proposal in request.proposals}
+        results = self._results([p for request in current for p in request.proposals], versions)
+        for request in current:
             keys = [proposal.key for proposal in request.proposals]
             with self._lock:
                 self._asked.update(keys)
@@ -307,17 +307,17 @@ class IsrWriter:
         """
         unwritten = list[IsrProposal]()
         for start in range(0, len(proposals), MAX_MULTI_STATES):
-            some = proposals[start : start + MAX_MULTI_STATES]
+            group = proposals[start : start + MAX_MULTI_STATES]
             epoch = self.control.epoch
-            after = {proposal.key: _after(proposal, rows[proposal.key], epoch) for proposal in some}
-            refused = self.control.commit(_ops(some, rows, after))
+            after = {proposal.key: _after(proposal, rows[proposal.key], epoch) for proposal in group}
+            refused = self.control.commit(_ops(group, rows, after))
             if refused is not None:
                 joining = _broker_of(refused)
                 if joining is None:
-                    unwritten += self._set_aside(some, refused, results)
+                    unwritten += self._set_aside(group, refused, results)
                 else:
                     unregistered.add(joining)
-                    unwritten += some
+                    unwritten += group
                 continue
             with self._lock:
                 self._written |= {key: WrittenState(self.context.topic_id(key[0]), row) for key, row in after.items()}
@@ -373,11 +373,11 @@ def _ops(
     joining = set[int]()
     ops = list[Op]()
     for proposal in proposals:
-        row, now = rows[proposal.key], after[proposal.key]
+        row, new = rows[proposal.key], after[proposal.key]
         if row is None or row.state_version is None:
             continue
-        joining.update(_joining(now.isr or (), row.isr or ()))
-        values = {name: getattr(now, name) for name in State.__struct_fields__}
+        joining.update(_joining(new.isr or (), row.isr or ()))
+        values = {name: getattr(new, name) for name in State.__struct_fields__}
         ops.append(SetData(state_path(proposal.key), encode_state(State(**values)), row.state_version))
     return [op for broker in sorted(joining) for op in check_registered(broker)] + ops
 

@@ -75,19 +75,19 @@ def alter_partition_response(
     name_of: NameOf,
 ) -> ApiMessage:
     """Return the response to a request, in the order of the request; without topics if the whole request failed."""
-    named = () if response.error else request.topics
-    topics = tuple(_topic_response(version, topic, response, name_of) for topic in named)
+    topics_data = () if response.error else request.topics
+    topics = tuple(_topic_response(version, topic, response, name_of) for topic in topics_data)
     name = "AlterPartitionResponse"
     return response_entity(ALTER_PARTITION, version, name, error_code=ErrorCode(response.error), topics=topics)
 
 
 def _topic_response(version: int, data: ApiMessage, response: IsrResponse, name_of: NameOf) -> ApiMessage:
     topic = _topic(data, version, name_of)
-    named = {"topic_id": data.topic_id} if version >= IDS_SINCE else {"topic_name": data.topic_name}
+    topic_field = {"topic_id": data.topic_id} if version >= IDS_SINCE else {"topic_name": data.topic_name}
     partitions = [
         _partition_response(version, topic, partition.partition_index, response) for partition in data.partitions
     ]
-    return response_entity(ALTER_PARTITION, version, "TopicData", **named, partitions=tuple(partitions))
+    return response_entity(ALTER_PARTITION, version, "TopicData", **topic_field, partitions=tuple(partitions))
 
 
 def _partition_response(version: int, topic: str | None, number: int, response: IsrResponse) -> ApiMessage:

@@ -39,9 +39,9 @@ class NotificationHandler:
         notified = self.context.of_kind(RequestKind.ISR_CHANGE)
         if not notified:
             return set()
-        named = {row.key for row in notified}
-        changed = self.reader.refresh_partitions(named)
-        self.broker_requests.send_metadata(named)  # also if a change was read before its notification
+        keys = {row.key for row in notified}
+        changed = self.reader.refresh_partitions(keys)
+        self.broker_requests.send_metadata(keys)  # also if a change was read before its notification
         delete_all(self.control, {row.path for row in notified})
         return changed
 
