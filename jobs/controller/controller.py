@@ -116,7 +116,7 @@ class ResidentController:
     apis: BrokerApis | None = None
     """Where brokers' requests arrive; None if they are not served."""
     served: Sequence[Endpoint] = ()
-    """Where they are received; an endpoint for the clients of a listener has its name, the others have none."""
+    """The endpoints that receive them; one for the clients of a listener has its name, the others have none."""
     summary: CycleSummary = field(init=False)
     watches: ZkWatches = field(init=False)
     reader: MetadataReader = field(init=False)

@@ -106,7 +106,7 @@ def _refuse_clients(
 
 
 def _refuse_loopback(endpoints: Sequence[Endpoint], brokers: Sequence[Broker]) -> None:
-    """Raise RefusedError if brokers of other hosts, or their clients, are told to connect to a loopback address."""
+    """Raise RefusedError if a loopback address would be advertised to brokers of other hosts, or to their clients."""
     for endpoint in endpoints:
         for broker in brokers if is_loopback(endpoint.host) else ():
             elsewhere = [endpoint.host for endpoint in broker.endpoints or () if not is_loopback(endpoint.host)]

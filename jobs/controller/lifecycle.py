@@ -140,7 +140,7 @@ class Services:
     apis: BrokerApis | None = None
     """Answers brokers' requests; None if they are not served."""
     served: Sequence[Endpoint] = ()
-    """Where they are received."""
+    """The endpoints that receive them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,9 +215,9 @@ def _metrics(settings: Settings, options: ControlOptions) -> Iterator[Controller
 def _listening(
     settings: Settings, options: ControlOptions, prepared: Preparation, metrics: ControllerMetrics
 ) -> Iterator[Services]:
-    """Yield the services of this process; brokers' requests are received if that was asked for.
+    """Yield the services of this process; brokers' requests are received only with `--listen`.
 
-    Before this process is the controller, it answers that it is not.
+    Until this process is the controller, it answers NOT_CONTROLLER.
     """
     brokers = [*prepared.context.brokers.values()]
     if options.listen is None:
@@ -264,14 +264,14 @@ def _warn_of_time_outs(listeners: Mapping[str, str], *, is_listening: bool) -> N
 
 
 def _warn_if_unreachable(endpoint: Endpoint, senders: str) -> None:
-    """Warn if nothing can connect from here to an address that brokers or clients are told; they may be luckier."""
+    """Warn if an advertised address cannot be reached from this host; `senders` on other hosts may still reach it."""
     try:
         socket.create_connection((endpoint.host, endpoint.port), REACH_SECONDS).close()
     except OSError as error:
         log(
-            f"surveyor: warning: {endpoint.host}:{endpoint.port}, which {senders} are told to connect to, cannot be "
-            f"connected to from here ({error.strerror or error}): if {senders} cannot either, "
-            f"{_UNREACHABLE_EFFECT[senders]}. Give --advertise HOST:PORT",
+            f"surveyor: warning: cannot connect from here to {endpoint.host}:{endpoint.port}, the address for {senders} "
+            f"({error.strerror or error}): if {senders} cannot either, {_UNREACHABLE_EFFECT[senders]}. "
+            "Give --advertise HOST:PORT",
             logging.WARNING,
         )
 

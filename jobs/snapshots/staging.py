@@ -44,9 +44,9 @@ class Tally(NamedTuple):
     kind: str
     rows: int
     read: float
-    """Seconds of all tasks; null in rows of other kinds than `task`."""
+    """Seconds of reading, of all tasks; null in rows of other kinds than `task`."""
     decoded: float
-    """Likewise."""
+    """Seconds of decoding, of all tasks; null in rows of other kinds than `task`."""
 
 
 @singledispatch

@@ -1,7 +1,7 @@
 """Whether the controller accepts the ISR that a leader proposes for its partition.
 
 Corresponds to `KafkaController.tryProcessAlterPartition`, with its checks in their order. Four checks are stricter, as
-in KRaft's `ReplicationControlManager.validateAlterPartitionData`: the asking broker is the leader, the ISR contains it,
+in KRaft's `ReplicationControlManager.validateAlterPartitionData`: the sender is the leader, the ISR contains it,
 names each broker once, and names replicas only (or members of the present ISR). Decision record 028 says why.
 """
 
@@ -17,7 +17,7 @@ from schemas.enums import RECOVERED, RECOVERING
 from schemas.rows import Key
 
 INELIGIBLE_SINCE: Final = 2
-"""First version of AlterPartition whose answers may have the error INELIGIBLE_REPLICA."""
+"""First version of AlterPartition whose responses may have the error INELIGIBLE_REPLICA."""
 
 UNKNOWN_BROKER_EPOCH: Final = -1
 """Broker epoch of an ISR member whose leader does not know it (versions before 3, and leaders of ZooKeeper clusters).
@@ -25,10 +25,10 @@ UNKNOWN_BROKER_EPOCH: Final = -1
 
 
 class IsrError(IntEnum):
-    """Kafka's error code in the answer for one partition, and what the leader does with it (`Partition.scala`)."""
+    """Kafka's error code in the response for one partition, and how the leader reacts to it (`Partition.scala`)."""
 
     NONE = 0
-    """The leader takes over the state in the answer."""
+    """The leader adopts the state in the response."""
     UNKNOWN_TOPIC_OR_PARTITION = 3
     """The proposal stays pending until a LeaderAndIsr with a later leader epoch; so it does after 42, 74, 95, 100."""
     NOT_CONTROLLER = 41
@@ -48,7 +48,7 @@ class IsrProposal(Struct, frozen=True, kw_only=True, gc=False):
     topic: str
     partition: int
     leader: int
-    """The asking broker."""
+    """The broker that sends the proposal."""
     leader_epoch: int
     partition_epoch: int
     """Version of the state that the leader knows."""
@@ -63,7 +63,7 @@ class IsrProposal(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class IsrVerdict(Struct, frozen=True, gc=False):
-    """The answer to a proposal."""
+    """The decision on a proposal."""
 
     error: IsrError
     changes: bool = False

@@ -27,7 +27,7 @@ class _Stage(Enum):
 
 
 class GssapiExchange:
-    """The messages of one authentication; `complete` once the last one, which has to be sent, was returned."""
+    """The messages of one authentication; `complete` once `step` has returned the last one, which is still to send."""
 
     def __init__(self, login: KerberosLogin, host: str) -> None:
         self._login, self._host = login, host
@@ -39,7 +39,7 @@ class GssapiExchange:
         return self._stage is _Stage.COMPLETE
 
     def step(self, challenge: bytes | None) -> bytes:
-        """Return the answer to a challenge, at first to None; raise KerberosError if the exchange cannot go on."""
+        """Return the response to a challenge, None at first; raise KerberosError if the exchange fails."""
         import gssapi  # noqa: PLC0415 - an extra
 
         try:

@@ -3,7 +3,7 @@
 A broker answers from its copy of the metadata log, which it fetches from the quorum's leader. Each response to a fetch
 carries the leader's high watermark. So once a broker has fetched twice after a moment, it knows all that was committed
 by then. The leader reports the last fetch of each node (DescribeQuorum). A broker applies what it has fetched within
-milliseconds; that much older a reading may be. A node without fetches, the leader itself, needs none.
+milliseconds, so a reading may be older by that much. The leader itself does not fetch and needs no check.
 """
 
 import time
@@ -32,7 +32,7 @@ _PAUSE_SECONDS: Final = 0.5
 
 @dataclass(slots=True)
 class FreshReads:
-    """Reads from one broker that has caught up, and from another one that has if it fails.
+    """Reads from a broker that has caught up with the quorum, and from another such broker if that one fails.
 
     `settings` are those of `read_properties`.
     """
@@ -122,7 +122,7 @@ def catch_up(session: Session, brokers: Collection[int]) -> None:
 
 
 def _knows(node: int, first: Quorum, last: Quorum, fetches: int) -> bool:
-    """Whether a node knows what was committed at the time of `first`, having fetched so often since."""
+    """Whether a node knows what was committed at the time of `first`; `fetches` counts its fetches since."""
     if node == first.leader_id == last.leader_id:
         return True
     fetch = last.fetches.get(node)

@@ -55,7 +55,7 @@ def read_partitions(session: Session, keys: Iterable[Key]) -> dict[Key, CurrentP
 
 
 def read_operations(session: Session, operations: Sequence[Operation]) -> OperationState:
-    """Read what operations rest on: topics and their configs. Requests do not stand in KRaft."""
+    """Read what operations rest on: topics and their configs. KRaft stores no requests."""
     names = list(dict.fromkeys(operation.topic for operation in operations))
     topics, _ = read_named_topics(session, names, with_configs=True)
     return OperationState(

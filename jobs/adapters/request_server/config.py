@@ -1,4 +1,4 @@
-"""Where brokers' requests are received, and which clients are accepted: `--listen`, `--advertise`, `--listen-config`.
+"""Addresses that receive brokers' requests, and accepted clients: `--listen`, `--advertise`, `--listen-config`.
 
 Corresponds to `listeners`, `advertised.listeners` and the settings of `SslConfigs` and `BrokerSecurityConfigs`. Keys of
 PEM files are those of the other configuration files. An address with the name of a listener, `CLIENTS://HOST:PORT`, is
@@ -54,7 +54,7 @@ _NAMED_ADDRESS: Final = re.compile(r"(?:(?P<name>[\w.-]+)://)?(?P<address>.*)", 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """One address to listen at: what brokers are told to connect to, and the security protocol there."""
+    """One address to listen on, the address advertised to brokers, and its security protocol."""
 
     security_protocol: str
     host: str
@@ -72,7 +72,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class ListenConfig:
-    """All of it."""
+    """The options of the request server, checked."""
 
     bindings: tuple[Binding, ...]
     tls: ssl.SSLContext | None = None

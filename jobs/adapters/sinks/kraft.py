@@ -104,11 +104,11 @@ class KRaftReader:
         )
 
     def read_requests(self) -> Targets:
-        """Return none: requests are carried out at once, and never stand anywhere."""
+        """Return none: the controller carries out requests at once and stores none."""
         return {}
 
     def withdraw_requests(self, keys: Collection[Key]) -> None:
-        """Do nothing, as no request stands anywhere."""
+        """Do nothing, because no request is stored."""
 
     def read_overrides(self, resources: Iterable[ResourceName]) -> CurrentOverrides:
         """Read the dynamic settings of topics from one broker, and those of each broker from itself."""

@@ -1,7 +1,7 @@
-"""Answers brokers' requests: by the present controllership, or that this process is not the controller.
+"""Answers brokers' requests as the active controller; without a controllership the response is NOT_CONTROLLER.
 
-Corresponds to the part of `KafkaApis` that needs the active controller. The server lives as long as the process, a
-controllership may end before. Brokers that are told NOT_CONTROLLER look for the controller again.
+Corresponds to the part of `KafkaApis` that needs the active controller. The server runs as long as the process, and a
+controllership may end earlier. A broker that receives NOT_CONTROLLER looks for the controller again.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -52,7 +52,7 @@ _BROKER_ID_NOT_REGISTERED: Final = 102
 
 @dataclass(slots=True)
 class ActiveController:
-    """What answers requests during one controllership."""
+    """The parts of one controllership that answer requests."""
 
     control: Controllership
     context: ControllerContext
@@ -60,7 +60,7 @@ class ActiveController:
     shutdowns: ShutdownQueue
     api_context: AdminApiContext
     endpoints: Callable[[], Sequence[Endpoint]] = tuple
-    """Where brokers see us, under the names of their listeners."""
+    """Our endpoints, under the names of the brokers' listeners."""
     authorizer: Callable[[], str | None] = str
     """The authorizer of the brokers, as `authorizer_of` returns it."""
     client_listeners: Collection[str | None] = ()
@@ -68,7 +68,7 @@ class ActiveController:
     _turns: Iterator[int] = field(default_factory=count)
 
     def api_context_for(self, api: int, protocol: str) -> AdminApiContext:
-        """Return what a request of a client of a listener with this protocol is answered by."""
+        """Return the context for a request that arrives at a listener with this protocol."""
         return replace(self.api_context, refusal=refusal_of(api, protocol, self.authorizer()))
 
     def relay_address(self, listener: ServerListener) -> tuple[str, int] | None:
@@ -111,13 +111,13 @@ class BrokerApis:
     )
 
     def open(self, active: ActiveController) -> None:
-        """Answer by this controllership from now on."""
+        """Answer requests as this active controller from now on."""
         with self._lock:
             self._active = active
         active.isr_writer.start()
 
     def close(self) -> None:
-        """Answer that this process is not the controller from now on; also what waits."""
+        """Answer NOT_CONTROLLER from now on, also to requests that wait."""
         with self._lock:
             active, self._active = self._active, None
         if active is not None:
@@ -125,7 +125,7 @@ class BrokerApis:
             active.shutdowns.stop()
 
     def stop(self) -> None:
-        """Answer nothing more; called at the end of the process."""
+        """Stop answering requests; called at the end of the process."""
         self.close()
         self._executor.shutdown()
         self._admin_executor.shutdown(wait=False, cancel_futures=True)

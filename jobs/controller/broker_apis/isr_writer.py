@@ -1,9 +1,9 @@
-"""Writes the ISRs that leaders propose, in a thread of its own, with fenced multis.
+"""Writes the ISRs that leaders propose (AlterPartition), by fenced multis in a separate thread.
 
-Corresponds to `KafkaController.alterPartitions`. A leader's high watermark waits for the answer, so a proposal does not
-wait for a cycle. The thread judges by the controller's context, and by the states that it has written itself and that
-the cycle has not taken over yet; the versions of the znodes decide. A cycle that has written the same partition makes
-the multi fail, and a multi of this thread makes that of a cycle fail. Both then read the states and judge again.
+Corresponds to `KafkaController.alterPartitions`. A leader's high watermark waits for the response, so a proposal does
+not wait for a cycle. The thread judges a proposal by the controller's context and by the states that it has written and
+the cycle has not put into the context yet. Every multi checks the versions of the znodes. If the cycle and this thread
+write the same partition, the later multi fails, and its writer reads the state and judges again.
 """
 
 import time
@@ -43,21 +43,21 @@ MAX_BATCH_PROPOSALS: Final = 20_000
 """Number of proposals after which no further waiting request is handled together with others."""
 
 _MAX_ATTEMPTS: Final = 3
-"""Attempts to write states whose multi fails although the states read afterwards allow it, as without a connection.
+"""Attempts to write states if the multi fails although the states read afterwards allow it, as without a connection.
 
-After the last one their leaders are told to propose again.
+After the last one their leaders get OPERATION_NOT_ATTEMPTED and propose again.
 """
 
 
 class IsrResult(NamedTuple):
-    """The answer for one partition: an error, and the present state if there is none."""
+    """The result for one partition: an error, or the present state."""
 
     error: IsrError
     row: PartitionInfo | None = None
 
 
 class IsrResponse(NamedTuple):
-    """The answer to a request: an error of the whole request, or a result for each proposal."""
+    """The response to a request: an error of the whole request, or a result for each proposal."""
 
     error: int
     results: Mapping[Key, IsrResult]
@@ -76,7 +76,7 @@ class IsrRequest:
 
 
 class WrittenState(NamedTuple):
-    """A state that this thread wrote, with the id of its topic, which tells it from a later topic of that name."""
+    """A state that this thread wrote; the topic id distinguishes its topic from a later one of the same name."""
 
     topic_id: str | None
     row: PartitionInfo
@@ -91,11 +91,11 @@ class IsrWriter:
     candidates: Callable[[], IsrCandidates]
     """Which brokers may be in an ISR now; called in this thread."""
     wake: Callable[[], None]
-    """Wakes the cycle, which takes over what was written and sends it to the brokers."""
+    """Wakes the cycle, which puts the written states into the context and sends them to the brokers."""
     on_response: Callable[[float], None] = lambda _: None
-    """Called with the seconds between each request and its answer."""
+    """Called with the seconds between each request and its response."""
     has_been_asked: bool = False
-    """Whether any leader has asked in this controllership."""
+    """Whether any leader has sent a request in this controllership."""
     _waiting: SimpleQueue[IsrRequest | None] = field(default_factory=SimpleQueue)
     _written: dict[Key, WrittenState] = field(default_factory=dict)
     _asked: set[Key] = field(default_factory=set)
@@ -123,10 +123,10 @@ class IsrWriter:
         return request.response
 
     def take_over(self) -> tuple[set[Key], set[Key]]:
-        """Put what was written into the context; return the partitions asked about, and those read as outdated.
+        """Put the written states into the context; return the requested partitions, and those found outdated.
 
-        Only the cycle calls this. A state is dropped here after the context has it, so that a request that arrives
-        meanwhile is judged by one of both.
+        Only the cycle calls this. A state is dropped here only after the context has it, so a request that arrives in
+        between is judged by one of the two.
         """
         with self._lock:
             written = [*self._written.items()]
@@ -217,9 +217,9 @@ class IsrWriter:
     def _results(self, proposals: Sequence[IsrProposal], versions: Mapping[Key, int]) -> dict[Key, IsrResult]:
         """Judge proposals, and write those that are accepted.
 
-        What would be refused is judged again by the state in ZooKeeper, and so is what could not be written. A multi
-        that fails has the proposals of several leaders, of which one is to blame: its partition has changed, or a
-        broker that joins its ISR is not registered. The next judgement refuses it, and the others are written.
+        A proposal that the context refuses, or that could not be written, is judged again by the state in ZooKeeper. A
+        multi has proposals of several leaders, and one of them makes it fail: its partition has changed, or a broker
+        that joins its ISR is not registered. The second judgement refuses that proposal, and the others are written.
         """
         results, unregistered = dict[Key, IsrResult](), set[int]()
         pending, rows = proposals, {proposal.key: self._row(proposal.key) for proposal in proposals}
@@ -249,7 +249,7 @@ class IsrWriter:
     def _judge(
         self, proposal: IsrProposal, row: PartitionInfo | None, candidates: IsrCandidates, version: int
     ) -> IsrVerdict:
-        """Judge a proposal; a state of a later controller epoch than ours waits until the cycle has raised ours."""
+        """Judge a proposal; one for a state of a later controller epoch must wait until the cycle has raised ours."""
         verdict = judge_proposal(proposal, row, candidates, version=version)
         is_of_later_controller = row is not None and (row.controller_epoch or 0) > self.control.epoch
         return IsrVerdict(IsrError.OPERATION_NOT_ATTEMPTED) if verdict.changes and is_of_later_controller else verdict
@@ -268,9 +268,9 @@ class IsrWriter:
         return replace(row, **{name: getattr(state, name) for name in STATE_FIELDS})
 
     def _read(self, proposals: Sequence[IsrProposal]) -> dict[Key, PartitionInfo | None]:
-        """Read partitions from ZooKeeper; tell the cycle to read those that are not as it knows them.
+        """Read partitions from ZooKeeper; mark those that differ from the context, so that the cycle reads them.
 
-        A partition that the cycle does not know is not read: a client may name any number of them.
+        A partition that is not in the context is not read, because a client may name any number of them.
         A partition is judged by its state even if it is not understood for another reason, such as a list of moving
         replicas that cannot be read: its leader must be able to go on without a dead follower.
         """

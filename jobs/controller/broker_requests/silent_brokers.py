@@ -1,4 +1,4 @@
-"""Reports brokers that are registered and do not answer, which otherwise only the metrics show."""
+"""Logs registered brokers that do not answer; without it only the metrics would show them."""
 
 import logging
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Final
 from jobs.runtime.console import LogLine
 
 SILENT_SECONDS: Final = 30.0
-"""Seconds without an answer after which a broker is reported; the session of one that died, 18 s, is over by then."""
+"""Seconds without a response after which a broker is reported; the session of a dead broker has ended then (18 s)."""
 
 
 @dataclass(slots=True)

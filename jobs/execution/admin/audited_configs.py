@@ -44,7 +44,7 @@ class AuditedConfigs:
     ) -> dict[Resource, str]:
         """Alter one resource after another; return the reasons of those that were refused.
 
-        `continue_after_refusal`: go on with the other resources after a refusal.
+        `continue_after_refusal`: continue with the other resources after a refusal.
         """
         if not overrides:
             return {}
