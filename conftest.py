@@ -33,7 +33,7 @@ def _in_memory() -> dict[str, str]:
 # one thread does for tables of a few rows: an eighth of the processor time of tests that do nothing but read and write
 for name, value in (environment() | _in_memory() | {"TOKIO_WORKER_THREADS": "1"}).items():
     os.environ.setdefault(name, value)
-tempfile.tempdir = None  # whoever has asked for it before asks again
+tempfile.tempdir = None  # code that has read it before reads it again
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # a run that a script began in the background: the commands that tests interrupt would not hear of it, either
@@ -72,7 +72,7 @@ TWO_VERSIONS = "test_leadership_brokers.py"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark a test by what it uses, so that nobody forgets; one that uses nothing that has to be started is a unit."""
+    """Mark a test by the servers that it uses; a test that uses none is a unit."""
     markers = {marker for marker in (*FIXTURES, *SERVERS) if item.get_closest_marker(marker)} | _used_by(item)
     for marker in sorted(markers) or [UNIT]:
         item.add_marker(marker)
@@ -90,7 +90,7 @@ class ByFileAndCluster(LoadFileScheduling):
     """Gives a worker a whole file, as its tests share servers; a file with clusters of two versions goes to two.
 
     Stories on real servers take longest and mostly wait. Every other worker takes those first and the rest takes them
-    last, so that from the beginning to the end there is somebody who computes beside those who wait.
+    last, so that at any time some workers compute while others wait.
     """
 
     def _split_scope(self, nodeid: str) -> str:

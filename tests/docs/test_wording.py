@@ -34,12 +34,13 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_finds_words_in_docs_docstrings_comments_and_strings(root: Path) -> None:
+def test_finds_words_in_docs_docstrings_comments_strings_and_names(root: Path) -> None:
     assert sorted(findings(root)) == [
         Finding("docs/b.md", 3, "anew"),
         Finding("docs/b.md", 3, "controller that stays"),
         Finding("jobs/a.py", 3, "whoever"),
         Finding("jobs/a.py", 6, "everybody"),
+        Finding("jobs/a.py", 6, "nobody"),
         Finding("jobs/a.py", 7, "in office"),
     ]
 

@@ -1,7 +1,7 @@
 """Find words that hide which part acts, and names that are no nouns: `make check-words`.
 
-Docs, docstrings, comments and string literals are searched for WORDS, names that code defines for IDENTIFIERS. A
-word that a file needs is allowed in EXCEPTIONS, a name in IDENTIFIER_EXCEPTIONS, with the reason.
+Docs, docstrings, comments, string literals and names are searched for WORDS, and names of code outside of tests also
+for IDENTIFIERS. A word that a file needs is allowed in EXCEPTIONS, a name in IDENTIFIER_EXCEPTIONS, with the reason.
 """
 
 import ast
@@ -100,7 +100,7 @@ class Finding(NamedTuple):
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield what people read in a file, with the number of its first line: of Python the comments and strings."""
+    """Yield what people read in a file, with the number of its first line: of Python comments, strings and names."""
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
         yield 1, text
@@ -108,14 +108,17 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
     for token in tokenize.generate_tokens(StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
-    for node in ast.walk(ast.parse(text)):
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.lineno, node.value
+    for line, name in defined_names(tree):
+        yield line, name.replace("_", " ")
 
 
 def findings(root: Path, exceptions: Mapping[tuple[str, str], str] = EXCEPTIONS) -> Iterator[Finding]:
     """Yield every forbidden word under a folder, by path."""
-    files = [*root.glob("*.md"), *root.glob("docs/**/*.md")]
+    files = [*root.glob("*.md"), *root.glob("*.py"), *root.glob("docs/**/*.md")]
     files += [path for room in CODE for path in root.joinpath(room).rglob("*.py")]
     for path in sorted(files):
         name = str(path.relative_to(root))
