@@ -196,14 +196,14 @@ def test_acl_denies_writing(tree: KafkaTree, look: Callable[..., Findings], tmp_
     ours = tmp_path / "zookeeper.properties"
     ours.write_text("digest.username=kafka\ndigest.password=secret\n")
     ours.chmod(0o600)
-    everybody_reads = make_acl("world", "anyone", read=True, admin=True)
+    all_read = make_acl("world", "anyone", read=True, admin=True)
     permissions = {}
     for who, acl in {
         "no_client": make_acl("ip", "10.1.2.3", all=True),
         "this host": make_acl("ip", "127.0.0.1", all=True),
         "a user": make_digest_acl("kafka", "secret", all=True),
     }.items():
-        tree.client.set_acls(path, [acl, everybody_reads])
+        tree.client.set_acls(path, [acl, all_read])
         permissions[who] = look(tree.hosts)["permissions"]
     permissions["us"] = look(tree.hosts, "--zookeeper-config", str(ours))["permissions"]
     tree.client.set_acls(path, [make_acl("world", "anyone", all=True)])

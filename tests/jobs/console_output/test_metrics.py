@@ -137,7 +137,7 @@ def test_before_the_first_snapshot_nothing_is_mistaken_for_zero(tmp_path: Path) 
     assert sorted(samples) == ["surveyor_commit_rows_pending", "surveyor_commit_rows_total", "surveyor_plans"]
 
 
-def test_a_cluster_that_nobody_has_seen_has_no_metrics(measured: Surveyor, tmp_path: Path) -> None:
+def test_a_cluster_without_snapshots_has_no_metrics(measured: Surveyor, tmp_path: Path) -> None:
     """Nor is the file touched that had some."""
     file = tmp_path / "surveyor.prom"
     file.write_text("before")

@@ -133,7 +133,7 @@ def test_losses_fit_eighty_columns(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 
 @pytest.mark.parametrize("wish", [{}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}, {"FORCE_COLOR": "1"}], ids=str)
-def test_nobody_sees_escapes_but_a_terminal_that_takes_them(
+def test_only_a_terminal_that_supports_escapes_gets_them(
     large: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wish: dict[str, str]
 ) -> None:
     for name, value in wish.items():

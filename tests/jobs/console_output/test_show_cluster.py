@@ -169,7 +169,7 @@ def test_how_old_it_is(shown: Surveyor, what: str) -> None:
     assert datetime.fromisoformat(answer["taken_at"]) == NOW
 
 
-def test_nobody_reads_on(shown: Surveyor) -> None:
+def test_a_closed_pipe_ends_the_output(shown: Surveyor) -> None:
     """As with `| head -1`: one line, and no stack trace from Python's end either."""
     command = [sys.executable, "-m", "jobs.entry", "status", "--as-of", "1", "--warehouse", str(shown.folder)]
     reading, writing = os.pipe()

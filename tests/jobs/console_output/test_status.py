@@ -149,7 +149,7 @@ def test_the_commands_name_the_cluster(orders: KafkaTree, tmp_path: Path) -> Non
     ]
 
 
-def test_a_warehouse_that_is_broken_keeps_nobody_from_looking(orders: KafkaTree, used: Warehouse) -> None:
+def test_status_works_with_a_broken_warehouse(orders: KafkaTree, used: Warehouse) -> None:
     shutil.rmtree(used.path("plans"))
     status = Surveyor(orders.hosts, Path(used.uri)).json("status")
 

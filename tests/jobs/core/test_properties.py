@@ -74,7 +74,7 @@ def test_a_private_key_is_for_its_owner_alone(tmp_path: Path, name: str) -> None
     assert read(tmp_path, named) == {name: str(key)}
 
 
-def test_a_certificate_beside_its_key_is_for_everybody(tmp_path: Path) -> None:
+def test_a_certificate_next_to_its_key_may_be_read_by_all(tmp_path: Path) -> None:
     for name, mode in (("key.pem", 0o600), ("certificate.pem", 0o644)):
         (tmp_path / name).touch()
         (tmp_path / name).chmod(mode)

@@ -24,7 +24,7 @@ from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import NO_PORT, KafkaTree, registration
 
 DONE, REFUSED = 0, 23
-NOBODY_NEED_ANSWER = ("--allow-silent", "0,1,2")
+ALL_MAY_BE_SILENT = ("--allow-silent", "0,1,2")
 
 
 class Brokers:
@@ -124,7 +124,7 @@ def test_batch_if_the_controller_is_reachable_but_silent(
 ) -> None:
     answers(monkeypatch, KafkaTimeoutError("after 20 s"))
 
-    done = run(surveyor, tree, plan, *NOBODY_NEED_ANSWER)
+    done = run(surveyor, tree, plan, *ALL_MAY_BE_SILENT)
 
     assert done.exit_code == DONE, done.stderr
     assert "mode batch (Kafka's controller does not answer (KafkaTimeoutError: after 20 s))" in (done.stdout)
@@ -136,13 +136,13 @@ def test_admin_if_it_answers(
 ) -> None:
     answers(monkeypatch, error)
 
-    assert "mode admin (broker 0 is the controller)" in run(surveyor, tree, plan, *NOBODY_NEED_ANSWER).stdout
+    assert "mode admin (broker 0 is the controller)" in run(surveyor, tree, plan, *ALL_MAY_BE_SILENT).stdout
 
 
 def test_batch_if_the_controller_is_not_registered(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
     tree.unregister(0)
 
-    assert "mode batch (controller 0 is no live broker)" in run(surveyor, tree, plan, *NOBODY_NEED_ANSWER).stdout
+    assert "mode batch (controller 0 is no live broker)" in run(surveyor, tree, plan, *ALL_MAY_BE_SILENT).stdout
 
 
 def test_dry_run_warns_of_an_unreachable_controller(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:

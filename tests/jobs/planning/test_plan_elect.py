@@ -71,10 +71,10 @@ def _file(tmp_path: Path, *named: tuple[str, int]) -> tuple[str, str]:
 
 
 def test_offline_and_unclean_take_what_has_no_live_leader(surveyor: Surveyor) -> None:
-    nobody = {"down-2": "NO_ELIGIBLE_LEADER", "queued-0": "DELETION_REQUESTED"}
+    rejected = {"down-2": "NO_ELIGIBLE_LEADER", "queued-0": "DELETION_REQUESTED"}
     clean = {"down-0": [1, 1, 2]}
-    assert _plan(surveyor, "--offline") == (clean, nobody | {"down-1": "NO_ELIGIBLE_LEADER"})
-    assert _plan(surveyor, "--unclean") == (clean | {"down-1": [1, 1]}, nobody)
+    assert _plan(surveyor, "--offline") == (clean, rejected | {"down-1": "NO_ELIGIBLE_LEADER"})
+    assert _plan(surveyor, "--unclean") == (clean | {"down-1": [1, 1]}, rejected)
 
 
 def test_a_file_says_which(surveyor: Surveyor, tmp_path: Path) -> None:

@@ -356,7 +356,7 @@ def test_what_brokers_do_not_say_is_assumed(surveyor: Surveyor, tree: KafkaTree,
     assert len(surveyor.json("show", "configs")["rows"]) == len(rows)
 
 
-def test_what_is_no_broker_is_in_quarantine_and_nobody_is_alive_for_it(surveyor: Surveyor, tree: KafkaTree) -> None:
+def test_a_registration_without_a_broker_id_is_quarantined_and_not_alive(surveyor: Surveyor, tree: KafkaTree) -> None:
     names = ["abc", "007", "99999999999", "-1"]
     for name in names:
         tree.write(f"/brokers/ids/{name}", tree.client.get("/brokers/ids/1")[0])

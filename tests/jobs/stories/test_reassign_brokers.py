@@ -142,7 +142,7 @@ def test_rate_changed_in_mid_move_and_interrupted(
     assert (overrides(kafka), warehouse.rows("throttles")) == (before, [])
 
 
-def test_never_beside_somebody_elses(
+def test_refuses_while_a_foreign_reassignment_runs(
     kafka: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, topic: str, admin: Admin
 ) -> None:
     """Theirs is slow: it is throttled to nearly nothing."""

@@ -44,7 +44,7 @@ class Hands:
         self.symptoms: dict[str, Callable[[], None]] = {
             "A broker died": lambda: self.lose(1),
             "A disk runs full": lambda: self.fill("clicks"),
-            "The controller is stuck": self.lose_one_with_nobody_in_control,
+            "The controller is stuck": self.lose_one_without_a_controller,
             "Partitions stay offline": lambda: self.lose(2),
             "A command refuses": lambda: kafka.write("/migration", b'{"kraft_controller_id":3000}'),
         }
@@ -79,7 +79,7 @@ class Hands:
         self.cluster.brokers[broker].expire()
         self.settle()
 
-    def lose_one_with_nobody_in_control(self) -> None:
+    def lose_one_without_a_controller(self) -> None:
         self.kafka.elect(GONE, int(self.kafka.client.get("/controller_epoch")[0]) + 1)
         self.cluster.brokers[1].kill()
         self.cluster.brokers[1].expire()

@@ -217,7 +217,7 @@ def test_leaders_are_elected_over_each_listener_once_a_broker_was_killed(
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_controller_that_stays_and_what_it_leaves_to_kafkas_own(
+def test_a_resident_controller_and_what_it_leaves_to_kafkas_controller(
     cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, ways: Ways
 ) -> None:
     """It tells over SASL_SSL; what it creates in ZooKeeper is the brokers', as if they had made it."""
@@ -269,7 +269,7 @@ def elect_preferred(cluster: EmbeddedCluster, topic: str) -> None:
     admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, 0)]).result()
 
 
-def test_who_is_not_let_in_or_may_not_control_writes_nothing(
+def test_a_refused_or_unauthorized_user_writes_nothing(
     cluster: EmbeddedCluster,
     kafka: KafkaTree,
     surveyor: Surveyor,
@@ -299,7 +299,7 @@ def test_who_is_not_let_in_or_may_not_control_writes_nothing(
     assert "control_listener" in named
 
 
-def test_a_connection_that_must_authenticate_anew_is_made_anew(kafka: KafkaTree, ways: Ways) -> None:
+def test_a_connection_that_must_authenticate_again_is_opened_again(kafka: KafkaTree, ways: Ways) -> None:
     state = read_cluster(kafka.client)
     batch = ControlBatch(state.controller.broker_id, state.epoch, state.brokers, ())
 
@@ -314,7 +314,7 @@ def test_a_connection_that_must_authenticate_anew_is_made_anew(kafka: KafkaTree,
     assert before is not after
 
 
-def test_a_controller_that_stays_tells_over_its_queues(kafka: KafkaTree, ways: Ways) -> None:
+def test_a_resident_controller_sends_over_its_queues(kafka: KafkaTree, ways: Ways) -> None:
     state = read_cluster(kafka.client)
     batch = ControlBatch(state.controller.broker_id, state.epoch, state.brokers, ())
     responses = list[BrokerResponse]()

@@ -68,7 +68,7 @@ def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
         yield tree
 
 
-def everybody_sees(cluster: EmbeddedCluster, topic: str, leaders: list[int], isr: set[int]) -> bool:
+def all_brokers_see(cluster: EmbeddedCluster, topic: str, leaders: list[int], isr: set[int]) -> bool:
     """Whether each running broker returns this metadata to its clients."""
     running = [broker for broker in cluster.brokers.values() if broker.is_running()]
     seen = [topic_metadata(broker.address, topic) for broker in running]
@@ -89,7 +89,7 @@ def test_leaders_isrs_and_topics_are_changed(cluster: EmbeddedCluster, kafka: Ka
         moved = surveyor("commit", moves.plan_id, "--mode", "batch", "--apply", "--yes")
         assert moved.code == 0, moved.stderr
         assert "LeaderAndIsr accepted by brokers 0, 1, 2" in moved.stderr
-        assert eventually(lambda: everybody_sees(cluster, TOPIC, [1, 2, 0], {0, 1, 2}))
+        assert eventually(lambda: all_brokers_see(cluster, TOPIC, [1, 2, 0], {0, 1, 2}))
 
         made = [creation(MADE, number, replicas[:2], topic_id=None) for number, replicas in REPLICAS.items()]
         plan = store_plan(warehouse, kafka, made, [topic_creation(MADE, topic_id=None)])
@@ -106,7 +106,7 @@ def test_leaders_isrs_and_topics_are_changed(cluster: EmbeddedCluster, kafka: Ka
             shrunk = [election(kafka, TOPIC, number, [2, 2, 0][number], **without) for number in REPLICAS]
             plan = store_plan(warehouse, kafka, shrunk)
             assert commit_held(surveyor, plan.plan_id, held).status == "committed"
-            assert eventually(lambda: everybody_sees(cluster, TOPIC, [2, 2, 0], {0, 2}))
+            assert eventually(lambda: all_brokers_see(cluster, TOPIC, [2, 2, 0], {0, 2}))
         cluster.brokers[1].restart()
         assert eventually(lambda: all(len(kafka.state(TOPIC, number).isr) == 3 for number in REPLICAS))
 

@@ -68,7 +68,7 @@ def test_the_slider_goes_through_history(warehouse: Warehouse, monkeypatch: pyte
     assert (_cards(earlier)["partitions offline"], len(earlier.dataframe)) == ("0", 0)
 
 
-def test_the_slider_stays_on_the_newest_unless_somebody_slides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_slider_stays_on_the_newest_until_a_user_moves_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An open page follows the newest snapshot, and does not keep the number of another cluster."""
     warehouse = Warehouse(str(tmp_path / "warehouse"), "default")
     cluster, other = lived_in(warehouse), Cluster(Warehouse(warehouse.uri, "other"))

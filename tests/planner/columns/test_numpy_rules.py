@@ -72,7 +72,7 @@ def test_partitions_that_need_a_leader(spark: SparkSession, drained: dict[int, D
     }
 
 
-def test_who_prefers_whom(spark: SparkSession) -> None:
+def test_preferred_partitions_by_broker(spark: SparkSession) -> None:
     every = every_kind()
     balanced_on_3 = [row for row in every.partitions if row["replicas"][0] != 3 or row["leader"] in {3, None}]
     world = replace(every, partitions=balanced_on_3)

@@ -119,8 +119,10 @@ def test_recover_goes_on_from_the_last_epoch(
 
 def test_unless_allowed_it_is_a_rejection_with_its_candidates(spark: SparkSession) -> None:
     known, offline, evidence = _recovered(spark, World([NEW], live=frozenset({1, 2, 3})))
-    nobody = known.select("topic", "partition").limit(0)
-    rejected = by_partition(recover_rejections(offline, frame(spark, [], BROKER_CONFIGS), evidence, nobody))["t", 0]
+    no_partitions = known.select("topic", "partition").limit(0)
+    rejected = by_partition(recover_rejections(offline, frame(spark, [], BROKER_CONFIGS), evidence, no_partitions))[
+        "t", 0
+    ]
     assert rejected["code"] == "STATE_VANISHED"
     assert "snapshot 1 showed leader 1, ISR 1, 2, leader epoch 4" in rejected["reason"]
     assert "ranked: 1 (in sync until snapshot 4" in rejected["reason"]

@@ -144,10 +144,10 @@ def test_a_member_that_is_not_assigned_is_named(spark: SparkSession) -> None:
     partitions, topics, brokers, configs = world.frames_and_configs(spark)
     offline = offline_partitions(partitions, topics, brokers)
     considered = offline, configs, _evidence(spark, offline, [], [1])
-    nobody = frame(spark, [], PARTITIONS).select("topic", "partition")
+    no_partitions = frame(spark, [], PARTITIONS).select("topic", "partition")
     outside = "alive and in the ISR, but not assigned, so it cannot lead: 1"
     (change,) = as_rows(recover_changes(*considered, None))
-    (rejection,) = as_rows(recover_rejections(*considered, nobody))
+    (rejection,) = as_rows(recover_rejections(*considered, no_partitions))
     assert outside in change["reason"]
     assert (rejection["code"], outside in rejection["reason"]) == ("UNCLEAN_NOT_ALLOWED", True)
 

@@ -44,14 +44,14 @@ def costs(world: World, lost: list[int]) -> Row:
     judged = [row for row in world.partitions if row["topic"] != DELETED and _judged(row)]
     offline = [row for row in judged if leader(row, after) is None]
     newly = [row for row in offline if leader(row, world) is not None]
-    nobody_in_sync = [row for row in newly if not _in_sync(row, after)]
-    no_replica = [row for row in nobody_in_sync if not set(row["replicas"]) & after.live]
+    without_live_in_sync = [row for row in newly if not _in_sync(row, after)]
+    no_replica = [row for row in without_live_in_sync if not set(row["replicas"]) & after.live]
     under = [row for row in judged if _under_min_isr(row, after)]
     return {
         "lost": lost,
         "offline": len(offline),
         "newly_offline": len(newly),
-        "unclean_only": len(nobody_in_sync) - len(no_replica),
+        "unclean_only": len(without_live_in_sync) - len(no_replica),
         "no_replica": len(no_replica),
         "under_min_isr": len(under),
         "newly_under_min_isr": len([row for row in under if not _under_min_isr(row, world)]),

@@ -162,7 +162,7 @@ def test_who_may_not_ask_learns_versions_only(kafka: EmbeddedCluster, tmp_path: 
     assert {name for name, (_, assumed) in settings.items() if assumed} == set(KAFKA_DEFAULTS)
 
 
-def test_who_is_not_let_in_learns_nothing(kafka: EmbeddedCluster, tmp_path: Path) -> None:
+def test_unauthenticated_client_reads_no_configs(kafka: EmbeddedCluster, tmp_path: Path) -> None:
     assert ask(registered(kafka), properties=log_in(tmp_path, "admin", "wrong"))[1] == ASSUMED
 
 
@@ -245,7 +245,7 @@ def test_one_unresponsive_broker_does_not_take_all_the_time() -> None:
     assert time.monotonic() - started < PATIENT / 2
 
 
-def test_a_name_that_does_not_resolve_in_time_holds_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_does_not_resolve_in_time_delays_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     resolved = Event()
 
     def look_up(*_: object) -> list[object]:
@@ -295,7 +295,7 @@ def test_dynamic_settings_hold_for_a_broker_that_does_not_answer() -> None:
     }
 
 
-def test_nobody_to_ask() -> None:
+def test_no_brokers_to_ask() -> None:
     assert ask([]) == {}
 
 

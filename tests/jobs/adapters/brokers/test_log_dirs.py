@@ -71,5 +71,5 @@ def test_question_that_fails_is_the_reason() -> None:
     assert ask_brokers(brokers, {}, 5.0, question) == ({2: 2}, {1: "ValueError"})
 
 
-def test_nobody_to_ask() -> None:
+def test_no_brokers_to_ask() -> None:
     assert read_log_dirs([], None, lambda _: None) == ({}, {})

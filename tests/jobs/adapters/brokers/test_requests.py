@@ -188,5 +188,5 @@ def test_silent_broker_does_not_keep_us_past_the_deadline() -> None:
     assert time.monotonic() - started < 12
 
 
-def test_nobody_to_tell() -> None:
+def test_no_brokers_to_notify() -> None:
     assert send_and_wait(ControlBatch(OURS, 1, [], [])) == []

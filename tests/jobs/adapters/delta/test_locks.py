@@ -40,7 +40,7 @@ def test_one_holds_it_alone_or_several_share_it(tmp_path: Path, monkeypatch: pyt
         pass
 
 
-def test_it_ends_with_its_process_and_whoever_waits_goes_on(tmp_path: Path) -> None:
+def test_a_lock_ends_with_its_process_and_the_waiting_one_continues(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", KILLED, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

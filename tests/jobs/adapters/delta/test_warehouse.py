@@ -139,7 +139,7 @@ def test_a_table_without_its_log_is_refused(tmp_path: Path) -> None:
     assert len(warehouse.rows("plans")) == 1
 
 
-def test_nobody_takes_back_what_commits_say(tmp_path: Path) -> None:
+def test_rows_of_commits_cannot_be_changed(tmp_path: Path) -> None:
     """Delta refuses it for any writer; merging small files changes no row."""
     warehouse = Warehouse(str(tmp_path), "c")
     warehouse.ensure_tables()

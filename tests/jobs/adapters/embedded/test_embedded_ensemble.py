@@ -64,7 +64,7 @@ def test_a_killed_server_comes_back_with_what_it_missed(ensemble: Ensemble) -> N
     assert (server.port, server.pid == pid, server.mode) == (port, False, "follower")
 
 
-def test_a_minority_serves_nobody(ensemble: Ensemble) -> None:
+def test_a_minority_serves_no_client(ensemble: Ensemble) -> None:
     last, *others = ensemble.servers.values()
     for server in others:
         server.kill()

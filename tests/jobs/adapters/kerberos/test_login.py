@@ -259,7 +259,7 @@ def test_files_that_do_not_say_who_logs_in(kdc: Kdc, lines: dict[str, str], why:
     assert why in str(refused.value)
 
 
-def test_a_keytab_that_everybody_may_read(kdc: Kdc, tmp_path: Path) -> None:
+def test_a_keytab_that_all_users_may_read(kdc: Kdc, tmp_path: Path) -> None:
     keytab = tmp_path / "shared.keytab"
     keytab.write_bytes(kdc.keytab.read_bytes())
     keytab.chmod(0o644)

@@ -129,7 +129,7 @@ def test_a_broker_by_its_password(
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-def test_users_that_are_no_brokers_are_not_let_in(
+def test_users_that_are_no_brokers_are_refused(
     configured: WithFile,
     listener: Callable[[dict[str, str]], Listener],
     capsys: pytest.CaptureFixture[str],
@@ -317,7 +317,9 @@ def test_a_broker_by_keystores(tmp_path: Path, certificates: Certificates, princ
         ({"control.plane.listen": "nowhere"}, "control.plane.listen 'nowhere' is no address"),
     ],
 )
-def test_files_that_would_let_in_anyone_are_refused(configured: WithFile, lines: dict[str, str], message: str) -> None:
+def test_files_that_would_accept_any_client_are_refused(
+    configured: WithFile, lines: dict[str, str], message: str
+) -> None:
     with pytest.raises(UsageError, match=message):
         configured(lines)
 

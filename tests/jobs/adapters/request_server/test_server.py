@@ -152,7 +152,7 @@ def test_of_too_many_connections_the_most_silent_makes_way(
         assert [client.producer_ids(1) for client in (clients[0], *clients[2:])] == [1] * 4
 
 
-def test_a_request_in_flight_makes_way_for_nobody(
+def test_a_request_in_flight_is_not_dropped_for_another_connection(
     port: int, handler: ProducerIdHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_quotas, "MAX_CONNECTIONS_PER_ADDRESS", 1)
@@ -264,7 +264,7 @@ def _is_readable(client: RawClient, seconds: float) -> bool:
     return bool(readable)
 
 
-def test_a_client_that_takes_no_answers_holds_up_nobody(port: int) -> None:
+def test_a_client_that_reads_no_responses_delays_no_other(port: int) -> None:
     with connected_to(port) as greedy, connected_to(port) as other:
         greedy.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         greedy.connection.setblocking(False)

@@ -20,7 +20,7 @@ from jobs.cli import app
 from jobs.core.errors import ExitCode, MissingError
 from schemas.columns import TABLE_COLUMNS
 
-NOBODY: Final = "sc://127.0.0.1:1"
+UNUSED_ADDRESS: Final = "sc://127.0.0.1:1"
 """A port without a listener; only root may listen on it."""
 
 WITHOUT: Final = """\
@@ -59,23 +59,23 @@ def test_an_invalid_server_url_is_a_usage_error(url: str) -> None:
 
 
 def test_a_server_that_is_not_there_is_missing(planning: list[str]) -> None:
-    code, error, lines = _error([*planning, "--remote", f"{NOBODY}/;token=s3cret"])
+    code, error, lines = _error([*planning, "--remote", f"{UNUSED_ADDRESS}/;token=s3cret"])
     assert (code, len(lines)) == (ExitCode.MISSING, 1)
-    assert error.startswith(f"no Spark Connect server answers at {NOBODY}: ")
+    assert error.startswith(f"no Spark Connect server answers at {UNUSED_ADDRESS}: ")
     assert "Connection refused; check that it runs" in error
     assert "s3cret" not in error
 
 
 @pytest.mark.parametrize("module", ["grpc", "google.rpc"])
 def test_what_the_extra_brings_is_missing(planning: list[str], module: str) -> None:
-    code, error, lines = _error([*planning, "--remote", NOBODY], module)
+    code, error, lines = _error([*planning, "--remote", UNUSED_ADDRESS], module)
     assert (code, len(lines)) == (ExitCode.MISSING, 1)
     assert "pip install 'kafka-surveyor[connect]'" in error
 
 
 def test_a_controller_needs_no_spark() -> None:
     """It ends because there is no ZooKeeper, and not because there is no Spark Connect server."""
-    done = CliRunner().invoke(app, ["control", "--zookeeper", "127.0.0.1:1"], env={"SPARK_REMOTE": NOBODY})
+    done = CliRunner().invoke(app, ["control", "--zookeeper", "127.0.0.1:1"], env={"SPARK_REMOTE": UNUSED_ADDRESS})
     assert (done.exit_code, done.stderr.count("\n")) == (ExitCode.UNREADABLE, 1)
     assert "ZooKeeper" in done.stderr
 
@@ -90,7 +90,7 @@ def test_a_controller_needs_no_spark() -> None:
 def test_a_server_that_is_not_fit_is_missing(version: str, extensions: str, message: str) -> None:
     server: Any = SimpleNamespace(version=version, conf={"spark.sql.extensions": extensions})
     with pytest.raises(MissingError, match=message):
-        connect.check(server, NOBODY)
+        connect.check(server, UNUSED_ADDRESS)
 
 
 @pytest.mark.parametrize(

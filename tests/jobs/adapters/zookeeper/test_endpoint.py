@@ -31,7 +31,7 @@ Configured = Callable[..., ZooKeeperEndpoint]
 
 SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.username": USER, "sasl.password": PASSWORD}
 DIGEST = {"digest.username": USER, "digest.password": PASSWORD}
-EVERYBODY_READS = make_acl("world", "anyone", read=True)
+ALL_READ = make_acl("world", "anyone", read=True)
 CREATED = ("/controller", "/brokers/topics/new", "/surveyor/control", LEASE)
 HOLDER = LeaseHolder("ann", "ops1", 7, "commit", "1f", "2026-11-22T06:00:00+00:00")
 
@@ -70,8 +70,8 @@ JAAS = {
     "sasl.jaas.config": "org.apache.zookeeper.server.auth.DigestLoginModule required "
     f'username="{USER}" password="{PASSWORD}";',
 }
-OF_SASL = [make_acl("sasl", USER, all=True), EVERYBODY_READS]
-OF_DIGEST = [make_digest_acl(USER, PASSWORD, all=True), EVERYBODY_READS]
+OF_SASL = [make_acl("sasl", USER, all=True), ALL_READ]
+OF_DIGEST = [make_digest_acl(USER, PASSWORD, all=True), ALL_READ]
 
 
 @pytest.fixture
@@ -239,7 +239,7 @@ def test_a_refused_user_is_told_so_also_late(chroot: str, configured: Configured
         read_once_closed()
 
 
-def test_a_password_that_everybody_may_read_is_refused(chroot: str, configured: Configured) -> None:
+def test_a_password_that_all_users_may_read_is_refused(chroot: str, configured: Configured) -> None:
     endpoint = configured(chroot, SASL, mode=0o644)
     with pytest.raises(UsageError, match=f"chmod o= {endpoint.config}"), connected(endpoint):
         pass

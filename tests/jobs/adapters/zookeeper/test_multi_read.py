@@ -36,7 +36,7 @@ NAMES = ("10", "9", "b", "a", "é")
 
 
 @pytest.fixture(autouse=True)
-def _ask_anew() -> None:
+def _ask_again() -> None:
     """Ports come back: what was found out about another test's proxy is not true of this one's."""
     _MULTI_READ_SUPPORT.clear()
 

@@ -154,12 +154,12 @@ def test_a_topic_that_vanished_before_is_no_row(orders: KafkaTree) -> None:
 
 
 def test_a_topic_recreated_during_the_read_is_the_new_one(orders: KafkaTree, meanwhile: Meanwhile) -> None:
-    def make_anew() -> None:
+    def make_again() -> None:
         orders.client.delete("/brokers/topics/orders", recursive=True)
         orders.client.delete("/config/topics/orders")
         orders.add_topic("orders", {0: [2]}, "A" * 22)
 
-    meanwhile.changes = [make_anew]
+    meanwhile.changes = [make_again]
 
     rows = read(orders, "orders")
 

@@ -222,10 +222,10 @@ def test_actions_without_a_request_are_refused(kafka: KafkaTree, surveyor: Surve
 def test_throttle_needs_the_admin_api(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def nobody(*_: object) -> Any:  # noqa: ANN401 - it never returns
+    def no_broker(*_: object) -> Any:  # noqa: ANN401 - it never returns
         raise AdminUnavailableError("no broker answered")
 
-    monkeypatch.setattr("jobs.execution.admin.connections.admin_of", nobody)
+    monkeypatch.setattr("jobs.execution.admin.connections.admin_of", no_broker)
 
     done = run(surveyor, kafka.hosts, plan, "--throttle", "1MB")
 

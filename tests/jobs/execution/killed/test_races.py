@@ -185,7 +185,7 @@ def become_controller(tree: KafkaTree) -> None:
     assert not [result for result in multi.commit() if isinstance(result, Exception)]
 
 
-def run_beside_broker(at: Rendezvous, one: CrashRunner, here: Planned, apart: float) -> int:
+def run_concurrently_with_broker(at: Rendezvous, one: CrashRunner, here: Planned, apart: float) -> int:
     """The broker begins as the first multi is sent, and is the controller before the second is sent."""
 
     def broker() -> None:
@@ -219,7 +219,7 @@ def test_a_broker_takes_over(
         at, apart = Rendezvous.of(tmp_path, number), random.uniform(0, A_MULTI)  # noqa: S311 - any will do
         with planned(zookeeper_server, fake_brokers, tmp_path, create) as here:
             audit = CommitAudit.begin(here)
-            code = run_beside_broker(at, one, here, apart)
+            code = run_concurrently_with_broker(at, one, here, apart)
             report = f"race {number}, {apart:.4f} s: {code}\n{one.output}"
             assert (code, since_the_last_take_over(here.tree), audit.faults()) == (FENCED, set(), []), report
             assert not_done(here) <= {Outcome.FENCED, Outcome.SKIPPED}, report

@@ -201,14 +201,14 @@ def test_some_brokers_without_a_rack(tmp_path: Path) -> None:
     assert _placed(half, "--topics-json-file", by_hand) == {"h": [[2, 3]]}
 
 
-BESIDE: Final = [
+CONFLICTING_OPTIONS: Final = [
     (("--topic", "t"), "leave out --topic"),
     (("--partitions", "1", "--config", "a=b"), "leave out --partitions, --config"),
     (("--replica-assignment", "0"), "leave out --replica-assignment"),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "message"), BESIDE)
+@pytest.mark.parametrize(("arguments", "message"), CONFLICTING_OPTIONS)
 def test_the_file_says_it_all(surveyor: Surveyor, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
     ran = surveyor("plan", "assign", "--topics-json-file", _file(tmp_path, [ONE]), *arguments)
     assert (ran.code, message in ran.stderr) == (2, True)

@@ -34,11 +34,11 @@ def test_rows_in_several_chunks_are_one_text() -> None:
 
 
 @given(st.lists(st.tuples(st.none() | st.booleans(), LISTS, LISTS), max_size=6))
-def test_copied_is_what_existing_partitions_add_anew(rows: list[tuple[bool | None, Any, Any]]) -> None:
+def test_copied_replicas_are_those_added_to_existing_partitions(rows: list[tuple[bool | None, Any, Any]]) -> None:
     names = ("is_new", "adding_before", "adding_after")
     table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], CHANGES)
-    anew = (len(set(after or []) - set(before or [])) for is_new, before, after in rows if is_new is False)
-    assert arrow_digest.copied(table) == sum(anew)
+    added = (len(set(after or []) - set(before or [])) for is_new, before, after in rows if is_new is False)
+    assert arrow_digest.copied(table) == sum(added)
 
 
 @pytest.mark.parametrize("table", ["changes", "rejections"])
