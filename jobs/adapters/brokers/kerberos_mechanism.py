@@ -8,7 +8,7 @@ from typing import Any, Final
 from kafka.net.sasl import register_sasl_mechanism
 from kafka.net.sasl.abc import SaslMechanism
 
-from jobs.adapters.kerberos.exchange import GssapiExchange
+from jobs.adapters.kerberos.gssapi_exchange import GssapiExchange
 from jobs.adapters.kerberos.login import GSSAPI, KerberosLogin
 
 LOGIN: Final = "sasl_kerberos_name"

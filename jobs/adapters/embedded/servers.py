@@ -17,7 +17,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from jobs.adapters.embedded.ports import LOOPBACK, accepts, four_letter_word
 from jobs.adapters.embedded.processes import Server
-from jobs.adapters.embedded.sessions import end_session
+from jobs.adapters.embedded.session_end import end_session
 from jobs.adapters.java.app_cds import shared_classes
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import kafka_jars, zookeeper_jars

@@ -6,7 +6,7 @@ puresasl's own one needs a C extension that is no longer maintained. Importing t
 from puresasl import mechanisms
 from puresasl.client import SASLClient
 
-from jobs.adapters.kerberos.exchange import GssapiExchange
+from jobs.adapters.kerberos.gssapi_exchange import GssapiExchange
 from jobs.adapters.kerberos.login import GSSAPI, KerberosLogin
 
 
