@@ -277,8 +277,8 @@ def show_brokers(settings: Settings, snapshot_id: int | None, *, now: bool = Fal
 
 def _columns(broker: Broker | LastSeenBroker | None) -> Row:
     """Return the columns of a broker; a row that is in no warehouse has no cluster."""
-    known = {} if broker is None else broker.columns() | {"cluster": broker.cluster or None}
-    return dict.fromkeys([*BROKERS.names, "last_seen_at"]) | known
+    values = {} if broker is None else broker.columns() | {"cluster": broker.cluster or None}
+    return dict.fromkeys([*BROKERS.names, "last_seen_at"]) | values
 
 
 def _brokers_at_snapshot(settings: Settings, snapshot_id: int | None) -> _Cluster:

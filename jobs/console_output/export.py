@@ -34,9 +34,9 @@ def targets_of(plan: Plan, wave: int | None = None, *, inverse: bool = False) ->
 
 
 def _refuse_no_wave(plan: Plan, wave: int | None) -> None:
-    known = sorted({change.wave for change in plan.changes})
-    if wave is not None and wave not in known:
-        listed = join_ids(known) or "none"
+    waves = sorted({change.wave for change in plan.changes})
+    if wave is not None and wave not in waves:
+        listed = join_ids(waves) or "none"
         raise UsageError(f"plan {plan.title} has no wave {wave}; its waves are {listed}")
 
 

@@ -118,20 +118,20 @@ def deletion_line(deleted: DeletionImpact) -> str:
     >>> deletion_line(DeletionImpact(topic="a", partitions=1, replicas=0, bytes=None, sizes_at=None))
     'topic a goes with 1 partition; how many records and bytes is unknown'
     """
-    known = []
+    losses = []
     if deleted.partitions is not None:
-        known.append(pluralise(deleted.partitions, "partition"))
+        losses.append(pluralise(deleted.partitions, "partition"))
     if deleted.records is not None:
-        known.append(f"{deleted.records:,} records")
+        losses.append(f"{deleted.records:,} records")
     if deleted.bytes is not None:
-        known.append(
+        losses.append(
             f"{format_bytes(deleted.bytes)} ({pluralise(deleted.replicas, 'replica')}, "
             f"as of {format_cell(deleted.sizes_at)})"
         )
     unknown = [name for name in _COUNTED if getattr(deleted, name) is None]
-    suffix = f" with {join_words(known)}" if known else ""
-    rest = f"; how many {join_words(unknown)} is unknown" if unknown else ""
-    return f"topic {deleted.topic} goes{suffix}{rest}"
+    suffix = f" with {join_words(losses)}" if losses else ""
+    unknown_part = f"; how many {join_words(unknown)} is unknown" if unknown else ""
+    return f"topic {deleted.topic} goes{suffix}{unknown_part}"
 
 
 _COUNTED: Final = ("partitions", "records", "bytes")

@@ -61,9 +61,9 @@ class CycleSummary:
         for message, names in new.items():
             others = f" and {len(names) - 1} others" if len(names) > 1 else ""
             self.log_line(f"surveyor: {names[0]}{others}: {message}; retrying", logging.WARNING)
-        known = set(self._failed_partitions)
+        reported = set(self._failed_partitions)
         self._failed_partitions |= {verdict.change.key for verdict in failed}
-        return [v for v in verdicts if v.outcome is not Outcome.FAILED or v.change.key not in known]
+        return [v for v in verdicts if v.outcome is not Outcome.FAILED or v.change.key not in reported]
 
     def new_rejections(self, decisions: Iterable[Decision]) -> list[RejectionRecord]:
         """Return the rejections that were not reported for their partitions before."""

@@ -126,12 +126,12 @@ class MetadataReader:
         znodes = read_permitted(self.client, [state_path(row.key) for row in partitions])
         changed = set()
         for row, znode in zip(partitions, znodes, strict=True):
-            now = with_state(row, znode.version, znode.data)
+            current = with_state(row, znode.version, znode.data)
             if not self._moves_understood(row.topic):
-                now = replace(now, understood=False)
-            if now == row:
+                current = replace(current, understood=False)
+            if current == row:
                 continue
-            self.context.put_partition(now)
+            self.context.put_partition(current)
             if self.context.partitions[row.key] != row:
                 changed.add(row.key)
                 self._note_legibility(row, self.context.partitions[row.key])
@@ -155,9 +155,9 @@ class MetadataReader:
             self._watched -= unknown.keys()  # ZooKeeper does not tell of changes to what an ACL forbids to read
             registered = self._registered()
         self._note_unknown(registered, changes)
-        now = {broker: _as_last_understood(before.get(broker), row) for broker, row in registered.items()}
-        self.context.brokers = now
-        for broker, row in now.items():
+        current = {broker: _as_last_understood(before.get(broker), row) for broker, row in registered.items()}
+        self.context.brokers = current
+        for broker, row in current.items():
             if broker not in before or _has_restarted(before[broker], row):
                 self.started_brokers.add(broker)
             elif before[broker] != row:
@@ -168,7 +168,7 @@ class MetadataReader:
             broker
             for broker, row in before.items()
             if not self.context.is_registered(broker, row.czxid)
-            and not (row.broker_epoch == UNKNOWN_EPOCH and broker in now)  # it has become readable
+            and not (row.broker_epoch == UNKNOWN_EPOCH and broker in current)  # it has become readable
         }
         self.failed_brokers |= failed
         for broker in failed:
@@ -178,23 +178,23 @@ class MetadataReader:
     def _note_unknown(self, registered: Mapping[int, Broker], changes: MetadataChanges) -> None:
         """Note which registrations cannot be read or decoded; warn once of each."""
         before = self.context.not_understood
-        now = {broker: row.czxid for broker, row in registered.items() if not row.understood}
-        for broker in sorted(now.keys() - before.keys()):
+        current = {broker: row.czxid for broker, row in registered.items() if not row.understood}
+        for broker in sorted(current.keys() - before.keys()):
             log(
                 f"  the registration of broker {broker} is not understood (see `surveyor status`): its present start "
                 "keeps the endpoints that were read before, and it is not elected",
                 logging.WARNING,
             )
-        for broker in now.keys() ^ before.keys():
+        for broker in current.keys() ^ before.keys():
             changes.partitions |= self.context.of_broker(broker)
-        self.context.not_understood = now
+        self.context.not_understood = current
 
     def _registered(self) -> dict[int, Broker]:
         """Read the registrations; one that was not watched yet is read again after its watch is set."""
-        now = {row.broker_id: row for row in read_brokers(self.client)}
-        new = now.keys() - self._watched
+        registered = {row.broker_id: row for row in read_brokers(self.client)}
+        new = registered.keys() - self._watched
         if not new:
-            return now
+            return registered
         self.watches.watch(f"{BROKER_IDS}/{broker}" for broker in new)
         self._watched |= new
         return {row.broker_id: row for row in read_brokers(self.client)}

@@ -83,13 +83,13 @@ def read_facts(settings: Settings) -> RestartFacts:
     """Read the cluster as it is now; raise UnreadableError if its source cannot be read."""
     source = settings.source
     with progress("asking brokers for min.insync.replicas"):
-        brokers, known = source.read_broker_settings()
+        brokers, broker_settings = source.read_broker_settings()
         configs, silent = read_configs_and_failures(
             [row for row in brokers if row.is_live],
             settings.conf.command_config,
-            known.overrides,
+            broker_settings.overrides,
             CONFIG_TIMEOUT_SECONDS,
-            defaults=known.defaults,
+            defaults=broker_settings.defaults,
         )
     with progress("reading the cluster"):
         return RestartFacts(view=view_now(source, columns=SOURCE_COLUMNS), configs=configs, silent=silent)
@@ -137,12 +137,12 @@ def _rows_now(facts: RestartFacts, restarting: frozenset[int], margin: int) -> l
     view = facts.view
     is_certain = {broker: known and broker not in facts.silent for broker, known in facts.understood.items()}
     brokers = BrokerSets.of(is_certain, {})
-    known = known_min_isr(facts.configs)
+    min_isr_of_brokers = known_min_isr(facts.configs)
     concerned = view.partitions.filter(_concerned(view, restarting))
     names = PartitionInfo.__struct_fields__
     partitions = (PartitionInfo(**dict(zip(names, values, strict=True))) for values in values_of(concerned, *names))
     effects = (
-        restart_effect(row, _topic(view, row.topic), brokers, known, restarting=restarting, margin=margin)
+        restart_effect(row, _topic(view, row.topic), brokers, min_isr_of_brokers, restarting=restarting, margin=margin)
         for row in partitions
     )
     return [effect for effect in effects if effect is not None]
@@ -223,7 +223,7 @@ def _uncertain_voters(quorum: QuorumAfterRestart | None) -> Iterator[str]:
 
 
 def _lost_quorum(quorum: QuorumAfterRestart) -> str:
-    """Say why the quorum has no leader during the restart."""
+    """Return why the quorum has no leader during the restart."""
     current = f"{len(quorum.current)} of {len(quorum.voters)} voters of the quorum remain up to date"
     return f"{current}, and {quorum.needed} are needed: until they are back, no partition gets another leader"
 
@@ -349,8 +349,8 @@ def _needs(facts: RestartFacts) -> Counter[Need]:
     nothing here; the check before each wave names the latter.
     """
     view, registered = facts.view, facts.understood
-    known = known_min_isr(facts.configs)
-    default = None if registered.keys() - known.keys() else max(known.values(), default=None)
+    min_isr_of_brokers = known_min_isr(facts.configs)
+    default = None if registered.keys() - min_isr_of_brokers.keys() else max(min_isr_of_brokers.values(), default=None)
     minima = {topic: _min_isr_of(view, topic, default) for topic in view.configs}
     needs: Counter[Need] = Counter()
     live = {broker for broker, is_understood in registered.items() if is_understood}
@@ -385,8 +385,8 @@ def _racks(settings: Settings, facts: RestartFacts) -> tuple[dict[int, str | Non
         last_seen = {} if snapshot is None else brokers_last_seen(settings.warehouse, snapshot)
     except (SurveyorError, OSError) as error:
         notes.append(f"racks of brokers that are down are unknown: {error}")
-    known = rack_of_each(facts.view.brokers, last_seen)
-    return {broker: known.get(broker) for broker in sorted(ids)}, notes
+    racks = rack_of_each(facts.view.brokers, last_seen)
+    return {broker: racks.get(broker) for broker in sorted(ids)}, notes
 
 
 def _check(settings: Settings, step: RestartStep, steps: Sequence[RestartStep], margin: int) -> str | None:

@@ -84,9 +84,9 @@ def report_losses(
     impacts = _impacts(settings, chosen, loss)
     shown = impacts if everything else impacts[:limit]
     with progress("naming partitions"):
-        named = _named_partitions(settings, chosen, shown, everything=everything)
+        named_partitions = _named_partitions(settings, chosen, shown, everything=everything)
     rows = [
-        impact.columns() | ({"partitions": named[number]} if number < len(named) else {})
+        impact.columns() | ({"partitions": named_partitions[number]} if number < len(named_partitions) else {})
         for number, impact in enumerate(impacts)
     ]
     crowded, warnings = _crowded(settings, chosen), _warnings(settings, chosen, impacts)
@@ -109,7 +109,7 @@ def report_losses(
             if len(rows) > len(shown)
             else []
         ),
-        *_cost_lines(shown, named, everything=everything),
+        *_cost_lines(shown, named_partitions, everything=everything),
         f"{result['scenarios_offline']} of {len(rows)} scenarios take partitions offline",
         *(_crowded_lines(crowded) if may_spread else ()),
         *(f"warning: {warning}" for warning in warnings),

@@ -299,8 +299,8 @@ def parse_replacements(text: str) -> list[tuple[int, int]]:
     if not re.fullmatch(r"\d+=\d+(,\d+=\d+)*", text):
         raise UsageError(f"--replace {text!r}: expected a broker and its successor as in 7=107")
     pairs = [(int(old), int(new)) for old, new in (pair.split("=") for pair in text.split(","))]
-    named = [broker for pair in pairs for broker in pair]
-    if len(set(named)) < len(named):
+    brokers = [broker for pair in pairs for broker in pair]
+    if len(set(brokers)) < len(brokers):
         raise UsageError(f"--replace {text!r} names a broker twice")
     return pairs
 

@@ -344,8 +344,8 @@ class Sources:
         """
         if value is None or in_file is None or value == in_file or name in self.typed:
             return in_file if value is None else value
-        named = ("conf_path", "cluster") if name in ClusterConf.model_fields else ("conf_path",)
-        file_is_meant = any(option in self.typed for option in named)
+        options = ("conf_path", "cluster") if name in ClusterConf.model_fields else ("conf_path",)
+        file_is_meant = any(option in self.typed for option in options)
         of_file, of_environment = f"{name} {in_file} of {self.conf_path}", f"{value} of SURVEYOR_{name.upper()}"
         used, other = (of_file, of_environment) if file_is_meant else (of_environment, of_file)
         notify(f"surveyor: {used} is used, not {other}")

@@ -102,14 +102,14 @@ def is_in_row(brokers: Ints, others: Ints) -> Bools:
 
 def max_known_min_isr(broker_configs: Iterable[BrokerConfig]) -> int | None:
     """Return the largest min.insync.replicas that a broker is known to use, by rows of BROKER_CONFIGS, else None."""
-    known = (whole_number(row.value) for row in broker_configs if row.name == MIN_ISR and not row.assumed)
-    return max((number for number in known if number is not None), default=None)
+    minima = (whole_number(row.value) for row in broker_configs if row.name == MIN_ISR and not row.assumed)
+    return max((number for number in minima if number is not None), default=None)
 
 
 def default_min_isr(broker_configs: Iterable[BrokerConfig]) -> int:
     """Return the largest known min.insync.replicas, else Kafka's default, as `derived_columns.default_min_isr` does."""
-    known = max_known_min_isr(broker_configs)
-    return DEFAULT_MIN_ISR if known is None else known
+    largest = max_known_min_isr(broker_configs)
+    return DEFAULT_MIN_ISR if largest is None else largest
 
 
 def min_isr_override(config: Mapping[str, str | None] | None) -> int | None:

@@ -88,8 +88,8 @@ class Cycle:
 
     def _preferred(self) -> DataFrame:
         t = self.tables
-        named = t.of_kind(RequestKind.PREFERRED_ELECTION)
-        verdicts = preferred_verdicts(t.partitions, t.topics, t.brokers, named)
+        requested = t.of_kind(RequestKind.PREFERRED_ELECTION)
+        verdicts = preferred_verdicts(t.partitions, t.topics, t.brokers, requested)
         action = F.when(F.col("code").isNull(), Action.ELECT_PREFERRED.value)
         return verdicts.withColumns(
             {"action": action, "why_not": F.col("reason"), "withdrawn": F.expr("true")}

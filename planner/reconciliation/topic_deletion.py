@@ -50,11 +50,11 @@ def replicas_of(partitions: DataFrame, brokers: DataFrame, deleted: DataFrame) -
     The parameter `deleted`: topic, partition and broker_id of replicas whose deletion the broker has confirmed.
     """
     failed = FAILED if FAILED in partitions.columns else EMPTY
-    known = brokers.selectExpr("broker_id", "understood AS reachable")
+    reachable = brokers.selectExpr("broker_id", "understood AS reachable")
     confirmed = deleted.select("topic", "partition", "broker_id").distinct().withColumns({"deleted": F.expr("true")})
     return (
         partitions.selectExpr("topic", "partition", f"{failed} AS failed", "explode(replicas) AS broker_id")
-        .join(F.broadcast(known), "broker_id", "left")
+        .join(F.broadcast(reachable), "broker_id", "left")
         .join(confirmed, ["topic", "partition", "broker_id"], "left")
         .selectExpr(
             "topic",
@@ -80,13 +80,13 @@ def deletions(
     disabled = broker_configs.agg(
         F.expr(f"coalesce(bool_or(NOT {boolean('value')}) FILTER (WHERE name = '{DELETION_ENABLED}'), false) AS off")
     )
-    known = topics.selectExpr(
+    topic_facts = topics.selectExpr(
         "topic", "topic_id", "coalesce(assignment_understood, understood) AS understood", "true AS known"
     )
     return (
         queued.select("topic")
         .distinct()
-        .join(known, "topic", "left")
+        .join(topic_facts, "topic", "left")
         .join(moving, "topic", "left")
         .join(elected.distinct(), "topic", "left")
         .join(reach, "topic", "left")

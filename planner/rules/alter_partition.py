@@ -93,8 +93,8 @@ class IsrCandidates:
         members = row.isr or ()
         if any(b not in self.epochs or (b in self.stopped and b not in members) for b in proposal.isr):
             return False
-        known = zip(proposal.isr, proposal.broker_epochs, strict=False)
-        return all(epoch in {UNKNOWN_BROKER_EPOCH, self.epochs[broker]} for broker, epoch in known)
+        epochs = zip(proposal.isr, proposal.broker_epochs, strict=False)
+        return all(epoch in {UNKNOWN_BROKER_EPOCH, self.epochs[broker]} for broker, epoch in epochs)
 
 
 def judge_proposal(

@@ -23,8 +23,8 @@ def without_phantom(
     >>> without_phantom({0: [1, 9, 2]}, 9, {1: None, 2: None})
     {0: [1, 2]}
     """
-    known = [(place, broker) for replicas in assignment.values() for place, broker in enumerate(replicas)]
-    at_place, in_all = Counter(known), Counter(broker for _, broker in known)
+    places = [(place, broker) for replicas in assignment.values() for place, broker in enumerate(replicas)]
+    at_place, in_all = Counter(places), Counter(broker for _, broker in places)
     replaced = {}
     for partition, replicas in sorted(assignment.items()):
         if phantom not in replicas:

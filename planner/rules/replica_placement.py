@@ -27,10 +27,10 @@ def place_replicas(
     >>> " ".join("".join(map(str, replicas)) for replicas in placed.values())
     '012 123 234 340 401 023 134 240 301 412'
     """
-    known = {broker: rack for broker, rack in racks.items() if rack is not None}
-    aware = len(known) == len(racks)
-    order = rack_alternated(known) if aware else sorted(racks)
-    count = len({*known.values()}) if aware else 1
+    known_racks = {broker: rack for broker, rack in racks.items() if rack is not None}
+    aware = len(known_racks) == len(racks)
+    order = rack_alternated(known_racks) if aware else sorted(racks)
+    count = len({*known_racks.values()}) if aware else 1
     steps = max(len(order) - 1, 1)
     placed = {}
     for partition in partitions:
@@ -38,7 +38,7 @@ def place_replicas(
         first, jump = partition + start_index, (shift + rounds) * count % steps
         candidates = _from(order, first, jump)
         placed[partition] = (
-            _pick_as_kafka(candidates, known, replication_factor) if aware else candidates[:replication_factor]
+            _pick_as_kafka(candidates, known_racks, replication_factor) if aware else candidates[:replication_factor]
         )
     return placed
 

@@ -100,7 +100,7 @@ def _creation_result(version: int, name: str, error: ApiError, made: Assignment 
         if made is None
         else {"num_partitions": len(made.partitions), "replication_factor": len(made.partitions[min(made.partitions)])}
     )
-    known = error.error is AdminError.NONE and made is not None
+    is_created = error.error is AdminError.NONE and made is not None
     return response_entity(
         CREATE_TOPICS,
         version,
@@ -108,7 +108,7 @@ def _creation_result(version: int, name: str, error: ApiError, made: Assignment 
         name=name,
         topic_id=None if made is None else as_uuid(made.topic_id),
         topic_config_error_code=0,
-        configs=() if known else None,
+        configs=() if is_created else None,
         **shape,
         **error_fields(error),
     )

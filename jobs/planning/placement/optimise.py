@@ -189,16 +189,16 @@ def _place(
 
 
 def _located(error: PlacementError, cluster: NamedPartitions) -> str:
-    named = [
+    names = [
         f"{row['topic']}-{row['partition']}" for row in cluster.names.take(error.rows[:MAX_ROWS_NAMED]).to_pylist()
     ]
-    return error.located(", ".join(named))
+    return error.located(", ".join(names))
 
 
 def _rejected(cluster: NamedPartitions, rows: Ints, code: str, reason: str) -> pa.Table:
     """Return rejected rows by name with the reason, as `as_rejections` takes them."""
-    named = cluster.names.take(pa.array(rows, pa.int64()))
-    return _with_reason(named["topic"].cast(pa.string()), named["partition"].cast(pa.int32()), code, reason)
+    rejected = cluster.names.take(pa.array(rows, pa.int64()))
+    return _with_reason(rejected["topic"].cast(pa.string()), rejected["partition"].cast(pa.int32()), code, reason)
 
 
 def _unknown_topics(scope: Scope, cluster: NamedPartitions, tables: SnapshotTables) -> list[pa.Table]:
@@ -257,14 +257,14 @@ def _refuse_too_many(goal: PlacementGoal, brokers: int) -> None:
         raise RefusedError(f"--replication-factor {factor}: only {pluralise(brokers, 'broker')} may hold replicas")
 
 
-def _refuse_unknown(request: PlacementRequest, known: list[int]) -> None:
+def _refuse_unknown(request: PlacementRequest, known_brokers: list[int]) -> None:
     """Raise RefusedError unless a broker to be emptied is known; unknown ones have nothing to move."""
-    unknown = request.emptied.difference(known)
+    unknown = request.emptied.difference(known_brokers)
     if not unknown:
         return
     reason = (
         f"brokers {', '.join(map(str, sorted(unknown)))} are unknown: not alive, and without replicas; "
-        f"known brokers are {', '.join(map(str, known))}"
+        f"known brokers are {', '.join(map(str, known_brokers))}"
     )
     if request.goal.replacements or unknown == request.emptied:
         raise RefusedError(reason)

@@ -61,22 +61,22 @@ class Weights:
         return weighed, {"sizes": {**origin, "known": len(weights) - assumed, "assumed": assumed}}
 
 
-def fill_unknown(known: Ints, topic: Ints) -> tuple[Ints, int]:
+def fill_unknown(sizes: Ints, topic: Ints) -> tuple[Ints, int]:
     """Fill unknown sizes with the mean of the topic, else of all, rounded up; also return the number filled.
 
     >>> weights, assumed = fill_unknown(np.array([10, -1, 20, -1]), np.array([0, 0, 0, 1]))
     >>> weights.tolist(), assumed
     ([10, 15, 20, 15], 2)
     """
-    has = known != UNKNOWN_SIZE
+    has = sizes != UNKNOWN_SIZE
     if not has.any():
         raise RefusedError("no partition has a known size; run `surveyor sizes`, or give a file with --sizes")
     sums, counts = np.zeros((2, int(topic.max()) + 1), dtype=np.int64)
-    np.add.at(sums, topic[has], known[has])
+    np.add.at(sums, topic[has], sizes[has])
     np.add.at(counts, topic[has], 1)
-    of_all = -(-int(known[has].sum()) // int(has.sum()))
+    of_all = -(-int(sizes[has].sum()) // int(has.sum()))
     means = np.where(counts > 0, -(-sums // np.maximum(counts, 1)), of_all)
-    return np.where(has, known, means[topic]), int((~has).sum())
+    return np.where(has, sizes, means[topic]), int((~has).sum())
 
 
 def digest(weights: Ints, partitions: Partitions) -> str:
@@ -104,12 +104,12 @@ def _of_file(sizes: pa.Table, cluster: NamedPartitions, where: str) -> Ints:
     unknown = np.flatnonzero(rows == NO_BROKER)
     if len(unknown):
         is_known = rows != NO_BROKER
-        named = [
+        names = [
             f"{row['topic']}-{row['partition']}"
             for row in sizes.take(pa.array(unknown[:MAX_PARTITIONS_NAMED])).to_pylist()
         ]
         more = f" and {len(unknown) - MAX_PARTITIONS_NAMED} more" if len(unknown) > MAX_PARTITIONS_NAMED else ""
-        reason = f"{where} do not agree: the snapshot has no {', '.join(named)}{more}"
+        reason = f"{where} do not agree: the snapshot has no {', '.join(names)}{more}"
         if not is_known.any():
             raise RefusedError(f"{reason}; take them out of the file, or take a new `surveyor snapshot`")
         log(f"surveyor: {reason}; these sizes are left out", logging.WARNING)

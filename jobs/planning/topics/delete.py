@@ -53,12 +53,12 @@ class DeleteRequest:
         )
 
 
-def _rejection(topic: str, known: Topic | None, why_unknown: str) -> RejectionRecord | None:
-    if known is None:
+def _rejection(topic: str, row: Topic | None, why_unknown: str) -> RejectionRecord | None:
+    if row is None:
         code, reason = RejectionCode.UNKNOWN_TOPIC, why_unknown
-    elif known.deletion_requested:
+    elif row.deletion_requested:
         code, reason = RejectionCode.DELETION_REQUESTED, "queued for deletion already"
-    elif not is_assignment_understood(known):
+    elif not is_assignment_understood(row):
         code, reason = RejectionCode.NOT_UNDERSTOOD, "it is not understood; `surveyor show quarantine`"
     else:
         return None

@@ -55,13 +55,13 @@ def _hint(topic: str, flag: str) -> str:
 
 def find_topic(tables: SnapshotTables, topic: str) -> ExistingTopic:
     """Return a topic that may be changed; raise RefusedError if it may not."""
-    snapshot_id, mine = tables.snapshot.snapshot_id, ("topic", "=", topic)
-    rows = rows_as_of(tables.warehouse, tables.snapshot, Topic, mine)
+    snapshot_id, of_topic = tables.snapshot.snapshot_id, ("topic", "=", topic)
+    rows = rows_as_of(tables.warehouse, tables.snapshot, Topic, of_topic)
     if not rows:
         raise unknown_topics([topic], snapshot_id)
     if rows[0].deletion_requested:
         raise RefusedError(f"topic {topic} is queued for deletion in snapshot {snapshot_id}, so it cannot be changed")
-    partitions = rows_as_of(tables.warehouse, tables.snapshot, Partition, mine)
+    partitions = rows_as_of(tables.warehouse, tables.snapshot, Partition, of_topic)
     return ExistingTopic(rows[0], sorted(partitions, key=attrgetter("partition")))
 
 

@@ -91,20 +91,20 @@ def _renamed(plan: PlanRecord, plan_id: str, alias: Alias) -> PlanRecord:
 REPLACE_NAME_HINT: Final = "--replace-name, which removes the name from that plan"
 
 
-def refuse_older(named: PlanRecord, name: str, newest: int) -> None:
+def refuse_older(plan: PlanRecord, name: str, newest: int) -> None:
     """Raise RefusedError if the plan with this name is based on a snapshot older than the newest."""
-    if named.snapshot_id < newest:
+    if plan.snapshot_id < newest:
         raise RefusedError(
-            f"{_name_taken(named, name)}, and snapshot {newest} is newer: nothing was planned. Give another --name; or "
-            f"--snapshot {named.snapshot_id} for the same plan again; "
+            f"{_name_taken(plan, name)}, and snapshot {newest} is newer: nothing was planned. Give another --name; or "
+            f"--snapshot {plan.snapshot_id} for the same plan again; "
             f"or {REPLACE_NAME_HINT}, to plan on snapshot {newest}",
         )
 
 
-def refuse_refresh(named: PlanRecord, name: str) -> NoReturn:
+def refuse_refresh(plan: PlanRecord, name: str) -> NoReturn:
     """Raise RefusedError, because the snapshot that --refresh takes is newer than that of any stored plan."""
     raise RefusedError(
-        f"{_name_taken(named, name)}, and --refresh would plan on a newer one: no snapshot was taken, "
+        f"{_name_taken(plan, name)}, and --refresh would plan on a newer one: no snapshot was taken, "
         f"nothing was planned. Give another --name, or {REPLACE_NAME_HINT}",
     )
 

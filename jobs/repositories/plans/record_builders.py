@@ -132,8 +132,8 @@ class CommitRows:
 
     def of_change(self, change: PlanRow, outcome: Outcome, message: str, state_version: int | None = None) -> Row:
         """Build the intent or the outcome of a change; `state_version` is that of the state znode afterwards."""
-        named = {name: getattr(change, name) for name in CHANGE_COLUMNS}
-        return self._common(outcome, message) | named | {"state_version_after": state_version}
+        values = {name: getattr(change, name) for name in CHANGE_COLUMNS}
+        return self._common(outcome, message) | values | {"state_version_after": state_version}
 
     def of_step(
         self, action: str, outcome: Outcome, message: str, topic: str | None = None, partition: int | None = None
@@ -145,8 +145,8 @@ class CommitRows:
         """Build the intents by columns, which is fast, because the controllership is held in the meantime."""
         schema = schema_of("commits")
         common = self._common(Outcome.PENDING, "") | {"cluster": cluster, "state_version_after": None}
-        named = {name: [getattr(change, name) for change in changes] for name in CHANGE_COLUMNS}
-        columns = {name: named[name] if name in named else [common[name]] * len(changes) for name in schema.names}
+        values = {name: [getattr(change, name) for change in changes] for name in CHANGE_COLUMNS}
+        columns = {name: values[name] if name in values else [common[name]] * len(changes) for name in schema.names}
         return pa.table(columns, schema=schema)
 
     def _common(self, outcome: Outcome, message: str) -> Row:

@@ -71,11 +71,11 @@ def find_plan(warehouse: Warehouse, id_or_name: str) -> PlanRecord:
 def read_plan(warehouse: Warehouse, id_or_name: str) -> Plan:
     """Return a plan with all its rows; raise RefusedError if they do not have the expected form."""
     row = find_plan(warehouse, id_or_name)
-    mine = ("plan_id", "=", row.plan_id)
+    of_plan = ("plan_id", "=", row.plan_id)
     try:
-        changes = msgspec.convert(warehouse.rows("changes", mine), list[Change])
-        operations = msgspec.convert(warehouse.rows("operations", mine), list[Operation])
-        rejections = msgspec.convert(warehouse.rows("rejections", mine), list[RejectionRecord])
+        changes = msgspec.convert(warehouse.rows("changes", of_plan), list[Change])
+        operations = msgspec.convert(warehouse.rows("operations", of_plan), list[Operation])
+        rejections = msgspec.convert(warehouse.rows("rejections", of_plan), list[RejectionRecord])
     except msgspec.ValidationError as error:
         raise RefusedError(f"plan {row.title} is not what was planned: {error}; {_EDITED}") from None
     changes.sort(key=attrgetter("wave", "topic", "partition"))
