@@ -61,7 +61,7 @@ def load_files(context: ssl.SSLContext, values: Mapping[str, str], file: str) ->
     """Load what the values name into a context; raise UsageError for invalid files."""
     for one, other in ((AUTHORITIES, TRUSTSTORE), (CERTIFICATE, KEYSTORE)):
         if {one, other} <= values.keys():
-            raise UsageError(f"{file}: {one} and {other} are two of a kind: leave out one of them")
+            raise UsageError(f"{file}: {one} and {other} exclude each other: omit one of them")
     for key in (KEYSTORE_TYPE, TRUSTSTORE_TYPE):
         if key in values and values[key].upper() not in TYPES:
             raise UsageError(f"{file}: {key} is {values[key]!r}; it is one of {', '.join(TYPES)}")

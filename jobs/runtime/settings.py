@@ -172,7 +172,7 @@ class Settings:
         """
         if not self.has_zookeeper:
             raise RefusedError(
-                f"cluster {self.cluster!r} is a KRaft cluster (--bootstrap-server), and this works through ZooKeeper; "
+                f"cluster {self.cluster!r} is a KRaft cluster (--bootstrap-server), and this command needs ZooKeeper; "
                 "docs/kraft.md says what works there and how"
             )
         if self.conf.zookeeper is None:
@@ -191,7 +191,7 @@ def load_conf(path: Path | None) -> Conf:
     try:
         return Conf.model_validate(tomllib.loads(read_text_file(path, f"--conf {path} (SURVEYOR_CONF)")))
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"--conf {path} is no TOML: {error}") from None
+        raise UsageError(f"--conf {path} is not valid TOML: {error}") from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

@@ -55,7 +55,7 @@ def test_wrong_chroot(zookeeper: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("toml", "message"),
     [
-        ("warehouse = ", "is no TOML"),
+        ("warehouse = ", "is not valid TOML"),
         ("warehouse = 1", "warehouse"),
         ("[clusters.default]\nzokeeper = 'x'", "zokeeper"),
         ("[clusters.default]\nimbalance_threshold = 2", "imbalance_threshold"),

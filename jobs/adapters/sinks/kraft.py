@@ -37,7 +37,7 @@ BROKERS_SECONDS: Final = 20.0
 
 
 def _refuse(reason: str) -> NoReturn:
-    raise RefusedError(f"this works through ZooKeeper: {reason}; see docs/kraft.md")
+    raise RefusedError(f"this command needs ZooKeeper: {reason}; see docs/kraft.md")
 
 
 @dataclass(frozen=True, slots=True)

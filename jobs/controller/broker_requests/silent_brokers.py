@@ -27,7 +27,7 @@ class SilentBrokers:
         for broker in sorted(silent - self._reported):
             self.log_line(
                 f"surveyor: warning: broker {broker} is registered and has not answered for {ages[broker]:.0f} s: "
-                "what it is to be sent waits. Make sure that it runs",
+                "requests to it wait. Make sure that it runs",
                 logging.WARNING,
             )
         for broker in sorted((self._reported - silent) & ages.keys()):

@@ -44,7 +44,7 @@ class ExpandRequest:
         if self.topic in INTERNAL_TOPICS and not self.allow_internal:
             raise RefusedError(
                 f"{self.topic} is Kafka's own: its number of partitions determines where groups and transactions "
-                "are kept, so after an expansion they are no longer found; add --allow-internal if nothing is kept yet",
+                "are stored, so they are not found after an expansion; add --allow-internal if none is stored yet",
             )
 
     def plan(self, tables: SnapshotTables) -> PlanDraft:

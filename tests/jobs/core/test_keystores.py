@@ -230,8 +230,8 @@ Change = Callable[[Keystores, Certificates], dict[str, str]]
         (lambda _s, _c: {"ssl.keystore.type": "BCFKS"}, "ssl.keystore.type is 'BCFKS'; it is one of JKS, PKCS12, PEM"),
         (lambda s, _c: {"ssl.keystore.location": str(s.trust)}, "has no private key; see `keytool -list -v`"),
         (lambda s, _c: {"ssl.truststore.location": str(s.client)}, "has no trusted certificate: it has a private key"),
-        (lambda _s, c: {"ssl.ca.location": str(c.ca)}, "ssl.ca.location and ssl.truststore.location are two of a kind"),
-        (lambda _s, c: {"ssl.certificate.location": str(c.client)}, "ssl.keystore.location are two of a kind"),
+        (lambda _s, c: {"ssl.ca.location": str(c.ca)}, "ssl.truststore.location exclude each other"),
+        (lambda _s, c: {"ssl.certificate.location": str(c.client)}, "ssl.keystore.location exclude each other"),
         (
             lambda _s, c: {"ssl.keystore.location": str(c.client)},
             "is neither JKS nor PKCS12; see ssl.keystore.password",
