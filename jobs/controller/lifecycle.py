@@ -269,8 +269,8 @@ def _warn_if_unreachable(endpoint: Endpoint, senders: str) -> None:
         socket.create_connection((endpoint.host, endpoint.port), REACH_SECONDS).close()
     except OSError as error:
         log(
-            f"surveyor: warning: cannot connect from here to {endpoint.host}:{endpoint.port}, the address for {senders} "
-            f"({error.strerror or error}): if {senders} cannot either, {_UNREACHABLE_EFFECT[senders]}. "
+            f"surveyor: warning: cannot connect from here to {endpoint.host}:{endpoint.port}, the address for "
+            f"{senders} ({error.strerror or error}): if {senders} cannot either, {_UNREACHABLE_EFFECT[senders]}. "
             "Give --advertise HOST:PORT",
             logging.WARNING,
         )
