@@ -16,7 +16,7 @@ from jobs.adapters.zookeeper.controllership import Controllership, SessionLostEr
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.controller.context import ControllerContext
 from jobs.controller.decision_engine import Decisions
-from jobs.controller.write_behind import AuditEntry, WriteBehindLog
+from jobs.controller.write_behind import WriteBehindLog
 from jobs.execution.batch.admin_znodes import (
     RemovedRequests,
     remove_empty,
@@ -25,7 +25,7 @@ from jobs.execution.batch.admin_znodes import (
     withdraw_elections,
     withdraw_reassignments,
 )
-from jobs.repositories.plans.commit_log import RowOutcome
+from jobs.repositories.plans.commit_rows import AuditEntry, RowOutcome
 from planner.rules.decisions import FULFILLED, Decision
 from schemas.enums import Action, OperationKind, Outcome, RequestKind, Step
 from schemas.rows import Key

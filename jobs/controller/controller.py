@@ -59,7 +59,7 @@ from jobs.core.errors import RefusedError
 from jobs.core.signals import interrupted
 from jobs.execution.batch.notify import EPOCH_STEPS, raised_line
 from jobs.repositories.drained_brokers import carry_over
-from jobs.repositories.plans.commit_log import RowOutcome
+from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.runtime.console import LogLine
 from jobs.runtime.settings import Settings
 from planner.rules.alter_partition import IsrCandidates

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from jobs.repositories.plans.commit_log import RowOutcome
+from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.runtime.console import LogLine
 from planner.rules.decisions import Decision
 from schemas.enums import Action, Outcome

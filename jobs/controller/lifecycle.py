@@ -50,7 +50,7 @@ from jobs.controller.decision_engine import DecisionEngine, Decisions
 from jobs.controller.lost_states import lost_states
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.metrics import ControllerMetrics, serve
-from jobs.controller.write_behind import AuditEntry, WriteBehindLog
+from jobs.controller.write_behind import WriteBehindLog
 from jobs.controller.zk_watches import ZkWatches
 from jobs.core.errors import (
     ExitCode,
@@ -66,6 +66,7 @@ from jobs.core.signals import defer_signals, exit_code, interrupted
 from jobs.execution.batch.commit import RESIGN_TIMEOUT_SECONDS, refuse_unreachable
 from jobs.repositories.controller_epochs import latest_recorded_epoch
 from jobs.repositories.drained_brokers import expired_drain_lines, remove_expired
+from jobs.repositories.plans.commit_rows import AuditEntry
 from jobs.repositories.snapshots import last_snapshot
 from jobs.runtime.console import CommandResult, confirm, is_terminal, log, truncate
 from jobs.runtime.progress import progress

@@ -19,7 +19,7 @@ from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.zk_watches import ZkWatches
 from jobs.execution.batch.fenced_writer import FencedWriter
 from jobs.preconditions.changes import reassigns
-from jobs.repositories.plans.commit_log import RowOutcome
+from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import Outcome, PlanKind, PlanStatus
 from schemas.rows import BrokerEpoch, Change, Key, PlanRecord

@@ -10,7 +10,7 @@ that were not written yet are lost; ZooKeeper has all changes, and the next snap
 import ctypes
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -28,12 +28,12 @@ from jobs.adapters.delta.warehouse import Warehouse, as_rows
 from jobs.repositories import broker_responses
 from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.drained_brokers import delete_marks
-from jobs.repositories.plans import digest
-from jobs.repositories.plans.commit_log import RowOutcome, set_status
-from jobs.repositories.plans.record_builders import CommitRows, InMemoryRows, PlanHeader, plan_row, status_after
+from jobs.repositories.plans.commit_log import set_status
+from jobs.repositories.plans.commit_rows import AuditEntry, CommitRows, RowOutcome
+from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader, plan_row, status_after
 from jobs.runtime.console import log
-from schemas.enums import OperationKind, Outcome, PlanKind, PlanStatus, Step
-from schemas.rows import CONTROL, Change, DrainedBroker, RejectionRecord, Row
+from schemas.enums import Outcome, PlanKind, PlanStatus
+from schemas.rows import CONTROL, Change, DrainedBroker, RejectionRecord
 from schemas.text import pluralise
 
 FLUSH_INTERVAL_SECONDS: Final = 1.0
@@ -79,16 +79,6 @@ class CycleRecord:
         if self.verdicts is None:
             return PlanStatus.COMMITTING
         return status_after([verdict.outcome for verdict in self.verdicts], len(self.changes), is_cycle=True)
-
-
-class AuditEntry(NamedTuple):
-    """An action other than a change of a partition: a take-over, a resignation, a removed topic or request."""
-
-    action: Step | OperationKind
-    message: str
-    topic: str | None = None
-    partition: int | None = None
-    outcome: Outcome = Outcome.APPLIED
 
 
 class EndedDrains(NamedTuple):
@@ -211,7 +201,8 @@ class WriteBehindLog:
             log(f"surveyor: {_title(item)} is not recorded: {type(error).__name__}: {error}", logging.ERROR)
             return
         for table, converted in rows.items():
-            self._rows[table].append(converted)
+            if converted.num_rows:
+                self._rows[table].append(converted)
 
     def _converted(self, item: _Item) -> dict[str, pa.Table]:
         """Convert a record to rows of the appended tables; what belongs elsewhere is put there."""
@@ -220,16 +211,13 @@ class WriteBehindLog:
         elif isinstance(item, EndedDrains):
             self._ended_drains += item.marks
         elif isinstance(item, AuditEntry):
-            rows = self._commit_rows(self._plan_id)
-            row = rows.of_step(item.action.value, item.outcome, item.message, item.topic, item.partition)
-            return self._in_arrow({"commits": [row]})
+            return {"commits": self._commit_rows(self._plan_id).table([item])}
         elif isinstance(item, CycleRecord):
             return self._cycle(item)
         elif item.record.plan_id is not None and item.record.verdicts is not None:
-            rows = self._commit_rows(item.record.plan_id)
-            outcomes = self._in_arrow({"commits": [verdict.row(rows) for verdict in item.record.verdicts]})
+            outcomes = self._commit_rows(item.record.plan_id).table(item.record.verdicts)
             self._statuses[item.record.plan_id] = item.record.status
-            return outcomes
+            return {"commits": outcomes}
         return {}
 
     def _write(self) -> None:
@@ -317,23 +305,17 @@ class WriteBehindLog:
             created_at=record.at,
         )
         plan = plan_row(self.warehouse.cluster, header, content)
-        commits = self._commit_rows(plan.plan_id)
-        intents = [commits.of_change(change, Outcome.PENDING, "") for change in record.changes]
-        outcomes = [verdict.row(commits) for verdict in record.verdicts or ()]
-        rows = self._in_arrow(
-            content.of_plan(plan.plan_id) | {"commits": intents + outcomes, "plans": [plan.columns()]}
-        )
+        intents = (RowOutcome(change, Outcome.PENDING, "") for change in record.changes)
+        commits = self._commit_rows(plan.plan_id).table([*intents, *(record.verdicts or ())])
+        of_plan = content.of_plan(plan.plan_id) | {"plans": [plan.columns()]}
+        rows = {table: self.warehouse.arrow(table, some) for table, some in of_plan.items()}
         self._plan_id = plan.plan_id
         if record.verdicts is None:
             record.plan_id = self._plan_id
-        return rows
-
-    def _in_arrow(self, rows: Mapping[str, Sequence[Row]]) -> dict[str, pa.Table]:
-        cluster = {"cluster": self.warehouse.cluster}
-        return {table: digest.in_arrow(table, [row | cluster for row in some]) for table, some in rows.items() if some}
+        return rows | {"commits": commits}
 
     def _commit_rows(self, plan_id: str) -> CommitRows:
-        return CommitRows(plan_id, 1, self.author, self._epoch)
+        return CommitRows(self.warehouse, plan_id, 1, self.author, self._epoch)
 
 
 def _return_unused_memory() -> None:

@@ -41,7 +41,8 @@ from jobs.preconditions.cancellation import (
     refuse_cancellation,
     rejections,
 )
-from jobs.repositories.plans.commit_log import CommitLog, RowOutcome, close_plan
+from jobs.repositories.plans.commit_log import CommitLog, close_plan
+from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import Plan, read_plan
 from jobs.runtime.console import CommandResult, Result, confirm, format_cell, is_terminal, log
 from jobs.runtime.progress import progress

@@ -22,7 +22,8 @@ from jobs.preconditions.deletion_impact import DeletionImpact, deletion_impact
 from jobs.preconditions.min_isr import below_min_isr, short_lists
 from jobs.preconditions.rollback_racks import is_rollback, lists_of_changes, rollback_rack_warnings
 from jobs.preconditions.unread_metadata import unread_warnings
-from jobs.repositories.plans.commit_log import CLOSED, CommitLog, RowOutcome, closed_line
+from jobs.repositories.plans.commit_log import CLOSED, CommitLog, closed_line
+from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import Plan, read_plan
 from jobs.runtime.cli_enums import Mode, Via
 from jobs.runtime.console import CommandResult, Result, confirm, is_terminal, keep_warnings, log, truncate, typed_answer

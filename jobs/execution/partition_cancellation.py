@@ -33,9 +33,7 @@ from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.lease import lease_for
 from jobs.execution.admin.zk_controller_client import ZkReassignmentOverride
 from jobs.preconditions.cancellation import allowed_by_option
-from jobs.repositories.actor import this_actor
-from jobs.repositories.plans.commit_log import next_attempt
-from jobs.repositories.plans.record_builders import NO_PLAN, CommitRows
+from jobs.repositories.plans.commit_rows import NO_PLAN, AuditEntry, CommitRows, next_attempt
 from jobs.runtime.console import CommandResult, confirm, is_terminal, log
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import same_step
@@ -257,12 +255,11 @@ class _Audit:
                 if not self.warehouse.exists():
                     return
                 self.warehouse.ensure_columns("commits")
-                self.rows = CommitRows(NO_PLAN, next_attempt(self.warehouse, NO_PLAN), this_actor())
-            steps = [
-                self.rows.of_step(Step.CANCEL.value, outcome, message, topic, number)
+                self.rows = CommitRows(self.warehouse, NO_PLAN, next_attempt(self.warehouse, NO_PLAN))
+            self.rows.append(
+                AuditEntry(Step.CANCEL, message, topic, number, outcome)
                 for (topic, number), (outcome, message) in outcomes.items()
-            ]
-            self.warehouse.append("commits", steps)
+            )
         except (SurveyorError, OSError, DeltaError) as error:
             log(f"surveyor: could not record the cancellation in table commits: {error}")
 

@@ -23,7 +23,7 @@ from jobs.preconditions.planned_premises import planned_premises
 from jobs.preconditions.running_reassignments import classify, warnings_of_others
 from jobs.preconditions.waves import evaluate_waves
 from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
-from jobs.repositories.plans.commit_log import RowOutcome
+from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import warn

@@ -7,7 +7,7 @@ stale if the topic is another one, or if another client has altered the same con
 
 from collections.abc import Collection, Mapping, Sequence
 
-from jobs.repositories.plans.commit_log import RowOutcome
+from jobs.repositories.plans.commit_rows import RowOutcome
 from schemas.current_state import Decoded, OperationState, TopicSettings
 from schemas.enums import OperationKind, Outcome
 from schemas.operation_data import (

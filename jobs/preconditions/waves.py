@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TypeVar
 
 from jobs.preconditions.changes import NO_PREMISES, Premises, judge_for_admin
-from jobs.repositories.plans.commit_log import RowOutcome
+from jobs.repositories.plans.commit_rows import RowOutcome
 from schemas.current_state import CurrentState
 from schemas.enums import Outcome
 from schemas.rows import Change, Key, PlanRow

@@ -12,9 +12,7 @@ from jobs.adapters.brokers.admin import UNKNOWN_OUTCOME
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.execution.admin.reassignment_options import Resource
-from jobs.repositories.actor import this_actor
-from jobs.repositories.plans.commit_log import next_attempt
-from jobs.repositories.plans.record_builders import CommitRows
+from jobs.repositories.plans.commit_rows import AuditEntry, CommitRows, next_attempt
 from schemas.enums import Outcome, Step
 
 Overrides = Mapping[Resource, Mapping[str, str | None]]
@@ -78,8 +76,8 @@ class AuditedConfigs:
         return refused
 
     def _record(self, step: Step, outcomes: Sequence[tuple[Outcome, str]]) -> None:
-        rows = CommitRows(self.plan_id, self.attempt or 1, this_actor())
-        self.warehouse.append("commits", [rows.of_step(step.value, outcome, message) for outcome, message in outcomes])
+        rows = CommitRows(self.warehouse, self.plan_id, self.attempt or 1)
+        rows.append(AuditEntry(step, message, outcome=outcome) for outcome, message in outcomes)
 
 
 def _outcome_of(error: int | str) -> tuple[Outcome, str]:

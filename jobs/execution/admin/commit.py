@@ -42,7 +42,8 @@ from jobs.preconditions.limits import refuse_other_cluster
 from jobs.preconditions.planned_premises import planned_premises
 from jobs.preconditions.running_reassignments import classify, reassignments_of, warnings_of_others
 from jobs.preconditions.waves import by_wave
-from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
+from jobs.repositories.plans.commit_log import CommitLog
+from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import Plan, refuse_edited
 from jobs.runtime.console import log
 from jobs.runtime.settings import Settings

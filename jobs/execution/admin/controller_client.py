@@ -25,7 +25,8 @@ from jobs.adapters.zookeeper.connection import poll_until
 from jobs.core.errors import UnreadableError
 from jobs.execution.admin.waves import read_and_judge, read_statuses
 from jobs.preconditions.operations import judge_operations
-from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
+from jobs.repositories.plans.commit_log import CommitLog
+from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.runtime.progress import progress
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.enums import WHOLE_TOPIC, Action, OperationKind, Outcome

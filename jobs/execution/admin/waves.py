@@ -15,7 +15,8 @@ from jobs.core.units import Part
 from jobs.preconditions.changes import NO_PREMISES, Premises, is_unversioned, judge_for_admin, read_back
 from jobs.preconditions.operations import judge_operations
 from jobs.preconditions.running_reassignments import reassignment_statuses, reassignments_of
-from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
+from jobs.repositories.plans.commit_log import CommitLog
+from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress

@@ -27,7 +27,8 @@ from jobs.core.errors import SurveyorError
 from jobs.execution.admin.controller_client import Codes
 from jobs.execution.admin.waves import read_and_judge, read_statuses
 from jobs.preconditions.running_reassignments import reassignments_of
-from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
+from jobs.repositories.plans.commit_log import CommitLog
+from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.runtime.progress import progress
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.current_state import CurrentTopic

@@ -42,7 +42,8 @@ from jobs.execution.batch.replica_deletion import (
 from jobs.execution.mode_selection import refuse_resident_drain
 from jobs.preconditions.changes import reassigns
 from jobs.repositories import broker_responses
-from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
+from jobs.repositories.plans.commit_log import CommitLog
+from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings

@@ -32,7 +32,7 @@ from jobs.execution.batch.transactions import (
     touched_paths,
 )
 from jobs.preconditions.changes import Preconditions, reassigns
-from jobs.repositories.plans.commit_log import RowOutcome
+from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import Outcome
 from schemas.rows import Change

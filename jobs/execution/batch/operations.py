@@ -25,7 +25,7 @@ from jobs.execution.batch.admin_znodes import (
 )
 from jobs.execution.batch.replica_deletion import confirmation_expired
 from jobs.preconditions.operations import judge_operations
-from jobs.repositories.plans.commit_log import RowOutcome
+from jobs.repositories.plans.commit_rows import RowOutcome
 from schemas.current_state import TopicSettings
 from schemas.enums import OperationKind, Outcome
 from schemas.operation_data import AlteredConfig, RemovedTopic, WithdrawnElection, WithdrawnReassignment, data_of

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from jobs.adapters.brokers.responses import BrokerResponses
 from jobs.execution.batch.notify import NotificationResult
-from jobs.repositories.plans.commit_log import RowOutcome
+from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import Plan
 from planner.broker_requests import notices_for, notices_for_deletion
 from schemas.enums import CONFIRMED_UNDER, Action, Outcome

@@ -15,36 +15,19 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Warehouse, quoted, schema_of, typed
+from jobs.adapters.delta.warehouse import Warehouse, quoted, typed
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.drained_brokers import add, remove
-from jobs.repositories.plans.record_builders import CHANGE_COLUMNS, CommitRows, plan_condition, status_after
+from jobs.repositories.plans.commit_rows import CHANGE_COLUMNS, AuditEntry, CommitRows, RowOutcome, next_attempt
+from jobs.repositories.plans.record_builders import plan_condition, status_after
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.console import log
 from schemas.enums import Outcome, PlanKind, PlanStatus, Step
-from schemas.rows import CommitRecord, PlanRecord, PlanRow, Row
+from schemas.rows import CommitRecord, PlanRecord, PlanRow
 
 CLOSED: Final = frozenset({PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK})
 """Final statuses; a commit that is still running does not overwrite them."""
-
-
-@dataclass(frozen=True, slots=True)
-class RowOutcome:
-    """The outcome of one change."""
-
-    change: PlanRow
-    outcome: Outcome
-    message: str
-    state_version_after: int | None = None
-    is_running: bool = False
-    """Whether Kafka's controller still executes an earlier request for this change."""
-    is_found: bool = False
-    """Whether it was already applied when read, by a multi whose response was lost or by the previous controller."""
-
-    def row(self, rows: CommitRows) -> Row:
-        """Build the row of `commits`."""
-        return rows.of_change(self.change, self.outcome, self.message, self.state_version_after)
 
 
 @dataclass(slots=True)
@@ -88,7 +71,7 @@ class CommitLog:
         """Record the intents and the status `committing`; raise RefusedError if the plan was closed."""
         self.refuse_closed()
         self.intents_written = True
-        self.warehouse.append_all("commits", self._rows.intents(changes, self.warehouse.cluster))
+        self._rows.append_intents(changes)
         add(self.warehouse, self.plan.row, self.controller_epoch, self.broker_epochs)
         set_status(self.warehouse, self.plan.plan_id, PlanStatus.COMMITTING)
 
@@ -109,11 +92,11 @@ class CommitLog:
 
     def append_now(self, verdicts: Iterable[RowOutcome]) -> None:
         """Append outcomes that do not belong to the plan's own changes, such as those of a cancellation."""
-        self._append(verdicts)
+        self._rows.append(verdicts)
 
     def step(self, step: Step, outcome: Outcome, message: str) -> None:
         """Append a step without a partition: a take-over or release of the controllership, or a cancellation."""
-        self.warehouse.append("commits", [self._rows.of_step(step.value, outcome, message)])
+        self._rows.append([AuditEntry(step, message, outcome=outcome)])
 
     def set_preflight_outcomes(self, settled: Sequence[RowOutcome]) -> None:
         """Replace the outcomes by those of changes that need no write."""
@@ -140,7 +123,7 @@ class CommitLog:
         drains = status is PlanStatus.COMMITTED and self._drained()
         if not (self.intents_written or self.outcomes or drains):
             return
-        self._append(self.outcomes)
+        self._rows.append(self.outcomes)
         set_status(self.warehouse, self.plan.plan_id, PlanStatus.PARTIAL if self.unfinished else status)
 
     def _drained(self) -> bool:
@@ -158,34 +141,13 @@ class CommitLog:
 
     @property
     def _rows(self) -> CommitRows:
-        return CommitRows(self.plan.plan_id, self.attempt, self.author, self.written_under)
-
-    def _append(self, verdicts: Iterable[RowOutcome]) -> None:
-        rows = self._rows
-        self.warehouse.append("commits", [verdict.row(rows) for verdict in verdicts])
+        return CommitRows(self.warehouse, self.plan.plan_id, self.attempt, self.author, self.written_under)
 
 
 def set_status(warehouse: Warehouse, plan_id: str, status: PlanStatus) -> None:
     """Set the status of a plan, unless it was cancelled or rolled back."""
     closed = ", ".join(quoted(status.value) for status in sorted(CLOSED))
     warehouse.update("plans", f"{plan_condition(plan_id)} AND status NOT IN ({closed})", status=quoted(status.value))
-
-
-def next_attempt(warehouse: Warehouse, plan_id: str) -> int:
-    """Return the number for a new commit attempt; attempts that start concurrently get different numbers."""
-    begun = warehouse.read("commits", ("plan_id", "=", plan_id), columns=["attempt"])["attempt"].to_pylist()
-    number = [max(begun, default=0) + 1]
-
-    def counted(plans: pa.Table) -> pa.Table:
-        before = plans["last_attempt"].to_pylist() if plans.num_rows else []
-        number[:] = [max([number[0], *(last + 1 for last in before if last is not None)])]
-        column = pa.array([number[0]] * plans.num_rows, schema_of("plans").field("last_attempt").type)
-        return (
-            plans.set_column(plans.schema.get_field_index("last_attempt"), "last_attempt", column) if before else plans
-        )
-
-    warehouse.transform_rows("plans", ("plan_id", "=", plan_id), counted)
-    return number[0]
 
 
 def closed_line(warehouse: Warehouse, plan: PlanRecord) -> str:

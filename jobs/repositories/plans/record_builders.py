@@ -1,29 +1,18 @@
-"""How rows of `plans` and `commits` are built, and which status a plan has after its outcomes.
-
-Every commit, cancellation, rollback and cycle of `surveyor control` writes the rows that are built here.
-"""
+"""How rows of `plans` are built, and which status a plan has after the outcomes of its changes."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
-import pyarrow as pa
 from msgspec.structs import replace
 
-from jobs.adapters.delta.warehouse import AnyRow, Warehouse, columns_of, quoted, schema_of
-from jobs.repositories.actor import Actor
+from jobs.adapters.delta.warehouse import AnyRow, Warehouse, columns_of, quoted
 from jobs.repositories.plans import digest
 from schemas.digest import plan_header
 from schemas.enums import Outcome, PlanKind, PlanStatus
-from schemas.rows import BrokerEpoch, PlanRecord, PlanRow, Row
-
-NO_PLAN: Final = ""
-"""`plan_id` in `commits` of an action that belongs to no plan."""
-
-CHANGE_COLUMNS: Final = ("wave", "topic", "partition", "action")
-"""The columns of `commits` that identify a change."""
+from schemas.rows import BrokerEpoch, PlanRecord, Row
 
 
 class PlanRows(Protocol):
@@ -118,44 +107,3 @@ def status_after(outcomes: Collection[Outcome], size: int, *, is_cycle: bool = F
     """
     finished = {Outcome.APPLIED, Outcome.STALE} if is_cycle else {Outcome.APPLIED}
     return PlanStatus.COMMITTED if len(outcomes) == size and finished.issuperset(outcomes) else PlanStatus.PARTIAL
-
-
-@dataclass(frozen=True, slots=True)
-class CommitRows:
-    """Builds the rows of `commits` of one attempt."""
-
-    plan_id: str
-    attempt: int
-    author: Actor
-    controller_epoch: int | None = None
-    """Epoch under which the attempt writes as controller; None if Kafka's controller is asked."""
-
-    def of_change(self, change: PlanRow, outcome: Outcome, message: str, state_version: int | None = None) -> Row:
-        """Build the intent or the outcome of a change; `state_version` is that of the state znode afterwards."""
-        values = {name: getattr(change, name) for name in CHANGE_COLUMNS}
-        return self._common(outcome, message) | values | {"state_version_after": state_version}
-
-    def of_step(
-        self, action: str, outcome: Outcome, message: str, topic: str | None = None, partition: int | None = None
-    ) -> Row:
-        """Build the row of an action that is no change of the plan."""
-        return self._common(outcome, message) | {"action": action, "topic": topic, "partition": partition}
-
-    def intents(self, changes: Sequence[PlanRow], cluster: str) -> pa.Table:
-        """Build the intents by columns, which is fast, because the controllership is held in the meantime."""
-        schema = schema_of("commits")
-        common = self._common(Outcome.PENDING, "") | {"cluster": cluster, "state_version_after": None}
-        values = {name: [getattr(change, name) for change in changes] for name in CHANGE_COLUMNS}
-        columns = {name: values[name] if name in values else [common[name]] * len(changes) for name in schema.names}
-        return pa.table(columns, schema=schema)
-
-    def _common(self, outcome: Outcome, message: str) -> Row:
-        return {
-            "plan_id": self.plan_id,
-            "attempt": self.attempt,
-            "outcome": outcome.value,
-            "committed_at": datetime.now(UTC),
-            "message": message,
-            "controller_epoch": self.controller_epoch,
-            **self.author.columns,
-        }

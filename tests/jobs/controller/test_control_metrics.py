@@ -14,7 +14,8 @@ from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.controller import metrics as control_metrics
 from jobs.controller.controller import ResidentController
 from jobs.controller.metrics import ControllerMetrics, serve
-from jobs.controller.write_behind import AuditEntry, WriteBehindLog
+from jobs.controller.write_behind import WriteBehindLog
+from jobs.repositories.plans.commit_rows import AuditEntry
 from jobs.snapshots.cluster_view import view_now
 from jobs.snapshots.health import health_of
 from schemas.enums import Step

@@ -13,9 +13,8 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, take_over
 from jobs.controller.controller import ResidentController
 from jobs.controller.metadata_reader import MetadataReader
-from jobs.controller.write_behind import AuditEntry
 from jobs.core.errors import FencedError
-from jobs.repositories.plans.commit_log import RowOutcome
+from jobs.repositories.plans.commit_rows import AuditEntry, RowOutcome
 from schemas.enums import Step
 from schemas.rows import Change, Key
 from schemas.znodes import (

@@ -24,7 +24,8 @@ from jobs.execution.admin.lease import this_process
 from jobs.execution.cancellation import cancel_running
 from jobs.execution.commit import apply_plan
 from jobs.repositories.actor import AIRFLOW
-from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
+from jobs.repositories.plans.commit_log import CommitLog
+from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import read_plan, record_submission
 from jobs.runtime.settings import settings_from
 from schemas.enums import DrainMode, Outcome

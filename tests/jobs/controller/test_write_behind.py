@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace as with_values
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.controller.write_behind import AuditEntry, CycleRecord, WriteBehindLog
-from jobs.repositories.plans.commit_log import RowOutcome
+from jobs.controller.write_behind import CycleRecord, WriteBehindLog
+from jobs.repositories.plans.commit_rows import AuditEntry, RowOutcome
 from schemas.enums import Action, Outcome, Step
 from schemas.rows import Change
 from tests.jobs.support.kafka.real_cluster import eventually

@@ -9,7 +9,8 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.actor import Actor
-from jobs.repositories.plans.commit_log import CommitLog, RowOutcome, close_plan
+from jobs.repositories.plans.commit_log import CommitLog, close_plan
+from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import Action, Outcome, PlanStatus, Step
 from schemas.rows import Row

@@ -8,7 +8,7 @@ import pytest
 
 from jobs.adapters.zookeeper import connection
 from jobs.console_output.commits import NO_SNAPSHOT
-from jobs.repositories.plans.record_builders import NO_PLAN
+from jobs.repositories.plans.commit_rows import NO_PLAN
 from jobs.sql_views.database import Summaries
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.cancelling_controller import MovingController

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.repositories.plans.commit_log import CommitLog, RowOutcome
+from jobs.repositories.plans.commit_log import CommitLog
+from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import Action, Outcome, PlanStatus
 from schemas.rows import Row

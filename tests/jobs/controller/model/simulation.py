@@ -35,8 +35,9 @@ from jobs.controller.broker_apis.messages import ALTER_PARTITION, CONTROLLED_SHU
 from jobs.controller.broker_requests.retries import MAX_DELAY_SECONDS
 from jobs.controller.controller import ResidentController
 from jobs.controller.decision_engine import DecisionEngine, Decisions
-from jobs.controller.write_behind import AuditEntry, CycleRecord, EndedDrains, WriteBehindLog
+from jobs.controller.write_behind import CycleRecord, EndedDrains, WriteBehindLog
 from jobs.core.errors import FencedError
+from jobs.repositories.plans.commit_rows import AuditEntry
 from schemas.rows import Snapshot
 from schemas.znodes import Endpoint, encode_controller
 from tests.jobs.controller.broker_apis.asking import CALLER, controlled_shutdown_request

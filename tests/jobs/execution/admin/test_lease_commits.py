@@ -15,7 +15,7 @@ from jobs.adapters.sinks.zookeeper import ZooKeeperSink
 from jobs.adapters.zookeeper.lease import LEASE, current_holder
 from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.cancellation import cancel_running
-from jobs.repositories.plans.commit_log import RowOutcome, close_plan
+from jobs.repositories.plans.commit_log import close_plan
 from jobs.repositories.plans.repository import Plan, read_plan
 from schemas.enums import Outcome, PlanKind, PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
@@ -217,13 +217,13 @@ def test_waiting_commit_hands_the_lease_to_a_cancellation(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, plan: Plan
 ) -> None:
     settings = settings_of(kafka, surveyor.warehouse.uri)
-    turned: list[RowOutcome] = []
+    turned: list[tuple[Outcome, int | None]] = []
 
     def cancel() -> None:
         with ZooKeeperSink(kafka.endpoint) as zookeeper:
-            turned.extend(
-                cancel_running(settings, zookeeper, read_plan(surveyor.warehouse, plan.plan_id), skip_unsafe=False)
-            )
+            stored = read_plan(surveyor.warehouse, plan.plan_id)
+            outcomes = cancel_running(settings, zookeeper, stored, skip_unsafe=False)
+            turned.extend((verdict.outcome, verdict.change.partition) for verdict in outcomes)
 
     thread = threading.Thread(target=cancel)
     controller.events = [thread.start]
@@ -232,7 +232,7 @@ def test_waiting_commit_hands_the_lease_to_a_cancellation(
     done = run(surveyor, kafka, plan, "--throttle", "1000")
     thread.join(60)
 
-    assert [(verdict.outcome, verdict.change.partition) for verdict in turned] == [(Outcome.APPLIED, 0)] * 2
+    assert turned == [(Outcome.APPLIED, 0)] * 2
     assert done.exit_code == REFUSED
     assert " was cancelled" in done.stderr
     assert "nothing more of it is submitted; plan again" in done.stderr

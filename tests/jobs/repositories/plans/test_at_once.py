@@ -7,7 +7,8 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import RefusedError
-from jobs.repositories.plans.commit_log import CommitLog, next_attempt
+from jobs.repositories.plans.commit_log import CommitLog
+from jobs.repositories.plans.commit_rows import next_attempt
 from jobs.repositories.plans.names import Alias, give_name, plan_named
 from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader
 from jobs.repositories.plans.repository import read_plan

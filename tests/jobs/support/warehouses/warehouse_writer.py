@@ -15,7 +15,7 @@ from typing import Any
 from jobs.adapters.delta.locks import VACUUM, locked
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
-from jobs.repositories.plans.commit_log import next_attempt
+from jobs.repositories.plans.commit_rows import next_attempt
 from jobs.repositories.snapshots import last_snapshot
 from jobs.snapshots.vacuum import vacuum_warehouse
 

@@ -12,7 +12,7 @@ from jobs.adapters.zookeeper import connection as zookeeper
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
 from jobs.core.errors import FencedError
 from jobs.execution.batch.fenced_writer import FencedWriter
-from jobs.repositories.plans.commit_log import RowOutcome
+from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import Outcome
 from schemas.rows import Change

@@ -1,0 +1,115 @@
+"""The rows of table `commits`: what a commit, a cancellation or a cycle of `surveyor control` did, and their writer.
+
+Callers give typed values, a `RowOutcome` for each change of a plan and an `AuditEntry` for any other action. All rows
+of the table are built here. Rows are only appended.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from jobs.adapters.delta.warehouse import Warehouse, schema_of
+from jobs.repositories.actor import Actor, this_actor
+from schemas.enums import OperationKind, Outcome, Step
+from schemas.rows import CommitRecord, PlanRow
+
+NO_PLAN: Final = ""
+"""`plan_id` of an action that belongs to no plan."""
+
+CHANGE_COLUMNS: Final = ("wave", "topic", "partition", "action")
+"""The columns that identify a change."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowOutcome:
+    """The outcome of one change."""
+
+    change: PlanRow
+    outcome: Outcome
+    message: str
+    state_version_after: int | None = None
+    """Version of the state znode after the write."""
+    is_running: bool = False
+    """Whether Kafka's controller still executes an earlier request for this change."""
+    is_found: bool = False
+    """Whether it was already applied when read, by a multi whose response was lost or by the previous controller."""
+
+
+class AuditEntry(NamedTuple):
+    """An action other than a change of a plan: a take-over, a resignation, a throttle, a removed topic or request."""
+
+    action: Step | OperationKind
+    message: str
+    topic: str | None = None
+    partition: int | None = None
+    outcome: Outcome = Outcome.APPLIED
+
+    @property
+    def place(self) -> tuple[None, str | None, int | None, str]:
+        """The place of the action, which belongs to no wave."""
+        return None, self.topic, self.partition, self.action.value
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRows:
+    """Writes the rows of one attempt to commit a plan."""
+
+    warehouse: Warehouse
+    plan_id: str
+    attempt: int
+    author: Actor = field(default_factory=this_actor)
+    controller_epoch: int | None = None
+    """Epoch under which the attempt writes as controller; None if Kafka's controller is asked."""
+
+    def append(self, entries: Iterable[RowOutcome | AuditEntry]) -> None:
+        self.warehouse.append_all("commits", self.table(entries))
+
+    def append_intents(self, changes: Sequence[PlanRow]) -> None:
+        """Append the intents, built by columns, which is fast, because the controllership is held in the meantime."""
+        if changes:
+            first = self.table([RowOutcome(changes[0], Outcome.PENDING, "")])
+            columns = {name: first[name].to_pylist() * len(changes) for name in first.column_names}
+            columns |= {name: [getattr(change, name) for change in changes] for name in CHANGE_COLUMNS}
+            self.warehouse.append_all("commits", pa.table(columns, schema=first.schema))
+
+    def table(self, entries: Iterable[RowOutcome | AuditEntry]) -> pa.Table:
+        """Return the rows of these entries, in their order, with all columns of the table."""
+        return self.warehouse.arrow("commits", [self._record(entry) for entry in entries])
+
+    def _record(self, entry: RowOutcome | AuditEntry) -> CommitRecord:
+        wave, topic, partition, action = entry.change.place if isinstance(entry, RowOutcome) else entry.place
+        return CommitRecord(
+            plan_id=self.plan_id,
+            attempt=self.attempt,
+            wave=wave,
+            topic=topic,
+            partition=partition,
+            action=action,
+            outcome=entry.outcome.value,
+            state_version_after=entry.state_version_after if isinstance(entry, RowOutcome) else None,
+            committed_at=datetime.now(UTC),
+            who=self.author.user,
+            message=entry.message,
+            controller_epoch=self.controller_epoch,
+            run=self.author.run,
+        )
+
+
+def next_attempt(warehouse: Warehouse, plan_id: str) -> int:
+    """Return the number for a new commit attempt; attempts that start concurrently get different numbers."""
+    begun = warehouse.read("commits", ("plan_id", "=", plan_id), columns=["attempt"])["attempt"].to_pylist()
+    number = [max(begun, default=0) + 1]
+
+    def counted(plans: pa.Table) -> pa.Table:
+        before = plans["last_attempt"].to_pylist() if plans.num_rows else []
+        number[:] = [max([number[0], *(last + 1 for last in before if last is not None)])]
+        column = pa.array([number[0]] * plans.num_rows, schema_of("plans").field("last_attempt").type)
+        return (
+            plans.set_column(plans.schema.get_field_index("last_attempt"), "last_attempt", column) if before else plans
+        )
+
+    warehouse.transform_rows("plans", ("plan_id", "=", plan_id), counted)
+    return number[0]
