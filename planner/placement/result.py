@@ -2,7 +2,7 @@
 
 The lower bound is the number of copies that single partitions require, or, if brokers must be even, the number without
 which brokers cannot become as even. If brokers become fully even, that is what those below their even share lack, else
-what `lower_bound` finds for the evenness reached. In: a finished PlacementModel. Each changed
+what `fewest_copies` finds for the evenness reached. In: a finished PlacementModel. Each changed
 partition has a reason: the rule its moves serve, and its brokers' loads. Out: a Placement.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.placement.lower_bound import fewest_copies, fewest_in_any_order
+from planner.placement.balancing.augmenting_paths import fill_lowest
 from planner.placement.model import PlacementModel, copies
 from planner.placement.problem import NO_BROKER, Bools, Ints, LoadSummary, Moves, Partitions, Placement, PlacementGoal
 from planner.placement.racks import NO_RACK, crowding, lowest_crowding, spanned
@@ -242,3 +242,54 @@ class _Rules:
     def _leaving(self, pair: tuple[int, int]) -> str:
         source, target = (int(self.names[broker]) if broker != NO_BROKER else NO_BROKER for broker in pair)
         return f"replaces {source} by {target}" if (source, target) in self.replaced else f"empties {source}"
+
+
+def fewest_copies(before: Ints, after: Ints, fresh: Bools) -> int:
+    """Return the fewest copies with which loads `before` become as even as `after`; only `fresh` brokers may take any.
+
+    No racks, fixed partitions or limits are considered, so with them no equally even placement needs fewer copies. A
+    copy gives one broker one replica. So brokers that become as even as the plan makes them need at least as many
+    copies as the nearest equally even load is away from the current one.
+
+    >>> everyone = np.array([True, True, True])
+    >>> fewest_copies(np.array([9, 3, 0]), np.array([4, 4, 4]), everyone)
+    5
+    >>> fewest_copies(np.array([9, 3, 0]), np.array([7, 3, 2]), everyone), "for 6, 4, 2 is as even, and takes 3"
+    (2, 'for 6, 4, 2 is as even, and takes 3')
+    >>> fewest_copies(np.array([9, 3, 0]), np.array([9, 3, 0]), everyone)
+    0
+    >>> fewest_copies(np.array([4, 0]), np.array([4, 2]), everyone[:2])
+    2
+    """
+    added = int(after.sum() - before.sum())
+    low, high = max(added, 0), int(np.maximum(after - before, 0).sum())
+    squares = _squares(after)
+    while low < high:
+        copies = (low + high) // 2
+        low, high = (low, copies) if _reaches(before, fresh, copies, copies - added, squares) else (copies + 1, high)
+    return low
+
+
+def fewest_in_any_order(before: Ints, after: Ints) -> int:
+    """Return the fewest copies with which loads `before` become `after` in some order: the fullest stay the fullest.
+
+    If only the rules restrict a plan, its loads are the most even possible, and all equally even loads are permutations
+    of them. The reason is that the possible loads form a base polyhedron, of which these are the decreasingly minimal
+    points (Frank and Murota). So this bound is tighter.
+
+    >>> fewest_in_any_order(np.array([30, 30, 0, 0]), np.array([10, 10, 30, 10]))
+    20
+    """
+    return int(np.maximum(np.sort(after) - np.sort(before), 0).sum())
+
+
+def _reaches(before: Ints, fresh: Bools, gained: int, given: int, squares: int) -> bool:
+    """Whether the best loads with so many replicas gained and given up are as even as required."""
+    taken, left = before.copy(), -fill_lowest(-before, given)
+    taken[fresh] = fill_lowest(before[fresh], gained)
+    crossed = gained and given and taken[taken > before].max() > left[left < before].min()
+    return bool(crossed) or _squares(taken + left - before) <= squares
+
+
+def _squares(load: Ints) -> int:
+    return int((load * load).sum())

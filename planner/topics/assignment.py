@@ -1,12 +1,12 @@
 """Placement of the replicas of new partitions: round robin from a start index, followers at a growing shift.
 
-Corresponds to `AdminUtils.assignReplicasToBrokersRackUnaware`: partition p is led by broker (p + start) mod n, follower
-j is 1 + (shift + j) mod (n - 1) brokers after it, and the shift grows by one every n partitions. The strategy `simple`
-puts replica j of partition i on broker (i + j) mod n. In: any number of topics, with their options (NEW_TOPICS). Out:
-topic, partition, replicas.
+Corresponds to `AdminUtils.assignReplicasToBrokers`. Without racks, partition p is led by broker (p + start) mod n,
+follower j is 1 + (shift + j) mod (n - 1) brokers after it, and the shift grows by one every n partitions. With racks,
+the same is done on a broker list in which racks alternate. The strategy `simple` puts replica j of partition i on
+broker (i + j) mod n. In: any number of topics, with their options (NEW_TOPICS). Out: topic, partition, replicas.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -21,6 +21,9 @@ NEW_TOPICS: Final = (
 Partitions are numbered from `first_partition` (the number that exist) up to `partitions` (the number wanted).
 `start_index` and `shift` start the round; `replica_assignment` lists explicit replicas from `first_partition` on.
 """
+
+LISTS: Final = "replication_factor int, first int, jump int, replicas array<int>"
+"""Columns of the table that `assign_rack_aware` joins."""
 
 
 def partition_ids(topics: DataFrame) -> DataFrame:
@@ -59,7 +62,7 @@ def _offsets() -> Column:
 
 
 def assign_rack_unaware(partition_ids: DataFrame, brokers: Sequence[int]) -> DataFrame:
-    """Assign partitions by Kafka's algorithm, on brokers in the order given.
+    """Assign partitions by `assignReplicasToBrokersRackUnaware`, on brokers in the order given.
 
     >>> topics = spark.sql("SELECT 't' topic, 0 first_partition, 10 partitions, 3 replication_factor, 0 start_index, "
     ...                    "0 shift")
@@ -99,3 +102,36 @@ def assign_by_hand(topics: DataFrame) -> DataFrame:
     """
     listed = topics.select("topic", "first_partition", F.posexplode("replica_assignment").alias("nth", "replicas"))
     return listed.select("topic", (F.col("first_partition") + F.col("nth")).alias("partition"), "replicas")
+
+
+def assign_rack_aware(partition_ids: DataFrame, lists: DataFrame, racks: Mapping[int, str]) -> DataFrame:
+    """Assign partitions by `assignReplicasToBrokersRackAware`, on the list of `getRackAlternatedBrokerList`.
+
+    The replicas of a partition depend on the position of its leader in that list and on the jump of its followers. So
+    all possible lists form a table of at most n (n - 1) rows per replication factor, for any number of partitions and
+    topics. `lists` holds these rows for each replication factor that occurs, as `rack_aware_lists` of
+    `planner.rules.replica_placement` computes them.
+
+    >>> racks = {0: "r1", 1: "r3", 2: "r3", 3: "r2", 4: "r2", 5: "r1"}
+    >>> from planner.rules.replica_placement import rack_aware_lists
+    >>> lists = spark.createDataFrame(list(rack_aware_lists(racks, 3)), LISTS)
+    >>> topics = spark.sql("SELECT 't' topic, 0 first_partition, 7 partitions, 3 replication_factor, 0 start_index, "
+    ...                    "0 shift")
+    >>> rows = topics.transform(partition_ids).transform(assign_rack_aware, lists, racks).orderBy("partition")
+    >>> " ".join("".join(map(str, row.replicas)) for row in rows.collect())
+    '031 315 154 542 420 203 042'
+    """
+    n, steps = len(racks), max(len(racks) - 1, 1)
+    shift = F.col("shift") + rounds(F.col("partition"), n, F.col("first_partition"))
+    placed = partition_ids.select(
+        "topic",
+        "partition",
+        "replication_factor",
+        ((F.col("partition") + F.col("start_index")) % n).cast("int").alias("first"),
+        (shift * len(set(racks.values())) % steps).cast("int").alias("jump"),
+    )
+    return placed.join(F.broadcast(lists), ["replication_factor", "first", "jump"]).select(
+        "topic",
+        "partition",
+        "replicas",
+    )

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from jobs.adapters.embedded.ports import LOOPBACK, free_port
-from jobs.adapters.embedded.session_end import end_session
+from jobs.adapters.embedded.servers import end_session
 from jobs.adapters.zookeeper.connection import read
 from jobs.runtime.console import log as print_log
 from jobs.runtime.progress import progress

@@ -5,6 +5,7 @@ since their versions of ZooKeeper and slf4j differ. `jobs.adapters.embedded.clus
 """
 
 import json
+import struct
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -17,7 +18,6 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from jobs.adapters.embedded.ports import LOOPBACK, accepts, four_letter_word
 from jobs.adapters.embedded.processes import Server
-from jobs.adapters.embedded.session_end import end_session
 from jobs.adapters.java.app_cds import shared_classes
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import kafka_jars, zookeeper_jars
@@ -51,6 +51,14 @@ _SERVER_JARS = (
     "snappy-java-",
     "zookeeper-",
 )
+
+SUPER_SECRET = 0xB3415C00
+"""`ZooKeeperServer.superSecret`."""
+
+_PASSWORD_BYTES = 16
+
+_MULTIPLIER, _INCREMENT, _BITS = 0x5DEECE66D, 0xB, 48
+"""Constants of `java.util.Random`."""
 
 # kazoo would warn of connections that we close ourselves
 _QUIET = quiet_logger("kazoo.embedded")
@@ -257,3 +265,32 @@ def kafka_java(
     options = [f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     options += [f"-Dlog4j.configuration=file:{logging}", *class_options]
     return [str(find_java()), *options, "-cp", class_path(jars)], config
+
+
+def end_session(connect: str, session_id: int) -> None:
+    """Close another client's session, so that tests need not wait for its timeout; no-op if it has ended.
+
+    A client can resume a session by its id and password, and ZooKeeper derives the password from the id
+    (`ZooKeeperServer.generatePasswd`). So any client that reads an ephemeral znode can close its owner's session. The
+    session's ephemeral znodes are deleted when this returns, as after the timeout.
+    """
+    client = KazooClient(connect, client_id=(session_id, session_password(session_id)), timeout=10, logger=_QUIET)
+    try:
+        client.start(timeout=15)
+    finally:
+        client.stop()
+        client.close()
+
+
+def session_password(session_id: int) -> bytes:
+    """Return the bytes of `new java.util.Random(id ^ superSecret).nextBytes`.
+
+    >>> session_password(0).hex()
+    'f22acd4a97e69d6d20a49bb638eadb38'
+    """
+    state = (session_id ^ SUPER_SECRET ^ _MULTIPLIER) & ((1 << _BITS) - 1)
+    password = b""
+    while len(password) < _PASSWORD_BYTES:
+        state = (state * _MULTIPLIER + _INCREMENT) & ((1 << _BITS) - 1)
+        password += struct.pack("<I", state >> 16)
+    return password

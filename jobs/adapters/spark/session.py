@@ -25,7 +25,6 @@ from pyspark.sql import functions as F
 from jobs.adapters.java.home import java_home
 from jobs.adapters.java.jars import delta_jars, s3_jars
 from jobs.adapters.spark import connect
-from jobs.adapters.spark.s3 import S3, s3_settings
 from jobs.adapters.spark.spark_app_cds import JVM_OPTIONS, quick_start
 from jobs.adapters.spark.spark_settings import BASE_SETTINGS, OWN_JVM, SHORT_LIVED_JVM_OPTIONS, UTC, conf_dir
 from jobs.adapters.spark.submit_environment import is_submitted
@@ -40,6 +39,9 @@ _INCUBATOR: Final = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
 
 _NO_JVM: Final = "JAVA_GATEWAY_EXITED"
 """PySpark's error condition for a JVM that ended during its start."""
+
+S3: Final = frozenset({"s3", "s3a"})
+"""Schemes of URLs on S3."""
 
 CACHED_CLASSES: Final = {
     "PythonUtils": ["toSeq"],
@@ -228,3 +230,19 @@ def _check_delta(session: SparkSession) -> None:
 
 if __name__ == "__main__":
     print(conf_dir())  # noqa: T201 - for SPARK_CONF_DIR
+
+
+def s3_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return Hadoop's settings for S3, from the same environment variables as deltalake's; keys are not among them.
+
+    >>> sorted(s3_settings({"AWS_REGION": "eu-central-1", "AWS_SECRET_ACCESS_KEY": "secret"}).values())
+    ['eu-central-1', 'org.apache.hadoop.fs.s3a.S3AFileSystem']
+    """
+    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
+    settings = {"spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"}
+    if region:
+        settings["spark.hadoop.fs.s3a.endpoint.region"] = region
+    if endpoint:
+        settings |= {"spark.hadoop.fs.s3a.endpoint": endpoint, "spark.hadoop.fs.s3a.path.style.access": "true"}
+    return settings

@@ -5,13 +5,15 @@ take longer than the controllership may be held, or a broker does not answer, th
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kazoo.client import KazooClient
 
+from jobs.adapters.brokers.admin import error_name
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.delivery import deliver
@@ -21,19 +23,24 @@ from jobs.adapters.zookeeper.connection import LOST, Znode, sync, with_retries
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.precondition_reader import state_path
-from jobs.console_output.broker_errors import broker_error_lines
 from jobs.core.errors import FencedError, SurveyorError
 from jobs.core.signals import interrupted
 from jobs.runtime.console import log
-from schemas.notices import Notice
+from schemas.notices import UPDATE_METADATA, Notice
 from schemas.rows import Broker, Change
-from schemas.text import join_ids
+from schemas.text import join_ids, pluralise
 from schemas.znodes import MalformedZnodeError, decode_state
 
 EPOCH_STEPS: Final = tuple(2**doubled for doubled in range(17))
 """Steps by which our epoch is raised after each refusal; they grow because brokers do not return the epoch they
 know.
 """
+
+MAX_ERROR_LINES: Final = 5
+"""Maximum number of lines for errors."""
+
+_EXAMPLES: Final = 3
+"""Partitions that a line names."""
 
 NoticesFor = Callable[[Collection[int]], Sequence[Notice]]
 """Returns the notices to send while these brokers are registered."""
@@ -248,3 +255,30 @@ def _is_ours_or_later(written: WrittenChange, znode: Znode, epoch: int) -> bool:
     if znode.version < written.state_version:
         return False
     return written.is_read_back or state.controller_epoch >= epoch
+
+
+def broker_error_lines(responses: BrokerResponses) -> list[str]:
+    """Return one line for each kind of error in the responses."""
+    groups: dict[tuple[str, int], list[tuple[int, str | None]]] = defaultdict(list)
+    for response, errors in zip(responses.responses, responses.errors, strict=True):
+        if response.data is not None:
+            for name, error in zip(_partitions_of(response), errors, strict=True):
+                if not response.meaning(error).is_delivered:
+                    groups[response.api, error].append((response.broker_id, name))
+    lines = [_error_line(api, error, rows) for (api, error), rows in groups.items()]
+    more = f"{len(lines) - MAX_ERROR_LINES + 1} more kinds of error: table `answers`"
+    return lines if len(lines) <= MAX_ERROR_LINES else [*lines[: MAX_ERROR_LINES - 1], more]
+
+
+def _partitions_of(response: BrokerResponse) -> Iterator[str | None]:
+    if response.api == UPDATE_METADATA:
+        return iter([None])
+    return (f"{notice.topic}-{notice.partition}" for notice in response.notices)
+
+
+def _error_line(api: str, error: int, rows: Sequence[tuple[int, str | None]]) -> str:
+    brokers = join_ids(sorted({broker for broker, _ in rows}))
+    names = list(dict.fromkeys(name for _, name in rows if name is not None))
+    shown = ", ".join(names[:_EXAMPLES]) + ", ..." * (len(names) > _EXAMPLES)
+    about = f" for {pluralise(len(names), 'partition')} ({shown})"
+    return f"brokers {brokers} answered {api} with {error_name(error)}{about if names else ''}"

@@ -15,8 +15,7 @@ from jobs.planning.placement.explicit_targets import FROM_FILE, TO_SNAPSHOT, fro
 from jobs.planning.placement.linted_targets import Lint, StatedTargets
 from jobs.planning.placement.optimise import optimise
 from jobs.planning.placement.placement_options import PlacementLimits, StatedRequest, read_request
-from jobs.planning.placement.size_file import read_size_file
-from jobs.planning.placement.weights import Weights
+from jobs.planning.placement.weights import Weights, read_size_file
 from jobs.planning.plan_draft import PlanDraft, Planner
 from jobs.repositories.snapshot_tables import SnapshotTables
 

@@ -6,22 +6,29 @@ be wrong: it fills brokers whether its size is known or not. The plan records a 
 give the same plan id.
 """
 
+import csv
 import hashlib
+import io
 import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Meta, Struct
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.core.errors import RefusedError
+from jobs.core.errors import RefusedError, UsageError
+from jobs.core.text_files import read_text_file
 from jobs.planning.placement.partition_arrays import NamedPartitions, rows_of
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.runtime.console import log
+from jobs.runtime.input_files import Number, Version, read_json, refuse_repeated
 from planner.placement.problem import NO_BROKER, Ints, Partitions
+from schemas.rows import Row
 
 UNKNOWN_SIZE: Final = -1
 """Weight of a partition without a size."""
@@ -31,6 +38,30 @@ MAX_CLUSTER_BYTES: Final = 2**62
 
 MAX_PARTITIONS_NAMED: Final = 10
 DIGEST_LENGTH: Final = 16
+
+
+HEADER: Final = ["topic", "partition", "bytes"]
+"""First line of a CSV file of sizes, and the columns that it is read into."""
+
+MAX_PARTITION_BYTES: Final = 2**60
+"""Bytes of a partition above which a typing error is assumed: an exbibyte."""
+
+EXAMPLE: Final = '{"version":1,"partitions":[{"topic":"t","partition":0,"bytes":1024}]}'
+
+SIZE_SCHEMA: Final = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("bytes", pa.int64())])
+
+
+class _Size(Struct):
+    topic: str
+    partition: Number
+    bytes: Annotated[int, Meta(ge=0, le=MAX_PARTITION_BYTES)]
+
+
+class _Sizes(Struct):
+    """A file of sizes."""
+
+    partitions: list[_Size]
+    version: Version = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -129,3 +160,52 @@ def _refuse_too_large(weights: Ints, partitions: Partitions) -> None:
         raise RefusedError(
             f"the sizes total more than {MAX_CLUSTER_BYTES} bytes, more than a cluster holds; check their unit"
         )
+
+
+def read_size_file(path: Path) -> pa.Table:
+    """Read the file of --sizes, bytes of one replica of each partition, strictly; return topic, partition and bytes.
+
+    CSV has the header `topic,partition,bytes`. JSON looks like Kafka's own files, as in EXAMPLE. Text that begins with
+    `{` is JSON, anything else CSV. Raise UsageError with the place for values that are malformed, negative or beyond
+    Kafka's limits, and RefusedError for a partition that is named twice.
+    """
+    text = read_text_file(path)
+    rows = _json(path) if text.lstrip().startswith("{") else list(_csv(path, text))
+    refuse_repeated(path, rows)
+    if not rows:
+        raise UsageError(f"{path} has no sizes: expected a line {','.join(HEADER)} and one for each partition, or JSON")
+    return pa.Table.from_pylist(rows, schema=SIZE_SCHEMA)
+
+
+def _json(path: Path) -> list[Row]:
+    return [{name: getattr(size, name) for name in HEADER} for size in read_json(path, _Sizes, EXAMPLE).partitions]
+
+
+def _csv(path: Path, text: str) -> Iterator[Row]:
+    try:
+        lines = csv.reader(io.StringIO(text, newline=""), strict=True)
+        header = next(lines, [])
+        if header != HEADER:
+            raise UsageError(f"{path} begins with {','.join(header)!r}; expected {','.join(HEADER)}, or JSON")
+        for line in lines:
+            if line:
+                yield _row(path, lines.line_num, line)
+    except csv.Error as error:
+        raise UsageError(f"{path} is neither CSV nor JSON: {error}") from None
+
+
+def _row(path: Path, number: int, line: Sequence[str]) -> Row:
+    if len(line) != len(HEADER) or not line[0]:
+        raise UsageError(f"{path}, line {number}: {','.join(line)!r}; expected {','.join(HEADER)}, as in orders,0,1024")
+    topic, partition, size = line
+    return {
+        "topic": topic,
+        "partition": _number(path, number, "partition", partition, 2**31 - 1),
+        "bytes": _number(path, number, "bytes", size, MAX_PARTITION_BYTES),
+    }
+
+
+def _number(path: Path, line: int, name: str, text: str, most: int) -> int:
+    if not (text.isascii() and text.isdecimal()) or int(text[:20]) > most or len(text) > 20:  # noqa: PLR2004
+        raise UsageError(f"{path}, line {line}: {name} {text[:40]!r}; expected a whole number from 0 to {most}")
+    return int(text)

@@ -11,9 +11,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.core.errors import RefusedError
 from planner.rules.replica_placement import lists_for
-from planner.topics.assignment import NEW_TOPICS, assign_by_hand, assign_rack_unaware, assign_simple, partition_ids
+from planner.topics.assignment import (
+    LISTS,
+    NEW_TOPICS,
+    assign_by_hand,
+    assign_rack_aware,
+    assign_rack_unaware,
+    assign_simple,
+    partition_ids,
+)
 from planner.topics.crowding import crowding, least_crowding
-from planner.topics.rack_aware import LISTS, assign_rack_aware
 from schemas.rows import Broker, Row
 
 KAFKA: Final = "kafka"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jobs.core.errors import UsageError
 from jobs.core.properties import read_key_values
 from jobs.core.text_files import decoded
-from jobs.planning.placement.size_file import read_size_file
+from jobs.planning.placement.weights import read_size_file
 from jobs.runtime.input_files import read_election, read_new_topics, read_reassignment, read_topics_to_move
 from jobs.runtime.settings import load_conf
 

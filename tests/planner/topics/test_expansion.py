@@ -6,8 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from planner.rules.replica_placement import lists_for, start_of_round
-from planner.topics.assignment import assign_rack_unaware, partition_ids
-from planner.topics.rack_aware import LISTS, assign_rack_aware
+from planner.topics.assignment import LISTS, assign_rack_aware, assign_rack_unaware, partition_ids
 from tests.planner.topics.assignment_oracle import listed, topic, topics
 
 FIVE: Final = [0, 1, 2, 3, 4]

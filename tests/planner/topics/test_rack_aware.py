@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from planner.rules.replica_placement import lists_for, rack_alternated, rack_aware_lists
-from planner.topics.assignment import partition_ids
+from planner.topics.assignment import LISTS, assign_rack_aware, partition_ids
 from planner.topics.crowding import crowding, least_crowding
-from planner.topics.rack_aware import LISTS, assign_rack_aware
 from schemas.rows import Row
 from tests.planner.topics.assignment_oracle import alternated, kafkas, listed, placed, some_topics, topic, topics
 

@@ -18,8 +18,8 @@ from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.delivery import deliver
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
 from jobs.adapters.brokers.transport import Transport
-from jobs.console_output.broker_errors import broker_error_lines
 from jobs.core.errors import RefusedError
+from jobs.execution.batch.notify import broker_error_lines
 from planner.broker_requests import notices_for
 from schemas.notices import STOP_REPLICA
 from schemas.response_codes import NOT_SENT

@@ -12,8 +12,7 @@ from typing import Any, Final
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.embedded.servers import EmbeddedZooKeeper
-from jobs.adapters.embedded.session_end import end_session
+from jobs.adapters.embedded.servers import EmbeddedZooKeeper, end_session
 from jobs.adapters.sinks.zookeeper import ZooKeeperReader
 from jobs.execution.admin.throttles import set_throttle
 from jobs.repositories.plans.repository import Plan

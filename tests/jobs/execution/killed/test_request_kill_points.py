@@ -16,8 +16,7 @@ from typing import Any, Final
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.embedded.servers import EmbeddedZooKeeper
-from jobs.adapters.embedded.session_end import end_session
+from jobs.adapters.embedded.servers import EmbeddedZooKeeper, end_session
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import Outcome
 from schemas.rows import Key

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Thread
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.session_end import end_session
+from jobs.adapters.embedded.servers import end_session
 from jobs.adapters.zookeeper.connection import connected, read
 from jobs.adapters.zookeeper.controllership import take_over
 from schemas.znodes import decode_controller
