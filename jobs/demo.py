@@ -1,4 +1,4 @@
-"""`surveyor demo`: the main workflow on real servers; it fails unless every produced record is read back."""
+"""`surveyor demo`: the main workflow on real servers, which fails unless every produced record is read back."""
 
 import typer
 

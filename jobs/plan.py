@@ -1,4 +1,4 @@
-"""`surveyor plan`: compute a plan from a snapshot on Spark and store it for review; the cluster is not changed."""
+"""`surveyor plan`: compute a plan from a snapshot on Spark and store it for review, without changing the cluster."""
 
 from dataclasses import dataclass
 from pathlib import Path

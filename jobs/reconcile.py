@@ -1,4 +1,4 @@
-"""`surveyor reconcile`: one controller cycle in one process: snapshot, plan, question, commit.
+"""`surveyor reconcile`: one controller cycle in one process, which takes a snapshot, plans, asks and commits.
 
 Without --apply the snapshot is taken, the plan is stored, and what a commit would write is shown. If it is killed, the
 same command continues: a new snapshot shows what is still due, and only that is planned. --until-quiet repeats the

@@ -74,7 +74,7 @@ def encoded(value: object) -> bytes:
 
 
 def java_int(text: str) -> int | None:
-    r"""Parse text as `Integer.parseInt`: a sign and digits of any script; None where it throws.
+    r"""Parse text as `Integer.parseInt` does, a sign and digits of any script; return None where it throws.
 
     >>> java_int("+01"), java_int("\u0661"), java_int(" 1"), java_int("2147483648")
     (1, 1, None, None)

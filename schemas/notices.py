@@ -26,7 +26,7 @@ class Notice(Struct, frozen=True, kw_only=True, gc=False):
     brokers: tuple[int, ...]
     """Registered recipients, at least one."""
     delete_partition: bool
-    """StopReplica: whether the log is deleted too; false for the others."""
+    """Whether StopReplica deletes the log too; false for the others."""
     leader: int
     leader_epoch: int
     isr: list[int]

@@ -312,7 +312,7 @@ class ThrottledConfig(TableRow, frozen=True, kw_only=True):
 
 
 class LeaseRecord(TableRow, frozen=True, kw_only=True):
-    """One row of LEASES: the lease of a cluster without ZooKeeper; `holder` is a `schemas.lease.LeaseHolder`."""
+    """One row of LEASES, the lease of a cluster without ZooKeeper; `holder` is a `schemas.lease.LeaseHolder`."""
 
     TABLE = "leases"
     token: str

@@ -348,8 +348,8 @@ class PlanOperator(SubmitOperator):
 class RunSnapshotOperator(SubmitOperator):
     """Returns the `snapshot_id` that a run plans on, which stays the same when its tasks are retried.
 
-    It is the snapshot of the run's plan, if the plan exists; else that of the asset event that triggered the run; else
-    a new one.
+    It is the snapshot of the run's plan, if the plan exists, or else that of the asset event that triggered the run. If
+    there is no such event, a new one is taken.
     """
 
     template_fields: Sequence[str] = (*SubmitOperator.template_fields, "plan")

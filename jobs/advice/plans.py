@@ -76,7 +76,7 @@ def after_commit(settings: Settings, name: str, status: str, outcomes: Mapping[s
 def after_verification(
     settings: Settings, plan: Plan, statuses: Collection[ReassignmentStatus], *, moving: bool, throttled: bool = False
 ) -> list[Suggestion]:
-    """Suggest what to do after a verification; `moving`: replicas are moving and could be cancelled.
+    """Suggest what to do after a verification; `moving` is whether replicas are moving and could be cancelled.
 
     `throttled`: a throttle of the plan's commit is still set, for instance because the commit was interrupted.
     """

@@ -1,4 +1,4 @@
-"""Output of `surveyor migration`: what prevents a migration, each with what to do about it; what one has changed."""
+"""Output of `surveyor migration`: what prevents a migration, with what to do about it, and what one has changed."""
 
 from collections import Counter
 

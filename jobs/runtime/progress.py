@@ -1,4 +1,4 @@
-"""Progress of long work on stderr: a bar on a terminal, else a line at intervals; and the duration of each phase."""
+"""Progress of long work on stderr (a bar on a terminal, else a line at intervals) and the duration of each phase."""
 
 import os
 import time

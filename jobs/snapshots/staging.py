@@ -32,7 +32,7 @@ _UNREADABLE: Final = re.compile(rf"{UnreadableError.__name__}: (.+)")
 """Matches the error of an executor within the stack traces of Python, Java and Scala."""
 
 TASKS_PER_CORE: Final = 8
-"""Spark tasks per core: enough to balance the load; each task adds a cost to every later pass."""
+"""Spark tasks per core, enough to balance the load; each task adds a cost to every later pass."""
 
 TORN: Final = "torn"
 """Kind of the rows that name topics to be read again."""

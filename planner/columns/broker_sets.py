@@ -64,8 +64,8 @@ def live_brokers(brokers: DataFrame) -> DataFrame:
     """Return one row of broker id arrays, ascending.
 
     `live`: registered. `eligible`: registered and understood. `drained`: chosen as leader last. `electable`: eligible
-    and not drained. `informed`: eligible, and receives LeaderAndIsr of every change; a broker whose replicas a drain
-    stopped receives it only where it is in sync.
+    and not drained. `informed`: eligible, and receives LeaderAndIsr of every change. (A broker whose replicas a drain
+    stopped receives it only where it is in sync.)
     """
     mode = DRAIN_MODE if DRAIN_MODE in brokers.columns else "NULL"
     conditions = {

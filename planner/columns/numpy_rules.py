@@ -195,7 +195,7 @@ class Impact:
 def lost_partitions(
     rows: PartitionArrays, live: Collection[int], able: Collection[int], drained: Collection[int], lost: Collection[int]
 ) -> Impact:
-    """Mark the partitions affected by losing brokers; `able`: registered and understood; drained brokers lead last."""
+    """Mark the partitions affected by losing brokers; `able` are registered and understood, and drained lead last."""
     judged = rows.judged & rows.has_state
     in_isr = is_in(rows.replicas, able) & is_in_row(rows.replicas, rows.isr)
     candidates = np.where(in_isr, rows.replicas, NO_LEADER)

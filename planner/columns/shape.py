@@ -1,4 +1,4 @@
-"""The shape of rows: exactly a table's columns, in order, of its types; and the join of a table before and after.
+"""The shape of rows (exactly a table's columns, in order, of its types) and the join of a table before and after.
 
 `shaped` is the last line of every public transform. `DataFrame.to` would do the same, but it rebuilds every array with
 an interpreted lambda even if no type changes. At a million partitions that alone took longer than the rules.

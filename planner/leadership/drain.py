@@ -4,8 +4,8 @@ Corresponds to `Election.leaderForControlledShutdown` and `KafkaController.doCon
 first replica of the assignment that is in the ISR, alive and not drained. All drained brokers leave the ISR. Draining
 several brokers is one decision. Follower replicas on a drained broker are stopped. For partitions that it led, the
 broker becomes a follower. (A replica stopped at a leader epoch it already knows cannot be restarted at that epoch by
-any controller.) In: PARTITIONS, TOPICS, BROKERS and the brokers to drain. Out: CHANGES and REJECTIONS; a partition that
-would go offline is a rejection.
+any controller.) In: PARTITIONS, TOPICS, BROKERS and the brokers to drain. Out: CHANGES and REJECTIONS, among these each
+partition that would go offline.
 """
 
 from collections.abc import Sequence

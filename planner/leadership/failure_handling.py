@@ -1,8 +1,8 @@
-"""Changes after failures: first leaders, elections and ISR shrinks; at most one change per partition.
+"""Changes after failures, at most one per partition: first leaders, elections and ISR shrinks.
 
 Corresponds to `PartitionStateMachine` (New -> Online, Offline -> Online by `offlinePartitionLeaderElection`), to
 `ReplicaStateMachine.removeReplicasFromIsr` and to `KafkaController.onBrokerFailure`. Precedence: topic queued for
-deletion or znode not understood -> nothing; no state -> create; leader dead or none -> elect; dead ISR member ->
+deletion or znode not understood -> nothing, no state -> create, leader dead or none -> elect, dead ISR member ->
 shrink. In: PARTITIONS, TOPICS, BROKERS, BROKER_CONFIGS. Out: verdicts, and from these CHANGES and REJECTIONS.
 """
 

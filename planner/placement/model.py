@@ -45,7 +45,7 @@ class PlacementModel:
     removal_rank: Ints
     """(slot of `before`, row): where a replica has to leave, the highest rank leaves first."""
     keep_in_sync: Ints
-    """(slot, row): replicas in sync of rows with a lagging replica; balancing does not move them."""
+    """By (slot, row) the replicas in sync of rows with a lagging replica; balancing does not move them."""
     pinned: Ints
     """The broker that has to stay in its row, NO_BROKER if any may leave."""
     min_racks: Ints
@@ -127,7 +127,9 @@ def dense_numbers(ascending: Ints) -> Ints:
 
 
 def topic_load(model: PlacementModel, rows: Ints) -> tuple[Ints, Ints]:
-    """Number the topics of `rows`; return the numbers, and (topic, broker): replicas of all partitions of the topic."""
+    """Number the topics of `rows`; return the numbers, and by (topic, broker) the replicas of all partitions of the
+    topic.
+    """
     number = np.full(int(model.topic.max(initial=-1)) + 1, NO_BROKER)
     topics = np.unique(model.topic[rows])
     number[topics] = np.arange(len(topics))

@@ -53,8 +53,8 @@ class PlacementError(ValueError):
 class Brokers:
     """One entry per broker, in any order.
 
-    `live`: registered and understood. `target`: may be given replicas; implies live. `emptied`: gives up every replica
-    of the partitions that may change.
+    `live`: registered and understood. `target`: may be given replicas, which implies live. `emptied`: gives up every
+    replica of the partitions that may change.
     """
 
     ids: Ints
@@ -74,7 +74,7 @@ class Partitions:
     """Broker ids, one row per partition, preferred replica first, padded with NO_BROKER."""
     movable: Bools
     in_sync: Bools | None = None
-    """(row, slot) like `replicas`: whether the replica is in the ISR; None if unknown, then all count as in sync."""
+    """By (row, slot) like `replicas`, whether the replica is in the ISR; None if unknown, then all count as in sync."""
     weights: Ints | None = None
     """Bytes of one replica of each partition; if given, bytes are balanced instead of replicas."""
 
@@ -84,11 +84,11 @@ class PlacementGoal:
     """The goal in addition to emptying the `emptied` brokers.
 
     `even`: move replicas until brokers are even, not only where they must move. `leaders`: reorder replicas until
-    leaders are even, in partitions that get or lose a replica; with `reorder`, in all that may change. `replacements`:
-    (broker, its successor), used wherever the rules allow it. `replication_factor` keeps the preferred leader, unless
-    other replicas must stay before it (`removal_order`). `onto`: only these brokers get replicas they did not have, and
-    with `even` not more than they lack of an even share; empty for all brokers. `given`: nothing is optimised, the
-    lists are given.
+    leaders are even, in partitions that get or lose a replica or, with `reorder`, in all that may change.
+    `replacements`: (broker, its successor), used wherever the rules allow it. `replication_factor` keeps the preferred
+    leader, unless other replicas must stay before it (`removal_order`). `onto`: only these brokers get replicas they
+    did not have, and with `even` not more than they lack of an even share. (Empty for all brokers.) `given`: nothing is
+    optimised, the lists are given.
     """
 
     even: bool = False
@@ -113,7 +113,7 @@ class Moves:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoadSummary:
-    """The load of each broker or rack: replicas, preferred leaders and, with weights, bytes; before and after."""
+    """The load of each broker or rack before and after: replicas, preferred leaders and, with weights, bytes."""
 
     names: tuple[str, ...]
     replicas: tuple[Ints, Ints]

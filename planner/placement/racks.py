@@ -93,7 +93,7 @@ def lowest_crowding(held: Ints, room: Ints, elsewhere: Ints, more: Ints) -> Ints
 
 
 def _place_in_rack(racks: Ints) -> npt.NDArray[np.int8]:
-    """Return (slot, row): how many slots before it are in the same rack; -1 without a rack."""
+    """Return by (slot, row) how many slots before it are in the same rack, -1 without a rack."""
     has_rack = racks != NO_RACK
     place: npt.NDArray[np.int8] = has_rack.astype(np.int8) - np.int8(1)
     for slot in range(1, len(racks)):
@@ -116,7 +116,7 @@ def _in_other_racks(racks: Ints, slot: int, others: Iterable[int]) -> Bools:
 
 
 def replicas_by_rack(racks: Ints, count: int) -> Ints:
-    """Return (rack, row): replicas of a row in each rack; the last rack stands for no rack and stays zero."""
+    """Return by (rack, row) the replicas of a row in each rack; the last rack stands for no rack and stays zero."""
     width = racks.shape[1]
     slots = np.where(racks == NO_RACK, count, racks) * width + np.arange(width)
     held: Ints = np.bincount(slots.ravel(), minlength=(count + 1) * width).reshape(count + 1, width)

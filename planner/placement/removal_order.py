@@ -19,7 +19,7 @@ DRAINED: Final = 2
 
 
 def in_sync_of(partitions: Partitions, order: Ints, width: int) -> Bools:
-    """Return (slot, row): replicas in sync, by row as in `order`; all of them if the ISR is unknown."""
+    """Return the replicas in sync by (slot, row), rows as in `order`; all of them if the ISR is unknown."""
     in_sync = np.ones((width, len(order)), dtype=bool)
     if partitions.in_sync is not None:
         listed = partitions.in_sync[order].T
@@ -28,7 +28,8 @@ def in_sync_of(partitions: Partitions, order: Ints, width: int) -> Bools:
 
 
 def removal_ranks(before: Ints, in_sync: Bools, live: Bools, target: Bools) -> Ints:
-    """Return (slot, row): ranks from IN_SYNC to DRAINED; the highest leaves first. `live` and `target` are by broker.
+    """Return by (slot, row) ranks from IN_SYNC to DRAINED, of which the highest leaves first. `live` and `target` are
+    by broker.
 
     If brokers that may keep replicas have none in sync, the first one in sync on a drained broker counts as one of
     theirs.
@@ -47,7 +48,7 @@ def removal_ranks(before: Ints, in_sync: Bools, live: Bools, target: Bools) -> I
 
 
 def in_sync_to_keep(before: Ints, in_sync: Bools) -> Ints:
-    """Return (slot, row): replicas in sync of rows with a lagging one; they leave only if the goal requires it.
+    """Return by (slot, row) the replicas in sync of rows with a lagging one; they leave only if the goal requires it.
 
     >>> in_sync_to_keep(np.array([[7, 7], [8, 8]]), np.array([[True, True], [False, True]]))
     array([[ 7, -1],

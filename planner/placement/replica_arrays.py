@@ -20,7 +20,7 @@ def is_in_row(some: Ints, others: Ints) -> Bools:
 
 
 def arrivals(before: Ints, after: Ints) -> Bools:
-    """Return (slot of `after`, row): new replicas; with the lists exchanged, replicas that are given up."""
+    """Return by (slot of `after`, row) the new replicas; with the lists exchanged, replicas that are given up."""
     new: Bools = (after != NO_BROKER) & ~is_in_row(after, before)
     return new
 

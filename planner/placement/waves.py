@@ -21,7 +21,7 @@ from planner.placement.replica_arrays import arrivals, is_in_row
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Steps:
-    """One entry per step, by row and then in order: `nth` of its `row`; lists before and after as (slot, step)."""
+    """One entry per step, the `nth` of its `row`, by row and then in order; lists before and after are (slot, step)."""
 
     row: Ints
     nth: Ints
@@ -31,7 +31,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaveLimits:
-    """`moves_per_broker`: maximum number of replicas in, and out, per broker and wave; None for no limit.
+    """`moves_per_broker`: maximum number of replicas in, and out, per broker and wave (None for no limit).
 
     `one_at_a_time`: a partition replaces one replica per wave.
     """

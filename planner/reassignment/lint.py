@@ -5,7 +5,7 @@ Corresponds to `ReassignPartitionsCommand.parsePartitionReassignmentData` and to
 the leader, and the size of /brokers/topics/T while replicas are added. The checks compare the target with the current
 assignment: racks, min.insync.replicas, dead replicas and znode size are faults only if the target is worse. If it is as
 bad as before, the review shows a warning. A list that Kafka itself refuses is always a fault. In: targets (topic,
-partition, replicas) and the tables of a snapshot. Out: one row per fault (topic, partition, code, fault); none if the
+partition, replicas) and the tables of a snapshot. Out: one row per fault (topic, partition, code, fault), none if the
 plan is allowed.
 """
 
@@ -48,7 +48,7 @@ _ZNODE_FRAME: Final = 128
 class RackRules:
     """Facts about racks in addition to the registered brokers.
 
-    `given_up`: racks that will be empty and may be lost. `may_hold`: brokers to which replicas may be moved; if None,
+    `given_up`: racks that will be empty and may be lost. `may_hold`: brokers to which replicas may be moved, None for
     all that are understood and not drained. `last_seen`: BROKERS_LAST_SEEN, for the racks of brokers that are gone.
     """
 
@@ -71,7 +71,7 @@ def placement_faults(  # noqa: PLR0913 - five tables, a permission, and facts ab
     rules: RackRules = NO_RULES,
     has_znodes: bool = True,
 ) -> DataFrame:
-    """Return the faults of `targets`: topic, partition, code, fault; a plan with a fault is refused as a whole.
+    """Return the faults of `targets` (topic, partition, code, fault); a plan with a fault is refused as a whole.
 
     `has_znodes` is whether the assignment of a topic is a znode, whose size is limited.
     """
@@ -163,7 +163,7 @@ def _fault(condition: Column, code: LintCode, text: str | Column) -> Column:
 
 
 def _racks_of_all(brokers: DataFrame, rules: RackRules) -> DataFrame:
-    """Return one row: `rack_of` (broker id to rack; brokers that are gone as last seen) and `least_in_one`.
+    """Return one row: `rack_of` (broker id to rack, for brokers that are gone as last seen) and `least_in_one`.
 
     The nth entry of `least_in_one` is the lowest possible number of n replicas in one rack; racks fill up evenly.
     """

@@ -85,8 +85,9 @@ def unexplained_by_move(before: PartitionPremise, now: PartitionPremise, goal: S
 def unclean_choice(now: PartitionPremise, last_known: Sequence[int] | None, live: Collection[int]) -> int | None:
     """Return the replica that the controller elects if it is asked for an unclean election, None if none is alive.
 
-    Corresponds to `PartitionChangeBuilder.electAnyLeader`: the first in sync, or in an empty ISR the first that is
-    eligible; else the last known leader, if both lists are empty and it is the only one; else the first that is alive.
+    Corresponds to `PartitionChangeBuilder.electAnyLeader`. The first in sync is chosen, or in an empty ISR the first
+    that is eligible. If both lists are empty, it is the last known leader, if there is only one. Otherwise it is the
+    first that is alive.
 
     >>> offline = PartitionPremise([1, 2, 3], [], [], -1, 5, [], [])
     >>> unclean_choice(offline, None, {2, 3}), unclean_choice(offline, [3], {2, 3}), unclean_choice(offline, [], set())

@@ -3,7 +3,7 @@
 Corresponds to a null target of AlterPartitionReassignments (`KafkaController.processApiPartitionReassignment`). Kafka
 deletes the replicas being added at once and restores the original assignment, in the order that the target left. Kafka
 does not check whether the original replicas are alive and in sync, so the caller must. In: the steps of one partition,
-its assignment, its ISR, the live brokers. Out: a ReassignmentStatus; a CancellationRisk or None.
+its assignment, its ISR, the live brokers. Out: a ReassignmentStatus, and a CancellationRisk or None.
 """
 
 from collections.abc import Collection, Sequence

@@ -75,7 +75,7 @@ class IsrCandidates:
     """Which brokers may be in an ISR.
 
     `epochs`: brokers that are registered, understood, and not shutting down, with their broker epochs. `stopped`:
-    brokers whose replicas a drain has stopped; they stay in an ISR and do not join one.
+    brokers whose replicas a drain has stopped, which stay in an ISR and do not join one.
     """
 
     epochs: Mapping[int, int]

@@ -25,7 +25,8 @@ class CycleState:
     """What the rules of a cycle depend on.
 
     `failed`: by partition, the brokers on which its log dir failed. `stopped`: by partition and broker, the leader
-    epoch at which the broker has confirmed that it stopped its replica; it may have been started since at a later one.
+    epoch at which the broker has confirmed that it stopped its replica. The replica may have been started since at a
+    later one.
     """
 
     partitions: Mapping[Key, PartitionInfo]

@@ -1,4 +1,4 @@
-"""Decisions about one partition: a change, or why there is none; and the order of several changes.
+"""Decisions about one partition (a change, or why there is none) and the order of several changes.
 
 Plain-Python counterpart of `planner.reconciliation.decision_rows`; a change of one needs the other.
 """

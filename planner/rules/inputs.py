@@ -91,8 +91,8 @@ class BrokerSets:
     """Sets of broker ids; `planner.columns.broker_sets` has the same as columns.
 
     `live`: registered, understood or not. `eligible`: registered and understood. `drained`: chosen as leader last.
-    `electable`: eligible and not drained. `informed`: eligible, and receives LeaderAndIsr of every change; a broker
-    whose replicas a drain stopped receives it only where it is in sync. `failed`: log dir of the partition failed.
+    `electable`: eligible and not drained. `informed`: eligible, and receives LeaderAndIsr of every change. (A broker
+    whose replicas a drain stopped receives it only where it is in sync.) `failed`: log dir of the partition failed.
     """
 
     live: frozenset[int]

@@ -19,9 +19,9 @@ def place_replicas(
 ) -> dict[int, list[int]]:
     """Return the replicas of new partitions.
 
-    `racks`: the brokers that may get replicas; racks count if every broker has one. `partitions`: the new numbers.
-    `start_index` and `shift` start the round: random for a new topic, and for an existing one the position of partition
-    0's first replica, which is also the shift.
+    `racks`: the brokers that may get replicas, with racks that count if every broker has one. `partitions`: the new
+    numbers. `start_index` and `shift` start the round: random for a new topic, and for an existing one the position of
+    partition 0's first replica, which is also the shift.
 
     >>> placed = place_replicas(dict.fromkeys(range(5)), range(10), 3, start_index=0, shift=0)
     >>> " ".join("".join(map(str, replicas)) for replicas in placed.values())

@@ -100,7 +100,7 @@ def allowed_transition(action: Action) -> str:
 def illegal_transition(change: Change, brokers: BrokerSets, stopped: Collection[int] | None) -> str | None:
     """Return why a change must not be written, None if its transitions are legal.
 
-    `stopped`: the brokers that have confirmed the deletion of their replica at the present leader epoch; None if the
+    `stopped`: the brokers that have confirmed the deletion of their replica at the present leader epoch, None if the
     controller stops replicas afterwards. A replica that leaves the assignment must be deleted, except that Kafka does
     not wait for one that cannot be reached.
     """

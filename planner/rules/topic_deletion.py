@@ -58,7 +58,7 @@ def deletion_step(  # noqa: PLR0911, PLR0913 - what a step depends on, and a lin
     confirmed: Confirmed = _NO_REPLICAS,
     failed: Failed = _NO_REPLICAS,
 ) -> Deletion:
-    """Decide on a topic that is queued for deletion; `is_elected`: a preferred election of it is requested."""
+    """Decide on a topic queued for deletion; `is_elected` is whether a preferred election of it is requested."""
     if topic is None:
         return _refused(name, None, RejectionCode.UNKNOWN_TOPIC, reasons.UNKNOWN_TOPIC.say())
     if not config.deletion_enabled:

@@ -323,7 +323,7 @@ def _epoch(leader_epoch: int) -> int | None:
 
 
 def _topic_id(topic_id: UUID | None) -> str | None:
-    """Encode a topic id as Kafka's tools show it: 22 characters of base64url; None before Kafka 2.8.
+    """Encode a topic id as Kafka's tools show it, in 22 characters of base64url; return None before Kafka 2.8.
 
     >>> _topic_id(UUID("287b6c7c-f939-47f0-9cef-536d485d3e57"))
     'KHtsfPk5R_Cc71NtSF0-Vw'
@@ -397,7 +397,7 @@ def _topic_table(topics: Mapping[str, _Topic], configs: Mapping[str, dict[str, s
 def _read_configs(
     session: Session, topics: Mapping[str, _Topic], quarantine: list[QuarantinedZnode]
 ) -> dict[str, dict[str, str | None] | None]:
-    """Return the overrides of topics; None if this client may not read them; a topic deleted since is left out."""
+    """Return the overrides of topics, or None if this client may not read them; a topic deleted since is left out."""
     configs: dict[str, dict[str, str | None] | None] = {}
     configs |= {name: None for name, row in topics.items() if row.fault is not None}
     names = [name for name, row in topics.items() if row.fault is None]

@@ -1,1 +1,1 @@
-"""The server side of Kafka's protocol: sockets, TLS, SASL and framing; it knows no ZooKeeper and no rule."""
+"""The server side of Kafka's protocol: sockets, TLS, SASL and framing, without ZooKeeper and without rules."""

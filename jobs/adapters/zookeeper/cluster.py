@@ -93,7 +93,7 @@ class ClusterState:
 
     @property
     def asked_broker(self) -> int:
-        """The broker that requests to the controller are sent to: the controller; NO_CONTROLLER if there is none."""
+        """The broker that requests to the controller are sent to, NO_CONTROLLER if there is none."""
         return self.controller.broker_id
 
     @property

@@ -1,4 +1,4 @@
-"""The operations of a multi as values: check, create, set and delete; and their translation to kazoo's operations.
+"""The operations of a multi as values (check, create, set and delete), and their translation to kazoo's operations.
 
 Code that decides what to write returns these values and needs no server, so it can be tested alone. Paths are
 relative to the chroot.

@@ -58,7 +58,7 @@ class BrokerRequestBatch:
         """Queue notices for their brokers.
 
         `live_brokers_to`: brokers that must be sent the list of live brokers even if no notice is for them. `starting`:
-        brokers that start; they are sent all metadata before the states of their replicas.
+        brokers that start, which are sent all metadata before the states of their replicas.
         """
         live_brokers = [row for row in self.context.brokers.values() if row.understood]
         if notices or live_brokers_to:

@@ -1,4 +1,4 @@
-"""Admin mode: submits a plan to Kafka's controller wave by wave; refuses while other reassignments are in the way.
+"""Admin mode: submits a plan to Kafka's controller wave by wave, and refuses while other reassignments are in the way.
 
 This mode has no compare-and-set. So before each wave the commit reads again what each change was computed from, and
 checks that it still holds the cluster's lease: no other commit, cancellation or change of throttles runs at the same

@@ -1,4 +1,6 @@
-"""Connections of admin mode: the Admin API, or requests in /admin with `--via zookeeper`; the client for throttles."""
+"""Connections of admin mode: the Admin API or, with `--via zookeeper`, requests in /admin, and the client for
+throttles.
+"""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -37,7 +37,7 @@ EXECUTABLE: Final = frozenset({Action.CREATE, Action.ELECT_PREFERRED, Action.REA
 """Actions of plans that the Admin API can carry out; first leaders only together with their topic."""
 
 MAX_PARTITIONS_PER_REQUEST: Final = 1000
-"""Partitions of new topics in one request: they take the controller a second or two of its 20; a larger topic gets a
+"""Partitions of new topics in one request, which takes the controller a second or two of its 20; a larger topic gets a
 request of its own.
 """
 
@@ -52,7 +52,7 @@ READ_BACK_SECONDS: Final = 15.0
 """Seconds for a received request whose answer was lost to show in ZooKeeper."""
 
 Codes = Mapping[Key, int | str | RowOutcome]
-"""Answers of the controller by topic and partition: an error code or, if there is one, its message; an outcome for
+"""Answers of the controller by topic and partition: an error code or, if there is one, its message, and an outcome for
 partitions that were not requested.
 """
 

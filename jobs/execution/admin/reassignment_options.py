@@ -1,5 +1,4 @@
-"""Options of reassignments: which client requests them, how long to wait, how fast to copy; and the throttle
-configs.
+"""Options of reassignments (which client requests them, how long to wait, how fast to copy) and the throttle configs.
 
 Corresponds to `calculateLeaderThrottles`, `calculateFollowerThrottles` and `modifyReassignmentThrottle` of
 `ReassignPartitionsCommand`. Partitions that get no new replica copy nothing and are left out.

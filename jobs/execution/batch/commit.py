@@ -290,7 +290,7 @@ def _write(
 
 
 def _premature_withdrawals(ledger: CommitLog, withdrawals: Sequence[Operation]) -> list[Operation]:
-    """Requests that must stay: the end of a reassignment of their topic was not written; the next plan ends it."""
+    """Return requests that must stay until the next plan: the end of a reassignment of their topic was not written."""
     unfinished_topics = {
         verdict.change.topic
         for verdict in ledger.outcomes

@@ -71,7 +71,7 @@ class WrittenChange:
 
 @dataclass(frozen=True, slots=True)
 class NotificationResult:
-    """The brokers' responses and the changes written before; `out_of_time`: no time was left to notify any broker."""
+    """The brokers' responses and the changes written before; `out_of_time` is whether no time was left to notify."""
 
     epoch: int
     written: Sequence[WrittenChange] = ()

@@ -119,7 +119,9 @@ def _carry_out(control: Controllership, task: Operation) -> MultiFailure | None:
 
 
 def operations_of(task: Operation, settings: TopicSettings, *, has_notifications: bool) -> list[Op]:
-    """Return the ZooKeeper operations of a task, given its topic; `has_notifications`: /config/changes exists."""
+    """Return the ZooKeeper operations of a task, given its topic; `has_notifications` is whether /config/changes
+    exists.
+    """
     version = settings.topic.version
     topic = Check(f"{TOPICS}/{task.topic}", ANY_VERSION if version is None else version)
     if task.action == OperationKind.DELETE_TOPIC:

@@ -147,7 +147,7 @@ def evaluate_targets(tables: SnapshotTables, rows: pa.Table, caps: WaveLimits, *
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Solution:
-    """A placement with the names of its rows; `barred`: requested rows that stay as they are."""
+    """A placement with the names of its rows; `barred` are requested rows that stay as they are."""
 
     cluster: NamedPartitions
     brokers: Brokers

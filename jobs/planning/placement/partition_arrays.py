@@ -174,7 +174,7 @@ def _understood(rows: pa.Table) -> Bools:
 
 
 def _in_sync(replicas: Ints, isr: pa.ChunkedArray) -> Bools:
-    """Return (row, slot): whether the replica is in the ISR; all replicas of a partition without an ISR are.
+    """Return by (row, slot) whether the replica is in the ISR; all replicas of a partition without an ISR are.
 
     >>> _in_sync(np.array([[1, 2], [1, 2]]), pa.chunked_array([[[2], None]])).tolist()
     [[False, True], [True, True]]

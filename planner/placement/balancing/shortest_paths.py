@@ -16,7 +16,7 @@ NO_ARC: Final = 1 << 40
 
 
 def arcs(edges: Ints) -> Ints:
-    """Return (from, to): the length of the cheapest arc, NO_ARC if there is none; `edges` counts arcs by cost + 1."""
+    """Return by (from, to) the length of the cheapest arc, NO_ARC if there is none; `edges` counts arcs by cost + 1."""
     scale = edges.shape[2] + 1
     cheapest = np.full(edges.shape[1:], NO_ARC)
     for cost, count in reversed(list(zip(COSTS, edges, strict=True))):
