@@ -192,7 +192,7 @@ def test_a_reassignment_is_coerced_as_by_jackson(partition: str, expected: int |
         assert decode_partitions(data) == requests
 
 
-def test_a_topic_of_a_reassignment_is_coerced_and_of_an_election_nothing_is() -> None:
+def test_topics_of_reassignments_are_coerced_but_not_of_elections() -> None:
     assert decode_partitions(REASSIGNMENT.replace('"t"', "5").encode()) == [TopicPartition("5", 0, [1, 2])]
     for refused in (ELECTION.replace(":0", ':"0"'), REASSIGNMENT.replace('"t"', "1e400")):
         with pytest.raises(MalformedZnodeError):

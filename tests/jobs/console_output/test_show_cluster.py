@@ -298,7 +298,7 @@ def test_what_is_not_understood_is_said(alive: Surveyor) -> None:
     assert "not understood" in alive("show", "partitions", "--now", "--topic", "odd").stdout
 
 
-def test_brokers_as_zookeeper_has_them_and_those_that_are_gone_as_last_seen(alive: Surveyor) -> None:
+def test_registered_brokers_and_gone_ones_as_last_seen(alive: Surveyor) -> None:
     shown = alive.json("show", "brokers", "--now")
     columns = ("broker_id", "live", "controller", "leaders", "replicas", "host", "port", "rack")
 

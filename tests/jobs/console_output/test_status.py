@@ -213,9 +213,7 @@ def test_nothing_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "that the server runs" in ran.stderr
 
 
-def test_a_name_that_is_not_known_here_is_no_fault_of_the_servers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_host_name_is_no_fault_of_the_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobs.adapters.sources.zookeeper.CONNECT_TIMEOUT_SECONDS", 0.1)
     ran = Surveyor("127.0.0.1:1,no.such.invalid:2181/kafka", tmp_path)("status")
 

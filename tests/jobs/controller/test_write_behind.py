@@ -106,7 +106,7 @@ def test_too_many_buffered_rows_are_dropped(
     assert "actions since the failed write will not be recorded" in capsys.readouterr().err
 
 
-def test_a_record_that_cannot_be_converted_is_named_and_the_rest_of_its_batch_is_written(
+def test_unconvertible_record_is_named_and_the_rest_of_its_batch_written(
     log_writer: WriteBehindLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Disk.is_full = False
@@ -134,7 +134,7 @@ def test_a_record_that_cannot_be_converted_is_named_and_the_rest_of_its_batch_is
     assert "take_over is not recorded" in stderr
 
 
-def test_a_row_that_violates_a_constraint_is_named_and_the_other_rows_are_written_once(
+def test_row_that_violates_a_constraint_is_named_and_others_written_once(
     log_writer: WriteBehindLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Disk.is_full = False

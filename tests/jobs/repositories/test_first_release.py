@@ -114,7 +114,7 @@ def forget_versions(warehouse: Warehouse, name: str) -> None:
             entry.unlink()
 
 
-def test_a_snapshot_is_taken_although_the_versions_of_the_last_one_are_lost(tree: KafkaTree, tmp_path: Path) -> None:
+def test_snapshot_is_taken_after_versions_of_the_last_one_are_lost(tree: KafkaTree, tmp_path: Path) -> None:
     surveyor = Surveyor(tree.hosts, unpacked_in(tmp_path))
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2], 2: [2, 0]})
     for name in ("brokers", "topics", "partitions", "requests", "broker_configs"):

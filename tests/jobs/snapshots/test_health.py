@@ -109,7 +109,7 @@ def test_znodes_and_tables_say_the_same(troubled: KafkaTree, warehouse: Warehous
         assert [tuple(getattr(row, name) for name in columns) for row in health.imbalance] == IMBALANCE
 
 
-def test_what_does_not_move_is_named_and_only_what_waits_counts_as_moving(tree: KafkaTree) -> None:
+def test_unmoved_partitions_are_named_and_only_waiting_ones_count(tree: KafkaTree) -> None:
     """A request for a topic that is gone or for what is there already, and a target that is down."""
     tree.add_topic("calm", {0: [0, 1], 1: [1, 2]})
     tree.add_topic("stuck", {0: [0, 1]})

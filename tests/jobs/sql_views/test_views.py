@@ -135,7 +135,7 @@ def test_what_a_view_says(warehouse: Warehouse, view: str) -> None:
     assert [tuple(row[column] for column in columns) for row in actual] == rows
 
 
-def test_what_is_being_deleted_or_not_understood_is_no_trouble_as_for_status(tmp_path: Path) -> None:
+def test_deleted_or_unreadable_topics_are_no_trouble_as_in_status(tmp_path: Path) -> None:
     warehouse = Warehouse(str(tmp_path / "warehouse"), "default")
     cluster = Cluster(warehouse)
     cluster.brokers = [broker(number, 10 + number) for number in range(2)]

@@ -173,7 +173,7 @@ def test_complete_move_rolled_back(cluster: EmbeddedCluster, kafka: KafkaTree, s
     assert traffic.stored(len(BEFORE)) >= traffic.acknowledged
 
 
-def test_a_foreign_move_to_a_dead_broker_and_requests_in_vain_are_cleared_by_what_status_says(
+def test_status_says_how_to_clear_foreign_moves_and_failed_requests(
     kafka: KafkaTree, surveyor: Surveyor, topic: str
 ) -> None:
     """Kafka's controller carries requests out that are there when the znode is created, and reads no later ones."""

@@ -262,7 +262,7 @@ def elect_again(kafka: KafkaTree, epoch: int | None) -> None:
     assert eventually(lambda: read_cluster(kafka.client).controller.broker_id in {0, 1, 2})
 
 
-def test_take_over_is_above_what_brokers_have_heard_though_the_epoch_was_deleted(
+def test_take_over_exceeds_the_epoch_of_brokers_after_a_deletion(
     kafka: KafkaTree, cluster: EmbeddedCluster, topic: str, tmp_path: Path
 ) -> None:
     """Kafka begins at 1 again, is refused by every broker, and announces nothing.

@@ -103,7 +103,7 @@ def test_a_report_as_of_an_older_snapshot(small: Warehouse, tmp_path: Path) -> N
     assert [row[:2] for row in _cells(page, "leaders")][-1] == ["orders-1", "2"]
 
 
-def test_a_report_lists_no_plan_or_commit_that_is_later_than_its_snapshot(small: Warehouse, tmp_path: Path) -> None:
+def test_report_lists_no_plan_or_commit_after_its_snapshot(small: Warehouse, tmp_path: Path) -> None:
     """The plan is on snapshot 3, and its commits came after it."""
     pages = [_page(small, tmp_path / f"{number}.html", "--snapshot", str(number)) for number in (2, 3)]
 
@@ -123,7 +123,7 @@ def test_an_approver_sees_the_command_as_it_was_typed(small: Warehouse) -> None:
     assert Surveyor(small).run("show", "plan", plan.plan_id).stdout.splitlines()[1] == f"  command: {typed}"
 
 
-def test_the_id_that_a_plan_has_for_a_new_topic_is_not_shown(small: Warehouse) -> None:
+def test_planned_id_of_a_new_topic_is_not_shown(small: Warehouse) -> None:
     """Kafka's controller makes its own; batch mode alone uses it."""
     data = {"topic_id": "planned-id", "config": {"retention.ms": "1"}}
     new = {"sequence": 0, "kind": OperationKind.CREATE_TOPIC.value, "topic": "new", "data": json.dumps(data)}

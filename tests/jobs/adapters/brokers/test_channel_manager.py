@@ -96,7 +96,7 @@ def test_a_broker_that_starts_gets_all_metadata_before_anything_else(
     assert apis(brokers, 2) == ["update_metadata"]
 
 
-def test_a_request_that_cannot_be_encoded_is_named_and_the_next_is_sent(
+def test_unencodable_request_is_named_and_the_next_is_sent(
     brokers: FakeBrokers,
     channels: ChannelManager,
     responses: SimpleQueue[BrokerResponse],

@@ -83,7 +83,7 @@ def test_an_expired_lease_is_taken_and_its_holder_stops(warehouse: Warehouse, he
     assert current_holder(warehouse) == BOB
 
 
-def test_a_holder_that_was_stopped_past_its_deadline_takes_it_again_only_if_it_is_still_its_own(
+def test_holder_stopped_past_its_deadline_takes_only_its_own_lease_again(
     warehouse: Warehouse, held: WarehouseLease
 ) -> None:
     expire(warehouse)
@@ -127,9 +127,7 @@ def test_a_released_lease_is_waited_for(warehouse: Warehouse, held: WarehouseLea
         held.refuse_lost()
 
 
-def test_a_lease_that_was_released_to_another_is_waited_for_though_that_one_lives(
-    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lease_released_to_a_live_client_is_waited_for(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit hands it to a cancellation, and takes it again to remove its throttle."""
     monkeypatch.setattr(module, "_POLL_SECONDS", 0.05)
     waits = Event()

@@ -545,7 +545,7 @@ def test_leftover_throttle_of_a_committed_plan_is_cleared(
     assert (done.exit_code, overrides(kafka), throttle_rows(warehouse)) == (DONE, {}, [])
 
 
-def test_the_throttle_of_a_move_that_begins_before_the_lease_is_taken_stays(  # noqa: PLR0913, PLR0917 - fixtures
+def test_throttle_of_a_move_begun_before_the_lease_stays(  # noqa: PLR0913, PLR0917 - fixtures
     kafka: KafkaTree,
     controller: MovingController,
     surveyor: Surveyor,

@@ -52,7 +52,7 @@ def test_commits_of_one_plan_have_a_number_each(warehouse: Warehouse) -> None:
     assert next_attempt(warehouse, plan.plan_id) == MANY + 1
 
 
-def test_a_name_that_several_plans_ask_for_at_once_is_one_of_theirs(warehouse: Warehouse) -> None:
+def test_a_name_wanted_by_several_plans_at_once_goes_to_one(warehouse: Warehouse) -> None:
     plans = [stored(warehouse, number).plan_id for number in range(1, MANY + 1)]
 
     def name(plan_id: str) -> bool:
