@@ -6,7 +6,6 @@ Producers with acks=all lose nothing, but for the unclean election, which loses 
 import re
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,11 +42,6 @@ def cluster(spoken: str) -> Iterator[EmbeddedCluster]:
 
 
 @pytest.fixture
-def surveyor(kafka: KafkaTree, tmp_path: Path) -> Surveyor:
-    return Surveyor(kafka.hosts, tmp_path / "warehouse")
-
-
-@pytest.fixture
 def topic(request: pytest.FixtureRequest, cluster: EmbeddedCluster, kafka: KafkaTree) -> str:
     """A topic of the test's own, created by Kafka's controller."""
     name = f"{request.node.originalname}.topic"
@@ -60,18 +54,18 @@ def topic(request: pytest.FixtureRequest, cluster: EmbeddedCluster, kafka: Kafka
 
 
 def test_topics_have_ids_where_brokers_know_of_them(
-    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor
+    cluster: EmbeddedCluster, kafka: KafkaTree, cluster_surveyor: Surveyor
 ) -> None:
-    surveyor.json("snapshot")
+    cluster_surveyor.json("snapshot")
     by_hand = ":".join(map(str, REPLICAS[0]))
-    plan = surveyor.json("plan", "assign", "--topic", "batch.topic", "--replica-assignment", by_hand)
+    plan = cluster_surveyor.json("plan", "assign", "--topic", "batch.topic", "--replica-assignment", by_hand)
 
-    surveyor.json("commit", plan["plan_id"], "--mode", "batch", "--apply")
+    cluster_surveyor.json("commit", plan["plan_id"], "--mode", "batch", "--apply")
 
     older = "inter.broker.protocol.version" in cluster.brokers[0].overrides
     written = kafka.client.get("/brokers/topics/batch.topic")[0]
     assert (b"topic_id" in written, b'"version":2' in written) == (not older, older)
-    errors = [row["error"] for row in surveyor.warehouse.rows("answers", ("topic", "=", "batch.topic"))]
+    errors = [row["error"] for row in cluster_surveyor.warehouse.rows("answers", ("topic", "=", "batch.topic"))]
     assert set(errors) <= {0}
     assert eventually(lambda: all(0 in topic_metadata(it.address, "batch.topic") for it in cluster.brokers.values()))
 
@@ -163,11 +157,11 @@ def holds(condition: Callable[[], bool], seconds: float) -> bool:
 
 @pytest.mark.parametrize("spoken", ["default"], indirect=True)
 def test_drain_by_kafkas_controller_lasts_and_is_undone(
-    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str
+    cluster: EmbeddedCluster, kafka: KafkaTree, cluster_surveyor: Surveyor, topic: str
 ) -> None:
     """At one protocol: we ask Kafka's controller, and how that speaks to its brokers is Kafka's."""
     with Traffic(cluster.bootstrap, topic) as traffic:
-        drained = committed(surveyor, "drain", "--brokers", str(B))
+        drained = committed(cluster_surveyor, "drain", "--brokers", str(B))
         assert (leaders(kafka, topic), orders(kafka, topic)) == (
             {0: 0, 1: 2, 2: 2},
             {0: [0, 2, 1], 1: [2, 0, 1], 2: [2, 0, 1]},
@@ -175,11 +169,11 @@ def test_drain_by_kafkas_controller_lasts_and_is_undone(
         cluster.brokers[B].restart()
         assert eventually(lambda: in_sync(kafka, topic))
         assert leaders(kafka, topic) == {0: 0, 1: 2, 2: 2}
-        committed(surveyor, "undrain", "--brokers", str(B))
+        committed(cluster_surveyor, "undrain", "--brokers", str(B))
 
     assert (leaders(kafka, topic), orders(kafka, topic)) == ({0: 0, 1: 1, 2: 2}, REPLICAS)
-    assert surveyor.json("show", "drained")["rows"] == []
-    verified = surveyor.json("show", "plan", drained["plan_id"])
+    assert cluster_surveyor.json("show", "drained")["rows"] == []
+    verified = cluster_surveyor.json("show", "plan", drained["plan_id"])
     assert verified["status"] == "committed"
     assert traffic.failed == []
     assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
@@ -198,75 +192,75 @@ def responses(surveyor: Surveyor, api: str, topic: str, epoch: int) -> list[tupl
 
 
 def test_resident_drain_ends_with_the_controllership(
-    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str
+    cluster: EmbeddedCluster, kafka: KafkaTree, cluster_surveyor: Surveyor, topic: str
 ) -> None:
     """The broker leads nothing and stops what it followed; then Kafka's controller starts all its replicas again."""
     with Traffic(cluster.bootstrap, topic) as traffic:
         with controllership(kafka.endpoint, OURS) as held:
-            drained_under(held, surveyor)
+            drained_under(held, cluster_surveyor)
             assert holds(lambda: all(B not in kafka.state(topic, p).isr for p in (0, 2)), seconds=3)
             after = leaders(kafka, topic)
         assert eventually(lambda: broker_in_control(kafka))
         assert eventually(lambda: in_sync(kafka, topic))
 
     assert after == {0: 0, 1: 2, 2: 2}
-    assert responses(surveyor, "StopReplica", topic, held.epoch) == [(0, 0), (2, 0)]
-    assert responses(surveyor, "LeaderAndIsr", topic, held.epoch) == [(1, 0)]
-    assert [row["broker_id"] for row in surveyor.json("show", "drained")["rows"]] == [B]
-    surveyor.json("snapshot")
-    assert surveyor.json("show", "drained")["rows"] == []
+    assert responses(cluster_surveyor, "StopReplica", topic, held.epoch) == [(0, 0), (2, 0)]
+    assert responses(cluster_surveyor, "LeaderAndIsr", topic, held.epoch) == [(1, 0)]
+    assert [row["broker_id"] for row in cluster_surveyor.json("show", "drained")["rows"]] == [B]
+    cluster_surveyor.json("snapshot")
+    assert cluster_surveyor.json("show", "drained")["rows"] == []
     assert traffic.failed == []
     assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
 
 
 def test_resident_drain_and_undrain_under_one_controllership(
-    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str, spoken: str
+    cluster: EmbeddedCluster, kafka: KafkaTree, cluster_surveyor: Surveyor, topic: str, spoken: str
 ) -> None:
     """The next cycle stops what the broker led before, and undrain starts it; once it registers again none is due."""
     with Traffic(cluster.bootstrap, topic) as traffic:
         with controllership(kafka.endpoint, OURS) as held:
             led = [place for place in places(kafka) if kafka.state(*place).leader == B]
-            drained_under(held, surveyor)
+            drained_under(held, cluster_surveyor)
             # it was not stopped where it led, and comes back into these ISRs
             assert spoken != OLD or eventually(lambda: all(B in kafka.state(*place).isr for place in led))
-            drained_under(held, surveyor)
+            drained_under(held, cluster_surveyor)
             assert holds(lambda: all(B not in kafka.state(topic, p).isr for p in REPLICAS), seconds=3)
             after = leaders(kafka, topic)
-            surveyor.json("snapshot")
-            undrain = surveyor.json("plan", "undrain", "--brokers", str(B))
-            assert commit_held(surveyor, undrain["plan_id"], held).status == "committed"
-            assert set(responses(surveyor, "LeaderAndIsr", topic, held.epoch)) == {(p, 0) for p in REPLICAS}
+            cluster_surveyor.json("snapshot")
+            undrain = cluster_surveyor.json("plan", "undrain", "--brokers", str(B))
+            assert commit_held(cluster_surveyor, undrain["plan_id"], held).status == "committed"
+            assert set(responses(cluster_surveyor, "LeaderAndIsr", topic, held.epoch)) == {(p, 0) for p in REPLICAS}
             assert spoken != OLD or eventually(lambda: everything_in_sync(kafka))
-            drained_under(held, surveyor)
+            drained_under(held, cluster_surveyor)
             killed(cluster, held.client, B)
             cluster.brokers[B].restart()
-            surveyor.json("snapshot")
-            assert surveyor.json("show", "drained")["rows"] == []
+            cluster_surveyor.json("snapshot")
+            assert cluster_surveyor.json("show", "drained")["rows"] == []
         assert eventually(lambda: broker_in_control(kafka))
         assert eventually(lambda: in_sync(kafka, topic))
 
     assert after == {0: 0, 1: 2, 2: 2}
-    assert surveyor.json("show", "drained")["rows"] == []
+    assert cluster_surveyor.json("show", "drained")["rows"] == []
     assert traffic.failed == []
     assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
 
 
 def test_clean_recovery_and_back_to_the_preferred(
-    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str
+    cluster: EmbeddedCluster, kafka: KafkaTree, cluster_surveyor: Surveyor, topic: str
 ) -> None:
     """The leader is killed while only Surveyor could elect another."""
     with Traffic(cluster.bootstrap, topic) as traffic:
         with controllership(kafka.endpoint, OURS) as held:
             killed(cluster, held.client, B)
-            surveyor.json("snapshot")
-            assert facts_everywhere(surveyor) == [in_trouble(kafka)] * 4
-            plan = surveyor.json("plan", "recover")
-            assert commit_held(surveyor, plan["plan_id"], held).status == "committed"
+            cluster_surveyor.json("snapshot")
+            assert facts_everywhere(cluster_surveyor) == [in_trouble(kafka)] * 4
+            plan = cluster_surveyor.json("plan", "recover")
+            assert commit_held(cluster_surveyor, plan["plan_id"], held).status == "committed"
             elected = kafka.state(topic, 1)
         assert eventually(lambda: broker_in_control(kafka))
         cluster.brokers[B].restart()
         assert eventually(lambda: in_sync(kafka, topic))
-        committed(surveyor, "elect", "--preferred", "--imbalance-threshold", "0", mode="admin")
+        committed(cluster_surveyor, "elect", "--preferred", "--imbalance-threshold", "0", mode="admin")
 
     assert (elected.leader, elected.isr) == (2, [2, 0])
     assert leaders(kafka, topic) == {0: 0, 1: 1, 2: 2}
@@ -275,17 +269,17 @@ def test_clean_recovery_and_back_to_the_preferred(
 
 
 def test_unclean_recovery_loses_at_most_what_the_plan_said(
-    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, topic: str
+    cluster: EmbeddedCluster, kafka: KafkaTree, cluster_surveyor: Surveyor, topic: str
 ) -> None:
     """Partition 0 of [0, 1, 2]: 1 falls behind first, then 2, then the leader 0 dies; Kafka would take 1, we take 2."""
-    surveyor.json("snapshot")
+    cluster_surveyor.json("snapshot")
     with Traffic(cluster.bootstrap, topic) as before:
         killed(cluster, kafka.client, 1)
         assert eventually(lambda: kafka.state(topic, 0).isr == [0, 2])
-    surveyor.json("snapshot")
+    cluster_surveyor.json("snapshot")
     killed(cluster, kafka.client, 2)
     assert eventually(lambda: kafka.state(topic, 0).isr == [0])
-    surveyor.json("snapshot")
+    cluster_surveyor.json("snapshot")
     with Traffic(cluster.bootstrap, topic, first=1_000_000) as at_risk:
         pass
     killed(cluster, kafka.client, 0)
@@ -297,16 +291,16 @@ def test_unclean_recovery_loses_at_most_what_the_plan_said(
     # the last thing a fail-over of Kafka's controller writes: until then a plan is stale before it is committed
     assert eventually(lambda: kafka.state(topic, 0).leader == -1)
 
-    surveyor.json("snapshot")
-    assert surveyor.json("plan", "recover")["changes"] == 0
-    plan = surveyor.json("plan", "recover", "--partition", f"{topic}-0")
-    surveyor.json("commit", plan["plan_id"], "--apply", "--yes")
+    cluster_surveyor.json("snapshot")
+    assert cluster_surveyor.json("plan", "recover")["changes"] == 0
+    plan = cluster_surveyor.json("plan", "recover", "--partition", f"{topic}-0")
+    cluster_surveyor.json("commit", plan["plan_id"], "--apply", "--yes")
     elected = kafka.state(topic, 0)
     cluster.brokers[0].restart()
     assert eventually(lambda: in_sync(kafka, topic))
 
     assert (elected.leader, elected.isr[0]) == (2, 2)
-    (reason,) = (row["reason"] for row in surveyor.warehouse.rows("changes", ("plan_id", "=", plan["plan_id"])))
+    (reason,) = (row["reason"] for row in cluster_surveyor.warehouse.rows("changes", ("plan_id", "=", plan["plan_id"])))
     assert "ranked: 2 (in sync until snapshot 2" in reason
     assert "1 (in sync until snapshot 1" in reason
     stored = before.stored(len(REPLICAS))

@@ -35,11 +35,6 @@ RECORDS: Final = 100
 MOVES_A_WAVE: Final = 2
 
 
-@pytest.fixture
-def surveyor(kafka: KafkaTree, tmp_path: Path) -> Surveyor:
-    return Surveyor(kafka.hosts, tmp_path / "warehouse")
-
-
 def replicas(kafka: KafkaTree) -> dict[int, list[int]]:
     return decode_assignment(kafka.client.get(f"/brokers/topics/{TOPIC}")[0]).partitions
 
@@ -70,47 +65,47 @@ def brought_about(surveyor: Surveyor, *question: str) -> dict[str, Any]:
     return plan
 
 
-def test_a_cluster_grows_and_shrinks(cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor) -> None:
-    surveyor.json("snapshot")
-    made = surveyor.json(
+def test_a_cluster_grows_and_shrinks(cluster: EmbeddedCluster, kafka: KafkaTree, cluster_surveyor: Surveyor) -> None:
+    cluster_surveyor.json("snapshot")
+    made = cluster_surveyor.json(
         "plan", "assign", "--topic", TOPIC, "--partitions", str(PARTITIONS), "--replication-factor", "2"
     )
-    surveyor.json("commit", made["plan_id"], "--mode", "admin", "--apply")
+    cluster_surveyor.json("commit", made["plan_id"], "--mode", "admin", "--apply")
     last = f"/brokers/topics/{TOPIC}/partitions/{PARTITIONS - 1}/state"
     assert eventually(lambda: bool(kafka.client.exists(last)))
 
     with Traffic(cluster.bootstrap, TOPIC) as traffic:
         cluster.add_broker(3)
-        added = brought_about(surveyor, "--add-brokers", "3")
+        added = brought_about(cluster_surveyor, "--add-brokers", "3")
         assert (added["moves"], added["lower_bound"], held(kafka)) == (3, 3, [3, 3, 3, 3])
         assert led(kafka) == preferred(kafka)
 
-        removed = brought_about(surveyor, "--remove-brokers", "0")
+        removed = brought_about(cluster_surveyor, "--remove-brokers", "0")
         assert (removed["moves"], held(kafka)) == (3, [4, 4, 4])
         assert all(0 not in brokers for brokers in replicas(kafka).values())
         assert led(kafka) == preferred(kafka)
 
         before = preferred(kafka)
-        tripled = brought_about(surveyor, "--replication-factor", "3")
+        tripled = brought_about(cluster_surveyor, "--replication-factor", "3")
         assert (tripled["moves"], {len(brokers) for brokers in replicas(kafka).values()}) == (PARTITIONS, {3})
         assert preferred(kafka) == before
 
-        halved = brought_about(surveyor, "--replication-factor", "2")
+        halved = brought_about(cluster_surveyor, "--replication-factor", "2")
         assert (halved["moves"], {len(brokers) for brokers in replicas(kafka).values()}) == (0, {2})
         assert preferred(kafka) == before
 
-        evened = brought_about(surveyor, "--rebalance")
+        evened = brought_about(cluster_surveyor, "--rebalance")
         counts = Counter(led(kafka).values())
         assert (held(kafka), led(kafka) == preferred(kafka)) == ([3, 3, 3, 3], True)
         assert [min(counts.values()), max(counts.values()), len(counts)] == [1, 2, 4]
         assert evened["led_per_broker"] == [[0, 2], [1, 2]]
-        evenness = surveyor.json("verify", evened["plan_id"])["evenness"]
+        evenness = cluster_surveyor.json("verify", evened["plan_id"])["evenness"]
         assert evenness["now"] == evenness["planned"] == {"replicas_per_broker": [3, 3], "led_per_broker": [1, 2]}
 
     assert traffic.failed == []
     assert traffic.stored(PARTITIONS) >= traffic.acknowledged
-    surveyor.json("snapshot")
-    assert surveyor.json("plan", "reassign", "--replication-factor", "2", "--topics", TOPIC)["changes"] == 0
+    cluster_surveyor.json("snapshot")
+    assert cluster_surveyor.json("plan", "reassign", "--replication-factor", "2", "--topics", TOPIC)["changes"] == 0
 
 
 def assigned(kafka: KafkaTree, topic: str) -> list[int]:
@@ -133,13 +128,13 @@ def stored(cluster: EmbeddedCluster, topic: str) -> list[int]:
 
 
 @pytest.fixture
-def lost_and_kept(cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor) -> Iterator[None]:
+def lost_and_kept(cluster: EmbeddedCluster, kafka: KafkaTree, cluster_surveyor: Surveyor) -> Iterator[None]:
     """Both topics, with all records in each."""
-    surveyor.json("snapshot")
+    cluster_surveyor.json("snapshot")
     unclean = ("--config", "unclean.leader.election.enable=true")
     for topic, replicas in ((LOST, f"{DEAD}"), (KEPT, f"{DEAD}:1")):
-        made = surveyor.json("plan", "assign", "--topic", topic, "--replica-assignment", replicas, *unclean)
-        surveyor.json("commit", made["plan_id"], "--mode", "admin", "--apply")
+        made = cluster_surveyor.json("plan", "assign", "--topic", topic, "--replica-assignment", replicas, *unclean)
+        cluster_surveyor.json("commit", made["plan_id"], "--mode", "admin", "--apply")
         assert eventually(lambda: bool(kafka.client.exists(state_path(topic, 0))))  # noqa: B023 - waited for here
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
     for number in range(RECORDS):
@@ -155,22 +150,22 @@ def lost_and_kept(cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor
 
 @pytest.mark.usefixtures("lost_and_kept")
 def test_what_a_dead_broker_alone_has_is_not_moved_away(
-    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, tmp_path: Path
+    cluster: EmbeddedCluster, kafka: KafkaTree, cluster_surveyor: Surveyor, tmp_path: Path
 ) -> None:
     cluster.brokers[DEAD].kill()
     cluster.brokers[DEAD].expire()
     assert eventually(lambda: kafka.state(LOST).leader == NO_LEADER and kafka.state(KEPT).isr == [1])
-    surveyor.json("snapshot")
-    emptied = surveyor.json("plan", "reassign", "--remove-brokers", f"{DEAD}", "--topics", f"{LOST}|{KEPT}")
-    (rejection,) = surveyor.warehouse.rows("rejections", ("plan_id", "=", emptied["plan_id"]))
+    cluster_surveyor.json("snapshot")
+    emptied = cluster_surveyor.json("plan", "reassign", "--remove-brokers", f"{DEAD}", "--topics", f"{LOST}|{KEPT}")
+    (rejection,) = cluster_surveyor.warehouse.rows("rejections", ("plan_id", "=", emptied["plan_id"]))
     assert (emptied["moves"], rejection["topic"], rejection["code"]) == (1, LOST, "NO_LIVE_LEADER")
-    replaced = surveyor.json("plan", "reassign", "--replace", f"{DEAD}=0", "--topics", LOST)
+    replaced = cluster_surveyor.json("plan", "reassign", "--replace", f"{DEAD}=0", "--topics", LOST)
     assert (replaced["changes"], replaced["rejected"]) == (0, 1)
     file = tmp_path / "targets.json"
     file.write_text(json.dumps({"partitions": [{"topic": LOST, "partition": 0, "replicas": [0]}]}))
-    assert surveyor("plan", "reassign", "--reassignment-json-file", str(file)).code == ExitCode.REFUSED
+    assert cluster_surveyor("plan", "reassign", "--reassignment-json-file", str(file)).code == ExitCode.REFUSED
 
-    done = surveyor.json("commit", emptied["plan_id"], "--apply", "--wait", "--max-wait", "60s")
+    done = cluster_surveyor.json("commit", emptied["plan_id"], "--apply", "--wait", "--max-wait", "60s")
     assert (done["status"], assigned(kafka, LOST), DEAD in assigned(kafka, KEPT)) == ("committed", [DEAD], False)
 
     for broker in (0, DEAD):  # a broker that comes back makes the controller look for leaders

@@ -25,11 +25,6 @@ def cluster() -> Iterator[EmbeddedCluster]:
         yield running
 
 
-@pytest.fixture
-def surveyor(kafka: KafkaTree, tmp_path: Path) -> Surveyor:
-    return Surveyor(kafka.hosts, tmp_path / "warehouse")
-
-
 def make_topic(cluster: EmbeddedCluster, kafka: KafkaTree, name: str, min_isr: int) -> None:
     replicas = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
     new = NewTopic(name, 3, replica_assignment=replicas, config={"min.insync.replicas": str(min_isr)})
@@ -51,23 +46,23 @@ def rolling_restart(cluster: EmbeddedCluster, surveyor: Surveyor, folder: Path) 
 
 
 def test_a_rolling_restart_and_one_that_is_refused(
-    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, tmp_path: Path
+    cluster: EmbeddedCluster, kafka: KafkaTree, cluster_surveyor: Surveyor, tmp_path: Path
 ) -> None:
     make_topic(cluster, kafka, "orders", min_isr=2)
-    before, controller = epochs(kafka), surveyor.json("status")["controller_id"]
+    before, controller = epochs(kafka), cluster_surveyor.json("status")["controller_id"]
     expected = [*sorted({0, 1, 2} - {controller}), controller]
-    shown = surveyor("plan", "restarts", "--margin", "1")
+    shown = cluster_surveyor("plan", "restarts", "--margin", "1")
     assert "even with full ISRs a restart leaves partitions below the margin" in shown.stdout, shown.stderr
 
     with ImpatientTraffic(cluster.bootstrap, "orders") as traffic:
-        assert rolling_restart(cluster, surveyor, tmp_path) == expected
+        assert rolling_restart(cluster, cluster_surveyor, tmp_path) == expected
     assert TOO_FEW.isdisjoint(traffic.codes), traffic.failed
     assert traffic.acknowledged <= traffic.stored(3)
     assert all(epoch > before[broker] for broker, epoch in epochs(kafka).items())
 
     assert eventually(lambda: broker_in_control(kafka))
     make_topic(cluster, kafka, "tight", min_isr=3)
-    refused = surveyor("whatif", "--restart", "1", "--json")
+    refused = cluster_surveyor("whatif", "--restart", "1", "--json")
     assert refused.code == UNSAFE, refused.stdout
     assert {(row["topic"], row["code"], row["effect"]) for row in refused.json["rows"]} == {
         ("tight", "TOO_FEW_REPLICAS", "under_min_isr")
@@ -75,12 +70,12 @@ def test_a_rolling_restart_and_one_that_is_refused(
     with ImpatientTraffic(cluster.bootstrap, "tight") as traffic:
         cluster.brokers[1].stop()
         assert eventually(lambda: not TOO_FEW.isdisjoint(traffic.codes))
-        lagging = surveyor("whatif", "--restart", "2", "--json")
+        lagging = cluster_surveyor("whatif", "--restart", "2", "--json")
         assert {row["topic"]: row["code"] for row in lagging.json["rows"]} == {
             "orders": "TOO_FEW_IN_SYNC",
             "tight": "TOO_FEW_REPLICAS",
         }
-        down = surveyor.json("plan", "restarts")["rows"][0]
+        down = cluster_surveyor.json("plan", "restarts")["rows"][0]
         assert (down["broker_id"], down["action"], down["check"]) == (1, "start", None)
         cluster.brokers[1].start()
         cluster.brokers[1].wait_ready()

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,11 +30,6 @@ def cluster() -> Iterator[EmbeddedCluster]:
             assert eventually(lambda: broker_in_control(tree))
         _fill(running)
         yield running
-
-
-@pytest.fixture
-def surveyor(cluster: EmbeddedCluster, tmp_path: Path) -> Surveyor:
-    return Surveyor(cluster.zookeeper.connect, tmp_path / "warehouse")
 
 
 def _fill(cluster: EmbeddedCluster) -> None:
@@ -72,49 +66,51 @@ def _moving(surveyor: Surveyor, plan: str) -> Any:  # noqa: ANN401 - JSON
     return next(look for look in looks if look["seconds_left"])
 
 
-def test_sizes_are_reported_and_balanced_and_a_move_is_watched(cluster: EmbeddedCluster, surveyor: Surveyor) -> None:
-    surveyor.json("snapshot")
-    report = surveyor.json("sizes")
+def test_sizes_are_reported_and_balanced_and_a_move_is_watched(
+    cluster: EmbeddedCluster, cluster_surveyor: Surveyor
+) -> None:
+    cluster_surveyor.json("snapshot")
+    report = cluster_surveyor.json("sizes")
     assert (report["brokers"], report["silent"], report["failed_log_dirs"]) == (2, [], [])
-    sizes = {row[0]: row[1] for row in surveyor.rows("sizes", "topic", "bytes")}
+    sizes = {row[0]: row[1] for row in cluster_surveyor.rows("sizes", "topic", "bytes")}
     assert {topic: size // RECORD for topic, size in sizes.items()} == RECORDS
-    assert [row["bytes"] for row in surveyor.json("show", "sizes")["rows"]] == [sum(sizes.values())]
-    assert [row["broker_id"] for row in surveyor.json("show", "sizes", "--topic", "big")["rows"]] == [0]
+    assert [row["bytes"] for row in cluster_surveyor.json("show", "sizes")["rows"]] == [sum(sizes.values())]
+    assert [row["broker_id"] for row in cluster_surveyor.json("show", "sizes", "--topic", "big")["rows"]] == [0]
 
-    disks = surveyor.rows("log_dirs", "broker_id", "total_bytes", "usable_bytes")
+    disks = cluster_surveyor.rows("log_dirs", "broker_id", "total_bytes", "usable_bytes")
     assert {row[0] for row in disks} == {0, 1}
     assert all(0 < usable < total for _, total, usable in disks)
-    assert surveyor.json("show", "sizes")["rows"][0]["usable_bytes"] > 0
+    assert cluster_surveyor.json("show", "sizes")["rows"][0]["usable_bytes"] > 0
 
-    plan = surveyor.json("plan", "reassign", "--rebalance", "--by-size", "--topics", "big")
+    plan = cluster_surveyor.json("plan", "reassign", "--rebalance", "--by-size", "--topics", "big")
     assert (plan["moves"], plan["moves_bytes"]) == (1, sizes["big"])
     rest = sizes["middle"] + sizes["little"]
     assert plan["bytes_by_broker"] == {"0": [sum(sizes.values()), rest], "1": [0, sizes["big"]]}
 
     _throttle(cluster, "big", SLOW)
-    surveyor.json("commit", plan["plan_id"], "--mode", "admin", "--apply")
-    assert eventually(lambda: 0 < _copying(surveyor, plan["plan_id"], "0s")["bytes_done"] < sizes["big"])
-    seen = _moving(surveyor, plan["plan_id"])
+    cluster_surveyor.json("commit", plan["plan_id"], "--mode", "admin", "--apply")
+    assert eventually(lambda: 0 < _copying(cluster_surveyor, plan["plan_id"], "0s")["bytes_done"] < sizes["big"])
+    seen = _moving(cluster_surveyor, plan["plan_id"])
     (partition,), (broker,) = seen["partitions"], seen["brokers"]
     assert 0 < seen["bytes_done"] < seen["bytes_total"] == sizes["big"]
     assert (partition["topic"], partition["partition"], broker["broker_id"]) == ("big", 0, 1)
     assert 0 < partition["lag"] < RECORDS["big"]
     assert broker["seconds_left"] == seen["seconds_left"] < 600
     assert abs(partition["lag"] - (seen["bytes_total"] - seen["bytes_done"]) / RECORD) < 2
-    shown = surveyor("verify", plan["plan_id"], "--measure", "0s").stdout
+    shown = cluster_surveyor("verify", plan["plan_id"], "--measure", "0s").stdout
     assert "copying 1 replica: " in shown
     assert " of 3.8 MiB (" in shown
     assert "broker 1 receives 1 replica" in shown
 
     _throttle(cluster, "big", QUICK)
     assert eventually(
-        lambda: bool(surveyor.json("verify", plan["plan_id"], "--measure", "0s")["is_complete"]), seconds=40
+        lambda: bool(cluster_surveyor.json("verify", plan["plan_id"], "--measure", "0s")["is_complete"]), seconds=40
     )
-    assert _copying(surveyor, plan["plan_id"], "3s") is None
+    assert _copying(cluster_surveyor, plan["plan_id"], "3s") is None
 
-    assert eventually(lambda: surveyor.json("sizes")["bytes"] == sum(sizes.values()))
+    assert eventually(lambda: cluster_surveyor.json("sizes")["bytes"] == sum(sizes.values()))
     cluster.brokers[1].kill()
-    report = surveyor.json("sizes")
+    report = cluster_surveyor.json("sizes")
     assert (report["brokers"], report["bytes"], [row["broker_id"] for row in report["silent"]]) == (1, rest, [1])
     kept = {(0, "middle"), (0, "little"), (1, "big")}
-    assert set(surveyor.rows("sizes", "broker_id", "topic")) == kept
+    assert set(cluster_surveyor.rows("sizes", "broker_id", "topic")) == kept
