@@ -227,7 +227,8 @@ def show_history(settings: Settings, topic: str, partition: int | None) -> None:
     filters: list[Filter] = [("topic", "=", topic)]
     if partition is not None:
         filters.append(("partition", "=", partition))
-    taken = dict(values_of(settings.warehouse.read("snapshots"), "snapshot_id", "taken_at"))
+    snapshots = settings.warehouse.read("snapshots", columns=["snapshot_id", "taken_at"])
+    taken = dict(values_of(snapshots, "snapshot_id", "taken_at"))
     filters.append(("snapshot_id", "<=", max(taken)))  # an incomplete snapshot may have written later rows
     rows = [
         {

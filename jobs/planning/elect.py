@@ -55,11 +55,14 @@ class PreferredRequest:
         snapshot_id = tables.snapshot.snapshot_id
         if self.stable_for is not None:
             first = _first_snapshot_of(tables, self.stable_for)
-            history = tables["partition_history"]
+            history = tables.spark_warehouse.read("partition_history")
             verdicts = defer_unstable(verdicts, history, first, snapshot_id, self.stable_for)
         if self.settle_seconds is not None:
             ages = broker_ages(
-                tables["brokers"], tables["events"], tables.spark_warehouse.read("snapshots"), snapshot_id
+                tables["brokers"],
+                tables.spark_warehouse.read("events"),
+                tables.spark_warehouse.read("snapshots"),
+                snapshot_id,
             )
             verdicts = defer_recent_brokers(verdicts, ages, self.settle_seconds)
         if self.max_elections is not None:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow.compute as pc
+
 from jobs.adapters.delta.compatibility import (
     VERSION_PROPERTY,
     changed_properties,
@@ -16,9 +18,8 @@ from jobs.adapters.delta.compatibility import (
 )
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import UnreadableError
-from jobs.repositories.snapshots import is_whole
+from jobs.repositories.snapshots import STATE_TABLES, find_snapshot, is_whole, last_snapshot
 from schemas.columns import SCHEMA_VERSION, TABLE_COLUMNS
-from schemas.rows import Snapshot
 
 UPGRADE: Final = "surveyor snapshot"
 """The command that upgrades tables, and sets their properties back."""
@@ -72,13 +73,14 @@ def _lost_files(warehouse: Warehouse) -> Iterator[ForeignChange]:
 
     A VACUUM removes files by age. So if the oldest snapshot has all its files, those in between have theirs.
     """
-    snapshots = warehouse.typed_rows(Snapshot) if warehouse.has("snapshots") else []
-    if not snapshots:
+    newest = last_snapshot(warehouse) if warehouse.has("snapshots") else None
+    if newest is None:
         return
-    by_id = {row.snapshot_id: row for row in snapshots}
-    for snapshot_id in sorted({max(by_id), min(by_id)}, reverse=True):
-        snapshot = by_id[snapshot_id]
-        versions = {name: version for name, version in snapshot.versions.items() if name in TABLE_COLUMNS}
+    oldest = pc.min(warehouse.read("snapshots", columns=["snapshot_id"])["snapshot_id"]).as_py()
+    for snapshot_id in sorted({newest.snapshot_id, oldest}, reverse=True):
+        snapshot = find_snapshot(warehouse, snapshot_id)
+        read = STATE_TABLES if snapshot_id == newest.snapshot_id else [*{*STATE_TABLES} - {"partitions"}]
+        versions = {name: snapshot.versions[name] for name in sorted(read) if name in snapshot.versions}
         if lost := [name for name, version in versions.items() if not is_whole(warehouse, name, version)]:
-            remedy = "surveyor snapshot" if snapshot_id == max(by_id) else _KEEP
+            remedy = "surveyor snapshot" if snapshot_id == newest.snapshot_id else _KEEP
             yield ForeignChange(f"snapshot {snapshot_id} has lost files of {', '.join(lost)}", remedy, is_fault=False)

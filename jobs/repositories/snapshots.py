@@ -16,7 +16,16 @@ from schemas.columns import KEYS
 from schemas.enums import PartitionState
 from schemas.rows import Broker, Row, Snapshot, Topic
 
-COMPARED: Final = ("brokers", "topics", "requests")
+STATE_TABLES: Final = (
+    *("partitions", "topics", "brokers", "brokers_last_seen"),
+    *("broker_configs", "requests", "quarantine"),
+)
+"""Tables with the state of a cluster at one snapshot, which are read at the version that the snapshot names.
+
+The other tables keep the rows of earlier snapshots and plans, so their newest version has all of them.
+"""
+
+COMPARED: Final = ("brokers", "topics", "broker_configs", "requests", "quarantine")
 """Tables without a history, which a snapshot compares with those of the last one."""
 
 PARTITION: Final = KEYS["partitions"]
@@ -25,7 +34,7 @@ PARTITION: Final = KEYS["partitions"]
 
 def last_snapshot(warehouse: Warehouse) -> Snapshot | None:
     """Return the newest complete snapshot, or None if there is none."""
-    ids = warehouse.read("snapshots")["snapshot_id"]
+    ids = warehouse.read("snapshots", columns=["snapshot_id"])["snapshot_id"]
     if not len(ids):
         return None
     return warehouse.typed_rows(Snapshot, ("snapshot_id", "=", pc.max(ids).as_py()))[0]
@@ -120,9 +129,9 @@ def table_as_of(
 ) -> pa.Table:
     """Read a table at the version that a snapshot names, which `surveyor vacuum` keeps as long as the snapshot.
 
-    If something else removed that version, partitions are rebuilt from their history; the filters must then be on key
-    columns. Other tables have no history: of the newest snapshot they are read as they are now, unless a later snapshot
-    that was not completed has written them. Raise UnreadableError otherwise.
+    It keeps those of `partitions` for some days only. Earlier ones are rebuilt from their history; the filters must
+    then be on key columns. If something else removed a version of another table, that table is read as it is now for
+    the newest snapshot, unless a later snapshot that was not completed has written it. Raise UnreadableError otherwise.
     """
     try:
         return warehouse.read(table, *filters, version=snapshot.versions[table], columns=columns)

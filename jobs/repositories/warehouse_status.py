@@ -96,9 +96,10 @@ def missing_since(warehouse: Warehouse, snapshot: Snapshot, brokers: Collection[
         return {}
     last_seen = brokers_last_seen(warehouse, snapshot)
     last = {broker: last_seen[broker].snapshot_id if broker in last_seen else 0 for broker in absent}
-    snapshots = warehouse.read("snapshots", ("snapshot_id", "<=", snapshot.snapshot_id))
+    until = ("snapshot_id", "<=", snapshot.snapshot_id)
+    snapshots = warehouse.read("snapshots", until, columns=["snapshot_id", "taken_at"])
     taken = dict(values_of(snapshots, "snapshot_id", "taken_at"))
-    return {broker: taken[min(number for number in taken if number > until)] for broker, until in last.items()}
+    return {broker: taken[min(number for number in taken if number > seen)] for broker, seen in last.items()}
 
 
 def known_min_isr_of(warehouse: Warehouse, snapshot: Snapshot | None) -> int | None:

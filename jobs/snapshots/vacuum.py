@@ -7,10 +7,14 @@ Plans, changes, operations, rejections and commits are kept regardless of age, b
 and because they grow with the changes made and not with the number of snapshots. Plans that change nothing are deleted
 after a day. Broker responses are kept; there is one for each broker, partition and API.
 
+Versions of `partitions` are kept for some days only. Of earlier snapshots they are rebuilt from `partition_history`, so
+that files and log grow with the changes in a cluster and not with the number of snapshots.
+
 The tables are shared by a fleet. Only rows of this cluster are deleted, and versions named by snapshots of any cluster
-stay readable.
+are kept as those of this one.
 """
 
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -20,10 +24,10 @@ import pyarrow.compute as pc
 
 from jobs.adapters.delta.files import TableFiles
 from jobs.adapters.delta.locks import VACUUM, locked
-from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.delta.warehouse import Warehouse, values_of
 from jobs.core.units import parse_period
 from jobs.repositories.plans.store import drop_plans, is_empty
-from jobs.repositories.snapshots import find_snapshot, rows_to_keep
+from jobs.repositories.snapshots import STATE_TABLES, find_snapshot, rows_to_keep
 from jobs.runtime.console import CommandResult, Result, table
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
@@ -36,6 +40,9 @@ GRACE_HOURS: Final = 1
 
 EMPTY_PLANS_KEPT: Final = timedelta(days=1)
 """How long plans that change nothing are kept; a schedule creates one whenever no work is due."""
+
+PARTITION_VERSIONS_KEPT: Final = timedelta(days=7)
+"""How long the versions of `partitions` that snapshots name are kept."""
 
 PER_SNAPSHOT_TABLES: Final = ("snapshots", "events", "imbalance", "whatif")
 """Tables whose rows belong to one snapshot and are deleted with it; `snapshots` comes first."""
@@ -69,7 +76,8 @@ def _vacuum(warehouse: Warehouse, now: datetime, keep: timedelta, *, dry_run: bo
     with progress("dropping rows"):
         rows = _drop_rows(warehouse, oldest, now, dry_run=dry_run)
     with progress("removing files"):
-        after = _remove_files(warehouse, oldest, before, dry_run=dry_run)
+        kept = _kept_versions(warehouse, oldest, now)
+        after = _remove_files(warehouse, kept, before, dry_run=dry_run)
     tables = [{"table": name, **_counts(rows.get(name, 0), before[name], after[name])} for name in TABLE_COLUMNS]
     totals = {name: sum(row[name] for row in tables) for name in tables[0] if name != "table"}
     return {"oldest_snapshot": oldest, "snapshots_dropped": rows["snapshots"], **totals, "tables": tables}
@@ -115,24 +123,36 @@ def _shorten_history(warehouse: Warehouse, oldest: int, *, dry_run: bool) -> int
     return superfluous
 
 
+def _kept_versions(warehouse: Warehouse, oldest: int, now: datetime) -> dict[str, set[int]]:
+    """Return the versions that stay readable: of tables with the state of a cluster, those that snapshots name."""
+    named = warehouse.referenced_versions(oldest)
+    is_recent = pc.greater_equal(named["taken_at"], pa.scalar(now - PARTITION_VERSIONS_KEPT, named["taken_at"].type))
+    named = named.filter(pc.or_(is_recent, pc.not_equal(named["table"], "partitions")))
+    kept: dict[str, set[int]] = {name: set() for name in TABLE_COLUMNS}
+    for table_name, version in values_of(named, "table", "version"):
+        if table_name in STATE_TABLES:
+            kept[table_name].add(version)
+    return kept
+
+
 def _remove_files(
     warehouse: Warehouse,
-    oldest: int,
+    kept: Mapping[str, Collection[int]],
     before: dict[str, FileSizes],
     *,
     dry_run: bool,
 ) -> dict[str, FileSizes]:
     """Compact small files and remove unneeded ones; return the remaining files of each table."""
-    versions, after = warehouse.referenced_versions(oldest), {}
+    after = {}
     for name in TABLE_COLUMNS:
         files = TableFiles(warehouse.path(name))
         if dry_run:
-            removable = set(files.unneeded(versions[name], GRACE_HOURS))
+            removable = set(files.unneeded(kept[name], GRACE_HOURS))
             after[name] = {path: size for path, size in before[name].items() if path not in removable}
             continue
         warehouse.compact(name)
-        files.remove_unneeded(versions[name], GRACE_HOURS)
-        files.clean_log(versions[name])
+        files.remove_unneeded(kept[name], GRACE_HOURS)
+        files.clean_log(kept[name])
         after[name] = files.data()
     return after
 

@@ -18,7 +18,7 @@ from jobs.adapters.delta.warehouse import AnyRow, as_rows, columns_of, values_of
 from jobs.adapters.spark.session import task_progress
 from jobs.repositories.brokers_last_seen import last_seen_after
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import as_of, rows_as_of, table_as_of
+from jobs.repositories.snapshots import as_of, table_as_of
 from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings
 from jobs.snapshots.reader import StagedMetadata
@@ -176,6 +176,7 @@ class SnapshotWriter:
         return PartitionDiff(pairs, difference(pairs, self.snapshot_id), counts["all"], counts["changed"])
 
     def write_small(self) -> None:
+        """Write the small tables that changed, so that snapshots without changes add no versions to keep."""
         state = self.reading.metadata
         quarantine = [*state.quarantine, *self.reading.quarantine]
         for name, rows in (
@@ -184,8 +185,16 @@ class SnapshotWriter:
             ("requests", state.requests),
             ("quarantine", quarantine),
         ):
-            self.tables.warehouse.replace(name, [{**columns_of(row), "snapshot_id": self.snapshot_id} for row in rows])
+            if self.last is None or self.has_changed(name, rows, self.last):
+                stamped_rows = [{**columns_of(row), "snapshot_id": self.snapshot_id} for row in rows]
+                self.tables.warehouse.replace(name, stamped_rows)
         self.write_last_seen()
+
+    def has_changed(self, table: str, rows: Iterable[AnyRow], last: Snapshot) -> bool:
+        """Whether the rows of a small table differ from those of the last complete snapshot, or are not known to."""
+        if table not in last.versions or self.written_since_last_snapshot(table):
+            return True
+        return comparable(table, rows) != comparable(table, as_of(self.tables.warehouse, last, table))
 
     def write_last_seen(self) -> None:
         """Write the last registration of brokers that are unregistered or cannot be decoded."""
@@ -193,10 +202,8 @@ class SnapshotWriter:
         if last is None:
             return
         rows = last_seen_after(warehouse, last, self.reading.metadata.brokers)
-        name = LastSeenBroker.TABLE
-        stale = name not in last.versions or self.written_since_last_snapshot(name)
-        if stale or comparable(name, rows) != comparable(name, rows_as_of(warehouse, last, LastSeenBroker)):
-            warehouse.replace(name, rows)
+        if self.has_changed(LastSeenBroker.TABLE, rows, last):
+            warehouse.replace(LastSeenBroker.TABLE, rows)
 
     def write_topics(self, topics: DataFrame) -> pa.Table:
         """Write the topics if they changed; return them."""

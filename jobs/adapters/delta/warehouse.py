@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema, write_deltalake
@@ -295,20 +296,17 @@ class Warehouse:
 
         self._commit(table, write)
 
-    def referenced_versions(self, oldest: int) -> dict[str, set[int]]:
-        """Return the versions of each table that snapshots refer to.
+    def referenced_versions(self, oldest: int) -> pa.Table:
+        """Return the versions of tables that snapshots refer to: `table`, `version`, and `taken_at` of the last one.
 
         Of this cluster only snapshots from `oldest` on count, of other clusters all.
         """
         ours: list[Filter] = [("cluster", "=", self.cluster), ("snapshot_id", ">=", oldest)]
         others: list[Filter] = [("cluster", "!=", self.cluster)]
         snapshots, files = self._open("snapshots"), native_files(self.path("snapshots"))
-        read = [read_where(snapshots, files, filters, ["versions"]) for filters in (others, ours)]
-        referenced: dict[str, set[int]] = {name: set() for name in TABLE_COLUMNS}
-        for versions in pa.concat_tables(read)["versions"].to_pylist(maps_as_pydicts="strict"):
-            for name, version in (versions or {}).items():
-                referenced.setdefault(name, set()).add(version)
-        return referenced
+        read = [read_where(snapshots, files, filters, ["versions", "taken_at"]) for filters in (others, ours)]
+        named = pa.concat_tables(_named_versions(batch) for batch in pa.concat_tables(read).to_batches())
+        return named.group_by(["table", "version"]).aggregate([("taken_at", "max")]).rename_columns(named.column_names)
 
     def same_files(self, table: str, version: int) -> bool:
         """Return whether the cluster's rows are in the same files as at `version`, so that they are the same rows."""
@@ -457,6 +455,16 @@ def _with_other_columns(delta: DeltaTable, rows: pa.Table) -> pa.Table:
         if field.name not in rows.schema.names:
             rows = rows.append_column(field.name, pa.nulls(rows.num_rows, pa.field(field.to_arrow()).type))
     return rows
+
+
+def _named_versions(snapshots: pa.RecordBatch) -> pa.Table:
+    """Return a row for each table that snapshots name: `table`, `version`, and `taken_at` of the snapshot."""
+    versions = snapshots["versions"]
+    offsets = versions.offsets.to_numpy()
+    entries = slice(offsets[0], offsets[-1])
+    of_row = np.repeat(np.arange(snapshots.num_rows), np.diff(offsets))
+    columns = versions.keys[entries], versions.items[entries], snapshots["taken_at"].take(pa.array(of_row))
+    return pa.table([*columns], ["table", "version", "taken_at"])
 
 
 def _joined_keys(rows: pa.Table | pa.RecordBatch, key: Sequence[str]) -> pa.Array:

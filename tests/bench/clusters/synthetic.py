@@ -93,7 +93,11 @@ Place = Callable[[int, int], list[int]]
 
 
 @contextmanager
-def cluster(partitions: int, place: Place = lambda topic, partition: replicas(topic + partition)) -> Iterator[Cluster]:
+def cluster(
+    partitions: int,
+    place: Place = lambda topic, partition: replicas(topic + partition),
+    brokers: int = BROKER_COUNT,
+) -> Iterator[Cluster]:
     """Start a ZooKeeper, fill it, and stop it at the end."""
     with (
         tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder,
@@ -103,18 +107,18 @@ def cluster(partitions: int, place: Place = lambda topic, partition: replicas(to
         client.start()
         try:
             with progress(f"filling ZooKeeper with {partitions:,} partitions"):
-                _fill(client, partitions, place)
+                _fill(client, partitions, place, brokers)
             yield Cluster(server.connect, client, partitions)
         finally:
             client.stop()
             client.close()
 
 
-def _fill(client: KazooClient, partitions: int, place: Place) -> None:
+def _fill(client: KazooClient, partitions: int, place: Place, brokers: int) -> None:
     for path in ("/brokers/ids", "/brokers/topics", "/config/topics"):
         client.ensure_path(path)
     client.create("/controller_epoch", b"1")
-    for broker in range(BROKER_COUNT):
+    for broker in range(brokers):
         client.create(f"/brokers/ids/{broker}", _BROKER)
     _commit_all(_creation(client, topic, place) for topic in range(partitions // TOPIC_SIZE))
 

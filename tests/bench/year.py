@@ -1,0 +1,136 @@
+"""Commands on a warehouse with a year of snapshots, one every five minutes, against a young one of the same cluster.
+
+    python -m tests.bench.year 10000 105120
+
+The rows of the year are made here, as nightly vacuums would have left them: a partition changes every hour, brokers,
+their configs and topics every day, and each snapshot has the imbalance of every broker. All commands are whole
+processes, in turn on both warehouses.
+"""
+
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from jobs.adapters.delta.warehouse import Warehouse
+from jobs.core.units import Part
+from jobs.runtime.console import log
+from jobs.runtime.progress import progress
+from tests.bench.clusters.synthetic import Cluster, cluster
+from tests.bench.cold import run_command
+from tests.bench.figures import Figure, median_of, seconds_of
+
+PARTITIONS: Final = 10_000
+SNAPSHOTS: Final = 105_120
+"""A year's, one every five minutes."""
+
+PER_HOUR: Final = 12
+PER_DAY: Final = 24 * PER_HOUR
+
+DAILY: Final = ("brokers", "broker_configs", "topics")
+"""Tables of which every day has a version of its own."""
+
+COMMANDS: Final = (
+    ("snapshot",),
+    ("plan", "reconcile"),
+    ("show", "history", "--topic", "topic-00001"),
+    ("status",),
+    ("vacuum", "--keep", "52w"),
+)
+
+TARGET: Final = 1.5
+"""What a command may take at most, in times of the same on the young warehouse."""
+
+
+def bench_year(partitions: int = PARTITIONS, snapshots: int = SNAPSHOTS, rounds: int = 3) -> Iterator[Figure]:
+    """Measure each command on both warehouses by turns; of each the round with the median ratio."""
+    with cluster(partitions) as synthetic, tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder:
+        young, old = (Warehouse(f"{folder}/{name}", "default") for name in ("young", "old"))
+        for warehouse in (young, old):
+            _run(synthetic, warehouse, "snapshot")
+        add_year(old, snapshots)
+        for warehouse in (young, old):
+            _run(synthetic, warehouse, "snapshot")
+            _run(synthetic, warehouse, "vacuum", "--keep", "60w")
+        turns = [
+            [[seconds_of(lambda: _run(synthetic, at, *command)) for at in (old, young)] for command in COMMANDS]  # noqa: B023
+            for _ in range(rounds)
+        ]
+        files = [sum(path.is_file() for path in Path(warehouse.uri).rglob("*")) for warehouse in (old, young)]
+        kept = old.read("snapshots", columns=["snapshot_id"]).num_rows
+    target = TARGET if snapshots == SNAPSHOTS else None
+    for command, seconds in zip(COMMANDS, zip(*turns, strict=True), strict=True):
+        measured = (
+            f"surveyor {' '.join(command)}, {snapshots:,} snapshots of {partitions:,} partitions, a whole process"
+        )
+        figures = [Figure(measured, slow, "a young warehouse", quick, target) for slow, quick in seconds]
+        yield median_of(figures, attrgetter("ratio"))
+    yield Figure(f"files and log entries, {kept:,} snapshots", files[0], "a young warehouse", files[1])
+
+
+def _run(synthetic: Cluster, warehouse: Warehouse, *command: str) -> str:
+    needs_cluster = command[0] in {"snapshot", "status"}
+    where = ("--zookeeper", synthetic.hosts) if needs_cluster else ()
+    return run_command(*command, *where, "--warehouse", warehouse.uri)
+
+
+def add_year(warehouse: Warehouse, snapshots: int) -> None:
+    """Put so many snapshots in the place of the first one."""
+    (first,) = warehouse.rows("snapshots")
+    days = -(-snapshots // PER_DAY)
+    versions = []
+    with progress("adding daily versions", lambda: Part(len(versions), days, "days")):
+        for _ in range(days):
+            for name in DAILY:
+                warehouse.replace_by(name, warehouse.read(name))
+            versions.append({**dict(first["versions"]), **{name: warehouse.version(name) for name in DAILY}})
+    with progress("adding rows"):
+        warehouse.replace_by("snapshots", _snapshots(warehouse, snapshots, versions))
+        hourly = np.arange(1, snapshots + 1, PER_HOUR)
+        rows = warehouse.read("partitions")
+        changed = rows.take(pa.array(np.arange(len(hourly)) * 37 % rows.num_rows))
+        warehouse.append_all("partition_history", _with_ids(changed, hourly))
+        subjects = [f"{row['topic']}-{row['partition']}" for row in changed.select(["topic", "partition"]).to_pylist()]
+        warehouse.append_all("events", _events(warehouse, hourly, subjects))
+        warehouse.replace_by("imbalance", _repeated(warehouse.read("imbalance"), snapshots))
+
+
+def _snapshots(warehouse: Warehouse, count: int, versions: list[Mapping[str, int]]) -> pa.Table:
+    rows = _repeated(warehouse.read("snapshots"), count)
+    latest = datetime.now(UTC)
+    taken = [latest - timedelta(minutes=5 * number) for number in range(count, 0, -1)]
+    of_day = pa.array([[*row.items()] for row in versions], rows.schema.field("versions").type)
+    columns = {
+        "taken_at": pa.array(taken, rows.schema.field("taken_at").type),
+        "versions": of_day.take(pa.array(np.arange(count) // PER_DAY)),
+    }
+    for name, values in columns.items():
+        rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), values)
+    return rows
+
+
+def _events(warehouse: Warehouse, ids: Any, subjects: list[str]) -> pa.Table:  # noqa: ANN401 - an array of numpy
+    rows = [{"kind": "LeaderChanged", "subject": subject, "before": "1", "after": "2"} for subject in subjects]
+    return _with_ids(warehouse.arrow("events", [{**row, "snapshot_id": 0} for row in rows]), ids)
+
+
+def _repeated(rows: pa.Table, count: int) -> pa.Table:
+    """Return the rows of one snapshot for so many."""
+    places = np.tile(np.arange(rows.num_rows), count)
+    return _with_ids(rows.take(pa.array(places)), np.repeat(np.arange(1, count + 1), rows.num_rows))
+
+
+def _with_ids(rows: pa.Table, ids: Any) -> pa.Table:  # noqa: ANN401 - an array of numpy
+    place = rows.schema.get_field_index("snapshot_id")
+    return rows.set_column(place, rows.schema.field(place), pa.array(ids, pa.int64()))
+
+
+if __name__ == "__main__":
+    for figure in bench_year(*map(int, sys.argv[1:])):
+        log(f"{figure.measured}: {figure.seconds:.2f} / {figure.baseline_seconds:.2f} = {figure.ratio:.2f}")
