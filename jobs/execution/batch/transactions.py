@@ -71,9 +71,13 @@ def batches(changes: Sequence[Change], topics: TopicZnodes, chroot: str, max_cha
 
 
 def _row_bytes(change: Change, chroot: str) -> int:
-    """Maximum bytes of one change: up to three paths, the longest of them that of its state, and the state."""
+    """Maximum bytes of one change: its paths, the longest of them that of its state, a broker, and the state.
+
+    An existing state is set and the version of its topic is checked. A new state can have two parents to create.
+    """
     path = len(chroot) + len(state_path(change.key))
-    return 3 * (path + OPERATION_BYTES) + OPERATION_BYTES + _STATE_BYTES + _ISR_MEMBER_BYTES * len(change.isr_after)
+    paths = 3 if change.state_version == NO_VERSION or reassigns(change) else 2
+    return paths * (path + OPERATION_BYTES) + OPERATION_BYTES + _STATE_BYTES + _ISR_MEMBER_BYTES * len(change.isr_after)
 
 
 def _shared_bytes(topic: str, topics: TopicZnodes, chroot: str) -> int:

@@ -17,7 +17,7 @@ from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.cli import app
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
-from jobs.repositories.snapshots import as_of, find_snapshot, rows_as_of
+from jobs.repositories.snapshots import STATE_TABLES, as_of, find_snapshot, rows_as_of
 from jobs.runtime.settings import Settings, settings_from
 from jobs.snapshots import reader as snapshot_read
 from jobs.snapshots import snapshot
@@ -93,6 +93,21 @@ def test_an_unchanged_cluster_adds_no_history_to_tables_that_deltalake_reads(sur
         table = DeltaTable(surveyor.warehouse.path(name))
         assert [field.name for field in table.schema().fields] == schema.names
         assert table.protocol().min_reader_version == 1
+
+
+def test_an_unchanged_cluster_adds_no_version_of_its_state(surveyor: Surveyor, tree: KafkaTree) -> None:
+    for _ in range(2):
+        surveyor("snapshot")
+    tree.client.set("/brokers/ids/1", registration(rack="b"))
+    surveyor("snapshot")
+    first, second, third = sorted(surveyor.warehouse.typed_rows(Snapshot), key=lambda row: row.snapshot_id)
+
+    def written(before: Snapshot, after: Snapshot) -> set[str]:
+        return {table for table in STATE_TABLES if after.versions[table] != before.versions[table]}
+
+    assert written(first, second) == set()
+    assert {"brokers"} <= written(second, third) <= {"brokers", "broker_configs"}
+    assert {row["snapshot_id"] for row in surveyor.warehouse.rows("brokers")} == {3}
 
 
 def test_only_the_difference_is_written(surveyor: Surveyor, tree: KafkaTree) -> None:

@@ -15,12 +15,14 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.files import TableFiles
+from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.units import parse_period
+from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of, find_snapshot
 from jobs.snapshots import vacuum as job
 from jobs.snapshots.vacuum import oldest_kept, vacuum_warehouse
-from schemas.rows import Row, Snapshot
+from schemas.rows import Key, Row, Snapshot
 from schemas.tables import SPARK_SCHEMAS
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import CLUSTER
@@ -343,9 +345,17 @@ def test_tables_stay_readable_by_spark(cluster: Cluster, spark: SparkSession) ->
         assert (name, rows.count()) == (name, len(warehouse.rows(name)))
     for id_ in KEPT:
         row = find_snapshot(warehouse, id_)
+        rows = SnapshotTables(SparkWarehouse(spark, warehouse), row)["partitions"].select("topic", "partition")
+        assert {tuple(r) for r in rows.collect()} == _keys_at(warehouse, row)
+    for id_ in KEPT[1:]:  # versions of the first one, which is older than a week, are removed
+        row = find_snapshot(warehouse, id_)
         version = spark.read.format("delta").option("versionAsOf", row.versions["partitions"])
         keys = {tuple(r) for r in version.load(warehouse.path("partitions")).select("topic", "partition").collect()}
-        assert keys == {(r["topic"], r["partition"]) for r in as_of(warehouse, row, "partitions")}
+        assert keys == _keys_at(warehouse, row)
+
+
+def _keys_at(warehouse: Warehouse, snapshot: Snapshot) -> set[Key]:
+    return {(row["topic"], row["partition"]) for row in as_of(warehouse, snapshot, "partitions")}
 
 
 def test_spark_goes_on_where_a_vacuum_was(

@@ -249,7 +249,7 @@ def test_a_vacuum_without_retention_loses_old_snapshots_and_the_doctor_names_the
         table_as_of(warehouse, find_snapshot(warehouse, 1), "brokers")
     assert table_as_of(warehouse, find_snapshot(warehouse, 3), "brokers").num_rows == 2
     [found] = [*foreign_changes(warehouse)]
-    assert found.found == f"snapshot 1 has lost files of brokers, {TABLE}"
+    assert found.found == "snapshot 1 has lost files of brokers"  # its partitions are in the history
     assert not found.is_fault
 
 
