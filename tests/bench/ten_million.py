@@ -29,7 +29,7 @@ PARTITIONS: Final = 1_000_000
 CLUSTERS: Final = 10
 BROKERS: Final = 1_000
 
-FLEET: Final = (
+FLEET: Final[tuple[tuple[str, ...], ...]] = (
     ("plan", "reconcile"),
     ("plan", "elect"),
     ("whatif", "--lose", "brokers=1"),
@@ -37,7 +37,7 @@ FLEET: Final = (
 )
 """Commands for all clusters."""
 
-SINGLE: Final = (
+SINGLE: Final[tuple[tuple[str, ...], ...]] = (
     ("plan", "reconcile"),
     ("plan", "elect"),
     ("plan", "reassign", "--remove-brokers", "7"),

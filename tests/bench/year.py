@@ -84,7 +84,7 @@ def add_year(warehouse: Warehouse, snapshots: int) -> None:
     """Put so many snapshots in the place of the first one."""
     (first,) = warehouse.rows("snapshots")
     days = -(-snapshots // PER_DAY)
-    versions = []
+    versions: list[Mapping[str, int]] = []
     with progress("adding daily versions", lambda: Part(len(versions), days, "days")):
         for _ in range(days):
             for name in DAILY:
