@@ -99,7 +99,7 @@ def missing_since(warehouse: Warehouse, snapshot: Snapshot, brokers: Collection[
     until = ("snapshot_id", "<=", snapshot.snapshot_id)
     snapshots = warehouse.read("snapshots", until, columns=["snapshot_id", "taken_at"])
     taken = dict(values_of(snapshots, "snapshot_id", "taken_at"))
-    return {broker: taken[min(number for number in taken if number > seen)] for broker, seen in last.items()}
+    return {broker: taken[min(number for number in taken if number > last_id)] for broker, last_id in last.items()}
 
 
 def known_min_isr_of(warehouse: Warehouse, snapshot: Snapshot | None) -> int | None:
