@@ -5,7 +5,10 @@ other's row. A thread moves the deadline on while the holder lives; the row of a
 the next one takes it. The holder's own clock for the deadline is monotonic. It stops some seconds before the deadline
 that others see, so a holder whose lease may have been taken finds that out before its next write, also if it was
 stopped for a while. Clocks of hosts that differ by more than the margin can shorten the lease of another host; its
-holder then finds the row taken. Processes are kept apart only if they use the same warehouse and name of the cluster.
+holder then finds the row taken. A deadline far in the future, by a clock that was wrong, holds no longer than a right
+one: a holder that lives changes its row with each renewal, so a row that has not changed for the whole lease and the
+margin, by the monotonic clock of the process that waits, can be taken. Processes are kept apart only if they use the
+same warehouse and name of the cluster.
 """
 
 import time
@@ -18,6 +21,7 @@ from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from jobs.adapters.delta.warehouse import Warehouse, typed
@@ -37,9 +41,15 @@ MARGIN_SECONDS: Final = 5.0
 was sent just before.
 """
 
+LOCK_SECONDS: Final = 10.0
+"""Seconds to wait for the lock of the table in a folder, which a commit keeps for a fraction of a second. A process
+that was stopped with the lock must not hold up others until their leases have run out.
+"""
+
 _POLL_SECONDS: Final = 0.5
 _TABLE: Final = LeaseRecord.TABLE
 _ALL_ROWS: Final = ("token", "!=", "")
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(slots=True)
@@ -54,6 +64,10 @@ class WarehouseLease:
     token: str = ""
     _expires: float = 0.0
     """When our lease ends by the monotonic clock, less the margin."""
+    _read_at: DeltaTable | None = None
+    """The table at the version in which the row was last seen to be ours."""
+    _deadline: datetime = _NEVER
+    """The deadline in our row, as last read or written."""
     _why_lost: str = "it was released"
     _lock: Lock = field(default_factory=Lock)
     """Keeps the renewing thread and the command apart."""
@@ -61,22 +75,29 @@ class WarehouseLease:
     def take(self, timeout: float) -> None:
         """Take the lease, waiting for another holder; raise LeaseHeldError after `timeout` seconds.
 
-        Unless it is patient, it waits only until the other holder is seen to live, by a new deadline.
+        Unless it is patient, it waits only until the other holder is seen to live, by a new deadline. A row that does
+        not change for the time of a lease and the margin is taken, whatever its deadline.
         """
         if self.token:
             return
         give_up = time.monotonic() + timeout
-        first: LeaseRecord | None = None
-        while (other := self._try_take()) is not None:
-            is_alive = first is not None and (other.token, other.deadline) != (first.token, first.deadline)
-            if time.monotonic() > give_up or (is_alive and not self.is_patient):
-                raise LeaseHeldError(self._held_by(other))
-            if first is None:
-                first = other
+        last: LeaseRecord | None = None
+        since, is_alive = 0.0, False
+        while True:
+            is_overdue = last is not None and time.monotonic() - since >= LEASE_SECONDS + MARGIN_SECONDS
+            other = self._try_take(last if is_overdue else None)
+            if other is None:
+                return
+            if last is None:
                 self.notify(
                     f"surveyor: {holder_of(other)} has the lease of this cluster until {_shown(other.deadline)}; "
                     f"waiting for it, {timeout:g} s at most: that of a process that was killed ends by then"
                 )
+            if other != last:
+                is_alive = last is not None
+                last, since = other, time.monotonic()
+            if time.monotonic() > give_up or (is_alive and not self.is_patient):
+                raise LeaseHeldError(self._held_by(other))
             time.sleep(_POLL_SECONDS)
 
     def refuse_lost(self) -> None:
@@ -84,14 +105,20 @@ class WarehouseLease:
         with self._lock:
             if not self.token:
                 raise _lost(self._why_lost)
-            if time.monotonic() >= self._expires:  # this process was stopped, or the warehouse did not answer
+            # this process was stopped, the warehouse did not answer, or the machine was suspended with its monotonic
+            # clock
+            if time.monotonic() >= self._expires or self._deadline <= _soon():
                 self._extend()
                 return
-            rows = self._read()
+            if self._is_unchanged():
+                return
+            table = self.warehouse.opened(_TABLE)
+            rows = self.warehouse.typed_rows(LeaseRecord, version=table.version())
             if [row.token for row in rows] != [self.token]:
                 raise _lost(_holder_now(rows))
-            if rows[0].deadline <= datetime.now(UTC) + timedelta(seconds=MARGIN_SECONDS):
-                self._extend()  # the machine was suspended, and its monotonic clock with it
+            self._read_at, self._deadline = table, rows[0].deadline
+            if self._deadline <= _soon():
+                self._extend()
 
     def renew(self) -> None:
         """Move the deadline on, if we have the lease; raise LeaseLostError if it was taken."""
@@ -110,49 +137,65 @@ class WarehouseLease:
                 return rows if token not in rows["token"].to_pylist() else rows.slice(0, 0)
 
             with suppress(SurveyorError, DeltaError, OSError):  # it runs out
-                self.warehouse.transform_rows(_TABLE, _ALL_ROWS, without_ours)
+                self._transform(without_ours)
 
-    def _read(self) -> list[LeaseRecord]:
-        return self.warehouse.typed_rows(LeaseRecord)
+    def _is_unchanged(self) -> bool:
+        """Whether the table has had no commit since its row was seen to be ours; this reads no row."""
+        if self._read_at is None:
+            return False
+        version = self._read_at.version()
+        try:
+            self._read_at.update_incremental()
+        except (DeltaError, OSError):  # the row itself is read then
+            self._read_at = None
+            return False
+        return self._read_at.version() == version
 
-    def _try_take(self) -> LeaseRecord | None:
-        """Take the lease unless another process has it; return its row then."""
-        token, others = str(uuid4()), _valid(self._read())
+    def _transform(self, make: Callable[[pa.Table], pa.Table]) -> None:
+        self._read_at = None
+        self.warehouse.transform_rows(_TABLE, _ALL_ROWS, make, lock_seconds=LOCK_SECONDS)
+
+    def _try_take(self, overdue: LeaseRecord | None) -> LeaseRecord | None:
+        """Take the lease unless another process has it; return its row then. The row `overdue` does not count."""
+
+        def others_among(rows: Iterable[LeaseRecord]) -> list[LeaseRecord]:
+            return [row for row in _valid(rows) if row != overdue]
+
+        token, others = str(uuid4()), others_among(self.warehouse.typed_rows(LeaseRecord))
         if others:
             return others[0]
         with self._lock:
-            begun = time.monotonic()
+            begun, deadline = time.monotonic(), _deadline_of_renewal()
 
             def taken(rows: pa.Table) -> pa.Table:
-                others[:] = _valid(typed(LeaseRecord, rows))
-                return rows if others else self._row(token)
+                others[:] = others_among(typed(LeaseRecord, rows))
+                return rows if others else self._row(token, deadline)
 
-            self.warehouse.transform_rows(_TABLE, _ALL_ROWS, taken)
+            self._transform(taken)
             if others:
                 return others[0]
-            self.token, self._expires = token, begun + LEASE_SECONDS - MARGIN_SECONDS
+            self.token, self._deadline, self._expires = token, deadline, begun + LEASE_SECONDS - MARGIN_SECONDS
         return None
 
     def _extend(self) -> None:
         lost: list[str] = []
-        begun = time.monotonic()
+        begun, deadline = time.monotonic(), _deadline_of_renewal()
 
         def extended(rows: pa.Table) -> pa.Table:
             found = typed(LeaseRecord, rows)
             lost[:] = [] if [row.token for row in found] == [self.token] else [_holder_now(found)]
-            return rows if lost else self._row(self.token)
+            return rows if lost else self._row(self.token, deadline)
 
         try:
-            self.warehouse.transform_rows(_TABLE, _ALL_ROWS, extended)
+            self._transform(extended)
         except (SurveyorError, DeltaError, OSError) as error:
             raise _lost(f"it could not be renewed: {error}") from None
         if lost:
             self.token, self._why_lost = "", lost[0]
             raise _lost(lost[0])
-        self._expires = begun + LEASE_SECONDS - MARGIN_SECONDS
+        self._deadline, self._expires = deadline, begun + LEASE_SECONDS - MARGIN_SECONDS
 
-    def _row(self, token: str) -> pa.Table:
-        deadline = datetime.now(UTC) + timedelta(seconds=LEASE_SECONDS)
+    def _row(self, token: str, deadline: datetime) -> pa.Table:
         holder = encode_holder(self.holder).decode()
         return self.warehouse.arrow(_TABLE, [{"token": token, "holder": holder, "deadline": deadline}])
 
@@ -193,7 +236,7 @@ def leased(
     stop = Event()
     renewing = Thread(target=_renew, args=(lease, stop), daemon=True, name="lease")
     try:
-        lease.take(LEASE_SECONDS + MARGIN_SECONDS if timeout_seconds is None else timeout_seconds)
+        lease.take(LEASE_SECONDS + 2 * MARGIN_SECONDS if timeout_seconds is None else timeout_seconds)
         renewing.start()
         lease.is_patient = True  # taken again, it was released to a cancellation, which lives
         yield lease
@@ -218,6 +261,15 @@ def current_holder(warehouse: Warehouse) -> LeaseHolder | None:
         return decode_holder(valid[0].holder.encode()) if valid else None
     except MalformedZnodeError:
         return None
+
+
+def _deadline_of_renewal() -> datetime:
+    return datetime.now(UTC) + timedelta(seconds=LEASE_SECONDS)
+
+
+def _soon() -> datetime:
+    """The deadline before which the holder writes nothing."""
+    return datetime.now(UTC) + timedelta(seconds=MARGIN_SECONDS)
 
 
 def _valid(rows: Iterable[LeaseRecord]) -> list[LeaseRecord]:

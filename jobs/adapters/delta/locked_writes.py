@@ -21,11 +21,12 @@ def write_locked(
     *,
     backoff_seconds: float,
     shared: bool = False,
+    lock_seconds: float | None = None,
 ) -> T:
     """Write under the table's lock, exclusive or `shared`; repeat the write after a conflict, and raise the last one.
 
     `warehouse` is its URI. The wait after the first conflict is `backoff_seconds`, and twice as long after each further
-    one.
+    one. `lock_seconds` is how long to wait for the lock, as in `locked`.
     """
     retrying = Retrying(
         retry=retry_if_exception(is_conflict),
@@ -33,5 +34,5 @@ def write_locked(
         wait=wait_exponential(backoff_seconds),
         reraise=True,
     )
-    with locked(warehouse, table, shared=shared):
+    with locked(warehouse, table, shared=shared, timeout_seconds=lock_seconds):
         return retrying(write)

@@ -43,11 +43,11 @@ _thread_locks: Final[dict[tuple[str, str], RLock]] = {}
 
 
 @contextmanager
-def locked(warehouse: str, name: str, *, shared: bool = False) -> Iterator[bool]:
+def locked(warehouse: str, name: str, *, shared: bool = False, timeout_seconds: float | None = None) -> Iterator[bool]:
     """Hold a lock of a warehouse, exclusively or `shared`; yield whether this process had to wait for it.
 
-    Raise SurveyorError with the holder's name after LOCK_TIMEOUT_SECONDS. On object stores only threads of this process
-    exclude each other.
+    Raise SurveyorError with the holder's name after `timeout_seconds`, LOCK_TIMEOUT_SECONDS by default. On object
+    stores only threads of this process exclude each other.
     """
     if not is_local(warehouse):
         with nullcontext() if shared else _thread_locks.setdefault((warehouse, name), RLock()):
@@ -56,7 +56,8 @@ def locked(warehouse: str, name: str, *, shared: bool = False) -> Iterator[bool]
     path = Path(warehouse, FOLDER, f"{quote(name, safe='')}.lock")
     descriptor = _opened(path)
     try:
-        waited = _acquire(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, path, name)
+        limit = LOCK_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
+        waited = _acquire(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, path, name, limit)
         if not shared:
             _sign(descriptor)
         yield waited
@@ -79,8 +80,8 @@ def _opened(path: Path) -> int:
         return os.open(path, os.O_RDONLY)
 
 
-def _acquire(descriptor: int, kind: int, path: Path, name: str) -> bool:
-    deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
+def _acquire(descriptor: int, kind: int, path: Path, name: str, timeout_seconds: float) -> bool:
+    deadline = time.monotonic() + timeout_seconds
     waited = False
     while True:
         try:
@@ -91,7 +92,7 @@ def _acquire(descriptor: int, kind: int, path: Path, name: str) -> bool:
             return waited
         if time.monotonic() > deadline:
             raise SurveyorError(
-                f"{holder(str(path.parents[1]), name)} has held the lock {path} for {LOCK_TIMEOUT_SECONDS:.0f} s: "
+                f"{holder(str(path.parents[1]), name)} has held the lock {path} for {timeout_seconds:.0f} s: "
                 "check whether that process still works; the lock is released when it ends",
             )
         time.sleep(POLL_SECONDS)

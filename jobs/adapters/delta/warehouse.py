@@ -236,11 +236,18 @@ class Warehouse:
         predicate = self._own(where)
         self._commit(table, lambda: self._open(table).delete(predicate))
 
-    def transform_rows(self, table: str, limit: Filter, make: Callable[[pa.Table], pa.Table]) -> None:
+    def transform_rows(
+        self,
+        table: str,
+        limit: Filter,
+        make: Callable[[pa.Table], pa.Table],
+        *,
+        lock_seconds: float | None = None,
+    ) -> None:
         """Replace the rows that pass `limit` by the result of `make`.
 
         If another process changes those rows in between, they are read again and `make` is called again. Nothing is
-        written if it returns the same table.
+        written if it returns the same table. `lock_seconds` is how long to wait for the table's lock, as in `locked`.
         """
         predicate = self._own(_condition(limit))
 
@@ -255,7 +262,7 @@ class Warehouse:
             else:
                 delta.delete(predicate)
 
-        self._commit(table, write)
+        self._commit(table, write, lock_seconds=lock_seconds)
 
     def insert(self, table: str, row: Mapping[str, Any], *filters: Filter) -> Row | None:
         """Append a row, unless the cluster has a row that passes all `filters`, which is returned then.
@@ -373,11 +380,19 @@ class Warehouse:
         """Return the condition `where` for the cluster's rows alone."""
         return f"cluster = {quoted(self.cluster)} AND ({where})"
 
-    def _commit(self, table: str, write: Callable[[], T], *, shared: bool = False) -> T:
+    def _commit(
+        self, table: str, write: Callable[[], T], *, shared: bool = False, lock_seconds: float | None = None
+    ) -> T:
         """Write under the table's lock, exclusive or `shared` with other appends; retry after a conflict."""
         try:
             return write_locked(
-                self.uri, table, write, _is_conflict, backoff_seconds=COMMIT_BACKOFF_SECONDS, shared=shared
+                self.uri,
+                table,
+                write,
+                _is_conflict,
+                backoff_seconds=COMMIT_BACKOFF_SECONDS,
+                shared=shared,
+                lock_seconds=lock_seconds,
             )
         except CommitFailedError as error:
             raise self._uncommitted(table, error) from None

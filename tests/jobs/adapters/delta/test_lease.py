@@ -7,12 +7,14 @@ from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from jobs.adapters.delta import lease as module
 from jobs.adapters.delta.lease import WarehouseLease, current_holder, leased
+from jobs.adapters.delta.locks import locked
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import ExitCode, LeaseHeldError, LeaseLostError
 from schemas.lease import LeaseHolder
@@ -116,6 +118,83 @@ def test_it_is_renewed_while_its_holder_lives(warehouse: Warehouse, monkeypatch:
             lease.take(60.0)
         (row,) = warehouse.typed_rows(LeaseRecord)
         assert (row.token, row.deadline > first.deadline) == (first.token, True)
+
+
+def put_ahead(warehouse: Warehouse) -> None:
+    """Set the deadline as a holder with a clock an hour ahead writes it."""
+    (row,) = warehouse.typed_rows(LeaseRecord)
+    late = datetime.now(UTC) + timedelta(hours=1)
+    warehouse.replace("leases", [{"token": row.token, "holder": row.holder, "deadline": late}])
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leases of less than a second."""
+    for name, seconds in (("LEASE_SECONDS", 0.6), ("MARGIN_SECONDS", 0.2), ("_POLL_SECONDS", 0.05)):
+        monkeypatch.setattr(module, name, seconds)
+
+
+@pytest.mark.usefixtures("brief")
+def test_a_deadline_by_a_wrong_clock_does_not_hold_longer(warehouse: Warehouse, held: WarehouseLease) -> None:
+    """The holder is stopped and renews nothing; when it continues, it finds out before its next write."""
+    put_ahead(warehouse)
+    other = WarehouseLease(warehouse, BOB, silent)
+    other.take(60.0)
+    with pytest.raises(LeaseLostError, match="bob@ops2"):
+        held.refuse_lost()
+    other.renew()
+    assert current_holder(warehouse) == BOB
+
+
+@pytest.mark.usefixtures("brief")
+def test_a_holder_that_renews_keeps_it_whatever_its_clock(warehouse: Warehouse, held: WarehouseLease) -> None:
+    put_ahead(warehouse)
+    other = WarehouseLease(warehouse, BOB, silent, is_patient=True)
+    with ThreadPoolExecutor(1) as pool:
+        taking = pool.submit(other.take, 3.0)
+        while not taking.done():
+            put_ahead(warehouse)
+        with pytest.raises(LeaseHeldError, match="ann@ops1"):
+            taking.result()
+    assert current_holder(warehouse) == ANN
+    held.release()
+
+
+def test_the_row_is_read_only_if_the_table_has_changed(
+    warehouse: Warehouse, held: WarehouseLease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of requests are each preceded by the check; what another process writes is found by the next one."""
+    reads: list[object] = []
+    read = Warehouse.typed_rows
+
+    def counted(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - those of the original
+        reads.append(arguments)
+        return read(*arguments, **options)
+
+    monkeypatch.setattr(Warehouse, "typed_rows", counted)
+    for _ in range(20):
+        held.refuse_lost()
+    assert len(reads) == 1
+    other_cluster = take(Warehouse(warehouse.uri, "other"), BOB)
+    reads.clear()
+    held.refuse_lost()
+    assert len(reads) == 1
+    expire(warehouse)
+    take(warehouse, BOB)
+    with pytest.raises(LeaseLostError, match="bob@ops2"):
+        held.refuse_lost()
+    other_cluster.release()
+
+
+def test_a_process_that_was_stopped_with_the_tables_lock_does_not_hold_up_others_for_long(
+    warehouse: Warehouse, held: WarehouseLease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOCK_SECONDS", 0.1)
+    with locked(warehouse.uri, "leases"):
+        held.refuse_lost()
+        with pytest.raises(LeaseLostError, match=r"could not be renewed: .* has held the lock"):
+            held.renew()
+    held.renew()
 
 
 def test_a_released_lease_is_waited_for(warehouse: Warehouse, held: WarehouseLease) -> None:
