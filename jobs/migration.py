@@ -48,11 +48,14 @@ def prove_migration(
     *,
     before: Annotated[int, typer.Argument(metavar="BEFORE", help="Snapshot from ZooKeeper.", autocompletion=snapshots)],
     after: Annotated[int, typer.Argument(metavar="AFTER", help="Snapshot from KRaft.", autocompletion=snapshots)],
+    rolled_back: Annotated[
+        bool, typer.Option("--rolled-back", help="AFTER is from ZooKeeper, as the migration was rolled back.")
+    ] = False,
 ) -> CommandResult:
     """Compare a snapshot before a migration with one after it: is everything still there?"""
     from jobs.console_output.migration import report_proof
 
-    return report_proof(settings, before, after)
+    return report_proof(settings, before, after, is_rolled_back=rolled_back)
 
 
 if __name__ == "__main__":

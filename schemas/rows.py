@@ -64,6 +64,9 @@ class Snapshot(TableRow, frozen=True, kw_only=True):
     acls: int | None = None
     quotas: int | None = None
     scram_credentials: int | None = None
+    acls_digest: str | None = None
+    quotas_digest: str | None = None
+    scram_digest: str | None = None
     brokers: int | None = None
     topics: int | None = None
     partitions: int | None = None
@@ -87,11 +90,17 @@ class Snapshot(TableRow, frozen=True, kw_only=True):
 
 
 class SecurityCounts(Struct, frozen=True, kw_only=True):
-    """Columns of SNAPSHOTS that count what no table lists, so that a migration can be proved to keep it."""
+    """Columns of SNAPSHOTS that count what no table lists, so that a migration can be proved to keep it.
+
+    The digests are those of `schemas.security`.
+    """
 
     acls: int | None = None
     quotas: int | None = None
     scram_credentials: int | None = None
+    acls_digest: str | None = None
+    quotas_digest: str | None = None
+    scram_digest: str | None = None
 
 
 class Broker(TableRow, frozen=True, kw_only=True):

@@ -34,10 +34,11 @@ def report_check(settings: Settings) -> CommandResult:
     return CommandResult(fields, *lines(findings), "", verdict, exit_code=code)
 
 
-def report_proof(settings: Settings, before: int, after: int) -> CommandResult:
+def report_proof(settings: Settings, before: int, after: int, *, is_rolled_back: bool) -> CommandResult:
     """Compare two snapshots; the exit code is CHANGES unless everything is still there."""
     warehouse = settings.warehouse
-    proof = prove(warehouse, find_snapshot(warehouse, before), find_snapshot(warehouse, after))
+    snapshots = find_snapshot(warehouse, before), find_snapshot(warehouse, after)
+    proof = prove(warehouse, *snapshots, is_rolled_back=is_rolled_back)
     lines = [f"  {_line(difference)}" for difference in proof.differences]
     lines += [f"  not known: {subject}" for subject in proof.unknown]
     lines += [f"  queued for deletion before: topic {topic}" for topic in proof.deleted_topics]

@@ -34,6 +34,9 @@ NOT_CARRIED: Final = frozenset(
 COUNTS: Final = {"acls": "ACLs", "quotas": "quotas", "scram_credentials": "SCRAM credentials"}
 """Columns of SNAPSHOTS that count what no table lists."""
 
+DIGESTS: Final = {"acls": "acls_digest", "quotas": "quotas_digest", "scram_credentials": "scram_digest"}
+"""Columns with the digest of what another column counts."""
+
 
 @dataclass(frozen=True, slots=True)
 class MigrationProof:
@@ -51,11 +54,15 @@ class MigrationProof:
         return not (self.differences or self.unknown)
 
 
-def prove(warehouse: Warehouse, before: Snapshot, after: Snapshot) -> MigrationProof:
-    """Compare a snapshot from ZooKeeper with one from KRaft; raise UsageError if they are from others."""
-    for snapshot, is_kraft in ((before, False), (after, True)):
+def prove(warehouse: Warehouse, before: Snapshot, after: Snapshot, *, is_rolled_back: bool = False) -> MigrationProof:
+    """Compare a snapshot from ZooKeeper with one from KRaft, or from ZooKeeper after a rollback.
+
+    Raise UsageError if they are from others.
+    """
+    for snapshot, is_kraft in ((before, False), (after, not is_rolled_back)):
         if snapshot.is_of_kraft != is_kraft:
-            expected = "BEFORE is a snapshot from ZooKeeper and AFTER one from KRaft"
+            source = "ZooKeeper, too, as the migration was rolled back" if is_rolled_back else "KRaft"
+            expected = f"BEFORE is a snapshot from ZooKeeper and AFTER one from {source}"
             raise UsageError(f"snapshot {snapshot.snapshot_id} is from {_MEDIUM[not is_kraft]}; {expected}")
     topics = table_as_of(warehouse, before, "topics", ("deletion_requested", "=", True), columns=["topic"])
     deleted = {*topics["topic"].to_pylist()}
@@ -126,4 +133,10 @@ def _counts(before: Snapshot, after: Snapshot) -> tuple[list[Difference], list[s
             unknown.append(f"number of {noun} {'before' if old is None else 'after'}")
         elif old != new:
             rows.append(Difference("count", noun, column, old, new))
+        elif old:
+            old, new = getattr(before, DIGESTS[column]), getattr(after, DIGESTS[column])
+            if old is None or new is None:
+                unknown.append(f"content of {noun} {'before' if old is None else 'after'}")
+            elif old != new:
+                rows.append(Difference("content", noun, DIGESTS[column], old, new))
     return rows, unknown

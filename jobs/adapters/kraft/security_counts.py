@@ -1,15 +1,18 @@
-"""Numbers of ACLs, quotas and SCRAM credentials of a KRaft cluster, by requests of the Admin API.
+"""Numbers and digests of ACLs, quotas and SCRAM credentials of a KRaft cluster, by requests of the Admin API.
 
-What a broker refuses to list, or has no authorizer to list, is unknown. Nothing but the numbers is kept.
+What a broker refuses to list, or has no authorizer to list, is unknown. Nothing but numbers and digests is kept.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
+from kafka.admin import ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourceType, ScramMechanism
 from kafka.protocol.admin import DescribeAclsRequest, DescribeClientQuotasRequest, DescribeUserScramCredentialsRequest
 
 from jobs.adapters.brokers.admin import NONE
 from jobs.adapters.kraft.session import Session
 from schemas.rows import SecurityCounts
+from schemas.security import acl_row, credential_row, digest, quota_row
 
 _ANY: Final = 1
 """`ResourceType.ANY`, `PatternType.ANY`, `AclOperation.ANY` and `AclPermissionType.ANY`."""
@@ -17,10 +20,26 @@ _ANY: Final = 1
 
 def read_security_counts(session: Session) -> SecurityCounts:
     """Count what the broker lists."""
-    return SecurityCounts(acls=_acls(session), quotas=_quotas(session), scram_credentials=_credentials(session))
+    acls, quotas, credentials = _acls(session), _quotas(session), _credentials(session)
+    return SecurityCounts(
+        acls=_count(acls),
+        quotas=_count(quotas),
+        scram_credentials=_count(credentials),
+        acls_digest=_digest(acls),
+        quotas_digest=_digest(quotas),
+        scram_digest=_digest(credentials),
+    )
 
 
-def _acls(session: Session) -> int | None:
+def _count(rows: Sequence[str] | None) -> int | None:
+    return None if rows is None else len(rows)
+
+
+def _digest(rows: Sequence[str] | None) -> str | None:
+    return None if rows is None else digest(rows)
+
+
+def _acls(session: Session) -> list[str] | None:
     request = DescribeAclsRequest(
         resource_type_filter=_ANY,
         resource_name_filter=None,
@@ -31,19 +50,51 @@ def _acls(session: Session) -> int | None:
         permission_type=_ANY,
     )
     response = session.ask(request)
-    return None if response.error_code != NONE else sum(len(resource.acls) for resource in response.resources)
+    if response.error_code != NONE:
+        return None
+    return [
+        acl_row(
+            _name(ResourceType, resource.resource_type),
+            _name(ACLResourcePatternType, resource.pattern_type),
+            resource.resource_name,
+            acl.principal,
+            acl.host,
+            _name(ACLOperation, acl.operation),
+            _name(ACLPermissionType, acl.permission_type),
+        )
+        for resource in response.resources
+        for acl in resource.acls
+    ]
 
 
-def _quotas(session: Session) -> int | None:
+def _name(enum: Any, code: int) -> str:  # noqa: ANN401 - kafka-python is untyped
+    """Return the name of a code, or the code if kafka-python does not know it, as of a newer Kafka."""
+    try:
+        return str(enum(code).name)
+    except ValueError:
+        return str(code)
+
+
+def _quotas(session: Session) -> list[str] | None:
     response: Any = session.ask(DescribeClientQuotasRequest(components=[], strict=False))
-    return None if response.error_code != NONE else sum(len(entry.values) for entry in response.entries or [])
+    if response.error_code != NONE:
+        return None
+    return [
+        quota_row({part.entity_type: part.entity_name for part in entry.entity}, quota.key, quota.value)
+        for entry in response.entries or []
+        for quota in entry.values
+    ]
 
 
-def _credentials(session: Session) -> int | None:
-    """Count credentials; a client without DESCRIBE on the cluster does not ask, as Kafka 3.9 never answers it."""
+def _credentials(session: Session) -> list[str] | None:
+    """Return credentials; a client without DESCRIBE on the cluster does not ask, as Kafka 3.9 never answers it."""
     if session.may_not_describe_cluster:
         return None
     response: Any = session.ask(DescribeUserScramCredentialsRequest(users=None))
     if response.error_code != NONE:
         return None
-    return sum(len(user.credential_infos) for user in response.results)
+    return [
+        credential_row(user.user, _name(ScramMechanism, credential.mechanism).replace("_", "-"), credential.iterations)
+        for user in response.results
+        for credential in user.credential_infos
+    ]

@@ -1,13 +1,14 @@
 """Znodes that a migration to KRaft carries over in addition to topics, and znodes that it leaves behind.
 
 Corresponds to `ZkMigrationClient.readAllMetadata` of Kafka 3.9: `ZkAclMigrationClient.iterateAcls`,
-`ZkConfigMigrationClient.iterateClientQuotas` and `iterateBrokerConfigs`, `migrateDelegationTokens`. Only names and
-counts are kept, never a credential, a token or the value of a config.
+`ZkConfigMigrationClient.iterateClientQuotas` and `iterateBrokerConfigs`, `migrateDelegationTokens`. Names, counts and
+rows for digests are kept, never a credential, a token or the value of another config than a quota.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import unquote
 
 import msgspec
 from kazoo.client import KazooClient
@@ -30,6 +31,7 @@ from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.adapters.zookeeper.scram_users import USERS, decode_credential
 from jobs.core.errors import UnreadableError
 from schemas.rows import SecurityCounts
+from schemas.security import acl_row, credential_row, digest, quota_row
 from schemas.znodes import FORBIDDEN, FORBIDDEN_REASON, MalformedZnodeError, decode_config
 
 CLIENTS: Final = "/config/clients"
@@ -37,7 +39,8 @@ IPS: Final = "/config/ips"
 BROKER_CONFIGS: Final = "/config/brokers"
 TOKENS: Final = "/delegation_token/tokens"
 CONSUMERS: Final = "/consumers"
-ACLS: Final = ("/kafka-acl", "/kafka-acl-extended/prefixed")
+_PATTERNS: Final = {"/kafka-acl": "LITERAL", "/kafka-acl-extended/prefixed": "PREFIXED"}
+ACLS: Final = tuple(_PATTERNS)
 """Folders of literal and of prefixed ACLs (`ZkAclStore`), each with a folder for each resource type."""
 
 RESOURCE_TYPES: Final = frozenset({"Cluster", "DelegationToken", "Group", "Topic", "TransactionalId", "User"})
@@ -89,6 +92,10 @@ class CarriedZnodes:
     quotas: int = 0
     """One for each entity and quota, such as the `producer_byte_rate` of a user's client."""
     delegation_tokens: int = 0
+    acl_rows: list[str] = field(default_factory=list)
+    quota_rows: list[str] = field(default_factory=list)
+    credential_rows: list[str] = field(default_factory=list)
+    """Rows of `schemas.security`."""
     broker_configs: list[str] = field(default_factory=list)
     """Brokers with dynamic configs, by the name of their znode."""
     password_configs: dict[str, list[str]] = field(default_factory=dict)
@@ -121,15 +128,19 @@ def read_carried(client: KazooClient, topics: Sequence[str]) -> CarriedZnodes:
 
 
 def count_security(client: KazooClient) -> SecurityCounts:
-    """Count ACLs, quotas and SCRAM credentials; a number is None if a znode that it rests on cannot be read."""
+    """Count ACLs, quotas and SCRAM credentials; what rests on a znode that cannot be read is None."""
     acls, users = CarriedZnodes(), CarriedZnodes()
     _read_acls(client, acls)
     _read_users_and_quotas(client, users)
     has_users = not (users.unread or users.malformed)
+    has_acls = not (acls.unread or acls.malformed)
     return SecurityCounts(
-        acls=None if acls.unread or acls.malformed else acls.acls,
+        acls=acls.acls if has_acls else None,
         quotas=users.quotas if has_users else None,
         scram_credentials=users.scram_credentials if has_users else None,
+        acls_digest=digest(acls.acl_rows) if has_acls else None,
+        quotas_digest=digest(users.quota_rows) if has_users else None,
+        scram_digest=digest(users.credential_rows) if has_users else None,
     )
 
 
@@ -167,10 +178,16 @@ def _read_acls(client: KazooClient, carried: CarriedZnodes) -> None:
                 continue
             for znode in _existing(client, [f"{folder}/{name}" for name in names], carried):
                 try:
-                    carried.acls += len(msgspec.json.decode(znode.data or b"", type=_Acls).acls)
-                    carried.acl_resources += 1
+                    acls = msgspec.json.decode(znode.data or b"", type=_Acls).acls
                 except msgspec.MsgspecError as error:
                     carried.malformed[znode.path] = str(error)
+                else:
+                    carried.acls += len(acls)
+                    carried.acl_resources += 1
+                    pattern = resource_type, _PATTERNS[store], znode.path.removeprefix(f"{folder}/")
+                    carried.acl_rows += [
+                        acl_row(*pattern, acl.principal, acl.host, acl.operation, acl.permissionType) for acl in acls
+                    ]
 
 
 def _configs(
@@ -206,18 +223,36 @@ def _read_users_and_quotas(client: KazooClient, carried: CarriedZnodes) -> None:
 
 def _count_user(path: str, config: Mapping[str, str], carried: CarriedZnodes) -> None:
     for mechanism in sorted(SCRAM.intersection(config)):
-        if decode_credential(config[mechanism]) is None:
+        if (credential := decode_credential(config[mechanism])) is None:
             carried.malformed[path] = f"the {mechanism} credential cannot be decoded"
         else:
             carried.scram_credentials += 1
+            user = unquote(path.removeprefix(f"{USERS}/"))
+            carried.credential_rows.append(credential_row(user, mechanism, credential.iterations))
     _count_quotas(path, {name: value for name, value in config.items() if name not in SCRAM}, carried)
 
 
 def _count_quotas(path: str, config: Mapping[str, str], carried: CarriedZnodes) -> None:
     for name, value in sorted(config.items()):
         try:
-            float(value)
+            number = float(value)
         except ValueError:  # `ZkAdminManager.clientQuotaPropsToDoubleMap` raises
             carried.malformed[path] = f"{name} is no number"
         else:
             carried.quotas += 1
+            carried.quota_rows.append(quota_row(_entity(path), name, number))
+
+
+_DEFAULT: Final = "<default>"
+_ENTITY_TYPES: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
+
+
+def _entity(path: str) -> dict[str, str | None]:
+    """Return the entity of a quota by the path of its znode, in the terms of DescribeClientQuotas.
+
+    >>> _entity("/config/users/a%40b/clients/<default>")
+    {'user': 'a@b', 'client-id': None}
+    """
+    _, _, *names = path.split("/")
+    pairs = zip(names[::2], names[1::2], strict=True)
+    return {_ENTITY_TYPES[kind]: None if name == _DEFAULT else unquote(name) for kind, name in pairs}

@@ -20,6 +20,7 @@ DROPPED = [
     *(("partition vanished", "clicks-0", name) for name in ("replicas", "isr", "leader_epoch")),
 ]
 COUNTS = {"acls": 3, "quotas": 1, "scram_credentials": 2, "controller_epoch_version": 4}
+DIGESTS = {"acls_digest": "a1", "quotas_digest": "b2", "scram_digest": "c3"}
 
 
 def config(broker_id: int, name: str, value: str | None, *, assumed: bool = False) -> Row:
@@ -40,7 +41,7 @@ def set_partition(**columns: Any) -> Change:  # noqa: ANN401 - columns of `parti
     return change
 
 
-def set_count(**columns: int | None) -> Change:
+def set_count(**columns: int | str | None) -> Change:
     return lambda cluster: cluster.controller.update(columns)
 
 
@@ -82,7 +83,7 @@ def cluster(warehouse: Warehouse) -> Cluster:
         config(0, "inter.broker.protocol.version", "3.9-IV0"),
         config(0, "api.AlterPartition", "3"),
     ]
-    cluster.controller |= COUNTS
+    cluster.controller |= COUNTS | DIGESTS
     cluster.snapshot()
     return cluster
 
@@ -123,6 +124,9 @@ def test_what_restarts_change_may_change(cluster: Cluster) -> None:
         (set_config("min.insync.replicas", "1"), [("broker config", "broker 0", "min.insync.replicas")]),
         (set_count(acls=2), [("count", "ACLs", "acls")]),
         (set_count(quotas=2), [("count", "quotas", "quotas")]),
+        (set_count(acls_digest="d4"), [("content", "ACLs", "acls_digest")]),
+        (set_count(quotas_digest="d4"), [("content", "quotas", "quotas_digest")]),
+        (set_count(scram_digest="d4"), [("content", "SCRAM credentials", "scram_digest")]),
     ],
 )  # fmt: skip
 def test_each_planted_difference_is_found(cluster: Cluster, change: Change, found: list[tuple[str, str, str]]) -> None:
@@ -137,6 +141,7 @@ def test_each_planted_difference_is_found(cluster: Cluster, change: Change, foun
         (silence, ["settings of broker 0 after"]),
         (set_count(acls=None), ["number of ACLs after"]),
         (set_count(scram_credentials=None), ["number of SCRAM credentials after"]),
+        (set_count(quotas_digest=None), ["content of quotas after"]),
     ],
 )
 def test_what_is_unknown_proves_nothing(cluster: Cluster, change: Change, unknown: list[str]) -> None:
@@ -148,7 +153,7 @@ def test_topics_queued_for_deletion_may_be_gone(warehouse: Warehouse) -> None:
     cluster = Cluster(warehouse)
     cluster.topics = [topic("orders"), topic("clicks", deletion_requested=True)]
     cluster.partitions = {("orders", 0): partition([0]), ("clicks", 0): partition([1])}
-    cluster.controller |= COUNTS
+    cluster.controller |= COUNTS | DIGESTS
     cluster.snapshot()
 
     proof = proved(cluster, drop_topic)
@@ -160,7 +165,7 @@ def test_a_topic_is_not_taken_for_a_partition_of_a_deleted_one(warehouse: Wareho
     cluster = Cluster(warehouse)
     cluster.topics = [topic("orders", deletion_requested=True), topic("orders-1", config={"retention.ms": "1"})]
     cluster.partitions = {("orders", 1): partition([0]), ("orders-1", 0): partition([1])}
-    cluster.controller |= COUNTS
+    cluster.controller |= COUNTS | DIGESTS
     cluster.snapshot()
 
     proof = proved(
@@ -201,6 +206,18 @@ def test_snapshots_of_the_wrong_sources_are_refused(surveyor: Surveyor, cluster:
     cluster.snapshot()
     ran = surveyor.run("migration", "prove", *ids)
     assert (ran.exit_code, "BEFORE is a snapshot from ZooKeeper" in ran.stderr) == (2, True)
+
+
+def test_a_rolled_back_migration_is_proved_in_zookeeper(surveyor: Surveyor, cluster: Cluster) -> None:
+    """Only if the user says that it was rolled back; a snapshot from KRaft proves nothing then."""
+    cluster.snapshot()
+    cluster.controller["acls_digest"] = "d4"
+    cluster.snapshot()
+    cluster.controller["controller_epoch_version"] = None
+    cluster.snapshot()
+    codes = [surveyor.run("migration", "prove", "1", after, "--rolled-back").exit_code for after in ("2", "3", "4")]
+    assert codes == [0, 10, 2]
+    assert surveyor.run("migration", "prove", "1", "2").exit_code == 2
 
 
 @pytest.mark.parametrize(("rack", "code"), [(None, 0), ("<b>r", 10)])

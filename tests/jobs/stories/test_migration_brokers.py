@@ -1,13 +1,19 @@
-"""A real migration of Kafka 3.9 brokers from ZooKeeper to KRaft: checked before, proved after; losses are found."""
+"""A real migration of Kafka 3.9 brokers from ZooKeeper to KRaft: checked, rolled back, repeated, proved."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    ResourcePatternType,
     ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
@@ -15,11 +21,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialUpsertion,
 )
 from confluent_kafka.cimpl import NewTopic
+from kafka.admin import KafkaAdminClient
+from kafka.protocol.admin import AlterClientQuotasRequest
 
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.kafka.migrating_cluster import migrating_cluster
+from tests.jobs.support.kafka.migrating_cluster import MigratingCluster, migrating_cluster
 from tests.jobs.support.kafka.real_cluster import broker_in_control, create_topics, eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -32,51 +40,111 @@ def _set_retention(admin: AdminClient, topic: str, milliseconds: str) -> None:
     admin.incremental_alter_configs([resource])[resource].result()
 
 
-def test_a_migration_is_checked_and_proved(tmp_path: Path) -> None:
+def _set_quota(admin: KafkaAdminClient, entity: dict[str, str | None], rate: float) -> None:
+    """Set the producer's rate of a user or client; kafka-python's Admin client has no quotas."""
+    row = AlterClientQuotasRequest.EntryData
+    parts = [row.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()]
+    quota = row.OpData(key="producer_byte_rate", value=rate, remove=False)
+    request = AlterClientQuotasRequest(entries=[row(entity=parts, ops=[quota])], validate_only=False)
+    (entry,) = admin._manager.run(admin._send_request_to_controller, request).entries  # noqa: SLF001
+    assert entry.error_code == 0
+
+
+def _acl(principal: str, pattern: ResourcePatternType) -> AclBinding:
+    right = AclOperation.DESCRIBE_CONFIGS
+    return AclBinding(ResourceType.TOPIC, "orders", pattern, principal, "*", right, AclPermissionType.ALLOW)
+
+
+def _prepare(admin: AdminClient, bootstrap: str) -> None:
+    """Create topics, a SCRAM credential, ACLs and quotas."""
+    create_topics(admin, NewTopic("orders", 3, 2), NewTopic("clicks", 1, 2))
+    credential = UserScramCredentialUpsertion(
+        "alice", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"password"
+    )
+    admin.alter_user_scram_credentials([credential])["alice"].result()
+    _set_retention(admin, "orders", "3600000")
+    acls = [_acl("User:alice", ResourcePatternType.LITERAL), _acl("User:bob", ResourcePatternType.PREFIXED)]
+    for created in admin.create_acls(acls).values():
+        created.result()
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as quotas:
+        entities: list[dict[str, str | None]] = [
+            {"user": "al@ice"},
+            {"user": None, "client-id": "c 1"},
+            {"client-id": None},
+        ]
+        for entity in entities:
+            _set_quota(quotas, entity, 2048.0)
+
+
+def _plant(admin: AdminClient, bootstrap: str) -> None:
+    """Change what a migration must not, some of it without a change of its number."""
+    _set_retention(admin, "orders", "7200000")
+    admin.delete_topics(["clicks"])["clicks"].result()
+    deletion = UserScramCredentialDeletion("alice", ScramMechanism.SCRAM_SHA_256)
+    admin.alter_user_scram_credentials([deletion])["alice"].result()
+    (new,) = admin.create_acls([_acl("User:carol", ResourcePatternType.LITERAL)]).values()
+    new.result()
+    alice = AclBindingFilter(
+        ResourceType.TOPIC,
+        "orders",
+        ResourcePatternType.LITERAL,
+        "User:alice",
+        "*",
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    (gone,) = admin.delete_acls([alice]).values()
+    assert len(gone.result()) == 1
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as quotas:
+        _set_quota(quotas, {"user": "al@ice"}, 4096.0)
+
+
+PLANTED = {
+    ("topic config", "orders", "retention.ms"),
+    ("topic vanished", "clicks", "topic_id"),
+    *(("partition vanished", "clicks-0", column) for column in ("replicas", "isr", "leader_epoch")),
+    ("count", "SCRAM credentials", "scram_credentials"),
+    ("content", "ACLs", "acls_digest"),
+    ("content", "quotas", "quotas_digest"),
+}
+
+
+def test_a_migration_is_checked_rolled_back_repeated_and_proved(tmp_path: Path) -> None:
     with migrating_cluster(2) as (cluster, stack):
-        with connected(ZooKeeperEndpoint(cluster.zookeeper.connect)) as client:
-            tree = KafkaTree(cluster.zookeeper.connect, client)
-            assert eventually(lambda: broker_in_control(tree))
         zookeeper = Surveyor(cluster.zookeeper.connect, tmp_path / "warehouse")
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-        create_topics(admin, NewTopic("orders", 3, 2), NewTopic("clicks", 1, 2))
-        credential = UserScramCredentialUpsertion(
-            "alice", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"password"
-        )
-        admin.alter_user_scram_credentials([credential])["alice"].result()
-        _set_retention(admin, "orders", "3600000")
+        _await_controller(cluster)
+        _prepare(AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0}), cluster.bootstrap)
         assert zookeeper("migration", "check").code == 0
         before = zookeeper.json("snapshot")["snapshot_id"]
+
+        def proof(surveyor: Surveyor, *options: str) -> Any:  # noqa: ANN401 - JSON
+            after = surveyor.json("snapshot")["snapshot_id"]
+            return surveyor("migration", "prove", str(before), str(after), *options, "--json").json
 
         cluster.add_controller(stack)
         cluster.let_brokers_migrate()
         checked = zookeeper("migration", "check", "--json")
         assert (checked.code, checked.json["findings"][0]["state"]) == (10, "fault")
+
+        cluster.roll_back()
+        _await_controller(cluster)
+        assert eventually(lambda: zookeeper("migration", "check").code == 0)
+        assert eventually(lambda: proof(zookeeper, "--rolled-back")["proved"] is True, 120)
+
+        cluster.add_controller(stack)
+        cluster.let_brokers_migrate()
         cluster.leave_zookeeper()
-
         kraft = Surveyor(cluster.bootstrap, tmp_path / "warehouse", "--bootstrap-server")
-
-        def proof() -> dict[str, object]:
-            after = kraft.json("snapshot")["snapshot_id"]
-            found: dict[str, object] = kraft("migration", "prove", str(before), str(after), "--json").json
-            return found
-
-        assert eventually(lambda: proof()["proved"] is True, 120), proof()
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-        _set_retention(admin, "orders", "7200000")
-        admin.delete_topics(["clicks"])["clicks"].result()
-        deletion = UserScramCredentialDeletion("alice", ScramMechanism.SCRAM_SHA_256)
-        admin.alter_user_scram_credentials([deletion])["alice"].result()
-        planted = {
-            ("topic config", "orders", "retention.ms"),
-            ("topic vanished", "clicks", "topic_id"),
-            *(("partition vanished", "clicks-0", column) for column in ("replicas", "isr", "leader_epoch")),
-            ("count", "SCRAM credentials", "scram_credentials"),
-        }
+        assert eventually(lambda: proof(kraft)["proved"] is True, 120), proof(kraft)
+        _plant(AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0}), cluster.bootstrap)
 
         def found() -> set[tuple[str, str, str]]:
-            rows = proof()["differences"]
-            assert isinstance(rows, list)
-            return {(row["what"], row["subject"], row["column"]) for row in rows}
+            return {(row["what"], row["subject"], row["column"]) for row in proof(kraft)["differences"]}
 
-        assert eventually(lambda: found() == planted, 60), found()
+        assert eventually(lambda: found() == PLANTED, 60), found()
+
+
+def _await_controller(cluster: MigratingCluster) -> None:
+    with connected(ZooKeeperEndpoint(cluster.zookeeper.connect)) as client:
+        tree = KafkaTree(cluster.zookeeper.connect, client)
+        assert eventually(lambda: broker_in_control(tree))

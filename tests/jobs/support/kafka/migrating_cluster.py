@@ -1,13 +1,16 @@
 """A cluster that is migrated from ZooKeeper to KRaft, by the procedure of Kafka 3.9's documentation, step by step.
 
 One controller node joins; brokers restart with migration enabled, then as brokers of KRaft; the controller leaves the
-migration at the end. Each step is a method, so that a test can look at the cluster between two of them.
+migration at the end. Until brokers have left ZooKeeper, the migration can be rolled back. Each step is a method, so
+that a test can look at the cluster between two of them. Brokers and controller have an authorizer for which
+clients without a password are super users.
 """
 
 import json
 import shutil
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -21,6 +24,9 @@ from tests.jobs.support.kafka.real_cluster import eventually
 CONTROLLER_ID = 3000
 HEAP = "320m"
 PROTOCOLS = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+SUPER_USERS = {"super.users": "User:ANONYMOUS"}
+OF_KRAFT = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer", **SUPER_USERS}
+OF_ZOOKEEPER = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", **SUPER_USERS}
 
 
 class MigratingController(EmbeddedKRaftNode):
@@ -34,6 +40,7 @@ class MigratingController(EmbeddedKRaftNode):
         del of_node["inter.broker.listener.name"]
         return {
             **of_node,
+            **OF_KRAFT,
             "process.roles": "controller",
             "listeners": f"CONTROLLER://{LOOPBACK}:{self.controller_port}",
             "listener.security.protocol.map": PROTOCOLS,
@@ -48,7 +55,7 @@ class MigratingBroker(EmbeddedKafka):
     is_kraft = False
 
     def properties(self) -> dict[str, str]:
-        properties = super().properties()
+        properties = super().properties() | (OF_KRAFT if self.is_kraft else OF_ZOOKEEPER)
         if self.voters:
             properties |= {
                 "controller.quorum.voters": self.voters,
@@ -105,7 +112,7 @@ class MigratingCluster:
         port = free_port()
         self.controller = MigratingController(
             CONTROLLER_ID,
-            self._folder / "controller",
+            Path(tempfile.mkdtemp(prefix="controller-", dir=self._folder)),
             port=port,
             controller_port=port,
             voters=f"{CONTROLLER_ID}@{LOOPBACK}:{port}",
@@ -123,6 +130,17 @@ class MigratingCluster:
             broker.voters = self.controller.voters
             broker.restart()
         assert eventually(lambda: "Completed migration of metadata" in self.controller.log.read_text(), 120)
+
+    def roll_back(self) -> None:
+        """Remove the controller and what it left in ZooKeeper, and restart the brokers without migration, at once."""
+        self.controller.kill()
+        with connected(ZooKeeperEndpoint(self.zookeeper.connect)) as client:
+            for path in ("/controller", "/migration"):
+                client.delete(path)
+        for broker in self.brokers:
+            broker.voters = ""
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(MigratingBroker.restart, self.brokers))
 
     def leave_zookeeper(self) -> None:
         """Restart each broker in KRaft mode, then the controller without ZooKeeper."""
