@@ -18,6 +18,7 @@ from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, OffsetSpec
 from kafka.errors import (
     BrokerResponseError,
+    ClusterAuthorizationFailedError,
     IncompatibleBrokerVersion,
     KafkaError,
     KafkaTimeoutError,
@@ -61,6 +62,12 @@ _SETTINGS: Final = {
 
 _OPTION: Final = "--command-config"
 _JAAS_SECTION: Final = "KafkaClient"
+_DENIED: Final = ("[Error 29]", "[Error 31]")
+"""How kafka-python begins the texts of TOPIC_AUTHORIZATION_FAILED and CLUSTER_AUTHORIZATION_FAILED."""
+
+_GUARDED_BY: Final = {"topic": "topic", "broker": "cluster"}
+"""The resource that an ACL for the configs of a resource names."""
+
 TOKEN_PROVIDER: Final = "sasl_oauth_token_provider"  # noqa: S105 - the name of a setting
 """kafka-python's setting that supplies OAuth tokens."""
 
@@ -182,17 +189,22 @@ class Admin:
             by_topic[topic].append(partition)
         with _require_controller():
             response = self.client.elect_leaders(election, dict(by_topic), raise_errors=False)
-        return {
-            (result.topic, partition.partition_id): partition.error_code
+        codes = {
+            (result.topic, partition.partition_id): int(partition.error_code)
             for result in response.replica_election_results
             for partition in result.partition_result
         }
+        refused = getattr(response, "error_code", NONE)
+        return codes if refused == NONE else dict.fromkeys(partitions, int(refused)) | codes
 
     def reassign(self, targets: Mapping[Key, list[int] | None]) -> dict[Key, int]:
         """Request target replicas; None cancels a running reassignment."""
         request = {TopicPartition(*key): replicas for key, replicas in targets.items()}
-        with _require_2_4():
-            response = self.client.alter_partition_reassignments(request)
+        try:
+            with _require_2_4():
+                response = self.client.alter_partition_reassignments(request)
+        except ClusterAuthorizationFailedError as error:  # an answer, of which kafka-python makes an error
+            return dict.fromkeys(targets, int(error.errno))
         return {(tp.topic, tp.partition): NONE if error is None else error.errno for tp, error in response.items()}
 
     def reassignments(self) -> dict[Key, list[int]]:
@@ -253,7 +265,11 @@ class Admin:
         request = ConfigResource(ConfigResourceType[kind.upper()], resource, entries)
         responses = self.client.alter_configs([request], raise_on_unknown=False, incremental=True)
         response = responses[kind][resource]
-        return NONE if response == "OK" else str(response)
+        if response == "OK":
+            return NONE
+        if not str(response).startswith(_DENIED):
+            return str(response)
+        return f"{response} This client needs the permission ALTER_CONFIGS on the {_GUARDED_BY[kind]}"
 
     def record_count(self, topic: str) -> int | None:
         """Return the number of offsets in all partitions, None if a leader did not answer.

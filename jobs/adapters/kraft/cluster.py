@@ -9,7 +9,9 @@ from kafka.protocol.admin import DescribeClusterRequest, DescribeConfigsRequest,
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from jobs.adapters.brokers.admin import NONE
-from jobs.adapters.kraft.session import NOT_PERMITTED, Session, refusal
+from jobs.adapters.brokers.fanout import Ask
+from jobs.adapters.brokers.permissions import NOT_PERMITTED, refusal
+from jobs.adapters.kraft.session import Session
 from schemas.enums import RequestKind
 from schemas.replica_assignment import target
 from schemas.rows import Broker, Key, ZnodeRequest
@@ -36,6 +38,12 @@ class NotPermittedError(RefusedRequestError):
     """A broker refused a request because this client lacks a permission."""
 
 
+def refused(code: int, resource: str, operation: str = "DESCRIBE") -> RefusedRequestError:
+    """Return the error for a broker's error code."""
+    kind = NotPermittedError if code in NOT_PERMITTED else RefusedRequestError
+    return kind(refusal(code, resource, operation))
+
+
 @dataclass(frozen=True, slots=True)
 class Move:
     """A running reassignment: all replicas of the partition, and those that it adds and removes."""
@@ -52,7 +60,7 @@ def read_cluster(session: Session, protocol: str) -> tuple[str | None, list[Brok
     """
     response = session.ask(DescribeClusterRequest(include_fenced_brokers=True))
     if response.error_code != NONE:
-        raise RefusedRequestError(refusal(response.error_code, "cluster"))
+        raise refused(response.error_code, "cluster")
     marks_fenced = response.API_VERSION >= FENCED_SINCE
     brokers = [
         Broker(
@@ -69,11 +77,18 @@ def read_cluster(session: Session, protocol: str) -> tuple[str | None, list[Brok
     return response.cluster_id or None, brokers
 
 
+def read_last_applied(ask: Ask) -> int:
+    """Return the offset of the last record of the metadata log that a broker has applied, -1 if it reports none."""
+    return int(ask(_features()).finalized_features_epoch)
+
+
+def _features() -> ApiVersionsRequest:
+    return ApiVersionsRequest(client_software_name="surveyor", client_software_version="1", min_version=3)
+
+
 def read_metadata_version(session: Session) -> int | None:
     """Return the finalized level of metadata.version, None if the broker does not report it."""
-    request = ApiVersionsRequest(client_software_name="surveyor", client_software_version="1", min_version=3)
-    response = session.ask(request)
-    features = response.finalized_features or []
+    features = session.ask(_features()).finalized_features or []
     return next((int(row.max_version_level) for row in features if row.name == METADATA_VERSION), None)
 
 
@@ -83,8 +98,7 @@ def read_moves(session: Session) -> dict[Key, Move]:
         raise RefusedRequestError(str(session.quorum_fault))
     response = session.ask(ListPartitionReassignmentsRequest(timeout_ms=_CONTROLLER_TIMEOUT_MS, topics=None))
     if response.error_code != NONE:
-        kind = NotPermittedError if response.error_code in NOT_PERMITTED else RefusedRequestError
-        raise kind(refusal(response.error_code, "cluster"))
+        raise refused(response.error_code, "cluster")
     return {
         (topic.name, row.partition_index): Move(
             list(row.replicas), list(row.adding_replicas), list(row.removing_replicas)
@@ -113,7 +127,7 @@ def read_default_settings(session: Session, names: list[str]) -> dict[str, str |
     request = DescribeConfigsRequest(resources=[(ConfigResourceType.BROKER, "", names)])
     (result,) = session.ask(request).results
     if result.error_code != NONE:
-        raise RefusedRequestError(refusal(result.error_code, "cluster", "DESCRIBE_CONFIGS"))
+        raise refused(result.error_code, "cluster", "DESCRIBE_CONFIGS")
     return {row.name: row.value for row in result.configs if _is_default(row) and row.name in names}
 
 

@@ -1,20 +1,20 @@
-"""Readings of a KRaft cluster that are not older than a moment, by a broker that has caught up with the quorum.
+"""Readings of a KRaft cluster that are not older than a moment, by a broker that has applied all committed by then.
 
-A broker answers from its copy of the metadata log, which it fetches from the quorum's leader. Each response to a fetch
-carries the leader's high watermark. So once a broker has fetched twice after a moment, it knows all that was committed
-by then. The leader reports the last fetch of each node (DescribeQuorum). A broker applies what it has fetched within
-milliseconds, so a reading may be older by that much. The leader itself does not fetch and needs no check.
+A broker answers from the newest image of the metadata that it has published. ApiVersions reports the offset of the last
+record in it (`KRaftMetadataCache.features`). DescribeQuorum, which the quorum's leader answers, reports the high
+watermark, which is the offset after the last committed record. The broker part of the leader itself publishes its image
+later than the leader commits, too, by seconds on a busy machine.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from jobs.adapters.brokers.admin import bootstrap, describe_error
-from jobs.adapters.brokers.fanout import connected_broker
-from jobs.adapters.kraft.cluster import read_cluster
-from jobs.adapters.kraft.session import FAILURES, BehindError, Quorum, Session, open_session, read_from_broker
+from jobs.adapters.brokers.fanout import Ask, connected_broker
+from jobs.adapters.kraft.cluster import NotPermittedError, RefusedRequestError, read_cluster, read_last_applied
+from jobs.adapters.kraft.session import FAILURES, BehindError, Session, open_session, read_from_broker
 from jobs.core.errors import UnreadableError
 from schemas.rows import Broker
 
@@ -48,13 +48,16 @@ class FreshReads:
 
     def sync(self) -> None:
         """Make later readings no older than this call."""
-        self._attempt(lambda session, broker: catch_up(session, [broker.broker_id]))
+        self._attempt(catch_up)
 
     def read(self, read: Callable[[Session], T]) -> T:
-        """Return what `read` returns; raise UnreadableError if no broker can be read that has caught up."""
-        return self._attempt(lambda session, _: read(session))
+        """Return what `read` returns; raise UnreadableError if no broker can be read that has caught up.
 
-    def _attempt(self, read: Callable[[Session, Broker], T]) -> T:
+        What a broker refuses is the reason then; another broker is asked only if that could make a difference.
+        """
+        return self._attempt(read)
+
+    def _attempt(self, read: Callable[[Session], T]) -> T:
         until = time.monotonic() + CONTACT_SECONDS
         while True:
             faults: dict[str, str] = {}
@@ -62,7 +65,9 @@ class FreshReads:
                 for address in bootstrap([broker], self.settings):
                     try:
                         return self._read_from(address, broker, read, is_new=is_new)
-                    except (BehindError, *FAILURES) as error:
+                    except NotPermittedError as error:
+                        raise UnreadableError(f"the broker at {address} refused a request: {error}") from None
+                    except (BehindError, RefusedRequestError, *FAILURES) as error:
                         faults[address] = describe_error(error)
                 self.broker = None
             if time.monotonic() >= until:
@@ -79,7 +84,7 @@ class FreshReads:
             yield self.broker, False
         try:
             leader, brokers = read_from_broker(self.addresses, self.settings, self._leader_and_brokers)
-        except UnreadableError as error:
+        except (UnreadableError, RefusedRequestError) as error:
             faults["--bootstrap-server"] = str(error).partition("\ncheck")[0]
             return
         ordered = sorted(brokers, key=lambda broker: broker.broker_id != leader)
@@ -89,49 +94,37 @@ class FreshReads:
         leader = None if session.quorum is None else session.quorum.leader_id
         return leader, read_cluster(session, self.protocol)[1]
 
-    def _read_from(self, address: str, broker: Broker, read: Callable[[Session, Broker], T], *, is_new: bool) -> T:
+    def _read_from(self, address: str, broker: Broker, read: Callable[[Session], T], *, is_new: bool) -> T:
         with connected_broker(address, self.settings) as send:
             session = open_session(send)
             if not session.has_controller:
                 raise BehindError(str(session.quorum_fault))
             if is_new:
-                catch_up(session, [broker.broker_id])
-            result = read(session, broker)
+                catch_up(session)
+            result = read(session)
         self.broker = broker
         return result
 
 
-def catch_up(session: Session, brokers: Collection[int]) -> None:
-    """Wait until these brokers know all that was committed before this call; raise BehindError after some seconds.
+def catch_up(session: Session) -> None:
+    """Wait until the broker of this session has applied all that was committed when its quorum was described.
 
-    A broker that the quorum does not know, or a client that may not describe it, cannot be waited for.
+    Raise BehindError after some seconds, and UnreadableError if this client may not describe the quorum.
     """
-    first = session.describe_quorum()
-    last, fetched, until = first, dict.fromkeys(brokers, 0), time.monotonic() + CATCH_UP_SECONDS
-    while waiting := [node for node in brokers if not _knows(node, first, last, fetched[node])]:
+    quorum = session.quorum or session.describe_quorum()
+    if quorum.high_watermark is None:
+        raise BehindError("the leader of the quorum does not report what is committed")
+    await_applied(session.ask, quorum.high_watermark)
+
+
+def await_applied(ask: Ask, end: int, seconds: float | None = None) -> None:
+    """Wait until a broker has applied all records before the offset `end`; raise BehindError after so many seconds."""
+    limit = CATCH_UP_SECONDS if seconds is None else seconds
+    until = time.monotonic() + limit
+    while (last := read_last_applied(ask)) < end - 1:
         if time.monotonic() >= until:
-            raise BehindError(f"broker {waiting[0]} does not catch up with the metadata log of the quorum")
+            raise BehindError(
+                f"it does not catch up with the metadata log of the quorum in {limit:g} s: it has applied offset "
+                f"{last} of {end - 1}"
+            )
         time.sleep(_POLL_SECONDS)
-        now = session.describe_quorum()
-        if now.leader_epoch != first.leader_epoch:  # another leader has another clock
-            first, fetched = now, dict.fromkeys(brokers, 0)
-        else:
-            for node in brokers:
-                fetched[node] += _timestamp(now, node) != _timestamp(last, node)
-        last = now
-
-
-def _knows(node: int, first: Quorum, last: Quorum, fetches: int) -> bool:
-    """Whether a node knows what was committed at the time of `first`; `fetches` counts its fetches since."""
-    if node == first.leader_id == last.leader_id:
-        return True
-    fetch = last.fetches.get(node)
-    if fetch is None or fetch.log_end_offset is None or first.high_watermark is None:
-        return False
-    has_records = fetch.log_end_offset >= first.high_watermark
-    return has_records and (fetch.timestamp_ms is None or fetches >= 2)  # noqa: PLR2004
-
-
-def _timestamp(quorum: Quorum, node: int) -> int | None:
-    fetch = quorum.fetches.get(node)
-    return None if fetch is None else fetch.timestamp_ms

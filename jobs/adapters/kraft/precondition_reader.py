@@ -12,8 +12,8 @@ from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeConfigsRequest
 
 from jobs.adapters.brokers.admin import NONE
-from jobs.adapters.kraft.cluster import Move, RefusedRequestError
-from jobs.adapters.kraft.session import Session, refusal
+from jobs.adapters.kraft.cluster import Move, refused
+from jobs.adapters.kraft.session import Session
 from jobs.adapters.kraft.topics import UNKNOWN_TOPIC, NamedTopic, read_named_topics
 from schemas.current_state import (
     CurrentPartition,
@@ -86,7 +86,7 @@ def read_topic_overrides(session: Session, topics: Sequence[str]) -> dict[str, d
         if result.error_code == UNKNOWN_TOPIC:
             overrides[result.resource_name] = None
         elif result.error_code != NONE:
-            raise RefusedRequestError(refusal(result.error_code, "topic", "DESCRIBE_CONFIGS"))
+            raise refused(result.error_code, "topic", "DESCRIBE_CONFIGS")
         else:
             rows = (row for row in result.configs if row.config_source == _TOPIC_OVERRIDE and row.value is not None)
             overrides[result.resource_name] = {row.name: row.value for row in rows}

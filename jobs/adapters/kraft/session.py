@@ -4,15 +4,16 @@ Any broker answers from its own copy of the metadata. A broker without contact t
 copy, so a broker whose DescribeQuorum gets no answer, which the leader gives, is used only if no other broker answers.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from kafka.errors import IncompatibleBrokerVersion, KafkaError, UnsupportedVersionError, for_code
 from kafka.protocol.admin import DescribeQuorumRequest
 
-from jobs.adapters.brokers.admin import NONE, describe_error, error_name
+from jobs.adapters.brokers.admin import NONE, describe_error
 from jobs.adapters.brokers.fanout import TimedAsk, connected_broker
+from jobs.adapters.brokers.permissions import NOT_PERMITTED, refusal
 from jobs.core.errors import UnreadableError, UsageError
 from schemas.enums import METADATA_TOPIC, NO_CONTROLLER
 from schemas.rows import Voter
@@ -28,24 +29,9 @@ REQUEST_SECONDS: Final = 30.0
 UNKNOWN: Final = -1
 """An offset or a time that the leader of the quorum does not know."""
 
-NEEDS: Final = "this client needs the permission"
-"""What messages say about a permission that is missing; its name follows."""
-
-NOT_PERMITTED: Final = frozenset({29, 31})
-"""TOPIC_AUTHORIZATION_FAILED and CLUSTER_AUTHORIZATION_FAILED."""
-
 _UNSUPPORTED: Final = (IncompatibleBrokerVersion, UnsupportedVersionError)
 FAILURES: Final = (KafkaError, OSError, IndexError, RuntimeError)
 """What kafka-python raises if a broker cannot be reached, or does not answer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fetch:
-    """A node's last fetch of the metadata log, as the leader knows it; values that it does not know are None."""
-
-    log_end_offset: int | None
-    timestamp_ms: int | None
-    """By the leader's clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +44,6 @@ class Quorum:
     voters: Sequence[Voter]
     leader_time_ms: int | None = None
     """Wall clock of the leader in milliseconds since 1970, None from brokers before Kafka 3.4."""
-    fetches: Mapping[int, "Fetch"] = field(default_factory=dict)
-    """The last fetch of the metadata log by each node."""
 
 
 class BehindError(Exception):
@@ -99,8 +83,9 @@ class Session:
 def read_from_broker(addresses: Sequence[str], settings: dict[str, str], read: Callable[[Session], T]) -> T:
     """Return what `read` returns for the first broker that answers all its requests.
 
-    `settings` are those of `read_properties`. Raise UnreadableError if no broker answers, and UsageError if the cluster
-    keeps its metadata in ZooKeeper.
+    `settings` are those of `read_properties`. A broker for which `read` raises BehindError is used only if no other one
+    answers, like one without contact to the quorum's leader. Raise UnreadableError if no broker answers, and UsageError
+    if the cluster keeps its metadata in ZooKeeper.
     """
     faults: dict[str, str] = {}
     without_quorum: list[str] = []
@@ -117,6 +102,9 @@ def read_from_broker(addresses: Sequence[str], settings: dict[str, str], read: C
                 f"the broker at {address} does not describe a quorum, so its cluster keeps its metadata in ZooKeeper; "
                 "give --zookeeper HOST:PORT[,...][/chroot]"
             ) from None
+        except BehindError as error:
+            without_quorum.append(address)
+            faults[address] = f"{error} (the broker at {address})"
         except FAILURES as error:
             faults[address] = describe_error(error)
     for address in without_quorum:
@@ -144,16 +132,6 @@ def _session(send: TimedAsk, described: "Quorum | int | str") -> Session:
     if isinstance(described, str):
         return Session(send=send, quorum=None, quorum_fault=described, has_controller=False)
     return Session(send=send, quorum=None, quorum_fault=refusal(described, "cluster"), has_controller=True)
-
-
-def refusal(code: int, resource: str, operation: str = "DESCRIBE") -> str:
-    """Describe a broker's error code; for a lack of permission, say which one is needed.
-
-    >>> refusal(31, "cluster")
-    'ClusterAuthorizationFailedError (31): this client needs the permission DESCRIBE on the cluster'
-    """
-    needs = f": {NEEDS} {operation} on the {resource}" if code in NOT_PERMITTED else ""
-    return f"{error_name(code)}{needs}"
 
 
 def describe_quorum(session: Session) -> Quorum | None:
@@ -188,14 +166,7 @@ def _describe_quorum(send: TimedAsk) -> Quorum | int | str:
         voters=[_voter(states[voter], states.get(partition.leader_id)) for voter in sorted(states)],
         # of the leader itself, this is its current time
         leader_time_ms=_known(getattr(states.get(partition.leader_id), "last_caught_up_timestamp", None)),
-        fetches={row.replica_id: _fetch(row) for row in (*partition.current_voters, *partition.observers)},
     )
-
-
-def _fetch(row: Any) -> Fetch:  # noqa: ANN401 - kafka-python is untyped
-    """Return a node's last fetch; version 0 (Kafka 3.3) has no time."""
-    last = getattr(row, "last_fetch_timestamp", None)
-    return Fetch(log_end_offset=_known(row.log_end_offset), timestamp_ms=_known(last))
 
 
 def _voter(state: Any, leader: Any | None) -> Voter:  # noqa: ANN401 - kafka-python is untyped

@@ -22,9 +22,10 @@ from kafka.protocol.admin import DescribeConfigsRequest, DescribeTopicPartitions
 from kafka.protocol.metadata import MetadataRequest
 
 from jobs.adapters.brokers.admin import NONE
+from jobs.adapters.brokers.permissions import refusal
 from jobs.adapters.delta.warehouse import schema_of
 from jobs.adapters.kraft.cluster import REASSIGNMENTS, Move, NotPermittedError, RefusedRequestError, read_moves
-from jobs.adapters.kraft.session import BehindError, Session, refusal
+from jobs.adapters.kraft.session import BehindError, Session
 from schemas.rows import Key, QuarantinedZnode, Row
 
 PAGE_PARTITIONS: Final = 2_000

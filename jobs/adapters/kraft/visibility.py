@@ -13,8 +13,8 @@ from kafka.protocol.admin import DescribeConfigsRequest, DescribeLogDirsRequest
 
 from jobs.adapters.brokers.admin import NONE
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
+from jobs.adapters.brokers.permissions import refusal
 from jobs.adapters.kraft.cluster import RefusedRequestError
-from jobs.adapters.kraft.session import refusal
 from schemas.broker_configs import AUTHORIZER
 from schemas.enums import METADATA_TOPIC
 from schemas.rows import HIDDEN_TOPICS, Broker, QuarantinedZnode

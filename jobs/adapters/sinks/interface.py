@@ -95,8 +95,12 @@ class Reader(Protocol):
     def withdraw_requests(self, keys: Collection[Key]) -> None:
         """Remove these partitions from the reassignments requested in /admin."""
 
-    def read_overrides(self, resources: Iterable[ResourceName]) -> CurrentOverrides:
-        """Read the overrides of brokers and topics."""
+    def read_overrides(self, resources: Iterable[ResourceName], *, allow_silent: bool = False) -> CurrentOverrides:
+        """Read the overrides of brokers and topics.
+
+        Raise UnreadableError if a live broker that only reports them itself does not answer; with `allow_silent` it
+        counts like one that is not alive.
+        """
 
     def read_topics(self, names: Sequence[str]) -> TopicReading:
         """Read these topics with all their partitions."""

@@ -7,17 +7,18 @@ which is read from a broker that has caught up with the quorum.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn, Self
 
 from jobs.adapters.brokers.admin import read_properties
-from jobs.adapters.brokers.fanout import ask_brokers
+from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.delta import lease as warehouse_lease
 from jobs.adapters.delta.lease import WarehouseLease, current_holder, leased
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.kraft import precondition_reader
-from jobs.adapters.kraft.cluster import RefusedRequestError, read_cluster
-from jobs.adapters.kraft.fresh_reads import FreshReads, catch_up
+from jobs.adapters.kraft.cluster import read_cluster, read_last_applied
+from jobs.adapters.kraft.fresh_reads import FreshReads, await_applied
 from jobs.adapters.kraft.session import Session
 from jobs.adapters.kraft.topics import read_named_topics
 from jobs.adapters.sinks.interface import CurrentOverrides, ResourceName, TopicReading
@@ -32,12 +33,18 @@ WHY_NO_BATCH: Final = (
 )
 WHY_NO_REQUESTS: Final = "a KRaft cluster has no ZooKeeper, so no requests in /admin"
 
-BROKERS_SECONDS: Final = 20.0
+BROKERS_SECONDS: Final = 10.0
 """Seconds for all brokers together to report their overrides."""
 
 
 def _refuse(reason: str) -> NoReturn:
     raise RefusedError(f"this command needs ZooKeeper: {reason}; see docs/kraft.md")
+
+
+def _current_rates(end: int, ask: Ask, broker: Broker) -> dict[str, str]:
+    """Return the rates of a broker once it has applied the metadata log before the offset `end`."""
+    await_applied(ask, end, BROKERS_SECONDS / 2)
+    return own_rates(ask, broker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,25 +117,23 @@ class KRaftReader:
     def withdraw_requests(self, keys: Collection[Key]) -> None:
         """Do nothing, because no request is stored."""
 
-    def read_overrides(self, resources: Iterable[ResourceName]) -> CurrentOverrides:
+    def read_overrides(self, resources: Iterable[ResourceName], *, allow_silent: bool = False) -> CurrentOverrides:
         """Read the dynamic settings of topics from one broker, and those of each broker from itself."""
         ordered = sorted(resources)
         topics = [name for kind, name in ordered if kind == "topic"]
         broker_ids = {int(name) for kind, name in ordered if kind == "broker"}
         self.sync()
 
-        def read(session: Session) -> tuple[list[Broker], dict[str, dict[str, str] | None]]:
-            brokers = [row for row in self._live(session) if row.broker_id in broker_ids]
-            catch_up(session, [row.broker_id for row in brokers])
-            return brokers, precondition_reader.read_topic_overrides(session, topics)
+        def read(session: Session) -> tuple[list[Broker], int, dict[str, dict[str, str] | None]]:
+            asked = [row for row in self._live(session) if row.broker_id in broker_ids]
+            return asked, read_last_applied(session.ask), precondition_reader.read_topic_overrides(session, topics)
 
-        try:
-            brokers, of_topics = self.reads.read(read)
-        except RefusedRequestError as error:
-            raise UnreadableError(f"the configs of topics cannot be read: {error}") from None
-        of_brokers, reasons = ask_brokers(brokers, self.reads.settings, BROKERS_SECONDS, own_rates)
-        for broker, reason in reasons.items():
-            raise UnreadableError(f"the configs of broker {broker} cannot be read: {reason}")
+        asked, applied, of_topics = self.reads.read(read)
+        ask_current = partial(_current_rates, applied + 1)
+        of_brokers, reasons = ask_brokers(asked, self.reads.settings, BROKERS_SECONDS, ask_current)
+        if reasons and not allow_silent:
+            listed = "; ".join(f"broker {broker}: {reason}" for broker, reason in sorted(reasons.items()))
+            raise UnreadableError(f"the configs of brokers cannot be read: {listed}")
         overrides: dict[ResourceName, Mapping[str, str] | None] = {}
         for kind, name in ordered:
             overrides[kind, name] = of_topics.get(name) if kind == "topic" else of_brokers.get(int(name))

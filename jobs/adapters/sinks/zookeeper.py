@@ -54,8 +54,9 @@ class ZooKeeperReader:
     def withdraw_requests(self, keys: Collection[Key]) -> None:
         withdraw(self.zookeeper, keys)
 
-    def read_overrides(self, resources: Iterable[ResourceName]) -> CurrentOverrides:
+    def read_overrides(self, resources: Iterable[ResourceName], *, allow_silent: bool = False) -> CurrentOverrides:
         """Read the znodes of overrides, and those that exist while the broker is registered or the topic exists."""
+        del allow_silent  # no broker is asked
         ordered = sorted(resources)
         self.sync()
         resource_znodes = read_many(self.zookeeper, [_resource_path(resource) for resource in ordered])

@@ -21,10 +21,12 @@ from jobs.adapters.kraft.cluster import (
     read_default_settings,
     read_metadata_version,
     read_moves,
+    refused,
     request_rows,
 )
+from jobs.adapters.kraft.fresh_reads import await_applied, catch_up
 from jobs.adapters.kraft.security_counts import read_security_counts
-from jobs.adapters.kraft.session import Session, describe_quorum, read_from_broker, refusal
+from jobs.adapters.kraft.session import Session, describe_quorum, read_from_broker
 from jobs.adapters.kraft.topics import (
     TopicReading,
     has_at_most,
@@ -114,7 +116,8 @@ class KRaftSource:
             moves = listed_moves(session, quarantine)
             size = max(1, -(-len(names) // count))
             shares = [names[start : start + size] for start in range(0, len(names), size)]
-            return Shares(shares, moves, bootstrap(brokers, self._settings), quarantine)
+            committed = None if session.quorum is None else session.quorum.high_watermark
+            return Shares(shares, moves, bootstrap(brokers, self._settings), quarantine, committed)
 
         return self._read(read)
 
@@ -129,8 +132,13 @@ class KRaftSource:
         moves = None if shares.moves is None else {key: move for key, move in shares.moves.items() if key[0] in ours}
         first = number % max(1, len(shares.addresses))
         addresses = [*shares.addresses[first:], *shares.addresses[:first], *bootstrap_addresses(self.bootstrap_servers)]
-        reading = read_from_broker(addresses, self._settings, lambda session: read_share(session, names, moves))
-        return _rows(reading, started)
+
+        def read(session: Session) -> TopicReading:
+            if session.has_controller and shares.committed is not None:
+                await_applied(session.ask, shares.committed)
+            return read_share(session, names, moves if session.has_controller else None)
+
+        return _rows(read_from_broker(addresses, self._settings, read), started)
 
     def read_again(self, shares: "Shares", torn: Collection[str]) -> Rows | None:
         """Read topics once more that are `torn`, or whose reassignments have changed since; None if there are none.
@@ -184,7 +192,18 @@ class KRaftSource:
         return self._settings.get("security_protocol", "PLAINTEXT")
 
     def _read(self, read: Callable[[Session], T]) -> T:
-        return read_from_broker(bootstrap_addresses(self.bootstrap_servers), self._settings, read)
+        """Return what `read` returns for a broker that knows all that was committed before this call.
+
+        If no broker at the given addresses catches up in time, one is read that has not; like one without contact to
+        the quorum's leader, it leaves unknown what may have changed.
+        """
+
+        def read_current(session: Session) -> T:
+            if session.quorum is not None:
+                catch_up(session)
+            return read(session)
+
+        return read_from_broker(bootstrap_addresses(self.bootstrap_servers), self._settings, read_current)
 
     def _topics(self, session: Session, topic: str | None = None) -> TopicReading:
         """Read topics, and name those that this client may not describe."""
@@ -236,6 +255,8 @@ class Shares:
     """Of the live brokers."""
     quarantine: Sequence[QuarantinedZnode]
     """What the lists themselves lack."""
+    committed: int | None
+    """The offset before which brokers must have applied the metadata log, None if it is unknown."""
 
 
 def _rows(reading: TopicReading, started: float) -> Rows:
@@ -295,7 +316,7 @@ def own_rates(ask: Ask, broker: Broker) -> dict[str, str]:
     request = DescribeConfigsRequest(resources=[(ConfigResourceType.BROKER, str(broker.broker_id), [*RATES])])
     (result,) = ask(request).results
     if result.error_code != NONE:
-        raise RefusedRequestError(refusal(result.error_code, "cluster", "DESCRIBE_CONFIGS"))
+        raise refused(result.error_code, "cluster", "DESCRIBE_CONFIGS")
     return {row.name: row.value for row in result.configs if row.config_source == _OF_BROKER and row.value is not None}
 
 

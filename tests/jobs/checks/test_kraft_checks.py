@@ -3,7 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from jobs.adapters.kraft.session import Quorum, refusal
+from jobs.adapters.brokers.permissions import refusal
+from jobs.adapters.kraft.session import Quorum
 from jobs.adapters.sources.interface import ClusterMetadata, LiveReading
 from jobs.checks.common_checks import CheckStatus
 from jobs.checks.kraft_checks import permission_results, quorum_result, reachability_result

@@ -17,11 +17,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[at
 from confluent_kafka.cimpl import NewTopic
 
 from jobs.adapters.brokers.admin import connected_admin
-from jobs.adapters.brokers.fanout import connected_broker
 from jobs.adapters.delta.lease import WarehouseLease
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
-from jobs.adapters.kraft.fresh_reads import catch_up
-from jobs.adapters.kraft.session import open_session
 from jobs.adapters.sources.kraft import KRaftSource
 from jobs.execution.admin.controller_client import request_changes
 from jobs.execution.admin.lease import this_process
@@ -62,9 +59,6 @@ class Kafka:
         return {row["topic"] for row in self.surveyor.warehouse.rows("topics")}
 
     def snapshot(self) -> None:
-        """Take a snapshot once every broker knows what the controller has committed."""
-        with connected_broker(self.cluster.bootstrap.split(",")[0], {}) as send:
-            catch_up(open_session(send), RACKS)
         self.surveyor.json("snapshot")
 
     def fill(self, topic: str, megabytes: int) -> None:

@@ -1,86 +1,90 @@
-"""When a broker has caught up with the quorum: by its fetches since the call, as the leader reports them."""
+"""When a broker has caught up with the quorum: once it has applied the last record that was committed."""
 
-from typing import cast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from jobs.adapters.kraft import fresh_reads
-from jobs.adapters.kraft.fresh_reads import catch_up
-from jobs.adapters.kraft.session import BehindError, Fetch, Quorum, Session
+from jobs.adapters.kraft.cluster import NotPermittedError, RefusedRequestError
+from jobs.adapters.kraft.fresh_reads import FreshReads, catch_up
+from jobs.adapters.kraft.session import BehindError, Quorum, Session
+from jobs.core.errors import UnreadableError
+from schemas.rows import Broker
+from schemas.znodes import Endpoint
 
-LEADER, BROKER = 1, 2
-
-
-def quorum(
-    end: int | None, fetched_at: int | None, *, high_watermark: int = 100, leader: int = LEADER, epoch: int = 7
-) -> Quorum:
-    return Quorum(
-        leader_id=leader,
-        leader_epoch=epoch,
-        high_watermark=high_watermark,
-        voters=[],
-        fetches={
-            LEADER: Fetch(log_end_offset=high_watermark, timestamp_ms=0),
-            BROKER: Fetch(log_end_offset=end, timestamp_ms=fetched_at),
-        },
-    )
+COMMITTED = 100
+"""The high watermark: the offset of the last committed record is one less."""
 
 
-class Quorums:
-    """A session that describes one quorum after the other, and then the last one again and again."""
+class Answers:
+    """A broker that reports one offset after the other as applied, and then the last one again and again."""
 
-    def __init__(self, *described: Quorum) -> None:
-        self.described = described
+    def __init__(self, *applied: int) -> None:
+        self.applied = applied
         self.asked = 0
 
-    def describe_quorum(self) -> Quorum:
+    def __call__(self, _: object, __: float) -> Any:  # noqa: ANN401 - as of kafka-python
         self.asked += 1
-        return self.described[min(self.asked, len(self.described)) - 1]
+        return SimpleNamespace(finalized_features_epoch=self.applied[min(self.asked, len(self.applied)) - 1])
 
 
-def caught_up(session: Quorums, *brokers: int) -> int:
-    catch_up(cast("Session", session), brokers)
-    return session.asked
+def session(answers: Answers, high_watermark: int | None = COMMITTED) -> Session:
+    quorum = Quorum(leader_id=1, leader_epoch=7, high_watermark=high_watermark, voters=[])
+    return Session(send=answers, quorum=quorum, quorum_fault=None, has_controller=True)
 
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fresh_reads, "_POLL_SECONDS", 0.0)
-
-
-def test_the_leader_needs_no_fetch() -> None:
-    assert caught_up(Quorums(quorum(0, 0)), LEADER) == 1
-
-
-def test_a_broker_has_to_fetch_twice() -> None:
-    """The response to the first fetch after the call carries the high watermark; the second fetch shows its arrival."""
-    assert caught_up(Quorums(quorum(100, 10), quorum(100, 11), quorum(100, 11), quorum(100, 12)), BROKER) == 4
-
-
-def test_it_has_to_have_the_records_too() -> None:
-    behind = [quorum(90, stamp) for stamp in (10, 11, 12, 13)]
-    assert caught_up(Quorums(*behind, quorum(100, 14)), BROKER) == 5
-
-
-def test_a_new_leader_begins_again() -> None:
-    """It has another clock, and its high watermark is what counts."""
-    changed = [quorum(100, stamp, high_watermark=120, leader=3, epoch=8) for stamp in (50, 51, 52)]
-    enough = quorum(120, 53, high_watermark=120, leader=3, epoch=8)
-    assert caught_up(Quorums(quorum(100, 10), quorum(100, 11), *changed, enough), BROKER) == 6
-
-
-def test_brokers_without_times_are_judged_by_their_records() -> None:
-    assert caught_up(Quorums(quorum(99, None), quorum(100, None)), BROKER) == 2
-
-
-@pytest.mark.parametrize("session", [Quorums(quorum(90, 10)), Quorums(quorum(None, 10))], ids=["stuck", "unknown"])
-def test_a_broker_that_stays_behind_is_not_read(session: Quorums, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fresh_reads, "CATCH_UP_SECONDS", 0.05)
-    with pytest.raises(BehindError, match="broker 2 does not catch up"):
-        caught_up(session, BROKER)
 
 
-def test_a_broker_that_the_quorum_does_not_know_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fresh_reads, "CATCH_UP_SECONDS", 0.05)
-    with pytest.raises(BehindError):
-        caught_up(Quorums(quorum(100, 10)), 9)
+@pytest.mark.parametrize(("applied", "asked"), [([99], 1), ([120], 1), ([-1, 97, 98, 99], 4)])
+def test_it_is_asked_until_it_has_applied_the_last_committed_record(applied: list[int], asked: int) -> None:
+    answers = Answers(*applied)
+    catch_up(session(answers))
+    assert answers.asked == asked
+
+
+@pytest.mark.parametrize("applied", [98, -1], ids=["one behind", "not reported"])
+def test_a_broker_that_stays_behind_is_not_read(applied: int) -> None:
+    with pytest.raises(BehindError, match=f"it has applied offset {applied} of 99"):
+        catch_up(session(Answers(applied)))
+
+
+def test_without_a_high_watermark_nothing_is_current() -> None:
+    with pytest.raises(BehindError, match="does not report what is committed"):
+        catch_up(session(Answers(99), None))
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            NotPermittedError("this client needs the permission DESCRIBE on the cluster"),
+            "refused a request: this client",
+        ),
+        (RefusedRequestError("UnknownServerError"), "RefusedRequestError: UnknownServerError"),
+    ],
+)
+def test_a_refusal_is_an_error_that_commands_report(
+    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def connected(*_: object) -> Iterator[None]:
+        yield None
+
+    def refuse(_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(fresh_reads, "CONTACT_SECONDS", 0.0)
+    monkeypatch.setattr(fresh_reads, "connected_broker", connected)
+    monkeypatch.setattr(fresh_reads, "open_session", lambda _: session(Answers(99)))
+    monkeypatch.setattr(fresh_reads, "read_from_broker", lambda *_: (None, []))
+    endpoint = Endpoint("L", "PLAINTEXT", "kafka1", 9092)
+    asked = Broker(broker_id=1, host="kafka1", port=9092, endpoints=[endpoint], understood=True)
+    with pytest.raises(UnreadableError, match=said):
+        FreshReads(["kafka1:9092"], {}, broker=asked).read(refuse)

@@ -81,6 +81,8 @@ class PagedCluster:
     """What successive requests for reassignments list; the last list stays."""
     hidden: frozenset[str] = frozenset()
     """Topics that the client may not describe."""
+    behind: frozenset[int] = frozenset()
+    """Brokers that have applied nothing of the metadata log."""
     pages_before_loss: int | None = None
     """Pages that are answered before connections are closed at a request for one; None to answer all."""
     asked: list[tuple[int, str]] = field(default_factory=list)
@@ -135,6 +137,8 @@ class PagedCluster:
             74: self._names,
         }
         response = answers[key](version, body)
+        if key == 18:
+            response.finalized_features_epoch = 0 if self.ports.index(port) in self.behind else 8
         self.asked.append((port, {3: NOT_PAGED, 74: LISTED, 75: PAGED}.get(key, str(key))))
         if isinstance(response, bytes):
             return b"\0" + response
