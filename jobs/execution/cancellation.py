@@ -20,8 +20,8 @@ from jobs.adapters.brokers.admin import (
     UNKNOWN_OUTCOME,
     Admin,
     describe_error,
-    error_name,
 )
+from jobs.adapters.brokers.permissions import refusal
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sinks.interface import Lease, Reader, Sink
 from jobs.adapters.zookeeper.connection import poll_until
@@ -143,11 +143,11 @@ def _cancel_leased(
     A commit that has released the lease has sent all its requests. In-sync replicas are judged once the Admin API
     answers, just before the cancellation is requested.
     """
-    state = read_cancellation(reader, settings, plan).state
     with ExitStack() as stack:
         is_resident = reader.read_resident_controller() is not None
         throttled = bool(throttle_rows(settings.warehouse, plan.plan_id))
-        admin = stack.enter_context(admin_of(settings, state)) if throttled or not is_resident else None
+        needs_admin = throttled or not is_resident
+        admin = stack.enter_context(admin_of(settings, reader.read_cluster())) if needs_admin else None
         cancellation = read_cancellation(reader, settings, plan, fewer_copies=fewer_copies)
         if not skip_unsafe:
             refuse_unsafe(plan, cancellation)
@@ -230,10 +230,23 @@ class _CancellationRun:
         return safe, unsafe
 
     def restore(self, statuses: Mapping[Key, PartitionStatus]) -> list[RowOutcome]:
-        """Request the order before for partitions in which only the order differs."""
+        """Request the order before for partitions in which only the order differs.
+
+        Storing the intents takes time, so they are judged again just before: another client may move them by now.
+        """
         out_of_order = [status for status in statuses.values() if status.status is ReassignmentStatus.OUT_OF_ORDER]
+        if not out_of_order:
+            return []
         self._intend(Step.RESTORE_ORDER, out_of_order)
-        return self._ask(Step.RESTORE_ORDER, out_of_order, _replicas_before)
+        now = self.read([status.key for status in out_of_order])
+        moved = [
+            RowOutcome(_row(status, Step.RESTORE_ORDER), Outcome.STALE, f"left alone: {now[status.key].detail}")
+            for status in out_of_order
+            if now[status.key].status is not ReassignmentStatus.OUT_OF_ORDER
+        ]
+        self.ledger.append_now(moved)
+        due = [status for status in out_of_order if now[status.key].status is ReassignmentStatus.OUT_OF_ORDER]
+        return moved + self._ask(Step.RESTORE_ORDER, due, _replicas_before)
 
     def record_interrupted(self) -> None:
         """Record the outcomes of partitions whose cancellation was intended by a command that was then killed."""
@@ -327,7 +340,7 @@ def _verdict(
             return RowOutcome(row, Outcome.UNKNOWN, f"{why_unknown}; {now.detail}")
         if code in _DONE_CODES:
             return RowOutcome(row, Outcome.UNKNOWN, f"accepted, but not visible yet: {now.detail}")
-        return RowOutcome(row, Outcome.FAILED, f"the controller refused: {error_name(code)}")
+        return RowOutcome(row, Outcome.FAILED, f"the controller refused: {refusal(code, 'cluster', 'ALTER')}")
     is_back = (
         now.status in {ReassignmentStatus.NOT_STARTED, ReassignmentStatus.OUT_OF_ORDER} and now.change.wave == row.wave
     )

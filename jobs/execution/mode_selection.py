@@ -7,14 +7,13 @@ from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.controller_client import EXECUTABLE
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
 from jobs.execution.admin.zk_controller_client import REQUESTABLE
-from jobs.preconditions.changes import adds_partition
+from jobs.preconditions.changes import adds_partition, is_unclean
 from jobs.repositories.plans.checked_configs import tiered
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.cli_enums import Mode, Via
 from jobs.runtime.settings import Settings
 from schemas.enums import CARRIED_OUT, NO_VERSION, Action, DrainMode, PlanKind
 from schemas.lease import LeaseHolder
-from schemas.rows import Change
 from schemas.topic_configs import TIERED
 
 
@@ -126,8 +125,12 @@ def _refuse_unrequestable(plan: Plan, subject: str) -> None:
 
 def _why_not_admin(plan: Plan, sink: Sink) -> str | None:
     """Return why the Admin API cannot carry out a plan; None if it can."""
-    actions = {Action(change.action) for change in plan.changes if not (sink.elects_uncleanly and _is_unclean(change))}
+    actions = {Action(change.action) for change in plan.changes}
+    if sink.elects_uncleanly and any(map(is_unclean, plan.changes)):
+        actions -= {Action.ELECT}  # the controller makes the clean ones among them by itself
     unsupported = sorted(actions - EXECUTABLE)
+    if unsupported == [Action.ELECT] and sink.elects_uncleanly:
+        return "the cluster's controller elects live replicas in sync by itself"
     if unsupported:
         return f"the Admin API offers no repair of leaders and ISRs: {', '.join(unsupported)}"
     if _carries_out_requests(plan):
@@ -137,11 +140,6 @@ def _why_not_admin(plan: Plan, sink: Sink) -> str | None:
     )
     states_only = [change for change in first_leaders if not adds_partition(change)]
     return "the Admin API does not elect first leaders of existing partitions" if states_only else None
-
-
-def _is_unclean(change: Change) -> bool:
-    """Whether a change elects a replica that is not in sync, because none in sync is alive."""
-    return change.action == Action.ELECT and change.leader_after not in (change.isr_before or ())
 
 
 def _carries_out_requests(plan: Plan) -> bool:

@@ -20,10 +20,11 @@ from jobs.adapters.brokers.admin import (
     NO_REASSIGNMENT_IN_PROGRESS,
     NONE,
     UNKNOWN_OUTCOME,
+    Admin,
     AdminUnavailableError,
     describe_error,
-    error_name,
 )
+from jobs.adapters.brokers.permissions import refusal
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sinks.interface import Cluster, Lease, Reader
 from jobs.adapters.zookeeper.connection import poll_until
@@ -189,24 +190,33 @@ def _refuse_unsafe(partitions: Iterable[_Partition]) -> None:
 def _apply(
     settings: Settings, reader: Reader, keys: Sequence[Key], lease: Lease, *, skip_unsafe: bool, fewer_copies: bool
 ) -> CommandResult:
-    """Read again under the lease, remove requests, and ask the controller to cancel."""
-    state, partitions = _read(reader, keys, fewer_copies=fewer_copies)
-    if not skip_unsafe:
-        _refuse_unsafe(partitions)
-    pending = {partition.key: partition for partition in partitions if _is_due(partition)}
-    moving = {
-        key: partition.now for key, partition in pending.items() if partition.is_moving and partition.now is not None
-    }
-    audit = _Audit(settings.warehouse)
-    audit.record(dict.fromkeys(pending, (Outcome.PENDING, "")))
-    try:
-        lease.refuse_lost()
-        codes, timeout_seconds = _request(settings, reader, state, pending.keys(), moving)
-    except SurveyorError as error:
-        audit.record(dict.fromkeys(pending, (Outcome.UNKNOWN, f"interrupted: {error}")))
-        raise
+    """Connect, read again under the lease, remove requests, and ask the controller to cancel.
+
+    In-sync replicas are judged once the controller can be asked, just before the cancellation is requested.
+    """
+    with ExitStack() as stack:
+        connection = _connection(stack, settings, reader)
+        _, partitions = _read(reader, keys, fewer_copies=fewer_copies)
+        if not skip_unsafe:
+            _refuse_unsafe(partitions)
+        pending = {partition.key: partition for partition in partitions if _is_due(partition)}
+        moving = {
+            key: partition.now
+            for key, partition in pending.items()
+            if partition.is_moving and partition.now is not None
+        }
+        if moving and isinstance(connection, AdminUnavailableError):  # a request alone needs no controller
+            raise connection
+        audit = _Audit(settings.warehouse)
+        audit.record(dict.fromkeys(pending, (Outcome.PENDING, "")))
+        try:
+            lease.refuse_lost()
+            codes, timeout_seconds = _request(reader, connection, pending.keys(), moving)
+        except SurveyorError as error:
+            audit.record(dict.fromkeys(pending, (Outcome.UNKNOWN, f"interrupted: {error}")))
+            raise
     reasons = {
-        key: f"the controller refused: {error_name(code)}"
+        key: f"the controller refused: {refusal(code, 'cluster', 'ALTER')}"
         for key, code in codes.items()
         if code not in {NONE, NO_REASSIGNMENT_IN_PROGRESS}
     }
@@ -214,28 +224,30 @@ def _apply(
     return _report(final, reasons, audit)
 
 
+def _connection(stack: ExitStack, settings: Settings, reader: Reader) -> Admin | AdminUnavailableError | None:
+    """Return the Admin API, or why it does not answer; None if `surveyor control` is the controller."""
+    if reader.read_resident_controller() is not None:
+        return None
+    try:
+        return stack.enter_context(admin_of(settings, reader.read_cluster()))
+    except AdminUnavailableError as error:
+        return error
+
+
 def _request(
-    settings: Settings,
     reader: Reader,
-    state: Cluster,
+    connection: Admin | AdminUnavailableError | None,
     pending: AbstractSet[Key],
     moving: Mapping[Key, ReplicaAssignment],
 ) -> tuple[Mapping[Key, int], float]:
     """Remove requests and ask the controller; return its codes, and for how long the result is to be waited for."""
-    if reader.read_resident_controller() is not None:
+    if connection is None:
         reader.withdraw_requests(pending - moving.keys())
         back = {key: current.origin for key, current in moving.items()}
         codes: Mapping[Key, int] = ZkReassignmentOverride(reader.zookeeper).reassign(back) if back else {}
         return codes, LEADER_RETURN_SECONDS if back else CANCELLATION_TIMEOUT_SECONDS
-    with ExitStack() as stack:
-        admin = None
-        try:
-            admin = stack.enter_context(admin_of(settings, state))
-        except AdminUnavailableError:
-            if moving:  # a request alone can be removed without a controller
-                raise
-        reader.withdraw_requests(pending)
-        codes = {} if admin is None else _request_cancellation(admin.reassign, pending)
+    reader.withdraw_requests(pending)
+    codes = {} if isinstance(connection, AdminUnavailableError) else _request_cancellation(connection, pending)
     return codes, CANCELLATION_TIMEOUT_SECONDS
 
 
@@ -264,10 +276,10 @@ class _Audit:
             log(f"surveyor: could not record the cancellation in table commits: {error}")
 
 
-def _request_cancellation(reassign: Any, keys: Iterable[Key]) -> Mapping[Key, int]:  # noqa: ANN401 - of an Admin
+def _request_cancellation(admin: Admin, keys: Iterable[Key]) -> Mapping[Key, int]:
     """Ask the controller to cancel; return the codes by partition, none if no answer came."""
     try:
-        codes: Mapping[Key, int] = reassign(dict.fromkeys(keys))
+        codes: Mapping[Key, int] = admin.reassign(dict.fromkeys(keys))
     except UNKNOWN_OUTCOME as error:
         log(f"surveyor: no answer came ({describe_error(error)}); what the cluster shows decides", logging.WARNING)
         return {}

@@ -257,6 +257,11 @@ def is_unversioned(change: Change) -> bool:
     return not change.is_new and change.state_version is None
 
 
+def is_unclean(change: Change) -> bool:
+    """Whether a change elects a replica that is not in sync, because none in sync is alive."""
+    return change.action == Action.ELECT and change.leader_after not in (change.isr_before or ())
+
+
 def state_of(partition: CurrentPartition) -> PartitionPremise | None:
     """Return the whole state of a partition as it is now; None if it does not exist or is not understood."""
     try:

@@ -79,7 +79,10 @@ def commit_admin(
             run.run_waves(pending)
     except KeyboardInterrupt:
         run.record_unrequested(pending)
-        if not run.running_moves():
+        moving = run.running_moves()
+        if moving is None:
+            raise StillRunningError(f"interrupted; whether replicas move is unknown{resume_hint(ledger)}") from None
+        if not moving:
             raise
         raise StillRunningError(f"interrupted{resume_hint(ledger)}") from None
     except SurveyorError as error:
@@ -130,7 +133,7 @@ class AdminCommit:
         self.ledger.unfinished = True
         if self.ledger.intents_written:
             decided = {verdict.change.place for verdict in self.ledger.outcomes}
-            moving = {move.place for move in self.running_moves()}
+            moving = {move.place for move in self.running_moves() or ()}
             for change in pending:
                 if change.place in decided:
                     continue
@@ -156,13 +159,14 @@ class AdminCommit:
                 logging.WARNING,
             )
 
-    def running_moves(self) -> list[Change]:
-        """The changes of the plan that are moving now; none if ZooKeeper cannot be read."""
+    def running_moves(self) -> list[Change] | None:
+        """The changes of the plan that are moving now; None if the cluster cannot be read."""
         try:
             with self.sink.reading() as reader:
                 return moving_of(reader, self.ledger.plan)
-        except SurveyorError:
-            return []
+        except SurveyorError as error:
+            log(f"surveyor: what moves is unknown: {error}", logging.WARNING)
+            return None
 
     @property
     def _moves(self) -> list[Change]:
@@ -189,7 +193,7 @@ class AdminCommit:
         self._throttle(moves)
         pending = self._recheck(pending, 0.0)  # setting the throttle took time
         self.ledger.refuse_closed()
-        request_changes(self.sink, self.ledger, self.controller, pending, self.lease)
+        request_changes(self.sink, self.ledger, self.controller, pending, self.lease, self._judge_again)
         with self.sink.reading() as reader:
             note_changes_meanwhile(reader, self.ledger, pending, self.premises)
         log(f"  wave {wave[0].wave}: {pluralise(len(pending), 'change')} requested")
@@ -197,6 +201,9 @@ class AdminCommit:
     def _recheck(self, wave: Sequence[PlanRow], timeout_seconds: float) -> list[PlanRow]:
         with self.sink.reading() as reader:
             return recheck_wave(reader, self.ledger, wave, timeout_seconds, self.premises)
+
+    def _judge_again(self, rows: Sequence[PlanRow]) -> list[PlanRow]:
+        return self._recheck(rows, 0.0)
 
     def _throttle(self, upcoming: Sequence[Change] = ()) -> None:
         """Throttle the replicas that move now and those that are about to."""

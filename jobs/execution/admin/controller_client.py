@@ -5,9 +5,10 @@ request was received. So it does if an answer may be that to a request which a b
 because the controller was replaced before it answered.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol, cast
 
@@ -20,10 +21,12 @@ from jobs.adapters.brokers.admin import (
     describe_error,
     error_name,
 )
+from jobs.adapters.brokers.permissions import refusal
 from jobs.adapters.sinks.interface import Lease, Sink
 from jobs.adapters.zookeeper.connection import poll_until
-from jobs.core.errors import UnreadableError
+from jobs.core.errors import SurveyorError
 from jobs.execution.admin.waves import read_and_judge, read_statuses
+from jobs.preconditions.changes import adds_partition, is_unclean
 from jobs.preconditions.operations import judge_operations
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.commit_rows import RowOutcome
@@ -31,7 +34,7 @@ from jobs.runtime.progress import progress
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.enums import WHOLE_TOPIC, Action, OperationKind, Outcome
 from schemas.operation_data import AlteredConfig, CreatedTopic, DeletedTopic, ExpandedTopic, data_of
-from schemas.rows import Change, Key, Operation, PlanRow, changes_among, operations_among
+from schemas.rows import Change, Key, Operation, Place, PlanRow, changes_among, operations_among
 
 EXECUTABLE: Final = frozenset({Action.CREATE, Action.ELECT_PREFERRED, Action.REASSIGN})
 """Actions of plans that the Admin API can carry out; first leaders only together with their topic."""
@@ -75,22 +78,63 @@ class ControllerClient(Protocol):
         """Request new replicas. A partition that is missing in the answer may or may not have been received."""
 
 
-Requests = Iterable[tuple[Sequence[PlanRow], Callable[[], Codes]]]
-"""The changes of each request, and the function that sends it."""
+Send = Callable[[Sequence[PlanRow]], Codes]
+Requests = Iterable[tuple[Sequence[PlanRow], Send]]
+"""The changes of each request, and the function that sends one for those of them that are still due."""
+
+Recheck = Callable[[Sequence[PlanRow]], list[PlanRow]]
+"""Reads again what changes rest on; returns those that are still due, and records the outcomes of the others."""
+
+JUDGED_SECONDS: Final = 5.0
+"""Seconds for which a reading of what changes rest on is current enough to request them."""
+
+JUDGED_TOGETHER: Final = 500
+"""Changes that are judged again with one reading; about as many as are requested one by one in JUDGED_SECONDS."""
 
 
-def request_changes(
-    sink: Sink, ledger: CommitLog, controller: ControllerClient, pending: Sequence[PlanRow], lease: Lease
+def request_changes(  # noqa: PLR0917 - where, what, and under which checks
+    sink: Sink,
+    ledger: CommitLog,
+    controller: ControllerClient,
+    pending: Sequence[PlanRow],
+    lease: Lease,
+    recheck: Recheck,
 ) -> None:
     """Request the pending changes, kind by kind, and record the outcomes from the answers.
 
-    Raise LeaseLostError before a request if we do not have the lease any more.
+    They were judged right before this call. What is requested more than JUDGED_SECONDS later is judged again. Raise
+    LeaseLostError before a request if we do not have the lease any more.
     """
+    judgement = _Judgement(recheck, time.monotonic(), {row.place for row in pending})
     for kind, requests in _requests(sink, ledger, controller, pending):
         if any(row.action == kind for row in pending):
             with progress(f"asking Kafka's controller: {kind}"):
-                for verdicts in _send_in_turn(sink, requests, lease):
+                for verdicts in _send_in_turn(sink, requests, lease, judgement):
                     ledger.judge(verdicts)
+
+
+@dataclass(slots=True)
+class _Judgement:
+    """Which changes were judged by the last reading, and when."""
+
+    recheck: Recheck
+    at: float
+    """When they were judged, by the monotonic clock."""
+    judged: set[Place]
+    not_due: set[Place] = field(default_factory=set)
+    """Changes whose outcomes are recorded, as they were found not to be due any more."""
+
+    def still_due(self, rows: Sequence[PlanRow], upcoming: Sequence[PlanRow]) -> list[PlanRow]:
+        """Return which of the rows are due; if that has to be read, the first of `upcoming` are judged with them."""
+        is_old = time.monotonic() - self.at >= JUDGED_SECONDS
+        if is_old or any(row.place not in self.judged for row in rows):
+            count = max(len(rows), JUDGED_TOGETHER)
+            portion = [row for row in [*rows, *upcoming][:count] if row.place not in self.not_due]
+            due = {row.place for row in self.recheck(portion)}
+            self.at = time.monotonic()
+            self.judged = {row.place for row in portion}
+            self.not_due |= self.judged - due
+        return [row for row in rows if row.place not in self.not_due]
 
 
 def _requests(
@@ -99,7 +143,7 @@ def _requests(
     """Split the pending changes into requests, kind by kind."""
     # `jobs.execution.mode_selection` sends the kinds that only the Admin API supports to no other client.
     admin = cast("Admin", controller)
-    creations_due, elections, unclean, reassignments = (
+    creations_due, elections, offline, reassignments = (
         [change for change in changes_among(pending) if change.action == action]
         for action in (Action.CREATE, Action.ELECT_PREFERRED, Action.ELECT, Action.REASSIGN)
     )
@@ -107,43 +151,64 @@ def _requests(
         [operation for operation in operations_among(pending) if operation.kind == kind]
         for kind in (OperationKind.ALTER_CONFIG, OperationKind.DELETE_TOPIC)
     )
+    unclean = [change for change in offline if is_unclean(change)]
+    clean = [change for change in offline if not is_unclean(change)]
     yield Action.CREATE, _creations(ledger, admin, creations_due)
+    yield Action.ELECT_PREFERRED, [(elections, lambda rows: controller.elect_preferred([row.key for row in rows]))]
     yield (
-        Action.ELECT_PREFERRED,
-        [(elections, lambda: controller.elect_preferred([change.key for change in elections]))],
+        Action.ELECT,
+        [
+            (clean, lambda rows: _await_own_elections(sink, changes_among(rows))),
+            (unclean, lambda rows: _elect_uncleanly(sink, admin, changes_among(rows))),
+        ],
     )
-    yield Action.ELECT, [(unclean, lambda: _elect_uncleanly(sink, admin, unclean))]
-    yield Action.REASSIGN, [(reassignments, lambda: _reassign(sink, ledger, controller, reassignments))]
+    yield Action.REASSIGN, [(reassignments, lambda rows: _reassign(sink, ledger, controller, changes_among(rows)))]
     yield OperationKind.ALTER_CONFIG, [([task], partial(_alter_config, admin, task)) for task in alterations]
-    yield OperationKind.DELETE_TOPIC, [(deletions, lambda: _delete_topics(admin, deletions))]
+    yield OperationKind.DELETE_TOPIC, [(deletions, lambda rows: _delete_topics(admin, operations_among(rows)))]
 
 
-def _send_in_turn(sink: Sink, requests: Requests, lease: Lease) -> Iterator[list[RowOutcome]]:
+def _send_in_turn(sink: Sink, requests: Requests, lease: Lease, judgement: _Judgement) -> Iterator[list[RowOutcome]]:
     """Send one request after another until an answer is lost; yield the outcomes of each.
 
     After a lost answer no further request is sent, and changes that the cluster does not show are UNKNOWN.
     """
     lost_response: str | None = None
-    for changes, request in requests:
+    in_order = [(changes, send) for changes, send in requests if changes]
+    all_changes = [change for changes, _ in in_order for change in changes]
+    end = 0
+    for planned, send in in_order:
+        end += len(planned)
         if lost_response is not None:
             reason = f"not requested: {lost_response} to an earlier request"
-            yield [RowOutcome(change, Outcome.SKIPPED, reason) for change in changes]
+            yield [RowOutcome(change, Outcome.SKIPPED, reason) for change in planned]
+            continue
+        changes = judgement.still_due(planned, all_changes[end : end + JUDGED_TOGETHER])
+        if not changes:
             continue
         lease.refuse_lost()
         try:
-            codes, why_unknown = request(), "the controller's answer did not name it"
-            if late := _answered(changes, codes, {REQUEST_TIMED_OUT}):
-                lost_response = why_unknown = f"the answer was {error_name(REQUEST_TIMED_OUT)}"
-                in_time = {key: code for key, code in codes.items() if code != REQUEST_TIMED_OUT}
-                codes = in_time | {**_read_back(sink, late)}
-            codes = {**codes, **_repeated(sink, changes, codes, REPEATED)}
-        except UNKNOWN_OUTCOME as error:
-            lost_response = f"no answer came ({describe_error(error)})"
-            codes, why_unknown = _read_back(sink, changes), lost_response
+            verdicts, lost_response = _ask(sink, changes, send)
         except KeyboardInterrupt:
             yield [RowOutcome(change, Outcome.UNKNOWN, "interrupted before it was answered") for change in changes]
             raise
-        yield [_verdict(change, codes, why_unknown) for change in changes]
+        yield verdicts
+
+
+def _ask(sink: Sink, changes: Sequence[PlanRow], send: Send) -> tuple[list[RowOutcome], str | None]:
+    """Send one request; return the outcomes, and what happened to the answer if it is lost or late."""
+    lost_response, why_unknown = None, "the controller's answer did not name it"
+    try:
+        codes = send(changes)
+    except UNKNOWN_OUTCOME as error:
+        lost_response = f"no answer came ({describe_error(error)})"
+        codes, why_unknown = _read_back(sink, changes, lost_response)
+    else:
+        if late := _answered(changes, codes, {REQUEST_TIMED_OUT}):
+            lost_response = f"the answer was {error_name(REQUEST_TIMED_OUT)}"
+            shown, why_unknown = _read_back(sink, late, lost_response)
+            codes = {key: code for key, code in codes.items() if code != REQUEST_TIMED_OUT} | {**shown}
+        codes = {**codes, **_repeated(sink, changes, codes, REPEATED)}
+    return [_verdict(change, codes, why_unknown) for change in changes], lost_response
 
 
 def _answered(changes: Sequence[PlanRow], codes: Codes, wanted: Collection[int]) -> list[PlanRow]:
@@ -155,24 +220,47 @@ def _answered(changes: Sequence[PlanRow], codes: Codes, wanted: Collection[int])
 def _repeated(
     sink: Sink, changes: Sequence[PlanRow], codes: Codes, wanted: Collection[int]
 ) -> dict[Key, int | str | RowOutcome]:
-    """Return the outcomes of changes that were refused with one of these codes and that the cluster shows."""
-    refused = _answered(changes, codes, wanted)
-    shown = _read_back(sink, refused, 0.0) if refused else {}
-    answers = [(change, codes[change.key]) for change in refused if change.key in shown]
-    return {
-        change.key: RowOutcome(change, Outcome.APPLIED, f"found applied; the answer was {error_name(code)}")
-        for change, code in answers
-        if isinstance(code, int)
-    }
+    """Return the outcomes of changes that were refused with one of these codes and that the cluster shows.
 
-
-def _read_back(sink: Sink, changes: Sequence[PlanRow], seconds: float | None = None) -> Codes:
-    """Read from the cluster which changes were received, if the answer was lost; none if it cannot be read either.
-
-    Wait for those that do not show, READ_BACK_SECONDS unless told.
+    If the cluster cannot be read, they are unknown: the answer may be that to a repeated request.
     """
+    outcomes: dict[Key, int | str | RowOutcome] = {}
+    refused = _answered(changes, codes, wanted)
+    if not refused:
+        return outcomes
+    try:
+        shown = _shown(sink, refused, 0.0)
+    except SurveyorError as error:
+        unread: str | None = _first_line(error)
+        shown = []
+    else:
+        unread = None
+    for change in refused:
+        code = codes[change.key]
+        answer = f"the answer was {error_name(code) if isinstance(code, int) else code}"
+        if change.key in shown:
+            outcomes[change.key] = RowOutcome(change, Outcome.APPLIED, f"found applied; {answer}")
+        elif unread is not None:
+            message = f"{answer}, perhaps to a repeated request; the cluster could not be read: {unread}"
+            outcomes[change.key] = RowOutcome(change, Outcome.UNKNOWN, message)
+    return outcomes
+
+
+def _read_back(sink: Sink, changes: Sequence[PlanRow], lost_response: str) -> tuple[Codes, str]:
+    """Read from the cluster which changes were received, waiting READ_BACK_SECONDS for those that do not show.
+
+    Return NONE for each, and why the others are unknown.
+    """
+    try:
+        return dict.fromkeys(_shown(sink, changes, READ_BACK_SECONDS), NONE), lost_response
+    except SurveyorError as error:
+        return {}, f"{lost_response}, and the cluster could not be read: {_first_line(error)}"
+
+
+def _shown(sink: Sink, changes: Sequence[PlanRow], seconds: float) -> list[Key]:
+    """Return which changes the cluster shows, after at most so many seconds; raise UnreadableError."""
     tasks, partition_changes = operations_among(changes), changes_among(changes)
-    with suppress(UnreadableError), sink.reading() as reader:
+    with sink.reading() as reader:
 
         def received() -> list[Key]:
             _, of_changes = read_and_judge(reader, partition_changes)
@@ -180,14 +268,16 @@ def _read_back(sink: Sink, changes: Sequence[PlanRow], seconds: float | None = N
             verdicts = [*of_changes, *of_operations]
             return [verdict.change.key for verdict in verdicts if verdict.outcome is Outcome.APPLIED]
 
-        return _wait_until_seen(received, len(changes), READ_BACK_SECONDS if seconds is None else seconds)
-    return {}
+        return _wait_until_seen(received, len(changes), seconds)
 
 
-def _wait_until_seen(received: Callable[[], list[Key]], count: int, seconds: float) -> Codes:
-    """Wait until the cluster shows all changes, for so many seconds at most; those that do not show are left out."""
-    keys = poll_until(received, lambda keys: len(keys) == count, seconds)
-    return dict.fromkeys(keys, NONE)
+def _wait_until_seen(received: Callable[[], list[Key]], count: int, seconds: float) -> list[Key]:
+    """Wait until the cluster shows all changes, for so many seconds at most; return those that it shows."""
+    return poll_until(received, lambda keys: len(keys) == count, seconds)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _verdict(change: PlanRow, codes: Codes, why_unknown: str) -> RowOutcome:
@@ -198,30 +288,46 @@ def _verdict(change: PlanRow, codes: Codes, why_unknown: str) -> RowOutcome:
         return code
     if code in _ACCEPTED_MESSAGES:
         return RowOutcome(change, Outcome.APPLIED, _ACCEPTED_MESSAGES[code])
-    reason = error_name(code) if isinstance(code, int) else code
+    reason = refusal(code, *_permission(change)) if isinstance(code, int) else code
     return RowOutcome(change, Outcome.FAILED, f"the controller refused: {reason}")
+
+
+def _permission(change: PlanRow) -> tuple[str, str]:
+    """Return the resource and the operation that the request for a change needs a permission for."""
+    if isinstance(change, Operation):
+        return "topic", "DELETE" if change.kind == OperationKind.DELETE_TOPIC else "ALTER_CONFIGS"
+    if change.action == Action.CREATE:
+        return "topic", "ALTER" if adds_partition(change) else "CREATE"
+    return "cluster", "ALTER"
 
 
 def _reassign(sink: Sink, ledger: CommitLog, controller: ControllerClient, changes: Sequence[Change]) -> Codes:
     codes: dict[Key, int | str | RowOutcome] = {}
-    with suppress(*UNKNOWN_OUTCOME):
+    why_unknown = "the controller's answer did not name it"
+    try:
         codes.update(controller.reassign({change.key: change.replicas_after for change in changes}))
+    except UNKNOWN_OUTCOME as error:
+        why_unknown = f"no answer came ({describe_error(error)})"
     missing = [change for change in changes if change.key not in codes]
-    if missing:
-        codes.update(_read_back_reassignments(sink, ledger, missing))
-    return codes
+    if not missing:
+        return codes
+    try:
+        shown = _shown_reassignments(sink, ledger, missing)
+    except SurveyorError as error:
+        shown, why_unknown = [], f"{why_unknown}, and the cluster could not be read: {_first_line(error)}"
+    unknown = {change.key: RowOutcome(change, Outcome.UNKNOWN, why_unknown) for change in missing}
+    return codes | unknown | dict.fromkeys(shown, NONE)
 
 
-def _read_back_reassignments(sink: Sink, ledger: CommitLog, changes: Sequence[Change]) -> Codes:
-    """Read from ZooKeeper which reassignments were received, if the answer was lost."""
-    with suppress(UnreadableError), sink.reading() as reader:
+def _shown_reassignments(sink: Sink, ledger: CommitLog, changes: Sequence[Change]) -> list[Key]:
+    """Return which reassignments the cluster shows, if the answer was lost; raise UnreadableError."""
+    with sink.reading() as reader:
 
         def received() -> list[Key]:
             statuses = read_statuses(reader, changes, ledger.plan)
             return [change.key for change, status, _ in statuses if status is not ReassignmentStatus.DIVERGED]
 
         return _wait_until_seen(received, len(changes), READ_BACK_SECONDS)
-    return {}
 
 
 def _elect_uncleanly(sink: Sink, admin: Admin, changes: Sequence[Change]) -> Codes:
@@ -232,7 +338,18 @@ def _elect_uncleanly(sink: Sink, admin: Admin, changes: Sequence[Change]) -> Cod
     return {**codes, **stale, **_repeated(sink, changes, codes, {ELECTION_NOT_NEEDED})}
 
 
-def _alter_config(admin: Admin, task: Operation) -> Codes:
+def _await_own_elections(sink: Sink, changes: Sequence[Change]) -> Codes:
+    """Wait until the controller has elected replicas in sync by itself, as it does without a request.
+
+    A request would be for an unclean election, which loses records if the replica in sync fails just then.
+    """
+    left = "left to the controller, which elects replicas in sync by itself; the planned one does not lead"
+    shown, why_unknown = _read_back(sink, changes, left)
+    waiting = {change.key: RowOutcome(change, Outcome.SKIPPED, why_unknown) for change in changes}
+    return {**waiting, **shown}
+
+
+def _alter_config(admin: Admin, task: Operation, _: Sequence[PlanRow]) -> Codes:
     return {task.key: admin.alter_config(task.topic, data_of(task, AlteredConfig).after)}
 
 
@@ -241,36 +358,45 @@ def _delete_topics(admin: Admin, tasks: Sequence[Operation]) -> Codes:
     return {(topic, WHOLE_TOPIC): code for topic, code in codes.items()}
 
 
-def _creations(
-    ledger: CommitLog, admin: Admin, changes: Sequence[Change]
-) -> Iterator[tuple[list[Change], Callable[[], Codes]]]:
+def _creations(ledger: CommitLog, admin: Admin, changes: Sequence[Change]) -> Iterator[tuple[list[Change], Send]]:
     """Split new topics and partitions into requests; yield the changes of each, and the function that sends it."""
-    changes_by_topic: dict[str, dict[int, Change]] = defaultdict(dict)
-    for change in changes:
-        changes_by_topic[change.topic][change.partition] = change
+    changes_by_topic = _by_topic(changes)
     topics: dict[str, Creation] = {}
+    configs: dict[str, dict[str, str]] = {}
     for operation in ledger.plan.operations:
         topic = operation.topic
         rows = changes_by_topic.get(topic)
         if rows and operation.kind == OperationKind.CREATE_TOPIC:
-            config = data_of(operation, CreatedTopic).config
-            topics[topic] = ({number: row.replicas_after for number, row in rows.items()}, config)
+            configs[topic] = data_of(operation, CreatedTopic).config
+            topics[topic] = (_replicas(rows), configs[topic])
         elif rows and operation.kind == OperationKind.EXPAND_TOPIC:
-            added = [rows[number].replicas_after for number in sorted(rows)]
             total = data_of(operation, ExpandedTopic).partitions
-            yield [*rows.values()], partial(_expand, admin, topic, total, added, [*rows])
+            yield [*rows.values()], partial(_expand, admin, topic, total)
     for request in creation_requests(topics):
-        yield [row for topic in request for row in changes_by_topic[topic].values()], partial(_create, admin, request)
+        yield [row for topic in request for row in changes_by_topic[topic].values()], partial(_create, admin, configs)
 
 
-def _expand(admin: Admin, topic: str, total: int, added: list[list[int]], numbers: Iterable[int]) -> Codes:
-    code = admin.create_partitions(topic, total, added)
-    return {(topic, number): code for number in numbers}
+def _by_topic(changes: Iterable[Change]) -> dict[str, dict[int, Change]]:
+    changes_by_topic: dict[str, dict[int, Change]] = defaultdict(dict)
+    for change in changes:
+        changes_by_topic[change.topic][change.partition] = change
+    return changes_by_topic
 
 
-def _create(admin: Admin, request: Mapping[str, Creation]) -> Codes:
-    response = admin.create_topics(request).items()
-    return {(topic, number): code for topic, code in response for number in request[topic][0]}
+def _replicas(rows: Mapping[int, Change]) -> dict[int, list[int]]:
+    return {number: row.replicas_after for number, row in rows.items()}
+
+
+def _expand(admin: Admin, topic: str, total: int, changes: Sequence[PlanRow]) -> Codes:
+    replicas = _replicas(_by_topic(changes_among(changes))[topic])
+    code = admin.create_partitions(topic, total, [replicas[number] for number in sorted(replicas)])
+    return {(topic, number): code for number in replicas}
+
+
+def _create(admin: Admin, configs: Mapping[str, dict[str, str]], changes: Sequence[PlanRow]) -> Codes:
+    topics = {topic: (_replicas(rows), configs[topic]) for topic, rows in _by_topic(changes_among(changes)).items()}
+    response = admin.create_topics(topics).items()
+    return {(topic, number): code for topic, code in response for number in topics[topic][0]}
 
 
 def creation_requests(topics: Mapping[str, Creation]) -> Iterator[dict[str, Creation]]:

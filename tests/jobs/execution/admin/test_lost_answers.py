@@ -90,6 +90,9 @@ class CodeController(AnswerlessController):
     def delete_topics(self, topics: Mapping[str, str | None]) -> dict[str, int]:
         return dict.fromkeys(topics, self._answer(lambda: super(CodeController, self).delete_topics(topics)))
 
+    def elect_preferred(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        return dict.fromkeys(partitions, self._answer(lambda: super(CodeController, self).elect_preferred(partitions)))
+
     def _answer(self, carry_out: Callable[[], object]) -> int:
         with suppress(KafkaTimeoutError):
             carry_out()
@@ -110,6 +113,14 @@ def expands(warehouse: Warehouse, tree: KafkaTree) -> Plan:
 
 def alters(warehouse: Warehouse, tree: KafkaTree) -> Plan:
     return alteration(warehouse, tree, T, {"retention.ms": None}, {"retention.ms": "7"})
+
+
+def alters_both(warehouse: Warehouse, tree: KafkaTree) -> Plan:
+    tree.add_topic(U, {0: [0, 1]})
+    both: list[Operation] = []
+    for topic in (T, U):
+        both += alteration(warehouse, tree, topic, {"retention.ms": None}, {"retention.ms": "7"}).operations
+    return store_plan(warehouse, tree, [], [replace(row, sequence=at) for at, row in enumerate(both)], kind="config")
 
 
 def deletes(warehouse: Warehouse, tree: KafkaTree) -> Plan:
@@ -182,11 +193,7 @@ def test_the_lease_is_checked_before_each_request(
     warehouse: Warehouse,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tree.add_topic(U, {0: [0, 1]})
-    both: list[Operation] = []
-    for topic in (T, U):
-        both += alteration(warehouse, tree, topic, {"retention.ms": None}, {"retention.ms": "7"}).operations
-    plan = store_plan(warehouse, tree, [], [replace(row, sequence=at) for at, row in enumerate(both)], kind="config")
+    plan = alters_both(warehouse, tree)
     altered: list[str] = []
 
     def alter(topic: str, entries: Mapping[str, str | None]) -> int:
@@ -207,11 +214,7 @@ def test_later_requests_are_not_sent(
     tree: KafkaTree, controller: AnswerlessController, surveyor: Surveyor, warehouse: Warehouse
 ) -> None:
     """Each further request would wait as long again."""
-    tree.add_topic(U, {0: [0, 1]})
-    both: list[Operation] = []
-    for topic in (T, U):
-        both += alteration(warehouse, tree, topic, {"retention.ms": None}, {"retention.ms": "7"}).operations
-    plan = store_plan(warehouse, tree, [], [replace(row, sequence=at) for at, row in enumerate(both)], kind="config")
+    plan = alters_both(warehouse, tree)
     controller.hears = False
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
@@ -233,6 +236,33 @@ def test_interrupted_request_is_not_recorded_as_skipped(
     assert (done.exit_code, outcomes) == (INTERRUPTED, ["unknown"]), done.stderr
 
 
+def test_what_is_requested_late_is_judged_again(
+    tree: KafkaTree,
+    controller: AnswerlessController,
+    surveyor: Surveyor,
+    warehouse: Warehouse,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a long wave, another client alters the last topic after the first was requested."""
+    monkeypatch.setattr("jobs.execution.admin.controller_client.JUDGED_SECONDS", 0.0)
+    monkeypatch.setattr("jobs.execution.admin.controller_client.JUDGED_TOGETHER", 1)
+    plan = alters_both(warehouse, tree)
+    altered: list[str] = []
+
+    def alter(topic: str, entries: Mapping[str, str | None]) -> int:
+        altered.append(topic)
+        override(tree, "topic", topic, entries)
+        override(tree, "topic", U, {"retention.ms": "9"})
+        return 0
+
+    monkeypatch.setattr(controller, "alter_config", alter)
+
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
+
+    outcomes = {row["topic"]: row["outcome"] for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"}
+    assert (altered, outcomes) == ([T], {T: "applied", U: "stale"}), done.stderr
+
+
 @pytest.mark.usefixtures("controller")
 def test_unknown_if_zookeeper_does_not_answer_either(
     tree: KafkaTree, surveyor: Surveyor, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
@@ -246,5 +276,61 @@ def test_unknown_if_zookeeper_does_not_answer_either(
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
 
+    ((outcome, message),) = (
+        (row["outcome"], row["message"]) for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"
+    )
+    assert (done.exit_code, outcome) == (ERROR, "unknown"), done.stderr
+    assert message.endswith(", and the cluster could not be read: no ZooKeeper answered")
+
+
+def test_a_refusal_that_may_be_a_repetitions_is_unknown_if_nothing_can_be_read(
+    tree: KafkaTree, surveyor: Surveyor, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering = CodeController(tree)
+    install(answering, monkeypatch)
+    answering.code = 36
+    plan = creates(warehouse, tree)
+
+    def unreadable(*_: object) -> None:
+        raise UnreadableError("no ZooKeeper answered")
+
+    monkeypatch.setattr("jobs.execution.admin.controller_client.poll_until", unreadable)
+
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
+
     outcomes = [row["outcome"] for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"]
     assert (done.exit_code, outcomes) == (ERROR, ["unknown"]), done.stderr
+
+
+REFUSALS = [
+    (creates, 29, "CREATE on the topic"),
+    (expands, 29, "ALTER on the topic"),
+    (deletes, 29, "DELETE on the topic"),
+    (elects, 31, "ALTER on the cluster"),
+]
+
+
+@pytest.mark.parametrize(("make", "code", "permission"), REFUSALS)
+def test_a_refusal_names_the_permission_that_is_missing(  # noqa: PLR0913, PLR0917 - a table
+    tree: KafkaTree,
+    surveyor: Surveyor,
+    warehouse: Warehouse,
+    monkeypatch: pytest.MonkeyPatch,
+    make: Callable[[Warehouse, KafkaTree], Plan],
+    code: int,
+    permission: str,
+) -> None:
+    answering = CodeController(tree)
+    install(answering, monkeypatch)
+    answering.code, answering.hears = code, False
+    tree.add_topic(T, {0: [1, 0]})
+    answering.set_state((T, 0), leader=0)
+    plan = make(warehouse, tree)
+
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
+
+    ((outcome, message),) = (
+        (row["outcome"], row["message"]) for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"
+    )
+    assert (done.exit_code, outcome) == (ERROR, "failed"), done.stderr
+    assert message.endswith(f"({code}): this client needs the permission {permission}")

@@ -1,0 +1,119 @@
+"""Plans of unclean elections in a KRaft cluster: those that are clean are left to the controller, and never requested.
+
+A request is for an unclean election, whatever the plan expects: if the last replica in sync died just before, the
+controller would elect one that lacks its records, without a permission.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from msgspec.structs import replace
+
+from jobs.core.errors import RefusedError
+from jobs.execution.admin import controller_client
+from jobs.execution.admin.controller_client import request_changes
+from jobs.execution.mode_selection import choose_mode
+from jobs.runtime.cli_enums import Mode
+from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Decoded, LeaderAndIsr
+from schemas.enums import NO_LEADER, Action
+from schemas.rows import Change, Key
+from schemas.znodes import Assignment
+
+if TYPE_CHECKING:
+    from jobs.repositories.plans.commit_rows import RowOutcome
+
+UNCLEAN = Change(
+    wave=0,
+    topic="t",
+    partition=1,
+    action=Action.ELECT.value,
+    replicas_before=[1, 2],
+    replicas_after=[1, 2],
+    adding_before=[],
+    adding_after=[],
+    removing_before=[],
+    removing_after=[],
+    leader_before=NO_LEADER,
+    leader_after=2,
+    leader_epoch_before=5,
+    isr_before=[1],
+    isr_after=[2],
+    state_version=None,
+    topic_version=None,
+    is_new=False,
+    leader_and_isr_to=[],
+    requires_live=[2],
+    requires_dead=[1],
+    reason="a test",
+)
+CLEAN = replace(UNCLEAN, partition=0, isr_before=[1, 2])
+
+
+class Reader:
+    """The cluster, in which the partition of the clean election has this leader."""
+
+    def __init__(self, leader: int) -> None:
+        self.leaders = {("t", 0): leader, ("t", 1): NO_LEADER}
+
+    def sync(self) -> None:
+        """Nothing is cached."""
+
+    def read_current(self, changes: Sequence[Change]) -> CurrentState:
+        return CurrentState({change.key: self._partition(change.key) for change in changes}, {}, frozenset({2}))
+
+    def read_operations(self, _: object) -> Any:  # noqa: ANN401 - of no operations
+        return None
+
+    def _partition(self, key: Key) -> CurrentPartition:
+        topic = CurrentTopic(
+            "topic t", None, Decoded(Assignment({0: [1, 2], 1: [1, 2]}, {}, {}, None)), is_unversioned=True
+        )
+        state = Decoded(LeaderAndIsr(self.leaders[key], 6, [2]))
+        return CurrentPartition(topic, key[1], "t", None, state, [], [])
+
+
+def outcomes(leader: int) -> tuple[list[Key], dict[int, tuple[str, str]]]:
+    """Request both elections; return which were, and the outcome and message of each."""
+    asked: list[Key] = []
+    judged: list[RowOutcome] = []
+
+    @contextmanager
+    def reading() -> Iterator[Reader]:
+        yield Reader(leader)
+
+    def elect_unclean(keys: Sequence[Key]) -> dict[Key, int]:
+        asked.extend(keys)
+        return dict.fromkeys(keys, 0)
+
+    ledger = SimpleNamespace(judge=judged.extend, plan=SimpleNamespace(operations=[]))
+    parts = SimpleNamespace(reading=reading), ledger, SimpleNamespace(elect_unclean=elect_unclean)
+    lease = SimpleNamespace(refuse_lost=lambda: None)
+    request_changes(*cast("tuple[Any, Any, Any]", parts), [CLEAN, UNCLEAN], cast("Any", lease), list)
+    return asked, {row.change.key[1]: (row.outcome.value, row.message) for row in judged}
+
+
+@pytest.mark.parametrize(("leader", "clean"), [(2, "applied"), (NO_LEADER, "skipped")])
+def test_clean_elections_are_left_to_the_controller(monkeypatch: pytest.MonkeyPatch, leader: int, clean: str) -> None:
+    monkeypatch.setattr(controller_client, "READ_BACK_SECONDS", 0.0)
+    asked, found = outcomes(leader)
+    assert asked == [("t", 1)]
+    assert (found[0][0], found[1][0]) == (clean, "applied")
+    assert ("elects replicas in sync by itself" in found[0][1]) == (clean == "skipped")
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_admin"), [([UNCLEAN], True), ([CLEAN, UNCLEAN], True), ([CLEAN], False)], ids=str
+)
+def test_a_plan_with_an_unclean_election_can_be_committed(changes: list[Change], is_admin: bool) -> None:  # noqa: FBT001
+    plan = cast("Any", SimpleNamespace(title="p", changes=changes, tasks=[], operations=[]))
+    why_no_batch = "there is no controllership"
+    sink = cast("Any", SimpleNamespace(elects_uncleanly=True, why_no_batch=why_no_batch, why_not_via_zookeeper=""))
+    nothing = cast("Any", None)
+    if is_admin:
+        assert choose_mode(Mode.AUTO, nothing, plan, nothing, sink=sink) == (Mode.ADMIN, why_no_batch)
+    else:
+        with pytest.raises(RefusedError, match="elects live replicas in sync by itself"):
+            choose_mode(Mode.AUTO, nothing, plan, nothing, sink=sink)
