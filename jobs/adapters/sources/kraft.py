@@ -61,6 +61,10 @@ RATES_SECONDS: Final = 5.0
 """Time limit for the throttle rates of all brokers; short, because a user waits for the result."""
 
 
+CAUGHT_UP_SECONDS: Final = 15.0
+"""Time limit for all brokers together to catch up with the quorum."""
+
+
 @dataclass(frozen=True, slots=True)
 class KRaftSource:
     """The brokers of a KRaft cluster: HOST:PORT[,...], and the client.properties for them."""
@@ -103,12 +107,18 @@ class KRaftSource:
         return replace(self, command_config=self.command_config and self.command_config.absolute())
 
     def shares(self, count: int) -> "Shares":
-        """List the topics, the reassignments and the live brokers, for reading in at most `count` shares."""
+        """List the topics, the reassignments and the live brokers, for reading in at most `count` shares.
+
+        Brokers that do not catch up with the quorum are left out.
+        """
 
         def read(session: Session) -> Shares:
             quarantine: list[QuarantinedZnode] = []
             names, is_complete = list_topics(session)
             brokers = [row for row in read_cluster(session, self._protocol)[1] if row.is_live]
+            committed = None if session.quorum is None else session.quorum.high_watermark
+            if committed is not None:
+                brokers = self._caught_up(brokers, committed)
             if not is_complete:
                 hidden, faults = topics_in_log_dirs(brokers, self._settings)
                 names = sorted(hidden.union(names))
@@ -116,7 +126,6 @@ class KRaftSource:
             moves = listed_moves(session, quarantine)
             size = max(1, -(-len(names) // count))
             shares = [names[start : start + size] for start in range(0, len(names), size)]
-            committed = None if session.quorum is None else session.quorum.high_watermark
             return Shares(shares, moves, bootstrap(brokers, self._settings), quarantine, committed)
 
         return self._read(read)
@@ -204,6 +213,13 @@ class KRaftSource:
             return read(session)
 
         return read_from_broker(bootstrap_addresses(self.bootstrap_servers), self._settings, read_current)
+
+    def _caught_up(self, brokers: Sequence[Broker], committed: int) -> list[Broker]:
+        """Return the brokers that apply the metadata log before the offset `committed` in time."""
+        answers, _ = ask_brokers(
+            brokers, self._settings, CAUGHT_UP_SECONDS, lambda ask, _: await_applied(ask, committed)
+        )
+        return [row for row in brokers if row.broker_id in answers]
 
     def _topics(self, session: Session, topic: str | None = None) -> TopicReading:
         """Read topics, and name those that this client may not describe."""
