@@ -32,9 +32,9 @@ def test_what_is_asked_for_allows_what_was_tested(file: str, lines: list[str]) -
     pins = pinned(file)
     requirements = [Requirement(line) for line in lines]
     outside = {
-        f"{each}, not {pins.get(canonicalize_name(each.name))}"
-        for each in requirements
-        if not each.specifier.contains(pins.get(canonicalize_name(each.name), "0"))
+        f"{requirement}, not {pins.get(canonicalize_name(requirement.name))}"
+        for requirement in requirements
+        if not requirement.specifier.contains(pins.get(canonicalize_name(requirement.name), "0"))
     }
     assert outside == set()
 
@@ -42,6 +42,6 @@ def test_what_is_asked_for_allows_what_was_tested(file: str, lines: list[str]) -
 def test_what_was_tested_is_what_is_installed() -> None:
     """Another Python may need fewer packages than that on which the list was made."""
     pins = pinned("constraints.txt")
-    installed = {str(canonicalize_name(each.name)): each.version for each in distributions()}
+    installed = {str(canonicalize_name(distribution.name)): distribution.version for distribution in distributions()}
     assert installed.keys() >= {"pyspark", "deltalake", "kazoo", "kio"}
     assert {name: installed.get(name, pin) for name, pin in pins.items()} == pins

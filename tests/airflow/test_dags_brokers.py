@@ -157,10 +157,10 @@ def test_each_of_several_clusters_has_dags_of_its_own(airflow: InsideAirflow) ->
     assert {"surveyor_snapshot.payments", "surveyor_snapshot.orders"} <= set(snapshots["assets"])
     assert "surveyor_fleet" in pools
     of_each = alone.keys() - {"surveyor_snapshot"}
-    assert set(several["dags"]) == {f"{name}.{each}" for name in of_each for each in ("payments", "orders")}
+    assert set(several["dags"]) == {f"{name}.{topic}" for name in of_each for topic in ("payments", "orders")}
     for name, dag in several["dags"].items():
         one, _, cluster = name.partition(".")
-        own = {key: [f"{each}.{cluster}" for each in alone[one][key]] for key in ("assets", "waits_for")}
+        own = {key: [f"{name_of_one}.{cluster}" for name_of_one in alone[one][key]] for key in ("assets", "waits_for")}
         assert {key: dag[key] for key in own} == own
         assert set(dag["pools"]) == {
             pool if pool == "default_pool" else f"{pool}.{cluster}" for pool in alone[one]["pools"]
@@ -310,10 +310,10 @@ def test_reassign_rejected_and_approved_after_all(
 
     on = planned_before(surveyor, "reassign", NOON, "reassign", "--replace", "1=2", "--topics", "asked")
     rejected = airflow.run("reassign", submitted=True, at=NOON, conf=conf, answer="Reject")
-    was = metadata(cluster, "asked")[0][1], plan_of(warehouse, rejected)["status"]
+    before = metadata(cluster, "asked")[0][1], plan_of(warehouse, rejected)["status"]
     done = airflow.run("reassign", at=NOON, conf=conf, answer="Approve")
 
-    assert (rejected.state, rejected.having(SKIPPED), *was) == (SUCCESS, {"commit", "verify"}, [0, 1], "planned")
+    assert (rejected.state, rejected.having(SKIPPED), *before) == (SUCCESS, {"commit", "verify"}, [0, 1], "planned")
     assert (done.state, done.having(SUCCESS)) == (SUCCESS, set(done.states))
     assert done.results["plan"]["plan_id"] == rejected.results["plan"]["plan_id"]
     assert done.results["snapshot"] == rejected.results["snapshot"] == {"snapshot_id": on}
@@ -348,7 +348,7 @@ def test_topics_are_created_and_get_more_partitions(airflow: InsideAirflow, clus
         client.delete_topics(["made"])["made"].result(60)
         assert eventually(lambda: not tree.client.exists("/config/topics/made"))
     plan, run = created.results["plan"]["plan_id"], created.run_id
-    (path, text) = next(each for each in Webhook.texts if plan in each[1])
+    (path, text) = next(path_and_text for path_and_text in Webhook.texts if plan in path_and_text[1])
     assert path == "/hooks/secret"
     subject, page = text.splitlines()
     assert subject == f"Surveyor: create topics, by plan {plan}?"

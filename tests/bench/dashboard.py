@@ -21,7 +21,7 @@ from jobs.adapters.embedded.ports import free_port
 from jobs.runtime.console import log
 from jobs.web.dashboard.__main__ import OPTIONS
 from tests.bench.figures import Figure, median_of
-from tests.jobs.support.outside.browser import await_listening, seen, started
+from tests.jobs.support.outside.browser import await_listening, rendered, started
 from tests.jobs.support.rows.page_rows import lived_in
 
 TEXT: Final = "[data-testid=stText]"
@@ -44,10 +44,10 @@ def bench_dashboard(rounds: int) -> Iterator[Figure]:
             (_opened(browser, plain, has_charts=False), _opened(browser, ours, has_charts=True)) for _ in range(rounds)
         ]
     for begin, since in (("started and opened", 0), ("opened", 1)):
-        for what, number in (("its text", 2), ("its first chart", 3)):
+        for content, number in (("its text", 2), ("its first chart", 3)):
             figures = [
                 Figure(
-                    f"dashboard {begin}: until {what} is there",
+                    f"dashboard {begin}: until {content} is there",
                     full[number] - full[since],
                     f"a Streamlit page of one word {begin}",
                     bare[2] - bare[since],
@@ -63,7 +63,7 @@ def _opened(browser: Browser, command: Sequence[str], *, has_charts: bool) -> li
     moments = [perf_counter()]
     with _serving([sys.executable, *command, str(port)], port):
         moments.append(perf_counter())
-        with seen(browser, f"http://127.0.0.1:{port}") as sight:
+        with rendered(browser, f"http://127.0.0.1:{port}") as sight:
             sight.page.locator(TEXT).first.wait_for()
             moments.append(perf_counter())
             if has_charts:

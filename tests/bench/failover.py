@@ -132,12 +132,12 @@ def _shutdown(cluster: EmbeddedCluster, client: KazooClient, places: Sequence[To
 
 def _last_seen(client: KazooClient, path: str) -> float:
     """Wait until a znode is gone; return the last time at which it existed, so that slow polling is no gain."""
-    seen = before = time.time()
+    last = before = time.time()
     while client.exists(path) is not None:
-        seen = before
+        last = before
         time.sleep(0.002)
         before = time.time()
-    return seen
+    return last
 
 
 def let_another_control(client: KazooClient) -> None:

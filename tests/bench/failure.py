@@ -54,8 +54,8 @@ def bench_failure(sizes: Sequence[int]) -> Iterator[Figure]:
     affected = min(CONCERNED, small // 10)
     of_small, of_large = (_measure(partitions, affected) for partitions in (small, large))
     of = f"a failure concerns {affected:,} of {large:,} partitions"
-    for what, slow, quick in zip(("all is written", "all is sent"), of_large, of_small, strict=True):
-        yield Figure(f"{of}: {what}", slow, f"{affected:,} of {small:,}", quick, TARGET)
+    for event, slow, quick in zip(("all is written", "all is sent"), of_large, of_small, strict=True):
+        yield Figure(f"{of}: {event}", slow, f"{affected:,} of {small:,}", quick, TARGET)
 
 
 def _measure(partitions: int, affected: int) -> Spent:

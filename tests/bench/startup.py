@@ -57,12 +57,12 @@ def bench_startup(partitions: int = PARTITIONS, starts: int = STARTS) -> Iterato
         with tempfile.TemporaryDirectory() as folder, running_controller(cluster, Path(folder)):
             ours = _starts("surveyor control", cluster, client, places, starts)
     of = f"a broker starts, {partitions:,} partitions: seconds without its topics"
-    for what, middle in (("median", statistics.median), ("longest", max)):
-        yield Figure(f"{of}, {what} of {starts}", middle(ours), "Kafka's controller", middle(kafkas), TARGET)
+    for statistic, middle in (("median", statistics.median), ("longest", max)):
+        yield Figure(f"{of}, {statistic} of {starts}", middle(ours), "Kafka's controller", middle(kafkas), TARGET)
 
 
 def _starts(
-    whose: str, cluster: EmbeddedCluster, client: KazooClient, places: Sequence[TopicPartition], starts: int
+    controller: str, cluster: EmbeddedCluster, client: KazooClient, places: Sequence[TopicPartition], starts: int
 ) -> list[float]:
     broker, seconds = cluster.brokers[VICTIM], []
     for _ in range(starts):
@@ -74,7 +74,7 @@ def _starts(
         seconds.append(_without_topics(broker.address, len(places) // TOPIC_SIZE))
         broker.wait_ready()
         until(lambda: all(state is not None and len(state.isr) == 3 for _, state in states(client, places)), 0.5)
-    log(f"  {whose}: {', '.join(f'{each:.3f}' for each in seconds)} s")
+    log(f"  {controller}: {', '.join(f'{duration:.3f}' for duration in seconds)} s")
     return seconds
 
 

@@ -68,12 +68,12 @@ def anchors(text: str) -> set[str]:
     """
     tokens = _MARKDOWN.parse(text)
     titles = [after.content for token, after in pairwise(tokens) if token.type == "heading_open"]
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     unique = set()
     for title in titles:
         anchor = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
-        unique.add(f"{anchor}-{seen[anchor]}" if seen[anchor] else anchor)
-        seen[anchor] += 1
+        unique.add(f"{anchor}-{counts[anchor]}" if counts[anchor] else anchor)
+        counts[anchor] += 1
     return unique
 
 

@@ -27,7 +27,9 @@ def test_what_is_run_elsewhere_is_shown(page: Path) -> None:
 
 
 def test_who_runs_it_is_there() -> None:
-    files = {who for page in (WHOLE, *ELSEWHERE.values()) for who in page.values() if not who.startswith(NOT_RUN)}
+    files = {
+        runner for page in (WHOLE, *ELSEWHERE.values()) for runner in page.values() if not runner.startswith(NOT_RUN)
+    }
 
     assert [file for file in files if not (ROOT / file).is_file()] == []
     assert {page.name for page in PAGES} >= {*ELSEWHERE, *WHOLE, *RUN}

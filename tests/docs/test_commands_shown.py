@@ -29,7 +29,7 @@ OF_OTHERS: Final = {
 def test_the_command_line_takes_what_the_page_shows(page: Path) -> None:
     lines = command_lines(page.read_text(encoding="utf-8"))
     faults = {" ".join(line): fault(line) for line in lines}
-    assert {line: why for line, why in faults.items() if why is not None} == {}
+    assert {line: reason for line, reason in faults.items() if reason is not None} == {}
 
 
 @pytest.mark.parametrize("page", HAND_WRITTEN, ids=lambda page: page.name)

@@ -27,7 +27,10 @@ def test_tests_exist(file: str, name: str) -> None:
 
 def test_cases_are_those_that_are_run() -> None:
     shown = {
-        name for names, here in ROWS if re.match(r"cases?(\.|;|,|$)", here) for name in re.findall(r"\btest\w+", names)
+        name
+        for names, counterpart in ROWS
+        if re.match(r"cases?(\.|;|,|$)", counterpart)
+        for name in re.findall(r"\btest\w+", names)
     }
 
     assert shown - {"testResumeDeleteTopicWithRecoveredFollower"} == OF_CASES
@@ -38,4 +41,4 @@ def test_every_row_says_what_is_here() -> None:
     says_so = re.compile(r"`tests/|cases?\b|not the controller's")
 
     assert len(ROWS) > 50
-    assert [names for names, here in ROWS if names != "Kafka's test" and not says_so.search(here)] == []
+    assert [names for names, counterpart in ROWS if names != "Kafka's test" and not says_so.search(counterpart)] == []

@@ -24,7 +24,7 @@ def _broken(page: Path, link: str) -> str | None:
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     broken = (_broken(page, link) for link in links(page.read_text(encoding="utf-8")))
-    assert [why for why in broken if why is not None] == []
+    assert [reason for reason in broken if reason is not None] == []
 
 
 @pytest.mark.parametrize(

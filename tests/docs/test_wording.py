@@ -84,8 +84,11 @@ def test_exceptions_are_needed_and_explained() -> None:
     ],
 )
 def test_finds_names_wherever_code_defines_them(root: Path, code: str) -> None:
-    (root / "jobs" / "b.py").write_text(code)
-    assert [(finding.path, finding.word) for finding in identifier_findings(root)] == [("jobs/b.py", "each")]
+    (root / "tests").mkdir()
+    for folder in ("jobs", "tests"):
+        (root / folder / "b.py").write_text(code)
+    found = [(finding.path, finding.word) for finding in identifier_findings(root)]
+    assert found == [("jobs/b.py", "each"), ("tests/b.py", "each")]
 
 
 def test_names_that_code_only_reads_or_that_contain_a_word_are_allowed(root: Path) -> None:

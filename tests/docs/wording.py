@@ -1,7 +1,7 @@
 """Find words that hide which part acts, and names that are no nouns: `make check-words`.
 
-Docs, docstrings, comments, string literals and names are searched for WORDS, and names of code outside of tests also
-for IDENTIFIERS. A word that a file needs is allowed in EXCEPTIONS, a name in IDENTIFIER_EXCEPTIONS, with the reason.
+Docs, docstrings, comments, string literals and names are searched for WORDS, and names also for IDENTIFIERS. A word
+that a file needs is allowed in EXCEPTIONS, a name in IDENTIFIER_EXCEPTIONS, with the reason.
 """
 
 import ast
@@ -72,9 +72,6 @@ IDENTIFIERS: Final[Mapping[str, str]] = {
     "why": "reason, cause",
 }
 """Names that no variable, parameter, attribute, function or class has, and what to write in their place."""
-
-IDENTIFIER_ROOMS: Final = ("jobs", "planner", "schemas", "airflow")
-"""Folders whose names are checked."""
 
 IDENTIFIER_EXCEPTIONS: Final[Mapping[tuple[str, str], str]] = {
     ("jobs/runtime/suggestions.py", "what"): "a key of `due` in the JSON of `surveyor status`",
@@ -149,7 +146,7 @@ def identifier_findings(
     root: Path, exceptions: Mapping[tuple[str, str], str] = IDENTIFIER_EXCEPTIONS
 ) -> Iterator[Finding]:
     """Yield every name of IDENTIFIERS that code defines, with or without a leading underscore, by path."""
-    for path in sorted(path for room in IDENTIFIER_ROOMS for path in root.joinpath(room).rglob("*.py")):
+    for path in sorted(path for room in CODE for path in root.joinpath(room).rglob("*.py")):
         file = str(path.relative_to(root))
         for line, name in defined_names(ast.parse(path.read_text(encoding="utf-8"))):
             word = name.strip("_")

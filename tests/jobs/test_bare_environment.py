@@ -71,8 +71,8 @@ def odd(done: subprocess.CompletedProcess[str]) -> list[str]:
 def test_spark_submit_as_the_readme_shows_it(checkout: Path, user: Path, orders: KafkaTree, tmp_path: Path) -> None:
     """Stdout is what the job says alone, and the exit code comes through; also from another folder."""
     folder = tmp_path / "warehouse"
-    here = {"zk1:2181/kafka": orders.hosts, "/data/surveyor": str(folder)}
-    make, *before, snapshot, plan = (said_here(line, here) for line in shown("README.md", "With spark-submit"))
+    substitutions = {"zk1:2181/kafka": orders.hosts, "/data/surveyor": str(folder)}
+    make, *before, snapshot, plan = (said_here(line, substitutions) for line in shown("README.md", "With spark-submit"))
     assert make.startswith("make dist")
 
     taken = bare("\n".join([*before, snapshot]), checkout, user)
@@ -83,8 +83,8 @@ def test_spark_submit_as_the_readme_shows_it(checkout: Path, user: Path, orders:
     assert odd(taken) == []
 
     without_settings = [line for line in before if "SPARK_CONF_DIR" not in line]
-    there = said_here(f"{plan} --snapshot 1", {" dist/": f" {checkout}/dist/", " jobs/": f" {checkout}/jobs/"})
-    elsewhere = "\n".join([*(said_here(line, {".venv": f"{checkout}/.venv"}) for line in without_settings), there])
+    command = said_here(f"{plan} --snapshot 1", {" dist/": f" {checkout}/dist/", " jobs/": f" {checkout}/jobs/"})
+    elsewhere = "\n".join([*(said_here(line, {".venv": f"{checkout}/.venv"}) for line in without_settings), command])
     planned = bare(elsewhere, tmp_path, user)
     assert planned.returncode == 0, planned.stderr
     assert json.loads(planned.stdout)["changes"] == 1
@@ -97,8 +97,12 @@ def test_spark_submit_as_the_readme_shows_it(checkout: Path, user: Path, orders:
 
 def test_the_packed_environment(checkout: Path, user: Path, orders: KafkaTree, tmp_path: Path) -> None:
     """The lines of docs/deploy.md, on this machine in place of a cluster."""
-    here = {"--master spark://spark1:7077 ": "", "zk1:2181/kafka": orders.hosts, "/data/surveyor": f"{tmp_path}/w"}
-    activate, *_, unpack, submit = (said_here(line, here) for line in shown("docs/deploy.md", "spark-submit"))
+    substitutions = {
+        "--master spark://spark1:7077 ": "",
+        "zk1:2181/kafka": orders.hosts,
+        "/data/surveyor": f"{tmp_path}/w",
+    }
+    activate, *_, unpack, submit = (said_here(line, substitutions) for line in shown("docs/deploy.md", "spark-submit"))
 
     done = bare("\n".join([activate, unpack, f"{submit} --json"]), checkout, user)
 
@@ -111,8 +115,8 @@ def test_the_wheel_in_an_environment_of_its_own(checkout: Path, user: Path, orde
     folder = tmp_path / "anywhere"
     folder.mkdir()
     lines = [line for line in shown("README.md", "Five minutes on your cluster") if re.match("export|surveyor", line)]
-    here = {"zk1:2181,zk2:2181/kafka": orders.hosts, "/data/surveyor": str(tmp_path / "w")}
-    *commands, commit, _, _ = (said_here(line, here) for line in lines)  # for which real brokers are needed
+    substitutions = {"zk1:2181,zk2:2181/kafka": orders.hosts, "/data/surveyor": str(tmp_path / "w")}
+    *commands, commit, _, _ = (said_here(line, substitutions) for line in lines)  # for which real brokers are needed
     assert (len(commands), commit) == (7, "surveyor commit balance")
 
     done = bare("\n".join(["set -e", f"PATH={checkout}/build/environment/bin:$PATH", *commands]), folder, user)

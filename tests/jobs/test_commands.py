@@ -123,10 +123,10 @@ def test_what_is_typed_wins_over_the_environment(
     conf.write_text(FILE)
     monkeypatch.setenv("SURVEYOR_ZOOKEEPER", "zk-env:1")
     monkeypatch.setenv("SURVEYOR_CONF", str(conf))
-    seen = list[str]()
+    hosts = list[str]()
 
     def look(settings: Settings) -> list[CheckResult]:
-        seen.append(settings.zookeeper.hosts)
+        hosts.append(settings.zookeeper.hosts)
         return []
 
     monkeypatch.setattr("jobs.console_output.doctor.run_checks", look)
@@ -134,7 +134,7 @@ def test_what_is_typed_wins_over_the_environment(
     ran = CliRunner().invoke(app, ["doctor", *options.format(conf=conf).split()])
 
     line = "" if message is None else f"surveyor: {message.format(used, conf)}"
-    assert (seen, ran.stderr.startswith(line), ran.stderr.count("\n")) == ([used], True, int(message is not None))
+    assert (hosts, ran.stderr.startswith(line), ran.stderr.count("\n")) == ([used], True, int(message is not None))
 
 
 def test_conf_names_the_cluster(tree: KafkaTree, tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def rebalance(rows: Iterable[Row], threshold: float) -> tuple[dict[int, tuple[in
     return counts, candidates
 
 
-def told(change: dict[str, Any]) -> Row:
+def outcome_columns(change: dict[str, Any]) -> Row:
     """Reduce a change row to the columns of the oracle."""
     return {
         "action": change["action"],

@@ -27,7 +27,9 @@ def _reconciled(spark: SparkSession, world: World, *, allow_unclean: bool) -> tu
     frames = world.frames_and_configs(spark)
     changes = by_partition(reconcile_changes(*frames, allow_unclean=allow_unclean))
     rejections = by_partition(reconcile_rejections(*frames, allow_unclean=allow_unclean))
-    return {k: oracle.told(row) for k, row in changes.items()}, {k: row["code"] for k, row in rejections.items()}
+    return {k: oracle.outcome_columns(row) for k, row in changes.items()}, {
+        k: row["code"] for k, row in rejections.items()
+    }
 
 
 def _reconciled_by_hand(world: World, *, allow_unclean: bool) -> tuple[Verdicts, Verdicts]:
@@ -42,7 +44,9 @@ def _preferred(spark: SparkSession, world: World) -> Verdicts:
     changes = by_partition(preferred_changes(partitions, topics, brokers, candidates))
     rejections = by_partition(preferred_rejections(partitions, topics, brokers, candidates))
     assert not changes.keys() & rejections.keys()
-    return {k: oracle.told(row) for k, row in changes.items()} | {k: row["code"] for k, row in rejections.items()}
+    return {k: oracle.outcome_columns(row) for k, row in changes.items()} | {
+        k: row["code"] for k, row in rejections.items()
+    }
 
 
 def _preferred_by_hand(world: World) -> Verdicts:

@@ -49,7 +49,7 @@ def as_json(value: object) -> str:
     if isinstance(value, Raw):
         return value
     if isinstance(value, Pairs):
-        return "{" + ",".join(f"{json.dumps(key)}:{as_json(each)}" for key, each in value) + "}"
+        return "{" + ",".join(f"{json.dumps(key)}:{as_json(inner)}" for key, inner in value) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(as_json, value)) + "]"
     return json.dumps(value)
@@ -71,9 +71,9 @@ WRONG_VALUES: Final = [
 def containers(value: object) -> list[list[Any]]:
     """Return all arrays and objects within a document, including itself."""
     if isinstance(value, Pairs):
-        return [value, *(inner for _, each in value for inner in containers(each))]
+        return [value, *(inner for _, part in value for inner in containers(part))]
     if isinstance(value, list):
-        return [value, *(inner for each in value for inner in containers(each))]
+        return [value, *(inner for part in value for inner in containers(part))]
     return []
 
 

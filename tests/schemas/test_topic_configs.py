@@ -53,7 +53,7 @@ ACCEPTED: Final[dict[str, tuple[tuple[str, ...], set[str]]]] = {
     **{f"message.timestamp.{which}.max.ms": (NUMBERS, _FROM_0 | LONG) for which in ("after", "before", "difference")},
     **dict.fromkeys(("flush.messages", "max.compaction.lag.ms", "segment.ms"), (NUMBERS, POSITIVE | LONG)),
     **dict.fromkeys(("index.interval.bytes", "max.message.bytes"), (NUMBERS, _FROM_0)),
-    **{f"{who}.replication.throttled.replicas": (THROTTLED, set(THROTTLED[:7])) for who in ("leader", "follower")},
+    **{f"{role}.replication.throttled.replicas": (THROTTLED, set(THROTTLED[:7])) for role in ("leader", "follower")},
     **dict.fromkeys(("local.retention.bytes", "local.retention.ms"), (NUMBERS, _FROM_0 | LONG | {"-1", "-2"})),
     "message.format.version": (FORMATS, set(FORMATS[:23])),
     "message.timestamp.type": (TIMESTAMPS, set(TIMESTAMPS[:3])),
@@ -77,10 +77,10 @@ ACCEPTED: Final[dict[str, tuple[tuple[str, ...], set[str]]]] = {
 """Values tried, and those that `LogConfig.validate` of 3.9.2 accepted."""
 
 STRICTER: Final = {
-    **{f"{who}.replication.throttled.replicas": {"0:1, 1:2", "0:1,"} for who in ("leader", "follower")},
+    **{f"{role}.replication.throttled.replicas": {"0:1, 1:2", "0:1,"} for role in ("leader", "follower")},
     "message.format.version": {"2.4.1", "1.0.0", "2.5", "3.0-IV1", "3.9", "3.9-IV0", "4.0-IV0"},
     "min.cleanable.dirty.ratio": {"NaN", "0.5f", "0.5d", "0x1p-1"},
-    **{f"remote.log.{what}.disable": {"true", "True", " true "} for what in ("copy", "delete.on")},
+    **{f"remote.log.{operation}.disable": {"true", "True", " true "} for operation in ("copy", "delete.on")},
 }
 """Values that Kafka's parser accepts and Surveyor does not: they fail later, in another release or with ZooKeeper."""
 

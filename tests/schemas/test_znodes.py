@@ -83,8 +83,8 @@ def _broker(**columns: object) -> bytes:
 
 MALFORMED: Final[dict[str, tuple[Decoder, bytes | None]]] = {
     **{
-        f"state, {why}": (decode_state, data)
-        for why, data in {
+        f"state, {case}": (decode_state, data)
+        for case, data in {
             "not UTF-8": b"\xff\xfe",
             "not UTF-8 in a field of others": STATE[:-1] + b',"x":"\xff"}',
             "not UTF-8 in a name of others": STATE[:-1] + b',"\xff":1}',
@@ -117,8 +117,8 @@ MALFORMED: Final[dict[str, tuple[Decoder, bytes | None]]] = {
         }.items()
     },
     **{
-        f"topic, {why}": (decode_assignment, data)
-        for why, data in {
+        f"topic, {case}": (decode_assignment, data)
+        for case, data in {
             "not JSON": b"{partitions}",
             "no partitions": b'{"version":3}',
             "partitions null": _topic(partitions=None),
@@ -146,8 +146,8 @@ MALFORMED: Final[dict[str, tuple[Decoder, bytes | None]]] = {
         }.items()
     },
     **{
-        f"broker, {why}": (decode_broker, data)
-        for why, data in {
+        f"broker, {case}": (decode_broker, data)
+        for case, data in {
             "not UTF-8": b'{"version":5,"jmx_port":1,"endpoints":["PLAINTEXT://\xff:9092"]}',
             "no version": b'{"jmx_port":1,"endpoints":["PLAINTEXT://h:9092"]}',
             "version 0": _broker(version=0),
@@ -183,8 +183,8 @@ MALFORMED: Final[dict[str, tuple[Decoder, bytes | None]]] = {
         }.items()
     },
     **{
-        f"other, {why}": (decode, data)
-        for why, (decode, data) in {
+        f"other, {case}": (decode, data)
+        for case, (decode, data) in {
             "epoch a word": (decode_epoch, b"seven"),
             "epoch negative": (decode_epoch, b"-1"),
             "epoch with a line": (decode_epoch, b"7\n"),
@@ -215,9 +215,9 @@ MALFORMED: Final[dict[str, tuple[Decoder, bytes | None]]] = {
         }.items()
     },
     **{
-        f"{decode.__name__}, {why}": (decode, data)
+        f"{decode.__name__}, {case}": (decode, data)
         for decode in DECODERS
-        for why, data in {
+        for case, data in {
             "nothing": None,
             "empty": b"",
             "a zero byte": b"\x00",
@@ -344,7 +344,7 @@ def test_a_request_with_an_invalid_topic_blocks_no_other() -> None:
 
     decoded = decode_partitions(json.dumps({"version": 1, "partitions": listed}).encode())
 
-    assert [each.topic for each in decoded] == ["a/b", "", "..", "red\\x1b[31m", "t"]
+    assert [order.topic for order in decoded] == ["a/b", "", "..", "red\\x1b[31m", "t"]
 
 
 def test_of_two_orders_for_a_partition_the_last_counts() -> None:

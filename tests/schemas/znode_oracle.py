@@ -129,13 +129,13 @@ def assignment_by_part(content: Any, _data: bytes) -> tuple[dict[str, Any], set[
     lists = {name: content.get(name, {}) for name in ("partitions", "adding_replicas", "removing_replicas")}
     assert "partitions" in content
     assert isinstance(lists["partitions"], dict)
-    lists = {name: each if isinstance(each, dict) else {} for name, each in lists.items()}
+    lists = {name: of_name if isinstance(of_name, dict) else {} for name, of_name in lists.items()}
     values: dict[str, Any] = {name: {} for name in lists} | {"topic_id": None}
     with suppress(AssertionError):
         values["topic_id"] = topic_id_of(content)
     unread = set()
-    for key in {key for each in lists.values() for key in each}:
-        one = {name: {key: each[key]} for name, each in lists.items() if key in each}
+    for key in {key for of_name in lists.values() for key in of_name}:
+        one = {name: {key: of_name[key]} for name, of_name in lists.items() if key in of_name}
         try:
             read = assignment({"partitions": {}} | one, b"")
         except (AssertionError, AttributeError, KeyError, TypeError):
@@ -165,12 +165,12 @@ def partitions_by_part(content: Any, _data: bytes) -> tuple[list[TopicPartition]
     """Return the entries that are understood, and the number of the others."""
     assert isinstance(content["partitions"], list)
     listed, unread = [], 0
-    for each in content["partitions"]:
+    for partition in content["partitions"]:
         try:
-            listed.append(topic_partition(each))
+            listed.append(topic_partition(partition))
         except (AssertionError, AttributeError, KeyError, TypeError):
             unread += 1
-    return [*{(each.topic, each.partition): each for each in listed}.values()], unread
+    return [*{(entry.topic, entry.partition): entry for entry in listed}.values()], unread
 
 
 def assignment(content: Any, _data: bytes) -> Assignment:  # noqa: ANN401
@@ -215,7 +215,7 @@ def broker(content: Any, _data: bytes) -> BrokerRegistration:  # noqa: ANN401
     assert all(isinstance(protocol, str) for protocol in protocols.values())
     number(content["jmx_port"], low=-LARGEST - 1)
     for versions in (content.get("features") or {}).values():
-        assert all(number(each, low=-LARGEST - 1) is not None for each in versions.values())
+        assert all(number(version, low=-LARGEST - 1) is not None for version in versions.values())
         assert number(versions["min_version"], high=32767) <= number(versions["max_version"], high=32767)
     assert content.get("features") is None or isinstance(content["features"], dict)
     host, port = content.get("host"), content.get("port", -1)
@@ -229,7 +229,7 @@ def broker(content: Any, _data: bytes) -> BrokerRegistration:  # noqa: ANN401
     if version == 1:
         addresses = [f"PLAINTEXT://{host or ''}:{port}"]
     endpoints = tuple(endpoint(address, protocols) for address in addresses)
-    assert len({each.listener for each in endpoints}) == len(endpoints) > 0
+    assert len({named.listener for named in endpoints}) == len(endpoints) > 0
     return BrokerRegistration(endpoints, host, port, text_or_null(content.get("rack")))
 
 
@@ -289,8 +289,8 @@ def topic_partition(content: Any) -> TopicPartition:  # noqa: ANN401
 
 def partitions(content: Any, _data: bytes) -> list[TopicPartition]:  # noqa: ANN401
     assert isinstance(content["partitions"], list)
-    listed = [topic_partition(each) for each in content["partitions"]]
-    return [*{(each.topic, each.partition): each for each in listed}.values()]
+    listed = [topic_partition(partition) for partition in content["partitions"]]
+    return [*{(entry.topic, entry.partition): entry for entry in listed}.values()]
 
 
 def log_dir_event(content: Any, _data: bytes) -> LogDirEvent:  # noqa: ANN401

@@ -222,9 +222,9 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
 ]
 
 
-@pytest.mark.parametrize(("columns", "recent", "what", "command"), CASES)
-def test_a_rule(columns: dict[str, object], recent: dict[str, object], what: str, command: str | None) -> None:
-    assert steps(replace(WELL, **columns), **recent) == [Suggestion(what, command)]  # type: ignore[arg-type]
+@pytest.mark.parametrize(("columns", "recent", "text", "command"), CASES)
+def test_a_rule(columns: dict[str, object], recent: dict[str, object], text: str, command: str | None) -> None:
+    assert steps(replace(WELL, **columns), **recent) == [Suggestion(text, command)]  # type: ignore[arg-type]
 
 
 KRAFT: Final = Settings("default", "w", ClusterConf(bootstrap_servers="kafka1:9092"))

@@ -103,10 +103,10 @@ def test_history_has_the_last_isr(warehouse: Warehouse, tree: KafkaTree) -> None
     tree.add_topic("orders", {0: [2, 0]})
     tree.unregister(0)
     tree.unregister(2)
-    seen = view_now(ZooKeeperSource(tree.endpoint))
-    rows = seen.partitions.to_pylist()
-    emptied = seen.partitions.from_pylist([row | {"isr": []} for row in rows], schema=seen.partitions.schema)
-    without = type(seen)(**{name: getattr(seen, name) for name in seen.__slots__} | {"partitions": emptied})
+    view = view_now(ZooKeeperSource(tree.endpoint))
+    rows = view.partitions.to_pylist()
+    emptied = view.partitions.from_pylist([row | {"isr": []} for row in rows], schema=view.partitions.schema)
+    without = type(view)(**{name: getattr(view, name) for name in view.__slots__} | {"partitions": emptied})
 
     outage = outage_now(without, warehouse, snapshot)
     assert outage is not None

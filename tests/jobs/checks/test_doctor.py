@@ -118,8 +118,8 @@ def test_epoch_earlier_than_a_state_is_a_fault(
 
     findings = look(tree.hosts, code=1)
 
-    fault, what, advice = findings["controller epoch"]
-    assert (fault, what.startswith(found)) == (CheckStatus.FAULT, True)
+    fault, message, advice = findings["controller epoch"]
+    assert (fault, message.startswith(found)) == (CheckStatus.FAULT, True)
     assert (advice or "").startswith("surveyor reconcile --apply")
 
 
@@ -198,17 +198,17 @@ def test_acl_denies_writing(tree: KafkaTree, look: Callable[..., Findings], tmp_
     ours.chmod(0o600)
     all_read = make_acl("world", "anyone", read=True, admin=True)
     permissions = {}
-    for who, acl in {
+    for client, acl in {
         "no_client": make_acl("ip", "10.1.2.3", all=True),
         "this host": make_acl("ip", "127.0.0.1", all=True),
         "a user": make_digest_acl("kafka", "secret", all=True),
     }.items():
         tree.client.set_acls(path, [acl, all_read])
-        permissions[who] = look(tree.hosts)["permissions"]
+        permissions[client] = look(tree.hosts)["permissions"]
     permissions["us"] = look(tree.hosts, "--zookeeper-config", str(ours))["permissions"]
     tree.client.set_acls(path, [make_acl("world", "anyone", all=True)])
 
-    assert {who: state for who, (state, _, _) in permissions.items()} == {
+    assert {client: state for client, (state, _, _) in permissions.items()} == {
         "no_client": CheckStatus.WARNING,
         "this host": CheckStatus.FINE,
         "a user": CheckStatus.WARNING,

@@ -141,7 +141,7 @@ def test_each_obstacle_alone(  # noqa: PLR0913, PLR0917 - the columns of the tab
     found = check()
 
     assert [*found] == [name]
-    assert [each for each, _ in found[name]] == [state]
+    assert [status for status, _ in found[name]] == [state]
     assert text in found[name][0][1]
     assert "secret" not in str(found)
 
@@ -206,9 +206,9 @@ def test_a_znode_that_an_acl_hides_is_a_fault(check: Callable[[], Found], tree: 
     ],
 )
 def test_settings_of_brokers(config: MigrationConfig | None, name: str, state: str, text: str) -> None:
-    found = [each for each in _findings({} if config is None else {0: config}) if each[1] != CheckStatus.FINE]
+    found = [finding for finding in _findings({} if config is None else {0: config}) if finding[1] != CheckStatus.FINE]
 
-    assert [each[:2] for each in found] == [(name, state)]
+    assert [finding[:2] for finding in found] == [(name, state)]
     assert text in found[0][2]
 
 
@@ -241,4 +241,4 @@ def _findings(configs: dict[int, MigrationConfig]) -> list[tuple[str, str, str]]
         silent={} if configs else {0: "it is slow"},
     )
     settings = Settings("default", "w", ClusterConf(zookeeper="zk1:2181"))
-    return [(each.check, each.status.value, each.found) for each in migration_checks(settings, facts)]
+    return [(check.check, check.status.value, check.found) for check in migration_checks(settings, facts)]

@@ -60,7 +60,7 @@ SHOWN: Final = (
         "diff 1 2",
         "commits",
     ),
-    *(f"{what} {PLAN}" for what in ("commits", "evidence", "plan", "rejections")),
+    *(f"{subject} {PLAN}" for subject in ("commits", "evidence", "plan", "rejections")),
 )
 
 
@@ -104,13 +104,13 @@ def widest(text: str) -> int:
     return max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()))
 
 
-@pytest.mark.parametrize("what", SHOWN)
+@pytest.mark.parametrize("subject", SHOWN)
 def test_tables_fit_eighty_columns(
-    large: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], what: str
+    large: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], subject: str
 ) -> None:
     on_a_terminal(monkeypatch)
 
-    assert run(["show", *what.split(), "--warehouse", large.uri]) == 0
+    assert run(["show", *subject.split(), "--warehouse", large.uri]) == 0
     drawn = [line for line in capsys.readouterr().out.splitlines() if re.search("[┃│━]", line)]
     assert drawn
     assert widest("\n".join(drawn)) <= 80

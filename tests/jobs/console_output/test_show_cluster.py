@@ -140,9 +140,11 @@ def test_wide_is_every_column(shown: Surveyor) -> None:
     assert "cluster" not in wide
 
 
-@pytest.mark.parametrize("what", ["partitions", "brokers", "snapshots", "plans", "events"])
-def test_json_and_yaml_are_one_object(shown: Surveyor, what: str) -> None:
-    as_json, as_option, as_yaml = (shown("show", what, *form) for form in (("--json",), ("-o", "json"), ("-o", "yaml")))
+@pytest.mark.parametrize("subject", ["partitions", "brokers", "snapshots", "plans", "events"])
+def test_json_and_yaml_are_one_object(shown: Surveyor, subject: str) -> None:
+    as_json, as_option, as_yaml = (
+        shown("show", subject, *form) for form in (("--json",), ("-o", "json"), ("-o", "yaml"))
+    )
 
     assert as_json.stdout == as_option.stdout
     assert yaml.safe_load(as_yaml.stdout) == json.loads(as_json.stdout)
@@ -160,10 +162,10 @@ def test_errors_are_an_object_too_where_one_is_asked_for(tmp_path: Path) -> None
     assert (ran.code, ran.json["exit_code"]) == (22, 22)
 
 
-@pytest.mark.parametrize("what", ["brokers", "imbalance", "partitions --offline", "quarantine", "topics"])
-def test_how_old_it_is(shown: Surveyor, what: str) -> None:
-    *_, last = shown("show", *what.split()).stdout.splitlines()
-    answer = shown.json("show", *what.split())
+@pytest.mark.parametrize("subject", ["brokers", "imbalance", "partitions --offline", "quarantine", "topics"])
+def test_how_old_it_is(shown: Surveyor, subject: str) -> None:
+    *_, last = shown("show", *subject.split()).stdout.splitlines()
+    answer = shown.json("show", *subject.split())
 
     assert re.fullmatch(rf"{len(answer['rows'])} rows?, as of {NOW:%Y-%m-%d %H:%M:%S} UTC, .* ago", last)
     assert datetime.fromisoformat(answer["taken_at"]) == NOW
@@ -236,8 +238,8 @@ def test_what_is_secret_is_shown_in_no_form(warehouse: Warehouse, form: str) -> 
         cluster.snapshot()
 
     shown = Surveyor(NOWHERE, Path(warehouse.uri))
-    for what in ("topics", "quarantine", "diff 1 2"):
-        ran = shown("show", *what.split(), *form.split())
+    for subject in ("topics", "quarantine", "diff 1 2"):
+        ran = shown("show", *subject.split(), *form.split())
         assert (ran.code, "(hidden)" in ran.stdout, "hunter" in ran.stdout) == (0, True, False)
 
 
@@ -314,8 +316,10 @@ def test_registered_brokers_and_gone_ones_as_last_seen(alive: Surveyor) -> None:
 
 def test_brokers_that_a_snapshot_misses_are_as_last_seen(shown: Surveyor, tmp_path: Path) -> None:
     copy = shown.copied_to(tmp_path / "warehouse")
-    seen = LastSeenBroker(broker_id=7, broker_epoch=7, snapshot_id=1, host="k7", port=9099, rack="b", last_seen_at=NOW)
-    copy.warehouse.replace("brokers_last_seen", [seen])
+    last_seen = LastSeenBroker(
+        broker_id=7, broker_epoch=7, snapshot_id=1, host="k7", port=9099, rack="b", last_seen_at=NOW
+    )
+    copy.warehouse.replace("brokers_last_seen", [last_seen])
     (snapshot,) = copy.warehouse.rows("snapshots")
     versions = snapshot["versions"] | {"brokers_last_seen": copy.warehouse.version("brokers_last_seen")}
     copy.warehouse.replace("snapshots", [snapshot | {"versions": versions}])

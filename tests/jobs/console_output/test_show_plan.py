@@ -285,6 +285,6 @@ def test_signs_have_colours_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch,
 
     assert (colored(line, terminal), colored(line, pipe)) == (painted_line, line)
     for name, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
-        with monkeypatch.context() as here:
-            here.setenv(name, value)
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
             assert colored(line, terminal) == line

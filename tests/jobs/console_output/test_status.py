@@ -117,8 +117,8 @@ def test_since_when_a_broker_is_missing(warehouse: Warehouse, seen_in: int, miss
     """The snapshot after the one that saw it last; where none has seen it, the oldest."""
     cluster = Cluster(warehouse)
     cluster.brokers, cluster.topics = [broker(0, 10)], [topic("orders")]
-    seen = LastSeenBroker(broker_id=1, broker_epoch=1, snapshot_id=seen_in, last_seen_at=NOW)
-    warehouse.replace("brokers_last_seen", [seen])
+    last_seen = LastSeenBroker(broker_id=1, broker_epoch=1, snapshot_id=seen_in, last_seen_at=NOW)
+    warehouse.replace("brokers_last_seen", [last_seen])
     for age in (timedelta(days=1), timedelta(hours=5), timedelta(minutes=1)):
         cluster.snapshot(age)
 
@@ -183,8 +183,8 @@ def test_what_cannot_be_read_meanwhile_is_said_and_tried_again(
     used: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = Settings("default", used.uri, ClusterConf())
-    seen = read_status(settings, 1)
-    looks: list[Status | Exception] = [seen, UnreadableError("it went away"), seen]
+    status_read = read_status(settings, 1)
+    looks: list[Status | Exception] = [status_read, UnreadableError("it went away"), status_read]
     answers = iter(looks)
 
     def answer(*_: object) -> Status:
@@ -245,13 +245,13 @@ def test_again_and_again_until_interrupted(orders: KafkaTree, tmp_path: Path) ->
     ) as running:
         assert running.stdout is not None
         assert running.stderr is not None
-        seen = ""
+        output = ""
         for line in running.stdout:
-            seen += line
-            if seen.count("cluster default") > 1:
+            output += line
+            if output.count("cluster default") > 1:
                 break
         os.kill(running.pid, signal.SIGINT)
         _, stderr = running.communicate()
 
-    assert (f"{WELL}\ncluster default" in seen.replace(options, ""), "\x1b" in seen) == (True, False)
+    assert (f"{WELL}\ncluster default" in output.replace(options, ""), "\x1b" in output) == (True, False)
     assert (running.returncode, stderr) == (130, "surveyor: interrupted; nothing was written to the cluster\n")

@@ -111,7 +111,7 @@ def test_request_for_a_topic_created_during_the_cycle_is_kept(
     read = MetadataReader._requests  # noqa: SLF001 - to act between two reads
     made: list[str] = []
 
-    def create_during_read(reader: MetadataReader, seen: MetadataChanges) -> None:
+    def create_during_read(reader: MetadataReader, changes: MetadataChanges) -> None:
         if not made:
             made.append(asked)
             tree.add_topic("new", {0: [0, 1]}, topic_id=None)
@@ -119,7 +119,7 @@ def test_request_for_a_topic_created_during_the_cycle_is_kept(
                 tree.client.create(REASSIGN, encode_partitions([TopicPartition("new", 0, [1, 0])]))
             else:
                 tree.client.create("/admin/delete_topics/new", b"")
-        read(reader, seen)
+        read(reader, changes)
 
     monkeypatch.setattr(MetadataReader, "_requests", create_during_read)
     with monkeypatch.context() as responses:
@@ -389,8 +389,8 @@ def test_isr_change_during_the_first_read_is_noticed(
     tree.add_topic("orders", {0: [0, 1]}, topic_id=None)
     read = MetadataReader._topics  # noqa: SLF001 - to act during this read
 
-    def then_changed(reader: MetadataReader, seen: MetadataChanges, reread: Collection[str]) -> None:
-        read(reader, seen, reread)
+    def then_changed(reader: MetadataReader, changes: MetadataChanges, reread: Collection[str]) -> None:
+        read(reader, changes, reread)
         monkeypatch.setattr(MetadataReader, "_topics", read)
         put_isr(tree, "orders", [0])
         changed = encode_partitions([TopicPartition("orders", 0)])
@@ -432,10 +432,12 @@ def test_empty_or_unreadable_requests_are_removed(  # noqa: PLR0913 - a table
 
     assert tree.client.exists(path) is None
     controller.log.close()
-    ((recorded, outcome, why),) = [(row["action"], row["outcome"], row["message"]) for row in warehouse.rows("commits")]
+    ((recorded, outcome, reason),) = [
+        (row["action"], row["outcome"], row["message"]) for row in warehouse.rows("commits")
+    ]
     assert (recorded, outcome) == (action, "applied")
-    assert why.startswith(f"{path}: ")
-    assert (why == f"{path}: it is empty") is is_legible
+    assert reason.startswith(f"{path}: ")
+    assert (reason == f"{path}: it is empty") is is_legible
 
 
 def test_leadership_is_balanced_automatically(tree: KafkaTree, controller: ResidentController) -> None:

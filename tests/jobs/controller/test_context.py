@@ -68,7 +68,7 @@ def test_number_of_queue_lookups_is_independent_of_topics(
     monkeypatch.setattr(ControllerContext, "of_kind", lambda self, kind: kinds.append(kind) or of_kind(self, kind))  # type: ignore[func-returns-value]
     tree.write("/admin/delete_topics/t1", b"")
 
-    seen = controller.reader.refresh(())
+    changes = controller.reader.refresh(())
 
-    assert seen.partitions == {("t1", 0)}
+    assert changes.partitions == {("t1", 0)}
     assert kinds == [RequestKind.DELETE_TOPIC]

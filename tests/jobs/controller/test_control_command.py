@@ -136,11 +136,11 @@ def test_fenced_controller_reports_totals_and_successor(
     assert "another controller took over after our epoch " in last_line
     assert "cycles wrote 1 create, 1 elect; broker 2 became the controller after " in last_line
     assert "plan again" not in ran.stderr
-    ((last, why),) = [
+    ((last, reason),) = [
         row[1:] for row in surveyor.rows("commits", "action", "outcome", "message") if row[0] == "hand_back"
     ]
     assert last == "applied"
-    assert "1 create, 1 elect; broker 2 became the controller" in why
+    assert "1 create, 1 elect; broker 2 became the controller" in reason
 
 
 def fail(*_: object) -> None:

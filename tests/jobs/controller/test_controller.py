@@ -211,10 +211,10 @@ def test_bounced_broker_gets_full_state_after_a_lost_read(
     tree.brokers[1].received.clear()
     read, losses = getattr(MetadataReader, reading), [ConnectionLoss()]
 
-    def lose_once(reader: MetadataReader, what: object) -> object:
+    def lose_once(reader: MetadataReader, paths: object) -> object:
         if losses:
             raise losses.pop()
-        return read(reader, what)
+        return read(reader, paths)
 
     monkeypatch.setattr(MetadataReader, reading, lose_once)
     tree.bounce(1)
@@ -462,12 +462,12 @@ def test_intents_are_recorded_before_outcomes(
     initialize(controller)
     monkeypatch.setattr("jobs.controller.write_behind.FLUSH_INTERVAL_SECONDS", 0.0)
     controller.log.start()
-    seen: list[tuple[str, set[str]]] = []
+    recorded: list[tuple[str, set[str]]] = []
     write = controller.writer.write
 
     def write_slowly(changes: Sequence[Change]) -> Iterator[tuple[list[RowOutcome], list[Change]]]:
         assert eventually(lambda: bool(warehouse.rows("plans")))
-        seen.append((warehouse.rows("plans")[0]["status"], {row["outcome"] for row in warehouse.rows("commits")}))
+        recorded.append((warehouse.rows("plans")[0]["status"], {row["outcome"] for row in warehouse.rows("commits")}))
         yield from write(changes)
 
     monkeypatch.setattr(controller.writer.__class__, "write", lambda _, changes: write_slowly(changes))
@@ -475,6 +475,6 @@ def test_intents_are_recorded_before_outcomes(
     run_until_quiet(controller)
     controller.log.close()
 
-    assert seen == [("committing", {"pending"})]
+    assert recorded == [("committing", {"pending"})]
     assert [row["status"] for row in warehouse.rows("plans")] == ["committed"]
     assert sorted(row["outcome"] for row in warehouse.rows("commits")) == ["applied", "pending"]

@@ -32,7 +32,7 @@ def live_brokers_sent_to(tree: KafkaTree, broker: int) -> set[int]:
     """Return the brokers that the last UpdateMetadata with brokers names."""
     assert tree.brokers is not None
     sent = [one.request.live_brokers for one in tree.brokers[broker].of("update_metadata")]
-    return {int(row.id_) for row in [each for each in sent if each][-1]}
+    return {int(row.id_) for row in [brokers for brokers in sent if brokers][-1]}
 
 
 def test_a_broker_whose_registration_becomes_unreadable_stays_alive(

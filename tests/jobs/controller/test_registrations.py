@@ -99,7 +99,7 @@ def test_registered_broker_is_asked_and_unsupported_protocol_logged_once(
 
     assert brokers.requests[:1] == [3]
     assert sorted(brokers.requests[1:]) == [0, 1, 2, 3]
-    messages = [each for each in log if "warning" in each or "did not return" in each]
+    messages = [line for line in log if "warning" in line or "did not return" in line]
     assert len(messages) == (0 if line is None else 1)
     assert line is None or messages[0].startswith(f"surveyor: {line}")
 

@@ -49,7 +49,12 @@ def test_change_without_notification_is_found(tree: KafkaTree, partwise_controll
     partwise_controller.resync.begin_at_once()
     parts = [partwise_controller.resync.read_next_part() for _ in range(1 + len(TOPICS))]
 
-    assert [seen.partitions for seen in parts if seen is not None] == [set(), {("a", 0)}, {("b", 0)}, {("c", 0)}]
+    assert [changes.partitions for changes in parts if changes is not None] == [
+        set(),
+        {("a", 0)},
+        {("b", 0)},
+        {("c", 0)},
+    ]
 
 
 def test_lost_leader_does_not_wait_for_the_resync(tree: KafkaTree, partwise_controller: ResidentController) -> None:

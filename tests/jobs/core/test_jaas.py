@@ -48,7 +48,7 @@ def test_of_a_properties_file(text: str, name: str, options: dict[str, str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "reason"),
     [
         (f"{KRB5} required useTicketCache=true", "does not end with a semicolon"),
         (f"{KRB5} useTicketCache=true;", "is not of the form MODULE required OPTION=VALUE"),
@@ -59,12 +59,12 @@ def test_of_a_properties_file(text: str, name: str, options: dict[str, str]) -> 
         (";", "is not of the form MODULE required"),
     ],
 )
-def test_what_java_refuses(text: str, why: str) -> None:
+def test_what_java_refuses(text: str, reason: str) -> None:
     with pytest.raises(UsageError) as refused:
         login_module({JAAS_CONFIG: text}, "--command-config f", "KafkaClient")
 
     assert str(refused.value).startswith(f"--command-config f: {JAAS_CONFIG}")
-    assert why in str(refused.value)
+    assert reason in str(refused.value)
     assert "hunter-2" not in str(refused.value)
 
 
@@ -87,7 +87,7 @@ def test_of_a_file_with_sections(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "mode", "why"),
+    ("text", "mode", "reason"),
     [
         ("KafkaClient }", 0o600, r"is not of the form NAME \{ MODULE"),
         ("KafkaClient M required;", 0o600, r"is not of the form NAME \{ MODULE"),
@@ -95,12 +95,12 @@ def test_of_a_file_with_sections(tmp_path: Path) -> None:
         ("KafkaClient { M required password=x; };", 0o644, "has a password in it, and all users may read"),
     ],
 )
-def test_files_that_are_refused(tmp_path: Path, text: str, mode: int, why: str) -> None:
+def test_files_that_are_refused(tmp_path: Path, text: str, mode: int, reason: str) -> None:
     path = tmp_path / "jaas.conf"
     path.write_text(text, encoding="utf-8")
     path.chmod(mode)
 
-    with pytest.raises(UsageError, match=why):
+    with pytest.raises(UsageError, match=reason):
         login_module({JAAS_FILE: str(path)}, "f", "KafkaClient")
 
 

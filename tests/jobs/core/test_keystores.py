@@ -219,7 +219,7 @@ Change = Callable[[Keystores, Certificates], dict[str, str]]
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "reason"),
     [
         (
             lambda _s, _c: {"ssl.keystore.password": "wrong-one"},
@@ -240,13 +240,13 @@ Change = Callable[[Keystores, Certificates], dict[str, str]]
 )
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
 def test_what_is_wrong(
-    stores: dict[str, Keystores], certificates: Certificates, kind: str, change: Change, why: str
+    stores: dict[str, Keystores], certificates: Certificates, kind: str, change: Change, reason: str
 ) -> None:
     values = stores[kind].client_properties | change(stores[kind], certificates)
     with pytest.raises(UsageError) as refused:
         client_context(values, FILE)
 
     assert str(refused.value).startswith(f"{FILE}: ")
-    assert why in str(refused.value)
+    assert reason in str(refused.value)
     assert "wrong-one" not in str(refused.value)
     assert PASSWORD not in str(refused.value)

@@ -132,7 +132,7 @@ def test_an_error_of_the_command_line_is_a_record(words: list[str]) -> None:
 def test_errors_that_end_a_thread_or_the_process_are_records() -> None:
     done = subprocess.run([sys.executable, "-c", IN_A_THREAD], capture_output=True, text=True, check=False)
 
-    assert [(each["level"], each["message"], "traceback" in each) for each in records(done.stderr)] == [
+    assert [(record["level"], record["message"], "traceback" in record) for record in records(done.stderr)] == [
         ("critical", "unexpected ZeroDivisionError: division by zero", True),
         ("critical", "unexpected ValueError: in the process", True),
     ]
@@ -147,7 +147,7 @@ def test_no_bar_on_a_terminal_and_a_signal_is_a_record() -> None:
     text = os.read(reading, 1 << 16).decode().removesuffix("|")
     os.close(reading)
     os.close(terminal)
-    shown = [(each["level"], each["message"], each["cluster"]) for each in records(text)]
+    shown = [(record["level"], record["message"], record["cluster"]) for record in records(text)]
 
     assert done.returncode == 128 + signal.SIGTERM
     assert shown == [("info", "writing", "east"), ("error", INTERRUPTED_MESSAGE, "east")]
@@ -156,17 +156,17 @@ def test_no_bar_on_a_terminal_and_a_signal_is_a_record() -> None:
 def test_lines_of_a_child_are_records(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure(log_format=LogFormat.JSON)
     reading, writing = os.pipe()
-    seen = Event()
+    passed_on = Event()
 
     def log_line(line: str) -> None:
         logs.LOGGER.getChild("spark").warning(line)
-        seen.set()
+        passed_on.set()
 
     relay_stderr(reading, without=b"known\n", log_line=log_line)
     os.write(writing, b"known\n\nout of \x1b[1mmemory\n")
     os.close(writing)
 
-    assert seen.wait(60)
+    assert passed_on.wait(60)
     (record,) = records(capsys.readouterr().err)
     assert (record["level"], record["logger"], record["message"]) == (
         "warning",

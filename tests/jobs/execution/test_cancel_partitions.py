@@ -152,12 +152,12 @@ def test_concurrently_changed_request_is_read_again(
 ) -> None:
     del controller
     read = connection.read_latest
-    seen: list[ZnodeStat] = []
+    stats: list[ZnodeStat] = []
 
     def changed_after(client: Any, path: str) -> Any:  # noqa: ANN401 - kazoo is untyped
         znode = read(client, path)
-        if not seen:
-            seen.append(znode.stat)
+        if not stats:
+            stats.append(znode.stat)
             request(tree, {("ghost", 3): [1], ("newer", 0): [2]})
         return znode
 

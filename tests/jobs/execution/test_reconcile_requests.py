@@ -227,7 +227,7 @@ def test_election_is_withdrawn_alone_and_under_the_fence(
         verdicts += [verdict for (verdict,) in write_tasks(control, [task], max_hold=30)]
 
     left = decode_partitions(tree.client.get(ELECTION)[0])
-    assert [each.topic for each in left] == (["stray", "later"] if fenced else ["later"])
+    assert [election.topic for election in left] == (["stray", "later"] if fenced else ["later"])
     assert [verdict.outcome for verdict in verdicts] == ([] if fenced else [Outcome.APPLIED])
 
 

@@ -61,7 +61,7 @@ def test_every_question_can_be_asked_so(surveyor: Surveyor, question: tuple[str,
     assert surveyor.json("plan", *question, "--refresh")["snapshot_id"] == 1
 
 
-NAMES = {each.callback.__name__ for each in app.registered_commands if each.callback}
+NAMES = {command.callback.__name__ for command in app.registered_commands if command.callback}
 STORES_NO_PLAN = {"restarts"}
 
 

@@ -64,7 +64,7 @@ def test_what_is_not_understood_is_warned_of_by_name(surveyor: Surveyor, command
     warning = f"{UNREAD}: {ABOUT_BROKERS[command]}; {SHOWN}"
     made = surveyor.json(*command.split())
     reviewed = surveyor.json("show", "plan", made["plan_id"]) if "plan_id" in made else made
-    assert [each["warnings"].count(warning) for each in (made, reviewed)] == [1, 1]
+    assert [output["warnings"].count(warning) for output in (made, reviewed)] == [1, 1]
 
 
 def test_the_page_of_a_plan_warns_of_it(surveyor: Surveyor, tmp_path: Path) -> None:
@@ -83,10 +83,10 @@ def test_a_plan_of_named_partitions_is_not_about_others(surveyor: Surveyor, tmp_
 def test_a_refusal_says_that_the_topics_asked_for_are_not_understood(surveyor: Surveyor, tmp_path: Path) -> None:
     topics = tmp_path / "topics.json"
     topics.write_text(json.dumps({"version": 1, "topics": [{"topic": "opaque"}]}))
-    why = "1 topic is not understood (opaque), and no partition of snapshot 1 is in another requested topic"
+    reason = "1 topic is not understood (opaque), and no partition of snapshot 1 is in another requested topic"
     by_regex = surveyor("plan", "reassign", "--remove-brokers", "2", "--topics", "opa.*")
     by_file = surveyor("plan", "reassign", "--topics-to-move-json-file", str(topics), "--broker-list", "1,2")
-    assert [(ran.code, why in ran.stderr) for ran in (by_regex, by_file)] == [(23, True)] * 2
+    assert [(ran.code, reason in ran.stderr) for ran in (by_regex, by_file)] == [(23, True)] * 2
 
 
 def test_a_topic_that_is_not_understood_is_rejected_as_such(surveyor: Surveyor, tmp_path: Path) -> None:

@@ -186,8 +186,8 @@ def test_order(tree: KafkaTree, surveyor: Surveyor) -> None:
     ]
     assert (result["waves"], result["down"], result["controller_id"]) == (5, [5], 0)
     checks = [row["check"] for row in result["rows"]]
-    here = f"--zookeeper {tree.hosts} --warehouse {surveyor.folder}"
-    assert checks[:2] == [None, f"surveyor whatif --restart 1,4 {here}"]
+    options = f"--zookeeper {tree.hosts} --warehouse {surveyor.folder}"
+    assert checks[:2] == [None, f"surveyor whatif --restart 1,4 {options}"]
     assert [row["under_min_isr"] for row in result["rows"]] == [0, 0, 0, 1, 1, 0]
     assert tree.dump() == before
     assert not surveyor.folder.exists()

@@ -117,20 +117,20 @@ def test_waiting_deletion_names_the_broker(
 
 @pytest.mark.parametrize("name", CASES)
 def test_pending_requests(name: str) -> None:
-    kind, data, there, outcome = CASES[name]
+    kind, data, znodes, outcome = CASES[name]
     task = Operation(sequence=0, kind=kind, topic="t", data=json.dumps(data))
 
-    verdict = verdict_on(task, _current(there))
+    verdict = verdict_on(task, _current(znodes))
 
     assert (None if verdict is None else verdict.outcome) == outcome
 
 
-def _current(there: Mapping[str, bytes]) -> OperationState:
+def _current(znodes: Mapping[str, bytes]) -> OperationState:
     topic, config, deletion, *shared = (
-        _znode(path, there) for path in (T, CONFIG, DELETION, REASSIGN, ELECTION, EPOCH)
+        _znode(path, znodes) for path in (T, CONFIG, DELETION, REASSIGN, ELECTION, EPOCH)
     )
     return operation_state({"t": topic_settings(topic, config, deletion)}, *shared)
 
 
-def _znode(path: str, there: Mapping[str, bytes]) -> Znode:
-    return Znode(path, there.get(path), STAT if path in there else None)
+def _znode(path: str, znodes: Mapping[str, bytes]) -> Znode:
+    return Znode(path, znodes.get(path), STAT if path in znodes else None)

@@ -11,7 +11,7 @@ from jobs.runtime.suggestions import CLUSTER_OPTIONS, OUTPUT_OPTIONS, stated_com
 from tests.docs.command_line import Command, commands, root
 
 LEFT_OUT: Final = {*CLUSTER_OPTIONS, *OUTPUT_OPTIONS, "remote"}
-QUESTIONS: Final = [each for each in commands(root()) if each.words[0] == "plan"]
+QUESTIONS: Final = [command for command in commands(root()) if command.words[0] == "plan"]
 
 
 def typed(question: Command) -> list[str]:

@@ -100,8 +100,8 @@ def test_throttles_that_cannot_be_read_are_unknown(tree: KafkaTree, tmp_path: Pa
     reason = "not understood" if path.startswith("/config/topics/") else REASON
     text = f"throttles set in {path} are unknown: {reason}"
     assert (known["throttled_brokers"], known["throttled_topics"], known["warnings"]) == (["1"], ["orders"], [])
-    assert [len(each["warnings"]) for each in (status, cancelled)] == [1, 1]
-    assert all(each["warnings"][0].startswith(text) for each in (status, cancelled))
+    assert [len(output["warnings"]) for output in (status, cancelled)] == [1, 1]
+    assert all(output["warnings"][0].startswith(text) for output in (status, cancelled))
     assert f"not known {text}" in shown
     assert (checks["throttles"]["state"], checks["throttles"]["found"].startswith(text)) == ("warning", True)
     assert status["quarantined"] == (path != "/config/brokers")

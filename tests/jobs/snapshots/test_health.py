@@ -58,8 +58,8 @@ def numbers(health: Health) -> Row:
     return {name: getattr(health, name) for name in EXPECTED}
 
 
-def judged(seen: ClusterView) -> Health:
-    return health_of(seen, default_min_isr=1, threshold=0.1)
+def judged(view: ClusterView) -> Health:
+    return health_of(view, default_min_isr=1, threshold=0.1)
 
 
 @pytest.fixture
@@ -179,11 +179,11 @@ def test_a_request_that_a_broker_ignores_does_not_count_as_moving(
 
 def test_a_drained_broker_can_be_elected_and_is_named_where_it_leads(warehouse: Warehouse, snapshot: Snapshot) -> None:
     """It is the only one in sync that is alive: what it could lead is mendable all the same."""
-    seen = view_of(warehouse, snapshot)
-    health = health_of(seen, default_min_isr=1, threshold=0.1, drained=[0])
+    view = view_of(warehouse, snapshot)
+    health = health_of(view, default_min_isr=1, threshold=0.1, drained=[0])
 
     assert (health.mendable, health.stuck) == (EXPECTED["mendable"], EXPECTED["stuck"])
-    led = sum(row["leader"] == 0 for row in seen.partitions.to_pylist() if row["understood"] is not False)
+    led = sum(row["leader"] == 0 for row in view.partitions.to_pylist() if row["understood"] is not False)
     assert health.led_by_drained == led > 0
 
 

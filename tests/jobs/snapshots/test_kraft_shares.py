@@ -101,20 +101,20 @@ def _move(cluster: PagedCluster, topic: int, partition: int, added: int) -> Move
 def test_a_running_reassignment_fills_what_is_added(tmp_path: Path) -> None:
     """Its replicas, as pages list them, include those that are added."""
     cluster = _running()
-    here = cluster.replicas(3, 2)
-    cluster.moves = [[Move(cluster.names[3], 2, here, [here[1]], [here[2]])]]
+    replicas = cluster.replicas(3, 2)
+    cluster.moves = [[Move(cluster.names[3], 2, replicas, [replicas[1]], [replicas[2]])]]
     result, surveyor = _snapshot(cluster, tmp_path)
     assert result["quarantined"] == 0
     row = _partitions(surveyor)[cluster.names[3], 2]
-    assert (row["adding_replicas"], row["removing_replicas"]) == ([here[1]], [here[2]])
+    assert (row["adding_replicas"], row["removing_replicas"]) == ([replicas[1]], [replicas[2]])
     assert sum(bool(row["adding_replicas"]) for row in _partitions(surveyor).values()) == 1
 
 
 def test_a_reassignment_that_ended_meanwhile_is_read_again(tmp_path: Path) -> None:
     """It is listed for the metadata and before the reading, and not after it."""
     cluster = _running()
-    here = cluster.replicas(3, 2)
-    moving = [Move(cluster.names[3], 2, here, [here[1]], [here[2]])]
+    replicas = cluster.replicas(3, 2)
+    moving = [Move(cluster.names[3], 2, replicas, [replicas[1]], [replicas[2]])]
     cluster.moves = [moving, moving, []]
     result, surveyor = _snapshot(cluster, tmp_path)
     assert (result["partitions"], result["quarantined"]) == (TOPICS * PARTITIONS, 0)

@@ -147,19 +147,19 @@ def test_partitions_differ_as_a_loop_over_all_would_find(
         cluster.partitions = world
         cluster.snapshot()
     snapshots = [find_snapshot(warehouse, number) for number in range(1, len(worlds) + 1)]
-    for before, was in zip(snapshots, worlds, strict=True):
-        for after, is_now in zip(snapshots, worlds, strict=True):
+    for before, rows_before in zip(snapshots, worlds, strict=True):
+        for after, rows_after in zip(snapshots, worlds, strict=True):
             rows = differences(warehouse, before, after)
             shown = [(row.subject, row.column, row.before, row.after) for row in rows]
-            assert shown == oracle(was, is_now)
+            assert shown == oracle(rows_before, rows_after)
 
 
-def oracle(was: dict[tuple[str, int], Row], is_now: dict[tuple[str, int], Row]) -> list[tuple[Any, ...]]:
+def oracle(rows_before: dict[tuple[str, int], Row], rows_after: dict[tuple[str, int], Row]) -> list[tuple[Any, ...]]:
     return [
         (f"{name}-{number}", column, before, after)
-        for name, number in sorted({*was, *is_now})
+        for name, number in sorted({*rows_before, *rows_after})
         for column in STATE
-        for before, after in [(_value(was, (name, number), column), _value(is_now, (name, number), column))]
+        for before, after in [(_value(rows_before, (name, number), column), _value(rows_after, (name, number), column))]
         if before != after
     ]
 

@@ -140,14 +140,14 @@ def test_a_moved_partition_is_no_change_of_the_others_of_its_topic(surveyor: Sur
 
     assert surveyor.rows("partition_history", "snapshot_id", "partition")[3:] == [(2, 0)]
     assert surveyor.rows("partitions", "partition", "topic_version", "snapshot_id") == [(0, 2, 2), (1, 2, 1), (2, 2, 1)]
-    seen = [
+    rows = [
         [
             row["snapshot_id"]
             for row in surveyor.json("show", "history", "--topic", "orders", "--partition", number)["rows"]
         ]
         for number in ("0", "1")
     ]
-    assert seen == [[1, 2], [1]]
+    assert rows == [[1, 2], [1]]
     (second,) = surveyor.warehouse.typed_rows(Snapshot, ("snapshot_id", "=", 2))
     lost = replace(second, versions=second.versions | {"partitions": 10**6})
     for row in (second, lost):  # by the table's version, and by the history where that was removed
@@ -275,8 +275,8 @@ def test_what_crashed_snapshots_saw_and_is_gone_leaves_nothing(
         assert surveyor("snapshot").code == 1
     surveyor.json("snapshot")
     surveyor.json("snapshot")
-    seen = {table: set(surveyor.rows(table, "topic")) for table in ("topics", "partitions", "partition_history")}
-    assert [*seen.values()] == [{("orders",)}] * len(seen)
+    topics = {table: set(surveyor.rows(table, "topic")) for table in ("topics", "partitions", "partition_history")}
+    assert [*topics.values()] == [{("orders",)}] * len(topics)
     assert surveyor.rows("events", "kind", "subject") == []
 
 

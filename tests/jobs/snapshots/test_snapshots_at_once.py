@@ -81,10 +81,10 @@ def whole(warehouse: Warehouse) -> list[Snapshot]:
             [part[name] for name in key] for part in by_history
         )
         assert {broker["snapshot_id"] for broker in as_of(warehouse, row, "brokers")} == {snapshot_id}
-        seen = {part["leader_epoch"] for part in partitions}
+        leader_epochs = {part["leader_epoch"] for part in partitions}
         assert len(partitions) == row.partitions == len(PARTITIONS)
-        assert max(seen) - min(seen) <= 1
-        epochs.append(max(seen))
+        assert max(leader_epochs) - min(leader_epochs) <= 1
+        epochs.append(max(leader_epochs))
     assert epochs == sorted(epochs)
     return rows
 
@@ -93,7 +93,7 @@ def test_snapshots_in_one_process(surveyor: Surveyor) -> None:
     settings = Settings("default", str(surveyor.folder), ClusterConf(zookeeper=surveyor.hosts))
     with changing(surveyor.hosts), ThreadPoolExecutor(AT_ONCE) as pool:
         taken = [pool.submit(take_snapshot, settings) for _ in range(ROUNDS * AT_ONCE)]
-        ids = sorted(each.result()["snapshot_id"] for each in taken)
+        ids = sorted(future.result()["snapshot_id"] for future in taken)
 
     assert [row.snapshot_id for row in whole(surveyor.warehouse)] == ids == list(range(1, ROUNDS * AT_ONCE + 1))
 

@@ -294,17 +294,17 @@ def _one_more(cluster: Cluster) -> int:
 
 
 def test_a_conflicting_vacuum_reads_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    warehouse, seen = cluster.warehouse, list[int]()
+    warehouse, versions = cluster.warehouse, list[int]()
 
     def make(rows: pa.Table) -> pa.Table:
-        seen.append(rows.num_rows)
-        if len(seen) == 1:  # by a writer that knows no locks
+        versions.append(rows.num_rows)
+        if len(versions) == 1:  # by a writer that knows no locks
             DeltaTable(warehouse.path("partition_history")).delete("snapshot_id <= 2")
         return rows.slice(0)  # another table, which is written
 
     monkeypatch.setattr(time, "sleep", lambda _: None)
     warehouse.transform_rows("partition_history", ("snapshot_id", "<=", 4), make)
-    assert (len(seen), min(ids(warehouse, "partition_history"))) == (2, 3)
+    assert (len(versions), min(ids(warehouse, "partition_history"))) == (2, 3)
 
 
 def test_the_log_goes_up_to_the_checkpoint_that_kept_versions_need(cluster: Cluster) -> None:

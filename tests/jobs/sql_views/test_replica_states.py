@@ -122,14 +122,14 @@ def test_what_is_not_understood_is_stated_as_no_fact(unread: Surveyor) -> None:
         (("--topic", "state"), []),
     ],
 )
-@pytest.mark.parametrize("what", ["replicas", "partitions"])
+@pytest.mark.parametrize("subject", ["replicas", "partitions"])
 def test_topics_that_are_not_understood_are_named(
-    unread: Surveyor, what: str, options: tuple[str, ...], named: list[str]
+    unread: Surveyor, subject: str, options: tuple[str, ...], named: list[str]
 ) -> None:
     meaning = "may be missing here; `surveyor show quarantine`"
 
-    warnings = unread.json("show", what, *options)["warnings"]
-    done = unread("show", what, *options)
+    warnings = unread.json("show", subject, *options)["warnings"]
+    done = unread("show", subject, *options)
 
     assert [(text.partition(":")[0], text.endswith(meaning)) for text in warnings] == [(text, True) for text in named]
     assert done.stderr.count(meaning) == len(named)

@@ -151,10 +151,10 @@ def test_deleted_or_unreadable_topics_are_no_trouble_as_in_status(tmp_path: Path
 
     at = Summaries(warehouse, snapshot)
     (shown,) = at.rows("health")
-    seen = health_of(view_of(warehouse, snapshot), default_min_isr=2, threshold=0.1)
+    health = health_of(view_of(warehouse, snapshot), default_min_isr=2, threshold=0.1)
     trouble = ("offline", "under_replicated", "under_min_isr", "not_understood", "deleting_topics", "partitions")
-    assert {name: shown[name] for name in trouble} == {name: getattr(seen, name) for name in trouble}
-    assert (shown["under_replicated"], shown["not_led_by_preferred"]) == (1, seen.imbalance[0].not_led)
+    assert {name: shown[name] for name in trouble} == {name: getattr(health, name) for name in trouble}
+    assert (shown["under_replicated"], shown["not_led_by_preferred"]) == (1, health.imbalance[0].not_led)
     assert [(row["topic"], row["partition"]) for row in at.rows("under_replicated")] == [("kept", 0)]
     of_broker = at.rows("leadership")[0]
     assert [of_broker[name] for name in ("preferred", "replicas", "out_of_sync")] == [2, 3, 1]
@@ -164,8 +164,8 @@ def test_a_broker_that_is_gone_is_as_last_seen(warehouse: Warehouse) -> None:
     """Its host and rack are those that a snapshot before kept; as of an older snapshot it is there."""
     copy = Warehouse(f"{warehouse.uri}-seen", "default")
     copytree(warehouse.uri, copy.uri)
-    seen = LastSeenBroker(broker_id=2, broker_epoch=2, snapshot_id=2, host="k2", rack="b", last_seen_at=NOW)
-    copy.replace("brokers_last_seen", [seen])
+    last_seen = LastSeenBroker(broker_id=2, broker_epoch=2, snapshot_id=2, host="k2", rack="b", last_seen_at=NOW)
+    copy.replace("brokers_last_seen", [last_seen])
     newest = find_snapshot(copy)
     newest = replace(newest, versions=newest.versions | {"brokers_last_seen": copy.version("brokers_last_seen")})
 
@@ -212,8 +212,8 @@ def test_a_row_is_counted_once_and_a_cancellation_is_no_commit(tmp_path: Path) -
         (1, "commit", "failed", 5, 3, 8),
     ]
     assert {*at.table("commit_rows").column_names} == {*TABLE_COLUMNS["commits"].names, "kind"}
-    each = Counter((row["attempt"], row["kind"], row["action"], row["outcome"]) for row in at.rows("commit_rows"))
-    assert each == {
+    counts = Counter((row["attempt"], row["kind"], row["action"], row["outcome"]) for row in at.rows("commit_rows"))
+    assert counts == {
         (1, "commit", "throttle", "applied"): 1,
         (1, "commit", "reassign", "failed"): 3,
         (1, "commit", "reassign", "applied"): 5,

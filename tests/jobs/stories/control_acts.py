@@ -81,8 +81,8 @@ def _czxid(controlled: ControlledCluster, path: str) -> int | None:
 
 def _removals(controlled: ControlledCluster, since: int, broker: int) -> Iterator[tuple[int, State]]:
     """Partitions of the topic that the controller took a broker out of the ISR of, with what it wrote."""
-    for each in written_since(controlled.cluster, since):
-        for op in each.ops if each.session == controlled.controller.session else ():
+    for transaction in written_since(controlled.cluster, since):
+        for op in transaction.ops if transaction.session == controlled.controller.session else ():
             if op.kind == SET and op.path.startswith(f"/brokers/topics/{TOPIC}/") and op.path.endswith("/state"):
                 state = decode_state(op.data)
                 if broker not in state.isr:
@@ -92,7 +92,9 @@ def _removals(controlled: ControlledCluster, since: int, broker: int) -> Iterato
 def leaders_since(controlled: ControlledCluster, since: int, topic: str, partition: int) -> list[int]:
     """Who came to lead a partition, one after another."""
     path = f"/brokers/topics/{topic}/partitions/{partition}/state"
-    written = (op for each in written_since(controlled.cluster, since) for op in each.ops if op.path == path)
+    written = (
+        op for transaction in written_since(controlled.cluster, since) for op in transaction.ops if op.path == path
+    )
     leaders = [decode_state(op.data).leader for op in written if op.kind == SET]
     return [leader for leader, before in zip(leaders, [None, *leaders], strict=False) if leader != before]
 
@@ -106,7 +108,7 @@ def a_broker_joins_and_the_seeds_move_goes_to_it(controlled: ControlledCluster) 
     )
     others = [controlled.cluster.brokers[broker].address for broker in range(4)]
     controlled.wait_until(
-        lambda: all(4 in AdminClient({"bootstrap.servers": each}).list_topics().brokers for each in others)
+        lambda: all(4 in AdminClient({"bootstrap.servers": address}).list_topics().brokers for address in others)
     )
     controlled.create("seed", {0: [0, 1, 2]})
     controlled.wait_until(lambda: len(controlled.kafka.state("seed").isr) == 3)
@@ -140,15 +142,15 @@ def _steps(controlled: ControlledCluster, since: int, topic: str, epoch: int) ->
     """
     grown: dict[str, object] = {}
     leader_epoch = 0
-    for each in written_since(controlled.cluster, since):
-        step = {name: value for op in each.ops for name, value in _step(op, topic, epoch)}
+    for transaction in written_since(controlled.cluster, since):
+        step = {name: value for op in transaction.ops for name, value in _step(op, topic, epoch)}
         state = step.get("state")
         if isinstance(state, tuple) and state[2] == leader_epoch:
             grown = {"by the leader": state}
         elif step:
             yield from [grown] if grown else []
             grown, leader_epoch = {}, state[2] if isinstance(state, tuple) else leader_epoch
-            assert each.session == controlled.controller.session
+            assert transaction.session == controlled.controller.session
             yield step
 
 
@@ -201,7 +203,12 @@ def a_broker_is_silent_then_dead_then_back(controlled: ControlledCluster, broker
     controlled.wait_until(lambda: controlled.is_deleted("old"))
     controlled.wait_until(lambda: controlled.kafka.client.exists(REASSIGN) is None)
     assert controlled.assigned("moves").partitions == {0: [0, broker], 1: [1, 2], 2: [0, 1]}
-    created = {op.path for each in written_since(controlled.cluster, before) for op in each.ops if op.kind == CREATE}
+    created = {
+        op.path
+        for transaction in written_since(controlled.cluster, before)
+        for op in transaction.ops
+        if op.kind == CREATE
+    }
     assert "/brokers/topics/old/partitions/0/state" in created
     assert "/brokers/topics/old/partitions/1/state" not in created
     controlled.wait_until(controlled.is_whole)
@@ -209,8 +216,17 @@ def a_broker_is_silent_then_dead_then_back(controlled: ControlledCluster, broker
 
 def isr_changes_are_read_and_taken_away(controlled: ControlledCluster) -> None:
     """All ISR changes notified by leaders in this controllership."""
-    ours = [each for each in written_since(controlled.cluster, 0) if each.session == controlled.controller.session]
-    removed = {op.path for each in ours for op in each.ops if op.kind == DELETE and op.path.startswith(NOTIFICATIONS)}
+    ours = [
+        transaction
+        for transaction in written_since(controlled.cluster, 0)
+        if transaction.session == controlled.controller.session
+    ]
+    removed = {
+        op.path
+        for transaction in ours
+        for op in transaction.ops
+        if op.kind == DELETE and op.path.startswith(NOTIFICATIONS)
+    }
     assert removed
     controlled.wait_until(lambda: controlled.kafka.client.get_children(NOTIFICATIONS) == [])
 
@@ -219,7 +235,9 @@ def every_broker_knows_the_isrs(controlled: ControlledCluster) -> None:
     known = {p: {*state.isr} for p, state in enumerate(controlled.states())}
     addresses = [broker.address for broker in controlled.cluster.brokers.values()]
     controlled.wait_until(
-        lambda: all({p: {*seen[2]} for p, seen in topic_metadata(at, TOPIC).items()} == known for at in addresses)
+        lambda: all(
+            {p: {*metadata[2]} for p, metadata in topic_metadata(at, TOPIC).items()} == known for at in addresses
+        )
     )
 
 
@@ -272,7 +290,7 @@ def it_is_killed_and_the_next_one_goes_on(controlled: ControlledCluster, broker:
             leaderless = [p for p, state in enumerate(controlled.states()) if state.leader == broker]
             assert leaderless
             before = mark(controlled.kafka)
-            log_lengths = {each: len(controlled.cluster.brokers[each].log_of_this_run()) for each in (0, 1, 2)}
+            log_lengths = {broker: len(controlled.cluster.brokers[broker].log_of_this_run()) for broker in (0, 1, 2)}
             with controlled.running_controller():
                 controlled.wait_until(
                     lambda: all(controlled.kafka.state(TOPIC, p).leader != broker for p in leaderless)
@@ -291,7 +309,11 @@ def _everything_was_announced_before_elections(
 
     `log_lengths` are the lengths of the brokers' logs before the take-over.
     """
-    ours = [each for each in written_since(controlled.cluster, since) if each.session == controlled.controller.session]
+    ours = [
+        transaction
+        for transaction in written_since(controlled.cluster, since)
+        if transaction.session == controlled.controller.session
+    ]
     order = [_first(ours, "/controller_epoch", SET), _first(ours, notified, DELETE), _first(ours, "/state", SET)]
     assert order == sorted(order), order
     topics = set(controlled.kafka.client.get_children("/brokers/topics")) - {"cut"}
@@ -304,8 +326,8 @@ def _everything_was_announced_before_elections(
 def _first(transactions: list[Transaction], ending: str, kind: int) -> int:
     return next(
         number
-        for number, each in enumerate(transactions)
-        if any(op.kind == kind and op.path.endswith(ending) for op in each.ops)
+        for number, transaction in enumerate(transactions)
+        if any(op.kind == kind and op.path.endswith(ending) for op in transaction.ops)
     )
 
 
@@ -333,8 +355,8 @@ def it_is_stopped_longer_than_its_session(controlled: ControlledCluster, broker:
     controlled.wait_until(controlled.is_whole)
 
     written = written_since(controlled.cluster, before)
-    assert {each.session for each in written} <= allowed | _sessions(controlled)
-    assert controlled.controller.session not in {each.session for each in written}
+    assert {transaction.session for transaction in written} <= allowed | _sessions(controlled)
+    assert controlled.controller.session not in {transaction.session for transaction in written}
 
 
 def _sessions(controlled: ControlledCluster) -> set[int]:

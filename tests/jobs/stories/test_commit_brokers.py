@@ -79,9 +79,9 @@ def moves(kafka: KafkaTree, topic: str) -> list[Row]:
 def test_created_topic_is_known_to_every_broker(cluster: EmbeddedCluster, topic: str) -> None:
     planned = {partition: (replicas[0], replicas, replicas) for partition, replicas in REPLICAS.items()}
 
-    seen = {broker_id: topic_metadata(broker.address, topic) for broker_id, broker in cluster.brokers.items()}
+    metadata = {broker_id: topic_metadata(broker.address, topic) for broker_id, broker in cluster.brokers.items()}
 
-    assert seen == dict.fromkeys(REPLICAS, planned)
+    assert metadata == dict.fromkeys(REPLICAS, planned)
 
 
 def test_created_topic_takes_records_at_once(cluster: EmbeddedCluster, topic: str) -> None:
@@ -292,7 +292,9 @@ def test_take_over_exceeds_the_epoch_of_brokers_after_a_deletion(
     assert leaders(kafka, topic) == moved
     assert kafka.state(topic, 0).controller_epoch == latest + 1
     for broker in cluster.brokers.values():
-        assert {partition: seen[0] for partition, seen in topic_metadata(broker.address, topic).items()} == moved
+        assert {
+            partition: metadata[0] for partition, metadata in topic_metadata(broker.address, topic).items()
+        } == moved
     assert eventually(lambda: broker_in_control(kafka))  # under an epoch that all brokers take
 
 
@@ -325,7 +327,8 @@ def test_reconcile_takes_over_above_an_epoch_that_was_set_back(
 def known_to(cluster: EmbeddedCluster) -> set[str]:
     """Topics that every broker tells its clients of."""
     known = [
-        AdminClient({"bootstrap.servers": each.address}).list_topics(timeout=10) for each in cluster.brokers.values()
+        AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=10)
+        for broker in cluster.brokers.values()
     ]
     return set.intersection(*({*metadata.topics} for metadata in known))
 

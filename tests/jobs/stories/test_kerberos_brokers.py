@@ -78,9 +78,11 @@ class Identity:
 def identity(folder: Path, kdc: Kdc, principal: str = USER, *, in_zookeeper: str = BROKER) -> Identity:
     """As Kafka's tools have it: sasl.jaas.config with a keytab."""
 
-    def written(name: str, who: str, **others: str) -> Path:
+    def written(name: str, principal: str, **others: str) -> Path:
         lines = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"}
-        return write_properties(folder / f"{name}.properties", {**lines, JAAS_CONFIG: kdc.login_module(who), **others})
+        return write_properties(
+            folder / f"{name}.properties", {**lines, JAAS_CONFIG: kdc.login_module(principal), **others}
+        )
 
     service = {"sasl.kerberos.service.name": "kafka"}
     return Identity(
@@ -149,9 +151,9 @@ def test_what_is_not_accepted_writes_nothing(
     create_topic(cluster, kafka, "refused", 1)
     plan = store_plan(surveyor.warehouse, kafka, [election(kafka, "refused", 0, leader=0)])
 
-    def error_of(who: Identity, mode: str) -> str:
+    def error_of(identity: Identity, mode: str) -> str:
         before = kafka.client.get("/controller_epoch"), kafka.state("refused", 0)
-        options = ("--zookeeper", kafka.hosts, *who.options)
+        options = ("--zookeeper", kafka.hosts, *identity.options)
         done = surveyor.run("commit", plan.plan_id, "--apply", "--yes", "--mode", mode, *options)
         assert done.exit_code != 0
         assert (kafka.client.get("/controller_epoch"), kafka.state("refused", 0)) == before
@@ -181,11 +183,11 @@ def test_a_service_that_the_kdc_does_not_know(kafka: KafkaTree, surveyor: Survey
     _, failures = read_configs_and_failures(brokers, ours.brokers, {}, 20.0)
     ran = surveyor.run("status", "--zookeeper", kafka.hosts, "--zookeeper-config", str(ours.zookeeper))
 
-    why = "the KDC does not know the service kafkaesque@{}"
-    assert all(why.format("localhost") in str(failure) for failure in failures.values())
+    reason = "the KDC does not know the service kafkaesque@{}"
+    assert all(reason.format("localhost") in str(failure) for failure in failures.values())
     assert failures.keys() == {0, 1}
     assert ran.exit_code == UNREADABLE
-    assert why.format("127.0.0.1") in " ".join(ran.output.split())
+    assert reason.format("127.0.0.1") in " ".join(ran.output.split())
 
 
 def expire() -> None:

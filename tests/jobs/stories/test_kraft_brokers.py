@@ -42,7 +42,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["before", "now"])
-def seen(request: pytest.FixtureRequest, story: Story) -> tuple[int, Described]:
+def described(request: pytest.FixtureRequest, story: Story) -> tuple[int, Described]:
     """A snapshot, and the cluster at that time."""
     return request.param, story.before if request.param == 1 else story.now
 
@@ -50,8 +50,8 @@ def seen(request: pytest.FixtureRequest, story: Story) -> tuple[int, Described]:
 NO_COUNTERPART = ("controller_epoch", "state_version", "topic_version", "leader_recovery_state")
 
 
-def test_partitions_are_those_of_kafka_topics(story: Story, seen: tuple[int, Described]) -> None:
-    snapshot, cluster = seen
+def test_partitions_are_those_of_kafka_topics(story: Story, described: tuple[int, Described]) -> None:
+    snapshot, cluster = described
     rows = story.partitions(snapshot)
     columns = ("leader", "replicas", "isr", "eligible_leader_replicas", "last_known_elr")
     assert {key: tuple(row[name] for name in columns) for key, row in rows.items()} == cluster.partitions
@@ -71,8 +71,8 @@ def test_a_killed_broker_leaves_the_isr_and_stays_eligible(story: Story) -> None
     assert rows["orders", 2] == story.partitions(1)["orders", 2]
 
 
-def test_topics_have_their_ids_and_overrides(story: Story, seen: tuple[int, Described]) -> None:
-    snapshot, cluster = seen
+def test_topics_have_their_ids_and_overrides(story: Story, described: tuple[int, Described]) -> None:
+    snapshot, cluster = described
     rows = {row["topic"]: row for row in story.rows("topics", snapshot)}
     assert {name: row["topic_id"] for name, row in rows.items()} == cluster.topic_ids
     admin = AdminClient({"bootstrap.servers": story.cluster.nodes[story.survivor].address, "log_level": 0})
@@ -85,9 +85,9 @@ def test_topics_have_their_ids_and_overrides(story: Story, seen: tuple[int, Desc
     assert {row["deletion_requested"] for row in rows.values()} == {False}
 
 
-def test_brokers_are_those_that_are_alive(story: Story, seen: tuple[int, Described]) -> None:
+def test_brokers_are_those_that_are_alive(story: Story, described: tuple[int, Described]) -> None:
     """Kafka 3.9 lists no fenced broker, and does not say so of the others."""
-    snapshot, _ = seen
+    snapshot, _ = described
     alive = [node for node in story.cluster.nodes if snapshot == 1 or node != story.killed]
     rows = sorted(story.rows("brokers", snapshot), key=lambda row: int(row["broker_id"]))
     assert [row["broker_id"] for row in rows] == alive
@@ -100,8 +100,8 @@ def test_brokers_are_those_that_are_alive(story: Story, seen: tuple[int, Describ
         assert row["understood"]
 
 
-def test_the_quorum_takes_the_place_of_the_controller(story: Story, seen: tuple[int, Described]) -> None:
-    snapshot, cluster = seen
+def test_the_quorum_takes_the_place_of_the_controller(story: Story, described: tuple[int, Described]) -> None:
+    snapshot, cluster = described
     row = story.snapshot(snapshot)
     assert row.controller_id == int(cluster.quorum["LeaderId"])
     assert row.controller_epoch == int(cluster.quorum["LeaderEpoch"])
@@ -384,7 +384,7 @@ REFUSED_PLANS = {"reconcile", "recover"}
 @pytest.mark.parametrize(("name", "group", "left_out"), [("show", show.app, set()), ("plan", plan.app, REFUSED_PLANS)])
 def test_every_command_is_swept(name: str, group: Typer, left_out: set[str]) -> None:
     commands = {command for first, command, *_ in map(_padded, SWEPT) if first == name}
-    registered = {each.name or getattr(each.callback, "__name__", "") for each in group.registered_commands}
+    registered = {command.name or getattr(command.callback, "__name__", "") for command in group.registered_commands}
     assert commands | left_out == registered
 
 

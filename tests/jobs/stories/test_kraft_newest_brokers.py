@@ -24,7 +24,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         yield story
 
 
-seen = of_3_9.seen
+described = of_3_9.described
 
 test_partitions = of_3_9.test_partitions_are_those_of_kafka_topics
 test_isr_and_elr = of_3_9.test_a_killed_broker_leaves_the_isr_and_stays_eligible

@@ -48,7 +48,7 @@ def test_a_rolling_restart(cluster: EmbeddedKRaftCluster, surveyor: Surveyor, tm
 
     def verdicts() -> list[tuple[int, str]]:
         ran = [surveyor("whatif", "--restart", str(node), "--json") for node in cluster.nodes]
-        return [(each.code, each.json.get("verdict")) for each in ran]
+        return [(done.code, done.json.get("verdict")) for done in ran]
 
     assert eventually(lambda: verdicts() == safe)
     leader = surveyor.json("status")["controller_id"]

@@ -140,8 +140,10 @@ def test_stock_brokers_at_their_defaults(tmp_path: Path) -> None:
 
         topics = story.kafka.client.get_children("/brokers/topics")
         assignments = [decode_assignment(story.kafka.client.get(f"/brokers/topics/{name}")[0]) for name in topics]
-        assert OURS not in {b for each in assignments for replicas in each.partitions.values() for b in replicas}
-        assert all(each.topic_id for each in assignments)
+        assert OURS not in {
+            b for assignment in assignments for replicas in assignment.partitions.values() for b in replicas
+        }
+        assert all(assignment.topic_id for assignment in assignments)
         assert story.kafka.client.exists(FEATURE)
         assert controller_id(story.kafka) == OURS
         assert "warning:" not in story.controller.output
@@ -287,8 +289,8 @@ def test_clients_with_a_listener_of_their_own(tmp_path: Path, secured: Secured) 
         election = ("--election-type", "preferred", "--all-topic-partitions")
         tools.shown(f"{TOOLS}.LeaderElectionCommand", *election)
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-        seen = {node.id: node.rack for node in admin.describe_cluster(request_timeout=30).result(60).nodes}
-        assert seen == {0: "rack-0", 1: "rack-1", 2: "rack-0", OURS: "rack-0"}
+        racks = {node.id: node.rack for node in admin.describe_cluster(request_timeout=30).result(60).nodes}
+        assert racks == {0: "rack-0", 1: "rack-1", 2: "rack-0", OURS: "rack-0"}
         for number in range(4):
             producer = Producer({"bootstrap.servers": cluster.bootstrap})
             producer.produce(f"auto{number}", b"first")

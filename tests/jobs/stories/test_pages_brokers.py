@@ -124,9 +124,9 @@ def outage(stage: CommandEnvironments) -> None:
 
 def conf_file(stage: CommandEnvironments) -> None:
     """The file that the page links to, for this cluster."""
-    here = {"127.0.0.1:2181": stage.at.hosts, '"warehouse"': f'"{stage.at.folder}"'}
+    substitutions = {"127.0.0.1:2181": stage.at.hosts, '"warehouse"': f'"{stage.at.folder}"'}
     Path("conf").mkdir()
-    Path("conf/surveyor.toml").write_text(said_here((ROOT / "conf" / "surveyor.toml").read_text(), here))
+    Path("conf/surveyor.toml").write_text(said_here((ROOT / "conf" / "surveyor.toml").read_text(), substitutions))
 
 
 def new_topics(_: CommandEnvironments) -> None:
@@ -207,12 +207,12 @@ class Terminal:
         return plan is not None and len(re.findall(rf"^    .* {plan}(?![\w-])", text(self.page), re.MULTILINE)) > 1
 
     def run(self, command: str) -> list[str]:
-        here = dict.fromkeys(FOLDERS, ".") | {"9308": "0"}
-        _, *words = split(said_here(command, here), comments=True)
+        substitutions = dict.fromkeys(FOLDERS, ".") | {"9308": "0"}
+        _, *words = split(said_here(command, substitutions), comments=True)
         done = CliRunner().invoke(app, words)
         if done.exit_code != CODES.get((self.page, command), 0):
             self.odd.append(f"{command} ended with {done.exit_code}: {done.output}")
-        lines = said_here(done.output, self.stage.here).splitlines()
+        lines = said_here(done.output, self.stage.substitutions).splitlines()
         return [line for line in lines if not line.startswith(PROGRESS)]
 
 

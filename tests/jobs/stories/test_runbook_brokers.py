@@ -127,7 +127,7 @@ def hands(cluster: EmbeddedCluster) -> Iterator[Hands]:
 def test_the_runbook_says_what_commands_answer(
     hands: Hands, cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = {cluster.zookeeper.connect: "zk1:2181/kafka", str(tmp_path): "/data"}
+    substitutions = {cluster.zookeeper.connect: "zk1:2181/kafka", str(tmp_path): "/data"}
     monkeypatch.setenv("SURVEYOR_ZOOKEEPER", cluster.zookeeper.connect)
     monkeypatch.setenv("SURVEYOR_WAREHOUSE", str(tmp_path / "surveyor"))
     monkeypatch.setattr("jobs.runtime.console.UNLIMITED_COLUMNS", 80)  # as on a narrow terminal
@@ -139,7 +139,7 @@ def test_the_runbook_says_what_commands_answer(
             getattr(hands, words[-2])(int(words[1][-1]))
             return []
         done = CliRunner().invoke(app, words[1:])
-        lines = said_here(done.output, here).splitlines()
+        lines = said_here(done.output, substitutions).splitlines()
         return [line for line in lines if not line.startswith(PROGRESS)]
 
     page = PAGE.read_text(encoding="utf-8")

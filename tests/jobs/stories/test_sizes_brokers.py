@@ -90,13 +90,13 @@ def test_sizes_are_reported_and_balanced_and_a_move_is_watched(
     _throttle(cluster, "big", SLOW)
     cluster_surveyor.json("commit", plan["plan_id"], "--mode", "admin", "--apply")
     assert eventually(lambda: 0 < _copying(cluster_surveyor, plan["plan_id"], "0s")["bytes_done"] < sizes["big"])
-    seen = _moving(cluster_surveyor, plan["plan_id"])
-    (partition,), (broker,) = seen["partitions"], seen["brokers"]
-    assert 0 < seen["bytes_done"] < seen["bytes_total"] == sizes["big"]
+    progress = _moving(cluster_surveyor, plan["plan_id"])
+    (partition,), (broker,) = progress["partitions"], progress["brokers"]
+    assert 0 < progress["bytes_done"] < progress["bytes_total"] == sizes["big"]
     assert (partition["topic"], partition["partition"], broker["broker_id"]) == ("big", 0, 1)
     assert 0 < partition["lag"] < RECORDS["big"]
-    assert broker["seconds_left"] == seen["seconds_left"] < 600
-    assert abs(partition["lag"] - (seen["bytes_total"] - seen["bytes_done"]) / RECORD) < 2
+    assert broker["seconds_left"] == progress["seconds_left"] < 600
+    assert abs(partition["lag"] - (progress["bytes_total"] - progress["bytes_done"]) / RECORD) < 2
     shown = cluster_surveyor("verify", plan["plan_id"], "--measure", "0s").stdout
     assert "copying 1 replica: " in shown
     assert " of 3.8 MiB (" in shown

@@ -170,7 +170,7 @@ def test_deleted_topic_goes(
     output = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", mode, "--json").stdout
     commit(surveyor, kafka, plan, mode)
 
-    assert [each["records"] for each in json.loads(output)["deleted"]] == [7 if mode == "admin" else None]
+    assert [deleted["records"] for deleted in json.loads(output)["deleted"]] == [7 if mode == "admin" else None]
     assert eventually(lambda: kafka.client.exists(f"/brokers/topics/{topic}") is None)
     result = json.loads(surveyor.run("verify", plan.plan_id, "--zookeeper", kafka.hosts, "--json").stdout)
     assert result["is_complete"]

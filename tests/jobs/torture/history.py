@@ -85,9 +85,9 @@ class History:
     def of(cls, transactions: Iterable[Transaction], listening: Collection[int] = ()) -> "History":
         history, states = cls(listening=frozenset(listening)), dict[str, State]()
         requests: dict[str, set[Place]] = {path: set() for path in LISTS}
-        for each in transactions:
-            history._take(each, states)
-            history._take_requests(each, requests)
+        for transaction in transactions:
+            history._take(transaction, states)
+            history._take_requests(transaction, requests)
         return history
 
     def _take_requests(self, transaction: Transaction, requests: dict[str, set[Place]]) -> None:
@@ -133,12 +133,19 @@ class History:
         """Return the violations of invariants."""
         faults = [f"/controller_epoch went from {a} to {b}" for a, b in _pairs(self.epochs) if b != a + 1]
         faults += self.unfenced
-        for each in self.written:
-            faults += [f"{each.name}: {why}" for why in _faults(each, ours=each.session in self.ours)]
-            if self.is_isr_change(each):
-                faults += [f"{each.name}: {why}" for why in _faults_of_isr_change(each)]
-            elif each.session in self.ours and each.before and each.state.leader_epoch == each.before.leader_epoch:
-                faults.append(f"{each.name}: written twice at leader epoch {each.state.leader_epoch}")
+        for transaction in self.written:
+            faults += [
+                f"{transaction.name}: {reason}"
+                for reason in _faults(transaction, ours=transaction.session in self.ours)
+            ]
+            if self.is_isr_change(transaction):
+                faults += [f"{transaction.name}: {reason}" for reason in _faults_of_isr_change(transaction)]
+            elif (
+                transaction.session in self.ours
+                and transaction.before
+                and transaction.state.leader_epoch == transaction.before.leader_epoch
+            ):
+                faults.append(f"{transaction.name}: written twice at leader epoch {transaction.state.leader_epoch}")
         return faults
 
     def is_isr_change(self, written: StateWrite) -> bool:
@@ -153,7 +160,7 @@ class History:
 
 def _places(data: bytes) -> set[Place]:
     try:
-        return {(each.topic, each.partition) for each in decode_partitions(data)}
+        return {(order.topic, order.partition) for order in decode_partitions(data)}
     except MalformedZnodeError:
         return set()
 

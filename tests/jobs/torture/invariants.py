@@ -147,12 +147,14 @@ def unaudited_states(history: History, warehouse: Warehouse, killed_at: list[flo
         epoch = epochs.get((row["plan_id"], row["wave"], *place))
         attempts[place, epoch][row["plan_id"], row["attempt"]].append(row)
     return [
-        f"{each.name}, written under controller epoch {each.epoch}, is in no row of `commits`"
-        for each in history.written
-        if each.session in history.ours
-        and not history.is_isr_change(each)
-        and not _is_recorded(each, attempts[(each.topic, each.partition), each.state.leader_epoch].values())
-        and not any(0 <= killed - each.at <= WRITE_BEHIND_SECONDS for killed in killed_at)
+        f"{transaction.name}, written under controller epoch {transaction.epoch}, is in no row of `commits`"
+        for transaction in history.written
+        if transaction.session in history.ours
+        and not history.is_isr_change(transaction)
+        and not _is_recorded(
+            transaction, attempts[(transaction.topic, transaction.partition), transaction.state.leader_epoch].values()
+        )
+        and not any(0 <= killed - transaction.at <= WRITE_BEHIND_SECONDS for killed in killed_at)
     ]
 
 
@@ -161,14 +163,14 @@ def unaudited_requests(history: History, warehouse: Warehouse, killed_at: list[f
     rows = warehouse.rows("commits") if warehouse.has("commits") else []
     owned = {(row["action"], row["topic"], row["partition"]) for row in rows}
     return [
-        f"{each.topic}-{each.partition} was taken out of {each.path}, and is in no row of `commits`"
-        for each in history.taken
+        f"{request.topic}-{request.partition} was taken out of {request.path}, and is in no row of `commits`"
+        for request in history.taken
         if not any(
-            (action.value, each.topic, of) in owned
-            for action in _RECORDED_ACTIONS[each.path]
-            for of in (None, each.partition)
+            (action.value, request.topic, of) in owned
+            for action in _RECORDED_ACTIONS[request.path]
+            for of in (None, request.partition)
         )
-        and not any(0 <= killed - each.at <= WRITE_BEHIND_SECONDS for killed in killed_at)
+        and not any(0 <= killed - request.at <= WRITE_BEHIND_SECONDS for killed in killed_at)
     ]
 
 

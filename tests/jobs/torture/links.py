@@ -65,8 +65,8 @@ class Link:
 
     def _close_connections(self) -> None:
         closing, self._open = self._open, []
-        for each in closing:
-            _shut(each)
+        for connection in closing:
+            _shut(connection)
 
     def _accept(self, listener: socket.socket, behind: int) -> None:
         while True:

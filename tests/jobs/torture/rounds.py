@@ -160,7 +160,7 @@ def run_round(
     eventually(lambda: not unsettled(cluster, client), RECOVERY_SECONDS)
     history = History.of(cluster.history(), cluster.listening_sessions)
     wrong = [*steps.wrong, *faults.wrong, *unsettled(cluster, client), *history.wrong(), *traffic.wrong()]
-    ours = sum(each.session in history.ours for each in history.written)
+    ours = sum(transaction.session in history.ours for transaction in history.written)
     taken = f"{len(history.taken)} requests taken away by it"
     figures = f"{len(traffic.acked)} records acknowledged, {len(history.written)} states written, {ours} by Surveyor"
     figures += f", {sum(map(history.is_isr_change, history.written))} of them as leaders proposed"
@@ -191,7 +191,7 @@ def _await_health(resident: Run, client: KazooClient, steps: Steps) -> None:
         return resident.process.poll() is not None or not unhealthy(client)
 
     if not eventually(is_healthy, RECOVERY_SECONDS):
-        steps.wrong += [f"while Surveyor is the controller: {why}" for why in unhealthy(client)]
+        steps.wrong += [f"while Surveyor is the controller: {reason}" for reason in unhealthy(client)]
         steps.wrong.append(resident.output)
 
 

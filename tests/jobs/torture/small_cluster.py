@@ -39,14 +39,14 @@ class SmallTortureCluster(TortureCluster):
         self.cluster = cluster
         self.brokers = cluster.brokers
         self.warehouse_folder = Path(warehouse.uri)
-        self._before = max((each.zxid for each in self._written()), default=0)
+        self._before = max((transaction.zxid for transaction in self._written()), default=0)
 
     @property
     def hosts(self) -> str:
         return self.cluster.zookeeper.connect
 
     def history(self) -> list[Transaction]:
-        return [each for each in self._written() if each.zxid > self._before]
+        return [transaction for transaction in self._written() if transaction.zxid > self._before]
 
     def _written(self) -> list[Transaction]:
         return transactions([self.cluster.zookeeper.folder / "data"])

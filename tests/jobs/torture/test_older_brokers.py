@@ -71,11 +71,11 @@ def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
 def all_brokers_see(cluster: EmbeddedCluster, topic: str, leaders: list[int], isr: set[int]) -> bool:
     """Whether each running broker returns this metadata to its clients."""
     running = [broker for broker in cluster.brokers.values() if broker.is_running()]
-    seen = [topic_metadata(broker.address, topic) for broker in running]
+    metadata = [topic_metadata(broker.address, topic) for broker in running]
     return all(
         [partitions[number][0] for number in sorted(partitions)] == leaders
         and all({*row[2]} == isr for row in partitions.values())
-        for partitions in seen
+        for partitions in metadata
     )
 
 

@@ -23,9 +23,13 @@ def test_each_write_is_there_with_its_session(zookeeper_server: EmbeddedZooKeepe
     client.stop()
     client.close()
 
-    written = [each for each in transactions([zookeeper_server.folder / "data"]) if each.session == session]
+    written = [
+        transaction
+        for transaction in transactions([zookeeper_server.folder / "data"])
+        if transaction.session == session
+    ]
 
-    assert [each.ops for each in written] == [
+    assert [transaction.ops for transaction in written] == [
         (Op(CREATE, f"{chroot}/a", b"made"),),
         (Op(SET, f"{chroot}/a", b"changed", 1),),
         (

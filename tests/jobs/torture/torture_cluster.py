@@ -131,8 +131,8 @@ class TortureCluster(Servers):
         stack.callback(self._kill_brokers)
         for broker in BROKERS:
             self._start_broker(broker, stack)
-        for each in self.brokers.values():
-            each.wait_ready()
+        for server in self.brokers.values():
+            server.wait_ready()
 
     def _mount(self, stack: ExitStack) -> None:
         """Give the warehouse a disk of its own, small enough to be filled; this needs root."""

@@ -137,7 +137,7 @@ class Traffic:
         try:
             topics = consumer.list_topics(timeout=30).topics
             left = {(topic, number) for topic in (ORDERS, MOVED, PAYMENTS) for number in topics[topic].partitions}
-            consumer.assign([TopicPartition(*each, OFFSET_BEGINNING) for each in left])
+            consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in left])
             deadline = time.monotonic() + _PATIENCE
             while left and time.monotonic() < deadline:
                 message = consumer.poll(1)
@@ -163,8 +163,8 @@ def _read(message: Message) -> tuple[str, int]:
     return str(message.topic()), int(value.partition(b" ")[0])
 
 
-def _some(what: str, records: "set[tuple[str, int]]") -> list[str]:
-    return [f"{len(records)} records {what}: {sorted(records)[:5]}"] if records else []
+def _some(title: str, records: "set[tuple[str, int]]") -> list[str]:
+    return [f"{len(records)} records {title}: {sorted(records)[:5]}"] if records else []
 
 
 def flowing(traffic: Traffic, patience: Callable[[Callable[[], bool], float], bool], seconds: float) -> bool:
@@ -174,4 +174,4 @@ def flowing(traffic: Traffic, patience: Callable[[Callable[[], bool], float], bo
 
 
 def _count(traffic: Traffic, topic: str) -> int:
-    return sum(1 for each, _ in traffic.acked.copy() if each == topic)
+    return sum(1 for name, _ in traffic.acked.copy() if name == topic)

@@ -42,7 +42,7 @@ def transactions(data_folders: Iterable[Path]) -> list[Transaction]:
     by_zxid: dict[int, Transaction] = {}
     for folder in data_folders:
         for log in sorted((folder / "version-2").glob("log.*")):
-            by_zxid |= {each.zxid: each for each in _of_log(log.read_bytes())}
+            by_zxid |= {transaction.zxid: transaction for transaction in _of_log(log.read_bytes())}
     return [by_zxid[zxid] for zxid in sorted(by_zxid)]
 
 

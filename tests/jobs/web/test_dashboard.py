@@ -38,8 +38,8 @@ def _opened(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> AppTest:
 
 
 def _calm(app: AppTest) -> AppTest:
-    assert [each.message for each in app.exception] == []
-    assert [each.value for each in app.error] == []
+    assert [element.message for element in app.exception] == []
+    assert [element.value for element in app.error] == []
     return app
 
 
@@ -61,7 +61,7 @@ def _cells(app: AppTest, number: int = 0) -> list[list[Any]]:
 def test_the_slider_goes_through_history(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     app = _opened(warehouse, monkeypatch)
     assert "snapshot 3 (id id) taken 2026-11-21 12:00:00 UTC" in app.text[0].value
-    assert [each.value for each in app.markdown] == []  # as docstrings of names in the script would be
+    assert [element.value for element in app.markdown] == []  # as docstrings of names in the script would be
     assert (_cards(app)["partitions offline"], len(_cells(app))) == ("1", 2)
     earlier = _calm(app.select_slider(key="snapshot").set_value(1).run())
     assert "snapshot 1 (id id) taken 2026-11-21 10:00:00 UTC" in earlier.text[0].value
@@ -92,7 +92,7 @@ def test_bars_say_who_is_gone_and_what_is_left_out(warehouse: Warehouse, monkeyp
     monkeypatch.setattr("jobs.web.dashboard.parts.BARS_DRAWN", 3)
     app = _opened(warehouse, monkeypatch)
 
-    assert [each.value for each in app.caption if each.value.startswith("the first")] == ["the first 3 of 4"]
+    assert [element.value for element in app.caption if element.value.startswith("the first")] == ["the first 3 of 4"]
     assert "broker 2 (gone)" in str(app.get("vega_lite_chart")[0].proto)
 
 
@@ -125,7 +125,7 @@ def test_what_is_secret_is_on_no_page(warehouse: Warehouse, monkeypatch: pytest.
     app = _turned(_opened(warehouse, monkeypatch), "Plans")
     altered = next(row[0] for row in _cells(app) if row[1] == "altered")
     shown = [app.selectbox(key="plan").set_value(altered).run(), _turned(app, "Commits")]
-    texts = [str([each.value for each in (*page.code, *page.text)]) + _all_cells(page) for page in shown]
+    texts = [str([element.value for element in (*page.code, *page.text)]) + _all_cells(page) for page in shown]
     assert [SECRET in text for text in texts] == [False, False]
     assert all("(hidden)" in text for text in texts)
 

@@ -18,7 +18,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from jobs.adapters.embedded.ports import free_port
-from tests.jobs.support.outside.browser import NARROW, WIDE, Sight, await_listening, seen
+from tests.jobs.support.outside.browser import NARROW, WIDE, Sight, await_listening, rendered
 from tests.jobs.support.rows.page_rows import HOSTILE, SECRET
 
 CHARTS: Final = "[data-testid=stVegaLiteChart]"
@@ -54,7 +54,7 @@ def _served(warehouse: str) -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def window(browser: Browser, looked_at: str) -> Iterator[Sight]:
     """A browser window on a server of both clusters; Ctrl-C stops the server even with open pages."""
-    with _served(looked_at) as server, seen(browser, server.address) as sight:
+    with _served(looked_at) as server, rendered(browser, server.address) as sight:
         yield sight
         _come_about(sight.page, "snapshot")
         server.process.send_signal(signal.SIGINT)

@@ -90,7 +90,7 @@ def _dashboard(folder: Path, monkeypatch: pytest.MonkeyPatch, **linked: str) -> 
     for name, value in linked.items():
         app.query_params[name] = value
     app.run()
-    assert [each.message for each in app.exception] == []
+    assert [element.message for element in app.exception] == []
     return app
 
 

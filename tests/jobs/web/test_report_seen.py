@@ -10,7 +10,7 @@ from playwright.sync_api import Browser
 
 from jobs.adapters.delta.warehouse import Warehouse
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.outside.browser import NARROW, WIDE, Sight, seen
+from tests.jobs.support.outside.browser import NARROW, WIDE, Sight, rendered
 from tests.jobs.support.rows.page_rows import HOSTILE
 
 MOST_DRAWN: Final = 150
@@ -87,7 +87,7 @@ def _count(sight: Sight, name: str) -> str:
 
 
 def test_a_report_of_a_cluster(browser: Browser, reports: Reports) -> None:
-    with seen(browser, reports.cluster) as sight:
+    with rendered(browser, reports.cluster) as sight:
         assert (sight.faults, sight.elsewhere(reports.cluster)) == ([], [])
         assert HOSTILE in sight.texts("main")[0]
         assert sight.value(SCRIPTS) == 1
@@ -115,7 +115,7 @@ def test_a_report_of_a_cluster(browser: Browser, reports: Reports) -> None:
 @pytest.mark.parametrize("page", ["cluster", "plan"])
 def test_a_report_can_be_read_dark_and_light_narrow_and_wide(browser: Browser, reports: Reports, page: str) -> None:
     grounds = set()
-    with seen(browser, getattr(reports, page)) as sight:
+    with rendered(browser, getattr(reports, page)) as sight:
         for dark, (width, height) in product((False, True), (WIDE, NARROW)):
             sight.page.set_viewport_size({"width": width, "height": height})
             sight.page.emulate_media(color_scheme="dark" if dark else "light")
@@ -128,7 +128,7 @@ def test_a_report_can_be_read_dark_and_light_narrow_and_wide(browser: Browser, r
 
 
 def test_a_plan_is_approved_from_its_page(browser: Browser, reports: Reports) -> None:
-    with seen(browser, reports.plan) as sight:
+    with rendered(browser, reports.plan) as sight:
         assert (sight.faults, sight.elsewhere(reports.plan)) == ([], [])
         assert HOSTILE in sight.texts("main")[0]
         assert sight.value(SCRIPTS) == 1
@@ -145,7 +145,7 @@ def test_a_plan_is_approved_from_its_page(browser: Browser, reports: Reports) ->
 
 
 def test_very_many_changes_are_searched_and_sorted(browser: Browser, reports: Reports) -> None:
-    with seen(browser, reports.plan_of_many) as sight:
+    with rendered(browser, reports.plan_of_many) as sight:
         assert _count(sight, "changes") == "100,000 rows"
         changes = sight.page.locator('[data-rows="changes"]')
         assert 20 < len(_rows(sight, "changes")) < MOST_DRAWN
@@ -171,7 +171,7 @@ def test_very_many_changes_are_searched_and_sorted(browser: Browser, reports: Re
 
 
 def test_the_last_of_very_many_rows_is_scrolled_to(browser: Browser, reports: Reports) -> None:
-    with seen(browser, reports.plan_of_many) as sight:
+    with rendered(browser, reports.plan_of_many) as sight:
         view = sight.page.locator('[data-rows="changes"] .window')
         view.evaluate("(view) => { view.scrollTop = view.scrollHeight; }")
         last = sight.page.locator('[data-rows="changes"] tr[aria-rowindex="100001"]')

@@ -22,7 +22,7 @@ NOW: Final = datetime(2026, 11, 22, tzinfo=UTC)
 NEW: Final = partition_row([3, 1, 2], None, None, partition_state="New")
 
 
-def _was(snapshot: int, leader: int | None = 1, epoch: int = 4, **columns: object) -> Row:
+def _past_row(snapshot: int, leader: int | None = 1, epoch: int = 4, **columns: object) -> Row:
     isr = None if leader is None else [leader, 2]
     state = {} if leader is None else {"leader_epoch": epoch}
     return partition_row([3, 1, 2], leader, isr, snapshot_id=snapshot, **state, **columns)
@@ -32,13 +32,13 @@ TOMBSTONE: Final[dict[str, Any]] = {"partition_state": "NonExistent"}
 
 # rows of history -> snapshots of the last state and of the first row after it, None for a new partition
 HISTORIES: Final[list[tuple[list[Row], tuple[int, int] | None]]] = [
-    ([_was(1), _was(3, epoch=4), _was(5, None)], (3, 5)),
-    ([_was(1), _was(5, None), _was(7, None, topic_version=3)], (1, 5)),
-    ([_was(5, None)], None),
+    ([_past_row(1), _past_row(3, epoch=4), _past_row(5, None)], (3, 5)),
+    ([_past_row(1), _past_row(5, None), _past_row(7, None, topic_version=3)], (1, 5)),
+    ([_past_row(5, None)], None),
     ([], None),
-    ([_was(1), _was(3, **TOMBSTONE), _was(5, None)], None),  # deleted and created again
-    ([_was(1), _was(2, **TOMBSTONE), _was(3), _was(5, None)], (3, 5)),
-    ([_was(1, topic_version=4), _was(5, None)], None),  # the versions of the topic's znode start again
+    ([_past_row(1), _past_row(3, **TOMBSTONE), _past_row(5, None)], None),  # deleted and created again
+    ([_past_row(1), _past_row(2, **TOMBSTONE), _past_row(3), _past_row(5, None)], (3, 5)),
+    ([_past_row(1, topic_version=4), _past_row(5, None)], None),  # the versions of the topic's znode start again
 ]
 
 
@@ -72,7 +72,7 @@ def test_another_id_or_restarted_version_is_another_topic(
     same: bool,  # noqa: FBT001
 ) -> None:
     world = World([NEW | {"topic_version": 0}], [topic_row(topic_id=now)])
-    history = frame(spark, [_was(1, topic_version=0), _was(5, None, topic_version=0)], PARTITION_HISTORY)
+    history = frame(spark, [_past_row(1, topic_version=0), _past_row(5, None, topic_version=0)], PARTITION_HISTORY)
     known = last_known_states(without_state(*world.frames(spark)[:2]), history)
     schema = "topic string, gone bigint, id_then string, version_then int"
     ids = spark.createDataFrame([("t", 5, then, version)], schema)
@@ -87,7 +87,7 @@ def test_topics_queued_for_deletion_are_left_alone(spark: SparkSession) -> None:
 def _recovered(spark: SparkSession, world: World) -> tuple[DataFrame, DataFrame, DataFrame]:
     """Recover a partition whose state existed in snapshots 1 to 4, with its evidence."""
     partitions, topics, brokers = world.frames(spark)
-    history = frame(spark, [_was(1), _was(5, None)], PARTITION_HISTORY)
+    history = frame(spark, [_past_row(1), _past_row(5, None)], PARTITION_HISTORY)
     snapshots = frame(spark, [{"cluster": "test", "snapshot_id": i, "taken_at": NOW} for i in range(1, 7)], SNAPSHOTS)
     known = last_known_states(without_state(partitions, topics), history).localCheckpoint()
     offline = stateless_partitions(known, partitions, topics, brokers).localCheckpoint()

@@ -91,9 +91,9 @@ TOPIC_VERSIONS: Final[list[tuple[Row, Row, bool]]] = [
 def test_a_later_topic_version_is_no_change(spark: SparkSession) -> None:
     online = {"partition_state": PartitionState.ONLINE.value, "offline_replicas": []}
     rows = [partition_row([1, 2], 1, [1, 2], partition=number, **online) for number in range(len(TOPIC_VERSIONS))]
-    was = [row | then | {"snapshot_id": 5} for row, (then, _, _) in zip(rows, TOPIC_VERSIONS, strict=True)]
+    rows_before = [row | then | {"snapshot_id": 5} for row, (then, _, _) in zip(rows, TOPIC_VERSIONS, strict=True)]
     now = [row | then | later for row, (then, later, _) in zip(rows, TOPIC_VERSIONS, strict=True)]
-    before, after = (frame(spark, some, PARTITIONS) for some in (was, now))
+    before, after = (frame(spark, some, PARTITIONS) for some in (rows_before, now))
     assert changed_cells(after, before).count() == len(rows)
     pairs = differing(before, after)
     stamps = [9 if changed else 5 for _, _, changed in TOPIC_VERSIONS]
@@ -119,7 +119,7 @@ def test_fingerprints_tell_look_alikes_apart(spark: SparkSession) -> None:
         .collect()
         for side in (0, 1)
     )
-    assert [was != is_now for was, is_now in zip(*prints, strict=True)] == [True] * len(LOOK_ALIKES)
+    assert [before != after for before, after in zip(*prints, strict=True)] == [True] * len(LOOK_ALIKES)
 
 
 def test_cells_of_what_is_new_differs_or_vanished(spark: SparkSession) -> None:

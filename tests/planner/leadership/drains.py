@@ -49,8 +49,8 @@ def shut_down(row: Row, world: World, down: Collection[int]) -> Row | str | None
         return rejection
     isr = [member for member in row["isr"] if member not in down]
     stopped = [broker for broker in row["replicas"] if broker in down and broker != row["leader"]]
-    told = [replica for replica in row["replicas"] if replica in world.live and replica not in stopped]
-    common = {"isr": isr, "epoch": row["leader_epoch"] + 1, "stopped": stopped, "told": told}
+    notified = [replica for replica in row["replicas"] if replica in world.live and replica not in stopped]
+    common = {"isr": isr, "epoch": row["leader_epoch"] + 1, "stopped": stopped, "told": notified}
     if row["leader"] in down:
         return common | {"action": "controlled_shutdown", "leader": shutdown_leader(row, world, down)}
     action = "shrink_isr" if isr != row["isr"] else "stop_replica"

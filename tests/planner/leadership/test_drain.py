@@ -60,8 +60,8 @@ def _shutdowns() -> World:
 
 def test_controlled_shutdown(spark: SparkSession) -> None:
     expected = [
-        {"partition": number, "leader_after": leader, "isr_after": isr, "action": what, "leader_epoch_after": 6}
-        for number, (_, _, _, leader, isr, what) in enumerate(SHUTDOWNS)
+        {"partition": number, "leader_after": leader, "isr_after": isr, "action": outcome, "leader_epoch_after": 6}
+        for number, (_, _, _, leader, isr, outcome) in enumerate(SHUTDOWNS)
         if isr is not None
     ]
     assert_changes(drain_changes(*_shutdowns().frames(spark), [2, 3], DrainMode.RESIDENT), expected)
@@ -69,7 +69,7 @@ def test_controlled_shutdown(spark: SparkSession) -> None:
 
 def test_who_is_left_as_it_is_has_a_code(spark: SparkSession) -> None:
     rejections = by_partition(drain_rejections(*_shutdowns().frames(spark), [2, 3], DrainMode.RESIDENT))
-    expected = {("t", number): what for number, (_, _, _, _, isr, what) in enumerate(SHUTDOWNS) if isr is None}
+    expected = {("t", number): outcome for number, (_, _, _, _, isr, outcome) in enumerate(SHUTDOWNS) if isr is None}
     assert {key: row["code"] for key, row in rejections.items()} == expected
 
 
@@ -147,7 +147,7 @@ def test_what_was_stopped_is_started_at_the_next_epoch(spark: SparkSession) -> N
     changes, rejections = as_rows(restart_changes(*frames)), as_rows(restart_rejections(*frames))
     outcomes = {row["partition"]: row["leader_and_isr_to"] for row in changes}
     outcomes |= {row["partition"]: row["code"] for row in rejections}
-    assert outcomes == {number: told for number, (*_, told) in enumerate(RESTARTS) if told is not None}
+    assert outcomes == {number: notified for number, (*_, notified) in enumerate(RESTARTS) if notified is not None}
     after = {(row["leader_after"], *row["isr_after"], row["leader_epoch_after"]) for row in changes}
     assert after == {(5, 5, 7, 6)}
 
@@ -251,9 +251,9 @@ def test_undrain_of_a_drain_is_what_was(spark: SparkSession, world: World) -> No
     undrained = _applied(back, whole)
     assert [row["replicas"] for row in undrained.partitions] == [row["replicas"] for row in world.partitions]
     led_first = [
-        (was["leader"], row["leader"])
-        for was, row in zip(world.partitions, undrained.partitions, strict=True)
-        if was["leader"] == was["replicas"][0] and was["leader"] in was["isr"]
+        (before["leader"], row["leader"])
+        for before, row in zip(world.partitions, undrained.partitions, strict=True)
+        if before["leader"] == before["replicas"][0] and before["leader"] in before["isr"]
     ]
     assert [pair for pair in led_first if pair[0] != pair[1]] == []
 

@@ -110,9 +110,9 @@ def test_reconcile_elects_past_them(spark: SparkSession) -> None:
 
 
 def test_reconcile_says_whose_log_dir_failed(spark: SparkSession) -> None:
-    why = {2: "no in-sync replica can lead: ISR 1", 3: "no in-sync replica can lead: ISR 1"}
-    why[7] = "no in-sync replica can lead: ISR 7, 1"
-    expected = [{"partition": number, "reason": f"{reason}; {SAID}"} for number, reason in why.items()]
+    expected_reasons = {2: "no in-sync replica can lead: ISR 1", 3: "no in-sync replica can lead: ISR 1"}
+    expected_reasons[7] = "no in-sync replica can lead: ISR 7, 1"
+    expected = [{"partition": number, "reason": f"{reason}; {SAID}"} for number, reason in expected_reasons.items()]
     assert_rejections(reconcile_rejections(*_world().frames_and_configs(spark)), expected)
 
 

@@ -42,12 +42,12 @@ CASES: Final[list[tuple[str, Lists, list[int], Expected]]] = [
 ]
 
 
-@pytest.mark.parametrize(("what", "partitions", "registered", "expected"), CASES)
-def test_order(what: str, partitions: Lists, registered: list[int], expected: Expected) -> None:
+@pytest.mark.parametrize(("name", "partitions", "registered", "expected"), CASES)
+def test_order(name: str, partitions: Lists, registered: list[int], expected: Expected) -> None:
     order = order_of(partitions, registered)
     steps = [(step.brokers, step.partitions, step.brings_back) for step in order.starts]
 
-    assert (what, (steps, order.not_in_sync, order.unknown)) == (what, expected)
+    assert (name, (steps, order.not_in_sync, order.unknown)) == (name, expected)
 
 
 brokers = st.integers(0, 4)

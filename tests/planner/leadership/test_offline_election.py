@@ -132,7 +132,9 @@ def test_against_the_oracle_and_once_is_enough(
 ) -> None:
     verdicts = _verdicts(spark, world, unclean=unclean).localCheckpoint()
     changes, rejections = by_partition(changes_of(verdicts)), by_partition(rejections_of(verdicts))
-    outcomes = {k: oracle.told(c) for k, c in changes.items()} | {k: r["code"] for k, r in rejections.items()}
+    outcomes = {k: oracle.outcome_columns(c) for k, c in changes.items()} | {
+        k: r["code"] for k, r in rejections.items()
+    }
     expected = {(row["topic"], row["partition"]): _expected(row, world, unclean=unclean) for row in world.partitions}
     after = changes_of(_verdicts(spark, applied(world, changes), unclean=unclean))
     assert (outcomes, by_partition(after)) == (expected, {})

@@ -39,6 +39,6 @@ def test_an_election_starts_from_where_there_was_a_leader(spark: SparkSession) -
     unknown = partitions.limit(1).withColumns({"partition": F.lit(99), "replicas": absent})
     examined = partitions.unionByName(unknown).transform(with_live_brokers, brokers)
     transitions = by_partition(with_transition(examined, Action.ELECT))
-    expected = {("t", n): (state.value, why) for n, (*_, state, why) in enumerate(STATES)}
+    expected = {("t", n): (state.value, reason) for n, (*_, state, reason) in enumerate(STATES)}
     expected["t", 99] = (NON_EXISTENT.value, "it is NonExistent; elect leads to Online from Online, Offline only")
     assert {key: (row["state"], row["illegal"]) for key, row in transitions.items()} == expected

@@ -213,8 +213,8 @@ def _ranked_by_hand(rows: list[Row], kept: list[int], sizes: dict[int, int | Non
             row = alive[number]
             if broker in row["isr"] and row["understood"]:
                 until = alive[number + 1]["snapshot_id"] if number + 1 < len(alive) else 99
-                seen = max([i for i in kept if row["snapshot_id"] <= i < until], default=row["snapshot_id"])
-                return (0, -seen, epoch_now - row["leader_epoch"], *by_size, broker)
+                last_seen = max([i for i in kept if row["snapshot_id"] <= i < until], default=row["snapshot_id"])
+                return (0, -last_seen, epoch_now - row["leader_epoch"], *by_size, broker)
         return (1, 0, 0, *by_size, broker)
 
     return sorted([1, 2, 3], key=key)

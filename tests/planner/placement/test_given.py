@@ -54,8 +54,8 @@ def test_counted_as_they_are(
     brokers = brokers_of(racks)
     placement = evaluate_given(brokers, partitions_of(before), targets)
     assert [[b for b in replicas if b != NO_BROKER] for replicas in placement.replicas.tolist()] == after
-    assert placement.copies == sum(len({*then} - {*was}) for was, then in pairs)
-    assert placement.changed.tolist() == [row for row, (was, then) in enumerate(pairs) if was != then]
+    assert placement.copies == sum(len({*then} - {*earlier}) for earlier, then in pairs)
+    assert placement.changed.tolist() == [row for row, (earlier, then) in enumerate(pairs) if earlier != then]
     assert len(placement.reasons) == len(placement.changed)
     for tally, leaders in ((placement.brokers.replicas, False), (placement.brokers.leaders, True)):
         assert [count.tolist() for count in tally] == [
@@ -68,7 +68,7 @@ def test_counted_as_they_are(
 def test_intermediate_lists_lose_no_rack(
     pairs: list[tuple[list[int], list[int]]], racks: tuple[str | None, ...]
 ) -> None:
-    partitions = partitions_of([was for was, _ in pairs])
+    partitions = partitions_of([earlier for earlier, _ in pairs])
     placement = evaluate_given(brokers_of(racks), partitions, padded([then for _, then in pairs]))
     rack_of = dict(zip(IDS, racks, strict=False))
     planned = cut_into_waves(partitions, placement, rack_of, WaveLimits(one_at_a_time=True, moves_per_broker=2))

@@ -26,7 +26,7 @@ def _uneven(counts: list[int]) -> int:
 def _copies(before: Ints, after: Ints) -> list[int]:
     """Return the copies of each row."""
     pairs = zip(before.tolist(), after.tolist(), strict=True)
-    return [len({*then} - {*was} - {NO_BROKER}) for was, then in pairs]
+    return [len({*then} - {*earlier} - {NO_BROKER}) for earlier, then in pairs]
 
 
 def _lacking(case: Case) -> int:
@@ -70,7 +70,9 @@ def test_no_choice_of_partitions_would_complete_more(case: Case, most: int) -> N
     assert placement.lower_bound == placement.copies
     assert placement.left == sum(need for need, left in zip(needed, undone, strict=True) if left)
     as_they_are = [frozenset(some) - {NO_BROKER} for some in case.partitions.replicas.tolist()]
-    rest = [[(was, 0)] if left else some for was, some, left in zip(as_they_are, options or [], undone, strict=True)]
+    rest = [
+        [(earlier, 0)] if left else some for earlier, some, left in zip(as_they_are, options or [], undone, strict=True)
+    ]
     assert _uneven(loads(case, placement.replicas)) == optimum(rest, recipients(case), squares)[0]
 
 

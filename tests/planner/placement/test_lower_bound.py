@@ -175,9 +175,9 @@ EXAMPLES: Final[dict[str, Example]] = {
 
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
 def test_why_brokers_stay_uneven(example: Example) -> None:
-    racks, lists, fixed, question, copies, bound, why = example
+    racks, lists, fixed, question, copies, bound, reason = example
     placement = place(brokers_of(racks), partitions_of(lists, fixed=frozenset(fixed)), question)
-    assert (placement.copies, placement.lower_bound, placement.uneven) == (copies, bound, why)
+    assert (placement.copies, placement.lower_bound, placement.uneven) == (copies, bound, reason)
 
 
 def test_reason_names_replicas_in_sync_that_stay() -> None:

@@ -176,22 +176,22 @@ def _broken(case: Case, placement: Placement) -> list[str]:
     rack_of = dict(zip(case.brokers.ids.tolist(), case.brokers.racks, strict=True))
     gone = {rack for rack in rack_of.values() if rack} - {rack_of[broker] for broker in rack_of.keys() - emptied}
     before = _lists(replace(placement, replicas=case.partitions.replicas))
-    for row, (was, becomes) in enumerate(zip(before, _lists(placement), strict=True)):
+    for row, (earlier, becomes) in enumerate(zip(before, _lists(placement), strict=True)):
         free = case.partitions.movable[row] and not is_held(case, row)
-        factor = case.question.replication_factor or len(was)
-        racks = [len({rack_of[broker] for broker in some} - {None}) for some in (was, becomes)]
+        factor = case.question.replication_factor or len(earlier)
+        racks = [len({rack_of[broker] for broker in some} - {None}) for some in (earlier, becomes)]
         rules = {
             "replicas are distinct": len(set(becomes)) == len(becomes),
-            "who may not change does not": free or becomes == was,
+            "who may not change does not": free or becomes == earlier,
             "as many replicas as asked for": not free or len(becomes) == factor,
-            "nothing goes to who may not take it": set(becomes) - set(was) <= target,
+            "nothing goes to who may not take it": set(becomes) - set(earlier) <= target,
             "who is emptied is empty": not free or not set(becomes) & emptied,
-            "no rack is lost": racks[1] >= min(racks[0] - len({rack_of[b] for b in was} & gone), len(becomes)),
+            "no rack is lost": racks[1] >= min(racks[0] - len({rack_of[b] for b in earlier} & gone), len(becomes)),
             "a new replication factor keeps the preferred leader, unless it lags": case.question.replication_factor
             is None
-            or was[0] not in target & in_sync(case, row)
-            or rack_of[was[0]] is None
-            or becomes[0] == was[0],
+            or earlier[0] not in target & in_sync(case, row)
+            or rack_of[earlier[0]] is None
+            or becomes[0] == earlier[0],
         }
         broken += [f"{row}: {rule}" for rule, holds in rules.items() if not holds]
     return broken

@@ -191,7 +191,7 @@ def _figures(placement: Placement) -> dict[str, object]:
 
 def _pairs(case: Case, placement: Placement) -> list[tuple[set[int], set[int]]]:
     lists = zip(case.partitions.replicas.tolist(), placement.replicas.tolist(), strict=True)
-    return [({*was} - {NO_BROKER}, {*then} - {NO_BROKER}) for was, then in lists]
+    return [({*earlier} - {NO_BROKER}, {*then} - {NO_BROKER}) for earlier, then in lists]
 
 
 @MANY
@@ -248,12 +248,12 @@ def test_no_rack_gets_more_than_necessary(case: Case, most: int | None, sizes: l
         placement = place(case.brokers, replace(case.partitions, weights=weights), question)
     except PlacementError:
         return
-    for row, (was, becomes) in enumerate(
+    for row, (earlier, becomes) in enumerate(
         zip(case.partitions.replicas.tolist(), placement.replicas.tolist(), strict=True)
     ):
-        if was == becomes[: len(was)] and set(becomes[len(was) :]) <= {NO_BROKER}:
+        if earlier == becomes[: len(earlier)] and set(becomes[len(earlier) :]) <= {NO_BROKER}:
             continue
-        before, after = ({*some} - {NO_BROKER} for some in (was, becomes))
+        before, after = ({*some} - {NO_BROKER} for some in (earlier, becomes))
         least = _least(case, row, len(after))
         assert most_in_one(case, after) <= max(most_in_one(case, before), least)
         if question.fix_racks and not question.even and most is None and not is_held(case, row):

@@ -168,7 +168,7 @@ def test_one_replica_at_a_time(way: Way) -> None:
     planned = cut_into_waves(partitions, placement, dict(enumerate(racks)), WaveLimits(one_at_a_time=True))
     assert [then for *_, then in _steps(planned)] == expected
     assert _steps(planned.inverse()) == [
-        (len(expected) - 1 - wave, row, then, was) for wave, row, was, then in reversed(_steps(planned))
+        (len(expected) - 1 - wave, row, then, earlier) for wave, row, earlier, then in reversed(_steps(planned))
     ]
 
 

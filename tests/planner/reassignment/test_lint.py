@@ -226,9 +226,9 @@ def test_a_znode_counts_with_what_is_added_and_removed(spark: SparkSession) -> N
         )
         return len(encode_assignment(assignment))
 
-    each = (written(2000) - written(1000)) / 1000
+    bytes_each = (written(2000) - written(1000)) / 1000
     for size, large in ((0.99, False), (1.01, True)):
-        count = int(size * ZNODE_LIMIT / each)
+        count = int(size * ZNODE_LIMIT / bytes_each)
         partitions = [partition_row(now, 1001, [1001], partition=number) for number in range(count)]
         targets = [{"topic": "t", "partition": number, "replicas": target} for number in range(count)]
         codes = {row["code"] for row in _faults(spark, partitions, targets, more_brokers=[*now, *target])}

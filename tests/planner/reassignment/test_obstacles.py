@@ -54,9 +54,12 @@ def test_a_case(  # noqa: PLR0913, PLR0917 - a table
     code: Code | None,
     waits_for: Brokers,
 ) -> None:
-    why = obstacle(now, request_, isr, live, deleting=deleting)
+    reason = obstacle(now, request_, isr, live, deleting=deleting)
 
-    assert (None if why is None else why.code, [] if why is None else list(why.waits_for)) == (code, waits_for)
+    assert (None if reason is None else reason.code, [] if reason is None else list(reason.waits_for)) == (
+        code,
+        waits_for,
+    )
 
 
 def something_happens(goal: Sequence[int], isr: Collection[int], live: Collection[int]) -> bool:

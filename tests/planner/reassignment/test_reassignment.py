@@ -111,8 +111,14 @@ def _not_due(spark: SparkSession) -> Frames:
 
 def test_each_rejection(spark: SparkSession) -> None:
     expected = [
-        {"topic": columns.get("topic", "plain"), "partition": p, "action": Action.REASSIGN, "code": code, "reason": why}
-        for p, (columns, _, code, why) in enumerate(NOT_DUE)
+        {
+            "topic": columns.get("topic", "plain"),
+            "partition": p,
+            "action": Action.REASSIGN,
+            "code": code,
+            "reason": reason,
+        }
+        for p, (columns, _, code, reason) in enumerate(NOT_DUE)
     ]
     assert_rejections(reassignment_rejections(*_not_due(spark)), expected)
 
@@ -129,11 +135,11 @@ def test_what_an_order_waits_for_is_left_alone(spark: SparkSession) -> None:
     targets, partitions, *known = _targets_and_world(spark, world, [("t", 0, [3, 4]), ("t", 1, [3, 4])])
     orders = [{"kind": "reassign", "topic": "t", "partition": 1, "replicas": replicas} for replicas in ([1, 5], None)]
     ordered = partitions.transform(with_requests, frame(spark, orders, REQUESTS))
-    why = (
+    reason = (
         "a request to move it to [1, 5] waits: let it run, or `surveyor cancel "
         "--partitions t-1`, and take a new snapshot"
     )
-    rejected = {"partition": 1, "code": RejectionCode.REASSIGNMENT_IN_PROGRESS, "reason": why}
+    rejected = {"partition": 1, "code": RejectionCode.REASSIGNMENT_IN_PROGRESS, "reason": reason}
     assert_rejections(reassignment_rejections(targets, ordered, *known), [rejected])
     assert_changes(reassignment_changes(targets, ordered, *known), [{"partition": 0}])
 
@@ -166,14 +172,16 @@ def test_each_wave_starts_where_the_one_before_ends(spark: SparkSession) -> None
     for number, (replicas, leader, lists, waves, leaders) in enumerate(WAYS_OF):
         for nth, (becomes, wave, led) in enumerate(zip(lists, waves, leaders, strict=True)):
             targets.append(("t", number, becomes, "because", wave, len(lists), lists[:nth]))
-            was = lists[nth - 1] if nth else replicas
-            adds, removes = ([b for b in some if b not in others] for some, others in ((becomes, was), (was, becomes)))
+            before = lists[nth - 1] if nth else replicas
+            adds, removes = (
+                [b for b in some if b not in others] for some, others in ((becomes, before), (before, becomes))
+            )
             moves = f"adds {adds}, removes {removes}"
             expected.append(
                 {
                     "partition": number,
                     "wave": wave,
-                    "replicas_before": was,
+                    "replicas_before": before,
                     "replicas_after": becomes,
                     "adding_before": [],
                     "adding_after": adds,
@@ -181,7 +189,7 @@ def test_each_wave_starts_where_the_one_before_ends(spark: SparkSession) -> None
                     "removing_after": removes,
                     "leader_before": leaders[nth - 1] if nth else leader,
                     "leader_after": led,
-                    "isr_before": was,
+                    "isr_before": before,
                     "isr_after": becomes,
                     "leader_epoch_before": None if nth else 5,
                     "is_new": False,

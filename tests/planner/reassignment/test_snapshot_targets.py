@@ -58,12 +58,12 @@ def test_ways_back_to_a_snapshot(spark: SparkSession) -> None:
     same = ("same", 0, [1, 2], [1, 2])
     then: list[Row] = [partition_row(same[2], 1, same[2], topic=same[0])]
     now: list[Row] = [partition_row(same[3], 1, same[3], topic=same[0])]
-    for number, (topic, was, is_now, columns_then, columns_now, *_) in enumerate(CASES):
+    for number, (topic, before, after, columns_then, columns_now, *_) in enumerate(CASES):
         key: dict[str, Any] = {"topic": topic, "partition": number}
-        if was is not None:
-            then.append(partition_row(was, was[0], was, **key, **columns_then))
-        if is_now is not None:
-            now.append(partition_row(is_now, is_now[0], is_now, **key, **columns_now))
+        if before is not None:
+            then.append(partition_row(before, before[0], before, **key, **columns_then))
+        if after is not None:
+            now.append(partition_row(after, after[0], after, **key, **columns_now))
     topics = [topic_row(name) for name in ("t", "same")]
     brokers = frame(spark, [broker_row(broker) for broker in ALIVE], BROKERS)
     drained = frame(spark, [{"broker_id": DRAINED_BROKER, "mode": "admin"}], DRAINED)

@@ -95,5 +95,9 @@ def test_controlled_shutdowns(spark: SparkSession, cluster: RandomCluster, drain
         decision = controlled_shutdown(row, state.topics.get(row.topic), brokers, frozenset(draining))
         if decision is not None:
             decisions[key] = decision
-    assert {key: asdict(each.change) for key, each in decisions.items() if each.change is not None} == of_spark
-    assert {key: (each.code, each.why_not) for key, each in decisions.items() if each.code is not None} == refused
+    assert {
+        key: asdict(decision.change) for key, decision in decisions.items() if decision.change is not None
+    } == of_spark
+    assert {
+        key: (decision.code, decision.why_not) for key, decision in decisions.items() if decision.code is not None
+    } == refused

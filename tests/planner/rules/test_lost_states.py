@@ -52,7 +52,7 @@ def test_last_state(spark: SparkSession, chance: random.Random) -> None:
 
     of_python = {}
     for row in new:
-        past = [_past(each) for each in history if each["partition"] == row["partition"]]
+        past = [_past(past_row) for past_row in history if past_row["partition"] == row["partition"]]
         if (lost := lost_state(past, row["topic_version"])) is not None:
             of_python[row["partition"]] = tuple(lost)
     assert of_python == {row["partition"]: (row["seen"], row["gone"]) for row in of_spark}

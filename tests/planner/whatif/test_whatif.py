@@ -147,10 +147,10 @@ def test_a_drained_broker_is_the_last_heir(spark: SparkSession, lose: FailureSce
 
 def _scenario(name: str, block: int) -> str:
     """Return the name of a case's scenario in its block."""
-    what, who = name.split()
-    if what == "rack":
+    scenario, brokers = name.split()
+    if scenario == "rack":
         return f"{name}{block}"
-    return f"{what} {'+'.join(map(str, _moved([int(broker) for broker in who.split('+')], block)))}"
+    return f"{scenario} {'+'.join(map(str, _moved([int(broker) for broker in brokers.split('+')], block)))}"
 
 
 @pytest.mark.parametrize(

@@ -112,23 +112,23 @@ def test_endpoint_is_chosen_by_protocol_and_name(protocol: str, name: str | None
 
 
 @pytest.mark.parametrize(
-    ("protocol", "name", "why"),
+    ("protocol", "name", "reason"),
     [
         ("SSL", None, "has no SSL endpoint; it has INSIDE (PLAINTEXT), CLIENTS (SASL_SSL), CONTROL (SASL_SSL): set"),
         ("PLAINTEXT", "CONTROL", "has no PLAINTEXT endpoint called CONTROL; it has"),
         ("SASL_SSL", "control", "or control_listener in the conf"),
     ],
 )
-def test_broker_without_such_an_endpoint(protocol: str, name: str | None, why: str) -> None:
+def test_broker_without_such_an_endpoint(protocol: str, name: str | None, reason: str) -> None:
     with pytest.raises(UnreachableBrokerError) as refused:
         Listener(protocol, name).address(row(listeners=ENDPOINTS))
 
     assert str(refused.value).startswith("broker 3 has no")
-    assert why in str(refused.value)
+    assert reason in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("properties", "why"),
+    ("properties", "reason"),
     [
         ({"security_protocol": "TLS"}, "security.protocol is 'TLS'; it is one of PLAINTEXT, SSL, "),
         ({"security_protocol": "SASL_PLAINTEXT"}, "sasl.mechanism is None"),
@@ -147,11 +147,11 @@ def test_broker_without_such_an_endpoint(protocol: str, name: str | None, why: s
         ),
     ],
 )
-def test_unsupported_properties(properties: dict[str, str], why: str, tmp_path: Path) -> None:
+def test_unsupported_properties(properties: dict[str, str], reason: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         by(tmp_path, sasl_password=PASSWORD, **properties)
 
-    assert why in str(refused.value)
+    assert reason in str(refused.value)
     assert PASSWORD not in str(refused.value)
 
 
@@ -217,7 +217,7 @@ def test_requests_by_tls_with_certificates(
     assert [len(one.partitions) for one in broker.of("leader_and_isr")] == [2000]
 
 
-def why(port: int, listener: Listener) -> str:
+def refusal(port: int, listener: Listener) -> str:
     """Why a broker cannot be told, and that it is said long before patience ends, or soon after a short one."""
     began = time.monotonic()
     protocol = listener.security_protocol
@@ -231,7 +231,7 @@ def test_certificate_of_another_authority(
 ) -> None:
     others = Certificates.made_in(tmp_path / "others")
 
-    reason = why(serve(others.server).port, by(tmp_path, ssl_ca_location=certificates.ca))
+    reason = refusal(serve(others.server).port, by(tmp_path, ssl_ca_location=certificates.ca))
 
     assert "its certificate does not verify: unable to get local issuer certificate" in reason
 
@@ -248,7 +248,7 @@ def elsewhere(folder: Path) -> tuple[Path, Path]:
 def test_certificate_of_another_host(serve: Callable[..., FakeBroker], tmp_path: Path) -> None:
     server, ca = elsewhere(tmp_path)
 
-    reason = why(serve(server).port, by(tmp_path, ssl_ca_location=ca))
+    reason = refusal(serve(server).port, by(tmp_path, ssl_ca_location=ca))
 
     assert f"certificate is not valid for '{LOOPBACK}'" in reason
 
@@ -266,7 +266,7 @@ def test_certificate_of_another_host_where_names_are_not_checked(
 def test_broker_that_wants_a_certificate(
     serve: Callable[..., FakeBroker], certificates: Certificates, tmp_path: Path
 ) -> None:
-    reason = why(serve(certificates.server, certificates.ca).port, by(tmp_path, ssl_ca_location=certificates.ca))
+    reason = refusal(serve(certificates.server, certificates.ca).port, by(tmp_path, ssl_ca_location=certificates.ca))
 
     assert (
         "it does not accept our certificate (TLSV13_ALERT_CERTIFICATE_REQUIRED): see ssl.certificate.location" in reason
@@ -298,7 +298,7 @@ def answering(data: bytes) -> Iterator[int]:
 def test_plain_text_where_tls_is_spoken() -> None:
     """What is no beginning of TLS is answered with an alert."""
     with answering(b"\x15\x03\x03\x00\x02\x02\x50") as port:
-        reason = why(port, PLAIN)
+        reason = refusal(port, PLAIN)
 
     assert f"broker 3 at {LOOPBACK}:{port} (the listener uses TLS, and the request was plain text" in reason
 
@@ -307,7 +307,7 @@ def test_plain_text_where_tls_is_spoken() -> None:
 def test_tls_where_plain_text_is_spoken(certificates: Certificates, tmp_path: Path) -> None:
     """Kafka closes the connection: as a request, the beginning of TLS would be too large."""
     with answering(b"") as port:
-        reason = why(port, by(tmp_path, ssl_ca_location=certificates.ca))
+        reason = refusal(port, by(tmp_path, ssl_ca_location=certificates.ca))
 
     assert "it closed the connection during the TLS handshake: does that listener use TLS?" in reason
 
@@ -320,7 +320,7 @@ def test_broker_that_says_nothing_when_tls_begins(
     broker = serve()
     broker.stop()
 
-    reason = why(broker.port, by(tmp_path, ssl_ca_location=certificates.ca))
+    reason = refusal(broker.port, by(tmp_path, ssl_ca_location=certificates.ca))
 
     assert "it did not answer the TLS handshake: does that listener use TLS?" in reason
 
@@ -405,7 +405,7 @@ def test_plain_is_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "answers", "why"),
+    ("mechanism", "answers", "reason"),
     [
         ("PLAIN", scripted(mechanisms=()), "UnsupportedSaslMechanismError (33): it accepts GSSAPI, not PLAIN"),
         ("PLAIN", scripted(answer(58, f"not {PASSWORD}")), "SaslAuthenticationFailedError (58): see sasl.username"),
@@ -415,9 +415,9 @@ def test_plain_is_taken() -> None:
         ("SCRAM-SHA-512", scripted(answer(data=b"\xff")), "are not those of a broker that knows the user"),
     ],
 )
-def test_refused_by_sasl(mechanism: str, answers: list[bytes], why: str) -> None:
+def test_refused_by_sasl(mechanism: str, answers: list[bytes], reason: str) -> None:
     with pytest.raises(AuthenticationFailedError) as refused:
         speak(mechanism, answers)
 
-    assert why in str(refused.value)
+    assert reason in str(refused.value)
     assert PASSWORD not in str(refused.value)

@@ -63,7 +63,9 @@ def create(
 
 def announcement(kafka: KafkaTree, control: Controllership, written: list[RowOutcome]) -> ControlBatch:
     brokers = read_cluster(kafka.client).brokers
-    notices = notices_for([each.change for each in _written_changes(written)], {row.broker_id for row in brokers})
+    notices = notices_for(
+        [written_change.change for written_change in _written_changes(written)], {row.broker_id for row in brokers}
+    )
     return ControlBatch(control.controller_id, control.epoch, brokers, notices)
 
 

@@ -68,7 +68,7 @@ def test_a_file_is_read_for_each_connection(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "mode", "why"),
+    ("text", "mode", "reason"),
     [
         (unsecured_token(USER, lifetime=-5.0), 0o600, "expired at 20"),
         ("", 0o600, "gave no bearer token"),
@@ -80,12 +80,12 @@ def test_a_file_is_read_for_each_connection(tmp_path: Path) -> None:
     ],
     ids=["expired", "empty", "two lines", "control character", "readable", "writable", "absent"],
 )
-def test_unusable_file(text: str | None, mode: int, why: str, tmp_path: Path) -> None:
+def test_unusable_file(text: str | None, mode: int, reason: str, tmp_path: Path) -> None:
     path = tmp_path / "token"
     if text is not None:
         secret(path, text, mode)
 
-    with pytest.raises(TokenError, match=why) as refused:
+    with pytest.raises(TokenError, match=reason) as refused:
         by_file(path).token()
 
     message = str(refused.value)
@@ -142,7 +142,7 @@ def test_one_command_serves_all_that_read_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "why"),
+    ("script", "reason"),
     [
         ("import sys; print('secret'); sys.exit('secret')", "ended with exit code 1: run it by hand"),
         ("print('secret secret')", "gave no bearer token"),
@@ -150,13 +150,13 @@ def test_one_command_serves_all_that_read_the_file(tmp_path: Path) -> None:
         ("import time; print('secret', flush=True); time.sleep(60)", "did not end within 0.5 s"),
     ],
 )
-def test_unusable_command(script: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusable_command(script: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens, "COMMAND_TIMEOUT_SECONDS", 0.5 if "sleep" in script else 60.0)
 
     with pytest.raises(TokenError) as refused:
         by_command(script).token()
 
-    assert why in str(refused.value)
+    assert reason in str(refused.value)
     assert "secret" not in str(refused.value)
     assert refused.value.__cause__ is None
     assert refused.value.__context__ is None or refused.value.__suppress_context__
@@ -191,7 +191,7 @@ def test_command_that_does_not_exist() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "why"),
+    ("values", "reason"),
     [
         ({}, "OAUTHBEARER needs one of"),
         ({tokens.TOKEN_URL: "file:///t", TOKEN_COMMAND: "c"}, "OAUTHBEARER needs one of"),
@@ -201,14 +201,14 @@ def test_command_that_does_not_exist() -> None:
         ({TOKEN_COMMAND: "print 'token"}, "is not a command line (No closing quotation)"),
     ],
 )
-def test_properties_that_name_no_source(values: dict[str, str], why: str, tmp_path: Path) -> None:
+def test_properties_that_name_no_source(values: dict[str, str], reason: str, tmp_path: Path) -> None:
     config = write_properties(tmp_path / "client.properties", {"sasl.mechanism": "OAUTHBEARER", **values})
 
     with pytest.raises(UsageError) as refused:
         read_properties(config)
 
     assert f"--command-config {config}: " in str(refused.value)
-    assert why in str(refused.value)
+    assert reason in str(refused.value)
 
 
 def test_a_command_that_all_users_may_change_is_not_run(tmp_path: Path) -> None:

@@ -302,7 +302,9 @@ def test_what_the_doctor_says_undoes_the_features_that_spark_turned_on(
     changes = [*foreign_changes(warehouse)]
     assert len(changes) == len(BY_SPARK)
     remedies = [change.remedy.partition("Spark SQL: ")[2].split("; ") for change in changes]
-    for statement in sorted((each for remedy in remedies for each in remedy), key=lambda each: "DROP" in each):
+    for statement in sorted(
+        (command for remedy in remedies for command in remedy), key=lambda command: "DROP" in command
+    ):
         run(spark, statement)
 
     assert not [change for change in foreign_changes(warehouse) if change.is_fault]

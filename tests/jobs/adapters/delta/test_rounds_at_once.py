@@ -53,7 +53,7 @@ def check(folder: str, lines: Lines) -> None:
             kind: [line["key"] for line in lines[cluster] if line["kind"] == kind and "key" in line]
             for kind in ("snapshot", "plan", "commit")
         }
-        assert all(max(Counter(each).values()) == 1 for each in keys.values())
+        assert all(max(Counter(numbers).values()) == 1 for numbers in keys.values())
         snapshots = warehouse.typed_rows(Snapshot)
         stored = [row.snapshot_id for row in snapshots]
         assert len(stored) == len(set(stored))
@@ -69,7 +69,7 @@ def check(folder: str, lines: Lines) -> None:
 
 
 def report(lines: Lines) -> None:
-    every = [line for each in lines.values() for line in each]
+    every = [line for of_process in lines.values() for line in of_process]
     refused = Counter(line["kind"] for line in every if "refused" in line)
     print(f"{len(every)} writes, {sum(refused.values())} refused after retries: {dict(refused)}")  # noqa: T201 - with -s
 
@@ -78,7 +78,7 @@ def test_in_a_folder(tmp_path: Path) -> None:
     lines = written_at_once(str(tmp_path / "warehouse"))
 
     report(lines)
-    assert not [line for each in lines.values() for line in each if "refused" in line]
+    assert not [line for of_process in lines.values() for line in of_process if "refused" in line]
     check(str(tmp_path / "warehouse"), lines)
 
 

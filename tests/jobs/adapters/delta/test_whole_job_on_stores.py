@@ -54,7 +54,7 @@ def test_the_whole_job(tree: KafkaTree, store: str, request: pytest.FixtureReque
 
     assert (second["snapshot_id"], plan["snapshot_id"], plan["changes"]) == (2, 2, 1)
     assert [row["leader_after"] for row in surveyor.json("show", "plan", "repair")["rows"]] == [1]
-    [found] = [each["found"] for each in surveyor.json("doctor")["findings"] if each["check"] == "warehouse"]
+    [found] = [finding["found"] for finding in surveyor.json("doctor")["findings"] if finding["check"] == "warehouse"]
     assert found == f"{folder} can be written, and no commit overwrites another"
     surveyor.json("vacuum", "--keep", "1h")
     used = {engine.partition("/")[0] for table in TABLE_COLUMNS for engine in engines(f"{folder}/{table}")}

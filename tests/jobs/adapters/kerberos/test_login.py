@@ -96,9 +96,9 @@ def test_a_service_accepts_the_principal(kdc: Kdc, tmp_path: Path) -> None:
             JAAS_CONFIG: f'{MODULE} useTicketCache=true ticketCache="{ticket_cache(tmp_path / "c", kdc)}";'
         },
     }
-    seen = {case: accepted(login_of(values, "f", "KafkaClient", "kafka"), kdc) for case, values in lines.items()}
+    principals = {case: accepted(login_of(values, "f", "KafkaClient", "kafka"), kdc) for case, values in lines.items()}
 
-    assert seen == dict.fromkeys(lines, f"{USER}@{REALM}")
+    assert principals == dict.fromkeys(lines, f"{USER}@{REALM}")
 
 
 def test_two_clusters_have_their_own_principals(kdc: Kdc) -> None:
@@ -131,7 +131,7 @@ def test_tickets_are_shared_and_renewed(kdc: Kdc, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("principal", "service", "why"),
+    ("principal", "service", "reason"),
     [
         (
             "stranger",
@@ -142,11 +142,11 @@ def test_tickets_are_shared_and_renewed(kdc: Kdc, monkeypatch: pytest.MonkeyPatc
         ("sur@veyor@x", "kafka", "sur@veyor@x is not of the form NAME"),
     ],
 )
-def test_names_that_do_not_exist(kdc: Kdc, principal: str, service: str, why: str) -> None:
+def test_names_that_do_not_exist(kdc: Kdc, principal: str, service: str, reason: str) -> None:
     failure = failure_of(KerberosLogin(service, kdc.keytab, principal, None))
 
     assert failure.startswith(f"Kerberos login of {principal} failed: ")
-    assert why in failure
+    assert reason in failure
 
 
 def test_keys_that_the_kdc_does_not_accept(tmp_path: Path) -> None:
@@ -194,18 +194,18 @@ def test_a_realm_without_a_kdc(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "why"),
+    ("code", "reason"),
     [
         (37, "the clocks of this machine and the KDC differ too much: synchronize them"),
         (14, "have no encryption type in common"),
         (18, "is locked or expired in the KDC"),
     ],
 )
-def test_what_this_kdc_never_answers(kdc: Kdc, code: int, why: str) -> None:
+def test_what_this_kdc_never_answers(kdc: Kdc, code: int, reason: str) -> None:
     """Codes of krb5.h, from KRB5KDC_ERR_NONE on, as the library returns them: without a sign."""
     error = GSSError(0xD0000, (-1765328384 + code) & 0xFFFFFFFF)
 
-    assert why in str(KerberosLogin("kafka", kdc.keytab, USER, None).error(error, HOST))
+    assert reason in str(KerberosLogin("kafka", kdc.keytab, USER, None).error(error, HOST))
 
 
 def test_failures_are_kept_by_host(kdc: Kdc) -> None:
@@ -238,7 +238,7 @@ def test_a_service_that_cannot_prove_itself(kdc: Kdc) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "why"),
+    ("lines", "reason"),
     [
         ({}, "GSSAPI needs sasl.kerberos.keytab and sasl.kerberos.principal, or sasl.jaas.config with Krb5LoginModule"),
         ({JAAS_CONFIG: f"{MODULE} useKeyTab=true;"}, "or a ticket cache"),
@@ -250,13 +250,13 @@ def test_a_service_that_cannot_prove_itself(kdc: Kdc) -> None:
         ),
     ],
 )
-def test_files_that_do_not_say_who_logs_in(kdc: Kdc, lines: dict[str, str], why: str) -> None:
+def test_files_that_do_not_say_who_logs_in(kdc: Kdc, lines: dict[str, str], reason: str) -> None:
     values = {key: value.replace("KEYTAB", str(kdc.keytab)) for key, value in lines.items()}
     with pytest.raises(UsageError) as refused:
         login_of(values, "--command-config f", "KafkaClient", "kafka")
 
     assert str(refused.value).startswith("--command-config f: ")
-    assert why in str(refused.value)
+    assert reason in str(refused.value)
 
 
 def test_a_keytab_that_all_users_may_read(kdc: Kdc, tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ class RawClient:
         module = importlib.import_module(f"kio.schema.api_versions.v{version}.response")
         response, _ = entity_reader(module.ApiVersionsResponse)(self.receive(), 4)
         return int(response.error_code), {
-            each.api_key: (each.min_version, each.max_version) for each in response.api_keys
+            api_key.api_key: (api_key.min_version, api_key.max_version) for api_key in response.api_keys
         }
 
     @property

@@ -341,7 +341,10 @@ def test_clients_of_a_listener_have_an_address_of_their_own(tmp_path: Path) -> N
         write_properties(tmp_path / "listen.properties", lines),
     )
 
-    assert [(each.listener, each.port, each.advertised_host, each.advertised_port) for each in config.bindings] == [
+    assert [
+        (binding.listener, binding.port, binding.advertised_host, binding.advertised_port)
+        for binding in config.bindings
+    ] == [
         ("CLIENTS", 9094, "surveyor.example", 19094),
         (None, 9093, "surveyor.example", 19093),
         ("OTHERS", 9096, "127.0.0.1", 9096),
@@ -355,7 +358,7 @@ def test_clients_of_a_listener_need_no_login(tmp_path: Path) -> None:
 
     config = ListenConfig.of(["127.0.0.1:0", "CLIENTS://127.0.0.1:0"], [], file)
 
-    assert [(each.listener, each.security_protocol) for each in config.bindings] == [
+    assert [(binding.listener, binding.security_protocol) for binding in config.bindings] == [
         (None, "SASL_PLAINTEXT"),
         ("CLIENTS", "PLAINTEXT"),
     ]

@@ -68,9 +68,9 @@ def large(zookeeper_server: EmbeddedZooKeeper) -> Iterator[KafkaTree]:
     for topic in range(TOPICS):
         tree.add_topic(f"t{topic}", {number: [number % 3, (number + 1) % 3] for number in range(PARTITIONS)})
     yield tree
-    for each in (client, root):
-        each.stop()
-        each.close()
+    for folder in (client, root):
+        folder.stop()
+        folder.close()
 
 
 @pytest.fixture(scope="module")
@@ -160,15 +160,15 @@ def test_on_a_standalone_cluster_with_s3(
 
 
 def _on_a_standalone_cluster(
-    tree: KafkaTree, distribution: Path, tmp_path: Path, warehouse: str, here: dict[str, str], **variables: str
+    tree: KafkaTree, distribution: Path, tmp_path: Path, warehouse: str, substitutions: dict[str, str], **variables: str
 ) -> Row:
     """Take a snapshot and plan by the lines of docs/deploy.md; both executors read, and at least one plans."""
     logs = tmp_path / "events"
     logs.mkdir()
     folder = deployed(tmp_path / "elsewhere", distribution)
     with standalone(tmp_path / "cluster") as master:
-        here |= {"spark://spark1:7077": master, "zk1:2181/kafka": tree.hosts, "/data/surveyor": warehouse}
-        activate, python, *lines = (said_here(line, here) for line in shown("docs/deploy.md", "spark-submit"))
+        substitutions |= {"spark://spark1:7077": master, "zk1:2181/kafka": tree.hosts, "/data/surveyor": warehouse}
+        activate, python, *lines = (said_here(line, substitutions) for line in shown("docs/deploy.md", "spark-submit"))
         options = as_options(SMALL | {"spark.eventLog.dir": logs.as_uri()})
         snapshot, plan = (f"{activate}; {python}; {begun_with(line, *options)}" for line in lines[:2])
         user = home(tmp_path / "home")
@@ -184,5 +184,7 @@ def _on_a_standalone_cluster(
 def _executors(logs: Path) -> list[set[str]]:
     """Which executors of each application have done tasks, as its log says."""
     events = [[json.loads(line) for line in log.read_text().splitlines()] for log in sorted(logs.iterdir())]
-    ended = [[event for event in each if event["Event"] == "SparkListenerTaskEnd"] for each in events]
-    return [{event["Task Info"]["Executor ID"] for event in each} for each in ended]
+    ended = [
+        [event for event in of_application if event["Event"] == "SparkListenerTaskEnd"] for of_application in events
+    ]
+    return [{event["Task Info"]["Executor ID"] for event in of_application} for of_application in ended]

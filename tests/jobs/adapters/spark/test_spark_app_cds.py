@@ -110,8 +110,8 @@ FAILURES: Final[dict[str, Callable[[pytest.MonkeyPatch], None]]] = {
     "no jars": _no_jars,
     "no Java": _no_java,
     "no home directory": _no_home,
-    "a home directory that cannot be looked into": lambda here: here.setattr(Path, "is_file", refuse),
-    "an archive that cannot be read": lambda here: here.setattr(os, "access", lambda *_: False),
+    "a home directory that cannot be looked into": lambda patch: patch.setattr(Path, "is_file", refuse),
+    "an archive that cannot be read": lambda patch: patch.setattr(os, "access", lambda *_: False),
 }
 """What can be wrong with an archive of classes."""
 

@@ -449,9 +449,9 @@ def test_bad_topics_are_in_quarantine_and_their_neighbours_are_read(orders: Kafk
 
     rows = read(orders)
 
-    again = {f"/brokers/topics/p-{number:02}" for number, why in enumerate(BAD_TOPICS) if why in OF_ONE_PARTITION}
+    again = {f"/brokers/topics/p-{number:02}" for number, case in enumerate(BAD_TOPICS) if case in OF_ONE_PARTITION}
     assert_quarantined(rows, sorted(expected, key=lambda row: row[0] in again))
-    opaque = [f"p-{number:02}" for number, why in enumerate(BAD_TOPICS) if why in OF_ONE_PARTITION]
+    opaque = [f"p-{number:02}" for number, case in enumerate(BAD_TOPICS) if case in OF_ONE_PARTITION]
     assert sorted(rows.of_partitions(*COLUMNS, "understood")) == sorted(
         [
             *((*row, True) for row in ORDERS + NEIGHBOURS),

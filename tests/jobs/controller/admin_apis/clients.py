@@ -64,7 +64,9 @@ class AdminClient:
         dry_run = {"validate_only": dry} if version >= 1 else {}
         request = module.CreateTopicsRequest(topics=tuple(entities), timeout=milliseconds(timeout), **dry_run)
         response = self.ask(19, version, request)
-        return {each.name: (int(each.error_code), getattr(each, "error_message", None)) for each in response.topics}
+        return {
+            result.name: (int(result.error_code), getattr(result, "error_message", None)) for result in response.topics
+        }
 
     def extend(
         self, topic: str, count: int, assignments: Sequence[Sequence[int]] | None = None
@@ -74,7 +76,7 @@ class AdminClient:
         lists = (
             None
             if assignments is None
-            else tuple(module.CreatePartitionsAssignment(broker_ids=tuple(each)) for each in assignments)
+            else tuple(module.CreatePartitionsAssignment(broker_ids=tuple(assignment)) for assignment in assignments)
         )
         extended = module.CreatePartitionsTopic(name=topic, count=count, assignments=lists)
         request = module.CreatePartitionsRequest(topics=(extended,), timeout=milliseconds(20_000), validate_only=False)
@@ -85,7 +87,10 @@ class AdminClient:
         """Delete topics by name."""
         request = _request(20, version).DeleteTopicsRequest(topic_names=names, timeout=milliseconds(timeout))
         response = self.ask(20, version, request)
-        return {each.name: (int(each.error_code), getattr(each, "error_message", None)) for each in response.responses}
+        return {
+            result.name: (int(result.error_code), getattr(result, "error_message", None))
+            for result in response.responses
+        }
 
     def delete_by_id(self, topic_id: Any) -> tuple[str | None, int]:  # noqa: ANN401 - a UUID
         """Delete a topic by its id; return its name and the error code."""
@@ -110,9 +115,12 @@ class AdminClient:
         )
         request = module.AlterPartitionReassignmentsRequest(timeout=milliseconds(timeout), topics=topics)
         return {
-            (topic.name, each.partition_index): (int(each.error_code), each.error_message)
+            (topic.name, partition_result.partition_index): (
+                int(partition_result.error_code),
+                partition_result.error_message,
+            )
             for topic in self.ask(45, 0, request).responses
-            for each in topic.partitions
+            for partition_result in topic.partitions
         }
 
     def reassignments(self, topics: Mapping[str, Sequence[int]] | None = None) -> dict[tuple[str, int], Any]:
@@ -128,9 +136,13 @@ class AdminClient:
         )
         response = self.ask(46, 0, module.ListPartitionReassignmentsRequest(timeout=milliseconds(1000), topics=named))
         return {
-            (topic.name, each.partition_index): (each.replicas, each.adding_replicas, each.removing_replicas)
+            (topic.name, partition.partition_index): (
+                partition.replicas,
+                partition.adding_replicas,
+                partition.removing_replicas,
+            )
             for topic in response.topics
-            for each in topic.partitions
+            for partition in topic.partitions
         }
 
     def elect(self, kind: int, keys: Sequence[tuple[str, int]] | None) -> Answers:
@@ -143,9 +155,9 @@ class AdminClient:
         )
         request = module.ElectLeadersRequest(election_type=kind, topic_partitions=named, timeout=milliseconds(20_000))
         return {
-            (topic.topic, each.partition_id): (int(each.error_code), each.error_message)
+            (topic.topic, result.partition_id): (int(result.error_code), result.error_message)
             for topic in self.ask(43, 2, request).replica_election_results
-            for each in topic.partition_result
+            for result in topic.partition_result
         }
 
 

@@ -61,9 +61,9 @@ class AskingBrokers:
         if response.error_code:
             return [(int(response.error_code), [], 0)]
         return [
-            (int(each.error_code), [*each.isr], each.partition_epoch)
+            (int(partition.error_code), [*partition.isr], partition.partition_epoch)
             for topic in response.topics
-            for each in topic.partitions
+            for partition in topic.partitions
         ]
 
     def producer_ids(self, broker: int, epoch: int | None = None) -> tuple[int, int, int]:
@@ -93,7 +93,7 @@ def alter_partition_request(version: int, broker: int, epoch: int, topics: Mappi
     data = tuple(
         module.TopicData(
             **({"topic_id": as_uuid(topic)} if version >= 2 else {"topic_name": topic}),
-            partitions=tuple(_partition(module, version, each) for each in proposed),
+            partitions=tuple(_partition(module, version, proposal) for proposal in proposed),
         )
         for topic, proposed in topics.items()
     )

@@ -68,7 +68,9 @@ def test_brokers_find_the_controller_before_anything_else(tree: KafkaTree, start
 
     assert (first.api, first.partitions) == ("update_metadata", set())
     assert first.request.controller_id == started.control.controller_id == OURS
-    endpoints = {live.id_: [(each.host, each.port) for each in live.endpoints] for live in first.request.live_brokers}
+    endpoints = {
+        live.id_: [(endpoint.host, endpoint.port) for endpoint in live.endpoints] for live in first.request.live_brokers
+    }
     assert endpoints[OURS] == [("127.0.0.1", 9999)]
     assert endpoints.keys() == {0, 1, 2, OURS}
 
@@ -222,7 +224,10 @@ def test_many_leaders_at_once(tree: KafkaTree, controller: ResidentController, a
     wait(answers, SECONDS)
 
     errors = {
-        int(each.error_code) for answer in answers for topic in answer.result().topics for each in topic.partitions
+        int(partition.error_code)
+        for answer in answers
+        for topic in answer.result().topics
+        for partition in topic.partitions
     }
     assert errors == {0}
     assert {*tree.versions("orders").values()} == {1}

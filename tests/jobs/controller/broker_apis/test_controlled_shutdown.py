@@ -25,7 +25,7 @@ def answer(controller: ResidentController, pending: Future[Any]) -> tuple[int, s
     """Run cycles; return the error code, and the partitions that remain."""
     run_until_quiet(controller)
     response = pending.result(SECONDS)
-    remaining = {(each.topic_name, each.partition_index) for each in response.remaining_partitions}
+    remaining = {(partition.topic_name, partition.partition_index) for partition in response.remaining_partitions}
     return int(response.error_code), remaining
 
 
@@ -75,7 +75,7 @@ def test_what_no_other_can_lead_remains(tree: KafkaTree, started: ResidentContro
 def test_two_brokers_at_once(tree: KafkaTree, started: ResidentController, asking: AskingBrokers) -> None:
     """No partition moves to the other one that shuts down."""
     pending = [asking.controlled_shutdown(broker) for broker in (1, 2)]
-    answers = [answer(started, each) for each in pending]
+    answers = [answer(started, request) for request in pending]
 
     assert answers == [(0, {("orders", 1)}), (0, {("orders", 2)})]
     assert tree.state("orders", 0).isr == [0]

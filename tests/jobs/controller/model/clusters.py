@@ -75,9 +75,9 @@ class SimulatedCluster:
             broker = SimulatedBroker(self.index * MAX_BROKERS + local, self.tree, self.add_fault)
             self.brokers[broker.id] = self.network.brokers[broker.id] = broker
 
-    def add_fault(self, what: str) -> None:
-        self.log.append(f"FAULT: {what}")
-        self.faults.append(what)
+    def add_fault(self, fault: str) -> None:
+        self.log.append(f"FAULT: {fault}")
+        self.faults.append(fault)
 
     def topic(self, name: str) -> str:
         return f"i{self.index:05d}.{name}"
@@ -122,7 +122,7 @@ class SimulatedCluster:
         """Yield the requests for partitions of this cluster."""
         data = self.tree.get(path)
         prefix = self.topic("")
-        yield from (each for each in decode_partitions(data) if each.topic.startswith(prefix)) if data else ()
+        yield from (order for order in decode_partitions(data) if order.topic.startswith(prefix)) if data else ()
 
     # events
     def set_up(self) -> None:
@@ -221,7 +221,7 @@ class SimulatedCluster:
         broker = self._broker(local)
         for key, replica in broker.led():
             if replica.pending is None and random.random() < 0.7:
-                others = [each for each in replica.replicas if each != broker.id]
+                others = [other for other in replica.replicas if other != broker.id]
                 chosen = random.sample(others, random.randint(0, len(others)))
                 isr = [broker.id, *chosen]
                 random.shuffle(isr)
@@ -237,7 +237,7 @@ class SimulatedCluster:
             znode = self.state(key)
             if replica.pending is not None or znode is None or key in self.lost:
                 continue
-            isr = [broker.id, *(each for each in replica.isr if each != broker.id)]
+            isr = [broker.id, *(other for other in replica.isr if other != broker.id)]
             if broker.write_isr(key, replica, isr, znode[0].controller_epoch) and len(isr) > 1:
                 broker.propose(key, [*isr[1:], broker.id])
         if broker.process is not None and broker.process.manager is not None:
@@ -350,9 +350,9 @@ class SimulatedCluster:
     def _order(self, path: str, order: TopicPartition) -> None:
         data = self.tree.get(path)
         kept = [
-            each
-            for each in (decode_partitions(data) if data else [])
-            if (each.topic, each.partition) != (order.topic, order.partition)
+            stored
+            for stored in (decode_partitions(data) if data else [])
+            if (stored.topic, stored.partition) != (order.topic, order.partition)
         ]
         self.tree.put(path, encode_partitions([*kept, order]))
 
@@ -496,7 +496,9 @@ class SimulatedCluster:
         The topic must allow it, the new leader must be alone in the ISR, and no former member may be healthy.
         """
         allowed = key[0] in self.allowed or self.allows_unclean(key[0])
-        return allowed and after.isr == [after.leader] and not any(self.is_healthy(each, key) for each in before.isr)
+        return (
+            allowed and after.isr == [after.leader] and not any(self.is_healthy(member, key) for member in before.isr)
+        )
 
     def _check_topic(self, topic: str, before: Assignment, data: bytes | None) -> None:
         after = None if data is None else decode_assignment(data)
@@ -549,12 +551,12 @@ def _text(data: bytes | None) -> str:
 
 def _notice(notice: Notice) -> str:
     deletes = ", and delete" if notice.delete_partition else ""
-    what: dict[str, Any] = {
+    content: dict[str, Any] = {
         "leader": notice.leader,
         "le": notice.leader_epoch,
         "isr": notice.isr,
         "replicas": notice.replicas,
         "version": notice.state_version,
     }
-    words = ", ".join(f"{name} {value}" for name, value in what.items())
+    words = ", ".join(f"{name} {value}" for name, value in content.items())
     return f"{notice.topic}-{notice.partition}: {words}{', new' * notice.is_new}{deletes}"

@@ -80,10 +80,10 @@ def _follower_violations(cluster: SimulatedCluster, key: Key, state: State, heal
             False,
         ):
             yield f"{broker} does not follow: {state}, the broker has {replica}"
-    for each in cluster.brokers.values():
-        metadata = each.process.metadata.get(key) if each.process else None
-        if each.process and metadata != (state.leader, state.leader_epoch, state.isr):
-            yield f"{each.id} returns {metadata} to clients: {state}"
+    for simulated in cluster.brokers.values():
+        metadata = simulated.process.metadata.get(key) if simulated.process else None
+        if simulated.process and metadata != (state.leader, state.leader_epoch, state.isr):
+            yield f"{simulated.id} returns {metadata} to clients: {state}"
 
 
 def _replica(cluster: SimulatedCluster, broker: int, key: Key) -> Replica | None:

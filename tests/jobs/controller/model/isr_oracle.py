@@ -175,12 +175,12 @@ class IsrOracle:
         """Yield what is wrong with a state that an ISR writer wrote just now."""
         version = self.tree.nodes[state_path(*key)].version - 1
         wanted = [
-            each
-            for each in self.proposals[key]
-            if each.may_change
-            and (each.leader_epoch, each.partition_epoch) == (before.leader_epoch, version)
-            and (each.isr, each.recovery) == (after.isr, after.leader_recovery_state or 0)
-            and self.askers[id(each)] == before.leader
+            proposal
+            for proposal in self.proposals[key]
+            if proposal.may_change
+            and (proposal.leader_epoch, proposal.partition_epoch) == (before.leader_epoch, version)
+            and (proposal.isr, proposal.recovery) == (after.isr, after.leader_recovery_state or 0)
+            and self.askers[id(proposal)] == before.leader
         ]
         if not wanted:
             yield f"{key}: no leader has proposed {after} after {before} at version {version}"
@@ -249,18 +249,24 @@ class IsrOracle:
         assignments = self.topics[topic].since(window.known)
         expected = set[int]()
         if question.version >= IDS_SINCE:
-            known = {None if each is None else each.topic_id == proposal.topic_id for each in assignments}
+            known = {
+                None if assignment is None else assignment.topic_id == proposal.topic_id for assignment in assignments
+            }
             expected |= {UNKNOWN_TOPIC_ID} if known - {True} else set()
             if True not in known:
                 return expected
-        has_partition = {each is not None and partition in each.partitions for each in assignments}
+        has_partition = {assignment is not None and partition in assignment.partitions for assignment in assignments}
         expected |= {UNKNOWN_PARTITION} if False in has_partition else set()
         if True not in has_partition:
             return expected
-        replicas = {b for each in assignments if each is not None for b in each.partitions.get(partition, ())}
+        replicas = {
+            b for assignment in assignments if assignment is not None for b in assignment.partitions.get(partition, ())
+        }
         live = [self._may_be_live(broker, window, shutting) for broker in proposal.isr]
         for all_live in (True, False):
-            is_possible = all(True in each for each in live) if all_live else any(False in each for each in live)
+            is_possible = (
+                all(True in possible for possible in live) if all_live else any(False in possible for possible in live)
+            )
             if is_possible or not proposal.isr:
                 expected |= {
                     kafka_error(question, proposal, now, replicas, all_live=all_live)
@@ -275,8 +281,8 @@ class IsrOracle:
         """
         states = self.states[key].since(asked)
         yield from states
-        if any(each is None or each.state is None for each in states):
-            yield from [each for each in self.states[key].all() if each.state is not None][-1:]
+        if any(state is None or state.state is None for state in states):
+            yield from [state for state in self.states[key].all() if state.state is not None][-1:]
 
     def _may_be_live(self, broker: int, window: Window, shutting: Mapping[int, bool]) -> set[bool]:
         """Return whether a broker may be in an ISR by what the controller may know: both if that is not determined."""
@@ -300,18 +306,18 @@ class IsrOracle:
         """Whether a partition was as proposed by what a controller may know, and the answer says just that."""
         known = (answer.leader, answer.leader_epoch, [*answer.isr], answer.partition_epoch)
         return answer.leader_epoch == proposal.leader_epoch and any(
-            each is not None
-            and each.state is not None
-            and (each.state.leader, each.state.leader_epoch, each.state.isr, each.version) == known
-            and each.state.isr == proposal.isr
-            for each in self.states[proposal.key].since(window.known)
+            state is not None
+            and state.state is not None
+            and (state.state.leader, state.state.leader_epoch, state.state.isr, state.version) == known
+            and state.state.isr == proposal.isr
+            for state in self.states[proposal.key].since(window.known)
         )
 
     def _check_success(self, proposal: Proposal, answer: Answer, window: Window) -> Iterator[str]:
         written = [
-            each
-            for each in self._possible_states(proposal.key, window.asked)
-            if each is not None and each.version == answer.partition_epoch
+            state
+            for state in self._possible_states(proposal.key, window.asked)
+            if state is not None and state.version == answer.partition_epoch
         ]
         if not written or written[-1].state is None:
             yield f"{proposal} is acknowledged as version {answer.partition_epoch}, which is no state: {answer}"
@@ -335,7 +341,8 @@ class IsrOracle:
         """Yield what is wrong with the answer to a controlled shutdown, which was given just now."""
         code, epochs = int(response.error_code), self.brokers[broker].since(window.known)
         possible = {
-            BROKER_NOT_AVAILABLE if each is None else NONE if each == epoch else STALE_BROKER for each in epochs
+            BROKER_NOT_AVAILABLE if known_epoch is None else NONE if known_epoch == epoch else STALE_BROKER
+            for known_epoch in epochs
         }
         if is_troubled:
             possible.add(STALE_CONTROLLER)
@@ -355,7 +362,9 @@ class IsrOracle:
             and len(of_topic.partitions.get(partition, ())) > 1
         }
         unreadable = {key for key, timeline in self.states.items() if _is_lost(timeline.values[-1][1])}
-        remaining = {(each.topic_name, each.partition_index) for each in response.remaining_partitions} - unreadable
+        remaining = {
+            (partition.topic_name, partition.partition_index) for partition in response.remaining_partitions
+        } - unreadable
         if remaining != replicated:
             yield f"ControlledShutdown of {broker}: {remaining} remain, but it leads {replicated}"
 
@@ -363,10 +372,10 @@ class IsrOracle:
     def was_written(self, key: Key, leader: int, leader_epoch: int, isr: Sequence[int], version: int) -> bool:
         """Return whether a partition had this state at this version."""
         return any(
-            each.version == version
-            and each.state is not None
-            and (each.state.leader, each.state.leader_epoch, each.state.isr) == (leader, leader_epoch, [*isr])
-            for each in self.states[key].all()
+            state.version == version
+            and state.state is not None
+            and (state.state.leader, state.state.leader_epoch, state.state.isr) == (leader, leader_epoch, [*isr])
+            for state in self.states[key].all()
         )
 
 

@@ -78,9 +78,13 @@ class Question:
 
     def entity(self) -> Any:  # noqa: ANN401 - of kio
         topics: dict[str, list[Proposed]] = defaultdict(list)
-        for each in self.proposals:
-            name = each.key[0] if self.version < IDS_SINCE else each.topic_id or NO_ID
-            topics[name].append(Proposed(each.isr, each.leader_epoch, each.partition_epoch, each.recovery, each.key[1]))
+        for proposal in self.proposals:
+            name = proposal.key[0] if self.version < IDS_SINCE else proposal.topic_id or NO_ID
+            topics[name].append(
+                Proposed(
+                    proposal.isr, proposal.leader_epoch, proposal.partition_epoch, proposal.recovery, proposal.key[1]
+                )
+            )
         return alter_partition_request(self.version, self.broker, self.broker_epoch, topics)
 
     def answers(self, response: Any) -> Iterator[tuple[Proposal, Answer]]:  # noqa: ANN401 - of kio
@@ -88,7 +92,7 @@ class Question:
         of_topics: dict[Any, dict[int, Any]] = {}
         for data in response.topics:
             name = data.topic_name if self.version < IDS_SINCE else data.topic_id
-            of_topics[name] = {each.partition_index: each for each in data.partitions}
+            of_topics[name] = {partition.partition_index: partition for partition in data.partitions}
         names = list(dict.fromkeys(self._names()))
         by_name = dict(zip(names, of_topics.values(), strict=True))
         for proposal, name in zip(self.proposals, self._names(), strict=True):
@@ -99,7 +103,9 @@ class Question:
             )
 
     def _names(self) -> list[str]:
-        return [each.key[0] if self.version < IDS_SINCE else each.topic_id or NO_ID for each in self.proposals]
+        return [
+            proposal.key[0] if self.version < IDS_SINCE else proposal.topic_id or NO_ID for proposal in self.proposals
+        ]
 
 
 @dataclass(slots=True)
@@ -156,6 +162,6 @@ class AlterPartitionManager:
             self.send(self.in_flight)
 
     def question(self, proposals: tuple[Proposal, ...]) -> Question:
-        has_ids = all(each.topic_id is not None for each in proposals)
+        has_ids = all(proposal.topic_id is not None for proposal in proposals)
         version = self.version if has_ids else min(self.version, IDS_SINCE - 1)
         return Question(self.broker, self.broker_epoch, version, proposals)

@@ -63,7 +63,7 @@ def shrink(history: Scenario, rounds: int, simulation: int, *, listens: bool = F
         if not removable:
             break
         without_all = replace(
-            history, events=tuple(each for index, each in enumerate(history.events) if index not in removable)
+            history, events=tuple(event for index, event in enumerate(history.events) if index not in removable)
         )
         (reduced,) = run_scenarios([without_all], rounds, simulation, listens=listens)
         history = without_all if reduced.faults else history.without(removable[0])

@@ -202,7 +202,7 @@ def draw_faults(seed: int, rounds: int, often: float = 0.6) -> dict[int, Control
 class _DiscardingLog(WriteBehindLog):
     """Discards all records, as no test of the model reads the tables."""
 
-    def record(self, what: CycleRecord | BrokerResponse | AuditEntry | EndedDrains) -> None:
+    def record(self, item: CycleRecord | BrokerResponse | AuditEntry | EndedDrains) -> None:
         pass
 
 
@@ -293,7 +293,10 @@ class Simulation:
         if self.listener is not None:
             protocols = dict.fromkeys(self.network.brokers, self.listener.protocol)
             self.engine.set_broker_configs(
-                [broker_config(broker, "inter.broker.protocol.version", each) for broker, each in protocols.items()]
+                [
+                    broker_config(broker, "inter.broker.protocol.version", protocol)
+                    for broker, protocol in protocols.items()
+                ]
             )
         self.engine.on_decided = lambda: self._apply_events(Point.AFTER_DECISION)
 
@@ -377,7 +380,7 @@ class Simulation:
         """Send a request of a broker to the controller that it knows."""
         cluster, asked = self.clusters[cluster_of_broker(question.broker)], self._asked(question.broker)
         question.future = None
-        if not {each.key for each in question.proposals} <= cluster.lost:
+        if not {proposal.key for proposal in question.proposals} <= cluster.lost:
             # what has lost its state is proposed for ever
             self.questions += 1
             cluster.last_turn = self.cycles
@@ -528,9 +531,9 @@ class Simulation:
             for cluster in self.clusters:
                 cluster.apply_events(self.round, point)
 
-    def _log_to_all(self, what: str) -> None:
+    def _log_to_all(self, text: str) -> None:
         for cluster in self.clusters:
-            cluster.log.append(f"-- {what}")
+            cluster.log.append(f"-- {text}")
 
     # faults of the controller
     def _is_fault_due(self, *kinds: str) -> bool:
@@ -633,8 +636,8 @@ class Simulation:
                 broker = int(write.path.split("/")[3])
                 for term in (self.term, *self._replaced):
                     term.shutting.pop(broker, None)
-                for each in self.clusters:
-                    each.shut_down.discard(broker)
+                for one in self.clusters:
+                    one.shut_down.discard(broker)
             if write.path.startswith("/brokers/topics/"):
                 cluster = cluster_of_topic(write.path.split("/")[3])
             if cluster is not None and 0 <= cluster < len(self.clusters):
@@ -679,8 +682,9 @@ def _patched(simulation: Simulation) -> Iterator[None]:
 
 def _proposals(question: Question) -> str:
     return "; ".join(
-        f"{each.key[0]}-{each.key[1]}: le {each.leader_epoch}, isr {each.isr}, version {each.partition_epoch}"
-        for each in question.proposals
+        f"{proposal.key[0]}-{proposal.key[1]}: le {proposal.leader_epoch}, isr {proposal.isr}, "
+        f"version {proposal.partition_epoch}"
+        for proposal in question.proposals
     )
 
 
@@ -688,8 +692,8 @@ def _answers(response: Any) -> str:  # noqa: ANN401 - of kio
     if response.error_code:
         return f"error {int(response.error_code)}"
     return "; ".join(
-        f"{each.partition_index}: error {int(each.error_code)}, le {each.leader_epoch}, isr {[*each.isr]}, "
-        f"version {each.partition_epoch}"
+        f"{partition.partition_index}: error {int(partition.error_code)}, le {partition.leader_epoch}, "
+        f"isr {[*partition.isr]}, version {partition.partition_epoch}"
         for topic in response.topics
-        for each in topic.partitions
+        for partition in topic.partitions
     )

@@ -91,9 +91,9 @@ def _refuse_without_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     def read_unless_refused(writer: IsrWriter, proposals: Sequence[IsrProposal]) -> dict[Key, PartitionInfo | None]:
         known = {proposal.key: writer._row(proposal.key) for proposal in proposals}  # noqa: SLF001
         rows, candidates = read(writer, proposals), writer.candidates()
-        for each in proposals:
-            if judge_proposal(each, known[each.key], candidates, version=3).error is not IsrError.NONE:
-                rows[each.key] = known[each.key]
+        for entry in proposals:
+            if judge_proposal(entry, known[entry.key], candidates, version=3).error is not IsrError.NONE:
+                rows[entry.key] = known[entry.key]
         return rows
 
     monkeypatch.setattr(IsrWriter, "_read", read_unless_refused)
@@ -125,7 +125,7 @@ def test_planted_faults_are_detected(
 
     failing = Simulation(Warehouse(str(tmp_path), "model"), scenarios, ROUNDS, listener=listener).run()
 
-    assert any(fault in each for cluster in failing for each in cluster.faults)
+    assert any(fault in found for cluster in failing for found in cluster.faults)
 
 
 @pytest.mark.torture

@@ -102,7 +102,7 @@ def _differences(case: Case, cluster: SimulatedCluster) -> list[str]:
         )
         if state != expected:
             differences.append(f"{name}-{partition} is {state}, expected is {expected}")
-        kept = [each.id for each in cluster.brokers.values() if (cluster.topic(name), partition) in each.logs]
+        kept = [broker.id for broker in cluster.brokers.values() if (cluster.topic(name), partition) in broker.logs]
         if expected is None and kept:
             differences.append(f"{name}-{partition} still has logs, on {kept}")
     for (name, partition), replicas in case.assigned.items():

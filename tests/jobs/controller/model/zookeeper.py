@@ -103,7 +103,7 @@ class Tree:
         """Remove and return the watches of a session."""
         dropped = [watch for watches in self._watches.values() for owner, watch in watches if owner == session]
         for key, watches in self._watches.items():
-            self._watches[key] = [each for each in watches if each[0] != session]
+            self._watches[key] = [armed for armed in watches if armed[0] != session]
         return dropped
 
     def watch(self, path: str, session: int, watch: Watch, *, children: bool) -> None:

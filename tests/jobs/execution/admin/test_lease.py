@@ -42,14 +42,14 @@ def other(tree: KafkaTree, tmp_path: Path, plan_id: str = "p2") -> AbstractConte
 
 @pytest.mark.usefixtures("impatient")
 def test_refusal_names_the_holder(tree: KafkaTree, lease: Lease, tmp_path: Path) -> None:
-    who = f"{lease.holder.user}@{lease.holder.host} (process {lease.holder.pid}) since {lease.holder.since}"
+    holder = f"{lease.holder.user}@{lease.holder.host} (process {lease.holder.pid}) since {lease.holder.since}"
 
     with (
         pytest.raises(LeaseHeldError, match="only one process may at a time: wait until it is done") as refused,
         other(tree, tmp_path),
     ):
         pytest.fail("two at once")
-    assert f"{who}, for `surveyor commit p1` has the lease of this cluster (/surveyor/commit)" in str(refused.value)
+    assert f"{holder}, for `surveyor commit p1` has the lease of this cluster (/surveyor/commit)" in str(refused.value)
     assert refused.value.exit_code == 23
     lease.refuse_lost()
 

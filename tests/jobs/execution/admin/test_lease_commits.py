@@ -115,7 +115,7 @@ def test_lease_is_held_while_a_commit_waits(
 
     done = run(surveyor, kafka, plan, "--throttle", "1MB/s")
 
-    assert [each.exit_code for each in (done, *met)] == [DONE, REFUSED, REFUSED]
+    assert [ran.exit_code for ran in (done, *met)] == [DONE, REFUSED, REFUSED]
     assert "has the lease of this cluster" in met[0].stderr
     assert "interrupt it and run this again" in met[1].stderr
     assert controller.elected == []

@@ -62,8 +62,8 @@ class AnswerlessController(MovingController):
                 self.tree.write(f"/admin/delete_topics/{topic}", b"")
         raise self._lost("delete")
 
-    def _lost(self, what: str) -> BaseException:
-        self.requests.append((what, ""))
+    def _lost(self, request: str) -> BaseException:
+        self.requests.append((request, ""))
         return self.fails
 
 

@@ -87,7 +87,7 @@ def test_requests_stay_below_the_limit_of_zookeeper() -> None:
 
     made = list(chunks(targets, orders.MAX_REQUEST_BYTES))
 
-    assert [each for chunk in made for each in chunk] == targets
+    assert [target for chunk in made for target in chunk] == targets
     assert max(len(encode_partitions(chunk)) for chunk in made) <= orders.MAX_REQUEST_BYTES
     assert len(made) == -(-len(encode_partitions(targets)) // orders.MAX_REQUEST_BYTES)
 

@@ -62,14 +62,14 @@ def test_next_wave_waits_until_the_previous_is_in_sync(
 ) -> None:
     """Also if the replicas are already assigned and one of them has fallen behind."""
     controller.lagging = {(T, 1)}
-    seen: list[int] = []
-    controller.events = [controller.finish_all, lambda: seen.append(len(controller.waves)), controller.catch_up]
+    waves: list[int] = []
+    controller.events = [controller.finish_all, lambda: waves.append(len(controller.waves)), controller.catch_up]
 
     done = run(surveyor, kafka, plan)
 
     assert done.exit_code == DONE, done.stderr
     assert controller.waves == [[(T, 0), (T, 1)], [(T, 2)]]
-    assert seen == [1]
+    assert waves == [1]
     assert sorted(controller.moving) == [(T, 2)], "the commit does not wait for the last wave"
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
     assert "complete: 2 of 2 reassignments of wave 0" in done.stderr
@@ -466,14 +466,14 @@ def test_rate_of_the_previous_commit_is_kept(
     controller.stuck = True
     run(surveyor, kafka, plan, "--throttle", "1MB/s", "--max-wait", "0s")
     controller.stuck = False
-    seen: list[dict[str, dict[str, str]]] = []
-    controller.events = [controller.finish_all, lambda: seen.append(overrides(kafka))]
+    during_move: list[dict[str, dict[str, str]]] = []
+    controller.events = [controller.finish_all, lambda: during_move.append(overrides(kafka))]
 
     run(surveyor, kafka, plan)
 
-    assert seen[0]["brokers/3"]["leader.replication.throttled.rate"] == "1000000"
-    assert seen[0]["topics/t"]["follower.replication.throttled.replicas"] == "2:3"
-    assert "brokers/1" not in seen[0]
+    assert during_move[0]["brokers/3"]["leader.replication.throttled.rate"] == "1000000"
+    assert during_move[0]["topics/t"]["follower.replication.throttled.replicas"] == "2:3"
+    assert "brokers/1" not in during_move[0]
 
 
 @pytest.mark.parametrize("events", range(SETTING + CLEARING))
@@ -537,11 +537,11 @@ def test_leftover_throttle_of_a_committed_plan_is_cleared(
 ) -> None:
     run(surveyor, kafka, plan, "--wait")
     left_behind(kafka, controller, warehouse, plan)
-    seen = surveyor.run("verify", plan.plan_id, "--zookeeper", kafka.hosts)
+    verified = surveyor.run("verify", plan.plan_id, "--zookeeper", kafka.hosts)
 
     done = run(surveyor, kafka, plan)
 
-    assert f"remove its throttle: surveyor commit {plan.plan_id} --apply" in seen.stdout
+    assert f"remove its throttle: surveyor commit {plan.plan_id} --apply" in verified.stdout
     assert (done.exit_code, overrides(kafka), throttle_rows(warehouse)) == (DONE, {}, [])
 
 
@@ -652,13 +652,13 @@ def test_throttle_of_the_conf_is_the_default(  # noqa: PLR0913, PLR0917 - fixtur
     more: list[str],
     rate: str | None,
 ) -> None:
-    seen: list[dict[str, dict[str, str]]] = []
-    controller.events = [lambda: seen.append(overrides(kafka))]
+    during_move: list[dict[str, dict[str, str]]] = []
+    controller.events = [lambda: during_move.append(overrides(kafka))]
 
     done = run(surveyor, kafka, plan, *in_conf(tmp_path, kafka, "2MB/s"), *more)
 
     assert done.exit_code == DONE, done.stderr
-    assert seen[0].get("brokers/3", {}).get("leader.replication.throttled.rate") == rate
+    assert during_move[0].get("brokers/3", {}).get("leader.replication.throttled.rate") == rate
     assert (overrides(kafka), throttle_rows(surveyor.warehouse)) == ({}, [])
 
 

@@ -316,7 +316,7 @@ def test_set_and_removed_throttles_stay_in_commits(
         *((4, "throttle", "pending", words) for words in set_to),
         *((4, "throttle", "applied", f"{words}: accepted") for words in set_to),
         *((5, "lift_throttle", "pending", words) for words in back),
-        *((5, "lift_throttle", end, f"{words}: {why}") for words, (end, why) in zip(back, ends, strict=True)),
+        *((5, "lift_throttle", end, f"{words}: {reason}") for words, (end, reason) in zip(back, ends, strict=True)),
     ]
     assert {row["who"] for row in settings.warehouse.rows("commits")} == {this_actor().user}
 

@@ -30,10 +30,10 @@ Meanwhile = Callable[[Callable[[], object]], None]
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
     """Call a function once, right before the commit takes over."""
 
-    def happens(what: Callable[[], object]) -> None:
+    def happens(event: Callable[[], object]) -> None:
         def commit_later(*args: object, **options: object) -> None:
             monkeypatch.setattr(commit, "commit_batch", commit_batch)
-            what()
+            event()
             commit_batch(*args, **options)  # type: ignore[arg-type]
 
         monkeypatch.setattr(commit, "commit_batch", commit_later)
@@ -120,6 +120,6 @@ def test_repeatedly_overtaken_commit_gives_up(
 
     assert done.exit_code == ERROR
     assert "another controller took over 5 times while the pending rows were judged" in done.stderr
-    ours = {path for path, seen in tree.dump().items() if seen != before.get(path)}
+    ours = {path for path, znode in tree.dump().items() if znode != before.get(path)}
     assert ours <= {"/", "/controller", "/controller_epoch"}
     assert surveyor.status(plan.plan_id) == PlanStatus.PLANNED

@@ -43,12 +43,12 @@ def created(partition: int = 0, **columns: Any) -> Change:  # noqa: ANN401
 
 def topics(*changes: Change, creates: bool = True) -> TopicZnodes:
     operation = Operation(sequence=0, kind="create_topic", topic="t", data='{"topic_id":null,"config":{"c":"1"}}')
-    planned = {each.partition: each.replicas_after for each in changes}
+    planned = {change.partition: change.replicas_after for change in changes}
     return TopicZnodes({"t": operation} if creates else {}, {"t": planned})
 
 
-def znodes_of(due: list[Change], there: Mapping[str, tuple[bytes, int]]) -> ZnodeReads:
-    return ZnodeReads({path: znode(path, there.get(path)) for path in required_reads(due)})
+def znodes_of(due: list[Change], znodes: Mapping[str, tuple[bytes, int]]) -> ZnodeReads:
+    return ZnodeReads({path: znode(path, znodes.get(path)) for path in required_reads(due)})
 
 
 def znode(path: str, now: tuple[bytes, int] | None) -> Znode:
@@ -90,16 +90,16 @@ TOPICS: list[tuple[dict[str, tuple[bytes, int]], list[Op]]] = [
 ]
 
 
-@pytest.mark.parametrize(("there", "made"), TOPICS)
+@pytest.mark.parametrize(("znodes", "made"), TOPICS)
 def test_missing_parts_of_a_small_topic_are_created_with_states(
-    there: dict[str, tuple[bytes, int]], made: list[Op]
+    znodes: dict[str, tuple[bytes, int]], made: list[Op]
 ) -> None:
     due = [created()]
     plan = topics(*due)
     data = dict(zip((b"TOPIC", b"CONFIG"), plan.created("t"), strict=True))
     expected = [_with(op, data) for op in made]
 
-    now = znodes_of(due, there)
+    now = znodes_of(due, znodes)
 
     assert topics_needing_own_multi(due, plan, now) == []
     assert state_ops(due, plan, now, EPOCH) == [Check("/brokers/ids/1", -1), *expected]
@@ -146,7 +146,7 @@ def test_batches_are_bounded_by_rows_and_by_bytes(monkeypatch: pytest.MonkeyPatc
 
     assert by_rows == [4, 4, 2]
     assert [len(batch) for batch in by_bytes] == [2] * 5
-    assert [each for batch in by_bytes for each in batch] == changes
+    assert [change for batch in by_bytes for change in batch] == changes
 
 
 ALTERED = AlteredConfig(topic_id=None, before={}, after={"a": "2", "b": None}).operation("t")

@@ -34,7 +34,7 @@ _OURS: Final = ("/controller", "/surveyor", "/brokers/ids")
 class CommitAudit:
     """Begun before a command, and queried after each run of it."""
 
-    here: Planned
+    cluster: Planned
     before: Dump
     attempts: int
     """The number of the plan's attempts before; their intents are not this command's."""
@@ -42,34 +42,36 @@ class CommitAudit:
     """Whether Kafka's controller writes the states, with leader epochs of its own."""
 
     @classmethod
-    def begin(cls, here: Planned, *, by_kafka: bool = False) -> "CommitAudit":
-        attempts = max((row["attempt"] for row in _commits(here)), default=0)
-        return cls(here, here.tree.dump(), attempts, by_kafka)
+    def begin(cls, cluster: Planned, *, by_kafka: bool = False) -> "CommitAudit":
+        attempts = max((row["attempt"] for row in _commits(cluster)), default=0)
+        return cls(cluster, cluster.tree.dump(), attempts, by_kafka)
 
     @property
     def rows(self) -> list[Row]:
         """The command's records of the plan's rows; steps such as a take-over belong to no row."""
-        return [row for row in _commits(self.here) if row["attempt"] > self.attempts and row["topic"] is not None]
+        return [row for row in _commits(self.cluster) if row["attempt"] > self.attempts and row["topic"] is not None]
 
     @property
     def throttled(self) -> set[str]:
         """Brokers and topics whose throttle was to be set or removed."""
-        meant = [row for row in _commits(self.here) if row["action"] in _THROTTLING and row["attempt"] > self.attempts]
+        meant = [
+            row for row in _commits(self.cluster) if row["action"] in _THROTTLING and row["attempt"] > self.attempts
+        ]
         return {row["message"].partition(":")[0].split()[1] for row in meant if row["outcome"] == Outcome.PENDING}
 
     def faults(self) -> list[str]:
         """Writes without an intent, and rows called applied whose effect is not in the tree."""
-        now, rows = self.here.tree.dump(), self.rows
+        now, rows = self.cluster.tree.dump(), self.rows
         return [*self._unintended(now, rows), *self._untrue(now, rows)]
 
     def untrue(self) -> list[str]:
         """Rows called applied whose effect is not in the tree, if other processes write as well."""
-        return [*self._untrue(self.here.tree.dump(), self.rows)]
+        return [*self._untrue(self.cluster.tree.dump(), self.rows)]
 
     def unfinished_rows(self, *, plan: bool = True, outcomes: Collection[Outcome] = APPLIED) -> list[str]:
         """Rows without exactly one allowed outcome; `plan`: all rows of the plan were due."""
         rows = self.rows
-        places = {_place(row) for row in rows} | {row.place for row in _plan_rows(self.here) if plan}
+        places = {_place(row) for row in rows} | {row.place for row in _plan_rows(self.cluster) if plan}
         ends: dict[Place, Counter[int]] = {place: Counter() for place in places}
         for row in rows:
             if row["outcome"] != Outcome.PENDING:
@@ -86,8 +88,8 @@ class CommitAudit:
                     yield f"{path} was written without an intent: {sorted(map(str, allowed))}"
 
     def _untrue(self, now: Dump, rows: list[Row]) -> Iterator[str]:
-        plan_rows = {row.place: row for row in _plan_rows(self.here)}
-        moves = {row.key: row for row in self.here.plan.changes}
+        plan_rows = {row.place: row for row in _plan_rows(self.cluster)}
+        moves = {row.key: row for row in self.cluster.plan.changes}
         for row in rows:
             if row["outcome"] != Outcome.APPLIED:
                 continue
@@ -99,12 +101,16 @@ class CommitAudit:
                 yield f"{_place(row)} does not stand as applied"
 
 
-def _commits(here: Planned) -> list[Row]:
-    return here.warehouse.rows("commits", ("plan_id", "=", here.plan.plan_id)) if here.warehouse.has("commits") else []
+def _commits(cluster: Planned) -> list[Row]:
+    return (
+        cluster.warehouse.rows("commits", ("plan_id", "=", cluster.plan.plan_id))
+        if cluster.warehouse.has("commits")
+        else []
+    )
 
 
-def _plan_rows(here: Planned) -> list[PlanRow]:
-    return [*here.plan.changes, *here.plan.tasks]
+def _plan_rows(cluster: Planned) -> list[PlanRow]:
+    return [*cluster.plan.changes, *cluster.plan.tasks]
 
 
 def _place(row: Row) -> Place:
@@ -200,7 +206,7 @@ def _assigned(data: bytes | None) -> dict[int, tuple[list[int], list[int], list[
 
 def _orders(data: bytes | None) -> set[tuple[str, int, tuple[int, ...]]]:
     orders = decode_partitions(data) if data else []
-    return {(each.topic, each.partition, (*(each.replicas or ()),)) for each in orders}
+    return {(order.topic, order.partition, (*(order.replicas or ()),)) for order in orders}
 
 
 def _is_back(change: Change, step: str, now: Dump) -> bool:

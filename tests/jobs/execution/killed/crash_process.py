@@ -71,7 +71,9 @@ class Meetings:
     multis: int = 0
 
     def keep(self, multi: Transaction) -> None:
-        takes_over = any(isinstance(each, Create) and each.path.endswith("/controller") for each in multi.operations)
+        takes_over = any(
+            isinstance(operation, Create) and operation.path.endswith("/controller") for operation in multi.operations
+        )
         self.multis += not takes_over
         if files := self.files.get(TAKE_OVER if takes_over else f"multi {self.multis}"):
             meet(*map(Path, files))

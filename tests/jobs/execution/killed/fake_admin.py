@@ -106,7 +106,7 @@ class FakeAdmin(MovingController):
     def _ordered(self, name: str) -> dict[Key, list[int]]:
         client, path = self.tree.client, f"/admin/{name}"
         orders = decode_partitions(client.get(path)[0]) if client.exists(path) else []
-        return {(each.topic, each.partition): each.replicas or [] for each in orders}
+        return {(order.topic, order.partition): order.replicas or [] for order in orders}
 
     def _elect(self, partitions: Sequence[Key]) -> None:
         for topic, partition in partitions:

@@ -114,67 +114,67 @@ def test_killed_at_any_point_the_next_one_finishes(
 ) -> None:
     kind = KINDS[name]
     commits = kind.status is PlanStatus.COMMITTED
-    with planned(zookeeper_server, fake_brokers, tmp_path, kind.make) as here:
-        begin(kind, runner, here)
-        audit = CommitAudit.begin(here, by_kafka=True)
-        assert (run(kind, runner, here), audit.faults(), audit.unfinished_rows(plan=commits)) == (0, [], []), (
+    with planned(zookeeper_server, fake_brokers, tmp_path, kind.make) as cluster:
+        begin(kind, runner, cluster)
+        audit = CommitAudit.begin(cluster, by_kafka=True)
+        assert (run(kind, runner, cluster), audit.faults(), audit.unfinished_rows(plan=commits)) == (0, [], []), (
             runner.output
         )
-        arrive(kind, here)
-        whole, every = shown(here), range(1, len(runner.points) + 1)
+        arrive(kind, cluster)
+        whole, every = shown(cluster), range(1, len(runner.points) + 1)
     assert whole["status"] == kind.status
 
     wrong: dict[str, Any] = {}
     for die_at in sampled_points(every, SAMPLED_POINTS):
-        with planned(zookeeper_server, fake_brokers, tmp_path, kind.make) as here:
-            begin(kind, runner, here)
-            audit = CommitAudit.begin(here, by_kafka=True)
-            died = run(kind, runner, here, die_at)
+        with planned(zookeeper_server, fake_brokers, tmp_path, kind.make) as cluster:
+            begin(kind, runner, cluster)
+            audit = CommitAudit.begin(cluster, by_kafka=True)
+            died = run(kind, runner, cluster, die_at)
             at, lies = f"killed at point {die_at} of {len(every)}: {runner.points[-1]}", audit.faults()
-            expire_session(here)
-            again = run(kind, runner, here)
-            arrive(kind, here)
+            expire_session(cluster)
+            again = run(kind, runner, cluster)
+            arrive(kind, cluster)
             lies += [*audit.faults(), *audit.unfinished_rows(plan=commits)]
-            outcome = (died, lies, again, shown(here))
+            outcome = (died, lies, again, shown(cluster))
         if outcome != (KILLED, [], 0, whole):
             wrong[at] = outcome, runner.output
     assert wrong == {}
 
 
-def begin(kind: Kind, runner: CrashRunner, here: Planned) -> None:
+def begin(kind: Kind, runner: CrashRunner, cluster: Planned) -> None:
     """Request the first wave without waiting for it."""
     if kind.is_begun:
-        command = here.command(*ADMIN, "--max-wait", "0s")
-        assert runner.run(command, asks=here.tree.hosts, stuck=True) == 25, runner.output
+        command = cluster.command(*ADMIN, "--max-wait", "0s")
+        assert runner.run(command, asks=cluster.tree.hosts, stuck=True) == 25, runner.output
 
 
-def run(kind: Kind, runner: CrashRunner, here: Planned, die_at: int = 0) -> int:
-    return runner.run(here.command(*kind.command), die_at, asks=here.tree.hosts, stuck=kind.stuck)
+def run(kind: Kind, runner: CrashRunner, cluster: Planned, die_at: int = 0) -> int:
+    return runner.run(cluster.command(*kind.command), die_at, asks=cluster.tree.hosts, stuck=kind.stuck)
 
 
-def arrive(kind: Kind, here: Planned) -> None:
+def arrive(kind: Kind, cluster: Planned) -> None:
     """Complete all reassignments, as no command waits for the last request of an earlier commit."""
     for _ in range(0 if kind.stuck else 2):
-        FakeAdmin(here.tree, lambda _: None, stuck=False).pass_time()
+        FakeAdmin(cluster.tree, lambda _: None, stuck=False).pass_time()
 
 
-def expire_session(here: Planned) -> None:
+def expire_session(cluster: Planned) -> None:
     """End the session that holds the lease, as ZooKeeper does after ten seconds."""
-    lease = here.tree.client.exists("/surveyor/commit")
+    lease = cluster.tree.client.exists("/surveyor/commit")
     if lease is not None:
-        end_session(here.tree.hosts, lease.ephemeralOwner)
+        end_session(cluster.tree.hosts, lease.ephemeralOwner)
 
 
-def shown(here: Planned) -> dict[str, Any]:
+def shown(cluster: Planned) -> dict[str, Any]:
     """Everything that matters: replicas, leaders and their epochs, throttles, and the tables."""
-    tree, topics = here.tree, {}
+    tree, topics = cluster.tree, {}
     for topic in tree.client.get_children("/brokers/topics"):
         assignment = decode_assignment(tree.client.get(f"/brokers/topics/{topic}")[0])
         topics[topic] = assignment, {number: tree.state(topic, number) for number in assignment.partitions}
     left = tree.client.get_children("/admin") + tree.client.get_children("/admin/delete_topics")
     changes = tree.client.get_children("/config/changes") if tree.client.exists("/config/changes") else []
-    drained = [row["broker_id"] for row in here.warehouse.rows("drained")]
-    rows = here.warehouse.rows("throttles")
+    drained = [row["broker_id"] for row in cluster.warehouse.rows("drained")]
+    rows = cluster.warehouse.rows("throttles")
     throttles = sorted((row["resource"], row["name"], row["before"], row["set_to"]) for row in rows)
     rest = {"left": left, "alterations": len(changes), "config": overrides(tree), "throttles": throttles}
-    return {"topics": topics, "drained": drained, "status": here.status, **rest}
+    return {"topics": topics, "drained": drained, "status": cluster.status, **rest}

@@ -37,21 +37,21 @@ SAMPLED_POINTS: Final = 1
 def test_killed_at_any_point_the_next_commit_finishes(
     kind: str, runner: CrashRunner, zookeeper_server: EmbeddedZooKeeper, fake_brokers: FakeBrokers, tmp_path: Path
 ) -> None:
-    with planned(zookeeper_server, fake_brokers, tmp_path, KINDS[kind]) as here:
-        audit = CommitAudit.begin(here)
-        done = runner.run(here.commit()), [*audit.faults(), *audit.unfinished_rows()], here.status
+    with planned(zookeeper_server, fake_brokers, tmp_path, KINDS[kind]) as cluster:
+        audit = CommitAudit.begin(cluster)
+        done = runner.run(cluster.commit()), [*audit.faults(), *audit.unfinished_rows()], cluster.status
         assert done == (0, [], PlanStatus.COMMITTED), runner.output
-        whole, every = dumped(here.tree), range(1, len(runner.points) + 1)
+        whole, every = dumped(cluster.tree), range(1, len(runner.points) + 1)
 
     wrong: dict[str, Any] = {}
     for die_at in sampled_points(every, SAMPLED_POINTS):
-        with planned(zookeeper_server, fake_brokers, tmp_path, KINDS[kind]) as here:
-            audit = CommitAudit.begin(here)
-            died = runner.run(here.commit(), die_at)
+        with planned(zookeeper_server, fake_brokers, tmp_path, KINDS[kind]) as cluster:
+            audit = CommitAudit.begin(cluster)
+            died = runner.run(cluster.commit(), die_at)
             at, lies = f"killed at point {die_at} of {len(every)}: {runner.points[-1]}", audit.faults()
-            again = runner.run(here.commit(*with_id(tmp_path, 2147483646)))
+            again = runner.run(cluster.commit(*with_id(tmp_path, 2147483646)))
             lies += [*audit.faults(), *audit.unfinished_rows()]
-            outcome = (died, lies, again, here.status, dumped(here.tree))
+            outcome = (died, lies, again, cluster.status, dumped(cluster.tree))
         if outcome != (KILLED, [], 0, PlanStatus.COMMITTED, whole):
             wrong[at] = outcome, runner.output
     assert wrong == {}

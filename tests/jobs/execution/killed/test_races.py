@@ -106,9 +106,9 @@ def since_the_last_take_over(tree: KafkaTree) -> set[str]:
     return {path.removeprefix("/brokers/topics/").removeprefix("/config/topics/").partition("/")[0] for path in late}
 
 
-def not_done(here: Planned) -> set[str]:
+def not_done(cluster: Planned) -> set[str]:
     """Outcomes of its rows, except what was written by the process that was the controller then."""
-    rows = here.warehouse.rows("commits", ("plan_id", "=", here.plan.plan_id))
+    rows = cluster.warehouse.rows("commits", ("plan_id", "=", cluster.plan.plan_id))
     return {row["outcome"] for row in rows if row["topic"] is not None} - {Outcome.PENDING, Outcome.APPLIED}
 
 
@@ -121,8 +121,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[CrashRunner
 @contextmanager
 def two_plans(server: EmbeddedZooKeeper, brokers: FakeBrokers, folder: Path) -> Iterator[list[Planned]]:
     """Two plans of one cluster in one warehouse: leaders of a topic, and a new topic."""
-    with planned(server, brokers, folder, elect) as here:
-        yield [here, Planned(here.tree, here.warehouse, create(here.warehouse, here.tree))]
+    with planned(server, brokers, folder, elect) as cluster:
+        yield [cluster, Planned(cluster.tree, cluster.warehouse, create(cluster.warehouse, cluster.tree))]
 
 
 def run_both(
@@ -185,20 +185,20 @@ def become_controller(tree: KafkaTree) -> None:
     assert not [result for result in multi.commit() if isinstance(result, Exception)]
 
 
-def run_concurrently_with_broker(at: Rendezvous, one: CrashRunner, here: Planned, apart: float) -> int:
+def run_concurrently_with_broker(at: Rendezvous, one: CrashRunner, cluster: Planned, apart: float) -> int:
     """The broker begins as the first multi is sent, and is the controller before the second is sent."""
 
     def broker() -> None:
         at.meet("broker", "commit writes")
         time.sleep(apart)
-        become_controller(here.tree)
+        become_controller(cluster.tree)
         at.come("broker is the controller")
 
     meets = {
         "multi 1": at.between("commit writes", "broker"),
         "multi 2": at.between("commit goes on", "broker is the controller"),
     }
-    code, failed = in_parallel(lambda: one.run(here.commit(), meets=meets), broker)
+    code, failed = in_parallel(lambda: one.run(cluster.commit(), meets=meets), broker)
     assert failed is None, failed
     return int(code)
 
@@ -211,17 +211,17 @@ def test_a_broker_takes_over(
 ) -> None:
     """The broker takes over just before the commit's first multi, or just after it; the next commit finishes."""
     one, _ = pair
-    with planned(zookeeper_server, fake_brokers, tmp_path, create) as here:
-        assert one.run(here.commit()) == DONE, one.output
-        whole = dumped(here.tree)
+    with planned(zookeeper_server, fake_brokers, tmp_path, create) as cluster:
+        assert one.run(cluster.commit()) == DONE, one.output
+        whole = dumped(cluster.tree)
 
     for number in range(RACES):
         at, apart = Rendezvous.of(tmp_path, number), random.uniform(0, A_MULTI)  # noqa: S311 - any will do
-        with planned(zookeeper_server, fake_brokers, tmp_path, create) as here:
-            audit = CommitAudit.begin(here)
-            code = run_concurrently_with_broker(at, one, here, apart)
+        with planned(zookeeper_server, fake_brokers, tmp_path, create) as cluster:
+            audit = CommitAudit.begin(cluster)
+            code = run_concurrently_with_broker(at, one, cluster, apart)
             report = f"race {number}, {apart:.4f} s: {code}\n{one.output}"
-            assert (code, since_the_last_take_over(here.tree), audit.faults()) == (FENCED, set(), []), report
-            assert not_done(here) <= {Outcome.FENCED, Outcome.SKIPPED}, report
-            outcome = one.run(here.commit()), here.status, dumped(here.tree)
+            assert (code, since_the_last_take_over(cluster.tree), audit.faults()) == (FENCED, set(), []), report
+            assert not_done(cluster) <= {Outcome.FENCED, Outcome.SKIPPED}, report
+            outcome = one.run(cluster.commit()), cluster.status, dumped(cluster.tree)
             assert outcome == (DONE, PlanStatus.COMMITTED, whole), one.output

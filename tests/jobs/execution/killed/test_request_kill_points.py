@@ -72,7 +72,7 @@ def first(warehouse: Warehouse, tree: KafkaTree) -> Plan:
 class RequestSequence:
     """One cluster until nothing is due; one of its commits may be killed."""
 
-    here: Planned
+    cluster: Planned
     runner: CrashRunner
     brokers: FakeBrokers
     points: list[int] = field(default_factory=list)
@@ -83,31 +83,31 @@ class RequestSequence:
     def goes_on(self, *more: str) -> int:
         """Commit the plan and plan what is due then, until nothing is; return the last exit code."""
         for _ in range(CYCLES):
-            if code := self.runner.run(self.here.commit(*more)):
+            if code := self.runner.run(self.cluster.commit(*more)):
                 return code
             self.points.append(len(self.runner.points))
             if not self.plans_next():
                 return DONE
-        raise AssertionError(f"after {CYCLES} cycles there is still something due: {self.here.plan.changes}")
+        raise AssertionError(f"after {CYCLES} cycles there is still something due: {self.cluster.plan.changes}")
 
     def plans_next(self) -> bool:
         """Let new replicas catch up, and plan what is due; return whether anything is."""
-        copied(self.here.tree)
-        plan = store_steps(self.here.warehouse, self.here.tree)
-        self.here.plan = plan or self.here.plan
+        copied(self.cluster.tree)
+        plan = store_steps(self.cluster.warehouse, self.cluster.tree)
+        self.cluster.plan = plan or self.cluster.plan
         return plan is not None
 
     def shown(self) -> dict[str, Any]:
         """The final state: the tree without controller epochs, and the logs that brokers were told to delete."""
-        tree = {path: it[:2] if path.endswith("/state") else it[:1] for path, it in dumped(self.here.tree).items()}
+        tree = {path: it[:2] if path.endswith("/state") else it[:1] for path, it in dumped(self.cluster.tree).items()}
         return {"tree": tree, "deleted": deleted(self.brokers), "uncounted": uncounted(self)}
 
 
 @contextmanager
 def request_sequence(runner: CrashRunner, server: EmbeddedZooKeeper, folder: Path) -> Iterator[RequestSequence]:
     """Brokers of its own, because they remember leader epochs and requests."""
-    with FakeBrokers() as brokers, planned(server, brokers, folder, asked_for) as here:
-        yield RequestSequence(here, runner, brokers)
+    with FakeBrokers() as brokers, planned(server, brokers, folder, asked_for) as cluster:
+        yield RequestSequence(cluster, runner, brokers)
 
 
 def copied(tree: KafkaTree) -> None:
@@ -137,18 +137,18 @@ def deleted(brokers: FakeBrokers) -> set[tuple[int, str, int]]:
 
 def uncounted(one: RequestSequence) -> list[str]:
     """Partitions whose leader epoch was not raised exactly once for each applied change."""
-    rows = [row for row in one.here.warehouse.rows("commits") if row["outcome"] == Outcome.APPLIED]
+    rows = [row for row in one.cluster.warehouse.rows("commits") if row["outcome"] == Outcome.APPLIED]
     applied = {(row["plan_id"], (row["topic"], row["partition"])) for row in rows} | one.stood
-    epochs = {key: one.here.tree.state(*key).leader_epoch for key in (("stray", 0), ("moves", 0), ("moves", 1))}
+    epochs = {key: one.cluster.tree.state(*key).leader_epoch for key in (("stray", 0), ("moves", 0), ("moves", 1))}
     counts = {key: sum(changed == key for _, changed in applied) for key in epochs}
     return [f"{key}: {counts[key]} applied" for key, epoch in epochs.items() if epoch != 5 + counts[key]]
 
 
-def standing(here: Planned) -> set[tuple[str, Key]]:
+def standing(cluster: Planned) -> set[tuple[str, Key]]:
     """Changes of a plan that are in the tree, no matter what is recorded."""
-    of_plan = {change.key: change.leader_epoch_after for change in here.plan.changes}
-    stand = (key for key, epoch in of_plan.items() if here.tree.state(*key).leader_epoch == epoch)
-    return {(here.plan.plan_id, key) for key in stand}
+    of_plan = {change.key: change.leader_epoch_after for change in cluster.plan.changes}
+    stand = (key for key, epoch in of_plan.items() if cluster.tree.state(*key).leader_epoch == epoch)
+    return {(cluster.plan.plan_id, key) for key in stand}
 
 
 def expire_session(tree: KafkaTree) -> None:
@@ -198,19 +198,19 @@ def test_killed_at_any_step_the_next_ones_finish(
         cycle, point = every[index]
         with request_sequence(runner, zookeeper_server, tmp_path) as one:
             for _ in range(cycle):
-                assert runner.run(one.here.commit()) == DONE, runner.output
+                assert runner.run(one.cluster.commit()) == DONE, runner.output
                 assert one.plans_next()
-            audit = CommitAudit.begin(one.here)
-            died = runner.run(one.here.commit(), point)
+            audit = CommitAudit.begin(one.cluster)
+            died = runner.run(one.cluster.commit(), point)
             at = f"killed at point {point} of {steps[cycle]} in cycle {cycle}, {again}: {runner.points[-1]}"
-            faults, one.stood = audit.faults(), standing(one.here)
+            faults, one.stood = audit.faults(), standing(one.cluster)
             if again == "same plan":
-                code = runner.run(one.here.commit(*with_id(tmp_path, 2147483646)))
+                code = runner.run(one.cluster.commit(*with_id(tmp_path, 2147483646)))
                 faults += [] if code in {DONE, STALE} else [f"exit code {code}: {runner.output}"]
                 faults += [*audit.faults(), *audit.unfinished_rows(outcomes={Outcome.APPLIED, Outcome.STALE})]
-            expire_session(one.here.tree)
+            expire_session(one.cluster.tree)
             if again == "new plan":
-                elect_and_resign(one.here.tree)
+                elect_and_resign(one.cluster.tree)
             code = one.goes_on() if one.plans_next() else DONE
             outcome = (died, faults, code, one.shown())
         if outcome != (KILLED, [], DONE, whole):

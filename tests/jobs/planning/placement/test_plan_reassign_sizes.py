@@ -79,7 +79,7 @@ def test_bytes_are_evened_out(surveyor: Surveyor, tmp_path: Path) -> None:
     assert max(held.values()) - min(held.values()) <= 300
     assert plan["bytes_per_broker"] == [[100, 1200], [min(held.values()), max(held.values())]]
     assert plan["bytes_by_broker"] == {
-        str(broker): [was, held[broker]] for broker, was in ((0, 1200), (1, 500), (2, 100))
+        str(broker): [before, held[broker]] for broker, before in ((0, 1200), (1, 500), (2, 100))
     }
     moved = [
         row for row in surveyor.warehouse.rows("changes", ("plan_id", "=", plan["plan_id"])) if row["adding_after"]

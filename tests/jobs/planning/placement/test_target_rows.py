@@ -36,13 +36,13 @@ def test_rows_have_earlier_and_final_lists(case: Case) -> None:
         {name: row[name] for name in ("topic", "partition", "replicas", "reason", "wave")} for row in rows
     ]
     reasons = dict(zip(placement.changed.tolist(), placement.reasons, strict=True))
-    seen: dict[tuple[str, int], list[list[int]]] = {}
+    earlier_lists: dict[tuple[str, int], list[list[int]]] = {}
     for row in rows:
         key = (row["topic"], row["partition"])
         number = int(rows_of(pa.table({"topic": [row["topic"]], "partition": [row["partition"]]}), cluster.names)[0])
-        assert row["earlier"] == seen.setdefault(key, [])
-        seen[key].append(row["replicas"])
+        assert row["earlier"] == earlier_lists.setdefault(key, [])
+        earlier_lists[key].append(row["replicas"])
         assert row["goal"] == [broker for broker in placement.replicas[number].tolist() if broker != NO_BROKER]
         assert row["reason"] == reasons.get(number, "")
-    assert all(lists[-1] == row["goal"] for row in rows for lists in [seen[row["topic"], row["partition"]]])
-    assert all(row["steps"] == len(seen[row["topic"], row["partition"]]) for row in rows)
+    assert all(lists[-1] == row["goal"] for row in rows for lists in [earlier_lists[row["topic"], row["partition"]]])
+    assert all(row["steps"] == len(earlier_lists[row["topic"], row["partition"]]) for row in rows)

@@ -35,8 +35,8 @@ def surveyor(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
         isr = [replica for replica in row["replicas"] if replica != 6]
         cluster.partitions[key] = {**row, "isr": isr, "leader": isr[0]}
     cluster.partitions["unknown", 0] = partition([1, 9], isr=[1])
-    seen = {"broker_id": 6, "rack": "b", "host": "h", "port": 9098, "broker_epoch": 6, "snapshot_id": 1}
-    warehouse.replace("brokers_last_seen", [{**seen, "last_seen_at": NOW}])
+    last_seen = {"broker_id": 6, "rack": "b", "host": "h", "port": 9098, "broker_epoch": 6, "snapshot_id": 1}
+    warehouse.replace("brokers_last_seen", [{**last_seen, "last_seen_at": NOW}])
     cluster.snapshot()
     return ready
 

@@ -19,9 +19,9 @@ AT: Final = datetime(2026, 11, 25, 19, 0, 5, tzinfo=UTC)
 WHEN: Final = "at 2026-11-25 19:00:05 UTC"
 
 
-def step(plan_id: str, action: str, who: str, **columns: Any) -> Row:  # noqa: ANN401
+def step(plan_id: str, action: str, user: str, **columns: Any) -> Row:  # noqa: ANN401
     common = {"attempt": 1, "outcome": "applied", "committed_at": AT}
-    return {"plan_id": plan_id, "action": action, "who": who, **common, **columns}
+    return {"plan_id": plan_id, "action": action, "who": user, **common, **columns}
 
 
 # status of the plan, rows of commits, and what is said; plan `back` is the rollback of plan `p`

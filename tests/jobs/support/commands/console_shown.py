@@ -61,8 +61,8 @@ def rewritten(page: str, answering: Answering) -> str:
             answered = answering(heading, line.removeprefix(PROMPT).strip(), not kept)
             written += (
                 shown
-                if kept or agree([each.removeprefix(begin) for each in shown], answered)
-                else (_indented(each, begin) for each in answered)
+                if kept or agree([line.removeprefix(begin) for line in shown], answered)
+                else (_indented(line, begin) for line in answered)
             )
     return "\n".join(written) + "\n"
 

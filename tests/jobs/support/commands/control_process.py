@@ -115,7 +115,7 @@ def mark(kafka: KafkaTree) -> int:
 
 def written_since(cluster: EmbeddedCluster, zxid: int) -> list[Transaction]:
     """What was written to ZooKeeper, in its order."""
-    return [each for each in transactions([cluster.zookeeper.folder / "data"]) if each.zxid > zxid]
+    return [transaction for transaction in transactions([cluster.zookeeper.folder / "data"]) if transaction.zxid > zxid]
 
 
 @contextmanager

@@ -15,9 +15,9 @@ def shown(page: str, heading: str) -> list[str]:
     return "\n".join(re.findall(r"^    (.*)$", section, re.MULTILINE)).replace("\\\n", "").splitlines()
 
 
-def said_here(line: str, here: dict[str, str]) -> str:
+def said_here(line: str, substitutions: dict[str, str]) -> str:
     """Put what is here in place of what the page says, as far as the line says it."""
-    for words, instead in here.items():
+    for words, instead in substitutions.items():
         line = line.replace(words, instead)
     return line
 

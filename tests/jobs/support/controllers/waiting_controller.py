@@ -39,7 +39,11 @@ class MovingController(ConfigBrokers):
                 assignment = self.assignment(key[0])
                 self.cancel(
                     key,
-                    [each for each in assignment.partitions[key[1]] if each not in assignment.adding_replicas[key[1]]],
+                    [
+                        broker
+                        for broker in assignment.partitions[key[1]]
+                        if broker not in assignment.adding_replicas[key[1]]
+                    ],
                 )
             else:
                 self.begin(key, replicas)
@@ -98,11 +102,12 @@ class MovingController(ConfigBrokers):
         client = self.tree.client
         if client.exists(PREFERRED):
             elections = decode_partitions(client.get(PREFERRED)[0])
-            self.elect_preferred([(each.topic, each.partition) for each in elections])
+            self.elect_preferred([(election.topic, election.partition) for election in elections])
             client.delete(PREFERRED)
         if client.exists(REASSIGN):
             orders = {
-                (each.topic, each.partition): each.replicas or [] for each in decode_partitions(client.get(REASSIGN)[0])
+                (order.topic, order.partition): order.replicas or []
+                for order in decode_partitions(client.get(REASSIGN)[0])
             }
             for key, replicas in orders.items():
                 if key not in self.moving and self.replicas(key[0])[key[1]] != replicas:

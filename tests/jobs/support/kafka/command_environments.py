@@ -50,7 +50,7 @@ class CommandEnvironments:
         return next(tree for tree in self.trees.values() if tree.hosts == self.at.hosts)
 
     @property
-    def here(self) -> dict[str, str]:
+    def substitutions(self) -> dict[str, str]:
         """Actual values, and the values in the pages."""
         return {self.at.hosts: "zk1:2181,zk2:2181/kafka", str(self.at.folder): "/data/surveyor"}
 

@@ -103,8 +103,8 @@ class ControlledCluster:
 
     def asked_to_move(self) -> set[int]:
         """Partitions that a request still names."""
-        there = self.kafka.client.exists(REASSIGN)
-        return {each.partition for each in decode_partitions(self.kafka.client.get(REASSIGN)[0])} if there else set()
+        exists = self.kafka.client.exists(REASSIGN)
+        return {order.partition for order in decode_partitions(self.kafka.client.get(REASSIGN)[0])} if exists else set()
 
     def delete(self, topic: str) -> None:
         self.kafka.client.create(f"{DELETIONS}/{topic}")

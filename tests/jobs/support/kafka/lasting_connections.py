@@ -34,4 +34,4 @@ def accepted_before_and_after(
         expire()
         answers.append(deliver(channels, batch, time.monotonic() + 60))
         assert admin.reassignments() == {}
-    return [BrokerResponses.of(each).accepted for each in answers]
+    return [BrokerResponses.of(answer).accepted for answer in answers]

@@ -202,8 +202,10 @@ class PagedCluster:
         request = DescribeConfigsRequest.decode(_after_tags(body), version=version)
         if any(resource.resource_type != 2 for resource in request.resources):
             results = [
-                _Config(error_code=0, error_message=None, resource_type=4, resource_name=each.resource_name, configs=[])
-                for each in request.resources
+                _Config(
+                    error_code=0, error_message=None, resource_type=4, resource_name=asked.resource_name, configs=[]
+                )
+                for asked in request.resources
             ]
             return DescribeConfigsResponse(throttle_time_ms=0, results=results)
         rows = [_config_of(resource.resource_name) for resource in request.resources]

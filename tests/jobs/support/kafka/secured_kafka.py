@@ -94,7 +94,7 @@ def _know_user(bootstrap: str) -> bool:
     """Set the password; only the controller does it, and any broker may be asked."""
     both = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
-        upsertions = [UserScramCredentialUpsertion(USER, each, PASSWORD) for each in both]
+        upsertions = [UserScramCredentialUpsertion(USER, mechanism, PASSWORD) for mechanism in both]
         admin.alter_user_scram_credentials(upsertions)
         return len(admin.describe_user_scram_credentials([USER])[USER]["credential_infos"]) == len(both)
 

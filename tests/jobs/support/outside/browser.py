@@ -77,7 +77,7 @@ class Sight:
 
 
 @contextmanager
-def seen(browser: Browser, address: str, size: Sequence[int] = WIDE, *, dark: bool = False) -> Iterator[Sight]:
+def rendered(browser: Browser, address: str, size: Sequence[int] = WIDE, *, dark: bool = False) -> Iterator[Sight]:
     """Open a page in a window of its own."""
     width, height = size
     context = browser.new_context(

@@ -51,7 +51,7 @@ def _rows(small: DriverMetadata, read: pa.Table, threshold: float) -> dict[str, 
     assert "quarantine" not in read["kind"].unique().to_pylist()
     queued = state.deleting
     topics = [{**row, "deletion_requested": row["topic"] in queued} for row in as_rows(_of_kind(read, "topic"))]
-    seen = ClusterView(
+    view = ClusterView(
         controller_id=None,
         controller_epoch=None,
         migration=None,
@@ -63,8 +63,8 @@ def _rows(small: DriverMetadata, read: pa.Table, threshold: float) -> dict[str, 
         quarantined=0,
         blocking=[],
     )
-    arrays = arrays_of(seen, default_min_isr(configs))
-    partitions = _partitions(seen, arrays)
+    arrays = arrays_of(view, default_min_isr(configs))
+    partitions = _partitions(view, arrays)
     return {
         "brokers": [row.columns() for row in state.brokers],
         "broker_configs": [row.columns() for row in configs],
@@ -84,9 +84,9 @@ def _of(table: str, row: Mapping[str, Any]) -> Row:
     return {name: row[name] for name in TABLE_COLUMNS[table].names if name in row}
 
 
-def _partitions(seen: ClusterView, arrays: PartitionArrays) -> list[Row]:
+def _partitions(view: ClusterView, arrays: PartitionArrays) -> list[Row]:
     """Return the rows as read, with the derived columns."""
-    registered = {row.broker_id for row in seen.brokers}
+    registered = {row.broker_id for row in view.brokers}
     marks = partition_masks(arrays, registered)
     states = {
         PartitionState.NON_EXISTENT: marks.non_existent,
@@ -103,7 +103,7 @@ def _partitions(seen: ClusterView, arrays: PartitionArrays) -> list[Row]:
             "under_min_isr": bool(marks.under_min_isr[number]),
             "vanished": False,
         }
-        for number, row in enumerate(as_rows(seen.partitions))
+        for number, row in enumerate(as_rows(view.partitions))
     ]
 
 

@@ -41,7 +41,7 @@ def store_steps(warehouse: Warehouse, tree: KafkaTree) -> Plan | None:
 def steps_due(warehouse: Warehouse, tree: KafkaTree) -> Steps:
     """Return the steps of moves, preferred elections and deletions of existing topics, one change per partition."""
     changes, operations = [], []
-    orders = {(each.topic, each.partition): each.replicas or [] for each in _requested(tree, REASSIGN)}
+    orders = {(order.topic, order.partition): order.replicas or [] for order in _requested(tree, REASSIGN)}
     done: dict[str, dict[str, list[int]]] = {}
     for (topic, partition), order in sorted(orders.items()):
         change = _move(warehouse, tree, (topic, partition), order)
@@ -50,9 +50,11 @@ def steps_due(warehouse: Warehouse, tree: KafkaTree) -> Steps:
             done.setdefault(topic, {})[str(partition)] = order
     operations += [_operation(OperationKind.WITHDRAW_REASSIGNMENT, topic, {"orders": of}) for topic, of in done.items()]
     passed: dict[str, list[int]] = {}
-    for each in sorted(_requested(tree, PREFERRED_ELECTION), key=lambda each: (each.topic, each.partition)):
-        changes += _preferred(tree, each.topic, each.partition)
-        passed.setdefault(each.topic, []).append(each.partition)
+    for requested in sorted(
+        _requested(tree, PREFERRED_ELECTION), key=lambda requested: (requested.topic, requested.partition)
+    ):
+        changes += _preferred(tree, requested.topic, requested.partition)
+        passed.setdefault(requested.topic, []).append(requested.partition)
     operations += [_operation(OperationKind.WITHDRAW_ELECTION, topic, {"partitions": p}) for topic, p in passed.items()]
     queued = {*tree.client.get_children(DELETE_TOPICS)} & _topics(tree)
     operations += [_deletion(warehouse, tree, topic) for topic in sorted(queued)]
@@ -61,7 +63,7 @@ def steps_due(warehouse: Warehouse, tree: KafkaTree) -> Steps:
 
 def _requested(tree: KafkaTree, path: str) -> list[TopicPartition]:
     partitions = decode_partitions(tree.client.get(path)[0]) if tree.client.exists(path) else []
-    return [each for each in partitions if each.topic in _topics(tree)]
+    return [partition for partition in partitions if partition.topic in _topics(tree)]
 
 
 def _topics(tree: KafkaTree) -> set[str]:

@@ -100,9 +100,9 @@ class Cluster:
     def _changed(self) -> list[Row]:
         changed = []
         for topic_, number in sorted({*self.partitions, *self._last}):
-            was, is_now = self._last.get((topic_, number)), self.partitions.get((topic_, number))
-            if was != is_now:
-                row = is_now or {**(was or {}), "partition_state": "NonExistent"}
+            before, after = self._last.get((topic_, number)), self.partitions.get((topic_, number))
+            if before != after:
+                row = after or {**(before or {}), "partition_state": "NonExistent"}
                 changed.append({**row, "topic": topic_, "partition": number, "snapshot_id": self._id})
         self._last = dict(self.partitions)
         return changed

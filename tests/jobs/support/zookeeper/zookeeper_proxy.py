@@ -68,8 +68,8 @@ class ZooKeeperProxy:
     def cut(self) -> None:
         """End all connections, and refuse new ones from now on."""
         self.refuse()
-        for each in self._sockets:
-            _shut(each)
+        for connection in self._sockets:
+            _shut(connection)
 
     def expire_session(self) -> None:
         """Let ZooKeeper end the session that was last opened through here and not closed."""
@@ -89,8 +89,8 @@ class ZooKeeperProxy:
         # `close` alone would leave the thread in `accept`.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        for each in self._sockets:
-            _shut(each)
+        for connection in self._sockets:
+            _shut(connection)
 
     def _accept(self) -> None:
         while True:
