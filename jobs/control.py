@@ -56,7 +56,8 @@ def control(
         typer.Option(
             "--listen-config",
             metavar="FILE",
-            help="Security of --listen: TLS, SASL, and which principals are brokers; see docs/configuration.md.",
+            help="Security of --listen: TLS, SASL, which principals are brokers, and how clients log in; see "
+            "docs/configuration.md.",
         ),
     ] = None,
     metrics: Annotated[

@@ -216,6 +216,7 @@ class ResidentController:
                         lambda: self.engine.broker_configs,
                         self._protocol,
                         self.watches.signal,
+                        cluster_id=self.snapshot.cluster_id,
                     ),
                     lambda: self.broker_requests.endpoints,
                     lambda: authorizer_of(self.engine.broker_configs),
@@ -612,8 +613,8 @@ class ResidentController:
     def _name_endpoints(self) -> None:
         """Name the endpoints as the brokers' listeners are named; keep the former ones if a listener is not served.
 
-        Clients that cannot be served at their listener, for instance since brokers have an authorizer, no longer see us
-        there; brokers still do.
+        Clients that cannot be served at their listener, for instance since it has another security protocol, no longer
+        see us there; brokers still do.
         """
         configs, brokers = self.engine.broker_configs, [*self.context.brokers.values()]
         try:

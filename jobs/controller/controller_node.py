@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from jobs.adapters.request_server.config import CLIENT_AUTH, ENABLED_MECHANISMS, PROTOCOL, Security, listener_key
 from jobs.core.addresses import is_loopback
 from jobs.core.errors import RefusedError
 from schemas.broker_configs import AUTHORIZER, CONTROL_PLANE_LISTENER
@@ -66,7 +67,7 @@ def controller_endpoints(
     _refuse_shared(endpoints, brokers, authorizer)
     for address in served:
         if address.listener is not None:
-            _refuse_clients(address.listener, names, protocols, authorizer)
+            _refuse_clients(address, address.listener, names, protocols)
             endpoints.append(address)
     _refuse_loopback(endpoints, brokers)
     return endpoints
@@ -84,9 +85,9 @@ def _listener_protocols(brokers: Iterable[Broker]) -> dict[str | None, str]:
 
 
 def _refuse_clients(
-    name: str, broker_listeners: Collection[str], protocols: Mapping[str | None, str], authorizer: str | None
+    address: Endpoint, name: str, broker_listeners: Collection[str], protocols: Mapping[str | None, str]
 ) -> None:
-    """Raise RefusedError if clients cannot be served at a listener: what is not the controller's must be relayed."""
+    """Raise RefusedError if clients cannot connect to an address as they do at their listener."""
     if name in broker_listeners:
         raise RefusedError(
             f"brokers look for the controller at their listener {name}: give its address without the name, "
@@ -95,14 +96,58 @@ def _refuse_clients(
     if protocols and name not in protocols:
         known = ", ".join(sorted(map(str, protocols)))
         raise RefusedError(f"--listen {name}://HOST:PORT: no broker has this listener; they have {known}")
-    protocol = protocols.get(name, PLAINTEXT)
-    if protocol != PLAINTEXT or authorizer:
-        reason = f"uses {protocol}" if protocol != PLAINTEXT else f"has an authorizer ({AUTHORIZER}={authorizer})"
+    protocol = protocols.get(name, address.security_protocol)
+    if protocol != address.security_protocol:
         raise RefusedError(
-            f"--listen {name}://HOST:PORT: clients of listener {name} cannot be served, because it {reason}, and a "
-            "broker would take them for this process. Leave it out, and use `surveyor plan` and `surveyor commit` "
-            "instead of Kafka's tools"
+            f"--listen {name}://HOST:PORT: listener {name} of the brokers uses {protocol}, and this address "
+            f"{address.security_protocol}: set {listener_key(name, PROTOCOL)}={protocol} in the file of --listen-config"
         )
+
+
+def refuse_other_security(name: str, ours: Security, theirs: Mapping[int, Mapping[str, str | None]]) -> None:
+    """Raise RefusedError if clients of a listener log in otherwise here than at brokers.
+
+    A client that brokers refuse must not be served. A client that they accept must not be refused in the handshake of
+    TLS, because that ends a producer or a consumer (`NetworkClient.handleServerDisconnect`). `theirs`: the settings of
+    the brokers that report them, by broker and name.
+    """
+    if not theirs:
+        raise RefusedError(
+            f"--listen {name}://HOST:PORT: no broker reports how clients log in at its listener {name} "
+            f"(DescribeConfigs), so it cannot be checked that only they are accepted here. Leave it out, or let "
+            "Surveyor's user describe the brokers' settings"
+        )
+    for broker, values in sorted(theirs.items()):
+        client_auth = _client_auth_of(name, ours, values)
+        if ours.tls is not None and client_auth != ours.client_auth:
+            raise RefusedError(
+                f"broker {broker} has {CLIENT_AUTH}={client_auth} at its listener {name}, and the file of "
+                f"--listen-config {ours.client_auth}: set {listener_key(name, CLIENT_AUTH)}={client_auth} there"
+            )
+        accepted = mechanisms_of(name, values)
+        if unknown := [mechanism for mechanism in ours.mechanisms if mechanism not in accepted]:
+            raise RefusedError(
+                f"broker {broker} accepts {', '.join(accepted)} at its listener {name}, and the file of "
+                f"--listen-config {unknown[0]}: leave {unknown[0]} out of {listener_key(name, ENABLED_MECHANISMS)}"
+            )
+
+
+def _client_auth_of(name: str, ours: Security, values: Mapping[str, str | None]) -> str:
+    """Return `ssl.client.auth` of a listener. With SASL only that of the listener itself counts (KIP-684)."""
+    common = None if ours.mechanisms else values.get(CLIENT_AUTH)
+    return (values.get(listener_key(name, CLIENT_AUTH)) or common or "none").lower()
+
+
+def mechanisms_of(name: str, values: Mapping[str, str | None]) -> list[str]:
+    """Return the SASL mechanisms that a broker accepts at a listener, by its settings."""
+    text = values.get(listener_key(name, ENABLED_MECHANISMS)) or values.get(ENABLED_MECHANISMS) or "GSSAPI"
+    return [mechanism.strip() for mechanism in text.split(",") if mechanism.strip()]
+
+
+def security_settings(name: str) -> list[str]:
+    """Return the names of the brokers' settings that say how clients log in at a listener."""
+    keys = (CLIENT_AUTH, ENABLED_MECHANISMS)
+    return [*keys, *(listener_key(name, key) for key in keys)]
 
 
 def _refuse_loopback(endpoints: Sequence[Endpoint], brokers: Sequence[Broker]) -> None:

@@ -20,7 +20,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 from msgspec.structs import replace
 
-from jobs.adapters.brokers.configs import read_broker_configs, read_overrides
+from jobs.adapters.brokers.configs import read_broker_configs, read_overrides, read_settings
 from jobs.adapters.brokers.connection import refuse_unresponsive
 from jobs.adapters.request_server.authentication import (
     SCRAM,
@@ -28,7 +28,7 @@ from jobs.adapters.request_server.authentication import (
     RefusedCredentialsError,
     ScramCredential,
 )
-from jobs.adapters.request_server.config import ListenConfig
+from jobs.adapters.request_server.config import PROTOCOL, ListenConfig, listener_key
 from jobs.adapters.request_server.server import RequestServer
 from jobs.adapters.zookeeper.cluster import CONTROLLER, DELETE_TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import LOST, connected, forbidden, poll_until, with_retries
@@ -45,7 +45,14 @@ from jobs.controller.broker_apis.apis import BrokerApis
 from jobs.controller.broker_protocols import complete_configs, refuse_protocols
 from jobs.controller.context import ControllerContext
 from jobs.controller.controller import ResidentController
-from jobs.controller.controller_node import controller_endpoints, listeners_without_controller
+from jobs.controller.controller_node import (
+    authorizer_of,
+    controller_endpoints,
+    listeners_without_controller,
+    mechanisms_of,
+    refuse_other_security,
+    security_settings,
+)
 from jobs.controller.decision_engine import DecisionEngine, Decisions
 from jobs.controller.lost_states import lost_states
 from jobs.controller.metadata_reader import MetadataReader
@@ -56,6 +63,7 @@ from jobs.core.errors import (
     ExitCode,
     FencedError,
     MissingError,
+    NoAnswerError,
     RefusedError,
     SurveyorError,
     UnreadableError,
@@ -72,8 +80,9 @@ from jobs.runtime.console import CommandResult, confirm, is_terminal, log, trunc
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
+from schemas.broker_configs import AUTHORIZER
 from schemas.enums import NO_CONTROLLER, Step
-from schemas.rows import Snapshot
+from schemas.rows import Broker, Snapshot
 from schemas.text import pluralise
 from schemas.znode_json import PLAINTEXT
 from schemas.znodes import Endpoint
@@ -182,13 +191,16 @@ def control_cluster(settings: Settings, options: ControlOptions) -> CommandResul
 
 
 def _prepare_first(settings: Settings, options: ControlOptions) -> Preparation:
-    """Prepare; a standby waits for a ZooKeeper that does not answer. A signal interrupts this."""
+    """Prepare; a standby waits for a ZooKeeper that does not answer. A signal interrupts this.
+
+    It does not wait for what no waiting mends: a wrong chroot or password, or an ACL.
+    """
     is_reported = False
     while True:
         try:
             with connected(settings.zookeeper) as client:
                 return _prepare(settings, options, client)
-        except UnreadableError as error:
+        except NoAnswerError as error:
             if not options.standby:
                 raise
             if not is_reported:
@@ -232,12 +244,14 @@ def _listening(
         try:
             # what the brokers' listeners need is refused before the take-over
             named = controller_endpoints(prepared.engine.broker_configs, brokers, server.endpoints)
+            _refuse_other_logins(settings, options.listen, brokers)
             client_listeners = {endpoint.listener for endpoint in server.endpoints}
             for endpoint in named:
                 senders = "clients" if endpoint.listener in client_listeners else "brokers"
                 address = f"{endpoint.listener}://{endpoint.host}:{endpoint.port}"
                 log(f"surveyor: {senders}' requests are received at {address}")
                 _warn_if_unreachable(endpoint, senders)
+            _say_who_is_refused(prepared, client_listeners)
             _warn_of_time_outs(listeners_without_controller(named, brokers), is_listening=True)
             yield Services(metrics, apis, server.endpoints)
         finally:
@@ -253,15 +267,51 @@ def _warn_of_time_outs(listeners: Mapping[str, str], *, is_listening: bool) -> N
     if not listeners:
         return
     names = ", ".join(listeners)
-    plain = next((name for name, protocol in listeners.items() if protocol == PLAINTEXT), None)
-    option = f"--listen {plain}://HOST:PORT, too" if is_listening else "--listen HOST:PORT"
-    remedy = f"Give {option}, or use" if plain else "Use"
+    name, protocol = next(iter(listeners.items()))
+    option = f"--listen {name}://HOST:PORT, too" if is_listening else "--listen HOST:PORT"
+    if is_listening and protocol != PLAINTEXT:
+        option += f" (with {listener_key(name, PROTOCOL)}={protocol} in the file of --listen-config)"
     log(
         f"surveyor: warning: clients of listener {names} do not find the controller: kafka-topics, "
-        f"kafka-reassign-partitions, kafka-leader-election and admin clients time out there. {remedy} `surveyor plan` "
-        "and `surveyor commit`",
+        f"kafka-reassign-partitions, kafka-leader-election and admin clients time out there. Give {option}, or use "
+        "`surveyor plan` and `surveyor commit`",
         logging.WARNING,
     )
+
+
+def _refuse_other_logins(settings: Settings, config: ListenConfig, brokers: Sequence[Broker]) -> None:
+    """Raise RefusedError if clients log in otherwise at our address than at that of brokers.
+
+    Warn of clients that cannot log in here: they go on at the brokers, but their admin clients time out.
+    """
+    for binding in config.bindings:
+        name, security = binding.listener, binding.security
+        if name is None or binding.security_protocol == PLAINTEXT:
+            continue
+        with progress(f"asking brokers how clients log in at {name}"):
+            theirs = read_settings(
+                brokers, security_settings(name), settings.conf.command_config, CONFIG_TIMEOUT_SECONDS
+            )
+        refuse_other_security(name, security, theirs)
+        accepted = {mechanism for values in theirs.values() for mechanism in mechanisms_of(name, values)}
+        if security.mechanisms and (others := sorted(accepted - {*security.mechanisms})):
+            log(
+                f"surveyor: warning: clients of listener {name} that log in by {', '.join(others)} do not reach the "
+                "controller: kafka-topics, kafka-reassign-partitions, kafka-leader-election and admin clients time out "
+                "there. Use `surveyor plan` and `surveyor commit`",
+                logging.WARNING,
+            )
+
+
+def _say_who_is_refused(prepared: Preparation, listeners: Collection[str | None]) -> None:
+    """Log that Kafka's tools get errors at the listeners of clients, if brokers have an authorizer."""
+    authorizer, names = authorizer_of(prepared.engine.broker_configs), sorted(name for name in listeners if name)
+    if names and authorizer != "":
+        state = f"brokers have {AUTHORIZER}={authorizer}" if authorizer else f"no broker reports its {AUTHORIZER}"
+        log(
+            f"surveyor: {state}: requests of Kafka's tools at {', '.join(names)} are refused with the name of the "
+            "command to use"
+        )
 
 
 def _warn_if_unreachable(endpoint: Endpoint, senders: str) -> None:
@@ -279,8 +329,8 @@ def _warn_if_unreachable(endpoint: Endpoint, senders: str) -> None:
 
 @contextmanager
 def _credentials(settings: Settings, config: ListenConfig) -> Iterator[Credentials]:
-    """Yield how the SCRAM credentials of brokers are read: by a session of their own, while the process runs."""
-    if not any(mechanism in SCRAM for mechanism in config.mechanisms):
+    """Yield how SCRAM credentials are read: by a session of their own, while the process runs."""
+    if not any(mechanism in SCRAM for binding in config.bindings for mechanism in binding.security.mechanisms):
         yield lambda _user, _mechanism: None
         return
     with connected(settings.zookeeper) as client:
@@ -289,7 +339,7 @@ def _credentials(settings: Settings, config: ListenConfig) -> Iterator[Credentia
             try:
                 return scram_credential(client, user, mechanism)
             except (SurveyorError, *LOST) as error:
-                log(f"surveyor: the credentials of brokers cannot be read: {error}", logging.WARNING)
+                log(f"surveyor: SCRAM credentials cannot be read: {error}", logging.WARNING)
                 raise RefusedCredentialsError from None
 
         yield read

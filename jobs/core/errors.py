@@ -82,6 +82,10 @@ class UnreadableError(SurveyorError):
     exit_code = ExitCode.UNREADABLE
 
 
+class NoAnswerError(UnreadableError):
+    """No server answers; one may later."""
+
+
 class RefusedError(SurveyorError):
     """The request is valid, and Surveyor refuses it."""
 

@@ -5,7 +5,7 @@ Otherwise it is refused.
 """
 
 import stat
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -52,13 +52,21 @@ def read_key_values(
         refuse_shared(f"{option} {path} has a password in it", path, mode)
     if TOKEN_COMMAND in values:
         refuse_shared(f"{option} {path} has a command in it", path, mode)
+    refuse_shared_key(values, f"{option} {path}")
+    return values
+
+
+def refuse_shared_key(values: Mapping[str, str], file: str) -> None:
+    """Raise UsageError if other users may read the private key that the values of a file name, or its group change it.
+
+    `file` is the option and path of the properties file, for messages.
+    """
     is_pem_store = values.get("ssl.keystore.type", "").upper() == "PEM"
     named = KEYSTORE if is_pem_store else PRIVATE_KEY if PRIVATE_KEY in values else CERTIFICATE
     if named in values and KEY_PASSWORD not in values:
         own = Path(values[named])
         with suppress(OSError):  # reported when it is opened
-            refuse_shared(f"{option} {path}: {named} {own} has a private key in it", own, own.stat().st_mode)
-    return values
+            refuse_shared(f"{file}: {named} {own} has a private key in it", own, own.stat().st_mode)
 
 
 def refuse_shared(subject: str, path: Path, mode: int) -> None:

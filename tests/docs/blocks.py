@@ -51,6 +51,7 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     "benchmarks.md": {"make bench": NOT_RUN + "it takes a quarter of an hour"},
     "configuration.md": {
         "security.protocol=SASL_SSL": NOT_RUN + "a file, for brokers and a ZooKeeper that want it",
+        "listener.name.": NOT_RUN + "a file, for listeners of clients that want it",
         "  kafka-acls": NOT_RUN + "a tool of Kafka's, for brokers with an authorizer",
     },
     "kraft.md": {"export SURVEYOR_BOOTSTRAP_SERVERS": "tests/jobs/stories/test_kraft_brokers.py"},

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from jobs.adapters.request_server.config import KEYS, PASSWORD_PREFIX, PASSWORD_SUFFIX
+from jobs.adapters.request_server.config import KEYS, LISTENER_KEYS, PASSWORD_PREFIX, PASSWORD_SUFFIX
 from jobs.core.errors import ExitCode
 from jobs.runtime.settings import ClusterConf, Conf, LimitsConf
 from schemas.enums import LintCode, RejectionCode
@@ -15,6 +15,7 @@ from tests.docs.markdown import ROOT
 
 CONF_KEY = r"^\| `([a-zN][\w.]+)` \|"
 LISTEN = "## listen.properties"
+CLIENTS = "### Listeners of clients"
 
 
 def _rows(page: str, row: str, *, before: str = "", after: str = "") -> list[Any]:
@@ -25,7 +26,8 @@ def _rows(page: str, row: str, *, before: str = "", after: str = "") -> list[Any
     text = path_of(page).read_text(encoding="utf-8")
     assert before in text
     assert after in text
-    text = text.partition(before)[0] if before else text.partition(after)[2] if after else text
+    text = text.partition(before)[0] if before else text
+    text = text.partition(after)[2] if after else text
     return re.findall(row, text, re.MULTILINE)
 
 
@@ -49,9 +51,14 @@ def test_every_key_of_the_conf_has_its_row() -> None:
 
 
 def test_every_key_of_the_listener_has_its_row() -> None:
-    cells = _rows("configuration.md", r"^\| (`[^|]+`) \|", after=LISTEN)
-    keys = [key for cell in cells for key in re.findall(r"`([^`]+)`", cell)]
-    assert sorted(keys) == sorted([*KEYS, f"{PASSWORD_PREFIX}NAME{PASSWORD_SUFFIX}"])
+    password = f"{PASSWORD_PREFIX}NAME{PASSWORD_SUFFIX}"
+    assert sorted(_file_keys(before=CLIENTS, after=LISTEN)) == sorted([*KEYS, password])
+    assert sorted(_file_keys(after=CLIENTS)) == sorted([*LISTENER_KEYS, password])
+
+
+def _file_keys(*, before: str = "", after: str) -> Iterator[str]:
+    cells = _rows("configuration.md", r"^\| (`[^|]+`) \|", before=before, after=after)
+    return (key for cell in cells for key in re.findall(r"`([^`]+)`", cell))
 
 
 def test_every_code_of_a_rejection_has_its_row() -> None:

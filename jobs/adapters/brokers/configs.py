@@ -4,7 +4,7 @@ Corresponds to `KafkaConfig`, `DynamicBrokerConfig` and ApiVersions. Only the na
 stored, so secrets never are. A broker that does not answer gets Kafka's defaults, marked as assumed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -139,6 +139,23 @@ def read_configs_and_failures(
     return rows, failures
 
 
+def read_settings(
+    brokers: Sequence[Broker], names: Sequence[str], command_config: Path | None, patience: float
+) -> dict[int, BrokerSettings]:
+    """Request some settings from every broker, by broker id; a broker that does not report them is left out.
+
+    `patience` (seconds) bounds the whole. A setting that a broker does not have is missing, one with a secret is null.
+    """
+
+    def ask_for_names(ask: Ask, broker: Broker) -> BrokerSettings:
+        return _settings(_described(ask, broker, names), names)
+
+    responses, _ = ask_brokers(
+        brokers, read_properties(command_config), patience, ask_for_names, broker_timeout=BROKER_TIMEOUT_SECONDS
+    )
+    return responses
+
+
 def configured_brokers(client: KazooClient) -> list[str] | None:
     """Return the names in /config/brokers, None if its ACL does not let this client list them.
 
@@ -204,9 +221,13 @@ def _ask(ask: Ask, broker: Broker) -> BrokerSettings:
     settings = _versions(ask(ApiVersionsRequest(max_version=2)))
     # any error costs only this broker's settings
     with suppress(Exception):
-        resources = [(ConfigResourceType.BROKER, str(broker.broker_id), list(KAFKA_DEFAULTS))]
-        settings |= _settings(ask(DescribeConfigsRequest(resources=resources)))
+        settings |= _settings(_described(ask, broker, KAFKA_DEFAULTS), KAFKA_DEFAULTS)
     return settings
+
+
+def _described(ask: Ask, broker: Broker, names: Iterable[str]) -> Any:  # noqa: ANN401 - kafka-python is untyped
+    resources = [(ConfigResourceType.BROKER, str(broker.broker_id), [*names])]
+    return ask(DescribeConfigsRequest(resources=resources))
 
 
 def _versions(response: Any) -> BrokerSettings:  # noqa: ANN401 - kafka-python is untyped
@@ -214,9 +235,9 @@ def _versions(response: Any) -> BrokerSettings:  # noqa: ANN401 - kafka-python i
     return {f"api.{api.name}": highest.get(api.value) for api in APIS}
 
 
-def _settings(response: Any) -> BrokerSettings:  # noqa: ANN401
+def _settings(response: Any, names: Container[str]) -> BrokerSettings:  # noqa: ANN401
     """Return the requested settings; raise the broker's error if it refuses them or has another id."""
     (result,) = response.results
     if result.error_code != NONE:
         raise for_code(result.error_code)
-    return {config.name: config.value for config in result.configs if config.name in KAFKA_DEFAULTS}
+    return {config.name: config.value for config in result.configs if config.name in names}

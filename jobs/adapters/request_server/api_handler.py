@@ -29,6 +29,10 @@ class Caller:
     """`User:ANONYMOUS`, `User:CN=…` of a client certificate, or `User:NAME` of SASL."""
     address: str
     client_id: str | None
+    clients_of: str | None = None
+    """Name of the brokers' listener for clients at which the request came in, as in `ServerListener`."""
+    is_verified: bool = True
+    """False if the client has sent a user and a password that only brokers can check."""
 
 
 class ApiHandler(Protocol):
@@ -43,8 +47,15 @@ class ApiHandler(Protocol):
         The relay connects in plain text, and the broker sees Surveyor's address, not the client's.
         """
 
-    def conditional_apis(self) -> Mapping[int, tuple[int, int]]:
-        """Return the APIs whose requests are read here, and relayed unless `handles` claims them."""
+    def conditional_apis(self, listener: ServerListener) -> Mapping[int, tuple[int, int]]:
+        """Return the APIs whose requests are read here; those that `handles` does not claim are for a broker."""
+
+    def redirected_apis(self, listener: ServerListener) -> Mapping[int, tuple[int, int]]:
+        """Return the APIs that only brokers answer, and that clients may ask any broker.
+
+        They are listed, because a client asks no other broker after it has found an API missing. Where they are not
+        relayed, a request ends the connection, and the client asks another broker.
+        """
 
     def handles(self, api_key: int, request: ApiMessage) -> bool:
         """Return whether a request of such an API is answered here."""

@@ -44,6 +44,8 @@ class SaslExchange(Protocol):
 
     user: str | None
     """Name of the authenticated user; None until then."""
+    is_verified: bool
+    """Whether the password is known to be right."""
 
     def respond(self, message: bytes) -> bytes:
         """Return the answer to a message; raise RefusedCredentialsError if the client is refused."""
@@ -54,7 +56,10 @@ class PlainExchange:
     """PLAIN (RFC 4616): one message with user and password."""
 
     passwords: Mapping[str, str] = field(repr=False)
+    accepts_unknown: bool = False
+    """Whether a user whose password is unknown here is accepted, and not verified."""
     user: str | None = None
+    is_verified: bool = True
 
     def respond(self, message: bytes) -> bytes:
         try:
@@ -66,7 +71,9 @@ class PlainExchange:
         given, stored = password.encode(), (secrets.token_hex() if expected is None else expected).encode()
         is_right = hmac.compare_digest(hashlib.sha256(given).digest(), hashlib.sha256(stored).digest())
         if expected is None or not is_right or authorization not in {"", name}:
-            raise RefusedCredentialsError
+            if not self.accepts_unknown:
+                raise RefusedCredentialsError
+            self.is_verified = False
         self.user = name
         return b""
 
@@ -78,6 +85,7 @@ class ScramExchange:
     mechanism: str
     credentials: Credentials
     user: str | None = None
+    is_verified: bool = True
     _server: Any = None
     _name: str | None = None
     _is_known: bool = False
@@ -115,6 +123,10 @@ class ScramExchange:
         return known.salt, known.stored_key, known.server_key, known.iterations
 
 
-def exchange_of(mechanism: str, passwords: Mapping[str, str], credentials: Credentials) -> SaslExchange:
+def exchange_of(
+    mechanism: str, passwords: Mapping[str, str], credentials: Credentials, *, accepts_unknown: bool = False
+) -> SaslExchange:
     """Begin an authentication by a mechanism."""
-    return PlainExchange(passwords) if mechanism == PLAIN else ScramExchange(mechanism, credentials)
+    if mechanism == PLAIN:
+        return PlainExchange(passwords, accepts_unknown)
+    return ScramExchange(mechanism, credentials)

@@ -7,7 +7,7 @@ time out.
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from struct import pack, unpack
@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from jobs.adapters.request_server.api_handler import ApiHandler, ApiMessage, Caller
 from jobs.adapters.request_server.authentication import Credentials
-from jobs.adapters.request_server.config import Binding, ListenConfig
+from jobs.adapters.request_server.config import Binding
 from jobs.adapters.request_server.connection_quotas import ConnectionQuotas
 from jobs.adapters.request_server.messages import (
     API_VERSIONS,
@@ -86,12 +86,11 @@ T = TypeVar("T")
 class ConnectionContext:
     """What all connections of a server share."""
 
-    config: ListenConfig
     handler: ApiHandler
     credentials: Credentials
     quotas: ConnectionQuotas
     processing_quota: ProcessingQuota
-    executor: Executor
+    executor: ThreadPoolExecutor
     """Threads in which credentials are read."""
 
 
@@ -146,7 +145,7 @@ class Connection:
     _relay: Relay | None = None
 
     def __post_init__(self) -> None:
-        self._sasl = SaslAuthenticator(self.context.config, self.context.credentials, self.context.executor)
+        self._sasl = SaslAuthenticator(self.binding.security, self.context.credentials, self.context.executor)
 
     async def run(self) -> None:
         """Answer requests until the connection ends.
@@ -158,7 +157,7 @@ class Connection:
         if not self._uses_sasl:
             principal = self._certificate_principal()
             if self.binding.security_protocol != PLAINTEXT:
-                require_allowed(self.context.config, principal)
+                require_allowed(self.binding.security, principal)
             self._set_principal(principal)
         while True:
             async with AsyncExitStack() as stack:
@@ -173,30 +172,41 @@ class Connection:
         self.writer.transport.abort()
 
     async def _respond(self, data: bytes) -> bytes:
-        """Answer a request, or relay it to a broker if it is not served here and the listener allows it."""
-        header, handler = read_relayed_header(data), self.context.handler
-        is_served = self.principal is None or header.api_key in self._handler_versions
-        address = None if is_served else handler.relay_to(self.binding.server_listener)
-        if address is None:
-            header = read_header(data, self._versions)
-            await self._await_quota()
-            return self._charge(encode_response, header, await self._handle(header, data))
-        shared = handler.conditional_apis()
-        if header.api_key in shared:
-            header = read_header(data, shared)
-            await self._await_quota()
-            request = self._charge(read_body, data, header)
-            if handler.handles(header.api_key, request):
-                return self._charge(encode_response, header, await self._submitted(header, request))
+        """Answer a request, or relay it to a broker if it is not served here and the listener allows it.
+
+        Raise ConnectionAbortedError for a request that only a broker answers, and that cannot be relayed.
+        """
+        header, handler, listener = read_relayed_header(data), self.context.handler, self.binding.server_listener
+        if self.principal is not None and header.api_key not in self._handler_versions:
+            conditional = handler.conditional_apis(listener)
+            if header.api_key in conditional:
+                header = read_header(data, conditional)
+                await self._await_quota()
+                request = self._charge(read_body, data, header)
+                if handler.handles(header.api_key, request):
+                    return self._charge(encode_response, header, await self._submitted(header, request))
+            address = handler.relay_to(listener)
+            if address is not None:
+                return await self._relayed_response(address, header, data)
+            if header.api_key in conditional or header.api_key in handler.redirected_apis(listener):
+                raise ConnectionAbortedError(f"API {header.api_key} is answered by brokers")
+        header = read_header(data, self._versions)
+        await self._await_quota()
+        return self._charge(encode_response, header, await self._handle(header, data))
+
+    async def _relayed_response(self, address: tuple[str, int], header: Header, data: bytes) -> bytes:
+        """Return a broker's response; that to ApiVersions with the versions that are served here."""
         response = await self._relayed(address, data)
         first, last = VERSIONS[API_VERSIONS]
         if header.api_key == API_VERSIONS and first <= header.version <= last:
+            shared = self.context.handler.conditional_apis(self.binding.server_listener)
             return encode_response(header, merged_api_versions(response, header, self._handler_versions, shared))
         return pack(">i", len(response)) + response
 
     async def _await_quota(self) -> None:
         """Wait until the next request may be handled, unless the client has proved to be a broker."""
-        if self.principal is None or self.binding.security_protocol == PLAINTEXT:
+        is_broker = self.principal is not None and self.binding.listener is None
+        if not is_broker or self.binding.security_protocol == PLAINTEXT:
             await self.context.processing_quota.wait(self.address)
 
     def _charge(self, work: Callable[..., T], *arguments: Any) -> T:  # noqa: ANN401 - those of any function
@@ -210,7 +220,7 @@ class Connection:
 
     async def _start_tls(self) -> None:
         """Start TLS after the connection is counted: asyncio's own TLS server does not limit concurrent handshakes."""
-        tls, plain = self.context.config.tls, self.writer.transport
+        tls, plain = self.binding.security.tls, self.writer.transport
         if tls is None or not self.binding.security_protocol.endswith("SSL"):
             return
         try:
@@ -282,13 +292,22 @@ class Connection:
         return await self._submitted(header, request)
 
     async def _submitted(self, header: Header, request: ApiMessage) -> ApiMessage:
-        caller = Caller(self.binding.security_protocol, self.principal or ANONYMOUS, self.address, header.client_id)
+        caller = Caller(
+            self.binding.security_protocol,
+            self.principal or ANONYMOUS,
+            self.address,
+            header.client_id,
+            self.binding.listener,
+            self._sasl.is_verified,
+        )
         submit = self.context.handler.submit
         pending: Future[ApiMessage] = self._charge(submit, caller, header.api_key, header.version, request)
         return await asyncio.wrap_future(pending)
 
     def _api_versions(self, header: Header, data: bytes) -> ApiMessage:
-        served = {**self._server_versions, **self._handler_versions}
+        handler, listener = self.context.handler, self.binding.server_listener
+        of_brokers = {**handler.redirected_apis(listener), **handler.conditional_apis(listener)}
+        served = {**of_brokers, **self._server_versions, **self._handler_versions}
         first, last = VERSIONS[API_VERSIONS]
         if not first <= header.version <= last:
             return api_versions_response(0, served, UNSUPPORTED_VERSION)
@@ -296,17 +315,25 @@ class Connection:
         return api_versions_response(header.version, served)
 
     async def _authenticate(self, header: Header, request: ApiMessage) -> ApiMessage:
-        """Return the response to SaslAuthenticate; raise AuthenticationError after one that refuses the client."""
+        """Return the response to SaslAuthenticate; raise AuthenticationError after one that refuses the client.
+
+        A listener of clients sends no such response. It would end a producer or a consumer, and brokers may accept it,
+        for instance with a delegation token.
+        """
         try:
             response = await self._sasl.authenticate(header.version, request)
         except AuthenticationError:
             await asyncio.sleep(REFUSAL_SECONDS)
+            if self.binding.security.is_for_clients:
+                raise
             self.writer.write(encode_response(header, failed_response(header.version)))
             with suppress(OSError, TimeoutError):
                 async with asyncio.timeout(TRANSFER_SECONDS):
                     await self.writer.drain()
             self.writer.close()
             raise
+        if not self._sasl.is_verified:
+            await asyncio.sleep(REFUSAL_SECONDS)
         if self._sasl.principal is not None:
             self._set_principal(self._sasl.principal)
         return response

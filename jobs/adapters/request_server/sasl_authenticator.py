@@ -17,7 +17,7 @@ from jobs.adapters.request_server.authentication import (
     ScramCredential,
     exchange_of,
 )
-from jobs.adapters.request_server.config import OPTION, PRINCIPALS, ListenConfig
+from jobs.adapters.request_server.config import OPTION, PRINCIPALS, Security
 from jobs.adapters.request_server.messages import SASL_AUTHENTICATE, MalformedRequestError, response_entity
 
 MAX_SHOWN_NAME: Final = 100
@@ -32,9 +32,13 @@ class AuthenticationError(Exception):
     """The client is not authenticated, for a reason that is logged and not sent to the client."""
 
 
-def require_allowed(config: ListenConfig, principal: str) -> None:
-    """Raise AuthenticationError unless a principal is among those of the listener."""
-    if principal not in config.principals:
+MAX_NAME_BYTES: Final = 250
+"""Bytes of the longest name of a user that is read from ZooKeeper; its znode may have three times as many."""
+
+
+def require_allowed(security: Security, principal: str) -> None:
+    """Raise AuthenticationError unless a principal is among those of the listener; one of clients accepts all."""
+    if not (security.is_for_clients or principal in security.principals):
         raise AuthenticationError(f"{principal} is not among {PRINCIPALS} of {OPTION}")
 
 
@@ -53,23 +57,36 @@ def failed_response(version: int) -> ApiMessage:
 class SaslAuthenticator:
     """How far the authentication of a connection is."""
 
-    config: ListenConfig
+    security: Security
     credentials: Credentials
     """Credentials for SCRAM; called in a thread, because it may wait for ZooKeeper."""
     executor: Executor
     principal: str | None = None
     """Principal of the authenticated client; None until then."""
+    is_verified: bool = True
+    """Whether its password is known to be right."""
     _exchange: SaslExchange | None = None
     _refusal: str = "its credentials are wrong"
 
     def handshake(self, request: ApiMessage) -> ApiMessage:
-        """Return the response to SaslHandshake."""
-        mechanisms = self.config.mechanisms
+        """Return the response to SaslHandshake.
+
+        Raise AuthenticationError if a client wants another mechanism: an error in the response would end a producer or
+        a consumer, which can authenticate at all brokers.
+        """
+        mechanisms = self.security.mechanisms
         if self.principal is not None or self._exchange is not None:
             return SaslHandshakeResponse(error_code=ErrorCode(_ILLEGAL_SASL_STATE), mechanisms=mechanisms)
         if request.mechanism not in mechanisms:
+            if self.security.is_for_clients:
+                raise AuthenticationError(f"mechanism {_shown(request.mechanism)} is not among {', '.join(mechanisms)}")
             return SaslHandshakeResponse(error_code=ErrorCode(_UNSUPPORTED_MECHANISM), mechanisms=mechanisms)
-        self._exchange = exchange_of(request.mechanism, self.config.passwords, self._broker_credential)
+        self._exchange = exchange_of(
+            request.mechanism,
+            self.security.passwords,
+            self._client_credential if self.security.is_for_clients else self._broker_credential,
+            accepts_unknown=self.security.is_for_clients,
+        )
         return SaslHandshakeResponse(error_code=ErrorCode.none, mechanisms=mechanisms)
 
     async def authenticate(self, version: int, request: ApiMessage) -> ApiMessage:
@@ -87,14 +104,22 @@ class SaslAuthenticator:
             raise AuthenticationError(str(error) or self._refusal) from None
         if exchange.user is not None:
             principal = f"User:{exchange.user}"
-            require_allowed(self.config, principal)
-            self.principal, self._exchange = principal, None
+            require_allowed(self.security, principal)
+            self.principal, self.is_verified, self._exchange = principal, exchange.is_verified, None
         return authenticate_response(version, 0, None, data)
 
     def _broker_credential(self, user: str, mechanism: str) -> ScramCredential | None:
         """Return the credential of a broker's user; a client can name any user, and must not make us read for it."""
-        if f"User:{user}" in self.config.principals:
+        if f"User:{user}" in self.security.principals:
             return self.credentials(user, mechanism)
-        shown = user[:MAX_SHOWN_NAME].encode("unicode_escape").decode()
-        self._refusal = f"User:{shown} is not among {PRINCIPALS} of {OPTION}"
+        self._refusal = f"User:{_shown(user)} is not among {PRINCIPALS} of {OPTION}"
         return None
+
+    def _client_credential(self, user: str, mechanism: str) -> ScramCredential | None:
+        """Return the credential of any user. A name that cannot be part of a path in ZooKeeper is that of no user."""
+        is_part_of_path = 0 < len(user.encode()) <= MAX_NAME_BYTES and user not in {".", ".."}
+        return self.credentials(user, mechanism) if is_part_of_path else None
+
+
+def _shown(name: str) -> str:
+    return name[:MAX_SHOWN_NAME].encode("unicode_escape").decode()

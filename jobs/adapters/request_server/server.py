@@ -44,9 +44,6 @@ class RequestServer:
     _for_brokers: ConnectionContext = field(init=False)
     _for_clients: ConnectionContext = field(init=False)
     """Of listeners for clients alone: however many there are, they take no connection and no time from brokers."""
-    _executor: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(_CREDENTIAL_THREADS, thread_name_prefix="credentials")
-    )
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
     _thread: Thread | None = None
     _servers: list[asyncio.Server] = field(default_factory=list)
@@ -63,7 +60,8 @@ class RequestServer:
 
     def _context(self, share: float) -> ConnectionContext:
         quotas = ConnectionQuotas(self.warnings, share=share)
-        return ConnectionContext(self.config, self.handler, self.credentials, quotas, ProcessingQuota(), self._executor)
+        executor = ThreadPoolExecutor(_CREDENTIAL_THREADS, thread_name_prefix="credentials")
+        return ConnectionContext(self.handler, self.credentials, quotas, ProcessingQuota(), executor)
 
     def start(self) -> None:
         """Listen; raise UsageError if an address cannot be bound."""
@@ -90,7 +88,8 @@ class RequestServer:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-        self._executor.shutdown(cancel_futures=True)
+        for context in (self._for_brokers, self._for_clients):
+            context.executor.shutdown(cancel_futures=True)
         self._thread = None
 
     async def _listen(self) -> None:

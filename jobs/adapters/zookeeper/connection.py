@@ -32,7 +32,7 @@ from tenacity import (
 
 from jobs.adapters.kerberos.login import KerberosError, KerberosLogin
 from jobs.adapters.zookeeper.endpoint import OPTION, ZooKeeperEndpoint, kazoo_options, login_in
-from jobs.core.errors import SurveyorError, UnreadableError, UsageError
+from jobs.core.errors import NoAnswerError, SurveyorError, UnreadableError, UsageError
 from jobs.core.logs import quiet_logger
 from jobs.core.signals import uninterruptible
 from schemas.znode_paths import TOPICS
@@ -111,7 +111,10 @@ class ZooKeeperSession:
 
     @contextmanager
     def connected(self) -> Iterator[KazooClient]:
-        """Yield the client, connected; raise UnreadableError if no server answers, or none anymore in this block."""
+        """Yield the client, connected; raise NoAnswerError if no server answers, or none anymore in this block.
+
+        Raise UnreadableError if ZooKeeper refuses the user.
+        """
         try:
             client = self._client
             if client is None:
@@ -119,16 +122,14 @@ class ZooKeeperSession:
             elif poll_until(lambda: client.connected, bool, self.timeout):
                 with_retries(lambda: sync(client))  # the session may have ended unnoticed since its last use
             if not client.connected:
-                raise UnreadableError(
-                    self._authentication_failed()
-                    if self._refused.is_set()
-                    else _not_connected(self.endpoint, self.timeout)
-                )
+                if self._refused.is_set():
+                    raise UnreadableError(self._authentication_failed())
+                raise NoAnswerError(_not_connected(self.endpoint, self.timeout))
             yield client
         except KazooException as error:
             if self._refused.is_set() or isinstance(error, AuthFailedError):
                 raise UnreadableError(self._authentication_failed()) from None
-            raise UnreadableError(
+            raise NoAnswerError(
                 f"ZooKeeper at {self.endpoint} stopped answering ({type(error).__name__}); "
                 "check that the server runs and is reachable, then run the command again",
             ) from error

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from jobs.adapters.request_server.api_handler import ApiMessage
+from jobs.adapters.request_server.api_handler import ApiMessage, Caller
 from jobs.adapters.request_server.messages import response_entity
 from jobs.controller.admin_apis.broker_level_requests import (
     ALTER_CONFIGS,
@@ -19,6 +19,7 @@ from jobs.controller.admin_apis.broker_level_requests import (
     list_groups,
     list_transactions,
 )
+from jobs.controller.admin_apis.cluster_metadata import METADATA, brokers_metadata
 from jobs.controller.admin_apis.reassignments import (
     ALTER_REASSIGNMENTS,
     ELECT_LEADERS,
@@ -79,24 +80,33 @@ COMMANDS: Final[Mapping[int, str]] = {
     CREATE_PARTITIONS: "plan expand",
     ELECT_LEADERS: "plan elect",
     ALTER_REASSIGNMENTS: "plan reassign",
-    LIST_REASSIGNMENTS: "status",
+    LIST_REASSIGNMENTS: "status` or `surveyor plan reassign",
 }
-"""The commands that do what the requests ask for."""
+"""The commands that do what the requests ask for. `kafka-reassign-partitions` lists before it moves anything."""
 
 
-def refusal_of(api: int, protocol: str, authorizer: str | None) -> ApiError | None:
+def refusal_of(api: int, caller: Caller, authorizer: str | None) -> ApiError | None:
     """Return the answer to a client for which nothing is carried out, None if its requests are served.
 
-    `protocol`: that of the listener. `authorizer`: that of the brokers, None if it is not known.
+    `authorizer`: that of the brokers, None if it is not known. `kafka-topics --describe` continues without a list of
+    reassignments only if the client is not authorized (`TopicCommand.listAllReassignments`).
     """
-    if api not in COMMANDS or (protocol == PLAINTEXT and authorizer == ""):
+    reason = _reason_to_refuse(caller, authorizer) if api in COMMANDS else None
+    if reason is None:
         return None
-    reason = f"at a listener with {protocol} it serves brokers only"
-    if protocol == PLAINTEXT:
+    error = AdminError.CLUSTER_AUTHORIZATION_FAILED if api == LIST_REASSIGNMENTS else AdminError.POLICY_VIOLATION
+    return ApiError(error, f"Surveyor is the controller, and {reason}: use `surveyor {COMMANDS[api]}`")
+
+
+def _reason_to_refuse(caller: Caller, authorizer: str | None) -> str | None:
+    if caller.protocol != PLAINTEXT and caller.clients_of is None:
+        return f"at a listener with {caller.protocol} it serves brokers only"
+    if authorizer != "":
         state = f"{AUTHORIZER}={authorizer}" if authorizer else "no broker has reported whether it has one"
-        reason = f"it cannot ask the brokers' authorizer ({state})"
-    message = f"Surveyor is the controller, and {reason}: use `surveyor {COMMANDS[api]}`"
-    return ApiError(AdminError.POLICY_VIOLATION, message)
+        return f"it cannot ask the brokers' authorizer ({state})"
+    if not caller.is_verified:
+        return "it does not know the password of this user, which brokers may know"
+    return None
 
 
 def _alter_scram_users(_api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
@@ -130,6 +140,7 @@ _HANDLERS: Final[Mapping[int, Callable[[AdminApiContext, int, ApiMessage], ApiMe
     DESCRIBE_CONFIGS: describe_configs,
     ALTER_CONFIGS: alter_configs,
     INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    METADATA: brokers_metadata,
     ALTER_SCRAM_USERS: _alter_scram_users,
     UPDATE_FEATURES: _update_features,
 }

@@ -19,6 +19,7 @@ from jobs.controller.context import ControllerContext
 from jobs.execution.batch.topic_znodes import too_large
 from schemas.broker_protocol import Protocol
 from schemas.rows import BrokerConfig
+from schemas.znodes import Endpoint
 
 POLL_SECONDS: Final = 0.02
 """Seconds between two looks at what the cycle has done."""
@@ -38,6 +39,7 @@ class AdminError(IntEnum):
     REQUEST_TIMED_OUT = 7
     INVALID_TOPIC = 17
     TOPIC_AUTHORIZATION_FAILED = 29
+    CLUSTER_AUTHORIZATION_FAILED = 31
     TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
     INVALID_REPLICATION_FACTOR = 38
@@ -93,6 +95,11 @@ class AdminApiContext:
     """Starts a cycle."""
     refusal: ApiError | None = None
     """The answer to every request of this client; None if they are carried out."""
+    listener: str | None = None
+    """Name of the brokers' listener for clients at which this client asks."""
+    endpoints: Callable[[], Sequence[Endpoint]] = tuple
+    """Where brokers and clients see us, under the names of their listeners."""
+    cluster_id: str | None = None
 
     def refuse_client(self) -> None:
         """Raise RefusedRequestError if nothing is carried out for this client."""

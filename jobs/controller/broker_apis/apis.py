@@ -18,6 +18,12 @@ from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.admin_apis.apis import CONFIG_VERSIONS, handle_admin, refusal_of
 from jobs.controller.admin_apis.apis import VERSIONS as ADMIN_VERSIONS
 from jobs.controller.admin_apis.broker_level_requests import concerns_controller
+from jobs.controller.admin_apis.cluster_metadata import (
+    METADATA,
+    METADATA_VERSIONS,
+    REDIRECTED_VERSIONS,
+    asks_for_brokers,
+)
 from jobs.controller.admin_apis.requests import AdminApiContext
 from jobs.controller.broker_apis.isr_writer import IsrResponse, IsrWriter
 from jobs.controller.broker_apis.messages import (
@@ -67,9 +73,10 @@ class ActiveController:
     """Listeners whose clients have an address of their own here."""
     _turns: Iterator[int] = field(default_factory=count)
 
-    def api_context_for(self, api: int, protocol: str) -> AdminApiContext:
-        """Return the context for a request that arrives at a listener with this protocol."""
-        return replace(self.api_context, refusal=refusal_of(api, protocol, self.authorizer()))
+    def api_context_for(self, api: int, caller: Caller) -> AdminApiContext:
+        """Return what a request of a client is answered by."""
+        refusal = refusal_of(api, caller, self.authorizer())
+        return replace(self.api_context, refusal=refusal, listener=caller.clients_of, endpoints=self.endpoints)
 
     def relay_address(self, listener: ServerListener) -> tuple[str, int] | None:
         """Return a live broker's address at the listener at which a client sees us, a different broker each time.
@@ -143,20 +150,34 @@ class BrokerApis:
             active = self._active
         return None if active is None or listener.protocol != PLAINTEXT else active.relay_address(listener)
 
-    def conditional_apis(self) -> Mapping[int, tuple[int, int]]:
-        """Return the APIs for settings, of which those of the controller itself are answered here."""
-        return CONFIG_VERSIONS
-
-    def handles(self, _api_key: int, request: ApiMessage) -> bool:
-        """Return whether a request for settings is about the controller."""
+    def conditional_apis(self, listener: ServerListener) -> Mapping[int, tuple[int, int]]:
+        """Return the APIs for settings, and that for the brokers where nothing is relayed."""
+        if _serves_brokers_only(listener):
+            return {}
         with self._lock:
             active = self._active
-        return active is not None and concerns_controller(active.control.controller_id, request)
+        is_relayed = listener.protocol == PLAINTEXT and not (active and active.authorizer())
+        return CONFIG_VERSIONS if is_relayed or not listener.clients_of else {**CONFIG_VERSIONS, **METADATA_VERSIONS}
+
+    def redirected_apis(self, listener: ServerListener) -> Mapping[int, tuple[int, int]]:
+        """Return the APIs that clients may ask any broker, at a listener that they use."""
+        return {} if _serves_brokers_only(listener) else REDIRECTED_VERSIONS
+
+    def handles(self, api_key: int, request: ApiMessage) -> bool:
+        """Return whether a request for settings is about the controller, or one for metadata about brokers alone."""
+        with self._lock:
+            active = self._active
+        if active is None:
+            return False
+        if api_key == METADATA:
+            return asks_for_brokers(request)
+        return concerns_controller(active.control.controller_id, request)
 
     def submit(self, caller: Caller, api_key: int, version: int, request: ApiMessage) -> Future[ApiMessage]:
         """Answer a request; its future gets the response.
 
-        A client that takes this process for the controller finds its connection closed, and looks for another one.
+        A client that takes this process for the controller finds its connection closed, and looks for another one. So
+        does a client that asks for the brokers, and whose password is unknown.
         """
         with self._lock:
             active = self._active
@@ -166,12 +187,18 @@ class BrokerApis:
                 return _controlled_shutdown(active, version, request)
             if api_key == ALLOCATE_PRODUCER_IDS:
                 return self._executor.submit(_allocate_producer_ids, active, version, request)
-            if api_key in ADMIN_VERSIONS or api_key in CONFIG_VERSIONS:
+            if api_key in ADMIN_VERSIONS or api_key in CONFIG_VERSIONS or api_key == METADATA:
                 if active is None:
                     raise ConnectionAbortedError("this process is not the controller")
-                api_context = active.api_context_for(api_key, caller.protocol)
+                if api_key == METADATA and not caller.is_verified:
+                    raise ConnectionAbortedError("brokers know whether this client may ask them")
+                api_context = active.api_context_for(api_key, caller)
                 return self._admin_executor.submit(_handle_admin, api_context, api_key, version, request)
         raise ValueError(f"API {api_key} is not served")
+
+
+def _serves_brokers_only(listener: ServerListener) -> bool:
+    return listener.clients_of is None and listener.protocol != PLAINTEXT
 
 
 def _alter_partition(active: ActiveController | None, version: int, request: ApiMessage) -> Future[ApiMessage]:

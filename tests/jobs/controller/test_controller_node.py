@@ -1,9 +1,18 @@
 """Where brokers are told to find the controller, and what is refused because it cannot work."""
 
+import re
+import ssl
+
 import pytest
 from msgspec.structs import replace
 
-from jobs.controller.controller_node import controller_endpoints, controller_node, listeners_without_controller
+from jobs.adapters.request_server.config import Security
+from jobs.controller.controller_node import (
+    controller_endpoints,
+    controller_node,
+    listeners_without_controller,
+    refuse_other_security,
+)
 from jobs.core.errors import RefusedError
 from schemas.rows import Broker, BrokerConfig
 from schemas.znodes import Endpoint
@@ -110,8 +119,8 @@ def test_a_secured_listener_of_brokers_leaves_clients_theirs() -> None:
 @pytest.mark.parametrize(
     ("address", "protocol", "authorizer", "message"),
     [
-        (CLIENTS, "SASL_SSL", "", "cannot be served, because it uses SASL_SSL, .* use `surveyor plan`"),
-        (CLIENTS, "PLAINTEXT", AUTHORIZER, rf"cannot be served, because it has an authorizer \(.*={AUTHORIZER}\)"),
+        (CLIENTS, "SASL_SSL", "", r"uses SASL_SSL, .* set listener\.name\.clients\.security\.protocol=SASL_SSL"),
+        (replace(CLIENTS, security_protocol="SSL"), "PLAINTEXT", "", "uses PLAINTEXT, and this address SSL"),
         (replace(CLIENTS, listener="CLIENT"), "PLAINTEXT", "", "no broker has this listener; they have CLIENTS, PLAIN"),
         (replace(CLIENTS, listener="PLAINTEXT"), "PLAINTEXT", "", "give its address without the name"),
         (replace(CLIENTS, host="127.0.0.1"), "PLAINTEXT", "", "127.0.0.1:9094, a loopback address"),
@@ -124,6 +133,59 @@ def test_clients_that_cannot_be_served_are_not_told_an_address(
 
     with pytest.raises(RefusedError, match=message):
         controller_endpoints(configs, brokers_with(protocol), ours)
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_SSL"])
+@pytest.mark.parametrize("authorizer", ["", AUTHORIZER])
+def test_clients_are_served_or_refused_at_a_listener_with_any_security(protocol: str, authorizer: str) -> None:
+    ours = replace(CLIENTS, security_protocol=protocol)
+    configs = settings(authorizer_class_name=authorizer)
+
+    endpoints = controller_endpoints(configs, brokers_with(protocol), [*served("surveyor.example"), ours])
+
+    assert endpoints == [*named("surveyor.example"), ours]
+
+
+TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+OWN_AUTH, OWN_MECHANISMS = "listener.name.users.ssl.client.auth", "listener.name.users.sasl.enabled.mechanisms"
+LOGINS: dict[str, tuple[Security, dict[str, str | None], str | None]] = {  # ours, a broker's, part of the refusal
+    "the same": (Security(TLS, "required"), {"ssl.client.auth": "required"}, None),
+    "its own": (Security(TLS, "none"), {"ssl.client.auth": "required", OWN_AUTH: "NONE"}, None),
+    "default": (Security(TLS, "none"), {}, None),
+    "weaker": (Security(TLS, "none"), {OWN_AUTH: "required"}, f"set {OWN_AUTH}=required"),
+    "stricter": (Security(TLS, "required"), {"ssl.client.auth": "none"}, f"set {OWN_AUTH}=none"),
+    "with passwords only its own counts": (
+        Security(TLS, "none", ("PLAIN",)),
+        {"ssl.client.auth": "required", OWN_MECHANISMS: "PLAIN"},
+        None,
+    ),
+    "fewer mechanisms": (Security(None, "none", ("PLAIN",)), {OWN_MECHANISMS: "GSSAPI, PLAIN"}, None),
+    "another mechanism": (Security(None, "none", ("PLAIN",)), {OWN_MECHANISMS: "GSSAPI"}, "leave PLAIN out of"),
+    "a mechanism of another listener": (
+        Security(None, "none", ("PLAIN",)),
+        {OWN_MECHANISMS: "SCRAM-SHA-256", "sasl.enabled.mechanisms": "PLAIN"},
+        "broker 1 accepts SCRAM-SHA-256 at its listener USERS",
+    ),
+    "the default mechanism": (Security(None, "none", ("PLAIN",)), {}, "broker 1 accepts GSSAPI"),
+}
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("case", LOGINS)
+def test_clients_log_in_as_at_brokers(case: str) -> None:
+    ours, theirs, message = LOGINS[case]
+    if message is None:
+        refuse_other_security("USERS", ours, {1: theirs})
+        return
+    with pytest.raises(RefusedError, match=re.escape(message)):
+        refuse_other_security("USERS", ours, {1: theirs})
+
+
+@pytest.mark.unit
+def test_no_client_logs_in_where_no_broker_reports_how() -> None:
+    with pytest.raises(RefusedError, match="no broker reports how clients log in at its listener USERS"):
+        refuse_other_security("USERS", Security(TLS, "required"), {})
 
 
 @pytest.mark.unit

@@ -247,6 +247,15 @@ def test_a_standby_that_starts_without_zookeeper_waits_for_it(start: Start) -> N
     assert start().process.wait(60) == 22
 
 
+def test_a_standby_waits_for_no_cluster_where_there_is_none(start: Start) -> None:
+    """ZooKeeper answers, so the chroot is wrong."""
+    start.hosts = f"{start.tree.hosts}/nowhere"
+    standby = start("--standby")
+    assert standby.process.wait(60) == 22
+    [line] = standby.output.splitlines()
+    assert "/nowhere: no Kafka cluster keeps its metadata there; check the chroot" in line
+
+
 def test_a_lost_connection_to_zookeeper_is_reported_at_once(proxy: ZooKeeperProxy, start: Start) -> None:
     start.hosts = f"{proxy.hosts.partition('/')[0]}/{start.tree.hosts.partition('/')[2]}"
     active = start()

@@ -5,12 +5,14 @@ with TLS and passwords, and a rolling upgrade. No acknowledged record is lost in
 import base64
 import json
 import signal
-import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from struct import pack
+from types import MappingProxyType
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -20,6 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewTopic,
     ResourceType,
 )
 from cryptography import x509
@@ -28,23 +31,27 @@ from scramp import ScramMechanism
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.ports import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
-from jobs.adapters.java.home import find_java
-from jobs.adapters.java.jars import kafka_jars
+from jobs.adapters.zookeeper.cluster import read_brokers
 from schemas.znodes import decode_assignment, encode_config
 from tests.jobs.support.commands.control_process import (
     OURS,
     ControllerProcess,
     controller_id,
+    idle_controller,
     running_controller,
     started_controller,
 )
 from tests.jobs.support.kafka.asked_cluster import PARTITIONS, TOPIC, Asked, asked
+from tests.jobs.support.kafka.kafka_tools import ELECTIONS, MOVES, TOPICS, Tools, java_login
 from tests.jobs.support.kafka.real_cluster import Flow, eventually, kafka_tree
 from tests.jobs.support.kafka.secured_kafka import write_properties
 from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+from tests.jobs.support.zookeeper.zookeeper_proxy import MULTI, Hold, ZooKeeperProxy
 
 USER, PASSWORD = "broker", "tr0ub4dor3"
+ALICE, GUEST = "alice", "guest"
+"""Users of clients: ZooKeeper has the password of the first, and brokers that of the second."""
 SCRAM = "SCRAM-SHA-512"
 MODULES = "org.apache.kafka.common.security"
 LOGINS = {
@@ -53,39 +60,72 @@ LOGINS = {
 }
 """Login modules of the brokers by mechanism, and the users that they accept."""
 FEATURE = "/feature"
+FENCED = 20
+BAD_VERSION = pack(">i", -103)
+"""ZooKeeper's error code, in a response."""
 
 
 def test_controllers_follow_each_other(tmp_path: Path) -> None:
-    """The active one is killed while a broker is down, its standby is replaced, and then Kafka's own follows."""
-    standby, address = ("--standby",), f"{LOOPBACK}:{free_port()}"
-    with EmbeddedCluster(3) as cluster, asked(cluster, tmp_path / "w", *standby) as story:
-        with (
-            Flow(cluster.bootstrap, TOPIC, PARTITIONS) as flow,
-            waiting_controller(story.kafka, tmp_path / "w", "--standby", "--listen", address) as waiting,
-        ):
+    """The active one is killed while a broker is down, and one of two standbys follows it. That one is replaced, its
+    successor stops in the midst of an AlterPartition, a standby follows again, and then Kafka's own.
+    """
+    with EmbeddedCluster(3) as cluster, asked(cluster, tmp_path / "w", "--standby") as story, ExitStack() as stack:
+        with Flow(cluster.bootstrap, TOPIC, PARTITIONS) as flow:
+            standbys = [stack.enter_context(waiting_controller(story.kafka, tmp_path / "w", n)) for n in range(2)]
             story.kill(1)
             story.wait_until(lambda: all(s.leader != 1 and 1 not in s.isr for s in story.states()))
             story.controller.kill()
             story.start(1)
             story.wait_until(lambda: controller_id(story.kafka) == OURS)  # a broker may be it in between
-            assert "controllership taken over" in waiting.output
-            third = f"{LOOPBACK}:{free_port()}"
-            with running_controller(story.kafka, tmp_path / "w", "--replace", "--listen", third):
-                assert eventually(lambda: "standing by again" in waiting.output)
-                story.shut_down(2)
-                story.start(2)
-                waiting.process.send_signal(signal.SIGINT)
-                waiting.process.wait(60)
+            [winner] = [standby for standby in standbys if "controllership taken over" in standby.output]
+            with ZooKeeperProxy(story.kafka.hosts) as proxy:
+                through_proxy = KafkaTree(proxy.hosts.rstrip("/"), story.kafka.client)
+                options = ("--replace", "--listen", f"{LOOPBACK}:{free_port()}")
+                with running_controller(through_proxy, tmp_path / "w", *options) as third:
+                    assert eventually(lambda: "standing by again" in winner.output)
+                    story.shut_down(2)
+                    story.wait_until(lambda: all(2 not in state.isr for state in story.states()))
+                    stop_in_alter_partition(story, third, proxy)
+                    assert third.process.wait(60) == FENCED
+            for standby in standbys:
+                standby.process.send_signal(signal.SIGINT)
+                standby.process.wait(60)
             story.wait_until(lambda: controller_id(story.kafka) in cluster.brokers)
             story.shut_down(0)
             story.start(0)
         assert flow.failed == []
 
 
+def stop_in_alter_partition(story: Asked, active: ControllerProcess, proxy: ZooKeeperProxy) -> None:
+    """Start broker 2, and stop the active controller when its write of an ISR is on its way to ZooKeeper.
+
+    A standby takes over in the meantime. The write is refused by the fence although its session lives, and the leader
+    gets its answer from the new controller.
+    """
+    hold = proxy.hold(
+        Hold(
+            lambda op, frame: op == MULTI and f"/topics/{TOPIC}/partitions/".encode() in frame,
+            lambda: active.process.send_signal(signal.SIGSTOP),
+        )
+    )
+    story.cluster.brokers[2].start()
+    assert hold.held.wait(60)
+    before = int(story.kafka.client.get("/controller_epoch")[0])
+    with idle_controller(story.kafka):  # the standbys take over from it
+        story.wait_until(lambda: controller_id(story.kafka) == OURS)
+    hold.released.set()
+    assert hold.answered.wait(60)
+    assert BAD_VERSION in hold.response
+    active.process.send_signal(signal.SIGCONT)
+    story.wait_until_whole()
+    assert {state.controller_epoch for state in story.states() if 2 in state.isr} == {before + 2}
+
+
 @contextmanager
-def waiting_controller(kafka: KafkaTree, warehouse: Path, *options: str) -> Iterator[ControllerProcess]:
+def waiting_controller(kafka: KafkaTree, warehouse: Path, number: int) -> Iterator[ControllerProcess]:
     """Run a standby until it waits."""
-    with started_controller(kafka, warehouse, "standby.log", *options) as controller:
+    options = ("--standby", "--listen", f"{LOOPBACK}:{free_port()}")
+    with started_controller(kafka, warehouse, f"standby-{number}.log", *options) as controller:
         assert eventually(lambda: "standing by:" in controller.output, 120), controller.output
         yield controller
 
@@ -171,17 +211,21 @@ def test_a_rolling_upgrade_of_the_protocol(tmp_path: Path) -> None:
 
 
 class PasswordKafka(EmbeddedKafka):
-    """CLIENTS in plain text; brokers speak with each other by passwords over TLS, and CONTROL wants a certificate."""
+    """Brokers speak with each other by passwords over TLS, and CONTROL wants a certificate.
+
+    The others are for clients: CLIENTS in plain text, USERS with passwords over TLS, and TLS.
+    """
 
     certificates: Certificates
     mechanism: str
 
     def properties(self) -> dict[str, str]:
-        protocols = {"CLIENTS": "PLAINTEXT", "INSIDE": "SASL_SSL", "CONTROL": "SSL"}
+        protocols = {"CLIENTS": "PLAINTEXT", "INSIDE": "SASL_SSL", "CONTROL": "SSL", "USERS": "SASL_SSL", "TLS": "SSL"}
+        addresses = [f"{name}://{LOOPBACK}:0" for name in protocols if name != "CLIENTS"]
         login, users = LOGINS[self.mechanism]
         return {
             **super().properties(),
-            "listeners": f"CLIENTS://{self.address},INSIDE://{LOOPBACK}:0,CONTROL://{LOOPBACK}:0",
+            "listeners": ",".join([f"CLIENTS://{self.address}", *addresses]),
             "listener.security.protocol.map": ",".join(map(":".join, protocols.items())),
             "inter.broker.listener.name": "INSIDE",
             "control.plane.listener.name": "CONTROL",
@@ -191,6 +235,11 @@ class PasswordKafka(EmbeddedKafka):
                 f'{login} required username="{USER}" password="{PASSWORD}"{users};'
             ),
             "listener.name.control.ssl.client.auth": "required",
+            "listener.name.users.sasl.enabled.mechanisms": f"PLAIN,{SCRAM}",
+            "listener.name.users.plain.sasl.jaas.config": (
+                f'{MODULES}.plain.PlainLoginModule required user_{GUEST}="{PASSWORD}";'
+            ),
+            f"listener.name.users.{SCRAM.lower()}.sasl.jaas.config": f"{MODULES}.scram.ScramLoginModule required;",
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.certificates.server),
             "ssl.truststore.type": "PEM",
@@ -206,8 +255,8 @@ class Secured:
     certificates: Certificates
     mechanism: str
 
-    def listen_config(self, folder: Path) -> Path:
-        """Write the file of `--listen-config`."""
+    def listen_config(self, folder: Path, of_clients: Mapping[str, str] = MappingProxyType({})) -> Path:
+        """Write the file of `--listen-config`, with settings of clients."""
         login = {f"sasl.plain.user.{USER}.password": PASSWORD} if self.mechanism == "PLAIN" else {}
         return write_properties(
             folder / "listen.properties",
@@ -221,6 +270,7 @@ class Secured:
                 "broker.principals": f"User:{USER};User:{_subject(self.certificates.server)}",
                 "control.plane.listen": f"{LOOPBACK}:{free_port()}",
                 "control.plane.security.protocol": "SSL",
+                **of_clients,
             },
         )
 
@@ -231,9 +281,9 @@ def secured(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Secured]
     running, mechanism = EmbeddedCluster(0), str(request.param)
     with running:
         certificates = Certificates.made_in(tmp_path / "certificates")
-        if mechanism == SCRAM:
-            with kafka_tree(running) as tree:
-                _write_scram_user(tree)
+        with kafka_tree(running) as tree:
+            for user in (USER, ALICE):
+                _write_scram_user(tree, user)
         for broker_id in range(3):
             folder = running.folder / f"broker-{broker_id}"
             broker = PasswordKafka(running.zookeeper.connect, broker_id, folder, rack=f"rack-{broker_id % 2}")
@@ -245,11 +295,11 @@ def secured(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Secured]
         yield Secured(running, certificates, mechanism)
 
 
-def _write_scram_user(tree: KafkaTree) -> None:
+def _write_scram_user(tree: KafkaTree, user: str) -> None:
     salt, stored, server, iterations = ScramMechanism(SCRAM).make_auth_info(PASSWORD, iteration_count=4096)
     parts = {"salt": salt, "stored_key": stored, "server_key": server}
     text = ",".join(f"{name}={_base64(value)}" for name, value in parts.items())
-    tree.write(f"/config/users/{USER}", encode_config({SCRAM: f"{text},iterations={iterations}"}))
+    tree.write(f"/config/users/{user}", encode_config({SCRAM: f"{text},iterations={iterations}"}))
 
 
 def _base64(data: bytes) -> str:
@@ -272,22 +322,37 @@ def test_brokers_with_certificates_and_passwords(tmp_path: Path, secured: Secure
         brokers = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=30).brokers
         assert OURS not in brokers  # clients do not see it
         assert (
-            "warning: clients of listener CLIENTS do not find the controller: kafka-topics" in story.controller.output
+            "warning: clients of listener CLIENTS, TLS, USERS do not find the controller: kafka-topics"
+            in story.controller.output
         )
         assert PASSWORD not in story.controller.output
 
 
 @pytest.mark.parametrize("secured", ["PLAIN"], indirect=True)
-def test_clients_with_a_listener_of_their_own(tmp_path: Path, secured: Secured) -> None:
+def test_clients_with_listeners_of_their_own(tmp_path: Path, secured: Secured) -> None:
     """Kafka's tools work there although brokers ask elsewhere, and topics are created although brokers have racks."""
-    cluster, options = secured.cluster, ("--listen-config", str(secured.listen_config(tmp_path)))
-    with asked(cluster, tmp_path / "w", *options, "--listen", f"CLIENTS://{LOOPBACK}:{free_port()}") as story:
-        tools, topics = Tools(cluster.bootstrap), f"{TOOLS}.TopicCommand"
-        tools.shown(topics, "--create", "--topic", "made", "--partitions", "2", "--replication-factor", "2")
-        assert "PartitionCount: 2" in tools.shown(topics, "--describe", "--topic", "made")
-        tools.shown(f"{TOOLS}.reassign.ReassignPartitionsCommand", "--list")
+    cluster, config = secured.cluster, secured.listen_config(tmp_path, OF_CLIENTS)
+    addresses = [f"{name}://{LOOPBACK}:{free_port()}" for name in ("CLIENTS", "USERS", "TLS")]
+    options = [option for address in addresses for option in ("--listen", address)]
+    with asked(cluster, tmp_path / "w", "--listen-config", str(config), *options) as story:
+        login = partial(java_login, tmp_path, secured.certificates.ca, PASSWORD)
+        plain = Tools(cluster.bootstrap)
+        users = {
+            ALICE: Tools(bootstrap_of(story, "USERS"), login(SCRAM, ALICE)),
+            GUEST: Tools(bootstrap_of(story, "USERS"), login("PLAIN", GUEST)),
+        }
+        tls = Tools(bootstrap_of(story, "TLS"), login())
+        made = ("--topic", "made")
+        create = ("--create", *made, "--partitions", "2", "--replication-factor", "2")
+        assert "`surveyor plan assign`" in users[GUEST].refusal(TOPICS, *create)
+        assert story.kafka.client.exists("/brokers/topics/made") is None
+        users[ALICE].shown(TOPICS, *create)
+        assert "PartitionCount: 2" in tls.shown(TOPICS, "--describe", *made)
+        assert "PartitionCount: 2" in users[GUEST].shown(TOPICS, "--describe", *made)
+        users[ALICE].shown(MOVES, "--list")
         election = ("--election-type", "preferred", "--all-topic-partitions")
-        tools.shown(f"{TOOLS}.LeaderElectionCommand", *election)
+        tls.shown(ELECTIONS, *election)
+        use_by_librdkafka(story, secured)
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         racks = {node.id: node.rack for node in admin.describe_cluster(request_timeout=30).result(60).nodes}
         assert racks == {0: "rack-0", 1: "rack-1", 2: "rack-0", OURS: "rack-0"}
@@ -303,44 +368,59 @@ def test_clients_with_a_listener_of_their_own(tmp_path: Path, secured: Secured) 
             story.start(2)
         assert flow.failed == []
         assert committed_group(cluster.bootstrap) == 0
-        tools.shown(topics, "--delete", "--topic", "made")
+        users[ALICE].shown(TOPICS, "--delete", *made)
+        assert "made" not in plain.shown(TOPICS, "--list").split()
         assert "do not find the controller" not in story.controller.output
+        assert PASSWORD not in story.controller.output
 
 
-TOOLS = "org.apache.kafka.tools"
+OF_CLIENTS = {
+    "listener.name.users.security.protocol": "SASL_SSL",
+    "listener.name.users.sasl.enabled.mechanisms": f"{SCRAM},PLAIN",
+    "listener.name.tls.security.protocol": "SSL",
+    "listener.name.tls.ssl.client.auth": "none",
+}
+"""Settings of the listeners USERS and TLS; passwords of PLAIN are not among them."""
 
 
-@dataclass
-class Tools:
-    """Kafka's own command line tools, as Kafka 3.9.2 brings them."""
+def bootstrap_of(story: Asked, listener: str) -> str:
+    """The address of broker 0 at a listener."""
+    [endpoint] = [e for e in read_brokers(story.kafka.client)[0].endpoints or () if e.listener == listener]
+    return f"{endpoint.host}:{endpoint.port}"
 
-    bootstrap: str
 
-    def run(self, tool: str, *options: str) -> "subprocess.CompletedProcess[str]":
-        """Run a tool; none may wait longer than a minute."""
-        java = [str(find_java()), "-cp", ":".join(map(str, kafka_jars()))]
-        command = [*java, tool, "--bootstrap-server", self.bootstrap, *options]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-    def shown(self, tool: str, *options: str) -> str:
-        """Run a tool that succeeds; return what it prints."""
-        result = self.run(tool, *options)
-        assert result.returncode == 0, result.stdout + result.stderr
-        return result.stdout
+def use_by_librdkafka(story: Asked, secured: Secured) -> None:
+    """Create a topic, write and read with a group at USERS, by a client that asks each node for metadata at first."""
+    settings: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": bootstrap_of(story, "USERS"),
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(secured.certificates.ca),
+        "sasl.mechanism": SCRAM,
+        "sasl.username": ALICE,
+        "sasl.password": PASSWORD,
+    }
+    admin = AdminClient(settings)
+    admin.create_topics([NewTopic("by-rdkafka", 1, 2)])["by-rdkafka"].result(60)
+    producer = Producer(settings)
+    producer.produce("by-rdkafka", b"first")
+    assert producer.flush(60) == 0
+    consumer = Consumer({**settings, "group.id": "rdkafka", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["by-rdkafka"])
+    message = next(filter(None, (consumer.poll(1) for _ in range(60))))
+    assert message.value() == b"first"
+    consumer.close()
 
 
 def test_kafkas_own_tools(tmp_path: Path) -> None:
     """Each does its work, or says why not, and no call ends by a time-out."""
-    topics, moves = f"{TOOLS}.TopicCommand", f"{TOOLS}.reassign.ReassignPartitionsCommand"
-    elections = f"{TOOLS}.LeaderElectionCommand"
     with EmbeddedCluster(3) as cluster, asked(cluster, tmp_path / "w") as story:
         tools = Tools(cluster.bootstrap)
         created = ("--create", "--topic", "made", "--partitions", "2", "--replication-factor", "2")
-        assert "Created topic made" in tools.shown(topics, *created, "--config", "retention.ms=5000")
-        assert "topic made exists" in tools.run(topics, *created).stdout
-        assert "PartitionCount: 2" in tools.shown(topics, "--describe", "--topic", "made")
-        tools.shown(topics, "--alter", "--topic", "made", "--partitions", "3")
-        assert "PartitionCount: 3" in tools.shown(topics, "--describe", "--topic", "made")
+        assert "Created topic made" in tools.shown(TOPICS, *created, "--config", "retention.ms=5000")
+        assert "topic made exists" in tools.run(TOPICS, *created).stdout
+        assert "PartitionCount: 2" in tools.shown(TOPICS, "--describe", "--topic", "made")
+        tools.shown(TOPICS, "--alter", "--topic", "made", "--partitions", "3")
+        assert "PartitionCount: 3" in tools.shown(TOPICS, "--describe", "--topic", "made")
 
         # a follower takes a megabyte each 11 s, however low the rate, and all of it before it has heard of the throttle
         throttle(cluster, "made")
@@ -355,24 +435,24 @@ def test_kafkas_own_tools(tmp_path: Path) -> None:
         entry = {"topic": "made", "partition": 0, "replicas": target}
         file.write_text(json.dumps({"version": 1, "partitions": [entry]}))
         named = ("--reassignment-json-file", str(file))
-        tools.shown(moves, *named, "--execute", "--throttle", "10000")
-        assert "made-0" in tools.shown(moves, "--list")
-        assert "made-0 is still in progress" in tools.shown(moves, *named, "--verify")
-        tools.shown(moves, *named, "--cancel")  # answered once it has begun; it ends with the next AlterPartition
+        tools.shown(MOVES, *named, "--execute", "--throttle", "10000")
+        assert "made-0" in tools.shown(MOVES, "--list")
+        assert "made-0 is still in progress" in tools.shown(MOVES, *named, "--verify")
+        tools.shown(MOVES, *named, "--cancel")  # answered once it has begun; it ends with the next AlterPartition
         story.wait_until(lambda: {*assignment(story, "made")[0]} == {*before[0]})
-        tools.shown(moves, *named, "--execute")
-        story.wait_until(lambda: "made-0 is completed" in tools.shown(moves, *named, "--verify"))
+        tools.shown(MOVES, *named, "--execute")
+        story.wait_until(lambda: "made-0 is completed" in tools.shown(MOVES, *named, "--verify"))
 
-        tools.shown(elections, "--election-type", "preferred", "--all-topic-partitions")
+        tools.shown(ELECTIONS, "--election-type", "preferred", "--all-topic-partitions")
         assert story.kafka.state("made").leader == joining
         assert "Valid replica already elected" in tools.shown(
-            elections, "--election-type", "unclean", "--topic", "made", "--partition", "0"
+            ELECTIONS, "--election-type", "unclean", "--topic", "made", "--partition", "0"
         )
         users = ("--alter", "--entity-type", "users", "--entity-name", "alice", "--add-config")
         refused = tools.run("kafka.admin.ConfigCommand", *users, "SCRAM-SHA-256=[password=x]")
         assert "Surveyor is the controller, and does not change users" in refused.stdout + refused.stderr
-        tools.shown(topics, "--delete", "--topic", "made")
-        assert "made" not in tools.shown(topics, "--list").split()
+        tools.shown(TOPICS, "--delete", "--topic", "made")
+        assert "made" not in tools.shown(TOPICS, "--list").split()
         assert committed_group(cluster.bootstrap) == 0
 
 

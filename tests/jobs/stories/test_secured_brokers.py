@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from confluent_kafka import ElectionType, TopicPartition
+from confluent_kafka import ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kazoo.security import ACL
 from msgspec.structs import replace as with_values
@@ -27,8 +27,9 @@ from jobs.adapters.brokers.listeners import PLAIN, Listener
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.embedded.ports import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
-from jobs.adapters.zookeeper.cluster import read_cluster
+from jobs.adapters.zookeeper.cluster import read_brokers, read_cluster
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.repositories.plans.repository import Plan
 from schemas.tables import SPARK_SCHEMAS
@@ -37,6 +38,7 @@ from tests.jobs.support.commands import commands
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.commands.control_process import controller_id, run_during_control
 from tests.jobs.support.commands.held import commit_held
+from tests.jobs.support.kafka.kafka_tools import ELECTIONS, MOVES, TOPICS, Tools, java_login
 from tests.jobs.support.kafka.real_cluster import (
     Traffic,
     create_topic,
@@ -218,9 +220,13 @@ def test_leaders_are_elected_over_each_listener_once_a_broker_was_killed(
 
 @pytest.mark.usefixtures("spark")
 def test_a_resident_controller_and_what_it_leaves_to_kafkas_controller(
-    cluster: EmbeddedCluster, kafka: KafkaTree, surveyor: Surveyor, ways: Ways
+    secured: Secured, kafka: KafkaTree, surveyor: Surveyor, ways: Ways, tmp_path: Path
 ) -> None:
-    """It tells over SASL_SSL; what it creates in ZooKeeper is the brokers', as if they had made it."""
+    """It tells over SASL_SSL; what it creates in ZooKeeper is the brokers', as if they had made it.
+
+    As it cannot ask their authorizer, it refuses Kafka's tools at once, also those of a super user.
+    """
+    cluster = secured[0]
     create_topic(cluster, kafka, "theirs", 1)
     way = ways["SCRAM-SHA-512 at the control plane"]
     made = store_plan(
@@ -236,13 +242,16 @@ def test_a_resident_controller_and_what_it_leaves_to_kafkas_controller(
         cluster.brokers[1].kill()
         cluster.brokers[1].expire()
         assert eventually(lambda: (led().leader, led().isr) == (0, [0]))
-        assert eventually(lambda: topic_metadata(cluster.brokers[0].address, "ours")[0][0] == 0)
+        assert eventually(lambda: leader_known_to(cluster.brokers[0], "ours") == 0)
         cluster.brokers[1].restart()
         assert eventually(lambda: led().isr == [0, 1])
+        tools_are_refused(kafka, secured, tmp_path)
 
+    listen = listen_options(secured, tmp_path)
     with run_during_control(act):
-        ran = surveyor.run("control", "--apply", "--yes", "--zookeeper", kafka.hosts, *way.options)
+        ran = surveyor.run("control", "--apply", "--yes", "--zookeeper", kafka.hosts, *way.options, *listen)
     assert ran.exit_code == 130, ran.output
+    assert "requests of Kafka's tools at MUTUAL, USERS are refused with the name of the command" in ran.stderr
 
     assert eventually(lambda: all(map(knows_controller, cluster.brokers.values())))
     elect_preferred(cluster, "ours")
@@ -261,6 +270,48 @@ def test_a_resident_controller_and_what_it_leaves_to_kafkas_controller(
     assert surveyor.apply(kafka.hosts, going.plan_id, *way.options).exit_code == 0
     assert eventually(lambda: kafka.client.exists("/brokers/topics/ours") is None)
     assert PASSWORD not in ran.output
+
+
+def leader_known_to(broker: EmbeddedKafka, topic: str) -> int | None:
+    """The leader of the first partition; None if librdkafka asked the controller, which leaves topics to brokers."""
+    try:
+        leader, _, _ = topic_metadata(broker.address, topic)[0]
+    except KafkaException:
+        return None
+    return int(leader)
+
+
+def listen_options(secured: Secured, folder: Path) -> list[str]:
+    """Addresses for brokers, and for the clients of two listeners."""
+    config = {
+        "control.plane.listen": f"{LOOPBACK}:{free_port()}",
+        "control.plane.security.protocol": "SASL_SSL",
+        "broker.principals": "User:broker",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.plain.user.broker.password": PASSWORD,
+        "ssl.certificate.location": str(secured[1].server),
+        "ssl.ca.location": str(secured[1].ca),
+        "listener.name.users.security.protocol": "SASL_SSL",
+        "listener.name.users.sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "listener.name.mutual.security.protocol": "SSL",
+    }
+    addresses = [f"{prefix}{LOOPBACK}:{free_port()}" for prefix in ("", "USERS://", "MUTUAL://")]
+    file = write_properties(folder / "listen.properties", config)
+    return [*(option for address in addresses for option in ("--listen", address)), "--listen-config", str(file)]
+
+
+def tools_are_refused(kafka: KafkaTree, secured: Secured, folder: Path) -> None:
+    """By errors that name the command to use; what brokers answer still works."""
+    [endpoint] = [e for e in read_brokers(kafka.client)[0].endpoints or () if e.listener == "USERS"]
+    login = java_login(folder, secured[1].ca, PASSWORD, "SCRAM-SHA-256", USER)
+    tools, ours = Tools(f"{endpoint.host}:{endpoint.port}", login), ("--topic", "ours")
+    assert "use `surveyor plan assign`" in tools.refusal(TOPICS, "--create", "--topic", "refused-here")
+    assert "use `surveyor plan delete`" in tools.refusal(TOPICS, "--delete", *ours)
+    assert "use `surveyor status` or `surveyor plan reassign`" in tools.refusal(MOVES, "--list")
+    election = ("--election-type", "preferred", *ours, "--partition", "0")
+    assert "use `surveyor plan elect`" in tools.refusal(ELECTIONS, *election)
+    assert "PartitionCount: 1" in tools.shown(TOPICS, "--describe", *ours)
+    assert kafka.client.get_children("/brokers/topics").count("ours") == 1
 
 
 def elect_preferred(cluster: EmbeddedCluster, topic: str) -> None:

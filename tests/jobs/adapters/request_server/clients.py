@@ -19,6 +19,7 @@ from kio.static.primitive import i32Timedelta
 from jobs.adapters.request_server.api_handler import Caller, ServerListener
 from jobs.adapters.request_server.messages import API_VERSIONS
 
+METADATA = 3
 PRODUCER_IDS = 67
 SECONDS = 10.0
 
@@ -40,8 +41,11 @@ class ProducerIdHandler:
     def relay_to(self, _listener: ServerListener) -> tuple[str, int] | None:
         return self.relay
 
-    def conditional_apis(self) -> Mapping[int, tuple[int, int]]:
+    def conditional_apis(self, _listener: ServerListener) -> Mapping[int, tuple[int, int]]:
         return {}
+
+    def redirected_apis(self, listener: ServerListener) -> Mapping[int, tuple[int, int]]:
+        return {METADATA: (1, 12)} if listener.clients_of else {}
 
     def handles(self, _api_key: int, _request: Any) -> bool:  # noqa: ANN401
         return False

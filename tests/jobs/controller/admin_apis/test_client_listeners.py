@@ -3,14 +3,18 @@
 import json
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
+from importlib import import_module
 from struct import pack, unpack
+from typing import Any
 
 import pytest
 
 from jobs.adapters.embedded.ports import LOOPBACK
-from jobs.adapters.request_server.api_handler import ServerListener
+from jobs.adapters.request_server.api_handler import Caller, ServerListener
 from jobs.adapters.request_server.config import ListenConfig
 from jobs.adapters.request_server.server import RequestServer
+from jobs.controller.admin_apis.cluster_metadata import METADATA
 from jobs.controller.broker_apis.apis import BrokerApis
 from jobs.controller.broker_apis.messages import ALTER_PARTITION
 from jobs.controller.broker_apis.messages import VERSIONS as BROKER_APIS
@@ -23,6 +27,8 @@ from tests.jobs.support.controllers.resident import initialize
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration
 from tests.planner.frames import broker_config
 
+OURS = 2147483647
+CALLER = Caller("SASL_SSL", "User:alice", "127.0.0.1", "admin", "CLIENTS")
 OF_BROKERS, OF_CLIENTS = ServerListener("PLAINTEXT"), ServerListener("PLAINTEXT", "CLIENTS")
 CLIENT_PORTS = {19_000, 19_001, 19_002}
 SHUTDOWN = pack(">hhihc", 7, 1, 7, 1, b"x") + pack(">i", 2)
@@ -76,10 +82,57 @@ def test_brokers_are_told_the_address_for_clients(tree: KafkaTree) -> None:
 
 
 @pytest.mark.parametrize("authorizer", ["kafka.security.authorizer.AclAuthorizer"])
-def test_brokers_that_have_got_an_authorizer_are_told_their_own_alone(tree: KafkaTree, handler: BrokerApis) -> None:
-    """They have it since this process checked what it can serve; clients no longer see it, and leaders still ask."""
-    assert addresses_of_controller(tree) == [("PLAINTEXT", 9998)]
+def test_nothing_is_relayed_to_brokers_with_an_authorizer(tree: KafkaTree, handler: BrokerApis) -> None:
+    """Clients still see the controller, which refuses their requests at once."""
+    assert addresses_of_controller(tree) == [("PLAINTEXT", 9998), ("CLIENTS", 9999)]
     assert handler.relay_to(OF_CLIENTS) is None
+    assert METADATA in handler.conditional_apis(OF_CLIENTS)
+
+
+def metadata_request(version: int, topics: tuple[str, ...] | None) -> Any:  # noqa: ANN401 - of kio
+    module = import_module(f"kio.schema.metadata.v{version}.request")
+    names = None if topics is None else tuple(module.MetadataRequestTopic(name=name) for name in topics)
+    return module.MetadataRequest(
+        topics=names, **({} if version < 12 else {"include_topic_authorized_operations": False})
+    )
+
+
+@pytest.mark.parametrize("authorizer", ["", "kafka.security.authorizer.AclAuthorizer"])
+def test_brokers_are_named_to_clients_whose_requests_are_not_relayed(tree: KafkaTree, handler: BrokerApis) -> None:
+    """An admin client asks each node for them as soon as it is connected."""
+    request = metadata_request(12, ())
+    response = handler.submit(CALLER, METADATA, 12, request).result(10)
+
+    assert {(node.node_id, node.host, node.port) for node in response.brokers} == {
+        (OURS, LOOPBACK, 9999),
+        *((broker, LOOPBACK, port) for broker, port in enumerate(sorted(CLIENT_PORTS))),
+    }
+    assert (response.controller_id, response.topics) == (OURS, ())
+    assert {node.rack for node in response.brokers} == {None}
+    assert tree.client.exists("/brokers/topics") is not None
+
+
+@pytest.mark.parametrize(("topics", "is_answered"), [((), True), (None, False), (("orders",), False)])
+def test_brokers_answer_requests_for_topics(
+    handler: BrokerApis, topics: tuple[str, ...] | None, *, is_answered: bool
+) -> None:
+    assert handler.handles(METADATA, metadata_request(1, topics)) is is_answered
+
+
+def test_a_client_whose_password_is_unknown_is_not_told_of_brokers(handler: BrokerApis) -> None:
+    request = metadata_request(12, ())
+    with pytest.raises(ConnectionAbortedError):
+        handler.submit(replace(CALLER, is_verified=False), METADATA, 12, request)
+
+
+def test_what_clients_ask_any_broker_is_listed_where_clients_connect(handler: BrokerApis) -> None:
+    """A client that finds an API missing fails, and asks no other broker; brokers ask for nothing of it."""
+    for listener in (OF_CLIENTS, ServerListener("SASL_SSL", "USERS")):
+        listed = handler.redirected_apis(listener)
+        assert {1, 3, 10, 29, 60} <= listed.keys()
+        assert listed.keys().isdisjoint({*BROKER_APIS, *handler.versions(listener)})
+    assert handler.redirected_apis(ServerListener("SASL_SSL")) == {}
+    assert handler.conditional_apis(ServerListener("SASL_SSL")) == {}
 
 
 def test_a_request_is_relayed_to_the_listener_at_which_it_came_in(tree: KafkaTree, handler: BrokerApis) -> None:

@@ -12,6 +12,7 @@ from jobs.adapters.request_server.api_handler import Caller, ServerListener
 from jobs.adapters.request_server.config import ListenConfig
 from jobs.adapters.request_server.server import RequestServer
 from jobs.controller.admin_apis.apis import COMMANDS, refusal_of
+from jobs.controller.admin_apis.requests import AdminError
 from jobs.controller.broker_apis.apis import BrokerApis
 from tests.jobs.controller.admin_apis import clients
 from tests.jobs.controller.admin_apis.clients import AdminClient
@@ -43,10 +44,17 @@ def configure(admin: AdminClient, **values: str | None) -> None:
     admin.controller.engine.set_broker_configs(rows)
 
 
-REFUSED = {  # protocol of the listener, authorizer of the brokers, and a part of the message
-    "an authorizer": ("PLAINTEXT", AUTHORIZER, f"(authorizer.class.name={AUTHORIZER})"),
-    "perhaps an authorizer": ("PLAINTEXT", None, "no broker has reported whether it has one"),
-    "a listener of brokers": ("SASL_SSL", "", "at a listener with SASL_SSL it serves brokers only"),
+def caller(protocol: str, clients_of: str | None = None, *, is_verified: bool = True) -> Caller:
+    return Caller(protocol, "User:ANONYMOUS", "127.0.0.1", "admin", clients_of, is_verified)
+
+
+REFUSED = {  # the client, the authorizer of the brokers, and a part of the message
+    "an authorizer": (caller("PLAINTEXT"), AUTHORIZER, f"(authorizer.class.name={AUTHORIZER})"),
+    "perhaps an authorizer": (caller("PLAINTEXT"), None, "no broker has reported whether it has one"),
+    "a listener of brokers": (caller("SASL_SSL"), "", "at a listener with SASL_SSL it serves brokers only"),
+    "an authorizer for users": (caller("SASL_SSL", "USERS"), AUTHORIZER, "it cannot ask the brokers' authorizer"),
+    "perhaps one for users": (caller("SASL_SSL", "USERS"), None, "no broker has reported whether it has one"),
+    "an unknown user": (caller("SASL_SSL", "USERS", is_verified=False), "", "it does not know the password of this"),
 }
 
 
@@ -55,9 +63,9 @@ REFUSED = {  # protocol of the listener, authorizer of the brokers, and a part o
 def test_nothing_is_written_for_them(
     tree: KafkaTree, admin: AdminClient, monkeypatch: pytest.MonkeyPatch, command: str, case: str
 ) -> None:
-    protocol, authorizer, part = REFUSED[case]
+    client, authorizer, part = REFUSED[case]
     configure(admin, authorizer_class_name=authorizer)
-    monkeypatch.setattr(clients, "CALLER", Caller(protocol, "User:ANONYMOUS", "127.0.0.1", "admin"))
+    monkeypatch.setattr(clients, "CALLER", client)
     before = {path: tree.client.get_children(path) for path in ("/brokers/topics", "/admin", "/admin/delete_topics")}
 
     error, message = REQUESTS[command](admin)
@@ -67,7 +75,11 @@ def test_nothing_is_written_for_them(
 
 
 @pytest.mark.parametrize("command", REQUESTS)
-def test_all_others_are_served(admin: AdminClient, command: str) -> None:
+@pytest.mark.parametrize("sender", [caller("PLAINTEXT"), caller("PLAINTEXT", "CLIENTS"), caller("SASL_SSL", "USERS")])
+def test_all_others_are_served(
+    admin: AdminClient, monkeypatch: pytest.MonkeyPatch, command: str, sender: Caller
+) -> None:
+    monkeypatch.setattr(clients, "CALLER", sender)
     assert "Surveyor is the controller" not in str(REQUESTS[command](admin))
 
 
@@ -104,4 +116,12 @@ def test_a_process_that_is_not_the_controller_closes_the_connection(capsys: pyte
 
 def test_every_request_of_people_has_a_command() -> None:
     assert {*COMMANDS.values()} >= REQUESTS.keys()
-    assert refusal_of(16, "SASL_SSL", AUTHORIZER) is None
+    assert refusal_of(16, caller("SASL_SSL"), AUTHORIZER) is None
+
+
+def test_a_topic_is_described_without_its_reassignments() -> None:
+    """`kafka-topics --describe` ends with any other error."""
+    refusal = refusal_of(46, caller("SASL_SSL", "USERS"), AUTHORIZER)
+    assert refusal is not None
+    assert refusal.error is AdminError.CLUSTER_AUTHORIZATION_FAILED
+    assert "use `surveyor status` or `surveyor plan reassign`" in (refusal.message or "")

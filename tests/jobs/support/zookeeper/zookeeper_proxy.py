@@ -19,6 +19,7 @@ MULTI_READ = 22
 SYNC = 9
 CLOSE = -11
 UNKNOWN = 99
+PING = struct.pack(">iii", 8, -2, 11)
 
 
 @dataclass
@@ -38,6 +39,20 @@ class Loss:
     happened: threading.Event = field(default_factory=threading.Event)
 
 
+@dataclass
+class Hold:
+    """A request that is held back until it is released; its session lives on in the meantime."""
+
+    matches: Callable[[int, bytes], bool]
+    """Whether it is the one, by its op code and all of its bytes."""
+    then: Callable[[], object]
+    """Called while it is held."""
+    held: threading.Event = field(default_factory=threading.Event)
+    released: threading.Event = field(default_factory=threading.Event)
+    response: bytes = b""
+    answered: threading.Event = field(default_factory=threading.Event)
+
+
 class ZooKeeperProxy:
     """At most one connection at a time matters to what is lost, as a session has."""
 
@@ -53,6 +68,7 @@ class ZooKeeperProxy:
         """How many multiReads came that were not to be known."""
         self.sessions: list[tuple[int, bytes]] = []
         self._loss: Loss | None = None
+        self._hold: Hold | None = None
         self._refusing = False
         self._sockets: list[socket.socket] = []
 
@@ -60,6 +76,19 @@ class ZooKeeperProxy:
         """From now on, lose that; it happens once."""
         self._loss = loss
         return loss
+
+    def hold(self, hold: Hold) -> Hold:
+        """From now on, hold that back; it happens once."""
+        self._hold = hold
+        return hold
+
+    def hold_of(self, op: int, frame: bytes) -> Hold | None:
+        """Return how a request is held back, None if it is not."""
+        hold = self._hold
+        if hold is None or not hold.matches(op, frame):
+            return None
+        self._hold = None
+        return hold
 
     def refuse(self) -> None:
         """Refuse all connections from now on."""
@@ -121,6 +150,7 @@ class _Connection:
     def __init__(self, proxy: ZooKeeperProxy, client: socket.socket, server: socket.socket) -> None:
         self.proxy, self.client, self.server = proxy, client, server
         self.lost: tuple[int, Loss] | None = None
+        self.held: tuple[int, Hold] | None = None
         self.session: tuple[int, bytes] = (0, b"")
 
     def start(self) -> None:
@@ -152,6 +182,13 @@ class _Connection:
             if op == MULTI_READ and not self.proxy.knows_multi_read:
                 self.proxy.unknown += 1
                 frame = frame[:8] + struct.pack(">i", UNKNOWN) + frame[12:]
+            hold = self.proxy.hold_of(op, frame)
+            if hold is not None:
+                self.held = (xid, hold)
+                hold.then()
+                hold.held.set()
+                while not hold.released.wait(1):
+                    self.server.sendall(PING)
             self.server.sendall(frame)
 
     def _answers(self) -> None:
@@ -168,6 +205,9 @@ class _Connection:
             if self.lost and xid == self.lost[0]:
                 self._drop(self.lost[1], frame, self.client)
                 return
+            if self.held and xid == self.held[0]:
+                self.held[1].response = frame
+                self.held[1].answered.set()
             self.client.sendall(frame)
 
     def _drop(self, loss: Loss, frame: bytes, receiver: socket.socket) -> None:
