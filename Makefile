@@ -105,8 +105,8 @@ torture: setup ## What is killed, cut off and raced, as often as can be, for hou
 	KILL_POINTS=all RACES=300 HISTORIES=2000 ROUNDS=40 LIVES=1 $(BIN)/pytest -m torture $(TORTURE_ARGS)
 
 .PHONY: demo
-demo: .venv/.runtime ## Embedded ZooKeeper and real brokers: the whole story
-	$(BIN)/surveyor demo
+demo: .venv/.runtime ## Embedded ZooKeeper and real brokers: the whole story; --kraft goes into DEMO_ARGS
+	$(BIN)/surveyor demo $(DEMO_ARGS)
 
 .PHONY: airflow
 airflow: setup ## Airflow with Surveyor's DAGs on an embedded cluster, to look at, until Ctrl-C

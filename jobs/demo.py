@@ -1,5 +1,7 @@
 """`surveyor demo`: the main workflow on real servers, which fails unless every produced record is read back."""
 
+from typing import Annotated
+
 import typer
 
 from jobs.core.errors import ExitCode
@@ -8,9 +10,16 @@ from jobs.runtime.settings import Settings
 
 
 @command
-def demo(settings: Settings, *, context: typer.Context) -> ExitCode:
-    """Run a demo on an embedded ZooKeeper and real Kafka 3.9 brokers."""
-    from jobs.demo_scenario.scenario import run_demo
+def demo(
+    settings: Settings,
+    *,
+    context: typer.Context,
+    kraft: Annotated[bool, typer.Option("--kraft", help="On a KRaft cluster, without a ZooKeeper.")] = False,
+) -> ExitCode:
+    """Run a demo on real Kafka 3.9 brokers with an embedded ZooKeeper, or in KRaft."""
+    from jobs.demo_scenario.run import run_demo
 
     surveyor = context.find_root().command
-    return run_demo(settings, lambda arguments: int(surveyor.main(arguments, standalone_mode=False) or 0))
+    return run_demo(
+        settings, lambda arguments: int(surveyor.main(arguments, standalone_mode=False) or 0), is_kraft=kraft
+    )

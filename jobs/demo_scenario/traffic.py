@@ -74,6 +74,14 @@ def _ignore(_: object) -> None:
     pass
 
 
+def write_record(bootstrap: str, topic: str) -> None:
+    """Write one record to a topic, and wait for its acknowledgement."""
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 0, "error_cb": _ignore})
+    producer.produce(topic, value=b"newest")
+    if producer.flush(FLUSH_TIMEOUT_SECONDS):
+        raise SurveyorError(f"no record of {topic} was acknowledged within {FLUSH_TIMEOUT_SECONDS:g} s at {bootstrap}")
+
+
 def read_everything(bootstrap: str, topics: tuple[str, ...]) -> set[bytes]:
     """Read all records of the topics up to their current end."""
     consumer = Consumer(

@@ -1,27 +1,25 @@
 """A Kafka cluster of child processes in one temporary folder: a ZooKeeper server and a few brokers."""
 
-import shutil
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 
-from jobs.adapters.embedded.processes import Servers, exit_on_sigterm
+from jobs.adapters.embedded.processes import Servers, exit_on_sigterm, removed_unless_failed
 from jobs.adapters.embedded.servers import BROKER_HEAP, EmbeddedKafka, EmbeddedZooKeeper
-from jobs.core.logs import module_logger
 
 
 class EmbeddedCluster(Servers):
     """A cluster that runs inside its `with` block; its folder is removed afterwards, but kept for its logs on failure.
 
-    Broker ids start at 0. Brokers can be killed, restarted and added: `cluster.brokers[1].kill()`.
+    Broker ids start at `first_id`. Brokers can be killed, restarted and added: `cluster.brokers[1].kill()`.
     """
 
     def __init__(
         self,
         brokers: int = 3,
         *,
+        first_id: int = 0,
         racks: Mapping[int, str] | None = None,
         overrides: Mapping[str, str] | None = None,
         heap: str = BROKER_HEAP,
@@ -30,7 +28,7 @@ class EmbeddedCluster(Servers):
         self.folder = Path(tempfile.mkdtemp(prefix="surveyor-"))
         self.zookeeper = EmbeddedZooKeeper(self.folder / "zookeeper")
         self.brokers: dict[int, EmbeddedKafka] = {}
-        self._initial_ids = range(brokers)
+        self._initial_ids = range(first_id, first_id + brokers)
         self._racks = dict(racks or {})
         self._overrides = overrides
         self._heap = heap
@@ -48,7 +46,7 @@ class EmbeddedCluster(Servers):
 
     def _start(self, stack: ExitStack) -> None:
         stack.enter_context(exit_on_sigterm())
-        stack.push(self._remove_folder)
+        stack.push(removed_unless_failed(self.folder, keep=self._keep))
         stack.enter_context(self.zookeeper)
         stack.callback(self._kill_brokers)
         for broker in [self._start_broker(broker_id, self._racks.get(broker_id)) for broker_id in self._initial_ids]:
@@ -65,12 +63,3 @@ class EmbeddedCluster(Servers):
     def _kill_brokers(self) -> None:
         for broker in self.brokers.values():
             broker.kill()
-
-    def _remove_folder(
-        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        failed = kind is not None and issubclass(kind, Exception)
-        if failed or self._keep:
-            module_logger(__name__).info("the embedded cluster's logs and data are kept in %s", self.folder)
-        else:
-            shutil.rmtree(self.folder, ignore_errors=True)

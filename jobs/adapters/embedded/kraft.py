@@ -5,7 +5,6 @@ of Kafka. A node's folder is formatted before its first start (`kafka.tools.Stor
 nodes of the quorum.
 """
 
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from jobs.adapters.embedded.ports import LOOPBACK, accepts, free_port
-from jobs.adapters.embedded.processes import Server, Servers, exit_on_sigterm
+from jobs.adapters.embedded.processes import Server, Servers, exit_on_sigterm, removed_unless_failed
 from jobs.adapters.embedded.servers import BROKER, BROKER_HEAP, FEW_AND_SMALL, kafka_java
 from jobs.adapters.java.app_cds import shared_classes
 from jobs.adapters.java.jars import KAFKA_VERSION, kafka_jars
@@ -28,7 +27,10 @@ FORMAT_SECONDS: Final = 60.0
 
 
 class EmbeddedKRaftNode(Server):
-    """A node with the roles broker and controller; `voters` is the value of controller.quorum.voters."""
+    """A node with the roles broker and controller; `voters` is the value of controller.quorum.voters.
+
+    Without a controller port it is a broker only.
+    """
 
     def __init__(
         self,
@@ -36,7 +38,7 @@ class EmbeddedKRaftNode(Server):
         folder: Path,
         *,
         port: int,
-        controller_port: int,
+        controller_port: int | None,
         voters: str,
         rack: str | None = None,
         overrides: Mapping[str, str] | None = None,
@@ -68,12 +70,15 @@ class EmbeddedKRaftNode(Server):
 
     def properties(self) -> dict[str, str]:
         rack = {} if self.rack is None else {"broker.rack": self.rack}
+        roles, listeners = "broker", f"PLAINTEXT://{self.address}"
+        if self.controller_port is not None:
+            roles, listeners = "broker,controller", f"{listeners},CONTROLLER://{LOOPBACK}:{self.controller_port}"
         return {
-            "process.roles": "broker,controller",
+            "process.roles": roles,
             "node.id": str(self.node_id),
             "controller.quorum.voters": self.voters,
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://{LOOPBACK}:{self.controller_port}",
+            "listeners": listeners,
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
             "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": str(self.folder / "data"),
@@ -127,7 +132,7 @@ class EmbeddedKRaftCluster(Servers):
         self.folder = Path(tempfile.mkdtemp(prefix="surveyor-kraft-"))
         ids = range(1, nodes + 1)
         controller_ports = {node_id: free_port() for node_id in ids}
-        voters = ",".join(f"{node_id}@{LOOPBACK}:{port}" for node_id, port in controller_ports.items())
+        self._voters = ",".join(f"{node_id}@{LOOPBACK}:{port}" for node_id, port in controller_ports.items())
         # internal topics have as many replicas as there are nodes
         copies = str(min(nodes, 3))
         replication = {
@@ -135,29 +140,41 @@ class EmbeddedKRaftCluster(Servers):
             "transaction.state.log.replication.factor": copies,
             "transaction.state.log.min.isr": "1",
         }
-        self.nodes = {
-            node_id: EmbeddedKRaftNode(
-                node_id,
-                self.folder / f"node-{node_id}",
-                port=free_port(),
-                controller_port=controller_ports[node_id],
-                voters=voters,
-                rack=(racks or {}).get(node_id),
-                overrides={**replication, **(overrides or {})},
-                format_options=format_options,
-                heap=heap,
-                kafka_version=kafka_version,
-            )
-            for node_id in ids
-        }
+        self._overrides = {**replication, **(overrides or {})}
+        self._racks = dict(racks or {})
+        self._format_options = format_options
+        self._heap = heap
+        self._kafka_version = kafka_version
+        self.nodes = {node_id: self._node(node_id, controller_ports[node_id]) for node_id in ids}
 
     @property
     def bootstrap(self) -> str:
         return ",".join(node.address for node in self.nodes.values())
 
+    def add_broker(self, node_id: int) -> EmbeddedKRaftNode:
+        """Start one more broker, which is no voter of the quorum, and wait until it is ready."""
+        node = self.nodes[node_id] = self._node(node_id, controller_port=None)
+        node.start()
+        node.wait_ready()
+        return node
+
+    def _node(self, node_id: int, controller_port: int | None) -> EmbeddedKRaftNode:
+        return EmbeddedKRaftNode(
+            node_id,
+            self.folder / f"node-{node_id}",
+            port=free_port(),
+            controller_port=controller_port,
+            voters=self._voters,
+            rack=self._racks.get(node_id),
+            overrides=self._overrides,
+            format_options=self._format_options,
+            heap=self._heap,
+            kafka_version=self._kafka_version,
+        )
+
     def _start(self, stack: ExitStack) -> None:
         stack.enter_context(exit_on_sigterm())
-        stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+        stack.push(removed_unless_failed(self.folder))
         stack.callback(self._kill_nodes)
         for node in self.nodes.values():
             node.start()

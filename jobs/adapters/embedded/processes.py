@@ -7,13 +7,14 @@ clients. They are ended by `with`, by `atexit` and, if the owner is killed, by t
 
 import atexit
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -182,6 +183,20 @@ def exit_on_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def removed_unless_failed(
+    folder: Path, *, keep: bool = False
+) -> Callable[[type[BaseException] | None, BaseException | None, TracebackType | None], None]:
+    """Return the exit of a `with` block that removes a folder, but keeps it for its logs after an error."""
+
+    def remove(kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None) -> None:
+        if keep or (kind is not None and issubclass(kind, Exception)):
+            module_logger(__name__).info("the embedded cluster's logs and data are kept in %s", folder)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    return remove
 
 
 def _spawn(command: list[str], folder: Path, log: Path) -> subprocess.Popen[bytes]:

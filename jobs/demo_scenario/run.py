@@ -1,0 +1,61 @@
+"""The demo from beginning to end: a warehouse, an embedded cluster, the steps, and the records that were read back."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
+from jobs.adapters.spark.remote import REMOTE
+from jobs.adapters.spark.session import stop_session
+from jobs.core.errors import ExitCode
+from jobs.core.signals import raise_on_signal
+from jobs.demo_scenario.kraft import KRaftScenario
+from jobs.demo_scenario.scenario import DemoScenario, Run
+from jobs.demo_scenario.zookeeper import BROKER_SETTINGS, ZooKeeperScenario
+from jobs.runtime.console import CommandResult
+from jobs.runtime.output import emit
+from jobs.runtime.settings import DEFAULT_WAREHOUSE, Settings
+
+
+def run_demo(settings: Settings, run: Run, *, is_kraft: bool) -> ExitCode:
+    """Run the demo; it fails unless every acknowledged record is read back.
+
+    `run` executes a Surveyor command line in this process.
+    """
+    os.environ.pop(REMOTE, None)  # the demo runs on this host only
+    with (
+        raise_on_signal(),
+        _warehouse(settings) as warehouse,
+        _scenario(settings.cluster, run, warehouse, is_kraft=is_kraft) as scenario,
+    ):
+        acked, read_back = scenario.execute()
+    lost = acked - read_back
+    result = {"acked": len(acked), "read": len(acked & read_back), "lost": len(lost)}
+    emit(settings, CommandResult(result, "records " + " ".join(f"{name}={count}" for name, count in result.items())))
+    return ExitCode.ERROR if lost or not acked else ExitCode.DONE
+
+
+@contextmanager
+def _scenario(name: str, run: Run, warehouse: str, *, is_kraft: bool) -> Iterator[DemoScenario]:
+    """Start the cluster, and yield the steps for it."""
+    if is_kraft:
+        with EmbeddedKRaftCluster(3) as quorum:
+            yield KRaftScenario(run, name, warehouse, quorum)
+    else:
+        with EmbeddedCluster(3, overrides=BROKER_SETTINGS) as cluster:
+            yield ZooKeeperScenario(run, name, warehouse, cluster)
+
+
+@contextmanager
+def _warehouse(settings: Settings) -> Iterator[str]:
+    """Yield the given warehouse, else a temporary one that is deleted afterwards."""
+    if settings.warehouse_uri != DEFAULT_WAREHOUSE:
+        yield settings.warehouse_uri
+        return
+    with tempfile.TemporaryDirectory(prefix="surveyor-demo-", ignore_cleanup_errors=True) as folder:
+        try:
+            yield folder
+        finally:
+            stop_session()
