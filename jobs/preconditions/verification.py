@@ -31,7 +31,9 @@ def change_status(
     state = partition.state
     if state is None:
         return ReassignmentStatus.NOT_STARTED if change.is_new else ReassignmentStatus.DIVERGED, "no state"
-    if change.action == Action.ELECT_PREFERRED and change.leader_epoch_after is None:
+    # without ZooKeeper, a new order of replicas does not raise the leader epoch
+    is_epoch_unknown = change.leader_epoch_after is None or (bool(steps) and partition.topic.is_unversioned)
+    if change.action == Action.ELECT_PREFERRED and is_epoch_unknown:
         return _election_after(change, steps, partition, state)
     detail = f"leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"
     before, after, current = change.leader_epoch_before, change.leader_epoch_after, state.leader_epoch
