@@ -2,4 +2,4 @@
 
 import os
 
-collect_ignore = [] if "ROUNDS" in os.environ else ["test_rounds.py", "test_older_brokers.py"]
+collect_ignore = [] if "ROUNDS" in os.environ else ["test_rounds.py", "test_kraft_rounds.py", "test_older_brokers.py"]

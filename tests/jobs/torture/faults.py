@@ -18,7 +18,7 @@ from jobs.adapters.java.jars import kafka_jars
 from jobs.adapters.java.resolvers import class_path
 from tests.jobs.torture.clock import COMPILER
 from tests.jobs.torture.links import Link
-from tests.jobs.torture.torture_cluster import Run, TortureCluster
+from tests.jobs.torture.torture_cluster import C, CommandedCluster, Run, TortureCluster
 
 TOOL: Final = "org.apache.kafka.tools.LeaderElectionCommand"
 _TOOL_SECONDS: Final = 90
@@ -58,7 +58,7 @@ def killed_zookeeper(cluster: TortureCluster, target: int) -> Iterator[None]:
 
 
 @contextmanager
-def killed_committer(cluster: TortureCluster, _: int) -> Iterator[None]:
+def killed_committer(cluster: CommandedCluster, _: int) -> Iterator[None]:
     for run in _running(cluster):
         cluster.killed.add(run.process.pid)
         run.process.kill()
@@ -66,7 +66,7 @@ def killed_committer(cluster: TortureCluster, _: int) -> Iterator[None]:
 
 
 @contextmanager
-def _stopped(pids: list[int]) -> Iterator[None]:
+def stopped(pids: list[int]) -> Iterator[None]:
     _signal(pids, signal.SIGSTOP)
     try:
         yield
@@ -80,28 +80,28 @@ def _signal(pids: list[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _pids(*servers: Server) -> list[int]:
+def pids_of(*servers: Server) -> list[int]:
     return [server.pid for server in servers if server.pid is not None]
 
 
 def stopped_broker(cluster: TortureCluster, target: int) -> AbstractContextManager[None]:
-    return _stopped(_pids(cluster.brokers[target]))
+    return stopped(pids_of(cluster.brokers[target]))
 
 
 def stopped_zookeeper(cluster: TortureCluster, target: int) -> AbstractContextManager[None]:
-    return _stopped(_pids(cluster.ensemble.servers[target + 1]))
+    return stopped(pids_of(cluster.ensemble.servers[target + 1]))
 
 
-def stopped_committer(cluster: TortureCluster, _: int) -> AbstractContextManager[None]:
-    return _stopped([run.process.pid for run in _running(cluster)])
+def stopped_committer(cluster: CommandedCluster, _: int) -> AbstractContextManager[None]:
+    return stopped([run.process.pid for run in _running(cluster)])
 
 
-def _running(cluster: TortureCluster) -> list[Run]:
+def _running(cluster: CommandedCluster) -> list[Run]:
     return [run for run in cluster.runs if run.process.poll() is None]
 
 
 @contextmanager
-def _linked(link: Link, harm: Callable[[Link], object]) -> Iterator[None]:
+def harmed(link: Link, harm: Callable[[Link], object]) -> Iterator[None]:
     harm(link)
     try:
         yield
@@ -109,60 +109,64 @@ def _linked(link: Link, harm: Callable[[Link], object]) -> Iterator[None]:
         link.lift()
 
 
-def _late(link: Link) -> None:
+def late(link: Link) -> None:
     link.slow(0.7)
 
 
 def cut_from_zookeeper(cluster: TortureCluster, _: int) -> AbstractContextManager[None]:
-    return _linked(cluster.own_link, Link.cut)
+    return harmed(cluster.own_link, Link.cut)
 
 
 def held_from_zookeeper(cluster: TortureCluster, _: int) -> AbstractContextManager[None]:
-    return _linked(cluster.own_link, Link.hold)
+    return harmed(cluster.own_link, Link.hold)
 
 
 def slow_to_zookeeper(cluster: TortureCluster, _: int) -> AbstractContextManager[None]:
-    return _linked(cluster.own_link, _late)
+    return harmed(cluster.own_link, late)
 
 
-def cut_from_broker(cluster: TortureCluster, target: int) -> AbstractContextManager[None]:
-    return _linked(cluster.to_broker[target], Link.cut)
+def _broker_link(cluster: CommandedCluster, target: int) -> Link:
+    return cluster.to_broker[cluster.broker_ids[target]]
 
 
-def held_from_broker(cluster: TortureCluster, target: int) -> AbstractContextManager[None]:
-    return _linked(cluster.to_broker[target], Link.hold)
+def cut_from_broker(cluster: CommandedCluster, target: int) -> AbstractContextManager[None]:
+    return harmed(_broker_link(cluster, target), Link.cut)
 
 
-def slow_to_broker(cluster: TortureCluster, target: int) -> AbstractContextManager[None]:
-    return _linked(cluster.to_broker[target], _late)
+def held_from_broker(cluster: CommandedCluster, target: int) -> AbstractContextManager[None]:
+    return harmed(_broker_link(cluster, target), Link.hold)
+
+
+def slow_to_broker(cluster: CommandedCluster, target: int) -> AbstractContextManager[None]:
+    return harmed(_broker_link(cluster, target), late)
 
 
 def cut_from_controller(cluster: TortureCluster, _: int) -> AbstractContextManager[None]:
-    return _linked(cluster.to_controller, Link.cut)
+    return harmed(cluster.to_controller, Link.cut)
 
 
 def held_from_controller(cluster: TortureCluster, _: int) -> AbstractContextManager[None]:
-    return _linked(cluster.to_controller, Link.hold)
+    return harmed(cluster.to_controller, Link.hold)
 
 
 def slow_to_controller(cluster: TortureCluster, _: int) -> AbstractContextManager[None]:
-    return _linked(cluster.to_controller, _late)
+    return harmed(cluster.to_controller, late)
 
 
 def broker_cut_from_zookeeper(cluster: TortureCluster, target: int) -> AbstractContextManager[None]:
-    return _linked(cluster.to_zookeeper[target], Link.cut)
+    return harmed(cluster.to_zookeeper[target], Link.cut)
 
 
 def broker_held_from_zookeeper(cluster: TortureCluster, target: int) -> AbstractContextManager[None]:
-    return _linked(cluster.to_zookeeper[target], Link.hold)
+    return harmed(cluster.to_zookeeper[target], Link.hold)
 
 
 def broker_slow_to_zookeeper(cluster: TortureCluster, target: int) -> AbstractContextManager[None]:
-    return _linked(cluster.to_zookeeper[target], _late)
+    return harmed(cluster.to_zookeeper[target], late)
 
 
 @contextmanager
-def full_disk(cluster: TortureCluster, _: int) -> Iterator[None]:
+def full_disk(cluster: CommandedCluster, _: int) -> Iterator[None]:
     """Fill the disk of the warehouse; without root, committers may write no file instead."""
     if not cluster.warehouse_folder.is_mount():
         limited = [run.process.pid for run in _running(cluster)]
@@ -199,7 +203,7 @@ def failed_log_dir(cluster: TortureCluster, target: int) -> Iterator[None]:
 
 
 @contextmanager
-def set_clock(cluster: TortureCluster, target: int) -> Iterator[None]:
+def set_clock(cluster: CommandedCluster, target: int) -> Iterator[None]:
     """Set the clock hours ahead, hours behind, or so far ahead that every plan is too old; then reset it."""
     cluster.clock.set((7_200, -7_200, 200_000)[target])
     yield
@@ -207,7 +211,7 @@ def set_clock(cluster: TortureCluster, target: int) -> Iterator[None]:
 
 
 @contextmanager
-def kafkas_tool(cluster: TortureCluster, _: int) -> Iterator[None]:
+def kafkas_tool(cluster: CommandedCluster, _: int) -> Iterator[None]:
     """Elect all preferred leaders with kafka-leader-election; it may fail."""
     flags = ["--bootstrap-server", cluster.bootstrap, "--election-type", "preferred", "--all-topic-partitions"]
     command = [str(find_java()), "-XX:TieredStopAtLevel=1", "-cp", class_path(kafka_jars()), TOOL, *flags]
@@ -216,10 +220,10 @@ def kafkas_tool(cluster: TortureCluster, _: int) -> Iterator[None]:
     yield
 
 
-Fault = Callable[[TortureCluster, int], AbstractContextManager[None]]
+Fault = Callable[[C, int], AbstractContextManager[None]]
 """A fault of a cluster, or of one of its brokers or servers; brokers and servers are numbered from 0."""
 
-AT_BROKERS: Final[dict[str, Fault]] = {
+AT_BROKERS: Final[dict[str, Fault[TortureCluster]]] = {
     "kill broker": killed_broker,
     "shut down broker": shut_down_broker,
     "stop broker": stopped_broker,
@@ -232,13 +236,13 @@ _WITHOUT_ZOOKEEPER: Final = {"stop broker", "cut broker from ZooKeeper", "hold b
 AT_BROKERS_WITH_ZOOKEEPER: Final = {name: fault for name, fault in AT_BROKERS.items() if name not in _WITHOUT_ZOOKEEPER}
 """Faults that do not cut a broker from ZooKeeper while it lives."""
 
-AT_ZOOKEEPER: Final[dict[str, Fault]] = {"kill ZooKeeper": killed_zookeeper, "stop ZooKeeper": stopped_zookeeper}
-AT_COMMITTERS: Final[dict[str, Fault]] = {
+AT_ZOOKEEPER: Final[dict[str, Fault[TortureCluster]]] = {
+    "kill ZooKeeper": killed_zookeeper,
+    "stop ZooKeeper": stopped_zookeeper,
+}
+AT_ANY_COMMITTERS: Final[dict[str, Fault[CommandedCluster]]] = {
     "kill committer": killed_committer,
     "stop committer": stopped_committer,
-    "cut committer from ZooKeeper": cut_from_zookeeper,
-    "hold committer from ZooKeeper": held_from_zookeeper,
-    "slow committer to ZooKeeper": slow_to_zookeeper,
     "cut committer from broker": cut_from_broker,
     "hold committer from broker": held_from_broker,
     "slow committer to broker": slow_to_broker,
@@ -246,11 +250,17 @@ AT_COMMITTERS: Final[dict[str, Fault]] = {
     "run Kafka's tool": kafkas_tool,
     **({} if COMPILER is None else {"set clock": set_clock}),
 }
-AT_LISTENER: Final[dict[str, Fault]] = {
+"""Faults of Surveyor's processes in clusters of both kinds."""
+
+AT_COMMITTERS: Final[dict[str, Fault[TortureCluster]]] = {
+    **AT_ANY_COMMITTERS,
+    "cut committer from ZooKeeper": cut_from_zookeeper,
+    "hold committer from ZooKeeper": held_from_zookeeper,
+    "slow committer to ZooKeeper": slow_to_zookeeper,
+}
+AT_LISTENER: Final[dict[str, Fault[TortureCluster]]] = {
     "cut brokers from controller": cut_from_controller,
     "hold brokers from controller": held_from_controller,
     "slow brokers to controller": slow_to_controller,
 }
 """Faults on the way of brokers' requests to a controller that listens."""
-
-FAULTS: Final = AT_BROKERS | AT_ZOOKEEPER | AT_COMMITTERS | AT_LISTENER

@@ -4,10 +4,11 @@ import random
 import signal
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from threading import Lock, Thread
-from typing import Final
+from typing import Final, Generic
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -20,12 +21,12 @@ from tests.jobs.torture.faults import (
     AT_COMMITTERS,
     AT_LISTENER,
     AT_ZOOKEEPER,
-    FAULTS,
+    Fault,
 )
 from tests.jobs.torture.history import History
 from tests.jobs.torture.invariants import unaudited_requests, unaudited_states, unhealthy, unsettled
-from tests.jobs.torture.steps import ADMIN, BATCH, CHURNED, CONTROL, COPYING, KINDS, Step, Steps
-from tests.jobs.torture.torture_cluster import BROKERS, EARLY, NEWEST, SURVEYOR_IDS, Run, TortureCluster
+from tests.jobs.torture.steps import ADMIN, BATCH, CHURNED, CONTROL, COPYING, KINDS, Step, Steps, ZooKeeperSteps
+from tests.jobs.torture.torture_cluster import BROKERS, EARLY, NEWEST, SURVEYOR_IDS, C, Run, TortureCluster
 from tests.jobs.torture.traffic import MOVED, ORDERS, PAYMENTS, Traffic, flowing
 
 REPLICAS: Final = {ORDERS: (6, 3), MOVED: (4, 2), PAYMENTS: (3, 3), f"{CHURNED}first": (3, 3), f"{CHURNED}next": (3, 3)}
@@ -80,14 +81,15 @@ def draw(seed: int, number: int) -> RoundPlan:
     return RoundPlan(protocol, mode, tuple(steps))
 
 
-class Faults:
-    """Faults that are active concurrently with a round; of brokers, and of ZooKeeper servers, one at a time."""
+class Faults(Generic[C]):
+    """Faults that are active concurrently with a round; those of one of the `families` one at a time."""
 
-    def __init__(self, cluster: TortureCluster) -> None:
+    def __init__(self, cluster: C, *families: Mapping[str, Fault[C]]) -> None:
         self.cluster = cluster
+        self.families = families
         self.wrong: list[str] = []
         self._threads: list[Thread] = []
-        self._turns: dict[str, Lock] = defaultdict(Lock)
+        self._turns: dict[int, Lock] = defaultdict(Lock)
 
     def schedule(self, injections: tuple[Injection, ...]) -> None:
         for injection in injections:
@@ -101,18 +103,21 @@ class Faults:
 
     def _live(self, injection: Injection) -> None:
         time.sleep(injection.after)
-        family = (
-            "brokers"
-            if injection.fault in AT_BROKERS
-            else "zookeeper"
-            if injection.fault in AT_ZOOKEEPER
-            else injection.fault
+        ((family, fault),) = (
+            (family, faults[injection.fault])
+            for family, faults in enumerate(self.families)
+            if injection.fault in faults
         )
         try:
-            with self._turns[family], FAULTS[injection.fault](self.cluster, injection.target):
+            with self._turns[family], fault(self.cluster, injection.target):
                 time.sleep(injection.lasts)
         except Exception as error:  # noqa: BLE001 - reported with the rest
             self.wrong.append(f"{injection} failed: {error!r}")
+
+
+def alone(faults: Mapping[str, Fault[C]]) -> list[dict[str, Fault[C]]]:
+    """A family for each fault, so that others happen at the same time."""
+    return [{name: fault} for name, fault in faults.items()]
 
 
 def prepare(cluster: TortureCluster, client: KazooClient) -> None:
@@ -138,7 +143,8 @@ def run_round(
     cluster: TortureCluster, client: KazooClient, traffic: Traffic, drawn: RoundPlan
 ) -> tuple[list[str], list[str]]:
     """Run one round; return the violations, and the result of each step."""
-    steps, faults = Steps(cluster, client, drawn.mode), Faults(cluster)
+    steps = ZooKeeperSteps(cluster=cluster, client=client, mode=drawn.mode)
+    faults = Faults(cluster, AT_BROKERS, AT_ZOOKEEPER, *alone(AT_COMMITTERS | AT_LISTENER))
     killed_at: list[float] = []
     with ExitStack() as stack:
         stack.callback(faults.lifted)

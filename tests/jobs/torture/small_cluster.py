@@ -51,6 +51,8 @@ class SmallTortureCluster(TortureCluster):
     def _written(self) -> list[Transaction]:
         return transactions([self.cluster.zookeeper.folder / "data"])
 
-    def _start(self, stack: ExitStack) -> None:
-        stack.callback(self._end_runs)
+    def _mount(self, _: ExitStack) -> None:
+        """The warehouse is the caller's."""
+
+    def _start_servers(self, stack: ExitStack) -> None:
         self.own_link = stack.enter_context(Link("committer to ZooKeeper", self.cluster.zookeeper.port))

@@ -7,6 +7,7 @@ run again once the faults are lifted, until nothing of its plan is due.
 import json
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,7 +21,7 @@ from schemas.znodes import decode_assignment
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
-from tests.jobs.torture.torture_cluster import BROKERS, SURVEYOR_IDS, Run, TortureCluster
+from tests.jobs.torture.torture_cluster import SURVEYOR_IDS, CommandedCluster, Run, TortureCluster
 from tests.jobs.torture.traffic import MOVED, ORDERS
 
 BATCH, ADMIN, CONTROL = "batch", "admin", "control"
@@ -63,11 +64,10 @@ class Step:
 
 
 @dataclass
-class Steps:
+class Steps(ABC):
     """Carries out the steps of a round, in one mode."""
 
-    cluster: TortureCluster
-    client: KazooClient
+    cluster: CommandedCluster
     mode: str
     wrong: list[str] = field(default_factory=list)
     planned: list[tuple[Step, str]] = field(default_factory=list)
@@ -83,11 +83,15 @@ class Steps:
             self.summary.append(f"{step.kind}: no plan")
             return []
         self.planned.append((step, plan))
-        runs = [self._commit(step, plan)]
+        runs = [self.cluster.start(*self._command(step, plan, SLOW))]
         if step.twice:
             time.sleep(step.choice % 10 / 20)
-            runs.append(self._commit(step, plan, controller_id=SURVEYOR_IDS[1]))
+            runs.append(self._start_second(*self._command(step, plan, SLOW)))
         return runs
+
+    def _start_second(self, *command: str) -> Run:
+        """Start a second commit of the same plan."""
+        return self.cluster.start(*command)
 
     def end(self, step: Step, runs: list[Run]) -> None:
         """Wait for the started commits, and cancel the plans that are to be cancelled."""
@@ -106,7 +110,7 @@ class Steps:
                 continue  # a later plan for the same has replaced it
             if step.kind == "cancel":
                 self._until_done("cancel", plan, "--apply", "--yes", "--skip-unsafe")
-                self._until_done("commit", plan, "--apply", "--mode", ADMIN, "--throttle", "none", "--max-wait", "60s")
+                self._until_done("commit", plan, "--apply", *self._modes, "--throttle", "none", "--max-wait", "60s")
             else:
                 self._until_done(*self._command(step, plan, FAST))
 
@@ -136,26 +140,21 @@ class Steps:
         (row,) = self.cluster.warehouse.rows("plans", ("plan_id", "=", plan))
         return row["status"] in {PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK}
 
-    def _commit(self, step: Step, plan: str, controller_id: int = SURVEYOR_IDS[0]) -> Run:
-        return self.cluster.start(*self._command(step, plan, SLOW), controller_id=controller_id)
+    @property
+    def _modes(self) -> list[str]:
+        """The option that chooses the mode of a commit."""
+        return ["--mode", "auto" if self.mode == CONTROL else self.mode]
 
     def _command(self, step: Step, plan: str, rate: str) -> list[str]:
-        mode = "auto" if self.mode == CONTROL else self.mode
-        moves = step.kind in {"move", "cancel"} and self.mode == ADMIN
+        moves = step.kind in {"move", "cancel", "roll back"} and self.mode == ADMIN
         waits = ["--throttle", rate, "--max-wait", "3s" if step.kind == "cancel" else "60s"] if moves else []
-        return ["commit", plan, "--apply", "--yes", "--mode", mode, *waits]
+        return ["commit", plan, "--apply", "--yes", *self._modes, *waits]
 
     def _plan(self, step: Step) -> str | None:
-        if step.kind == "lead":
-            try:
-                return self._lead(step.choice)
-            except (DeltaError, OSError) as error:  # the disk of the warehouse is full
-                self.summary.append(f"no plan: {error}")
-                return None
         question = self._question(step)
         if question is None:
             return None
-        where = ["--zookeeper", self.cluster.hosts, "--refresh", "--json"]
+        where = [*self.cluster.where, "--refresh", "--json"]
         try:
             ran = Surveyor(self.cluster.warehouse).run("plan", *question, *where)
         except Exception as error:  # noqa: BLE001 - reported with the rest: a command reports its errors as text
@@ -169,21 +168,11 @@ class Steps:
             self.empty.add(result["plan_id"])
         return str(result["plan_id"])
 
-    def _lead(self, choice: int) -> str:
-        """Plan another in-sync leader for each partition of a topic, as an election may choose."""
-        tree = KafkaTree(self.cluster.hosts, self.client)
-        rows = []
-        for number in range(6):
-            isr = tree.state(ORDERS, number).isr
-            rows.append(election(tree, ORDERS, number, leader=isr[(choice + number) % len(isr)]))
-        moved = [row for row in rows if row["leader_before"] != row["leader_after"]]
-        return store_plan(self.cluster.warehouse, tree, moved).plan_id
-
     def _question(self, step: Step) -> list[str] | None:
-        churned = sorted(topic for topic in self.client.get_children("/brokers/topics") if topic.startswith(CHURNED))
+        churned = sorted(topic for topic in self._topics() if topic.startswith(CHURNED))
         topic = churned[step.choice % len(churned)] if churned else None
         drained = [str(row["broker_id"]) for row in self._rows("drained")]
-        broker = str(BROKERS[step.choice % len(BROKERS)])
+        broker = str(self.cluster.broker_ids[step.choice % len(self.cluster.broker_ids)])
         if topic is None and step.kind in {"expand", "config", "delete"}:
             return None
         if step.kind == "create":
@@ -206,21 +195,62 @@ class Steps:
     def _rows(self, table: str) -> list[Row]:
         return self.cluster.warehouse.rows(table) if self.cluster.warehouse.has(table) else []
 
+    @abstractmethod
+    def _topics(self) -> list[str]:
+        """The topics that exist."""
+
+    @abstractmethod
     def _replicas(self, topic: str) -> dict[int, list[int]]:
         """The current or target replicas of each partition."""
-        assignment = decode_assignment(self.client.get(f"/brokers/topics/{topic}")[0])
-        return {
-            number: [broker for broker in replicas if broker not in assignment.removing_replicas.get(number, ())]
-            for number, replicas in assignment.partitions.items()
-        }
 
     def _targets(self, choice: int) -> str:
         """Write a file that moves one replica of each partition to the broker that has none."""
         moves = []
         for number, replicas in self._replicas(MOVED).items():
-            (free,) = {*BROKERS} - {*replicas}
+            (free,) = {*self.cluster.broker_ids} - {*replicas}
             target = [replicas[0], free] if (choice + number) % 2 else [free, replicas[1]]
             moves.append({"topic": MOVED, "partition": number, "replicas": target})
         path = self.cluster.folder / "targets.json"
         path.write_text(json.dumps({"version": 1, "partitions": moves}))
         return str(path)
+
+
+@dataclass(kw_only=True)
+class ZooKeeperSteps(Steps):
+    """Steps in a cluster with ZooKeeper."""
+
+    cluster: TortureCluster
+    client: KazooClient
+
+    def _start_second(self, *command: str) -> Run:
+        return self.cluster.start(*command, controller_id=SURVEYOR_IDS[1])
+
+    def _plan(self, step: Step) -> str | None:
+        if step.kind != "lead":
+            return super()._plan(step)
+        try:
+            return self._lead(step.choice)
+        except (DeltaError, OSError) as error:  # the disk of the warehouse is full
+            self.summary.append(f"no plan: {error}")
+            return None
+
+    def _lead(self, choice: int) -> str:
+        """Plan another in-sync leader for each partition of a topic, as an election may choose."""
+        tree = KafkaTree(self.cluster.hosts, self.client)
+        rows = []
+        for number in range(6):
+            isr = tree.state(ORDERS, number).isr
+            rows.append(election(tree, ORDERS, number, leader=isr[(choice + number) % len(isr)]))
+        moved = [row for row in rows if row["leader_before"] != row["leader_after"]]
+        return store_plan(self.cluster.warehouse, tree, moved).plan_id
+
+    def _topics(self) -> list[str]:
+        topics: list[str] = self.client.get_children("/brokers/topics")
+        return topics
+
+    def _replicas(self, topic: str) -> dict[int, list[int]]:
+        assignment = decode_assignment(self.client.get(f"/brokers/topics/{topic}")[0])
+        return {
+            number: [broker for broker in replicas if broker not in assignment.removing_replicas.get(number, ())]
+            for number, replicas in assignment.partitions.items()
+        }

@@ -11,10 +11,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from abc import abstractmethod
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeVar
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded import parent_watchdog
@@ -33,7 +34,7 @@ SURVEYOR_IDS: Final = (2147483647, 2147483646)
 EARLY, NEWEST = "2.6", "3.9"
 """Protocols that brokers speak to each other: the last one with which they need no `--listen`, and their own."""
 
-_SETTINGS: Final = {
+SETTINGS: Final = {
     "min.insync.replicas": "2",
     "auto.create.topics.enable": "false",
     "replica.lag.time.max.ms": "10000",  # so that a broker stopped for long leaves the ISR within a round
@@ -55,62 +56,54 @@ class Run:
 
 
 @dataclass
-class TortureCluster(Servers):
-    """Runs inside its `with` block. `folder` has all logs; it is kept after a failure, or if `keep` is set."""
+class CommandedCluster(Servers):
+    """Runs inside its `with` block, with Surveyor's processes for it.
+
+    `folder` has all logs; it is kept after a failure, or if `keep` is set.
+    """
 
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="surveyor-torture-")))
     runs: list[Run] = field(default_factory=list)
     """Surveyor's processes that may write, the newest last."""
     killed: set[int] = field(default_factory=set)
     """The process ids of those that were killed."""
-    listening_sessions: set[int] = field(default_factory=set)
-    """ZooKeeper sessions of controllers that brokers could ask to change ISRs."""
-    protocol: str = EARLY
     keep: bool = False
-    listener: ClassVar = "LINK"
-    """The listener of the brokers that Surveyor uses."""
+    broker_ids: ClassVar[tuple[int, ...]]
+    prelude: ClassVar = ""
+    """Code that Surveyor's processes run first."""
 
     def __post_init__(self) -> None:
         self.warehouse_folder = self.folder / "warehouse"
-        self.ensemble = Ensemble(self.folder / "zookeeper")
-        self.brokers: dict[int, EmbeddedKafka] = {}
-        self.to_zookeeper: dict[int, Link] = {}
-        """Brokers' links to ZooKeeper."""
         self.to_broker: dict[int, Link] = {}
         """Surveyor's links to brokers."""
         self.clock = Clock(self.folder)
 
     @property
-    def hosts(self) -> str:
-        return self.ensemble.connect
+    @abstractmethod
+    def bootstrap(self) -> str:
+        """The brokers, reached directly."""
 
     @property
-    def bootstrap(self) -> str:
-        return ",".join(broker.address for broker in self.brokers.values())
+    @abstractmethod
+    def where(self) -> list[str]:
+        """The options that name the cluster, for planning and checking: it is reached directly."""
+
+    @property
+    @abstractmethod
+    def linked(self) -> list[str]:
+        """The same for processes that may write: over the links."""
 
     @property
     def warehouse(self) -> Warehouse:
         return Warehouse(str(self.warehouse_folder), "default")
 
-    def history(self) -> list[Transaction]:
-        """All transactions of this ZooKeeper ensemble."""
-        return transactions(server.folder / "data" for server in self.ensemble.servers.values())
-
-    @property
-    def listen_options(self) -> list[str]:
-        """Options of a controller that brokers ask over a link; none if they change ISRs in ZooKeeper themselves."""
-        if self.protocol == EARLY:
-            return []
-        return ["--listen", f"{LOOPBACK}:{self._listen_port}", "--advertise", self.to_controller.hosts]
-
-    def start(self, *arguments: str, controller_id: int = SURVEYOR_IDS[0]) -> Run:
+    def start(self, *arguments: str) -> Run:
         """Run a command that may write, over the links."""
-        conf = self.folder / f"{controller_id}.toml"
-        conf.write_text(f'[clusters.default]\ncontroller_id = {controller_id}\ncontrol_listener = "{self.listener}"\n')
-        where = ["--zookeeper", self.own_link.hosts, "--warehouse", str(self.warehouse_folder), "--conf", str(conf)]
         log = self.folder / f"command-{len(self.runs)}.log"
         tethered = [sys.executable, "-I", "-S", parent_watchdog.__file__, str(os.getpid())]
-        command = [*tethered, sys.executable, "-m", "jobs.entry", *arguments, *where]
+        code = f"{self.prelude}\nimport sys; from jobs.entry import main; sys.argv[0] = 'surveyor'; main()"
+        command = [*tethered, sys.executable, "-c", code, *arguments, *self.linked]
+        command += ["--warehouse", str(self.warehouse_folder)]
         with log.open("wb") as output:
             output.write(f"{' '.join(arguments)}\n".encode())
             output.flush()
@@ -124,6 +117,85 @@ class TortureCluster(Servers):
         stack.push(self._tidy)
         stack.callback(self._end_runs)
         self._mount(stack)
+        self._start_servers(stack)
+
+    @abstractmethod
+    def _start_servers(self, stack: ExitStack) -> None:
+        """Start links and servers, and push onto the stack what stops them."""
+
+    def _mount(self, stack: ExitStack) -> None:
+        """Give the warehouse a disk of its own, small enough to be filled; this needs root."""
+        self.warehouse_folder.mkdir(parents=True)
+        if os.geteuid() == 0:
+            options = ["-t", "tmpfs", "-o", f"size={_DISK}", "tmpfs", str(self.warehouse_folder)]
+            if subprocess.run(["/bin/mount", *options], check=False).returncode == 0:
+                stack.callback(subprocess.run, ["/bin/umount", "--lazy", str(self.warehouse_folder)], check=False)
+
+    def _tidy(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and not self.keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _end_runs(self) -> None:
+        for run in self.runs:
+            run.process.kill()
+            run.process.wait()
+
+
+C = TypeVar("C", bound=CommandedCluster)
+
+
+@dataclass
+class TortureCluster(CommandedCluster):
+    """A cluster with ZooKeeper."""
+
+    listening_sessions: set[int] = field(default_factory=set)
+    """ZooKeeper sessions of controllers that brokers could ask to change ISRs."""
+    protocol: str = EARLY
+    listener: ClassVar = "LINK"
+    """The listener of the brokers that Surveyor uses."""
+    broker_ids: ClassVar = BROKERS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.ensemble = Ensemble(self.folder / "zookeeper")
+        self.brokers: dict[int, EmbeddedKafka] = {}
+        self.to_zookeeper: dict[int, Link] = {}
+        """Brokers' links to ZooKeeper."""
+
+    @property
+    def hosts(self) -> str:
+        return self.ensemble.connect
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.address for broker in self.brokers.values())
+
+    @property
+    def where(self) -> list[str]:
+        return ["--zookeeper", self.hosts]
+
+    @property
+    def linked(self) -> list[str]:
+        return ["--zookeeper", self.own_link.hosts]
+
+    def history(self) -> list[Transaction]:
+        """All transactions of this ZooKeeper ensemble."""
+        return transactions(server.folder / "data" for server in self.ensemble.servers.values())
+
+    @property
+    def listen_options(self) -> list[str]:
+        """Options of a controller that brokers ask over a link; none if they change ISRs in ZooKeeper themselves."""
+        if self.protocol == EARLY:
+            return []
+        return ["--listen", f"{LOOPBACK}:{self._listen_port}", "--advertise", self.to_controller.hosts]
+
+    def start(self, *arguments: str, controller_id: int = SURVEYOR_IDS[0]) -> Run:
+        """Run a command that may write, over the links, as a controller of this id."""
+        conf = self.folder / f"{controller_id}.toml"
+        conf.write_text(f'[clusters.default]\ncontroller_id = {controller_id}\ncontrol_listener = "{self.listener}"\n')
+        return super().start(*arguments, "--conf", str(conf))
+
+    def _start_servers(self, stack: ExitStack) -> None:
         stack.enter_context(self.ensemble)
         self.own_link = stack.enter_context(self._link_to_ensemble("committer to ZooKeeper"))
         self._listen_port = free_port()
@@ -134,14 +206,6 @@ class TortureCluster(Servers):
         for server in self.brokers.values():
             server.wait_ready()
 
-    def _mount(self, stack: ExitStack) -> None:
-        """Give the warehouse a disk of its own, small enough to be filled; this needs root."""
-        self.warehouse_folder.mkdir(parents=True)
-        if os.geteuid() == 0:
-            options = ["-t", "tmpfs", "-o", f"size={_DISK}", "tmpfs", str(self.warehouse_folder)]
-            if subprocess.run(["/bin/mount", *options], check=False).returncode == 0:
-                stack.callback(subprocess.run, ["/bin/umount", "--lazy", str(self.warehouse_folder)], check=False)
-
     def _link_to_ensemble(self, name: str) -> Link:
         return Link(name, *(server.port for server in self.ensemble.servers.values()))
 
@@ -151,7 +215,7 @@ class TortureCluster(Servers):
         own = stack.enter_context(self._link_to_ensemble(f"broker {broker_id} to ZooKeeper"))
         direct = f"PLAINTEXT://{LOOPBACK}:{port}"
         overrides = {
-            **_SETTINGS,
+            **SETTINGS,
             "inter.broker.protocol.version": self.protocol,
             "zookeeper.connect": own.hosts,
             "listeners": f"{direct},LINK://{LOOPBACK}:{behind}",
@@ -164,15 +228,6 @@ class TortureCluster(Servers):
         self.brokers[broker_id] = EmbeddedKafka(self.hosts, broker_id, folder, port=port, overrides=overrides)
         self.brokers[broker_id].start()
 
-    def _tidy(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None and not self.keep:
-            shutil.rmtree(self.folder, ignore_errors=True)
-
     def _kill_brokers(self) -> None:
         for broker in self.brokers.values():
             broker.kill()
-
-    def _end_runs(self) -> None:
-        for run in self.runs:
-            run.process.kill()
-            run.process.wait()
