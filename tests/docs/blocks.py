@@ -85,7 +85,7 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "-- ": "tests/docs/test_views_shown.py",
     },
     "planning.md": {"[{": DATA},
-    "reassigning.md": {"{": DATA, "surveyor cancel": "tests/jobs/stories/test_cancel_brokers.py"},
+    "reassigning.md": {"{": DATA, "surveyor cancel": "tests/jobs/stories/test_moves_brokers.py"},
     "security.md": {
         "pip install": NOT_RUN + "it wants a package index",
         "security.protocol=": NOT_RUN + "files, for brokers and a ZooKeeper that want them",

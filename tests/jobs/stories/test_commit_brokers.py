@@ -30,7 +30,7 @@ from jobs.repositories.plans.repository import Plan
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.enums import Action, PlanStatus
 from schemas.rows import Row
-from schemas.znodes import Assignment, decode_assignment, encode_assignment, encode_epoch, encode_state
+from schemas.znodes import Assignment, encode_assignment, encode_epoch, encode_state
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, id_of, topic_metadata
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
@@ -165,32 +165,12 @@ def test_dry_run_touches_nothing(kafka: KafkaTree, surveyor: Surveyor, topic: st
     assert kafka.dump() == before
 
 
-def test_admin_mode_elects_preferred_leaders(kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
-    commit(surveyor, kafka, store_plan(surveyor.warehouse, kafka, moves(kafka, topic)))
-    back = [election(kafka, topic, partition, leader=replicas[0]) for partition, replicas in REPLICAS.items()]
-
-    commit(surveyor, kafka, store_plan(surveyor.warehouse, kafka, back), mode="admin")
-
-    assert leaders(kafka, topic) == {0: 0, 1: 1, 2: 2}
-
-
 def test_auto_mode_asks_a_live_controller(kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
     plan = store_plan(surveyor.warehouse, kafka, moves(kafka, topic))
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts)
 
     assert "mode admin (broker" in done.stdout
-
-
-def test_admin_mode_reassigns(kafka: KafkaTree, surveyor: Surveyor, topic: str) -> None:
-    after = {"replicas_after": [0, 1], "removing_after": [2], "isr_after": [0, 1], "leader_epoch_after": None}
-    change = election(kafka, topic, 0, leader=0, action=Action.REASSIGN.value, **after)
-
-    commit(surveyor, kafka, store_plan(surveyor.warehouse, kafka, [change]), mode="admin")
-
-    assert eventually(
-        lambda: decode_assignment(kafka.client.get(f"/brokers/topics/{topic}")[0]).partitions[0] == [0, 1]
-    )
 
 
 def test_admin_mode_creates(kafka: KafkaTree, surveyor: Surveyor, warehouse: Warehouse) -> None:

@@ -1,186 +1,41 @@
-"""Plans carried out in a real KRaft cluster: moves, elections, topics, cancellations, rollbacks, kills, the lease."""
+"""Plans in a real KRaft cluster: what changes meanwhile, topics, commands that are killed, the lease, the quorum.
+
+`test_moves_brokers.py` has what is the same in clusters of both kinds.
+"""
 
 import json
-import os
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined] # exported, untyped
-from confluent_kafka.cimpl import NewTopic
 
 from jobs.adapters.brokers.admin import connected_admin
 from jobs.adapters.delta.lease import WarehouseLease
-from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
+from jobs.adapters.sinks.kraft import KRaftSink
 from jobs.adapters.sources.kraft import KRaftSource
 from jobs.execution.admin.controller_client import request_changes
 from jobs.execution.admin.lease import this_process
-from schemas.columns import TABLE_COLUMNS
-from tests.jobs.support.commands.commands import Ran, Surveyor
-from tests.jobs.support.kafka.real_cluster import create_topics, eventually
+from tests.jobs.execution.killed.crash_runner import sampled_points
+from tests.jobs.support.kafka.planned_kafka import APPLY, RACKS, SLOW, KRaftKafka, committed, election, kraft_kafka
+from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.torture.kraft_rounds import SCRIPT, prepare, run_round
+from tests.jobs.torture.kraft_torture_cluster import SmallKRaftTortureCluster
+from tests.jobs.torture.metadata_log import read_log
+from tests.jobs.torture.traffic import Traffic
 
 pytestmark = pytest.mark.usefixtures("spark")
 
-RACKS = {1: "a", 2: "b", 3: "c"}
-NO_MAKING = {"auto.create.topics.enable": "false"}
-"""librdkafka asks again for the metadata of topics that a test has deleted, and brokers would create them."""
-
-RECORD = b"x" * 10_000
-SLOW = "100kB/s"
-
-
-@dataclass(frozen=True, slots=True)
-class Kafka:
-    """The cluster, and Surveyor for it."""
-
-    cluster: EmbeddedKRaftCluster
-    surveyor: Surveyor
-    admin: AdminClient
-
-    def create(self, topics: Mapping[str, list[list[int]]], **config: str) -> None:
-        create_topics(
-            self.admin,
-            *(
-                NewTopic(name, len(replicas), replica_assignment=replicas, config=config)
-                for name, replicas in topics.items()
-            ),
-        )
-        assert eventually(lambda: topics.keys() <= self.topics_in_snapshot())
-
-    def topics_in_snapshot(self) -> set[str]:
-        self.snapshot()
-        return {row["topic"] for row in self.surveyor.warehouse.rows("topics")}
-
-    def snapshot(self) -> None:
-        self.surveyor.json("snapshot")
-
-    def fill(self, topic: str, megabytes: int) -> None:
-        producer = Producer({"bootstrap.servers": self.cluster.bootstrap, "acks": "all", "log_level": 0})
-        for number in range(megabytes * 100):
-            producer.produce(topic, RECORD, partition=0)
-            if number % 100 == 0:
-                producer.flush(60)
-        assert producer.flush(60) == 0
-
-    def partitions(self, topic: str) -> dict[int, tuple[int, list[int], set[int]]]:
-        """Leader, replicas and ISR of each partition, as librdkafka says."""
-        known = self.admin.list_topics(topic, timeout=20).topics[topic].partitions
-        return {number: (row.leader, list(row.replicas), set(row.isrs)) for number, row in known.items()}
-
-    def replicas(self, topic: str) -> dict[int, list[int]]:
-        return {number: replicas for number, (_, replicas, _) in sorted(self.partitions(topic).items())}
-
-    def config(self, kind: str, name: str) -> dict[str, str]:
-        """The dynamic settings of a broker or topic."""
-        resource = ConfigResource(ConfigResource.Type[kind.upper()], name)
-        (answer,) = self.admin.describe_configs([resource]).values()
-        own = {"topic": 1, "broker": 2}[kind]
-        return {entry.name: entry.value for entry in answer.result().values() if entry.source == own}
-
-    def moving(self) -> dict[tuple[str, int], list[int]]:
-        with connected_admin(self.cluster.bootstrap.split(","), {}) as admin:
-            return admin.reassignments()
-
-    def targets(self, tmp_path: Path, *targets: tuple[str, int, list[int]]) -> list[str]:
-        rows = [{"topic": topic, "partition": number, "replicas": replicas} for topic, number, replicas in targets]
-        path = tmp_path / "targets.json"
-        path.write_text(json.dumps({"version": 1, "partitions": rows}))
-        return ["--reassignment-json-file", str(path)]
-
-    def plan(self, name: str, *question: str) -> str:
-        return str(self.surveyor.json("plan", *question, "--name", name)["plan_id"])
-
-    def outcomes(self, plan_id: str) -> list[tuple[str, str]]:
-        rows = self.surveyor.warehouse.rows("commits", ("plan_id", "=", plan_id))
-        return sorted((row["action"], row["outcome"]) for row in rows)
-
-    def process(self, *arguments: str, prelude: str = "") -> "subprocess.Popen[str]":
-        """A command in a process of its own, which can be killed."""
-        code = f"{prelude}\nimport sys; from jobs.entry import main; sys.argv[0] = 'surveyor'; main()"
-        options = ["--bootstrap-server", self.surveyor.hosts, "--warehouse", str(self.surveyor.folder)]
-        return subprocess.Popen(
-            [sys.executable, "-c", code, *arguments, *options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ},
-        )
-
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    with EmbeddedKRaftCluster(3, racks=RACKS, overrides=NO_MAKING, heap="320m") as cluster:
-        surveyor = Surveyor(cluster.bootstrap, tmp_path_factory.mktemp("kraft") / "warehouse", "--bootstrap-server")
-        yield Kafka(cluster, surveyor, AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0}))
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KRaftKafka]:
+    with kraft_kafka(tmp_path_factory.mktemp("kraft")) as running:
+        yield running
 
 
-APPLY = ("--apply", "--yes")
-
-
-def committed(ran: Ran) -> Any:  # noqa: ANN401 - JSON
-    assert ran.code == 0, f"{ran.code}: {ran.stderr}{ran.stdout}"
-    assert ran.json["status"] == "committed", ran.stdout
-    return ran.json
-
-
-def test_replicas_move_in_waves_under_a_throttle(kafka: Kafka, tmp_path: Path) -> None:
-    kafka.create({"waves": [[1, 2], [1, 2], [1, 2]]})
-    goals = [("waves", number, [3, 2]) for number in range(3)]
-    plan = kafka.plan("waves", "reassign", *kafka.targets(tmp_path, *goals), "--max-moves-per-broker", "1")
-    waves = {row["wave"] for row in kafka.surveyor.warehouse.rows("changes", ("plan_id", "=", plan))}
-    assert waves == {0, 1, 2}
-    result = committed(kafka.surveyor("commit", "waves", *APPLY, "--wait", "--throttle", "50MB/s", "--json"))
-    assert result["applied"] == 3
-    assert eventually(lambda: kafka.replicas("waves") == {number: [3, 2] for number in range(3)})
-    assert eventually(lambda: [kafka.config("broker", str(broker)) for broker in RACKS] == [{}] * 3)
-    assert eventually(lambda: not [name for name in kafka.config("topic", "waves") if "throttled" in name])
-    assert kafka.surveyor.warehouse.rows("throttles") == []
-    assert ("throttle", "applied") in kafka.outcomes(plan)
-    verified = kafka.surveyor.json("verify", "waves")
-    assert verified["complete"] == 3
-    again = committed(kafka.surveyor("commit", "waves", *APPLY, "--json"))
-    assert (again["applied_now"], kafka.replicas("waves")) == (0, {number: [3, 2] for number in range(3)})
-
-
-def test_a_dry_run_writes_nothing(kafka: Kafka, tmp_path: Path) -> None:
-    """Neither into the cluster nor into the warehouse: the twin of the tests that apply the same commands."""
-    kafka.create({"dry": [[1, 2]]})
-    plan = kafka.plan("dry", "reassign", *kafka.targets(tmp_path, ("dry", 0, [3, 2])))
-    before = {name: kafka.surveyor.warehouse.version(name) for name in TABLE_COLUMNS}
-    ran = kafka.surveyor("commit", "dry", "--throttle", "1MB/s", "--json")
-    assert (ran.code, ran.json["dry_run"], ran.json["due"]) == (0, True, 1)
-    for dry in (["cancel", "dry"], ["cancel", "--throttles"], ["cancel", "--partitions", "dry-0"], ["verify", "dry"]):
-        assert kafka.surveyor(*dry).code == 0
-    assert {name: kafka.surveyor.warehouse.version(name) for name in TABLE_COLUMNS} == before
-    assert (kafka.replicas("dry"), kafka.moving(), kafka.outcomes(plan)) == ({0: [1, 2]}, {}, [])
-
-
-def test_what_changed_since_the_plan_is_refused(kafka: Kafka, tmp_path: Path) -> None:
-    """Another client moves one partition between plan and commit; the others are carried out."""
-    kafka.create({"shared": [[1, 2], [1, 2]]})
-    goals = kafka.targets(tmp_path, ("shared", 0, [3, 2]), ("shared", 1, [3, 2]))
-    plan = kafka.plan("shared", "reassign", *goals)
-    with connected_admin(kafka.cluster.bootstrap.split(","), {}) as admin:
-        assert admin.reassign({("shared", 0): [2, 1]}) == {("shared", 0): 0}
-    assert eventually(lambda: kafka.replicas("shared")[0] == [2, 1] and not kafka.moving())
-    ran = kafka.surveyor("commit", "shared", *APPLY, "--wait", "--json")
-    assert (ran.json["status"], ran.json["applied"], ran.json["stale"]) == ("partial", 1, 1), ran
-    assert eventually(lambda: kafka.replicas("shared") == {0: [2, 1], 1: [3, 2]})
-    (stale,) = [
-        row for row in kafka.surveyor.warehouse.rows("commits", ("plan_id", "=", plan)) if row["outcome"] == "stale"
-    ]
-    assert stale["partition"] == 0
-    assert "its replicas are now [2, 1]" in stale["message"]
-
-
-def test_a_new_leader_is_a_change_since_the_plan(kafka: Kafka, tmp_path: Path) -> None:
+def test_a_new_leader_is_a_change_since_the_plan(kafka: KRaftKafka, tmp_path: Path) -> None:
     """The replicas are as planned, and the leader epoch is not."""
     kafka.create({"led": [[1, 2]]})
     plan = kafka.plan("led", "reassign", *kafka.targets(tmp_path, ("led", 0, [3, 2])))
@@ -196,7 +51,7 @@ def test_a_new_leader_is_a_change_since_the_plan(kafka: Kafka, tmp_path: Path) -
 
 
 def test_what_changes_between_the_last_check_and_the_request_is_said(
-    kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kafka: KRaftKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another client changes the leader in these milliseconds; the move is accepted, and read back."""
     kafka.create({"meanwhile": [[1, 2]]})
@@ -219,86 +74,7 @@ def test_what_changes_between_the_last_check_and_the_request_is_said(
     assert eventually(lambda: kafka.replicas("meanwhile") == {0: [1, 3]})
 
 
-def test_a_move_is_cancelled_and_its_throttle_removed(kafka: Kafka, tmp_path: Path) -> None:
-    kafka.create({"slow": [[1, 2]]})
-    kafka.fill("slow", 20)
-    plan = kafka.plan("slow", "reassign", *kafka.targets(tmp_path, ("slow", 0, [3, 2])))
-    ran = kafka.surveyor("commit", "slow", *APPLY, "--throttle", SLOW, "--max-wait", "2s", "--wait")
-    assert ran.code == 25, ran
-    assert eventually(lambda: kafka.config("broker", "1").get("leader.replication.throttled.rate") == "100000")
-    assert eventually(lambda: kafka.moving() == {("slow", 0): [3, 2]})
-    result = kafka.surveyor.json("cancel", "slow", *APPLY)
-    assert (result["status"], result["cancelled_now"]) == ("cancelled", 1)
-    assert eventually(lambda: (kafka.moving(), kafka.replicas("slow")) == ({}, {0: [1, 2]}))
-    assert eventually(lambda: [kafka.config("broker", str(broker)) for broker in RACKS] == [{}] * 3)
-    assert ("cancel", "applied") in kafka.outcomes(plan)
-    assert kafka.surveyor("commit", "slow", *APPLY).code == 23
-
-
-def test_moves_and_throttles_of_another_client_are_cancelled(kafka: Kafka) -> None:
-    """Those that no plan requested: the throttle first stops the move, and is removed once nothing moves."""
-    kafka.create({"other": [[1, 2]]})
-    kafka.fill("other", 1)
-    rate = {"leader.replication.throttled.rate": "1", "follower.replication.throttled.rate": "1"}
-    replicas = {"leader.replication.throttled.replicas": "*", "follower.replication.throttled.replicas": "*"}
-    with connected_admin(kafka.cluster.bootstrap.split(","), {}) as admin:
-        for broker in RACKS:
-            assert admin.alter_override("broker", str(broker), rate) == 0
-        assert admin.alter_override("topic", "other", replicas) == 0
-        assert admin.reassign({("other", 0): [3, 2]}) == {("other", 0): 0}
-    assert kafka.surveyor("cancel", "--throttles", *APPLY).code == 23
-    result = kafka.surveyor.json("cancel", "--partitions", "other-0", *APPLY)
-    assert (result["cancelled_now"], result["failed"]) == (1, 0)
-    # Kafka leaves the order of the target
-    assert eventually(lambda: (kafka.moving(), kafka.replicas("other")) == ({}, {0: [2, 1]}))
-    assert kafka.surveyor.json("cancel", "--throttles", *APPLY)["cleared"] == 4
-    assert eventually(lambda: [kafka.config("broker", str(broker)) for broker in RACKS] == [{}] * 3)
-    assert eventually(lambda: kafka.config("topic", "other") == {})
-
-
-def test_a_plan_is_rolled_back(kafka: Kafka, tmp_path: Path) -> None:
-    kafka.create({"there": [[1, 2], [2, 3]]})
-    kafka.plan("there", "reassign", *kafka.targets(tmp_path, ("there", 0, [3, 2]), ("there", 1, [2, 1])))
-    committed(kafka.surveyor("commit", "there", *APPLY, "--wait", "--json"))
-    result = kafka.surveyor.json("rollback", "there", "--name", "again", *APPLY)
-    assert result["status"] == "committed"
-    assert eventually(lambda: kafka.replicas("there") == {0: [1, 2], 1: [2, 3]})
-    assert eventually(lambda: kafka.surveyor.json("verify", "again")["complete"] == 2)
-    (row,) = kafka.surveyor.warehouse.rows("plans", ("name", "=", "there"))
-    assert row["status"] == "rolled_back"
-
-
-def election(tmp_path: Path, topic: str) -> list[str]:
-    path = tmp_path / "elect.json"
-    path.write_text(json.dumps({"partitions": [{"topic": topic, "partition": 0}]}))
-    return ["elect", "--preferred", "--path-to-json-file", str(path)]
-
-
-def test_preferred_leaders_are_elected(kafka: Kafka, tmp_path: Path) -> None:
-    kafka.create({"pref": [[1, 2]]})
-    with connected_admin(kafka.cluster.bootstrap.split(","), {}) as admin:
-        assert admin.reassign({("pref", 0): [2, 1]}) == {("pref", 0): 0}
-    assert eventually(lambda: kafka.replicas("pref") == {0: [2, 1]})
-    kafka.snapshot()
-    kafka.plan("pref", *election(tmp_path, "pref"))
-    assert committed(kafka.surveyor("commit", "pref", *APPLY, "--json"))["applied_now"] == 1
-    assert eventually(lambda: kafka.partitions("pref")[0][0] == 2)
-    assert kafka.surveyor.json("verify", "pref")["complete"] == 1
-
-
-def test_a_broker_is_drained_and_undrained(kafka: Kafka) -> None:
-    kafka.create({"drain": [[1, 2], [2, 1], [1, 3]]})
-    kafka.plan("drain", "drain", "--brokers", "1")
-    committed(kafka.surveyor("commit", "drain", *APPLY, "--wait", "--json"))
-    assert eventually(lambda: 1 not in {leader for leader, _, _ in kafka.partitions("drain").values()})
-    assert eventually(lambda: kafka.replicas("drain") == {0: [2, 1], 1: [2, 1], 2: [3, 1]})
-    kafka.snapshot()
-    kafka.plan("undrain", "undrain", "--brokers", "1")
-    committed(kafka.surveyor("commit", "undrain", *APPLY, "--wait", "--json"))
-    assert kafka.surveyor.warehouse.rows("drained") == []
-
-
-def test_topics_are_made_extended_configured_and_deleted(kafka: Kafka) -> None:
+def test_topics_are_made_extended_configured_and_deleted(kafka: KRaftKafka) -> None:
     kafka.snapshot()
     kafka.plan("make", "assign", "--topic", "made", "--partitions", "2", "--replication-factor", "2")
     assert committed(kafka.surveyor("commit", "make", *APPLY, "--json"))["applied_now"] == 2
@@ -324,7 +100,7 @@ REFUSED: list[list[str]] = [["--mode", "batch"], ["--via", "zookeeper"]]
 
 
 @pytest.mark.parametrize("options", REFUSED, ids=" ".join)
-def test_what_needs_zookeeper_is_refused_in_one_line(kafka: Kafka, tmp_path: Path, options: list[str]) -> None:
+def test_what_needs_zookeeper_is_refused_in_one_line(kafka: KRaftKafka, tmp_path: Path, options: list[str]) -> None:
     topic = f"mode{REFUSED.index(options)}"
     kafka.create({topic: [[1, 2]]})
     plan = kafka.plan(topic, *election(tmp_path, topic))
@@ -333,64 +109,174 @@ def test_what_needs_zookeeper_is_refused_in_one_line(kafka: Kafka, tmp_path: Pat
     assert "a KRaft cluster has no" in ran.stderr
 
 
-KILLED_AT: dict[str, tuple[str, str]] = {
-    "before the intents": ("jobs.repositories.plans.commit_log.CommitLog", "append_intents"),
-    "before the throttle": ("jobs.execution.admin.commit", "set_throttle"),
-    "before the request": ("jobs.execution.admin.commit", "request_changes"),
-    "after the request": ("jobs.execution.admin.commit", "note_changes_meanwhile"),
-    "before the throttle is removed": ("jobs.execution.admin.commit", "end_throttle"),
+COMMIT_LOG = "jobs.repositories.plans.commit_log.CommitLog"
+ADMIN_COMMIT = "jobs.execution.admin.commit"
+
+BEFORE_REQUEST = {
+    "before the lease": ("jobs.execution.commit", "lease_for"),
+    "before the intents": (COMMIT_LOG, "append_intents"),
+    "before the request": (ADMIN_COMMIT, "request_changes"),
 }
-"""Functions that a commit calls, in this order."""
+AFTER_REQUEST = {
+    "after the request": (ADMIN_COMMIT, "note_changes_meanwhile"),
+    "before the outcomes": (COMMIT_LOG, "close"),
+}
+"""Functions that a commit calls, in this order, before and after it requests a change."""
+
+KILLED_AT = {
+    "before the intents": BEFORE_REQUEST["before the intents"],
+    "before the throttle": (ADMIN_COMMIT, "set_throttle"),
+    "before the request": BEFORE_REQUEST["before the request"],
+    "after the request": AFTER_REQUEST["after the request"],
+    "before the throttle is removed": (ADMIN_COMMIT, "end_throttle"),
+}
+"""Functions that a commit of throttled moves calls, in this order."""
 
 
 def killing(owner: str, name: str) -> str:
-    """Code that makes a process kill itself when it calls a function."""
-    module, _, attribute = owner.rpartition(".") if owner.endswith("CommitLog") else (owner, "", "")
+    """Code that makes a process kill itself when it calls a function; its lease ends soon after."""
+    module, _, attribute = owner.rpartition(".") if owner == COMMIT_LOG else (owner, "", "")
     target = f"importlib.import_module({module!r})" + (f".{attribute}" if attribute else "")
     die = "lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)"
-    brief = "from jobs.adapters.delta import lease; lease.LEASE_SECONDS, lease.RENEWAL_SECONDS = 8.0, 2.0"
-    return f"{brief}; import importlib, os, signal; setattr({target}, {name!r}, {die})"
+    brief = (
+        "from jobs.adapters.delta import lease\n"
+        "lease.LEASE_SECONDS, lease.RENEWAL_SECONDS, lease.MARGIN_SECONDS = 3.0, 1.0, 1.0"
+    )
+    return f"{brief}\nimport importlib, os, signal\nsetattr({target}, {name!r}, {die})"
+
+
+def kill_at(kafka: KRaftKafka, point: tuple[str, str], *command: str) -> None:
+    """Run a command that is killed when it calls a function."""
+    dying = kafka.process(*command, prelude=killing(*point))
+    _, stderr = dying.communicate(timeout=120)
+    assert dying.returncode == -signal.SIGKILL, stderr
+
+
+def last_outcomes(kafka: KRaftKafka, plan: str, *actions: str) -> list[str]:
+    """The outcomes of the last attempt of a plan, without its intents."""
+    rows = [row for row in kafka.surveyor.warehouse.rows("commits", ("plan_id", "=", plan)) if row["action"] in actions]
+    last = max(row["attempt"] for row in rows)
+    return [row["outcome"] for row in rows if row["attempt"] == last and row["outcome"] != "pending"]
 
 
 @pytest.mark.parametrize("point", KILLED_AT)
-def test_a_killed_commit_is_run_again(kafka: Kafka, tmp_path: Path, point: str) -> None:
+def test_a_killed_commit_is_run_again(kafka: KRaftKafka, tmp_path: Path, point: str) -> None:
     """The same command does the rest, and nothing twice; its lease and throttle are not left behind."""
     topic = f"killed{[*KILLED_AT].index(point)}"
     kafka.create({topic: [[1, 2], [1, 2]]})
     goals = kafka.targets(tmp_path, (topic, 0, [3, 2]), (topic, 1, [3, 2]))
     plan = kafka.plan(topic, "reassign", *goals, "--max-moves-per-broker", "1")
     command = ["commit", topic, *APPLY, "--wait", "--throttle", "50MB/s"]
-    dying = kafka.process(*command, prelude=killing(*KILLED_AT[point]))
-    _, stderr = dying.communicate(timeout=120)
-    assert dying.returncode == -signal.SIGKILL, stderr
+    kill_at(kafka, KILLED_AT[point], *command)
     committed(kafka.surveyor(*command, "--json"))
     assert eventually(lambda: kafka.replicas(topic) == {0: [3, 2], 1: [3, 2]})
     assert eventually(lambda: [kafka.config("broker", str(broker)) for broker in RACKS] == [{}] * 3)
     assert (kafka.surveyor.warehouse.rows("throttles"), kafka.surveyor.warehouse.rows("leases")) == ([], [])
-    rows = kafka.surveyor.warehouse.rows("commits", ("plan_id", "=", plan))
-    last = max(row["attempt"] for row in rows)
-    ends = [
-        row for row in rows if row["attempt"] == last and row["action"] == "reassign" and row["outcome"] != "pending"
-    ]
-    assert [row["outcome"] for row in ends] == ["applied"] * 2
+    assert last_outcomes(kafka, plan, "reassign") == ["applied"] * 2
 
 
-CANCELLATION_KILLED_AT: dict[str, tuple[str, str]] = {
+Topic = tuple[str, int, dict[str, str]]
+"""Id, number of partitions, and config of a topic."""
+
+TOPIC_COMMITS = {
+    "create": (["assign", "--partitions", "2", "--replication-factor", "2", "--topic"], 2),
+    "expand": (["expand", "--partitions", "4", "--topic"], 2),
+    "config": (["config", "--set", "retention.ms=3600000", "--topic"], 1),
+    "delete": (["delete", "--topics"], 1),
+}
+"""Questions that end with the name of the topic, and the number of changes of their plans."""
+
+
+def topic_now(kafka: KRaftKafka, name: str) -> Topic | None:
+    """The topic as brokers know it that have caught up with the quorum; None if there is none."""
+    with KRaftSink(kafka.surveyor.hosts, kafka.surveyor.warehouse).reading() as reader:
+        reader.sync()
+        reading = reader.read_topics([name])
+    return next(((row["topic_id"], len(reading.partitions), row["config"]) for row in reading.topics), None)
+
+
+def is_carried_out(kind: str, before: Topic | None, now: Topic | None) -> bool:
+    """Whether the cluster has what a plan of that kind asks for, in the topic that it was made for."""
+    if kind == "delete" or now is None:
+        return kind == "delete" and now is None
+    if before is None:
+        return now[1:] == (2, {})
+    return now == (before[0], 4 if kind == "expand" else 2, {"retention.ms": "3600000"} if kind == "config" else {})
+
+
+@pytest.mark.parametrize("kind", TOPIC_COMMITS)
+def test_a_killed_commit_of_a_topic_is_run_again(kafka: KRaftKafka, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """What was requested is not requested again; a topic that another client creates meanwhile is left alone."""
+    requests: list[int] = []
+
+    def counted(*arguments: Any) -> None:  # noqa: ANN401 - those of the original
+        requests.append(1)
+        request_changes(*arguments)
+
+    monkeypatch.setattr("jobs.execution.admin.commit.request_changes", counted)
+    question, changes = TOPIC_COMMITS[kind]
+    for number, point in enumerate(sampled_points([*BEFORE_REQUEST, *AFTER_REQUEST], 1)):
+        topic = f"{kind}d{number}"
+        kafka.snapshot() if kind == "create" else kafka.create({topic: [[1, 2], [2, 3]]})
+        before = topic_now(kafka, topic)
+        plan = kafka.plan(topic, *question, topic)
+        requests.clear()
+        kill_at(kafka, (BEFORE_REQUEST | AFTER_REQUEST)[point], "commit", topic, *APPLY)
+        between = topic_now(kafka, topic)
+        is_requested = point in AFTER_REQUEST
+        assert (between == before, is_carried_out(kind, before, between)) == (not is_requested, is_requested), point
+        committed(kafka.surveyor("commit", topic, *APPLY, "--json"))
+        after = topic_now(kafka, topic)
+        assert (len(requests), after == between) == (int(not is_requested), is_requested), point
+        assert is_carried_out(kind, before, after), (point, before, after)
+        assert kafka.surveyor.warehouse.rows("leases") == []
+        assert last_outcomes(kafka, plan, *PLAN_ACTIONS) == ["applied"] * changes, point
+
+
+PLAN_ACTIONS = ("create", "alter_config", "delete_topic")
+
+
+ROLLBACK_KILLED_AT = {
+    "before its plan is stored": ("jobs.execution.rollback", "store"),
+    "before its commit": ("jobs.execution.rollback", "apply_plan"),
+    **{point: place for point, place in (BEFORE_REQUEST | AFTER_REQUEST).items() if point != "before the lease"},
+    "before the plan is closed": ("jobs.execution.rollback", "close_if_back"),
+}
+"""Functions that a rollback calls, in this order."""
+
+
+def test_a_plan_is_rolled_back_also_by_a_rollback_that_was_killed(kafka: KRaftKafka, tmp_path: Path) -> None:
+    """The plan of the rollback is made once."""
+    for number, point in enumerate(sampled_points([*ROLLBACK_KILLED_AT], 1)):
+        topic = f"there{number}"
+        kafka.create({topic: [[1, 2], [2, 3]]})
+        plan = kafka.plan(topic, "reassign", *kafka.targets(tmp_path, (topic, 0, [3, 2]), (topic, 1, [2, 1])))
+        committed(kafka.surveyor("commit", topic, *APPLY, "--wait", "--json"))
+        command = ["rollback", topic, "--name", f"back{number}", *APPLY]
+        kill_at(kafka, ROLLBACK_KILLED_AT[point], *command)
+        assert kafka.surveyor.json(*command)["status"] == "committed", point
+        assert eventually(lambda: kafka.replicas(topic) == {0: [1, 2], 1: [2, 3]})  # noqa: B023 - waited for here
+        assert eventually(lambda: kafka.surveyor.json("verify", f"back{number}")["complete"] == 2)  # noqa: B023
+        plans = kafka.surveyor.warehouse.rows("plans")
+        assert [row["status"] for row in plans if row["plan_id"] == plan] == ["rolled_back"], point
+        assert len([row for row in plans if f'"rollback_of": "{plan}"' in row["parameters"]]) == 1, point
+        assert kafka.surveyor.warehouse.rows("leases") == []
+
+
+CANCELLATION_KILLED_AT = {
     "before the lease": ("jobs.execution.cancellation", "lease_for"),
     "after the requests": ("jobs.execution.cancellation", "end_throttle"),
 }
 
 
 @pytest.mark.parametrize("point", CANCELLATION_KILLED_AT)
-def test_a_killed_cancellation_is_run_again(kafka: Kafka, tmp_path: Path, point: str) -> None:
+def test_a_killed_cancellation_is_run_again(kafka: KRaftKafka, tmp_path: Path, point: str) -> None:
     topic = f"recalled{[*CANCELLATION_KILLED_AT].index(point)}"
     kafka.create({topic: [[1, 2]]})
     kafka.fill(topic, 10)
     kafka.plan(topic, "reassign", *kafka.targets(tmp_path, (topic, 0, [3, 2])))
     assert kafka.surveyor("commit", topic, *APPLY, "--wait", "--throttle", SLOW, "--max-wait", "1s").code == 25
-    dying = kafka.process("cancel", topic, *APPLY, prelude=killing(*CANCELLATION_KILLED_AT[point]))
-    _, stderr = dying.communicate(timeout=120)
-    assert dying.returncode == -signal.SIGKILL, stderr
+    kill_at(kafka, CANCELLATION_KILLED_AT[point], "cancel", topic, *APPLY)
     assert eventually(lambda: kafka.surveyor("cancel", topic, *APPLY).code == 0)
     assert eventually(lambda: (kafka.moving(), kafka.replicas(topic)) == ({}, {0: [1, 2]}))
     ran = kafka.surveyor("commit", topic, *APPLY)
@@ -399,7 +285,7 @@ def test_a_killed_cancellation_is_run_again(kafka: Kafka, tmp_path: Path, point:
     assert (kafka.surveyor.warehouse.rows("throttles"), kafka.surveyor.warehouse.rows("leases")) == ([], [])
 
 
-def test_two_commands_at_once_are_kept_apart(kafka: Kafka, tmp_path: Path) -> None:
+def test_two_commands_at_once_are_kept_apart(kafka: KRaftKafka, tmp_path: Path) -> None:
     """The second is told who holds the lease and until when; the first goes on."""
     kafka.create({"apart": [[1, 2]]})
     kafka.fill("apart", 20)
@@ -419,7 +305,7 @@ def test_two_commands_at_once_are_kept_apart(kafka: Kafka, tmp_path: Path) -> No
     assert eventually(lambda: kafka.replicas("apart") == {0: [1, 2]})
 
 
-def test_a_holder_whose_lease_was_taken_stops_before_its_next_write(kafka: Kafka, tmp_path: Path) -> None:
+def test_a_holder_whose_lease_was_taken_stops_before_its_next_write(kafka: KRaftKafka, tmp_path: Path) -> None:
     """As if it had been stopped beyond its deadline; the first wave stays, the second is not requested."""
     kafka.create({"taken": [[1, 2], [1, 2]]})
     kafka.fill("taken", 10)
@@ -443,11 +329,11 @@ def test_a_holder_whose_lease_was_taken_stops_before_its_next_write(kafka: Kafka
     assert eventually(lambda: kafka.replicas("taken") == {0: [3, 2], 1: [3, 2]})
 
 
-def quorum_leader(kafka: Kafka) -> int:
+def quorum_leader(kafka: KRaftKafka) -> int:
     return int(kafka.surveyor.json("snapshot")["controller_id"])
 
 
-def test_the_quorums_leader_is_killed_in_the_middle_of_a_commit(kafka: Kafka, tmp_path: Path) -> None:
+def test_the_quorums_leader_is_killed_in_the_middle_of_a_commit(kafka: KRaftKafka, tmp_path: Path) -> None:
     """Right before the second wave is requested. Whatever the outcome of that run, running it again ends the plan."""
     leader = quorum_leader(kafka)
     source, goal = (node for node in kafka.cluster.nodes if node != leader)
@@ -487,7 +373,7 @@ commit.request_changes = meeting
     assert eventually(lambda: kafka.replicas("quorum") == {0: [goal], 1: [goal]})
 
 
-def test_an_unclean_election_is_kafkas_own(kafka: Kafka, tmp_path: Path) -> None:
+def test_an_unclean_election_is_kafkas_own(kafka: KRaftKafka, tmp_path: Path) -> None:
     """The replica in sync is dead, and the other lacks its records: only with a permission in the plan."""
     in_sync, behind, other = kafka.cluster.nodes
     left = [kafka.cluster.nodes[node].address for node in (behind, other)]
@@ -521,3 +407,13 @@ def test_an_unclean_election_is_kafkas_own(kafka: Kafka, tmp_path: Path) -> None
         kafka.cluster.nodes[in_sync].wait_ready()
     again = kafka.surveyor("commit", "unclean", *APPLY, "--json")
     assert (again.code, again.json["applied_now"]) == (0, 0), again
+
+
+def test_a_round_in_small(kafka: KRaftKafka, tmp_path: Path) -> None:
+    """As tests/jobs/torture/test_kraft_rounds.py has them by chance, and with the same checks."""
+    with SmallKRaftTortureCluster(kafka.cluster, tmp_path / "warehouse", tmp_path) as small:
+        before = read_log(kafka.cluster.nodes[small.quorum_leader()].folder / "data")
+        prepare(small)
+        with Traffic(kafka.cluster.bootstrap) as traffic:
+            wrong, summary = run_round(small, traffic, SCRIPT, since=before[-1].offset + 1)
+    assert wrong == [], summary

@@ -155,30 +155,6 @@ def holds(condition: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-@pytest.mark.parametrize("spoken", ["default"], indirect=True)
-def test_drain_by_kafkas_controller_lasts_and_is_undone(
-    cluster: EmbeddedCluster, kafka: KafkaTree, cluster_surveyor: Surveyor, topic: str
-) -> None:
-    """At one protocol: we ask Kafka's controller, and how that speaks to its brokers is Kafka's."""
-    with Traffic(cluster.bootstrap, topic) as traffic:
-        drained = committed(cluster_surveyor, "drain", "--brokers", str(B))
-        assert (leaders(kafka, topic), orders(kafka, topic)) == (
-            {0: 0, 1: 2, 2: 2},
-            {0: [0, 2, 1], 1: [2, 0, 1], 2: [2, 0, 1]},
-        )
-        cluster.brokers[B].restart()
-        assert eventually(lambda: in_sync(kafka, topic))
-        assert leaders(kafka, topic) == {0: 0, 1: 2, 2: 2}
-        committed(cluster_surveyor, "undrain", "--brokers", str(B))
-
-    assert (leaders(kafka, topic), orders(kafka, topic)) == ({0: 0, 1: 1, 2: 2}, REPLICAS)
-    assert cluster_surveyor.json("show", "drained")["rows"] == []
-    verified = cluster_surveyor.json("show", "plan", drained["plan_id"])
-    assert verified["status"] == "committed"
-    assert traffic.failed == []
-    assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
-
-
 def drained_under(held: Controllership, surveyor: Surveyor) -> None:
     surveyor.json("snapshot")
     plan = surveyor.json("plan", "drain", "--brokers", str(B), "--mode", "resident")

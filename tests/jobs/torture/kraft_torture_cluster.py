@@ -105,7 +105,12 @@ class KRaftTortureCluster(CommandedCluster):
 
 
 class SmallKRaftTortureCluster(KRaftTortureCluster):
-    """Runs inside its `with` block on a cluster of the caller, without links."""
+    """Runs inside its `with` block on a cluster of the caller, without links, and with leases of 3 s."""
+
+    prelude: ClassVar = (
+        "from jobs.adapters.delta import lease\n"
+        "lease.LEASE_SECONDS, lease.RENEWAL_SECONDS, lease.MARGIN_SECONDS = 3.0, 1.0, 1.0"
+    )
 
     def __init__(self, cluster: EmbeddedKRaftCluster, warehouse: Path, folder: Path) -> None:
         super().__init__(folder, keep=True)

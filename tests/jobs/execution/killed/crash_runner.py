@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kazoo.client import KazooClient
 
@@ -31,7 +31,10 @@ T, NEW, K = "t", "new", "retention.ms"
 PARTITIONS: Final = range(3)
 
 
-def sampled_points(points: Sequence[int], few: int) -> Sequence[int]:
+Point = TypeVar("Point")
+
+
+def sampled_points(points: Sequence[Point], few: int) -> Sequence[Point]:
     """Return the points to kill at in this run: all of them with KILL_POINTS=all, otherwise a random sample."""
     return points if ALL else random.sample(points, few)
 

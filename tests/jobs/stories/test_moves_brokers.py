@@ -1,0 +1,295 @@
+"""Moves, drains, elections, cancellations and rollbacks on real brokers, by one text for clusters of both kinds.
+
+Producers with acks=all lose nothing. The last tests are about requests and configs in ZooKeeper.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from jobs.adapters.brokers.admin import connected_admin
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.repositories.actor import this_actor
+from schemas.columns import TABLE_COLUMNS
+from schemas.znodes import Assignment, decode_assignment, encode_config
+from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.controllers.throttled_tree import overrides
+from tests.jobs.support.kafka.planned_kafka import (
+    APPLY,
+    NO_MAKING,
+    RACKS,
+    SLOW,
+    PlannedKafka,
+    committed,
+    election,
+    kraft_kafka,
+)
+from tests.jobs.support.kafka.real_cluster import Traffic, eventually, kafka_tree
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(3, first_id=1, racks=RACKS, overrides=NO_MAKING, heap="320m") as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=["zookeeper", "kraft"])
+def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlannedKafka]:
+    """A cluster of each kind."""
+    folder = tmp_path_factory.mktemp(request.param)
+    if request.param == "kraft":
+        with kraft_kafka(folder) as running:
+            yield running
+        return
+    cluster = request.getfixturevalue("cluster")
+    surveyor = Surveyor(cluster.zookeeper.connect, folder / "warehouse")
+    yield PlannedKafka(cluster, surveyor, AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0}))
+
+
+def test_replicas_move_in_waves_under_a_throttle(kafka: PlannedKafka, tmp_path: Path) -> None:
+    kafka.create({"waves": [[1, 2], [1, 2], [1, 2]]})
+    goals = [("waves", number, [3, 2]) for number in range(3)]
+    plan = kafka.plan("waves", "reassign", *kafka.targets(tmp_path, *goals), "--max-moves-per-broker", "1")
+    waves = {row["wave"] for row in kafka.surveyor.warehouse.rows("changes", ("plan_id", "=", plan))}
+    assert waves == {0, 1, 2}
+    result = committed(kafka.surveyor("commit", "waves", *APPLY, "--wait", "--throttle", "50MB/s", "--json"))
+    assert result["applied"] == 3
+    assert eventually(lambda: kafka.replicas("waves") == {number: [3, 2] for number in range(3)})
+    assert eventually(lambda: [kafka.config("broker", str(broker)) for broker in RACKS] == [{}] * 3)
+    assert eventually(lambda: not [name for name in kafka.config("topic", "waves") if "throttled" in name])
+    assert kafka.surveyor.warehouse.rows("throttles") == []
+    assert ("throttle", "applied") in kafka.outcomes(plan)
+    verified = kafka.surveyor.json("verify", "waves")
+    assert verified["complete"] == 3
+    again = committed(kafka.surveyor("commit", "waves", *APPLY, "--json"))
+    assert (again["applied_now"], kafka.replicas("waves")) == (0, {number: [3, 2] for number in range(3)})
+
+
+def test_a_dry_run_writes_nothing(kafka: PlannedKafka, tmp_path: Path) -> None:
+    """Neither into the cluster nor into the warehouse: the twin of the tests that apply the same commands."""
+    kafka.create({"dry": [[1, 2]]})
+    plan = kafka.plan("dry", "reassign", *kafka.targets(tmp_path, ("dry", 0, [3, 2])))
+    before = {name: kafka.surveyor.warehouse.version(name) for name in TABLE_COLUMNS}
+    ran = kafka.surveyor("commit", "dry", "--throttle", "1MB/s", "--json")
+    assert (ran.code, ran.json["dry_run"], ran.json["due"]) == (0, True, 1)
+    for dry in (["cancel", "dry"], ["cancel", "--throttles"], ["cancel", "--partitions", "dry-0"], ["verify", "dry"]):
+        assert kafka.surveyor(*dry).code == 0
+    assert {name: kafka.surveyor.warehouse.version(name) for name in TABLE_COLUMNS} == before
+    assert (kafka.replicas("dry"), kafka.moving(), kafka.outcomes(plan)) == ({0: [1, 2]}, {}, [])
+
+
+def test_what_changed_since_the_plan_is_refused(kafka: PlannedKafka, tmp_path: Path) -> None:
+    """Another client moves one partition between plan and commit; the others are carried out."""
+    kafka.create({"shared": [[1, 2], [1, 2]]})
+    goals = kafka.targets(tmp_path, ("shared", 0, [3, 2]), ("shared", 1, [3, 2]))
+    plan = kafka.plan("shared", "reassign", *goals)
+    with connected_admin(kafka.cluster.bootstrap.split(","), {}) as admin:
+        assert admin.reassign({("shared", 0): [2, 1]}) == {("shared", 0): 0}
+    assert eventually(lambda: kafka.replicas("shared")[0] == [2, 1] and not kafka.moving())
+    ran = kafka.surveyor("commit", "shared", *APPLY, "--wait", "--json")
+    assert (ran.json["status"], ran.json["applied"], ran.json["stale"]) == ("partial", 1, 1), ran
+    assert eventually(lambda: kafka.replicas("shared") == {0: [2, 1], 1: [3, 2]})
+    (stale,) = [
+        row for row in kafka.surveyor.warehouse.rows("commits", ("plan_id", "=", plan)) if row["outcome"] == "stale"
+    ]
+    assert stale["partition"] == 0
+    assert "its replicas are now [2, 1]" in stale["message"]
+
+
+def test_an_addition_and_a_move_are_cancelled_in_the_middle(kafka: PlannedKafka, tmp_path: Path) -> None:
+    """Partition 0 is to have a replica more; 1 is to move, and Kafka leaves it in another order."""
+    kafka.create({"slow": [[1, 2], [1, 2]]})
+    kafka.fill("slow", 10)
+    plan = kafka.plan("slow", "reassign", *kafka.targets(tmp_path, ("slow", 0, [1, 2, 3]), ("slow", 1, [2, 3])))
+    with Traffic(kafka.cluster.bootstrap, "slow") as traffic:
+        ran = kafka.surveyor("commit", "slow", *APPLY, "--throttle", SLOW, "--max-wait", "2s", "--wait")
+        assert ran.code == 25, ran
+        assert eventually(lambda: kafka.config("broker", "1").get(RATES[0]) == "100000")
+        assert eventually(lambda: kafka.moving() == {("slow", 0): [1, 2, 3], ("slow", 1): [2, 3]})
+        dry = kafka.surveyor("cancel", "slow")
+        assert ("dry run" in dry.stdout, len(kafka.moving())) == (True, 2)
+        result = kafka.surveyor.json("cancel", "slow", *APPLY)
+    figures = [result[name] for name in ("status", "cancelled_now", "reordered_now", "in_progress")]
+    assert figures == ["cancelled", 2, 1, 0]
+    assert eventually(lambda: (kafka.moving(), kafka.replicas("slow")) == ({}, {0: [1, 2], 1: [1, 2]}))
+    assert eventually(lambda: [kafka.config("broker", str(broker)) for broker in RACKS] == [{}] * 3)
+    assert ("cancel", "applied") in kafka.outcomes(plan)
+    again = kafka.surveyor.json("cancel", "slow", *APPLY)
+    assert (again["cancelled_now"], again["reordered_now"]) == (0, 0)
+    assert kafka.surveyor("commit", "slow", *APPLY).code == 23
+    assert eventually(lambda: kafka.is_in_sync("slow"))
+    assert (traffic.failed, traffic.acknowledged - traffic.stored(2)) == ([], set())
+
+
+def test_a_plan_is_cancelled_while_its_commit_waits(kafka: PlannedKafka, tmp_path: Path) -> None:
+    """The commit lets the cancellation have the lease, and neither leaves a throttle."""
+    kafka.create({"waiting": [[1, 2]]})
+    kafka.fill("waiting", 10)
+    kafka.plan("waiting", "reassign", *kafka.targets(tmp_path, ("waiting", 0, [1, 2, 3])))
+    commit = kafka.process("commit", "waiting", *APPLY, "--wait", "--throttle", SLOW)
+    try:
+        assert eventually(lambda: bool(kafka.moving()))
+        assert kafka.config("broker", "1").get(RATES[0]) == "100000"
+        cancelled = kafka.surveyor.json("cancel", "waiting", *APPLY)
+        stdout, stderr = commit.communicate(timeout=90)
+    finally:
+        commit.kill()
+    assert (kafka.replicas("waiting"), cancelled["cancelled_now"]) == ({0: [1, 2]}, 1), stderr
+    assert eventually(lambda: [kafka.config("broker", str(broker)) for broker in RACKS] == [{}] * 3)
+    assert (kafka.surveyor.warehouse.rows("throttles"), kafka.lease_holder()) == ([], None)
+    assert commit.returncode == 1
+    said = " ".join((stdout + stderr).split())
+    assert f"was cancelled by {this_actor().user} at 20" in said
+    assert "while it was committed; 1 of 1 were turned back, 0 are as planned" in said
+    assert "see what is due now, and plan again" in said
+    assert "surveyor commit" not in said
+
+
+def test_a_complete_move_is_rolled_back(kafka: PlannedKafka, tmp_path: Path) -> None:
+    kafka.create({"there": [[1, 2], [1, 2]]})
+    plan = kafka.plan("there", "reassign", *kafka.targets(tmp_path, ("there", 0, [1, 2, 3]), ("there", 1, [3, 1])))
+    with Traffic(kafka.cluster.bootstrap, "there") as traffic:
+        committed(kafka.surveyor("commit", "there", *APPLY, "--wait", "--json"))
+        assert eventually(lambda: kafka.replicas("there") == {0: [1, 2, 3], 1: [3, 1]})
+        undoing = kafka.surveyor.json("rollback", "there", "--name", "back", *APPLY)
+        assert eventually(lambda: kafka.replicas("there") == {0: [1, 2], 1: [1, 2]})
+        assert eventually(lambda: kafka.surveyor.json("verify", "back")["complete"] == 2)
+    assert (undoing["status"], undoing["changes"], undoing["applied"], undoing["moves"]) == ("committed", 2, 2, 1)
+    (row,) = kafka.surveyor.warehouse.rows("plans", ("plan_id", "=", plan))
+    assert row["status"] == "rolled_back"
+    assert (traffic.failed, traffic.acknowledged - traffic.stored(2)) == ([], set())
+
+
+def test_moves_and_throttles_of_another_client_are_cancelled(kafka: PlannedKafka) -> None:
+    """Those that no plan requested: the throttle first stops the move, and is removed once nothing moves."""
+    kafka.create({"other": [[1, 2]]})
+    kafka.fill("other", 1)
+    rate, replicas = dict.fromkeys(RATES, "1"), dict.fromkeys(THROTTLED, "*")
+    with connected_admin(kafka.cluster.bootstrap.split(","), {}) as admin:
+        for broker in RACKS:
+            assert admin.alter_override("broker", str(broker), rate) == 0
+        assert admin.alter_override("topic", "other", replicas) == 0
+        assert admin.reassign({("other", 0): [3, 2]}) == {("other", 0): 0}
+    assert kafka.surveyor("cancel", "--throttles", *APPLY).code == 23
+    result = kafka.surveyor.json("cancel", "--partitions", "other-0", *APPLY)
+    assert (result["cancelled_now"], result["failed"]) == (1, 0)
+    # Kafka leaves the order of the target
+    assert eventually(lambda: (kafka.moving(), kafka.replicas("other")) == ({}, {0: [2, 1]}))
+    assert kafka.surveyor.json("cancel", "--throttles", *APPLY)["cleared"] == 4
+    assert eventually(lambda: [kafka.config("broker", str(broker)) for broker in RACKS] == [{}] * 3)
+    assert eventually(lambda: kafka.config("topic", "other") == {})
+
+
+def test_preferred_leaders_are_elected(kafka: PlannedKafka, tmp_path: Path) -> None:
+    kafka.create({"pref": [[1, 2]]})
+    with connected_admin(kafka.cluster.bootstrap.split(","), {}) as admin:
+        assert admin.reassign({("pref", 0): [2, 1]}) == {("pref", 0): 0}
+    assert eventually(lambda: kafka.replicas("pref") == {0: [2, 1]})
+    kafka.snapshot()
+    kafka.plan("pref", *election(tmp_path, "pref"))
+    assert committed(kafka.surveyor("commit", "pref", *APPLY, "--json"))["applied_now"] == 1
+    assert eventually(lambda: kafka.partitions("pref")[0][0] == 2)
+    assert kafka.surveyor.json("verify", "pref")["complete"] == 1
+
+
+def test_a_drain_outlasts_a_restart_and_is_undone(kafka: PlannedKafka) -> None:
+    before = {0: [1, 2], 1: [2, 1], 2: [1, 3]}
+    kafka.create({"drain": [*before.values()]})
+    kafka.plan("drain", "drain", "--brokers", "1")
+    with Traffic(kafka.cluster.bootstrap, "drain") as traffic:
+        committed(kafka.surveyor("commit", "drain", *APPLY, "--wait", "--json"))
+        drained = {0: [2, 1], 1: [2, 1], 2: [3, 1]}
+        assert eventually(lambda: kafka.replicas("drain") == drained)
+        assert eventually(lambda: kafka.leaders("drain") == {0: 2, 1: 2, 2: 3})
+        assert kafka.surveyor.json("verify", "drain")["is_complete"]
+        kafka.brokers[1].restart()
+        assert eventually(lambda: kafka.is_in_sync("drain"))
+        assert (kafka.leaders("drain"), kafka.replicas("drain")) == ({0: 2, 1: 2, 2: 3}, drained)
+        kafka.snapshot()
+        kafka.plan("undrain", "undrain", "--brokers", "1")
+        committed(kafka.surveyor("commit", "undrain", *APPLY, "--wait", "--json"))
+    assert eventually(lambda: (kafka.leaders("drain"), kafka.replicas("drain")) == ({0: 1, 1: 2, 2: 1}, before))
+    assert kafka.surveyor.json("verify", "undrain")["is_complete"]
+    assert kafka.surveyor.warehouse.rows("drained") == []
+    assert (traffic.failed, traffic.acknowledged - traffic.stored(3)) == ([], set())
+
+
+ZOOKEEPER = pytest.mark.parametrize("kafka", ["zookeeper"], indirect=True)
+
+
+@pytest.fixture
+def tree(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
+    with kafka_tree(cluster) as connected:
+        yield connected
+
+
+def assignment(tree: KafkaTree, topic: str) -> Assignment:
+    return decode_assignment(tree.client.get(f"/brokers/topics/{topic}")[0])
+
+
+@ZOOKEEPER
+def test_status_says_how_to_clear_foreign_moves_and_failed_requests(
+    kafka: PlannedKafka, tree: KafkaTree, tmp_path: Path
+) -> None:
+    """Kafka's controller carries requests out that are there when the znode is created, and reads no later ones."""
+    request = "/admin/reassign_partitions"
+
+    def partitions(wanted: Mapping[tuple[str, int], list[int]]) -> bytes:
+        rows = [{"topic": name, "partition": number, "replicas": to} for (name, number), to in wanted.items()]
+        return json.dumps({"version": 1, "partitions": rows}).encode()
+
+    kafka.create({"vain": [[1, 2], [1, 2]]})
+    kafka.plan("vain", "reassign", *kafka.targets(tmp_path, ("vain", 1, [2, 3])))
+    dead = {("vain", 0): [1, 99]}
+    tree.client.create(request, partitions(dead))
+    assert eventually(lambda: assignment(tree, "vain").adding_replicas.get(0) == [99])
+    tree.client.set(request, partitions(dead | {("ghost", 0): [1], ("vain", 1): [1, 2]}))
+
+    done = kafka.surveyor("commit", "vain", *APPLY, "--wait")
+    assert done.code == 0, done.stderr
+    assert "vain-0 to [1, 99] (not alive: 99); start broker 99, or cancel" in done.stderr
+    assert assignment(tree, "vain").partitions[1] == [2, 3]
+
+    status = kafka.surveyor.json("status")
+    commands = [step["command"] for step in status["due"] if " cancel " in f"{step['command']}"]
+    assert len(commands) == 2, status["due"]
+    for command in commands:
+        cleared = kafka.surveyor(*command.split()[1:], "--apply")
+        assert cleared.code == 0, cleared.stderr
+
+    after = kafka.surveyor.json("status")
+    assert (after["moving"], after["stalled"], tree.client.exists(request)) == (0, [], None)
+    assert assignment(tree, "vain").partitions[0] == [1, 2]
+    tree.client.create(request, partitions({("vain", 0): [2, 1]}))
+    assert eventually(lambda: assignment(tree, "vain").partitions[0] == [2, 1]), "Kafka still reads requests"
+
+
+@ZOOKEEPER
+def test_a_throttle_that_was_left_behind_goes_by_what_status_says(
+    kafka: PlannedKafka, tree: KafkaTree, cluster_surveyor: Surveyor
+) -> None:
+    """Rates of one broker and of all, and replicas of a topic, as another tool leaves them."""
+    kafka.create({"left": [[1, 2]]})
+    rates = dict.fromkeys(RATES, "100000")
+    with connected_admin(kafka.cluster.bootstrap.split(","), {}) as admin:
+        assert admin.alter_override("topic", "left", dict.fromkeys(THROTTLED, "*")) == 0
+        assert admin.alter_override("broker", "1", rates) == 0
+    tree.write("/config/brokers/<default>", encode_config(rates))
+    assert eventually(lambda: {"brokers/1", "brokers/<default>", "topics/left"} <= overrides(tree).keys())
+
+    status = cluster_surveyor.json("status")  # its warehouse has no plan that is to be continued first
+    (command,) = [step["command"] for step in status["due"] if "a throttle is still set" in step["what"]]
+    done = cluster_surveyor(*command.split()[1:], "--apply")
+
+    assert done.code == 0, done.stderr
+    names = {name for values in overrides(tree).values() for name in values}
+    assert not names & {*RATES, *THROTTLED}
