@@ -118,7 +118,7 @@ def test_any_user_whose_password_is_right_is_verified(served: Served) -> None:
         log_in_by_scram(alice, "alice", PASSWORD)
         assert [admin.producer_ids(1), alice.producer_ids(2)] == [1, 2]
 
-    assert [(each.principal, each.is_verified, each.clients_of) for each in served.handler.callers] == [
+    assert [(caller.principal, caller.is_verified, caller.clients_of) for caller in served.handler.callers] == [
         ("User:admin", True, "USERS"),
         ("User:alice", True, "USERS"),
     ]
@@ -130,7 +130,7 @@ def test_a_user_that_only_brokers_know_is_not_verified(served: Served, message: 
         login(client, "PLAIN", message)
         assert client.producer_ids(1) == 1
 
-    assert [each.is_verified for each in served.handler.callers] == [False]
+    assert [caller.is_verified for caller in served.handler.callers] == [False]
 
 
 @pytest.mark.parametrize("user", ["alice", "stranger"])
@@ -186,7 +186,7 @@ def test_certificates_of_clients(tmp_path: Path, certificates: Certificates, cli
         is_served = [_asks_over_tls(served.port, certificates, own) for own in (None, certificates.client)]
 
     assert is_served == [client_auth != "required", True]
-    anonymous = [each.principal == "User:ANONYMOUS" for each in served.handler.callers]
+    anonymous = [caller.principal == "User:ANONYMOUS" for caller in served.handler.callers]
     assert anonymous == {"required": [False], "requested": [True, False], "none": [True, True]}[client_auth]
 
 
