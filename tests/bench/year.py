@@ -32,6 +32,7 @@ SNAPSHOTS: Final = 105_120
 
 PER_HOUR: Final = 12
 PER_DAY: Final = 24 * PER_HOUR
+MONTHS: Final = 12
 
 DAILY: Final = ("brokers", "broker_configs", "topics")
 """Tables of which every day has a version of its own."""
@@ -98,7 +99,7 @@ def add_year(warehouse: Warehouse, snapshots: int) -> None:
         warehouse.append_all("partition_history", _with_ids(changed, hourly))
         subjects = [f"{row['topic']}-{row['partition']}" for row in changed.select(["topic", "partition"]).to_pylist()]
         warehouse.append_all("events", _events(warehouse, hourly, subjects))
-        warehouse.replace_by("imbalance", _repeated(warehouse.read("imbalance"), snapshots))
+        _add_imbalance(warehouse, snapshots)
 
 
 def _snapshots(warehouse: Warehouse, count: int, versions: list[Mapping[str, int]]) -> pa.Table:
@@ -118,6 +119,15 @@ def _snapshots(warehouse: Warehouse, count: int, versions: list[Mapping[str, int
 def _events(warehouse: Warehouse, ids: Any, subjects: list[str]) -> pa.Table:  # noqa: ANN401 - an array of numpy
     rows = [{"kind": "LeaderChanged", "subject": subject, "before": "1", "after": "2"} for subject in subjects]
     return _with_ids(warehouse.arrow("events", [{**row, "snapshot_id": 0} for row in rows]), ids)
+
+
+def _add_imbalance(warehouse: Warehouse, snapshots: int) -> None:
+    """Add the rows in files of a month each."""
+    of_one, months = warehouse.read("imbalance"), np.array_split(np.arange(1, snapshots + 1), MONTHS)
+    warehouse.delete("imbalance", "true")
+    for ids in months:
+        places = np.tile(np.arange(of_one.num_rows), len(ids))
+        warehouse.append_all("imbalance", _with_ids(of_one.take(pa.array(places)), np.repeat(ids, of_one.num_rows)))
 
 
 def _repeated(rows: pa.Table, count: int) -> pa.Table:

@@ -368,7 +368,7 @@ class Warehouse:
     def compact(self, table: str) -> None:
         """Merge the cluster's small files; no row changes."""
         self._commit(
-            table, lambda: self._open(table).optimize.compact(partition_filters=[("cluster", "=", self.cluster)])
+            table, lambda: self._open(table).optimize.compact([("cluster", "=", self.cluster)], TARGET_FILE_BYTES)
         )
 
     def update(self, table: str, where: str, **updates: str) -> None:
