@@ -227,16 +227,14 @@ def show_history(settings: Settings, topic: str, partition: int | None) -> None:
     filters: list[Filter] = [("topic", "=", topic)]
     if partition is not None:
         filters.append(("partition", "=", partition))
-    snapshots = settings.warehouse.read("snapshots", columns=["snapshot_id", "taken_at"])
+    newest = find_snapshot(settings.warehouse).snapshot_id
+    filters.append(("snapshot_id", "<=", newest))  # an incomplete snapshot may have written later rows
+    found = settings.warehouse.rows("partition_history", *filters)
+    named = ("snapshot_id", "in", sorted({row["snapshot_id"] for row in found}))
+    snapshots = settings.warehouse.read("snapshots", named, columns=["snapshot_id", "taken_at"])
     taken = dict(values_of(snapshots, "snapshot_id", "taken_at"))
-    filters.append(("snapshot_id", "<=", max(taken)))  # an incomplete snapshot may have written later rows
-    rows = [
-        {
-            **row,
-            "taken_at": taken.get(row["snapshot_id"]),
-        }  # None if vacuum deleted the snapshot; its row is still valid
-        for row in settings.warehouse.rows("partition_history", *filters)
-    ]
+    # None if vacuum deleted the snapshot; its row is still valid
+    rows = [{**row, "taken_at": taken.get(row["snapshot_id"])} for row in found]
     if not rows:
         raise UsageError(f"no snapshot contains {topic if partition is None else f'{topic}-{partition}'}")
     rows.sort(key=itemgetter("partition", "snapshot_id"))
