@@ -229,7 +229,7 @@ def test_a_killed_commit_of_a_topic_is_run_again(kafka: KRaftKafka, monkeypatch:
         after = topic_now(kafka, topic)
         assert (len(requests), after == between) == (int(not is_requested), is_requested), point
         assert is_carried_out(kind, before, after), (point, before, after)
-        assert kafka.surveyor.warehouse.rows("leases") == []
+        assert eventually(lambda: kafka.lease_holder() is None)  # a commit with nothing to do takes no lease
         assert last_outcomes(kafka, plan, *PLAN_ACTIONS) == ["applied"] * changes, point
 
 
@@ -260,7 +260,7 @@ def test_a_plan_is_rolled_back_also_by_a_rollback_that_was_killed(kafka: KRaftKa
         plans = kafka.surveyor.warehouse.rows("plans")
         assert [row["status"] for row in plans if row["plan_id"] == plan] == ["rolled_back"], point
         assert len([row for row in plans if f'"rollback_of": "{plan}"' in row["parameters"]]) == 1, point
-        assert kafka.surveyor.warehouse.rows("leases") == []
+        assert eventually(lambda: kafka.lease_holder() is None)  # a commit with nothing to do takes no lease
 
 
 CANCELLATION_KILLED_AT = {
