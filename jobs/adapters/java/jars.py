@@ -25,8 +25,8 @@ from jobs.core.errors import MissingError
 from jobs.core.logs import module_logger
 
 KAFKA_VERSION = "3.9.2"
-OLDER_KAFKA = "2.8.2"
-"""The version for tests with older brokers; it is not downloaded otherwise."""
+OLDER_KAFKAS = ("2.4.1", "2.5.1", "2.6.3", "2.7.2", "2.8.2")
+"""The versions for tests with older brokers; they are not downloaded otherwise."""
 NEWER_KAFKA = "4.4.0"
 """The version for tests with brokers that have no ZooKeeper; it is not downloaded otherwise."""
 AWS_SDK = "2.35.4"
@@ -121,10 +121,10 @@ def kafka_jars(version: str = KAFKA_VERSION) -> list[Path]:
 
 
 def _kafka(version: str) -> JarSet:
-    tools = () if version == OLDER_KAFKA else (Artifact("org.apache.kafka", "kafka-tools", version),)
+    tools = () if version in OLDER_KAFKAS else (Artifact("org.apache.kafka", "kafka-tools", version),)
     artifacts = (
         Artifact("org.apache.kafka", f"kafka_{_SCALA}", version),
-        *tools,  # part of the main artifact in the older version
+        *tools,  # part of the main artifact in the older versions
         Artifact("org.slf4j", "slf4j-reload4j", "1.7.36"),
         # pinned, because Maven and Ivy would choose different versions
         Artifact("ch.qos.reload4j", "reload4j", "1.2.25"),
@@ -239,7 +239,7 @@ def _rewrite_checksums() -> None:
     _, resolve = choose_resolver(zookeeper_jars())
     with tempfile.TemporaryDirectory() as workshop:
         for number, request in enumerate(
-            (_delta(), _s3(), _kdc(), _hdfs(), *map(_kafka, (OLDER_KAFKA, KAFKA_VERSION, NEWER_KAFKA)))
+            (_delta(), _s3(), _kdc(), _hdfs(), *map(_kafka, (*OLDER_KAFKAS, KAFKA_VERSION, NEWER_KAFKA)))
         ):
             jars = Path(workshop, str(number))
             jars.mkdir()

@@ -1,4 +1,4 @@
-"""Batch mode and the resident controller on brokers of 2.8.2, and on current ones with the protocol of 2.4."""
+"""Batch mode and the resident controller on brokers of 2.4 to 2.8, and on current ones with the protocol of 2.4."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import NewTopic
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.servers import EmbeddedKafka
-from jobs.adapters.java.jars import OLDER_KAFKA, kafka_jars
+from jobs.adapters.java.jars import OLDER_KAFKAS, kafka_jars
 from jobs.adapters.zookeeper.controllership import controllership
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.held import commit_held
@@ -28,17 +28,20 @@ TOPIC, MADE = "orders", "made"
 REPLICAS: Final = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1]}
 
 
-class OlderKafka(EmbeddedKafka):
-    """A broker of 2.8.2, at its own defaults."""
+def older_kafka(version: str) -> type[EmbeddedKafka]:
+    """Return the broker of a version, at its own defaults."""
 
-    @property
-    def jars(self) -> list[Path]:
-        return kafka_jars(OLDER_KAFKA)
+    class OlderKafka(EmbeddedKafka):
+        @property
+        def jars(self) -> list[Path]:
+            return kafka_jars(version)
+
+    return OlderKafka
 
 
 KAFKAS: Final[Mapping[str, tuple[type[EmbeddedKafka], dict[str, str]]]] = {
-    "2.8.2": (OlderKafka, {}),
-    "2.8.2 as 2.4": (OlderKafka, {"inter.broker.protocol.version": "2.4"}),
+    **{version: (older_kafka(version), {}) for version in OLDER_KAFKAS},
+    "2.8.2 as 2.4": (older_kafka("2.8.2"), {"inter.broker.protocol.version": "2.4"}),
     "3.9.2 as 2.4": (EmbeddedKafka, {"inter.broker.protocol.version": "2.4"}),
 }
 
