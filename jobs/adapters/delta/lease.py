@@ -46,6 +46,9 @@ LOCK_SECONDS: Final = 10.0
 that was stopped with the lock must not hold up others until their leases have run out.
 """
 
+_MAX_CHECKS: Final = 2
+"""Attempts to find the lease ours: the second extends a lease that ran out during the first."""
+
 _POLL_SECONDS: Final = 0.5
 _TABLE: Final = LeaseRecord.TABLE
 _ALL_ROWS: Final = ("token", "!=", "")
@@ -101,24 +104,39 @@ class WarehouseLease:
             time.sleep(_POLL_SECONDS)
 
     def refuse_lost(self) -> None:
-        """Raise LeaseLostError unless we have the lease; called right before each write."""
+        """Raise LeaseLostError unless we have the lease; called right before each write.
+
+        The warehouse may answer late, or this process may be stopped while it asks. So an answer counts only if the
+        lease still runs once the answer is here.
+        """
         with self._lock:
-            if not self.token:
-                raise _lost(self._why_lost)
-            # this process was stopped, the warehouse did not answer, or the machine was suspended with its monotonic
-            # clock
-            if time.monotonic() >= self._expires or self._deadline <= _soon():
-                self._extend()
-                return
-            if self._is_unchanged():
-                return
-            table = self.warehouse.opened(_TABLE)
-            rows = self.warehouse.typed_rows(LeaseRecord, version=table.version())
-            if [row.token for row in rows] != [self.token]:
-                raise _lost(_holder_now(rows))
-            self._read_at, self._deadline = table, rows[0].deadline
-            if self._deadline <= _soon():
-                self._extend()
+            for _ in range(_MAX_CHECKS):
+                if not self.token:
+                    raise _lost(self._why_lost)
+                if self._has_run_out:
+                    self._extend()
+                else:
+                    self._refuse_taken()
+                if not self._has_run_out:
+                    return
+            raise _lost("the warehouse takes longer to answer than the lease lasts")
+
+    @property
+    def _has_run_out(self) -> bool:
+        """Whether others may take the lease, by the monotonic clock or, as that may stop in a suspended machine, by
+        the deadline in the row.
+        """
+        return time.monotonic() >= self._expires or self._deadline <= _soon()
+
+    def _refuse_taken(self) -> None:
+        """Raise LeaseLostError if the row is not ours any more."""
+        if self._is_unchanged():
+            return
+        table = self.warehouse.opened(_TABLE)
+        rows = self.warehouse.typed_rows(LeaseRecord, version=table.version())
+        if [row.token for row in rows] != [self.token]:
+            raise _lost(_holder_now(rows))
+        self._read_at, self._deadline = table, rows[0].deadline
 
     def renew(self) -> None:
         """Move the deadline on, if we have the lease; raise LeaseLostError if it was taken."""

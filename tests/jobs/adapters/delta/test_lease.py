@@ -108,6 +108,44 @@ def test_a_holder_whose_machine_was_suspended_extends_it_before_it_writes(
     assert current_holder(warehouse) == ANN
 
 
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_an_answer_that_comes_after_the_lease_has_run_out_does_not_count(
+    warehouse: Warehouse, held: WarehouseLease, monkeypatch: pytest.MonkeyPatch, *, is_taken: bool
+) -> None:
+    """The warehouse finds the row unchanged, and then answers so late that another process may have taken it."""
+    held.refuse_lost()  # reads the row
+
+    def late(lease: WarehouseLease) -> bool:
+        lease._expires = 0.0  # noqa: SLF001 - as if the time had passed
+        expire(warehouse)
+        if is_taken:
+            take(warehouse, BOB)
+        return True
+
+    monkeypatch.setattr(WarehouseLease, "_is_unchanged", late)
+    with pytest.raises(LeaseLostError, match="bob@ops2") if is_taken else nullcontext():
+        held.refuse_lost()
+    assert current_holder(warehouse) == (BOB if is_taken else ANN)
+
+
+def test_a_renewal_that_is_answered_after_its_own_deadline_does_not_count(
+    held: WarehouseLease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process takes the row between the commit and the answer; if none does, the second renewal counts."""
+    extend, renewals = WarehouseLease._extend, []  # noqa: SLF001
+
+    def late(lease: WarehouseLease) -> None:
+        extend(lease)
+        renewals.append(lease.token)
+        lease._expires = 0.0  # noqa: SLF001
+
+    monkeypatch.setattr(WarehouseLease, "_extend", late)
+    held._expires = 0.0  # noqa: SLF001
+    with pytest.raises(LeaseLostError, match="takes longer to answer than the lease lasts"):
+        held.refuse_lost()
+    assert len(renewals) == module._MAX_CHECKS  # noqa: SLF001
+
+
 def test_it_is_renewed_while_its_holder_lives(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that waits for one that was killed is refused once it sees that the other lives."""
     monkeypatch.setattr(module, "RENEWAL_SECONDS", 0.3)
