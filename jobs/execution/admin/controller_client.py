@@ -46,9 +46,11 @@ request of its own.
 
 REQUEST_TIMED_OUT: Final = 7
 
-REPEATED: Final = frozenset({3, 36, 37, 100})
+REPEATED: Final = frozenset({-1, 3, 36, 37, 100})
 """UNKNOWN_TOPIC_OR_PARTITION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS and UNKNOWN_TOPIC_ID: the answers to a request
-for a creation, expansion or deletion that was carried out already.
+for a creation, expansion or deletion that was carried out already. UNKNOWN_SERVER_ERROR: the controller failed while
+it carried the request out, as if a state has a later controller epoch (`KafkaController.updateLeaderEpoch`), and may
+have written the new assignment before.
 """
 
 READ_BACK_SECONDS: Final = 15.0
@@ -87,6 +89,12 @@ Recheck = Callable[[Sequence[PlanRow]], list[PlanRow]]
 
 JUDGED_SECONDS: Final = 5.0
 """Seconds for which a reading of what changes rest on is current enough to request them."""
+
+MAX_CHECK_SECONDS: Final = 5.0
+"""Seconds that a check of the lease may take; after a longer one changes are judged again."""
+
+MAX_LEASE_CHECKS: Final = 3
+"""Checks of the lease before one request, after which the changes are skipped."""
 
 JUDGED_TOGETHER: Final = 500
 """Changes that are judged again with one reading; about as many as are requested one by one in JUDGED_SECONDS."""
@@ -182,16 +190,33 @@ def _send_in_turn(sink: Sink, requests: Requests, lease: Lease, judgement: _Judg
             reason = f"not requested: {lost_response} to an earlier request"
             yield [RowOutcome(change, Outcome.SKIPPED, reason) for change in planned]
             continue
-        changes = judgement.still_due(planned, all_changes[end : end + JUDGED_TOGETHER])
+        for _ in range(MAX_LEASE_CHECKS):
+            changes = judgement.still_due(planned, all_changes[end : end + JUDGED_TOGETHER])
+            if not changes or _is_checked_soon(lease):
+                break
+            judgement.judged.clear()
+        else:
+            reason = f"not requested: each check of the lease took more than {MAX_CHECK_SECONDS:g} s"
+            yield [RowOutcome(change, Outcome.SKIPPED, reason) for change in changes]
+            continue
         if not changes:
             continue
-        lease.refuse_lost()
         try:
             verdicts, lost_response = _ask(sink, changes, send)
         except KeyboardInterrupt:
             yield [RowOutcome(change, Outcome.UNKNOWN, "interrupted before it was answered") for change in changes]
             raise
         yield verdicts
+
+
+def _is_checked_soon(lease: Lease) -> bool:
+    """Check the lease; return whether that took so little time that what was judged before it still holds.
+
+    The wall clock also counts the time of a suspended machine.
+    """
+    began, wall_began = time.monotonic(), time.time()
+    lease.refuse_lost()
+    return time.monotonic() - began < MAX_CHECK_SECONDS and abs(time.time() - wall_began) < MAX_CHECK_SECONDS
 
 
 def _ask(sink: Sink, changes: Sequence[PlanRow], send: Send) -> tuple[list[RowOutcome], str | None]:

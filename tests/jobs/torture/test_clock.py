@@ -41,6 +41,7 @@ JUDGED = {
     "jobs/adapters/brokers/tokens.py": "expiry of tokens, a time of day; a wrong clock costs a connection, no data",
     "jobs/adapters/delta/lease.py": "leases.deadline; its holder notices before the next write that it was taken early",
     "jobs/checks/common_checks.py": "doctor compares it with ZooKeeper's, or that of the quorum's leader",
+    "jobs/execution/admin/controller_client.py": "a long check of the lease is done again",
     "jobs/checks/doctor.py": "doctor compares it with the time of the last snapshot",
     "jobs/execution/preflight.py": "--max-plan-age; a plan from the future is refused, too",
     "jobs/snapshots/vacuum.py": "vacuum; touches no cluster, and keeps the newest snapshot",

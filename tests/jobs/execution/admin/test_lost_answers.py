@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 
 from jobs.adapters.brokers.admin import error_name
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.zookeeper.lease import LEASE
+from jobs.adapters.zookeeper.lease import LEASE, Lease
 from jobs.core.errors import UnreadableError
 from jobs.execution.admin.controller_client import REQUEST_TIMED_OUT
 from jobs.repositories.plans.repository import Plan
@@ -153,7 +154,10 @@ def test_outcome_is_what_the_cluster_shows(  # noqa: PLR0913 - a table
     assert surveyor.status(plan.plan_id) == (PlanStatus.COMMITTED if hears else PlanStatus.PARTIAL)
 
 
-CODES = [(creates, 36), (expands, 37), (deletes, 3), (deletes, 100), (creates, 7), (expands, 7), (deletes, 7)]
+CODES = [
+    *((creates, 36), (expands, 37), (deletes, 3), (deletes, 100), (elects, -1)),
+    *((creates, 7), (expands, 7), (deletes, 7)),
+]
 
 
 @pytest.mark.usefixtures("controller")
@@ -264,6 +268,36 @@ def test_what_is_requested_late_is_judged_again(
 
 
 @pytest.mark.usefixtures("controller")
+@pytest.mark.parametrize("clock", ["monotonic", "time"])
+def test_a_change_is_judged_again_after_a_long_check_of_the_lease(  # noqa: PLR0913, PLR0917 - fixtures
+    tree: KafkaTree,
+    controller: AnswerlessController,
+    surveyor: Surveyor,
+    warehouse: Warehouse,
+    monkeypatch: pytest.MonkeyPatch,
+    clock: str,
+) -> None:
+    """The process is stopped in the check, or its machine suspended, and another client alters the topic meanwhile."""
+    plan = alters(warehouse, tree)
+    clocks = {"monotonic": 0.0, "time": 0.0}
+    check = Lease.refuse_lost
+
+    def slow(lease: Lease) -> None:
+        check(lease)
+        if clocks[clock] == 0.0:
+            override(tree, "topic", T, {"retention.ms": "9"})
+            clocks[clock] = 600.0
+
+    monkeypatch.setattr(Lease, "refuse_lost", slow)
+    shown = SimpleNamespace(monotonic=lambda: clocks["monotonic"], time=lambda: clocks["time"])
+    monkeypatch.setattr("jobs.execution.admin.controller_client.time", shown)
+
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
+
+    outcomes = [row["outcome"] for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"]
+    assert (controller.requests, outcomes) == ([], ["stale"]), done.stderr
+
+
 def test_unknown_if_zookeeper_does_not_answer_either(
     tree: KafkaTree, surveyor: Surveyor, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
