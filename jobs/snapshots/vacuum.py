@@ -42,7 +42,7 @@ EMPTY_PLANS_KEPT: Final = timedelta(days=1)
 """How long plans that change nothing are kept; a schedule creates one whenever no work is due."""
 
 PARTITION_VERSIONS_KEPT: Final = timedelta(days=7)
-"""How long the versions of `partitions` that snapshots name are kept."""
+"""How long the versions of `partitions` that snapshots name are kept; that of a cluster's newest one stays."""
 
 PER_SNAPSHOT_TABLES: Final = ("snapshots", "events", "imbalance", "whatif")
 """Tables whose rows belong to one snapshot and are deleted with it; `snapshots` comes first."""
@@ -127,7 +127,8 @@ def _kept_versions(warehouse: Warehouse, oldest: int, now: datetime) -> dict[str
     """Return the versions that stay readable: of tables with the state of a cluster, those that snapshots name."""
     named = warehouse.referenced_versions(oldest)
     is_recent = pc.greater_equal(named["taken_at"], pa.scalar(now - PARTITION_VERSIONS_KEPT, named["taken_at"].type))
-    named = named.filter(pc.or_(is_recent, pc.not_equal(named["table"], "partitions")))
+    is_kept = pc.or_(named["is_newest"], is_recent)
+    named = named.filter(pc.or_(is_kept, pc.not_equal(named["table"], "partitions")))
     kept: dict[str, set[int]] = {name: set() for name in TABLE_COLUMNS}
     for table_name, version in values_of(named, "table", "version"):
         if table_name in STATE_TABLES:

@@ -304,16 +304,23 @@ class Warehouse:
         self._commit(table, write)
 
     def referenced_versions(self, oldest: int) -> pa.Table:
-        """Return the versions of tables that snapshots refer to: `table`, `version`, and `taken_at` of the last one.
+        """Return the versions of tables that snapshots refer to.
 
-        Of this cluster only snapshots from `oldest` on count, of other clusters all.
+        Columns: `table`, `version`, `taken_at` of the last such snapshot, and `is_newest`, whether the newest snapshot
+        of any cluster refers to it. Of this cluster only snapshots from `oldest` on count, of other clusters all.
         """
         ours: list[Filter] = [("cluster", "=", self.cluster), ("snapshot_id", ">=", oldest)]
         others: list[Filter] = [("cluster", "!=", self.cluster)]
         snapshots, files = self._open("snapshots"), native_files(self.path("snapshots"))
-        read = [read_where(snapshots, files, filters, ["versions", "taken_at"]) for filters in (others, ours)]
-        named = pa.concat_tables(_named_versions(batch) for batch in pa.concat_tables(read).to_batches())
-        return named.group_by(["table", "version"]).aggregate([("taken_at", "max")]).rename_columns(named.column_names)
+        columns = ["cluster", "snapshot_id", "versions", "taken_at"]
+        rows = pa.concat_tables(read_where(snapshots, files, filters, columns) for filters in (others, ours))
+        newest = rows.group_by("cluster").aggregate([("snapshot_id", "max")])
+        places = pc.index_in(rows["cluster"].cast(pa.string()), newest["cluster"].cast(pa.string()).combine_chunks())
+        is_newest = pc.equal(rows["snapshot_id"], newest["snapshot_id_max"].take(places))
+        marked = rows.append_column("is_newest", is_newest)
+        named = pa.concat_tables(_named_versions(batch) for batch in marked.to_batches())
+        of_version = named.group_by(["table", "version"]).aggregate([("taken_at", "max"), ("is_newest", "max")])
+        return of_version.rename_columns(named.column_names)
 
     def same_files(self, table: str, version: int) -> bool:
         """Return whether the cluster's rows are in the same files as at `version`, so that they are the same rows."""
@@ -473,13 +480,14 @@ def _with_other_columns(delta: DeltaTable, rows: pa.Table) -> pa.Table:
 
 
 def _named_versions(snapshots: pa.RecordBatch) -> pa.Table:
-    """Return a row for each table that snapshots name: `table`, `version`, and `taken_at` of the snapshot."""
+    """Return a row for each table that snapshots name: `table`, `version`, and the snapshot's time and rank."""
     versions = snapshots["versions"]
     offsets = versions.offsets.to_numpy()
     entries = slice(offsets[0], offsets[-1])
     of_row = np.repeat(np.arange(snapshots.num_rows), np.diff(offsets))
-    columns = versions.keys[entries], versions.items[entries], snapshots["taken_at"].take(pa.array(of_row))
-    return pa.table([*columns], ["table", "version", "taken_at"])
+    of_snapshot = snapshots.select(["taken_at", "is_newest"]).take(pa.array(of_row))
+    columns = versions.keys[entries], versions.items[entries], *of_snapshot.columns
+    return pa.table([*columns], ["table", "version", "taken_at", "is_newest"])
 
 
 def _joined_keys(rows: pa.Table | pa.RecordBatch, key: Sequence[str]) -> pa.Array:

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from jobs.adapters.delta.files import TableFiles
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.core.errors import UnreadableError
 from jobs.core.units import parse_period
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of, find_snapshot
@@ -213,6 +214,23 @@ def test_other_clusters_keep_rows_and_versions(cluster: Cluster) -> None:
         {name: _sorted(other.warehouse.rows(name)) for name in SPARK_SCHEMAS},
     ) == before
     assert ids(cluster.warehouse, "snapshots") == {6}
+
+
+def test_partitions_of_the_newest_snapshot_of_each_cluster_keep_their_version(cluster: Cluster) -> None:
+    """No snapshot of one cluster has been taken for weeks, while another cluster writes to the same tables."""
+    warehouse = cluster.warehouse
+    other = _lived(Cluster(Warehouse(warehouse.uri, "other")))
+    for number in range(12):  # more than the log entries between two checkpoints
+        other.partitions["orders", 0] = partition([1, 2], leader_epoch=100 + number)
+        other.snapshot()
+
+    vacuum_warehouse(other.warehouse, NOW + 30 * DAY, timedelta(0), dry_run=False)
+
+    newest, older = (find_snapshot(warehouse, id_).versions["partitions"] for id_ in (6, 5))
+    assert warehouse.read("partitions", version=newest).num_rows == len(cluster.partitions)
+    with pytest.raises(UnreadableError):
+        warehouse.read("partitions", version=older)
+    assert _sorted(as_of(warehouse, find_snapshot(warehouse, 5), "partitions"))
 
 
 def test_the_newest_stays_however_old(cluster: Cluster) -> None:
