@@ -55,7 +55,7 @@ from jobs.controller.resync import Resync
 from jobs.controller.state_writer import StateWriter
 from jobs.controller.write_behind import CycleRecord, EndedDrains, WriteBehindLog
 from jobs.controller.zk_watches import ZkWatches
-from jobs.core.errors import RefusedError
+from jobs.core.errors import FencedError, RefusedError
 from jobs.core.signals import interrupted
 from jobs.execution.batch.notify import EPOCH_STEPS, raised_line
 from jobs.repositories.drained_brokers import carry_over
@@ -704,6 +704,9 @@ class ResidentController:
                 if time.monotonic() - began >= MAX_UNSENT_SECONDS:
                     self.broker_requests.send_changes(unsent)
                     unsent, began = [], time.monotonic()
+        except FencedError:
+            unsent = []  # another controller sends its own state
+            raise
         finally:
             self.broker_requests.send_changes(unsent)
             if record is not None:
