@@ -50,6 +50,7 @@ class ControllerContext:
     """The latest controller epoch in any partition state."""
     shutting_down: set[int] = field(default_factory=set)
     """Registered brokers that are shutting down in a controlled way (`ControllerContext.shuttingDownBrokerIds`)."""
+    topics_without_id: set[str] = field(default_factory=set)
     former_topic_ids: dict[str, str] = field(default_factory=dict)
     """Ids of topics whose znode has lost its id, as an older tool writes it: brokers still know the topic by it."""
     _topics_by_id: dict[str, str] = field(default_factory=dict)
@@ -116,6 +117,7 @@ class ControllerContext:
         before = {key: self.partitions[key] for key in self.of_topic(name)}
         after = {row.key: row for row in partitions}
         self._put_topic_id(name, topic.topic_id)
+        (self.topics_without_id.add if topic.topic_id is None else self.topics_without_id.discard)(name)
         self.topics[name] = topic
         for key in before.keys() - after.keys():
             self._remove_partition(key)
@@ -160,6 +162,7 @@ class ControllerContext:
         for key in self.of_topic(topic):
             self._remove_partition(key)
         self._put_topic_id(topic, None)
+        self.topics_without_id.discard(topic)
         self.former_topic_ids.pop(topic, None)
         self.topics.pop(topic, None)
         self._partitions_by_topic.pop(topic, None)

@@ -152,8 +152,6 @@ class ResidentController:
     """Partitions that were moving at the take-over, until they have been decided on."""
     _requests_due: bool = True
     _has_warned_of_silence: bool = False
-    _awaiting_ids: set[str] = field(default_factory=set)
-    """Topics that got no id when they were due: one that changed since it was read fails the multi of the others."""
     _epoch_steps: Iterator[int] = field(default_factory=lambda: iter(EPOCH_STEPS))
     """By how much our epoch is raised each time that a broker refuses it."""
 
@@ -349,10 +347,7 @@ class ResidentController:
         self._apply_broker_configs()
         if self.apis:
             self._dirty_partitions |= self.phantoms.replace_all() | self._take_isr_changes()
-            changed = {topic for topic, _ in changes.partitions}
-            self._give_topic_ids(
-                {topic for topic in changed | self._awaiting_ids if self.context.topic_id(topic) is None}
-            )
+            self._give_topic_ids()
             self._shut_down()
         self._dirty_partitions |= self.notifications.isr_changes()
         self.notifications.log_dirs()
@@ -630,22 +625,24 @@ class ResidentController:
         protocol = self._protocol()
         if protocol is not None:
             enable_features(self.control, protocol)
-        self._give_topic_ids({name for name, topic in self.context.topics.items() if topic.topic_id is None})
+        self._give_topic_ids()
 
-    def _give_topic_ids(self, without_id: set[str]) -> None:
+    def _give_topic_ids(self) -> None:
         """Give ids to topics without one, if all brokers know ids, and send them to the brokers.
 
         A follower that knows an id cannot fetch from a leader that does not. A topic that is new has no state to be
-        sent: it gets its id before its first state.
+        sent: it gets its id before its first state, unless it was created while the cycle had begun. One that changed
+        since it was read fails the multi of the others, which get their ids in the next cycle.
         """
-        if not (without_id and uses_topic_ids(self._protocol())):
+        if not (self.context.topics_without_id and uses_topic_ids(self._protocol())):
             return
-        assign_topic_ids(self.control, self.context, without_id)
-        self._dirty_partitions |= self.reader.refresh_topics(without_id)
-        with_id = {topic for topic in without_id if self.context.topic_id(topic) is not None}
-        topics = (self.context.topics[topic] for topic in without_id - with_id if topic in self.context.topics)
-        self._awaiting_ids = {info.topic for info in topics if info.understood and not info.deletion_requested}
-        self.broker_requests.resend_topics(with_id)
+        topics = (self.context.topics[name] for name in self.context.topics_without_id)
+        due = {info.topic for info in topics if info.understood and not info.deletion_requested}
+        if not due:
+            return
+        assign_topic_ids(self.control, self.context, due)
+        self._dirty_partitions |= self.reader.refresh_topics(due)
+        self.broker_requests.resend_topics({name for name in due if self.context.topic_id(name) is not None})
 
     def _send_retries(self, idle: Collection[int]) -> None:
         """Send again what brokers answered with an error, each broker after its own delay."""

@@ -140,6 +140,19 @@ def test_a_topic_that_changed_keeps_no_other_from_its_id(
     assert topic_id(tree, "other") is not None
 
 
+def test_a_topic_that_is_found_while_another_is_read_gets_an_id(tree: KafkaTree, serving: ResidentController) -> None:
+    """It is created after the cycle has listed the topics, and before another one is read again."""
+    tree.add_topic("old", {0: [0, 1]}, topic_id=None)
+    set_protocols(serving, *["3.9-IV0"] * 3)
+    initialize(serving)
+    put_assignment(tree, "new", {0: [1, 2]})
+    serving._dirty_partitions |= serving.reader.refresh_topics(["old"])  # noqa: SLF001
+    run_until_quiet(serving)
+
+    assert topic_id(tree, "new") is not None
+    assert serving.context.topics_without_id == set()
+
+
 @pytest.mark.parametrize("protocols", [["2.6", "2.6", "2.6"], ["3.9-IV0", "2.7", "3.9-IV0"], ["3.9-IV0", "3.9-IV0"]])
 def test_a_part_of_the_cluster_that_knows_no_ids_counts(
     tree: KafkaTree, serving: ResidentController, protocols: list[str]
