@@ -140,7 +140,7 @@ def test_topic_is_extended_before_the_new_states() -> None:
 def test_batches_are_bounded_by_rows_and_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     changes = [change(partition) for partition in range(10)]
     by_rows = [len(batch) for batch in batches(changes, topics(creates=False), "/kafka", 4)]
-    monkeypatch.setattr(transactions, "MULTI_BYTES", 1_500)
+    monkeypatch.setattr(transactions, "MULTI_BYTES", 1_000)
 
     by_bytes = list(batches(changes, topics(creates=False), "/kafka", 4))
 
