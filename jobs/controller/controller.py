@@ -55,7 +55,7 @@ from jobs.controller.resync import Resync
 from jobs.controller.state_writer import StateWriter
 from jobs.controller.write_behind import CycleRecord, EndedDrains, WriteBehindLog
 from jobs.controller.zk_watches import ZkWatches
-from jobs.core.errors import FencedError, RefusedError
+from jobs.core.errors import RefusedError
 from jobs.core.signals import interrupted
 from jobs.execution.batch.notify import EPOCH_STEPS, raised_line
 from jobs.repositories.drained_brokers import carry_over
@@ -85,9 +85,6 @@ FIRST_RETRY_SECONDS: Final = 0.05
 
 The pause doubles with each further such cycle, up to the poll interval.
 """
-
-MAX_UNSENT_SECONDS: Final = 0.1
-"""Seconds for which written changes may wait to be sent while others are written."""
 
 MAX_SHUTDOWN_ATTEMPTS: Final = 3
 """Attempts to write the changes of a controlled shutdown; the broker asks again for what remains."""
@@ -686,26 +683,14 @@ class ResidentController:
             self._dirty_partitions |= {key for broker in back for key in self.context.of_broker(broker)}
 
     def _write(self, decided: Decisions, record: CycleRecord | None) -> list[RowOutcome]:
-        """Write the decided changes, and send them while others are still written.
-
-        A broker that handles a request competes with the next write, so the changes of a few multis are sent at once.
-        """
+        """Write the decided changes, and send those of each multi as soon as it is written."""
         verdicts: list[RowOutcome] = []
-        unsent: list[Change] = []
-        began = time.monotonic()
         try:
             for judged, written in self.writer.write(decided.changes) if decided.changes else ():
                 verdicts += judged
-                unsent += written
+                self.broker_requests.send_changes(written)
                 self.summary.by_action.update(change.action for change in written)
-                if time.monotonic() - began >= MAX_UNSENT_SECONDS:
-                    self.broker_requests.send_changes(unsent)
-                    unsent, began = [], time.monotonic()
-        except FencedError:
-            unsent = []  # another controller sends its own state
-            raise
         finally:
-            self.broker_requests.send_changes(unsent)
             if record is not None:
                 self.log.finish(record, verdicts)
         self._dirty_partitions |= self.writer.drain_dirty()
