@@ -8,7 +8,7 @@ broker is no reason to leave the others without a controller.
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from queue import Empty, SimpleQueue
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.brokers.configs import read_configs_and_failures, read_overrides
+from jobs.adapters.brokers.configs import DEFAULTS, read_configs_and_failures, read_overrides
 from jobs.controller.broker_protocols import unsupported_protocols
 from jobs.runtime.console import LogLine
 from jobs.runtime.settings import Settings
@@ -54,12 +54,16 @@ class _Unread(NamedTuple):
 _PollResult = tuple[Sequence[Broker], list[BrokerConfig], dict[int, str]]
 
 
-def admin_config_reader(client: KazooClient, settings: Settings) -> ConfigReader:
-    """Return a function that reads settings as a snapshot does."""
+def admin_config_reader(
+    client: KazooClient, settings: Settings, defaults: Mapping[str, str | None] = DEFAULTS
+) -> ConfigReader:
+    """Return a function that reads settings as a snapshot does. `defaults` has the names that get a row."""
 
     def request_configs(brokers: Sequence[Broker]) -> tuple[list[BrokerConfig], dict[int, str]]:
         overrides, _ = read_overrides(client)
-        return read_configs_and_failures(brokers, settings.conf.command_config, overrides, REQUEST_TIMEOUT_SECONDS)
+        return read_configs_and_failures(
+            brokers, settings.conf.command_config, overrides, REQUEST_TIMEOUT_SECONDS, defaults=defaults
+        )
 
     return request_configs
 

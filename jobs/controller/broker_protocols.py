@@ -1,11 +1,11 @@
 """Which inter-broker protocol the brokers run, and whether `surveyor control` serves all requests of that protocol."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.brokers.configs import read_broker_configs, read_overrides
+from jobs.adapters.brokers.configs import DEFAULTS, read_broker_configs, read_overrides
 from jobs.adapters.zookeeper.cluster import read_brokers
 from jobs.adapters.zookeeper.connection import with_retries
 from jobs.core.errors import RefusedError
@@ -72,13 +72,14 @@ def complete_configs(
     allowed: frozenset[int],
     *,
     is_serving: bool = False,
+    defaults: Mapping[str, str | None] = DEFAULTS,
 ) -> list[BrokerConfig]:
     """Return the configs of all registered brokers, after asking those without a known protocol again.
 
     The first request gives each broker little time. A busy broker, or one that registered since, is no reason to refuse
     the take-over. `configs` and the result have the columns of BROKER_CONFIGS; brokers in `allowed` are not
-    asked. Without `is_serving` raises RefusedError if a broker does not answer, or runs a protocol whose requests are
-    not served.
+    asked. `defaults` has the names that get a row. Without `is_serving` raises RefusedError if a broker does not
+    answer, or runs a protocol whose requests are not served.
     """
     with_configs = _configs_of(configs) | allowed
     missing = [broker for broker in with_retries(lambda: read_brokers(client)) if broker.broker_id not in with_configs]
@@ -88,7 +89,12 @@ def complete_configs(
     ids = {broker.broker_id for broker in missing}
     with progress(f"asking brokers {join_ids(sorted(ids))} for their configs"):
         answered = read_broker_configs(
-            missing, settings.conf.command_config, overrides, CONFIG_RETRY_TIMEOUT_SECONDS, CONFIG_RETRY_TIMEOUT_SECONDS
+            missing,
+            settings.conf.command_config,
+            overrides,
+            CONFIG_RETRY_TIMEOUT_SECONDS,
+            CONFIG_RETRY_TIMEOUT_SECONDS,
+            defaults=defaults,
         )
     if not is_serving:
         _refuse_unanswered(ids - _configs_of(answered))

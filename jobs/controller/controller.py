@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
@@ -20,6 +19,7 @@ from kazoo.exceptions import SessionExpiredError
 
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.listeners import PLAIN
+from jobs.adapters.request_server.config import Security
 from jobs.adapters.zookeeper.connection import LOST
 from jobs.adapters.zookeeper.controllership import SESSION_OVER, Controllership, SessionLostError
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
@@ -44,7 +44,12 @@ from jobs.controller.broker_requests.retries import RetryQueue
 from jobs.controller.broker_requests.silent_brokers import SilentBrokers
 from jobs.controller.broker_requests.zk_notifications import NotificationHandler
 from jobs.controller.context import ControllerContext
-from jobs.controller.controller_node import authorizer_of, controller_endpoints
+from jobs.controller.controller_node import (
+    authorizer_of,
+    broker_endpoints,
+    served_listeners,
+    with_logins,
+)
 from jobs.controller.cycle_summary import CycleSummary
 from jobs.controller.decision_engine import DecisionEngine, Decisions, released_replicas, restrict_to_in_sync
 from jobs.controller.failover_znodes import assign_topic_ids, enable_features, uses_topic_ids
@@ -117,6 +122,10 @@ class ResidentController:
     """Where brokers' requests arrive; None if they are not served."""
     served: Sequence[Endpoint] = ()
     """The endpoints that receive them; one for the clients of a listener has its name, the others have none."""
+    logins: Mapping[str, Security] = field(default_factory=dict)
+    """How the clients of listeners log in at these endpoints, by listener."""
+    served_listeners: frozenset[str | None] = frozenset()
+    """The listeners whose clients are served, as `ActiveController.served_listeners`."""
     summary: CycleSummary = field(init=False)
     watches: ZkWatches = field(init=False)
     reader: MetadataReader = field(init=False)
@@ -149,6 +158,8 @@ class ResidentController:
     """Partitions that were moving at the take-over, until they have been decided on."""
     _requests_due: bool = True
     _has_warned_of_silence: bool = False
+    _endpoint_warnings: frozenset[str] = frozenset()
+    """Why some endpoints are not served now; each reason is logged once."""
     _epoch_steps: Iterator[int] = field(default_factory=lambda: iter(EPOCH_STEPS))
     """By how much our epoch is raised each time that a broker refuses it."""
 
@@ -173,7 +184,7 @@ class ResidentController:
         self.resync = Resync(self.reader, self.context)
         self.config_poller = None
         if self.settings:
-            read_configs = admin_config_reader(self.control.client, self.settings)
+            read_configs = admin_config_reader(self.control.client, self.settings, with_logins(self.logins))
             self.config_poller = BrokerConfigPoller(
                 read_configs, self.engine.broker_configs, self.log_line, self.watches.signal, self.apis is not None
             )
@@ -216,6 +227,7 @@ class ResidentController:
                     lambda: self.broker_requests.endpoints,
                     lambda: authorizer_of(self.engine.broker_configs),
                     {endpoint.listener for endpoint in self.served if endpoint.listener is not None},
+                    lambda: self.served_listeners,
                 )
             )
         self._dirty_partitions = set(self.context.partitions)
@@ -223,9 +235,8 @@ class ResidentController:
         self.broker_requests.send_full_state(
             self.context.live, have_started=False
         )  # as at Kafka's fail-over, the live brokers come first
-        self._request_broker_configs(
-            self.context.brokers.keys() - {row.broker_id for row in self.engine.broker_configs}
-        )
+        unread = self.context.brokers.keys() - {row.broker_id for row in self.engine.broker_configs}
+        self._request_broker_configs(self.context.brokers if self.apis else unread)
         brokers, partitions = len(self.context.brokers), len(self.context.partitions)
         self.log_line(
             f"  read {pluralise(brokers, 'broker')} and {pluralise(partitions, 'partition')} in "
@@ -464,7 +475,8 @@ class ResidentController:
         self.engine.set_broker_configs(configs)
         self.auto_rebalance = self.auto_rebalance.with_configs(configs)
         if self.apis:  # an upgraded cluster may know topic ids now, and look for us elsewhere
-            self._name_endpoints()
+            if self._name_endpoints():
+                self.broker_requests.send((), live_brokers_to=self.context.live)
             self._complete_znodes()
         leaderless = (key for key, row in self.context.partitions.items() if row.leader not in self.context.brokers)
         self._dirty_partitions, self._requests_due = self._dirty_partitions.union(leaderless), True
@@ -506,6 +518,8 @@ class ResidentController:
         if not (started or failed or with_new_endpoints or undeleted or self.reader.newly_readable_partitions):
             return
         self._unhandled_failures |= dict.fromkeys(failed, MAX_FAILURE_CYCLES)
+        if self.apis:
+            self._name_endpoints()
         to_refresh = [self.context.of_broker(broker) for broker in started] + [
             self.context.of_topic(topic) for topic in undeleted
         ]
@@ -602,20 +616,35 @@ class ResidentController:
         """Return the earliest protocol version of the brokers, None if that of a broker is unknown."""
         return earliest_protocol(self.engine.broker_configs, self.context.brokers.keys())
 
-    def _name_endpoints(self) -> None:
-        """Name the endpoints as the brokers' listeners are named; keep the former ones if a listener is not served.
+    def _name_endpoints(self) -> bool:
+        """Name the endpoints as the brokers' listeners are named; return whether that differs from before.
 
-        Clients that cannot be served at their listener, for instance since it has another security protocol, no longer
-        see us there; brokers still do.
+        The former ones for brokers are kept if a listener of them is not served. Clients are no longer served, and no
+        longer see us, at a listener at which a broker has another security than our address. Until a broker is
+        registered, there is nothing to compare, and nothing changes.
         """
         configs, brokers = self.engine.broker_configs, [*self.context.brokers.values()]
+        for_clients = [endpoint for endpoint in self.served if endpoint.listener is not None]
+        former = self.broker_requests.endpoints
+        endpoints = [endpoint for endpoint in former if endpoint not in for_clients]
+        warnings, listeners = list[str](), self.served_listeners
         try:
-            self.broker_requests.endpoints = controller_endpoints(configs, brokers, self.served)
+            endpoints = broker_endpoints(configs, brokers, self.served)
         except RefusedError as error:
-            self.log_line(f"surveyor: warning: {error}", logging.WARNING)
-            for_brokers = [endpoint for endpoint in self.served if endpoint.listener is None]
-            with suppress(RefusedError):
-                self.broker_requests.endpoints = controller_endpoints(configs, brokers, for_brokers)
+            warnings.append(str(error))
+        if any(broker.endpoints for broker in brokers):
+            listeners, reasons = served_listeners(self.served, endpoints, configs, brokers, self.logins)
+            warnings += reasons
+        for warning in dict.fromkeys(warnings):
+            if warning not in self._endpoint_warnings:
+                self.log_line(f"surveyor: warning: {warning}", logging.WARNING)
+        for name in listeners - self.served_listeners if former else ():
+            where = f"of listener {name}" if name else "at the plain-text address of brokers"
+            self.log_line(f"surveyor: clients {where} are served again")
+        self._endpoint_warnings, self.served_listeners = frozenset(warnings), listeners
+        endpoints += [endpoint for endpoint in for_clients if endpoint.listener in listeners]
+        self.broker_requests.endpoints = endpoints
+        return [*former] != endpoints
 
     def _complete_znodes(self) -> None:
         """Write what Kafka's fail-over writes at the earliest protocol version of the brokers."""

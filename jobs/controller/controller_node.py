@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from jobs.adapters.brokers.configs import DEFAULTS
 from jobs.adapters.request_server.config import CLIENT_AUTH, ENABLED_MECHANISMS, PROTOCOL, Security, listener_key
 from jobs.core.addresses import is_loopback
 from jobs.core.errors import RefusedError
@@ -43,16 +44,26 @@ def controller_endpoints(
     """Return the endpoints under the names of the listeners at which brokers and clients look for the controller.
 
     `configs`: rows of BROKER_CONFIGS. `served`: the endpoints of our server, those for the clients of a listener with
-    its name. Raise RefusedError if none of them has the security protocol of a listener, or if clients cannot be served
-    at theirs.
+    its name. Raise RefusedError as `broker_endpoints` and `refuse_client_endpoint` do.
     """
-    values = defaultdict[int, dict[str, str | None]](dict)
-    for row in configs:
-        values[row.broker_id][row.name] = row.value
+    for_clients = [endpoint for endpoint in served if endpoint.listener is not None]
+    endpoints = broker_endpoints(configs, brokers, served)
+    for address in for_clients:
+        refuse_client_endpoint(address, configs, brokers)
+    return [*endpoints, *for_clients]
+
+
+def broker_endpoints(
+    configs: Collection[BrokerConfig], brokers: Sequence[Broker], served: Sequence[Endpoint]
+) -> list[Endpoint]:
+    """Return the endpoints under the names of the listeners at which brokers look for the controller.
+
+    Raise RefusedError if none that is served has the security protocol of such a listener, or if clients would see us
+    where they cannot be served.
+    """
     protocols = _listener_protocols(brokers)
-    names = {name for of_broker in values.values() for name in _listener_names(of_broker)}
     for_brokers, endpoints = [endpoint for endpoint in served if endpoint.listener is None], list[Endpoint]()
-    for name in sorted(names):
+    for name in sorted(_broker_listeners(configs)):
         protocol = protocols.get(name, name)
         of_protocol = (endpoint for endpoint in for_brokers if endpoint.security_protocol == protocol)
         address = next(of_protocol, None)
@@ -63,14 +74,70 @@ def controller_endpoints(
                 f"{ours}: set security.protocol={protocol} in the file of --listen-config"
             )
         endpoints.append(Endpoint(name, protocol, address.host, address.port))
-    authorizer = authorizer_of(configs)
-    _refuse_shared(endpoints, brokers, authorizer)
-    for address in served:
-        if address.listener is not None:
-            _refuse_clients(address, address.listener, names, protocols)
-            endpoints.append(address)
+    _refuse_shared(endpoints, brokers, authorizer_of(configs))
     _refuse_loopback(endpoints, brokers)
     return endpoints
+
+
+def refuse_client_endpoint(
+    address: Endpoint, configs: Iterable[BrokerConfig], brokers: Sequence[Broker], security: Security | None = None
+) -> None:
+    """Raise RefusedError if clients of a listener do not connect to our address as to any broker.
+
+    `security`: how they log in here, which is compared with the settings in `configs`; None if it is not compared.
+    """
+    configs, name = [*configs], str(address.listener)
+    _refuse_clients(address, name, _broker_listeners(configs), brokers)
+    _refuse_loopback([address], brokers)
+    if security is not None:
+        refuse_other_security(name, security, logins_of(name, configs))
+
+
+def served_listeners(
+    served: Iterable[Endpoint],
+    endpoints: Collection[Endpoint],
+    configs: Collection[BrokerConfig],
+    brokers: Sequence[Broker],
+    logins: Mapping[str, Security],
+) -> tuple[frozenset[str | None], list[str]]:
+    """Return the listeners whose clients are served, and why others are not.
+
+    A listener of None stands for clients at the plain-text address of brokers. `served`: the endpoints of our server.
+    `endpoints`: those that brokers are told. `logins`: how clients log in here, by listener.
+    """
+    listeners, reasons = set[str | None](), list[str]()
+    for address in served:
+        if address.listener is None and address.security_protocol != PLAINTEXT:
+            continue
+        try:
+            if address.listener is None:
+                refuse_plaintext_clients(endpoints, brokers)
+            else:
+                refuse_client_endpoint(address, configs, brokers, logins.get(address.listener))
+            listeners.add(address.listener)
+        except RefusedError as error:
+            reasons.append(str(error))
+    return frozenset(listeners), reasons
+
+
+def refuse_plaintext_clients(endpoints: Iterable[Endpoint], brokers: Iterable[Broker]) -> None:
+    """Raise RefusedError unless brokers have plain-text listeners where clients see us without a login.
+
+    `endpoints`: those that brokers are told. A client that brokers ask for a login must not be served without one.
+    """
+    names = {endpoint.listener for endpoint in endpoints if endpoint.security_protocol == PLAINTEXT}
+    theirs = {
+        (str(endpoint.listener), endpoint.security_protocol): broker.broker_id
+        for broker in brokers
+        for endpoint in broker.endpoints or ()
+        if endpoint.listener in names
+    }
+    effect = "requests of clients at the address of --listen, in plain text, are refused"
+    for (name, protocol), broker in sorted(theirs.items()):
+        if protocol != PLAINTEXT:
+            raise RefusedError(f"broker {broker} uses {protocol} at its listener {name}: {effect}")
+    if not theirs:
+        raise RefusedError(f"no broker has a plain-text listener at which it looks for the controller: {effect}")
 
 
 def listeners_without_controller(endpoints: Iterable[Endpoint], brokers: Iterable[Broker]) -> dict[str, str]:
@@ -84,10 +151,19 @@ def _listener_protocols(brokers: Iterable[Broker]) -> dict[str | None, str]:
     return {endpoint.listener: endpoint.security_protocol for broker in brokers for endpoint in broker.endpoints or ()}
 
 
+def _broker_listeners(configs: Iterable[BrokerConfig]) -> set[str]:
+    """Return the listeners at which brokers look for the controller."""
+    values = defaultdict[int, dict[str, str | None]](dict)
+    for row in configs:
+        values[row.broker_id][row.name] = row.value
+    return {name for of_broker in values.values() for name in _listener_names(of_broker)}
+
+
 def _refuse_clients(
-    address: Endpoint, name: str, broker_listeners: Collection[str], protocols: Mapping[str | None, str]
+    address: Endpoint, name: str, broker_listeners: Collection[str], brokers: Collection[Broker]
 ) -> None:
-    """Raise RefusedError if clients cannot connect to an address as they do at their listener."""
+    """Raise RefusedError if clients cannot connect to an address as they do at their listener at each broker."""
+    protocols = _listener_protocols(brokers)
     if name in broker_listeners:
         raise RefusedError(
             f"brokers look for the controller at their listener {name}: give its address without the name, "
@@ -96,8 +172,13 @@ def _refuse_clients(
     if protocols and name not in protocols:
         known = ", ".join(sorted(map(str, protocols)))
         raise RefusedError(f"--listen {name}://HOST:PORT: no broker has this listener; they have {known}")
-    protocol = protocols.get(name, address.security_protocol)
-    if protocol != address.security_protocol:
+    others = {
+        endpoint.security_protocol
+        for broker in brokers
+        for endpoint in broker.endpoints or ()
+        if endpoint.listener == name and endpoint.security_protocol != address.security_protocol
+    }
+    for protocol in sorted(others):
         raise RefusedError(
             f"--listen {name}://HOST:PORT: listener {name} of the brokers uses {protocol}, and this address "
             f"{address.security_protocol}: set {listener_key(name, PROTOCOL)}={protocol} in the file of --listen-config"
@@ -148,6 +229,23 @@ def security_settings(name: str) -> list[str]:
     """Return the names of the brokers' settings that say how clients log in at a listener."""
     keys = (CLIENT_AUTH, ENABLED_MECHANISMS)
     return [*keys, *(listener_key(name, key) for key in keys)]
+
+
+def with_logins(listeners: Iterable[str]) -> dict[str, str | None]:
+    """Return the settings to request of brokers, with those that say how clients log in at some listeners."""
+    return {**DEFAULTS, **{setting: None for name in listeners for setting in security_settings(name)}}
+
+
+def logins_of(name: str, configs: Iterable[BrokerConfig]) -> dict[int, dict[str, str | None]]:
+    """Return the settings that say how clients log in at a listener, by broker; one that has reported none is left out.
+
+    A setting that a broker does not have is missing.
+    """
+    settings, theirs = {*security_settings(name)}, defaultdict[int, dict[str, str | None]](dict)
+    for row in configs:
+        if row.name in settings and not row.assumed:
+            theirs[row.broker_id][row.name] = row.value
+    return theirs
 
 
 def _refuse_loopback(endpoints: Sequence[Endpoint], brokers: Sequence[Broker]) -> None:

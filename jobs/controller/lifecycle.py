@@ -11,7 +11,7 @@ import socket
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Event
 from typing import Any, Final
@@ -20,7 +20,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 from msgspec.structs import replace
 
-from jobs.adapters.brokers.configs import read_broker_configs, read_overrides, read_settings
+from jobs.adapters.brokers.configs import read_broker_configs, read_overrides
 from jobs.adapters.brokers.connection import refuse_unresponsive
 from jobs.adapters.request_server.authentication import (
     SCRAM,
@@ -28,7 +28,7 @@ from jobs.adapters.request_server.authentication import (
     RefusedCredentialsError,
     ScramCredential,
 )
-from jobs.adapters.request_server.config import PROTOCOL, ListenConfig, listener_key
+from jobs.adapters.request_server.config import PROTOCOL, ListenConfig, Security, listener_key
 from jobs.adapters.request_server.server import RequestServer
 from jobs.adapters.zookeeper.cluster import CONTROLLER, DELETE_TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import LOST, connected, forbidden, poll_until, with_retries
@@ -49,9 +49,10 @@ from jobs.controller.controller_node import (
     authorizer_of,
     controller_endpoints,
     listeners_without_controller,
+    logins_of,
     mechanisms_of,
     refuse_other_security,
-    security_settings,
+    with_logins,
 )
 from jobs.controller.decision_engine import DecisionEngine, Decisions
 from jobs.controller.lost_states import lost_states
@@ -82,7 +83,7 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from schemas.broker_configs import AUTHORIZER
 from schemas.enums import NO_CONTROLLER, Step
-from schemas.rows import Broker, Snapshot
+from schemas.rows import Snapshot
 from schemas.text import pluralise
 from schemas.znode_json import PLAINTEXT
 from schemas.znodes import Endpoint
@@ -151,6 +152,8 @@ class Services:
     """Answers brokers' requests; None if they are not served."""
     served: Sequence[Endpoint] = ()
     """The endpoints that receive them."""
+    logins: Mapping[str, Security] = field(default_factory=dict)
+    """How the clients of listeners log in there, by listener."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +247,7 @@ def _listening(
         try:
             # what the brokers' listeners need is refused before the take-over
             named = controller_endpoints(prepared.engine.broker_configs, brokers, server.endpoints)
-            _refuse_other_logins(settings, options.listen, brokers)
+            _refuse_other_logins(options.listen, prepared)
             client_listeners = {endpoint.listener for endpoint in server.endpoints}
             for endpoint in named:
                 senders = "clients" if endpoint.listener in client_listeners else "brokers"
@@ -253,7 +256,7 @@ def _listening(
                 _warn_if_unreachable(endpoint, senders)
             _say_who_is_refused(prepared, client_listeners)
             _warn_of_time_outs(listeners_without_controller(named, brokers), is_listening=True)
-            yield Services(metrics, apis, server.endpoints)
+            yield Services(metrics, apis, server.endpoints, options.listen.logins)
         finally:
             apis.stop()
             server.stop()
@@ -279,19 +282,13 @@ def _warn_of_time_outs(listeners: Mapping[str, str], *, is_listening: bool) -> N
     )
 
 
-def _refuse_other_logins(settings: Settings, config: ListenConfig, brokers: Sequence[Broker]) -> None:
+def _refuse_other_logins(config: ListenConfig, prepared: Preparation) -> None:
     """Raise RefusedError if clients log in otherwise at our address than at that of brokers.
 
     Warn of clients that cannot log in here: they go on at the brokers, but their admin clients time out.
     """
-    for binding in config.bindings:
-        name, security = binding.listener, binding.security
-        if name is None or binding.security_protocol == PLAINTEXT:
-            continue
-        with progress(f"asking brokers how clients log in at {name}"):
-            theirs = read_settings(
-                brokers, security_settings(name), settings.conf.command_config, CONFIG_TIMEOUT_SECONDS
-            )
+    for name, security in config.logins.items():
+        theirs = logins_of(name, prepared.engine.broker_configs)
         refuse_other_security(name, security, theirs)
         accepted = {mechanism for values in theirs.values() for mechanism in mechanisms_of(name, values)}
         if security.mechanisms and (others := sorted(accepted - {*security.mechanisms})):
@@ -451,12 +448,17 @@ def _prepare(settings: Settings, options: ControlOptions, client: KazooClient) -
     state = _read_state_for_takeover(settings, client)
     overrides, _ = with_retries(lambda: read_overrides(client))
     with progress("asking brokers for their configs"):
-        configs = read_broker_configs(state.brokers, settings.conf.command_config, overrides, CONFIG_TIMEOUT_SECONDS)
+        defaults = with_logins(options.listen.logins if options.listen else ())
+        configs = read_broker_configs(
+            state.brokers, settings.conf.command_config, overrides, CONFIG_TIMEOUT_SECONDS, defaults=defaults
+        )
     is_serving = options.listen is not None
     if not is_serving:
         refuse_protocols(configs)
     if options.apply:
-        configs = complete_configs(configs, settings, client, options.allow_silent, is_serving=is_serving)
+        configs = complete_configs(
+            configs, settings, client, options.allow_silent, is_serving=is_serving, defaults=defaults
+        )
         refuse_unresponsive(state.brokers, settings.conf.controller_id, options.allow_silent, settings.listener)
     engine = DecisionEngine(settings.warehouse, configs, allow_unclean=options.allow_unclean)
     engine.refresh_drained()
@@ -599,6 +601,7 @@ def _resident_controller(
             context=prepared.take_context(),
             apis=services.apis,
             served=services.served,
+            logins=services.logins,
         )
         log_writer.record(controller.cycle_record(verdicts=[]))
         log_writer.record(AuditEntry(Step.TAKE_OVER, f"controller epoch {control.epoch}; until resigned"))

@@ -82,6 +82,9 @@ BROKER_TIMEOUT_SECONDS: Final = 2.0
 
 Up to MAX_CONNECTIONS brokers of `fanout` are asked at the same time, so this also bounds the whole."""
 
+_VERSION_PREFIX: Final = "api."
+"""Prefix of the names that are no settings of a broker, but the versions that it reports."""
+
 DEFAULTS: Final[BrokerSettings] = {**KAFKA_DEFAULTS, **{f"api.{api.name}": None for api in APIS}}
 """Every name that gets a row, with its assumed value."""
 
@@ -131,29 +134,13 @@ def read_configs_and_failures(
     defaults: Mapping[str, str | None] = DEFAULTS,
 ) -> tuple[list[BrokerConfig], dict[int, str]]:
     """Return the rows of `read_broker_configs`, and the reasons why brokers did not answer, by broker id."""
+    names = {name: None for name in (*KAFKA_DEFAULTS, *defaults) if not name.startswith(_VERSION_PREFIX)}
     responses, failures = ask_brokers(
-        brokers, read_properties(command_config), patience, _ask, broker_timeout=broker_timeout
+        brokers, read_properties(command_config), patience, partial(_ask, [*names]), broker_timeout=broker_timeout
     )
     ids = sorted({broker.broker_id for broker in brokers})
     rows = [row for broker_id in ids for row in _rows(broker_id, responses.get(broker_id, {}), overrides, defaults)]
     return rows, failures
-
-
-def read_settings(
-    brokers: Sequence[Broker], names: Sequence[str], command_config: Path | None, patience: float
-) -> dict[int, BrokerSettings]:
-    """Request some settings from every broker, by broker id; a broker that does not report them is left out.
-
-    `patience` (seconds) bounds the whole. A setting that a broker does not have is missing, one with a secret is null.
-    """
-
-    def ask_for_names(ask: Ask, broker: Broker) -> BrokerSettings:
-        return _settings(_described(ask, broker, names), names)
-
-    responses, _ = ask_brokers(
-        brokers, read_properties(command_config), patience, ask_for_names, broker_timeout=BROKER_TIMEOUT_SECONDS
-    )
-    return responses
 
 
 def configured_brokers(client: KazooClient) -> list[str] | None:
@@ -216,12 +203,12 @@ def _rows(
         yield BrokerConfig(broker_id=broker_id, name=name, value=values.get(name, default), assumed=assumed)
 
 
-def _ask(ask: Ask, broker: Broker) -> BrokerSettings:
+def _ask(names: Sequence[str], ask: Ask, broker: Broker) -> BrokerSettings:
     """Ask one broker for its versions, and for its settings, which it may refuse."""
     settings = _versions(ask(ApiVersionsRequest(max_version=2)))
     # any error costs only this broker's settings
     with suppress(Exception):
-        settings |= _settings(_described(ask, broker, KAFKA_DEFAULTS), KAFKA_DEFAULTS)
+        settings |= _settings(_described(ask, broker, names), names)
     return settings
 
 

@@ -128,6 +128,15 @@ class ListenConfig:
 
     bindings: tuple[Binding, ...]
 
+    @property
+    def logins(self) -> dict[str, Security]:
+        """How the clients of listeners log in, by listener; those in plain text are left out."""
+        return {
+            binding.listener: binding.security
+            for binding in self.bindings
+            if binding.listener is not None and binding.security_protocol != PLAINTEXT
+        }
+
     @classmethod
     def of(cls, listen: Sequence[str], advertise: Sequence[str], file: Path | None) -> "ListenConfig":
         """Read the options and the file; raise UsageError for what cannot be served, or would accept any client.

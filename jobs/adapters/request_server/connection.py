@@ -28,6 +28,7 @@ from jobs.adapters.request_server.messages import (
     MalformedRequestError,
     api_versions_response,
     encode_response,
+    item_count,
     merged_api_versions,
     read_body,
     read_header,
@@ -56,7 +57,10 @@ LARGE_REQUEST_BYTES: Final = 1 << 20
 """Bytes above which a request needs a reservation, for which it waits TRANSFER_SECONDS at most."""
 
 MAX_FIRST_BYTES: Final = 512 << 10
-"""Maximum bytes of a request of an unauthenticated client (`sasl.server.max.receive.size`)."""
+"""Maximum bytes of a request of an unauthenticated client, or of one whose password is not known here.
+
+Corresponds to `sasl.server.max.receive.size`.
+"""
 
 HANDSHAKE_SECONDS: Final = 10.0
 """Seconds within which a client must authenticate."""
@@ -79,7 +83,19 @@ ANSWER_SECONDS: Final = 120.0
 MAX_RESPONSE_BYTES: Final = 256 << 20
 """Maximum bytes of a broker's response."""
 
+MAX_ITEMS_IN_LOOP: Final = 5_000
+"""Topics and partitions of a response that is encoded in the server's thread.
+
+A client may ask for the elections, or the reassignments, of all partitions of the cluster.
+"""
+
 T = TypeVar("T")
+
+
+def _timed(work: Callable[..., T], *arguments: Any) -> tuple[T, float]:  # noqa: ANN401 - those of any function
+    """Return the result of some work, and the seconds of this thread's time that it took."""
+    began = time.thread_time()
+    return work(*arguments), time.thread_time() - began
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +200,7 @@ class Connection:
                 await self._await_quota()
                 request = self._charge(read_body, data, header)
                 if handler.handles(header.api_key, request):
-                    return self._charge(encode_response, header, await self._submitted(header, request))
+                    return await self._encoded(header, await self._submitted(header, request))
             address = handler.relay_to(listener)
             if address is not None:
                 return await self._relayed_response(address, header, data)
@@ -192,7 +208,15 @@ class Connection:
                 raise ConnectionAbortedError(f"API {header.api_key} is answered by brokers")
         header = read_header(data, self._versions)
         await self._await_quota()
-        return self._charge(encode_response, header, await self._handle(header, data))
+        return await self._encoded(header, await self._handle(header, data))
+
+    async def _encoded(self, header: Header, response: ApiMessage) -> bytes:
+        """Encode a response; a large one in a thread of its own, because other connections do not wait for it."""
+        if item_count(response) <= MAX_ITEMS_IN_LOOP:
+            return self._charge(encode_response, header, response)
+        data, seconds = await asyncio.to_thread(_timed, encode_response, header, response)
+        self.context.processing_quota.add(self.address, seconds)
+        return data
 
     async def _relayed_response(self, address: tuple[str, int], header: Header, data: bytes) -> bytes:
         """Return a broker's response; that to ApiVersions with the versions that are served here."""
@@ -259,7 +283,7 @@ class Connection:
         return max(0.0, self.opened_at + HANDSHAKE_SECONDS - time.monotonic())
 
     async def _read(self, stack: AsyncExitStack) -> bytes:
-        """Read one request; an unauthenticated client has little time, and no large requests.
+        """Read one request; an unauthenticated client has little time, and only a verified one large requests.
 
         What a large request reserves is free again when the stack closes.
         """
@@ -270,7 +294,7 @@ class Connection:
             head = await self.reader.readexactly(4)
         self.context.quotas.idle_ends(self)
         (size,) = unpack(">i", head)
-        limit = MAX_REQUEST_BYTES if is_known else MAX_FIRST_BYTES
+        limit = MAX_REQUEST_BYTES if is_known and self._sasl.is_verified else MAX_FIRST_BYTES
         if not 0 < size <= limit:
             raise MalformedRequestError(
                 f"request of {size} bytes exceeds the limit of {limit} (is this a Kafka client?)"
@@ -340,5 +364,6 @@ class Connection:
 
     def _set_principal(self, principal: str) -> None:
         self.principal = principal
-        self.context.quotas.authenticated(self)
+        if self._sasl.is_verified:
+            self.context.quotas.authenticated(self)
         _LOG.debug("surveyor: %s is authenticated as %s", self.address, principal)

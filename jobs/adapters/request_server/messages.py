@@ -7,8 +7,8 @@ responses to ApiVersions have header version 0, whatever the version, so that ev
 import importlib
 import io
 import struct
-from collections.abc import Mapping
-from dataclasses import fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
 from datetime import timedelta
 from functools import cache
 from struct import pack, unpack_from
@@ -115,6 +115,25 @@ def read_body(data: bytes, header: Header) -> ApiMessage:
     if rest := len(data) - header.body_at - size:
         raise MalformedRequestError(f"{rest} bytes follow the body of API {header.api_key}")
     return body
+
+
+def item_count(response: ApiMessage) -> int:
+    """Return the number of topics and partitions in a response: the items of its lists, and of the lists in these."""
+    lists = [*_lists(response)]
+    return sum(map(len, lists)) + sum(len(inner) for items in lists for item in items for inner in _lists(item))
+
+
+def _lists(entity: Any) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401 - of any type
+    """Yield the lists of an entity; a list of numbers has none."""
+    for name in _field_names(type(entity)):
+        value = getattr(entity, name)
+        if isinstance(value, tuple):
+            yield value
+
+
+@cache
+def _field_names(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
 
 
 def encode_response(header: Header, response: ApiMessage) -> bytes:

@@ -48,11 +48,14 @@ class ProcessingQuota:
         try:
             return work(*arguments)
         finally:
-            now = time.monotonic()
-            if len(self._free_at) > MAX_ADDRESSES:
-                self._forget(now)
-            used = time.thread_time() - began
-            self._free_at[address] = max(now, self._free_at.get(address, now)) + used / MAX_SHARE
+            self.add(address, time.thread_time() - began)
+
+    def add(self, address: str, seconds: float) -> None:
+        """Charge an address with seconds of processor time."""
+        now = time.monotonic()
+        if len(self._free_at) > MAX_ADDRESSES:
+            self._forget(now)
+        self._free_at[address] = max(now, self._free_at.get(address, now)) + seconds / MAX_SHARE
 
     def _delay(self, address: str) -> float:
         return self._free_at.get(address, 0.0) - BURST_SECONDS / MAX_SHARE - time.monotonic()

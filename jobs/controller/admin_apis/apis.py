@@ -85,20 +85,21 @@ COMMANDS: Final[Mapping[int, str]] = {
 """The commands that do what the requests ask for. `kafka-reassign-partitions` lists before it moves anything."""
 
 
-def refusal_of(api: int, caller: Caller, authorizer: str | None) -> ApiError | None:
+def refusal_of(api: int, caller: Caller, authorizer: str | None, *, is_served: bool = True) -> ApiError | None:
     """Return the answer to a client for which nothing is carried out, None if its requests are served.
 
-    `authorizer`: that of the brokers, None if it is not known. `kafka-topics --describe` continues without a list of
+    `authorizer`: that of the brokers, None if it is not known. `is_served`: whether clients log in at this address as
+    at the brokers. `kafka-topics --describe` continues without a list of
     reassignments only if the client is not authorized (`TopicCommand.listAllReassignments`).
     """
-    reason = _reason_to_refuse(caller, authorizer) if api in COMMANDS else None
+    reason = _reason_to_refuse(caller, authorizer, is_served=is_served) if api in COMMANDS else None
     if reason is None:
         return None
     error = AdminError.CLUSTER_AUTHORIZATION_FAILED if api == LIST_REASSIGNMENTS else AdminError.POLICY_VIOLATION
     return ApiError(error, f"Surveyor is the controller, and {reason}: use `surveyor {COMMANDS[api]}`")
 
 
-def _reason_to_refuse(caller: Caller, authorizer: str | None) -> str | None:
+def _reason_to_refuse(caller: Caller, authorizer: str | None, *, is_served: bool) -> str | None:
     if caller.protocol != PLAINTEXT and caller.clients_of is None:
         return f"at a listener with {caller.protocol} it serves brokers only"
     if authorizer != "":
@@ -106,6 +107,8 @@ def _reason_to_refuse(caller: Caller, authorizer: str | None) -> str | None:
         return f"it cannot ask the brokers' authorizer ({state})"
     if not caller.is_verified:
         return "it does not know the password of this user, which brokers may know"
+    if not is_served:
+        return "it serves no clients at this address now, because of the security settings of brokers (see its log)"
     return None
 
 

@@ -188,6 +188,8 @@ def elect_leaders(api_context: AdminApiContext, version: int, request: ApiMessag
     """Elect preferred replicas; an unclean election is left to a plan with its evidence."""
     is_preferred = getattr(request, "election_type", _PREFERRED) == _PREFERRED
     requested_topics = request.topic_partitions
+    if requested_topics is None and api_context.refusal is not None:  # as in Kafka, it is told of no partition
+        return _elections(version, {}, api_context.refusal)
     keys: Iterable[Key] = (
         [*api_context.context.partitions.copy()]
         if requested_topics is None
@@ -208,6 +210,11 @@ def elect_leaders(api_context: AdminApiContext, version: int, request: ApiMessag
         errors |= _elect(api_context, due, seconds_of(request.timeout))
     if requested_topics is None:  # as Kafka does, only those are answered for which something was to be done
         errors = {key: error for key, error in errors.items() if error.error is not AdminError.ELECTION_NOT_NEEDED}
+    return _elections(version, errors)
+
+
+def _elections(version: int, errors: Mapping[Key, ApiError], error_of_all: ApiError = OK) -> ApiMessage:
+    """Return the answer to ElectLeaders; in version 0 it has no error but those of partitions."""
     by_topic = defaultdict[str, list[ApiMessage]](list)
     for (topic, partition), error in sorted(errors.items()):
         fields = error_fields(error)
@@ -218,9 +225,8 @@ def elect_leaders(api_context: AdminApiContext, version: int, request: ApiMessag
         response_entity(ELECT_LEADERS, version, "ReplicaElectionResult", topic=name, partition_result=tuple(partitions))
         for name, partitions in by_topic.items()
     ]
-    return response_entity(
-        ELECT_LEADERS, version, "ElectLeadersResponse", replica_election_results=tuple(results), **error_fields(OK)
-    )
+    name, fields = "ElectLeadersResponse", error_fields(error_of_all)
+    return response_entity(ELECT_LEADERS, version, name, replica_election_results=tuple(results), **fields)
 
 
 def _preferred_refusal(row: PartitionInfo | None, is_queued: bool) -> ApiError | None:  # noqa: FBT001

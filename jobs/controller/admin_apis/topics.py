@@ -301,7 +301,8 @@ def delete_topics(api_context: AdminApiContext, version: int, request: ApiMessag
     deletions = _deletions(api_context, version, request)
     errors = dict[int, ApiError]()
     for number, (name, _) in enumerate(deletions):
-        errors[number] = ApiError(AdminError.UNKNOWN_TOPIC_ID) if name is None else _queue(api_context, name)
+        unknown = ApiError(AdminError.UNKNOWN_TOPIC_ID) if name is None else None
+        errors[number] = api_context.refusal or unknown or _queue(api_context, str(name))
     due = {name for number, (name, _) in enumerate(deletions) if name is not None and errors[number] == OK}
     is_done: Callable[[], bool] = lambda: due.isdisjoint(api_context.context.topics)  # noqa: E731
     if due and not api_context.await_cycle(is_done, seconds_of(request.timeout)):
@@ -322,20 +323,22 @@ def delete_topics(api_context: AdminApiContext, version: int, request: ApiMessag
 
 
 def _deletions(api_context: AdminApiContext, version: int, request: ApiMessage) -> list[tuple[str | None, object]]:
-    """Return the names of the topics with the ids that were given; a name of None if there is no topic of that id."""
+    """Return the names of the topics with the ids that were given.
+
+    A name is None if there is no topic of that id, or if the client is refused: then it is not told which one there is.
+    """
     if version < _IDS_SINCE:
         return [(name, None) for name in request.topic_names]
+    name_of: Callable[[str], str | None] = (
+        api_context.context.topic_of_id if api_context.refusal is None else lambda _: None
+    )
     return [
-        (topic.name, None)
-        if topic.name is not None
-        else (api_context.context.topic_of_id(topic_id_text(topic.topic_id)), topic.topic_id)
+        (topic.name, None) if topic.name is not None else (name_of(topic_id_text(topic.topic_id)), topic.topic_id)
         for topic in request.topics
     ]
 
 
 def _queue(api_context: AdminApiContext, name: str) -> ApiError:
-    if api_context.refusal is not None:
-        return api_context.refusal
     if name not in api_context.context.topics:
         return NO_TOPIC
     if boolean(api_context.config(DELETION_ENABLED, "true")) is False:

@@ -71,20 +71,30 @@ class ActiveController:
     """The authorizer of the brokers, as `authorizer_of` returns it."""
     client_listeners: Collection[str | None] = ()
     """Listeners whose clients have an address of their own here."""
+    served_listeners: Callable[[], Collection[str | None]] = frozenset
+    """The listeners whose clients are served, None for those at the plain-text address of brokers.
+
+    An address stays open after brokers have got another security, and the clients there are refused.
+    """
     _turns: Iterator[int] = field(default_factory=count)
 
     def api_context_for(self, api: int, caller: Caller) -> AdminApiContext:
         """Return what a request of a client is answered by."""
-        refusal = refusal_of(api, caller, self.authorizer())
+        is_served = self.serves_clients_of(caller.clients_of)
+        refusal = refusal_of(api, caller, self.authorizer(), is_served=is_served)
         return replace(self.api_context, refusal=refusal, listener=caller.clients_of, endpoints=self.endpoints)
+
+    def serves_clients_of(self, listener: str | None) -> bool:
+        """Return whether the clients of a listener are served here, None for the plain-text address of brokers."""
+        return listener in self.served_listeners()
 
     def relay_address(self, listener: ServerListener) -> tuple[str, int] | None:
         """Return a live broker's address at the listener at which a client sees us, a different broker each time.
 
-        A broker names the addresses of the listener at which it is asked. None if no broker is alive, or if brokers
-        have an authorizer, which would take the client for us.
+        A broker names the addresses of the listener at which it is asked. None if no broker is alive, if clients are
+        not served there, or if brokers have an authorizer, which would take the client for us.
         """
-        if self.authorizer():
+        if self.authorizer() or not self.serves_clients_of(listener.clients_of):
             return None
         names: set[str | None] = {listener.clients_of} if listener.clients_of else self._broker_listeners
         addresses = [
@@ -92,7 +102,7 @@ class ActiveController:
             for broker in [*self.context.brokers.values()]
             if broker.understood and broker.broker_id not in self.context.shutting_down
             for endpoint in broker.endpoints or ()
-            if endpoint.listener in names
+            if endpoint.listener in names and endpoint.security_protocol == PLAINTEXT
         ]
         return addresses[next(self._turns) % len(addresses)] if addresses else None
 
@@ -177,7 +187,7 @@ class BrokerApis:
         """Answer a request; its future gets the response.
 
         A client that takes this process for the controller finds its connection closed, and looks for another one. So
-        does a client that asks for the brokers, and whose password is unknown.
+        does a client that asks for the brokers, and whose password is unknown or whose listener is not served now.
         """
         with self._lock:
             active = self._active
@@ -190,7 +200,7 @@ class BrokerApis:
             if api_key in ADMIN_VERSIONS or api_key in CONFIG_VERSIONS or api_key == METADATA:
                 if active is None:
                     raise ConnectionAbortedError("this process is not the controller")
-                if api_key == METADATA and not caller.is_verified:
+                if api_key == METADATA and not (caller.is_verified and active.serves_clients_of(caller.clients_of)):
                     raise ConnectionAbortedError("brokers know whether this client may ask them")
                 api_context = active.api_context_for(api_key, caller)
                 return self._admin_executor.submit(_handle_admin, api_context, api_key, version, request)

@@ -12,6 +12,7 @@ from jobs.controller.controller_node import (
     controller_node,
     listeners_without_controller,
     refuse_other_security,
+    served_listeners,
 )
 from jobs.core.errors import RefusedError
 from schemas.rows import Broker, BrokerConfig
@@ -186,6 +187,85 @@ def test_clients_log_in_as_at_brokers(case: str) -> None:
 def test_no_client_logs_in_where_no_broker_reports_how() -> None:
     with pytest.raises(RefusedError, match="no broker reports how clients log in at its listener USERS"):
         refuse_other_security("USERS", Security(TLS, "required"), {})
+
+
+OUR_USERS = Endpoint("USERS", "SASL_SSL", "surveyor.example", 9094)
+PASSWORDS = Security(TLS, "none", ("PLAIN",))
+SECURED: dict[str, tuple[tuple[str, str], tuple[str, str], dict[int, dict[str, str]], set[str | None]]] = {
+    # protocols of the two brokers at PLAINTEXT and at USERS, what they report, and whose clients are served
+    "the same": (("PLAINTEXT",) * 2, ("SASL_SSL",) * 2, {0: {OWN_MECHANISMS: "PLAIN"}}, {None, "USERS"}),
+    "all report the same": (
+        ("PLAINTEXT",) * 2,
+        ("SASL_SSL",) * 2,
+        {0: {OWN_MECHANISMS: "PLAIN"}, 1: {OWN_MECHANISMS: "PLAIN"}},
+        {None, "USERS"},
+    ),
+    "none reports": (("PLAINTEXT",) * 2, ("SASL_SSL",) * 2, {}, {None}),
+    "one has another protocol": (
+        ("PLAINTEXT",) * 2,
+        ("SASL_SSL", "SSL"),
+        {0: {OWN_MECHANISMS: "PLAIN"}},
+        {None},
+    ),
+    "the other has another protocol": (
+        ("PLAINTEXT",) * 2,
+        ("SSL", "SASL_SSL"),
+        {0: {OWN_MECHANISMS: "PLAIN"}},
+        {None},
+    ),
+    "one wants a certificate": (
+        ("PLAINTEXT",) * 2,
+        ("SASL_SSL",) * 2,
+        {0: {OWN_MECHANISMS: "PLAIN"}, 1: {OWN_MECHANISMS: "PLAIN", OWN_AUTH: "required"}},
+        {None},
+    ),
+    "one no longer accepts passwords": (
+        ("PLAINTEXT",) * 2,
+        ("SASL_SSL",) * 2,
+        {0: {OWN_MECHANISMS: "PLAIN"}, 1: {OWN_MECHANISMS: "SCRAM-SHA-256"}},
+        {None},
+    ),
+    "one secures the listener of brokers": (
+        ("PLAINTEXT", "SSL"),
+        ("SASL_SSL",) * 2,
+        {0: {OWN_MECHANISMS: "PLAIN"}},
+        {"USERS"},
+    ),
+    "the other does": (("SSL", "PLAINTEXT"), ("SASL_SSL",) * 2, {0: {OWN_MECHANISMS: "PLAIN"}}, {"USERS"}),
+}
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("case", SECURED)
+def test_clients_are_served_only_where_each_broker_has_our_security(case: str) -> None:
+    at_plaintext, at_users, reports, listeners = SECURED[case]
+    theirs = [
+        Broker(
+            broker_id=number,
+            broker_epoch=7,
+            endpoints=[Endpoint("PLAINTEXT", own, "10.0.0.7", 9092), Endpoint("USERS", users, "10.0.0.7", 9192)],
+            understood=True,
+        )
+        for number, (own, users) in enumerate(zip(at_plaintext, at_users, strict=True))
+    ]
+    rows = [broker_config(number, name, value) for number, of in reports.items() for name, value in of.items()]
+    silent = [broker_config(number, OWN_MECHANISMS, None, assumed=True) for number in {0, 1} - reports.keys()]
+    configs, ours = [*settings(), *rows, *silent], [*served("surveyor.example"), OUR_USERS]
+
+    result, reasons = served_listeners(ours, named("surveyor.example"), configs, theirs, {"USERS": PASSWORDS})
+
+    assert result == listeners
+    assert len(reasons) == 2 - len(listeners)
+
+
+@pytest.mark.unit
+def test_clients_are_not_served_in_plain_text_once_brokers_have_no_such_listener() -> None:
+    theirs = [replace(broker, endpoints=[OUR_USERS]) for broker in brokers("10.0.0.7")]
+    ours = served("surveyor.example")
+
+    _, [reason] = served_listeners(ours, named("surveyor.example"), settings(), theirs, {})
+
+    assert "no broker has a plain-text listener" in reason
 
 
 @pytest.mark.unit

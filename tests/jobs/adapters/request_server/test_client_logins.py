@@ -17,6 +17,8 @@ from scramp import ScramClient, ScramMechanism
 
 from jobs.adapters.request_server.authentication import ScramCredential
 from jobs.adapters.request_server.config import ListenConfig, Security
+from jobs.adapters.request_server.connection import MAX_FIRST_BYTES
+from jobs.adapters.request_server.connection_quotas import ConnectionQuotas
 from jobs.adapters.request_server.server import RequestServer
 from jobs.core.errors import UsageError
 from tests.jobs.adapters.request_server.clients import (
@@ -61,6 +63,8 @@ class Served:
 
     port: int
     handler: ProducerIdHandler
+    quotas: ConnectionQuotas
+    """Those of clients."""
     asked: list[str]
     """Users whose SCRAM credentials were read."""
 
@@ -77,7 +81,7 @@ def serving(config: ListenConfig) -> Iterator[Served]:
     server = RequestServer(config, handler, credentials)
     server.start()
     try:
-        yield Served(server.endpoints[1].port, handler, asked)
+        yield Served(server.endpoints[1].port, handler, server._for_clients.quotas, asked)  # noqa: SLF001
     finally:
         server.stop()
 
@@ -131,6 +135,19 @@ def test_a_user_that_only_brokers_know_is_not_verified(served: Served, message: 
         assert client.producer_ids(1) == 1
 
     assert [caller.is_verified for caller in served.handler.callers] == [False]
+
+
+def test_a_user_that_is_not_verified_has_the_limits_of_one_that_has_not_logged_in(served: Served) -> None:
+    with connected_to(served.port) as stranger, connected_to(served.port) as admin:
+        for client, message in ((stranger, "\0stranger\0secret"), (admin, f"\0admin\0{PASSWORD}")):
+            login(client, "PLAIN", message.encode())
+        assert len(served.quotas._unauthenticated) == 1  # noqa: SLF001 - those that are closed first
+        for client in (stranger, admin):
+            client.send(pack(">i", MAX_FIRST_BYTES + 1))
+        assert stranger.is_closed
+        admin.connection.settimeout(0.2)
+        with pytest.raises(TimeoutError):  # it waits for the rest of the request
+            admin.connection.recv(1)
 
 
 @pytest.mark.parametrize("user", ["alice", "stranger"])

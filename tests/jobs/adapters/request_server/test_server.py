@@ -5,7 +5,9 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from importlib import import_module
 from struct import pack, unpack
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from jobs.adapters.request_server import connection, connection_quotas, processing_quota
 from jobs.adapters.request_server.config import ListenConfig
+from jobs.adapters.request_server.messages import item_count, response_entity
 from jobs.adapters.request_server.server import RequestServer
 from jobs.core.errors import UsageError
 from tests.jobs.adapters.request_server.clients import (
@@ -22,6 +25,7 @@ from tests.jobs.adapters.request_server.clients import (
     api_versions_request,
     connected_to,
     framed,
+    producer_ids,
     producer_ids_request,
 )
 from tests.jobs.support.kafka.real_cluster import eventually
@@ -78,6 +82,33 @@ def test_a_client_that_waits_delays_no_other(port: int, handler: ProducerIdHandl
         assert [other.producer_ids(broker) for broker in range(2, 20)] == [*range(2, 20)]
         handler.answer_held()
         assert slow.received_start() == 1
+
+
+@pytest.mark.parametrize(("limit", "is_server_thread"), [(0, True), (-1, False)])
+def test_a_large_response_is_encoded_in_another_thread(
+    port: int, monkeypatch: pytest.MonkeyPatch, limit: int, *, is_server_thread: bool
+) -> None:
+    """The server's thread answers other clients in the meantime."""
+    names, encode = list[str](), connection.encode_response
+
+    def recorded(*arguments: Any) -> bytes:  # noqa: ANN401 - those of `encode_response`
+        names.append(threading.current_thread().name)
+        return encode(*arguments)
+
+    monkeypatch.setattr(connection, "MAX_ITEMS_IN_LOOP", limit)
+    monkeypatch.setattr(connection, "encode_response", recorded)
+    with connected_to(port) as client:
+        assert client.producer_ids(3) == 3
+    assert [name == "request-server" for name in names] == [is_server_thread]
+
+
+def test_the_topics_and_partitions_of_a_response_are_counted() -> None:
+    elections = import_module("kio.schema.elect_leaders.v2.response")
+    results = [elections.PartitionResult(partition_id=number, error_code=0, error_message=None) for number in range(3)]
+    topics = [elections.ReplicaElectionResult(topic=name, partition_result=tuple(results)) for name in ("a", "b")]
+
+    assert item_count(producer_ids(1)) == 0
+    assert item_count(response_entity(43, 2, "ElectLeadersResponse", replica_election_results=tuple(topics))) == 2 + 6
 
 
 @pytest.mark.parametrize(

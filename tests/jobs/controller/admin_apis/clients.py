@@ -147,18 +147,23 @@ class AdminClient:
 
     def elect(self, kind: int, keys: Sequence[tuple[str, int]] | None) -> Answers:
         """Elect leaders: 0 preferred, 1 unclean."""
-        module = _request(43, 2)
+        return {
+            (topic.topic, result.partition_id): (int(result.error_code), result.error_message)
+            for topic in self.election(kind, keys).replica_election_results
+            for result in topic.partition_result
+        }
+
+    def election(self, kind: int, keys: Sequence[tuple[str, int]] | None, version: int = 2) -> Any:  # noqa: ANN401
+        """Elect leaders, of all partitions with None; return the response."""
+        module = _request(43, version)
         named = (
             None
             if keys is None
             else tuple(module.TopicPartitions(topic=topic, partitions=(partition,)) for topic, partition in keys)
         )
-        request = module.ElectLeadersRequest(election_type=kind, topic_partitions=named, timeout=milliseconds(20_000))
-        return {
-            (topic.topic, result.partition_id): (int(result.error_code), result.error_message)
-            for topic in self.ask(43, 2, request).replica_election_results
-            for result in topic.partition_result
-        }
+        kind_field = {} if version == 0 else {"election_type": kind}
+        request = module.ElectLeadersRequest(topic_partitions=named, timeout=milliseconds(20_000), **kind_field)
+        return self.ask(43, version, request)
 
 
 def _request(api: int, version: int) -> Any:  # noqa: ANN401 - a module

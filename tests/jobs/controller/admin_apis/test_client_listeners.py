@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from importlib import import_module
 from struct import pack, unpack
@@ -12,7 +12,7 @@ import pytest
 
 from jobs.adapters.embedded.ports import LOOPBACK
 from jobs.adapters.request_server.api_handler import Caller, ServerListener
-from jobs.adapters.request_server.config import ListenConfig
+from jobs.adapters.request_server.config import ListenConfig, Security
 from jobs.adapters.request_server.server import RequestServer
 from jobs.controller.admin_apis.cluster_metadata import METADATA
 from jobs.controller.broker_apis.apis import BrokerApis
@@ -21,9 +21,12 @@ from jobs.controller.broker_apis.messages import VERSIONS as BROKER_APIS
 from jobs.controller.controller import ResidentController
 from schemas.broker_configs import AUTHORIZER
 from schemas.response_codes import STALE_CONTROLLER_EPOCH
+from schemas.rows import Broker, BrokerConfig
 from schemas.znodes import Endpoint
+from tests.jobs.controller.admin_apis.clients import milliseconds
 from tests.jobs.controller.admin_apis.conftest import SETTINGS
-from tests.jobs.support.controllers.resident import initialize
+from tests.jobs.support.controllers.recorded_log import RecordedLog
+from tests.jobs.support.controllers.resident import initialize, run_until_quiet
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration
 from tests.planner.frames import broker_config
 
@@ -35,11 +38,11 @@ SHUTDOWN = pack(">hhihc", 7, 1, 7, 1, b"x") + pack(">i", 2)
 """A ControlledShutdown request of version 1, for broker 2."""
 
 
-def with_clients(port: int, client_port: int) -> bytes:
+def with_clients(port: int, client_port: int, protocol: str = "PLAINTEXT") -> bytes:
     """A registration with the listeners PLAINTEXT, of brokers, and CLIENTS."""
     fields = json.loads(registration(port))
     fields["endpoints"].append(f"CLIENTS://{LOOPBACK}:{client_port}")
-    fields["listener_security_protocol_map"]["CLIENTS"] = "PLAINTEXT"
+    fields["listener_security_protocol_map"]["CLIENTS"] = protocol
     return json.dumps(fields).encode()
 
 
@@ -87,6 +90,78 @@ def test_nothing_is_relayed_to_brokers_with_an_authorizer(tree: KafkaTree, handl
     assert addresses_of_controller(tree) == [("PLAINTEXT", 9998), ("CLIENTS", 9999)]
     assert handler.relay_to(OF_CLIENTS) is None
     assert METADATA in handler.conditional_apis(OF_CLIENTS)
+
+
+def served(handler: BrokerApis) -> tuple[bool, bool, bool]:
+    """Whether a client of CLIENTS may list reassignments and brokers, and whether its other requests are relayed."""
+    request = import_module("kio.schema.list_partition_reassignments.v0.request")
+    timeout = milliseconds(1000)
+    listing = request.ListPartitionReassignmentsRequest(timeout=timeout, topics=None)
+    answer = handler.submit(CALLER, 46, 0, listing).result(10)
+    try:
+        nodes = handler.submit(CALLER, METADATA, 12, metadata_request(12, ())).result(10).brokers
+    except ConnectionAbortedError:
+        nodes = ()
+    return answer.error_code == 0, bool(nodes), handler.relay_to(OF_CLIENTS) is not None
+
+
+def test_clients_are_not_served_once_a_broker_has_another_security(
+    tree: KafkaTree, controller: ResidentController, handler: BrokerApis, log: RecordedLog
+) -> None:
+    """As a rolling restart secures their listener: the address stays open, and is the former one."""
+    assert tree.brokers is not None
+    assert served(handler) == (True, True, True)
+    ports = tree.brokers[1].port, sorted(CLIENT_PORTS)[1]
+    tree.client.set("/brokers/ids/1", with_clients(*ports, "SASL_SSL"))
+    run_until_quiet(controller)
+
+    assert served(handler) == (False, False, False)
+    assert addresses_of_controller(tree) == [("PLAINTEXT", 9998)]
+    assert [line for line in log if "listener CLIENTS of the brokers uses SASL_SSL" in line] != []
+    assert handler.relay_to(OF_BROKERS) is not None
+
+    tree.client.set("/brokers/ids/1", with_clients(*ports))
+    run_until_quiet(controller)
+
+    assert served(handler) == (True, True, True)
+    assert addresses_of_controller(tree) == [("PLAINTEXT", 9998), ("CLIENTS", 9999)]
+    assert [line for line in log if "clients of listener CLIENTS are served again" in line] != []
+
+
+class Reported:
+    """Settings that brokers have reported since the last cycle."""
+
+    def __init__(self, controller: ResidentController) -> None:
+        self.before = [*controller.engine.broker_configs]
+        self.rows: list[BrokerConfig] | None = None
+
+    def report(self, *mechanisms: str | None) -> None:
+        """Let brokers report mechanisms; one with None does not answer."""
+        name = "sasl.enabled.mechanisms"
+        rows = [broker_config(broker, name, value, assumed=value is None) for broker, value in enumerate(mechanisms)]
+        self.rows = [*self.before, *rows]
+
+    def take_changed(self, _registered: Iterable[int]) -> list[BrokerConfig] | None:
+        rows, self.rows = self.rows, None
+        return rows
+
+    def request_configs(self, _brokers: Iterable[Broker]) -> None: ...
+
+
+def test_clients_are_not_served_while_a_broker_lets_them_log_in_otherwise(
+    tree: KafkaTree, controller: ResidentController, handler: BrokerApis, log: RecordedLog
+) -> None:
+    controller.logins = {"CLIENTS": Security(None, "none", ("PLAIN",))}
+    reported = Reported(controller)
+    controller.config_poller = reported  # type: ignore[assignment] - what a cycle calls
+    outcomes = []
+    for mechanisms in [("PLAIN", "PLAIN", None), ("PLAIN", "GSSAPI", None), ("PLAIN", "PLAIN,GSSAPI", "PLAIN")]:
+        reported.report(*mechanisms)
+        run_until_quiet(controller)
+        outcomes.append((served(handler), len(addresses_of_controller(tree))))
+
+    assert outcomes == [((True, True, True), 2), ((False, False, False), 1), ((True, True, True), 2)]
+    assert len([line for line in log if "broker 1 accepts GSSAPI at its listener CLIENTS" in line]) == 1
 
 
 def metadata_request(version: int, topics: tuple[str, ...] | None) -> Any:  # noqa: ANN401 - of kio

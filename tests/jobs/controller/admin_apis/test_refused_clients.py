@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jobs.adapters.brokers.control_encoding import as_uuid
 from jobs.adapters.embedded.ports import LOOPBACK
 from jobs.adapters.request_server.api_handler import Caller, ServerListener
 from jobs.adapters.request_server.config import ListenConfig
@@ -74,12 +75,44 @@ def test_nothing_is_written_for_them(
     assert {path: tree.client.get_children(path) for path in before} == before
 
 
+@pytest.mark.parametrize("case", REFUSED)
+def test_they_are_told_of_nothing_that_they_do_not_name(
+    tree: KafkaTree, admin: AdminClient, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    """A million partitions would be an answer of 150 MB, and topics are known by their ids to those who may read."""
+    client, authorizer, _ = REFUSED[case]
+    configure(admin, authorizer_class_name=authorizer)
+    topic_id = admin.controller.context.topic_id("orders")
+    monkeypatch.setattr(clients, "CALLER", client)
+
+    elections = [admin.election(kind, None) for kind in (0, 1)]
+
+    assert [(response.error_code, response.replica_election_results) for response in elections] == [(44, ())] * 2
+    assert admin.election(0, None, version=0).replica_election_results == ()
+    assert admin.delete_by_id(as_uuid(topic_id)) == (None, 44)
+    assert admin.reassignments() == {}
+    assert tree.client.exists("/admin/preferred_replica_election") is None
+
+
+def test_a_listener_at_which_brokers_have_another_security(
+    tree: KafkaTree, admin: AdminClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin.controller, "served_listeners", frozenset({"CLIENTS"}))
+    for command, ask in REQUESTS.items():
+        error, message = ask(admin)
+        assert (error, f"use `surveyor {command}`" in message) == (44, True)
+        assert "it serves no clients at this address now" in message
+    assert tree.client.get_children("/admin/delete_topics") == []
+    assert admin.apis.relay_to(ServerListener("PLAINTEXT")) is None
+
+
 @pytest.mark.parametrize("command", REQUESTS)
 @pytest.mark.parametrize("sender", [caller("PLAINTEXT"), caller("PLAINTEXT", "CLIENTS"), caller("SASL_SSL", "USERS")])
 def test_all_others_are_served(
     admin: AdminClient, monkeypatch: pytest.MonkeyPatch, command: str, sender: Caller
 ) -> None:
     monkeypatch.setattr(clients, "CALLER", sender)
+    monkeypatch.setattr(admin.controller, "served_listeners", frozenset({None, "CLIENTS", "USERS"}))
     assert "Surveyor is the controller" not in str(REQUESTS[command](admin))
 
 
