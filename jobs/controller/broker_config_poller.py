@@ -21,7 +21,7 @@ from jobs.adapters.brokers.configs import DEFAULTS, read_configs_and_failures, r
 from jobs.controller.broker_protocols import unsupported_protocols
 from jobs.runtime.console import LogLine
 from jobs.runtime.settings import Settings
-from schemas.broker_configs import PROTOCOL_VERSION
+from schemas.broker_configs import AUTHORIZER, PROTOCOL_VERSION
 from schemas.rows import Broker, BrokerConfig
 
 REQUEST_TIMEOUT_SECONDS: Final = 20.0
@@ -132,6 +132,7 @@ class BrokerConfigPoller:
         changed, registered_ids = False, {*registered}
         while (result := self._next_result()) is not None:
             brokers, rows, errors = result
+            errors = self._no_longer_reporting(rows) | errors
             self._log_failures(brokers, rows, errors)
             self._note_unread(brokers, errors)
             known_brokers = {row.broker_id for row in self.configs}
@@ -143,6 +144,16 @@ class BrokerConfigPoller:
         self._unread = {broker: entry for broker, entry in self._unread.items() if broker in registered_ids}
         self._start_if_due()
         return self.configs if changed else None
+
+    def _no_longer_reporting(self, rows: Iterable[BrokerConfig]) -> dict[int, str]:
+        """Return the brokers that have reported settings before and do not now, with the reason.
+
+        Every broker that describes its settings reports its authorizer. One that has answered ApiVersions alone is like
+        one that does not respond: what it has reported of its security holds.
+        """
+        reported = {row.broker_id for row in self.configs if row.name == AUTHORIZER and not row.assumed}
+        silent = {row.broker_id for row in rows if row.name == AUTHORIZER and row.assumed}
+        return dict.fromkeys(reported & silent, "DescribeConfigs failed")
 
     def _note_unread(self, brokers: Sequence[Broker], errors: Collection[int]) -> None:
         due_at = time.monotonic() + ASK_AGAIN_SECONDS

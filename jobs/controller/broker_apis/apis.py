@@ -88,6 +88,16 @@ class ActiveController:
         """Return whether the clients of a listener are served here, None for the plain-text address of brokers."""
         return listener in self.served_listeners()
 
+    def expects_brokers(self, protocol: str) -> bool:
+        """Return whether a broker may ask at an address with this security protocol.
+
+        Brokers that have all been secured ask nothing in plain text, and the address stays open.
+        """
+        endpoints = [broker.endpoints for broker in [*self.context.brokers.values()]]
+        if protocol != PLAINTEXT or not endpoints or None in endpoints:
+            return True
+        return any(endpoint.security_protocol == PLAINTEXT for known in endpoints for endpoint in known or ())
+
     def relay_address(self, listener: ServerListener) -> tuple[str, int] | None:
         """Return a live broker's address at the listener at which a client sees us, a different broker each time.
 
@@ -187,10 +197,13 @@ class BrokerApis:
         """Answer a request; its future gets the response.
 
         A client that takes this process for the controller finds its connection closed, and looks for another one. So
-        does a client that asks for the brokers, and whose password is unknown or whose listener is not served now.
+        does a client that asks for the brokers, and whose password is unknown or whose listener is not served now. A
+        broker's request in plain text is not served once all brokers are secured.
         """
         with self._lock:
             active = self._active
+            if api_key in VERSIONS and active is not None and not active.expects_brokers(caller.protocol):
+                active = None
             if api_key == ALTER_PARTITION:
                 return _alter_partition(active, version, request)
             if api_key == CONTROLLED_SHUTDOWN:

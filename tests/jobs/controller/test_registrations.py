@@ -151,6 +151,23 @@ def test_broker_that_did_not_respond_is_asked_again_without_a_resync(
     assert sum("broker 3 did not return its configs" in line for line in log) == 1
 
 
+def test_a_broker_that_no_longer_describes_its_settings_keeps_those_it_has_reported(
+    controller: ResidentController, brokers: Brokers
+) -> None:
+    """As when it is busy after ApiVersions; its authorizer and the logins of its clients are still the known ones."""
+    poller, authorizer = controller.config_poller, "authorizer.class.name"
+    assert poller is not None
+    known = [broker_config(broker, authorizer, "a.B" if broker == 0 else "") for broker in (0, 1)]
+    poller.configs = known
+    now = [broker_config(broker, authorizer, "", assumed=broker == 0) for broker in (0, 1)]
+    rows = [broker_without_endpoints(broker) for broker in (0, 1)]
+    poller._results.put((rows, now, {}))  # noqa: SLF001 - as its thread does
+
+    assert poller.take_changed([0, 1]) is None
+    assert {(row.broker_id, row.value) for row in poller.configs} == {(0, "a.B"), (1, "")}
+    assert brokers.requests == []
+
+
 def test_changed_settings_count_after_the_next_resync(
     tree: KafkaTree, controller: ResidentController, brokers: Brokers
 ) -> None:

@@ -9,6 +9,7 @@ from struct import pack, unpack
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as with_values
 
 from jobs.adapters.embedded.ports import LOOPBACK
 from jobs.adapters.request_server.api_handler import Caller, ServerListener
@@ -162,6 +163,24 @@ def test_clients_are_not_served_while_a_broker_lets_them_log_in_otherwise(
 
     assert outcomes == [((True, True, True), 2), ((False, False, False), 1), ((True, True, True), 2)]
     assert len([line for line in log if "broker 1 accepts GSSAPI at its listener CLIENTS" in line]) == 1
+
+
+@pytest.mark.parametrize(("protocols", "is_served"), [(("SSL", "PLAINTEXT"), True), (("SSL", "SASL_SSL"), False)])
+def test_what_brokers_ask_in_plain_text_is_not_served_once_all_are_secured(
+    controller: ResidentController, handler: BrokerApis, protocols: tuple[str, str], *, is_served: bool
+) -> None:
+    """Their address stays open, too."""
+    for number, row in [*controller.context.brokers.items()]:
+        endpoints = [Endpoint(protocol, protocol, LOOPBACK, 9092) for protocol in protocols]
+        controller.context.brokers[number] = with_values(row, endpoints=endpoints)
+    epoch = controller.context.brokers[0].broker_epoch
+    request = import_module("kio.schema.allocate_producer_ids.v0.request").AllocateProducerIdsRequest
+    asked = request(broker_id=0, broker_epoch=epoch)
+    errors = [
+        int(handler.submit(Caller(protocol, "User:kafka", LOOPBACK, "0"), 67, 0, asked).result(10).error_code)
+        for protocol in ("PLAINTEXT", "SSL")
+    ]
+    assert errors == [0 if is_served else 41, 0]
 
 
 def metadata_request(version: int, topics: tuple[str, ...] | None) -> Any:  # noqa: ANN401 - of kio
