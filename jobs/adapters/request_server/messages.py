@@ -125,7 +125,7 @@ def item_count(response: ApiMessage) -> int:
 
 def _lists(entity: Any) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401 - of any type
     """Yield the lists of an entity; a list of numbers has none."""
-    for name in _field_names(type(entity)):
+    for name in _field_names(entity.__class__):
         value = getattr(entity, name)
         if isinstance(value, tuple):
             yield value

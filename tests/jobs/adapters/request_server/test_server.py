@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from jobs.adapters.request_server import connection, connection_quotas, processing_quota
 from jobs.adapters.request_server.config import ListenConfig
-from jobs.adapters.request_server.messages import item_count, response_entity
+from jobs.adapters.request_server.messages import encode_response, item_count, response_entity
 from jobs.adapters.request_server.server import RequestServer
 from jobs.core.errors import UsageError
 from tests.jobs.adapters.request_server.clients import (
@@ -89,11 +89,11 @@ def test_a_large_response_is_encoded_in_another_thread(
     port: int, monkeypatch: pytest.MonkeyPatch, limit: int, *, is_server_thread: bool
 ) -> None:
     """The server's thread answers other clients in the meantime."""
-    names, encode = list[str](), connection.encode_response
+    names = list[str]()
 
     def recorded(*arguments: Any) -> bytes:  # noqa: ANN401 - those of `encode_response`
         names.append(threading.current_thread().name)
-        return encode(*arguments)
+        return encode_response(*arguments)
 
     monkeypatch.setattr(connection, "MAX_ITEMS_IN_LOOP", limit)
     monkeypatch.setattr(connection, "encode_response", recorded)
@@ -108,7 +108,8 @@ def test_the_topics_and_partitions_of_a_response_are_counted() -> None:
     topics = [elections.ReplicaElectionResult(topic=name, partition_result=tuple(results)) for name in ("a", "b")]
 
     assert item_count(producer_ids(1)) == 0
-    assert item_count(response_entity(43, 2, "ElectLeadersResponse", replica_election_results=tuple(topics))) == 2 + 6
+    fields = {"replica_election_results": tuple(topics), "error_code": 0}
+    assert item_count(response_entity(43, 2, "ElectLeadersResponse", **fields)) == 2 + 6
 
 
 @pytest.mark.parametrize(

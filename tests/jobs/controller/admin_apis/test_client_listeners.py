@@ -154,7 +154,7 @@ def test_clients_are_not_served_while_a_broker_lets_them_log_in_otherwise(
 ) -> None:
     controller.logins = {"CLIENTS": Security(None, "none", ("PLAIN",))}
     reported = Reported(controller)
-    controller.config_poller = reported  # type: ignore[assignment] - what a cycle calls
+    controller.config_poller = reported  # type: ignore[assignment]
     outcomes = []
     for mechanisms in [("PLAIN", "PLAIN", None), ("PLAIN", "GSSAPI", None), ("PLAIN", "PLAIN,GSSAPI", "PLAIN")]:
         reported.report(*mechanisms)
