@@ -422,7 +422,8 @@ def replicas_move_while_records_come_in(controlled: ControlledCluster) -> None:
 def a_disk_is_lost(controlled: ControlledCluster) -> None:
     with second_log_dir(controlled.cluster.brokers[3]) as disk:
         controlled.write_topic("disk", {0: [3, 0], 1: [0, 3]})
-        controlled.wait_until(lambda: len(list(disk.glob("disk-*"))) == 2)
+        # a log that is being created as the disk fails leaves Kafka's broker with a replica that no request can start
+        controlled.wait_until(lambda: len(list(disk.glob("disk-*/*.log"))) == 2)
         controlled.wait_until(lambda: all(len(state.isr) == 2 for state in controlled.states("disk")))
         controlled.wait_until(lambda: all(3 in state.isr for state in controlled.states()[:2]))  # it was restarted
         shutil.rmtree(disk)
