@@ -155,7 +155,7 @@ def test_outcome_is_what_the_cluster_shows(  # noqa: PLR0913 - a table
 
 
 CODES = [
-    *((creates, 36), (expands, 37), (deletes, 3), (deletes, 100), (elects, -1)),
+    *((creates, 36), (expands, 37), (deletes, 3), (deletes, 100), (creates, -1)),
     *((creates, 7), (expands, 7), (deletes, 7)),
 ]
 
@@ -267,7 +267,6 @@ def test_what_is_requested_late_is_judged_again(
     assert (altered, outcomes) == ([T], {T: "applied", U: "stale"}), done.stderr
 
 
-@pytest.mark.usefixtures("controller")
 @pytest.mark.parametrize("clock", ["monotonic", "time"])
 def test_a_change_is_judged_again_after_a_long_check_of_the_lease(  # noqa: PLR0913, PLR0917 - fixtures
     tree: KafkaTree,
@@ -298,6 +297,7 @@ def test_a_change_is_judged_again_after_a_long_check_of_the_lease(  # noqa: PLR0
     assert (controller.requests, outcomes) == ([], ["stale"]), done.stderr
 
 
+@pytest.mark.usefixtures("controller")
 def test_unknown_if_zookeeper_does_not_answer_either(
     tree: KafkaTree, surveyor: Surveyor, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
