@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from jobs.preconditions.changes import is_unclean
 from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.runtime.console import LogLine
 from planner.rules.decisions import Decision
@@ -39,7 +40,7 @@ class CycleSummary:
         counts.update(f"{row.action}: {row.code}" for row in rejections)
         written = changes_among(verdict.change for verdict in verdicts if verdict.outcome is Outcome.APPLIED)
         self._warn_of([change for change in written if DRAINED_LEADS in change.reason])
-        self._warn_of([change for change in written if _is_unclean(change)])
+        self._warn_of([change for change in written if is_unclean(change)])
         self._warn_of([change for change in written if change.action == Action.TAKE_OFFLINE])
         if counts:
             self.log_line("  " + ", ".join(f"{count} {event}" for event, count in sorted(counts.items())))
@@ -80,8 +81,3 @@ class CycleSummary:
                 )
             )
         return new
-
-
-def _is_unclean(change: Change) -> bool:
-    """Return whether the new leader was not in sync, so that acknowledged records may be lost."""
-    return change.action == Action.ELECT and change.leader_after not in (change.isr_before or ())
