@@ -165,7 +165,7 @@ def _refuse_both(snapshot_id: int | None, *, now: bool) -> None:
 
 def _partitions_at_snapshot(settings: Settings, selection: PartitionFilter, snapshot_id: int | None) -> _Cluster:
     snapshot = snapshot_shown(settings, snapshot_id, now="show partitions --now")
-    refuse_unknown_topic(settings, selection.topic, snapshot.snapshot_id)
+    refuse_unknown_topic(settings, selection.topic, snapshot)
     warn_of_unread_topics(settings, selection.topic, snapshot, "partitions")
     filters = [] if selection.topic is None else [("topic", "=", selection.topic)]
     partitions = _with_deletions(settings, snapshot, table_as_of(settings.warehouse, snapshot, "partitions", *filters))

@@ -47,7 +47,7 @@ class ReplicaFilter:
 def show_replicas(settings: Settings, selection: ReplicaFilter, snapshot_id: int | None) -> None:
     """Show the selected replicas of a snapshot, with what brokers have answered since."""
     snapshot = snapshot_shown(settings, snapshot_id)
-    refuse_unknown_topic(settings, selection.topic, snapshot.snapshot_id)
+    refuse_unknown_topic(settings, selection.topic, snapshot)
     only = {} if selection.topic is None else {"partitions": ("topic", "=", selection.topic)}
     views = Summaries(settings.warehouse, snapshot, only)
     rows = StoredRows(views.query(selection.sql, "replicas"))

@@ -223,12 +223,12 @@ def show_events(settings: Settings, snapshot_id: int | None) -> None:
 
 def show_history(settings: Settings, topic: str, partition: int | None) -> None:
     """Show each snapshot in which a partition changed."""
-    refuse_unknown_topic(settings, topic, None, ever=True)
+    newest = find_snapshot(settings.warehouse)
+    refuse_unknown_topic(settings, topic, newest, ever=True)
     filters: list[Filter] = [("topic", "=", topic)]
     if partition is not None:
         filters.append(("partition", "=", partition))
-    newest = find_snapshot(settings.warehouse).snapshot_id
-    filters.append(("snapshot_id", "<=", newest))  # an incomplete snapshot may have written later rows
+    filters.append(("snapshot_id", "<=", newest.snapshot_id))  # an incomplete snapshot may have written later rows
     found = settings.warehouse.rows("partition_history", *filters)
     named = ("snapshot_id", "in", sorted({row["snapshot_id"] for row in found}))
     snapshots = settings.warehouse.read("snapshots", named, columns=["snapshot_id", "taken_at"])
@@ -259,11 +259,10 @@ def show_differences(settings: Settings, before: int, after: int) -> None:
         )
 
 
-def refuse_unknown_topic(settings: Settings, topic: str | None, snapshot_id: int | None, *, ever: bool = False) -> None:
+def refuse_unknown_topic(settings: Settings, topic: str | None, snapshot: Snapshot, *, ever: bool = False) -> None:
     """Raise UsageError if a topic is not in a snapshot, or with `ever`, not in any snapshot."""
     if topic is None:
         return
-    snapshot = find_snapshot(settings.warehouse, snapshot_id)
     by_name = ("topic", "=", topic)
     if as_of(settings.warehouse, snapshot, "topics", by_name) or (
         ever and settings.warehouse.rows("partition_history", by_name)
