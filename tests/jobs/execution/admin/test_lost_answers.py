@@ -128,6 +128,11 @@ def deletes(warehouse: Warehouse, tree: KafkaTree) -> Plan:
     return deletion(warehouse, tree, T)
 
 
+def outcomes_of(surveyor: Surveyor, plan: Plan) -> list[dict[str, Any]]:
+    """Return the plan's rows of `commits` without the intents."""
+    return [row for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"]
+
+
 @pytest.mark.parametrize("hears", [True, False])
 @pytest.mark.parametrize("make", [elects, creates, expands, alters, deletes])
 def test_outcome_is_what_the_cluster_shows(  # noqa: PLR0913 - a table
@@ -145,9 +150,7 @@ def test_outcome_is_what_the_cluster_shows(  # noqa: PLR0913 - a table
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
 
-    outcomes = [
-        (row["outcome"], row["message"]) for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"
-    ]
+    outcomes = [(row["outcome"], row["message"]) for row in outcomes_of(surveyor, plan)]
     lost = ("unknown", "no answer came (KafkaTimeoutError: after 20 s)")
     assert outcomes == [("applied", "asked and accepted") if hears else lost]
     assert (done.exit_code, len(controller.requests)) == (DONE if hears else ERROR, 1), done.stderr
@@ -181,9 +184,7 @@ def test_what_the_cluster_shows_counts_more_than_a_refusal(  # noqa: PLR0913, PL
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
 
-    ((outcome, message),) = (
-        (row["outcome"], row["message"]) for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"
-    )
+    ((outcome, message),) = ((row["outcome"], row["message"]) for row in outcomes_of(surveyor, plan))
     assert done.exit_code == (DONE if hears else ERROR), done.stderr
     assert outcome == ("applied" if hears else "unknown" if code == REQUEST_TIMED_OUT else "failed")
     assert error_name(code) in message or (hears and code == REQUEST_TIMED_OUT)
@@ -210,7 +211,7 @@ def test_the_lease_is_checked_before_each_request(
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
 
-    outcomes = {row["topic"]: row["outcome"] for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"}
+    outcomes = {row["topic"]: row["outcome"] for row in outcomes_of(surveyor, plan)}
     assert (done.exit_code, altered, outcomes) == (RUNNING, [T], {T: "applied", U: "skipped"}), done.stderr
 
 
@@ -223,7 +224,7 @@ def test_later_requests_are_not_sent(
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
 
-    outcomes = {row["topic"]: row["outcome"] for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"}
+    outcomes = {row["topic"]: row["outcome"] for row in outcomes_of(surveyor, plan)}
     assert (done.exit_code, controller.requests, outcomes) == (ERROR, [("alter", "")], {T: "unknown", U: "skipped"})
 
 
@@ -236,7 +237,7 @@ def test_interrupted_request_is_not_recorded_as_skipped(
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
 
-    outcomes = [row["outcome"] for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"]
+    outcomes = [row["outcome"] for row in outcomes_of(surveyor, plan)]
     assert (done.exit_code, outcomes) == (INTERRUPTED, ["unknown"]), done.stderr
 
 
@@ -263,7 +264,7 @@ def test_what_is_requested_late_is_judged_again(
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
 
-    outcomes = {row["topic"]: row["outcome"] for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"}
+    outcomes = {row["topic"]: row["outcome"] for row in outcomes_of(surveyor, plan)}
     assert (altered, outcomes) == ([T], {T: "applied", U: "stale"}), done.stderr
 
 
@@ -293,7 +294,7 @@ def test_a_change_is_judged_again_after_a_long_check_of_the_lease(  # noqa: PLR0
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
 
-    outcomes = [row["outcome"] for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"]
+    outcomes = [row["outcome"] for row in outcomes_of(surveyor, plan)]
     assert (controller.requests, outcomes) == ([], ["stale"]), done.stderr
 
 
@@ -310,9 +311,7 @@ def test_unknown_if_zookeeper_does_not_answer_either(
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
 
-    ((outcome, message),) = (
-        (row["outcome"], row["message"]) for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"
-    )
+    ((outcome, message),) = ((row["outcome"], row["message"]) for row in outcomes_of(surveyor, plan))
     assert (done.exit_code, outcome) == (ERROR, "unknown"), done.stderr
     assert message.endswith(", and the cluster could not be read: no ZooKeeper answered")
 
@@ -332,7 +331,7 @@ def test_a_refusal_that_may_be_a_repetitions_is_unknown_if_nothing_can_be_read(
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
 
-    outcomes = [row["outcome"] for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"]
+    outcomes = [row["outcome"] for row in outcomes_of(surveyor, plan)]
     assert (done.exit_code, outcomes) == (ERROR, ["unknown"]), done.stderr
 
 
@@ -363,8 +362,6 @@ def test_a_refusal_names_the_permission_that_is_missing(  # noqa: PLR0913, PLR09
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
 
-    ((outcome, message),) = (
-        (row["outcome"], row["message"]) for row in surveyor.commits(plan.plan_id) if row["outcome"] != "pending"
-    )
+    ((outcome, message),) = ((row["outcome"], row["message"]) for row in outcomes_of(surveyor, plan))
     assert (done.exit_code, outcome) == (ERROR, "failed"), done.stderr
     assert message.endswith(f"({code}): this client needs the permission {permission}")
