@@ -28,6 +28,8 @@ BROKERS_DRAWN: Final = 100
 """Brokers in a chart."""
 SNAPSHOTS_DRAWN: Final = 90
 """Snapshots in a chart over time, the newest ones."""
+IMBALANCE_LISTED: Final = 200
+"""Snapshots whose imbalance is listed, the newest ones."""
 WORST: Final = 10
 """What-if rows for each kind of loss."""
 
@@ -140,14 +142,15 @@ class OverallImbalance(Struct, frozen=True, kw_only=True):
 
 
 def _imbalance(at: Summaries) -> dict[str, Any]:
-    overall = structs_of(
+    by_snapshot = structs_of(
         OverallImbalance,
         at.query(
             "SELECT snapshot_id, taken_at, sum(not_led) / sum(preferred_partitions) AS overall, max(ratio) AS worst, "
             "max(threshold) AS threshold FROM imbalance_history GROUP BY ALL ORDER BY snapshot_id",
             "imbalance_history",
         ),
-    )[-SNAPSHOTS_DRAWN:]
+    )
+    overall = by_snapshot[-SNAPSHOTS_DRAWN:]
     table = at.query(
         """
         SELECT
@@ -157,6 +160,8 @@ def _imbalance(at: Summaries) -> dict[str, Any]:
         """,
         "imbalance_history",
     )
+    listed = f" of the newest {IMBALANCE_LISTED} snapshots" if len(by_snapshot) == IMBALANCE_LISTED else ""
+    caption = f"Imbalance by snapshot and broker{listed}"
     series = {
         "whole cluster": [row.overall for row in overall],
         "worst broker": [row.worst for row in overall],
@@ -168,7 +173,7 @@ def _imbalance(at: Summaries) -> dict[str, Any]:
         "chart": lines("Share of partitions not led by their preferred replica", places, drawn, percent)
         if places
         else None,
-        "table": EmbeddedTable("imbalance", "Imbalance by snapshot and broker", table, ("broker",), ("exceeds",)),
+        "table": EmbeddedTable("imbalance", caption, table, ("broker",), ("exceeds",)),
     }
 
 
@@ -186,17 +191,16 @@ def cell_of(row: RecordedLeadership) -> Cell:
 
 
 def _leaders(at: Summaries) -> dict[str, Any]:
-    recorded = at.typed_rows(RecordedLeadership)
-    snapshots = {row.snapshot_id: _place(row) for row in recorded}
-    newest = dict(list(snapshots.items())[-SNAPSHOTS_DRAWN:])
+    recorded = structs_of(RecordedLeadership, at.newest_rows(RecordedLeadership.VIEW, SNAPSHOTS_DRAWN))
+    newest = {row.snapshot_id: _place(row) for row in recorded}
+    taken = at.query("SELECT count(*) AS taken FROM snapshots")["taken"][0].as_py()
     cells: dict[int, list[Cell]] = defaultdict(list)
     for row in recorded:
-        if row.snapshot_id in newest:
-            cells[row.broker_id].append(cell_of(row))
+        cells[row.broker_id].append(cell_of(row))
     most = sorted(cells, key=lambda broker: (-max(cell.value for cell in cells[broker]), broker))[:BROKERS_DRAWN]
     rows = [CellRow(f"broker {broker}", cells[broker]) for broker in sorted(most)]
     left_out = [
-        f"the newest {len(newest)} of {len(snapshots)} snapshots" if len(newest) < len(snapshots) else "",
+        f"the newest {len(newest)} of {taken} snapshots" if len(newest) < taken else "",
         f"the {len(most)} of {len(cells)} brokers that led most" if len(most) < len(cells) else "",
     ]
     cut = " and ".join(filter(None, left_out))

@@ -20,7 +20,7 @@ from jobs.runtime.settings import Settings
 from jobs.snapshots.fleet_health import FIGURES_SHOWN, WORST_BY
 from jobs.snapshots.migration_proof import prove
 from jobs.sql_views.database import Summaries
-from jobs.web.cluster_page import cluster_page
+from jobs.web.cluster_page import IMBALANCE_LISTED, cluster_page
 from jobs.web.fleet_page import FleetRow, HealthAtSnapshot, fleet_page, newest_health
 from jobs.web.migration_page import migration_page
 from jobs.web.plan_page import PlanTables, plan_page
@@ -123,7 +123,8 @@ FLEET_SUMMARY: Final = FleetSummary(
 
 def summaries(warehouse: Warehouse, snapshot: Snapshot) -> Summaries:
     """Open the views at a snapshot, restricted to the newest plans if there are more than MAX_CHANGES_READ changes."""
-    return Summaries(warehouse, snapshot, _newest_plans(warehouse, snapshot), until_of(warehouse, snapshot))
+    plans, until = _newest_plans(warehouse, snapshot), until_of(warehouse, snapshot)
+    return Summaries(warehouse, snapshot, plans, until, IMBALANCE_LISTED)
 
 
 def until_of(warehouse: Warehouse, snapshot: Snapshot) -> datetime | None:

@@ -17,7 +17,17 @@ from jobs.sql_views.database import structs_of
 from jobs.sql_views.views import BrokerLeadership, ClusterSummary, RecordedImbalance, RecordedLeadership
 from jobs.web.charts import Group
 from jobs.web.cluster_page import broker_name, by_rack, cell_of, health_facts, led_and_held
-from jobs.web.dashboard.cache import SnapshotRef, commit, fleet_rows, held_by, plan, plans_and_commits, sections, views
+from jobs.web.dashboard.cache import (
+    SnapshotRef,
+    commit,
+    fleet_rows,
+    held_by,
+    newest_rows,
+    plan,
+    plans_and_commits,
+    sections,
+    views,
+)
 from jobs.web.dashboard.parts import LeaderCount, Share, bars, cards, heat_map, lines, plain, table
 from jobs.web.fleet_page import fleet_facts, fleet_table
 from jobs.web.plan_page import (
@@ -92,12 +102,10 @@ def brokers(place: SnapshotRef, _: float) -> None:
 
 def leaders(place: SnapshotRef, _: float) -> None:
     """Show the leader history."""
-    over_time = structs_of(RecordedLeadership, views(place, ("leaders_over_time",))["leaders_over_time"])
-    newest = set(sorted({row.snapshot_id for row in over_time})[-SNAPSHOTS_DRAWN:])
+    over_time = structs_of(RecordedLeadership, newest_rows(place, RecordedLeadership.VIEW, SNAPSHOTS_DRAWN))
     counts = [
         LeaderCount(row.broker_id, row.snapshot_id, cell.absence, cell.value, cell.label)
         for row in over_time
-        if row.snapshot_id in newest
         for cell in [cell_of(row)]
     ]
     if counts:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
-from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.delta.warehouse import Warehouse, as_rows
 from jobs.repositories.snapshots import find_snapshot
 from jobs.snapshots.cluster_view import view_of
 from jobs.snapshots.health import health_of
@@ -251,6 +251,18 @@ def test_an_older_snapshot_knows_nothing_of_later_ones(warehouse: Warehouse) -> 
     assert (at.rows("health")[0]["snapshot_id"], at.rows("under_replicated")) == (1, [])
     assert {row["from_snapshot"] for row in at.rows("leader_history")} == {1}
     assert [row["leaders"] for row in at.rows("leadership")] == [1, 0, 2, 0]
+
+
+@pytest.mark.parametrize("count", [1, 2, 9])
+@pytest.mark.parametrize("view", ["leaders_over_time", "imbalance_history"])
+def test_the_newest_rows_are_the_last_ones(warehouse: Warehouse, view: str, count: int) -> None:
+    at = Summaries(warehouse, find_snapshot(warehouse), imbalance_of=count)
+    every = Summaries(warehouse, find_snapshot(warehouse)).rows(view)
+    newest = sorted({row["snapshot_id"] for row in every})[-count:]
+
+    assert as_rows(at.newest_rows(view, count)) == [row for row in every if row["snapshot_id"] in newest]
+    if view == "imbalance_history":
+        assert at.rows(view) == [row for row in every if row["snapshot_id"] in newest]
 
 
 def test_of_other_clusters_nothing_is_seen(warehouse: Warehouse) -> None:
