@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,10 +18,12 @@ from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
-from jobs.adapters.delta.warehouse_paths import is_hdfs, is_local
+from jobs.adapters.delta.warehouse_paths import is_local
 
 Filter = tuple[str, str, Any]
 """Column, comparison, value."""
+
+_ARROW_STORES: Final = frozenset({"s3", "s3a"})
 
 _COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": operator.eq,
@@ -69,12 +72,13 @@ def _text_column(name: str, value: Any) -> pc.Expression:  # noqa: ANN401 - a va
 
 
 def native_files(path: str) -> fs.FileSystem | None:
-    """Return Arrow's own file system of a table's folder, None for HDFS, for which it needs a Hadoop of its own.
+    """Return Arrow's own file system of a table's folder, None for a store that only deltalake's client can read.
 
     deltalake's file system is written in Python. Arrow's threads may release it, or a file of it, while the interpreter
-    shuts down, which aborts a successful process with exit code 134. So `read_where` reads files of HDFS itself.
+    shuts down, which aborts a successful process with exit code 134. So `read_where` reads files of such a store
+    itself.
     """
-    if is_hdfs(path):
+    if not _is_read_by_arrow(path):
         return None
     system, root = file_system(path)
     return fs.SubTreeFileSystem(root, system)
@@ -101,21 +105,30 @@ class _BytesWriter:
         return written
 
 
-class _HdfsHandler(DeltaStorageHandler):
+class _StorageHandler(DeltaStorageHandler):
     def open_output_stream(self, path: str, metadata: dict[str, str] | None = None) -> pa.PythonFile:
         return pa.PythonFile(_BytesWriter(self._handler.open_output_stream(path, metadata)), "w")
 
 
-def hdfs_files(folder: str) -> fs.FileSystem:
-    """Return a folder of HDFS as a file system of Arrow, by deltalake's client, which needs no Hadoop."""
-    return fs.PyFileSystem(_HdfsHandler(folder))
+def delta_files(folder: str) -> fs.FileSystem:
+    """Return a folder of a store as a file system of Arrow, by deltalake's client."""
+    return fs.PyFileSystem(_StorageHandler(folder))
+
+
+def _is_read_by_arrow(path: str) -> bool:
+    """Return whether Arrow reads a table with the settings of the environment that deltalake writes it with.
+
+    For HDFS Arrow needs a Hadoop of its own. For ADLS and GCS it takes other credentials than deltalake, no keys of an
+    account for instance, and without any it aborts the process.
+    """
+    return is_local(path) or urlsplit(path).scheme in _ARROW_STORES
 
 
 def file_system(path: str) -> tuple[fs.FileSystem, str]:
     """Return Arrow's file system of a table, and the table's folder in it."""
     if is_local(path):
         return fs.LocalFileSystem(), str(Path(path).absolute())
-    if is_hdfs(path):
-        return hdfs_files(path), ""
+    if not _is_read_by_arrow(path):
+        return delta_files(path), ""
     found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(re.sub("^s3a:", "s3:", path))
     return found

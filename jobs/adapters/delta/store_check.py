@@ -15,7 +15,7 @@ from obstore import delete, put
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import from_url
 
-from jobs.adapters.delta.filtered_reads import hdfs_files
+from jobs.adapters.delta.filtered_reads import delta_files
 from jobs.adapters.delta.warehouse_paths import is_hdfs, store_error_reason
 from jobs.core.errors import SurveyorError
 
@@ -50,7 +50,7 @@ def _write_to_hdfs(warehouse: str, name: str) -> None:
     folder = warehouse.rstrip("/")
     try:
         DeltaTable.create(f"{folder}/{name}", pa.schema([pa.field("number", pa.int64())]))
-        files = hdfs_files(folder)
+        files = delta_files(folder)
         files.delete_dir(f"{name}/_delta_log")
         # the client empties a folder that it is asked to delete, and deletes an empty one only as a file
         for emptied in (f"{name}/_delta_log", name):

@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.jobs.support.s3_server import IGNORE_CONDITIONS, REFUSE_BY
+from tests.jobs.support.warehouses.azurite import CONTAINER, Azurite
 from tests.jobs.support.warehouses.mini_dfs import MiniDfs
 
 BUCKET = "lake"
@@ -53,6 +54,20 @@ def hdfs_folder(hdfs_server: MiniDfs, monkeypatch: pytest.MonkeyPatch, request: 
     """The URL of a new warehouse on HDFS, of a user who may write there."""
     monkeypatch.setenv("HADOOP_USER_NAME", hdfs_server.user)
     return f"{hdfs_server.url}/{folder_name(request.node.name)}"
+
+
+@pytest.fixture(scope="session")
+def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    with Azurite(tmp_path_factory.mktemp("azurite")) as server:
+        yield server
+
+
+@pytest.fixture
+def azure_folder(azure_server: Azurite, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """The URL of a new warehouse on ADLS; skips without Azurite, which `make setup` does not install."""
+    for variable, value in azure_server.environment.items():
+        monkeypatch.setenv(variable, value)
+    return f"abfss://{CONTAINER}/{folder_name(request.node.name)}"
 
 
 @pytest.fixture

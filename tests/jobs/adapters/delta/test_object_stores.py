@@ -1,4 +1,4 @@
-"""Warehouses on S3 and HDFS: every operation, and that no commit that was acknowledged is lost."""
+"""Warehouses on S3, HDFS and ADLS: every operation, and that no commit that was acknowledged is lost."""
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +27,10 @@ WRITERS, ROUNDS = 4, 5
 pytestmark = pytest.mark.objects
 
 
+in_every_store = pytest.mark.parametrize("warehouse", ["object_store", "hdfs_folder", "azure_folder"], indirect=True)
+"""Also on ADLS, which Spark needs jars for that are not at hand."""
+
+
 @pytest.fixture(params=["object_store", "hdfs_folder"])
 def warehouse(request: pytest.FixtureRequest) -> Warehouse:
     warehouse = Warehouse(request.getfixturevalue(request.param), "default")
@@ -53,6 +57,7 @@ def assert_committed_once(warehouse: Warehouse, table: str) -> None:
     assert engines(warehouse.path(table)) == {"delta-rs"} | spark
 
 
+@in_every_store
 def test_every_operation(warehouse: Warehouse) -> None:
     warehouse.ensure_tables()  # what is there is kept
     warehouse.append("events", [event("a"), event("b"), event("c", 2)])
@@ -70,6 +75,7 @@ def test_every_operation(warehouse: Warehouse) -> None:
     assert all(warehouse.has(table) for table in TABLE_COLUMNS)
 
 
+@in_every_store
 def test_files_and_log_are_removed_once_no_version_needs_them(warehouse: Warehouse) -> None:
     for number in range(25):
         warehouse.replace("events", [event(str(number))])
@@ -139,6 +145,7 @@ def test_files_are_copied_from_table_to_table(spark: SparkSession, warehouse: Wa
     assert sorted(row["partition"] for row in warehouse.rows("partition_history")) == [*range(7)]
 
 
+@in_every_store
 def test_of_two_that_insert_the_same_one_wins(warehouse: Warehouse) -> None:
     """As two snapshots that take the same number."""
     row = {"snapshot_id": 7, "taken_at": datetime.now(UTC)}
@@ -155,6 +162,11 @@ def test_a_store_with_conditional_writes_passes(object_store: str) -> None:
 
     prefix = object_store.partition(f"{BUCKET}/")[2]
     assert boto3.client("s3").list_objects_v2(Bucket=BUCKET, Prefix=prefix)["KeyCount"] == 0
+
+
+def test_adls_passes(azure_folder: str) -> None:
+    require_conditional_writes(azure_folder)
+    require_conditional_writes(azure_folder)
 
 
 def test_a_store_that_ignores_conditions_is_refused(careless_store: str) -> None:

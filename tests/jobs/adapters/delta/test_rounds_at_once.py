@@ -94,3 +94,10 @@ def test_on_hdfs(hdfs_folder: str) -> None:
 
     report(lines)
     check(hdfs_folder, lines)
+
+
+def test_on_adls(azure_folder: str) -> None:
+    lines = written_at_once(azure_folder)
+
+    report(lines)
+    check(azure_folder, lines)
