@@ -26,10 +26,9 @@ from tests.bench.parts import bench_planning, bench_writing
 from tests.bench.placement import bench_placement
 from tests.bench.report import Report
 from tests.bench.resident import bench_resident
-from tests.bench.snapshots import UNCHANGED, Sample, SnapshotBench
+from tests.bench.snapshots import UNCHANGED, WARM_UP, Sample, SnapshotBench
 from tests.bench.takeover import bench_takeover
 
-WARM_UP = 20_000
 REPEATS = 3
 TURNS = 9
 

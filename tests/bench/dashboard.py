@@ -72,6 +72,13 @@ def _opened(browser: Browser, command: Sequence[str], *, has_charts: bool) -> li
     return moments
 
 
+def opened_dashboard(arguments: Sequence[str]) -> float:
+    """Start the dashboard with these options; return the seconds until the first chart is drawn."""
+    with started() as browser:
+        moments = _opened(browser, ["-m", "jobs.dashboard", *arguments, "--port"], has_charts=True)
+    return moments[-1] - moments[0]
+
+
 @contextmanager
 def _serving(command: Sequence[str], port: int) -> Iterator[None]:
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:

@@ -2,8 +2,13 @@
 
 A machine's speed drifts within minutes: each work is compared with the mean of two bare reads, one right before it and
 one right after.
+
+    python -m tests.bench.snapshots 1000000,3000000
+
+measures snapshots alone, and says what each costs for a partition, against the smallest of these sizes.
 """
 
+import sys
 import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -16,13 +21,15 @@ from typing import Any, Final
 from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
 
+from jobs.adapters.spark.session import start_session
 from jobs.adapters.zookeeper.source import ZooKeeperDataSource
+from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import ClusterConf, Settings
 from jobs.snapshots.snapshot import take_snapshot
 from schemas.znodes import decode_state
-from tests.bench.clusters.synthetic import Cluster
-from tests.bench.figures import Cost, Driver, Figure, median_of, seconds_of, timed
+from tests.bench.clusters.synthetic import Cluster, cluster
+from tests.bench.figures import Cost, Driver, Figure, growths, median_of, seconds_of, timed
 
 FIRST, UNCHANGED, CHANGED = "first snapshot", "unchanged snapshot", "snapshot, 1 % changed"
 
@@ -37,6 +44,8 @@ SAMPLE: Final = 50_000
 """States that kazoo reads; a million would take minutes, and each takes as long as any other."""
 
 PIPELINE: Final = 1000
+
+WARM_UP: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,3 +140,19 @@ def read_pipelined(client: KazooClient, paths: Iterable[str]) -> None:
 
 def _size(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def main(sizes: Iterable[int], driver_memory: str) -> None:
+    spark = start_session("surveyor bench", {"spark.driver.memory": driver_memory})
+    driver, costs = Driver(spark), list[Cost]()
+    for partitions in (WARM_UP, *sizes):
+        with cluster(partitions) as synthetic:
+            for sample in SnapshotBench(spark, driver, synthetic).rounds(1):
+                log(f"{sample.figure.measured}: {sample.figure.seconds:.2f} s, ratio {sample.figure.ratio:.2f}")
+                costs += [sample.cost] if sample.cost and partitions != WARM_UP else []
+    for row in [*(cost.row for cost in costs), *growths(costs)]:
+        log(str(row))
+
+
+if __name__ == "__main__":
+    main(map(int, sys.argv[1].split(",")), *sys.argv[2:] or ["8g"])

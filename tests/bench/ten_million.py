@@ -1,17 +1,23 @@
 """Commands on a warehouse of ten large clusters, against one of a single cluster of the same size.
 
-    python -m tests.bench.ten_million 1000000 10
+    python -m tests.bench.ten_million 1000000 10 --keep build/ten
 
-Each cluster has 1,000 brokers, one of which is dead. The first is snapshotted; the others are copies of its rows under
-other names, in the same tables. All commands are whole processes. A command for all clusters may take as much for each
-partition as the same command on the single cluster, and a command on one of the ten as much as there.
+Each cluster has 1,000 brokers, one of which is dead, and ten of which lead none of the partitions that prefer them. The
+first cluster is snapshotted; the others are copies of its rows under other names, in the same tables. All commands are
+whole processes. A command for all clusters may take as much for each partition as the same command on the single
+cluster, and a command on one of the ten as much as there. With `--keep` the warehouses stay in a folder, where a later
+run of the same size finds them.
 """
 
-import resource
-import sys
+import argparse
+import os
+import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
+from threading import Event, Thread
 from typing import Final
 
 import pyarrow as pa
@@ -21,69 +27,105 @@ from jobs.core.units import Part
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from schemas.columns import TABLE_COLUMNS
-from tests.bench.clusters.synthetic import cluster
+from schemas.znodes import State, encode_state
+from tests.bench.clusters.synthetic import TOPIC_SIZE, Cluster, cluster, state_path
 from tests.bench.cold import run_command
+from tests.bench.dashboard import opened_dashboard
 from tests.bench.figures import Figure, timed
 
 PARTITIONS: Final = 1_000_000
 CLUSTERS: Final = 10
 BROKERS: Final = 1_000
+IMBALANCED: Final = range(10, 20)
+"""Brokers that lead none of the partitions that prefer them."""
 
-FLEET: Final[tuple[tuple[str, ...], ...]] = (
-    ("plan", "reconcile"),
-    ("plan", "elect"),
-    ("whatif", "--lose", "brokers=1"),
-    ("report",),
+FLEET: Final = (
+    "plan reconcile",
+    "plan elect --preferred",
+    "whatif --lose brokers=1",
+    "report",
 )
 """Commands for all clusters."""
 
-SINGLE: Final[tuple[tuple[str, ...], ...]] = (
-    ("plan", "reconcile"),
-    ("plan", "elect"),
-    ("plan", "reassign", "--remove-brokers", "7"),
-    ("whatif", "--lose", "brokers=1"),
-    ("show", "partitions", "--offline"),
-    ("show", "brokers"),
-    ("status", "--as-of", "1"),
-    ("report",),
-    ("vacuum",),
+DASHBOARD: Final = "dashboard"
+
+SINGLE: Final = (
+    "plan reconcile",
+    "plan elect --preferred",
+    "plan reassign --remove-brokers 7",
+    "whatif --lose brokers=1",
+    "show partitions --offline",
+    "show brokers",
+    "show history --topic topic-00001",
+    "status --as-of 1",
+    "report",
+    DASHBOARD,
+    "vacuum",
 )
-"""Commands for one cluster."""
+"""Commands for one cluster; the dashboard is started and opened until its first chart is drawn."""
+
+TARGET: Final = 1.0
+
+SAMPLE_SECONDS: Final = 0.25
 
 
-def bench_ten_million(partitions: int = PARTITIONS, clusters: int = CLUSTERS) -> Iterator[Figure]:
-    """Measure commands on all clusters, then on one of them."""
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A command that has ended."""
+
+    seconds: float
+    gigabytes: float
+    """The most memory that its processes had resident together; memory that they share counts for each."""
+
+
+def bench_ten_million(partitions: int, clusters: int, keep: Path | None, only: str) -> Iterator[tuple[Figure, Run]]:
+    """Measure commands on all clusters, then on one of them; with each figure what the slower side took."""
     names = [f"c{number}" for number in range(clusters)]
-    with tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder:
+    with nullcontext(str(keep)) if keep else tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder:
         one, all_of_them = f"{folder}/one", f"{folder}/all"
-        confs = {
-            warehouse: _conf(Path(folder), warehouse, named)
-            for warehouse, named in ((one, names[:1]), (all_of_them, names))
-        }
-        with cluster(partitions, _place, BROKERS) as synthetic:
-            where = ("--zookeeper", synthetic.hosts, "--cluster", names[0], "--warehouse", one)
-            run_command("snapshot", *where)
-            synthetic.client.delete("/brokers/ids/0")
-            run_command("snapshot", *where)
-        _copy(one, all_of_them, names)
-        for command in FLEET:
-            out = ("--out", f"{folder}/fleet") if command[0] == "report" else ()
-            quick, slow = (
-                _seconds(*command, *out, "--all", "--parallel", "1", "--conf", confs[at]) for at in (one, all_of_them)
-            )
-            measured = f"surveyor {' '.join(command)} --all, {clusters} clusters of {partitions:,} partitions"
-            yield Figure(f"{measured}, for each", slow / clusters, "one such cluster", quick, 1.0)
-        for command in SINGLE:
-            out = ("--out", f"{folder}/report.html") if command[0] == "report" else ()
-            quick, slow = (
-                _seconds(*command, *out, "--cluster", names[0], "--warehouse", at) for at in (one, all_of_them)
-            )
-            measured = f"surveyor {' '.join(command)}, one of {clusters} clusters of {partitions:,} partitions"
-            yield Figure(measured, slow, "the same cluster alone", quick, 1.0)
+        filled = Path(folder) / f"filled-{partitions}-{clusters}"
+        if not filled.exists():
+            _fill(partitions, one, all_of_them, names)
+            filled.touch()
+        confs = {at: _conf(Path(folder), at, named) for at, named in ((one, names[:1]), (all_of_them, names))}
+        fleet, single = ([command for command in commands if only in command] for commands in (FLEET, SINGLE))
+        for command in fleet:
+            out = f"--out {folder}/fleet" if command == "report" else ""
+            quick, slow = (_run(f"{command} {out} --all --conf {confs[at]}") for at in (one, all_of_them))
+            if quick and slow:
+                measured = f"surveyor {command} --all, {clusters} clusters of {partitions:,} partitions"
+                per_cluster = slow.seconds / clusters
+                yield Figure(f"{measured}, for each", per_cluster, "one such cluster", quick.seconds, TARGET), slow
+        for command in single:
+            out = f"--out {folder}/report.html" if command == "report" else ""
+            quick, slow = (_run(f"{command} {out} --cluster {names[0]} --warehouse {at}") for at in (one, all_of_them))
+            if quick and slow:
+                measured = f"surveyor {command}, one of {clusters} clusters of {partitions:,} partitions"
+                yield Figure(measured, slow.seconds, "the same cluster alone", quick.seconds, TARGET), slow
+
+
+def _fill(partitions: int, one: str, all_of_them: str, names: Sequence[str]) -> None:
+    with cluster(partitions, _place, BROKERS) as synthetic:
+        where = ("--zookeeper", synthetic.hosts, "--cluster", names[0], "--warehouse", one)
+        _lead_elsewhere(synthetic)
+        run_command("snapshot", *where)
+        synthetic.client.delete("/brokers/ids/0")
+        run_command("snapshot", *where)
+    _copy(one, all_of_them, names)
 
 
 def _place(topic: int, partition: int) -> list[int]:
     return [(topic * 7 + partition + step) % BROKERS for step in range(3)]
+
+
+def _lead_elsewhere(synthetic: Cluster) -> None:
+    """Let the second replica lead the partitions that prefer an imbalanced broker."""
+    for topic in range(synthetic.topics):
+        for partition in range(TOPIC_SIZE):
+            replicas = _place(topic, partition)
+            if replicas[0] in IMBALANCED:
+                led = State(controller_epoch=1, leader=replicas[1], leader_epoch=1, isr=replicas)
+                synthetic.client.set(state_path(topic, partition), encode_state(led))
 
 
 def _conf(folder: Path, warehouse: str, names: Sequence[str]) -> str:
@@ -93,12 +135,56 @@ def _conf(folder: Path, warehouse: str, names: Sequence[str]) -> str:
     return str(path)
 
 
-def _seconds(*command: str) -> float:
-    with progress(f"surveyor {' '.join(command[:3])}"):
-        seconds, _ = timed(lambda: run_command(*command))
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
-    log(f"  {' '.join(command)}: {seconds:.1f} s, largest process so far {peak:.1f} GB")
-    return seconds
+def _run(command: str) -> Run | None:
+    """Run a command; None, and a line, if it fails."""
+    try:
+        with progress(f"surveyor {command}"), _peak_memory() as peak:
+            if command.startswith(DASHBOARD):
+                seconds = opened_dashboard(command.split()[1:])
+            else:
+                seconds, _ = timed(lambda: run_command(*command.split()))
+    except subprocess.CalledProcessError as error:
+        log(f"  {command} failed with {error.returncode}: {error.stderr[-2_000:]}")
+        return None
+    log(f"  {command}: {seconds:.1f} s, {peak[0] / 1e9:.1f} GB")
+    return Run(seconds, peak[0] / 1e9)
+
+
+@contextmanager
+def _peak_memory() -> Iterator[list[int]]:
+    """Sample the memory of all processes below this one; the only entry is then the most."""
+    most, done = [0], Event()
+
+    def sample() -> None:
+        while not done.wait(SAMPLE_SECONDS):
+            most[0] = max(most[0], _resident_below(os.getpid()))
+
+    sampling = Thread(target=sample, daemon=True)
+    sampling.start()
+    try:
+        yield most
+    finally:
+        done.set()
+        sampling.join()
+
+
+def _resident_below(root: int) -> int:
+    parents, resident = dict[int, int](), dict[int, int]()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        pid = int(stat.parent.name)
+        parents[pid], resident[pid] = int(fields[1]), int(fields[21])
+
+    def is_below(pid: int) -> bool:
+        while pid in parents and pid != root:
+            pid = parents[pid]
+        return pid == root
+
+    below = sum(pages for pid, pages in resident.items() if pid != root and is_below(pid))
+    return below * os.sysconf("SC_PAGE_SIZE")
 
 
 def _copy(source: str, target: str, names: Sequence[str]) -> None:
@@ -125,6 +211,19 @@ def _renamed(rows: pa.Table, name: str) -> pa.Table:
     return rows.set_column(place, rows.schema.field(place), pa.array([name] * rows.num_rows, pa.string()))
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("partitions", type=int, nargs="?", default=PARTITIONS)
+    parser.add_argument("clusters", type=int, nargs="?", default=CLUSTERS)
+    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--only", default="", help="only the commands that contain this text")
+    options = parser.parse_args()
+    if options.keep:
+        options.keep.mkdir(parents=True, exist_ok=True)
+    for figure, slow in bench_ten_million(options.partitions, options.clusters, options.keep, options.only):
+        ratio = f"{figure.seconds:.2f} / {figure.baseline_seconds:.2f} = {figure.ratio:.2f}"
+        log(f"{figure.measured}: {ratio}, {slow.gigabytes:.1f} GB")
+
+
 if __name__ == "__main__":
-    for figure in bench_ten_million(*map(int, sys.argv[1:])):
-        log(f"{figure.measured}: {figure.seconds:.2f} / {figure.baseline_seconds:.2f} = {figure.ratio:.2f}")
+    main()

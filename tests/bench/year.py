@@ -4,7 +4,8 @@
 
 The rows of the year are made here, as nightly vacuums would have left them: a partition changes every hour, brokers,
 their configs and topics every day, and each snapshot has the imbalance of every broker. All commands are whole
-processes, in turn on both warehouses.
+processes, in turn on both warehouses. The young one begins with a few days of a year ago, so that a vacuum deletes the
+same day from both.
 """
 
 import sys
@@ -18,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.delta.warehouse import TARGET_FILE_BYTES, Warehouse
 from jobs.core.units import Part
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
@@ -42,7 +43,7 @@ COMMANDS: Final = (
     ("plan", "reconcile"),
     ("show", "history", "--topic", "topic-00001"),
     ("status",),
-    ("vacuum", "--keep", "52w"),
+    ("vacuum", "--keep"),
 )
 
 TARGET: Final = 1.5
@@ -50,18 +51,27 @@ TARGET: Final = 1.5
 
 
 def bench_year(partitions: int = PARTITIONS, snapshots: int = SNAPSHOTS, rounds: int = 3) -> Iterator[Figure]:
-    """Measure each command on both warehouses by turns; of each the round with the median ratio."""
+    """Measure each command on both warehouses by turns; of each the round with the median ratio.
+
+    The vacuum of each round deletes the oldest day of both.
+    """
+    days = -(-snapshots // PER_DAY)
     with cluster(partitions) as synthetic, tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder:
         young, old = (Warehouse(f"{folder}/{name}", "default") for name in ("young", "old"))
         for warehouse in (young, old):
             _run(synthetic, warehouse, "snapshot")
-        add_year(old, snapshots)
+        first = datetime.now(UTC) - timedelta(days=days)
+        add_snapshots(old, snapshots, first)
+        add_snapshots(young, rounds * PER_DAY, first)
         for warehouse in (young, old):
             _run(synthetic, warehouse, "snapshot")
             _run(synthetic, warehouse, "vacuum", "--keep", "60w")
         turns = [
-            [[seconds_of(lambda: _run(synthetic, at, *command)) for at in (old, young)] for command in COMMANDS]  # noqa: B023
-            for _ in range(rounds)
+            [
+                [seconds_of(lambda: _run(synthetic, at, *_with_period(command, days - number))) for at in (old, young)]  # noqa: B023
+                for command in COMMANDS
+            ]
+            for number in range(1, rounds + 1)
         ]
         files = [sum(path.is_file() for path in Path(warehouse.uri).rglob("*")) for warehouse in (old, young)]
         kept = old.read("snapshots", columns=["snapshot_id"]).num_rows
@@ -81,8 +91,12 @@ def _run(synthetic: Cluster, warehouse: Warehouse, *command: str) -> str:
     return run_command(*command, *where, "--warehouse", warehouse.uri)
 
 
-def add_year(warehouse: Warehouse, snapshots: int) -> None:
-    """Put so many snapshots in the place of the first one."""
+def _with_period(command: tuple[str, ...], days: int) -> tuple[str, ...]:
+    return (*command, f"{days}d") if command[-1] == "--keep" else command
+
+
+def add_snapshots(warehouse: Warehouse, snapshots: int, begin: datetime) -> None:
+    """Put so many snapshots from `begin` on in the place of the first one."""
     (first,) = warehouse.rows("snapshots")
     days = -(-snapshots // PER_DAY)
     versions: list[Mapping[str, int]] = []
@@ -92,7 +106,7 @@ def add_year(warehouse: Warehouse, snapshots: int) -> None:
                 warehouse.replace_by(name, warehouse.read(name))
             versions.append({**dict(first["versions"]), **{name: warehouse.version(name) for name in DAILY}})
     with progress("adding rows"):
-        warehouse.replace_by("snapshots", _snapshots(warehouse, snapshots, versions))
+        _replace_snapshots(warehouse, _snapshots(warehouse, begin, snapshots, versions))
         hourly = np.arange(1, snapshots + 1, PER_HOUR)
         rows = warehouse.read("partitions")
         changed = rows.take(pa.array(np.arange(len(hourly)) * 37 % rows.num_rows))
@@ -102,10 +116,19 @@ def add_year(warehouse: Warehouse, snapshots: int) -> None:
         _add_imbalance(warehouse, snapshots)
 
 
-def _snapshots(warehouse: Warehouse, count: int, versions: list[Mapping[str, int]]) -> pa.Table:
+def _replace_snapshots(warehouse: Warehouse, rows: pa.Table) -> None:
+    """Write the rows in files of the size that compaction leaves, each of consecutive snapshots."""
+    warehouse.replace_by("snapshots", rows)
+    (written,) = warehouse.paths("snapshots")
+    per_file = -(-rows.num_rows * TARGET_FILE_BYTES // Path(written).stat().st_size)
+    warehouse.delete("snapshots", "true")
+    for start in range(0, rows.num_rows, per_file):
+        warehouse.append_all("snapshots", rows.slice(start, per_file))
+
+
+def _snapshots(warehouse: Warehouse, begin: datetime, count: int, versions: list[Mapping[str, int]]) -> pa.Table:
     rows = _repeated(warehouse.read("snapshots"), count)
-    latest = datetime.now(UTC)
-    taken = [latest - timedelta(minutes=5 * number) for number in range(count, 0, -1)]
+    taken = [begin + timedelta(minutes=5 * number) for number in range(count)]
     of_day = pa.array([[*row.items()] for row in versions], rows.schema.field("versions").type)
     columns = {
         "taken_at": pa.array(taken, rows.schema.field("taken_at").type),

@@ -101,7 +101,7 @@ def cluster(
     """Start a ZooKeeper, fill it, and stop it at the end."""
     with (
         tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder,
-        EmbeddedZooKeeper(Path(folder), heap="3g") as server,
+        EmbeddedZooKeeper(Path(folder), heap=f"{max(3, 2 * partitions // 1_000_000)}g") as server,
     ):
         client = KazooClient(server.connect, timeout=30)
         client.start()
