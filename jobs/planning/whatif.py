@@ -4,7 +4,6 @@ The result is shown worst first. It is also stored in the table `whatif` for das
 the same snapshot and loss.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
@@ -23,6 +22,7 @@ from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND, unread_in
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.snapshots import find_snapshot, rows_as_of, table_as_of
+from jobs.repositories.stored_rows import StoredRows
 from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.console import CommandResult, Result, table
 from jobs.runtime.fleet import FleetSummary, run_on_fleet
@@ -32,7 +32,7 @@ from jobs.runtime.suggestions import Suggestion, suggestion
 from jobs.snapshots.cluster_view import view_of
 from jobs.snapshots.health import arrays_of
 from planner.columns.numpy_rules import Bools, lost_partitions
-from planner.topics.crowding import crowding, least_crowding
+from planner.topics.crowding import crowded_rows
 from planner.whatif.impact import whatif as costs_of_losing
 from schemas.enums import FailureScenario
 from schemas.rows import Broker, LossImpact, Snapshot
@@ -188,13 +188,8 @@ def _crowded(settings: Settings, snapshot: Snapshot) -> int:
     racks = rack_of_each(brokers, brokers_last_seen(warehouse, snapshot))
     usable = [row.broker_id for row in brokers if row.understood and row.is_live]
     known_racks = {broker: rack for broker, rack in racks.items() if rack is not None}
-    assigned = table_as_of(warehouse, snapshot, "partitions", columns=("replicas",))["replicas"]
-    alike = Counter(map(tuple, pc.fill_null(assigned, []).to_pylist()))
-    return sum(
-        count
-        for replicas, count in alike.items()
-        if crowding(replicas, known_racks) > least_crowding(len(replicas), known_racks, usable)
-    )
+    replicas = StoredRows(table_as_of(warehouse, snapshot, "partitions", columns=("replicas",))).brokers("replicas")
+    return int(crowded_rows(replicas, known_racks, usable).sum())
 
 
 def _suggestions(

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import Final
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from planner.rules.replica_placement import lists_for, rack_alternated, rack_aware_lists
 from planner.topics.assignment import LISTS, assign_rack_aware, partition_ids
-from planner.topics.crowding import crowding, least_crowding
+from planner.topics.crowding import crowded_rows, crowding, least_crowding
 from schemas.rows import Row
 from tests.planner.topics.assignment_oracle import alternated, kafkas, listed, placed, some_topics, topic, topics
 
@@ -118,3 +119,15 @@ def test_many_topics_at_once_as_kafkas_loop_does(
 @given(st.dictionaries(st.integers(0, 99), st.text("ab\N{LATIN SMALL LETTER E WITH ACUTE}", max_size=2), min_size=1))
 def test_alternated_as_kafkas_loop_does(racks: dict[int, str]) -> None:
     assert rack_alternated(racks) == alternated(racks)
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 9), max_size=5, unique=True), max_size=8),
+    st.dictionaries(st.integers(0, 9), st.sampled_from("abc")),
+    st.sets(st.integers(0, 9)),
+)
+def test_many_rows_are_judged_as_each_alone(lists: list[list[int]], racks: dict[int, str], brokers: set[int]) -> None:
+    rows = np.array([replicas + [-1] * (5 - len(replicas)) for replicas in lists], dtype=np.int32).reshape(-1, 5)
+    alone = [crowding(replicas, racks) > least_crowding(len(replicas), racks, brokers) for replicas in lists]
+
+    assert crowded_rows(rows, racks, brokers).tolist() == alone
