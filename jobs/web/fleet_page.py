@@ -15,7 +15,6 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.core.units import format_duration
 from jobs.repositories.drained_brokers import drained_brokers
-from jobs.repositories.snapshots import find_snapshot
 from jobs.snapshots.fleet_health import HealthFigures, figures_of, health_at
 from jobs.web.charts import format_number, percent
 from jobs.web.render import Fact, alarming, render, render_part, shown_time
@@ -68,9 +67,12 @@ def newest_health(warehouse: Warehouse, snapshot: Snapshot, threshold: float) ->
     return HealthAtSnapshot(snapshot.snapshot_id, snapshot.taken_at, figures_of(health.json))
 
 
-def rows_of(warehouses: Iterable[Warehouse], threshold: float) -> list[FleetRow]:
-    """Return the rows of clusters, the worst first; a cluster that cannot be read comes before all others."""
-    rows = [_row(warehouse, threshold) for warehouse in warehouses]
+def rows_of(warehouses: Iterable[Warehouse], newest: Callable[[Warehouse], HealthAtSnapshot]) -> list[FleetRow]:
+    """Return the rows of clusters, the worst first; a cluster that cannot be read comes before all others.
+
+    `newest` returns the health of a cluster at its newest snapshot.
+    """
+    rows = [_row(warehouse, newest) for warehouse in warehouses]
     return sorted(rows, key=_severity)
 
 
@@ -80,9 +82,9 @@ def _severity(row: FleetRow) -> tuple[bool, tuple[float, ...], str]:
     return row.health is not None, tuple(-figure for figure in figures), row.cluster
 
 
-def _row(warehouse: Warehouse, threshold: float) -> FleetRow:
+def _row(warehouse: Warehouse, newest: Callable[[Warehouse], HealthAtSnapshot]) -> FleetRow:
     try:
-        return FleetRow(warehouse.cluster, newest_health(warehouse, find_snapshot(warehouse), threshold))
+        return FleetRow(warehouse.cluster, newest(warehouse))
     except SurveyorError as error:
         return FleetRow(warehouse.cluster, None, str(error).partition("\n")[0])
 

@@ -18,7 +18,7 @@ from jobs.repositories.snapshots import find_snapshot
 from jobs.runtime.settings import ClusterConf
 from jobs.sql_views.database import Summaries
 from jobs.web.cluster_page import commits, leaders_over_time, plans, unhealthy_partitions
-from jobs.web.fleet_page import FleetRow, rows_of
+from jobs.web.fleet_page import FleetRow, HealthAtSnapshot, newest_health, rows_of
 from jobs.web.plan_page import PlanTables
 from jobs.web.report import summaries
 from schemas.rows import Snapshot
@@ -27,6 +27,8 @@ CACHE_SECONDS: Final = 5
 """Lifetime of cached data that can grow."""
 CACHED_SNAPSHOTS: Final = 12
 """Snapshots in the cache."""
+CACHED_CLUSTERS: Final = 1_000
+"""Clusters whose health is in the cache."""
 ROWS_SHOWN: Final = 1_000
 """Rows of a table shown at once; a search finds the others."""
 
@@ -53,8 +55,18 @@ def clusters(uri: str) -> list[str]:
 @st.cache_resource(ttl=CACHE_SECONDS, show_spinner=False)
 def fleet_rows(uri: str) -> list[FleetRow]:
     """Return the rows of the page of all clusters, the worst first."""
-    warehouses = [Warehouse(uri, name) for name in clusters(uri)]
-    return rows_of(warehouses, ClusterConf().imbalance_threshold)
+    return rows_of([Warehouse(uri, name) for name in clusters(uri)], _newest_health)
+
+
+def _newest_health(warehouse: Warehouse) -> HealthAtSnapshot:
+    return _health(SnapshotRef(warehouse.uri, warehouse.cluster, find_snapshot(warehouse).snapshot_id))
+
+
+@st.cache_resource(max_entries=CACHED_CLUSTERS, show_spinner=False)
+def _health(place: SnapshotRef) -> HealthAtSnapshot:
+    """Return the health of a cluster at a snapshot, which takes seconds for a million partitions."""
+    warehouse = place.warehouse
+    return newest_health(warehouse, find_snapshot(warehouse, place.snapshot_id), ClusterConf().imbalance_threshold)
 
 
 @st.cache_resource(ttl=CACHE_SECONDS, show_spinner=False)
