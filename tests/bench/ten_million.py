@@ -115,7 +115,9 @@ def _fill(partitions: int, one: str, all_of_them: str, names: Sequence[str]) -> 
 
 
 def _place(topic: int, partition: int) -> list[int]:
-    return [(topic * 7 + partition + step) % BROKERS for step in range(3)]
+    """Return different brokers for almost every partition, as Kafka does, which shifts the followers of each topic."""
+    shift = topic * 13 % (BROKERS // 2 - 1) + 1
+    return [(topic * 7 + partition + step * shift) % BROKERS for step in range(3)]
 
 
 def _lead_elsewhere(synthetic: Cluster) -> None:
