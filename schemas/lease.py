@@ -1,4 +1,7 @@
-"""The holder of a cluster's lease in /surveyor/commit, or of the resident controllership in /surveyor/control."""
+"""The holder of a cluster's lease in /surveyor/commit, or of the resident controllership in /surveyor/control.
+
+The lease is a znode or a row of the warehouse; the messages about it are the same and stand here.
+"""
 
 import msgspec
 from msgspec import Struct
@@ -39,3 +42,30 @@ def decode_holder(data: bytes | None) -> LeaseHolder:
         return msgspec.json.decode(data or b"", type=LeaseHolder)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedZnodeError(str(error)) from None
+
+
+def waiting_text(holder: str, timeout_seconds: float, until: str = "") -> str:
+    """Return the line that a wait for the lease begins with; `until` is empty or " until " and a time."""
+    return (
+        f"surveyor: {holder} has the lease of this cluster{until}; waiting for it, {timeout_seconds:g} s at most: the "
+        "lease of a killed process ends within this time"
+    )
+
+
+def held_text(holder: str, place: str, advice: str, until: str = "") -> str:
+    """Return why the lease, a znode or table called `place`, cannot be taken; `until` as in `waiting_text`."""
+    return f"{holder} has the lease of this cluster ({place}){until}, and only one process may at a time: {advice}"
+
+
+def held_advice(own_plan: str, holder_plan: str | None) -> str:
+    """Return what helps against a holder that carries out `holder_plan`; each plan is empty if there is none."""
+    if own_plan and own_plan == holder_plan:
+        return "interrupt it and run this again: the requested moves continue, and this commit resumes from there"
+    return "wait until it is done, or interrupt it, then run this again"
+
+
+def lost_text(lease: str, reason: str) -> str:
+    return (
+        f"the {lease} was lost ({reason}). Nothing more is written; the requested moves continue in the cluster. Run "
+        "the same command again to resume"
+    )

@@ -31,7 +31,7 @@ class ControllerContext:
     partitions: dict[Key, PartitionInfo] = field(default_factory=dict)
     requests: list[ZnodeRequest] = field(default_factory=list)
     forbidden_requests: frozenset[str] = frozenset()
-    """Znodes and folders of requests that an ACL forbids to read; what they request waits."""
+    """Znodes and folders of requests that an ACL forbids reading; what they request waits."""
     not_understood: dict[int, int] = field(default_factory=dict)
     """Registered brokers whose registration cannot be read or decoded, with the broker epoch as read, which may be
     unknown. `brokers` has such a broker as it was understood last, if that was the same start; it is sent requests, and

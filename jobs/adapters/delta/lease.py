@@ -26,7 +26,15 @@ from deltalake.exceptions import DeltaError
 
 from jobs.adapters.delta.warehouse import Warehouse, typed
 from jobs.core.errors import LeaseHeldError, LeaseLostError, SurveyorError
-from schemas.lease import LeaseHolder, decode_holder, encode_holder
+from schemas.lease import (
+    LeaseHolder,
+    decode_holder,
+    encode_holder,
+    held_advice,
+    held_text,
+    lost_text,
+    waiting_text,
+)
 from schemas.rows import LeaseRecord
 from schemas.znodes import MalformedZnodeError
 
@@ -92,10 +100,7 @@ class WarehouseLease:
             if other is None:
                 return
             if last is None:
-                self.notify(
-                    f"surveyor: {holder_of(other)} has the lease of this cluster until {_shown(other.deadline)}; "
-                    f"waiting for it, {timeout:g} s at most: that of a process that was killed ends by then"
-                )
+                self.notify(waiting_text(holder_of(other), timeout, _until(other)))
             if other != last:
                 is_alive = last is not None
                 last, since = other, time.monotonic()
@@ -218,13 +223,8 @@ class WarehouseLease:
         return self.warehouse.arrow(_TABLE, [{"token": token, "holder": holder, "deadline": deadline}])
 
     def _held_by(self, other: LeaseRecord) -> str:
-        advice = "wait until it is done, or interrupt it, then run this again"
-        if self.holder.plan and _decoded(other) == self.holder.plan:
-            advice = "interrupt it and run this again: the requested moves continue, and this commit resumes from there"
-        return (
-            f"{holder_of(other)} has the lease of this cluster (table {_TABLE}) until {_shown(other.deadline)}, and "
-            f"only one process may at a time: {advice}"
-        )
+        advice = held_advice(self.holder.plan, _plan_of(other))
+        return held_text(holder_of(other), f"table {_TABLE}", advice, _until(other))
 
 
 class NoLease(WarehouseLease):
@@ -303,7 +303,7 @@ def holder_of(row: LeaseRecord) -> str:
         return f"a process of another version ({row.holder[:200]!r})"
 
 
-def _decoded(row: LeaseRecord) -> str | None:
+def _plan_of(row: LeaseRecord) -> str | None:
     """The plan that the holder commits."""
     try:
         return decode_holder(row.holder.encode()).plan
@@ -315,12 +315,9 @@ def _holder_now(rows: list[LeaseRecord]) -> str:
     return f"{holder_of(rows[0])} has it now" if rows else "it has no holder now"
 
 
-def _shown(deadline: datetime) -> str:
-    return f"{deadline:%H:%M:%S} UTC"
+def _until(row: LeaseRecord) -> str:
+    return f" until {row.deadline:%H:%M:%S} UTC"
 
 
 def _lost(reason: str) -> LeaseLostError:
-    return LeaseLostError(
-        f"the lease of this cluster in table {_TABLE} was lost ({reason}). Nothing more is written; the requested "
-        "moves continue in the cluster. Run the same command again to resume"
-    )
+    return LeaseLostError(lost_text(f"lease of this cluster in table {_TABLE}", reason))

@@ -239,9 +239,9 @@ def registered_brokers(client: KazooClient) -> frozenset[int]:
 
 
 def topics_to_delete(client: KazooClient) -> list[str]:
-    """Return the topics queued for deletion; none if an ACL forbids to list them.
+    """Return the topics queued for deletion; none if an ACL forbids listing them.
 
-    A change to a topic that is queued does no harm. Who deletes topics reads the requests.
+    Changing a queued topic does no harm. Code that deletes topics reads the requests.
     """
     return _listed(client, DELETE_TOPICS, _Quarantine())
 
@@ -282,7 +282,7 @@ def _migration(controller: Znode, registered: Controller, kraft_controller: int)
 
 
 def _listed(client: KazooClient, folder: str, quarantine: _Quarantine) -> list[str]:
-    """Return the names in a folder; one that an ACL forbids to list is quarantined."""
+    """Return the names in a folder; one that an ACL forbids listing is quarantined."""
     try:
         return children(client, folder) or []
     except UnreadableError:
@@ -359,7 +359,7 @@ class ReadRequests(NamedTuple):
     empty: list[EmptyRequest]
     """Znodes without a request, or that cannot be decoded."""
     forbidden: frozenset[str]
-    """Znodes and folders that an ACL forbids to read: the requests in them are unknown."""
+    """Znodes and folders that an ACL forbids reading: the requests in them are unknown."""
 
 
 def read_requests(client: KazooClient) -> ReadRequests:

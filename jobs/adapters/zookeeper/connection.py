@@ -306,12 +306,12 @@ def forbidden(act: str) -> str:
     """Return the message for an operation that an ACL forbids, with the remedy.
 
     >>> print(forbidden("read /controller_epoch"))
-    ZooKeeper forbids to read /controller_epoch (NoAuth): name the brokers' user in --zookeeper-config, or let the ACL \
-(of the parent, for create and delete) allow it to this host
+    an ACL denies Surveyor permission to read /controller_epoch (NoAuth): name the brokers' user in \
+--zookeeper-config, or let the ACL (of the parent, for create and delete) allow it to this host
     """
     return (
-        f"ZooKeeper forbids to {act} (NoAuth): name the brokers' user in {OPTION}, or let the ACL (of the parent, for "
-        "create and delete) allow it to this host"
+        f"an ACL denies Surveyor permission to {act} (NoAuth): name the brokers' user in {OPTION}, or let the ACL (of "
+        "the parent, for create and delete) allow it to this host"
     )
 
 

@@ -25,7 +25,15 @@ from jobs.adapters.zookeeper.connection import (
 )
 from jobs.adapters.zookeeper.controllership import NOT_CONNECTED, session_of
 from jobs.core.errors import LeaseHeldError, LeaseLostError, RefusedError
-from schemas.lease import LeaseHolder, decode_holder, encode_holder
+from schemas.lease import (
+    LeaseHolder,
+    decode_holder,
+    encode_holder,
+    held_advice,
+    held_text,
+    lost_text,
+    waiting_text,
+)
 from schemas.znodes import MalformedZnodeError
 
 LEASE: Final = "/surveyor/commit"
@@ -42,7 +50,7 @@ class Lease:
 
     client: KazooClient
     holder: LeaseHolder
-    say: Callable[[str], None]
+    notify: Callable[[str], None]
     session: int = 0
 
     def take(self, timeout: float) -> None:
@@ -58,10 +66,7 @@ class Lease:
             if time.monotonic() > deadline:
                 raise LeaseHeldError(_held_message(other, self.holder))
             if not waiting:
-                self.say(
-                    f"surveyor: {holder_of(other)} has the lease of this cluster; waiting for it, "
-                    f"{timeout:g} s at most: that of a process that was killed ends by then",
-                )
+                self.notify(waiting_text(holder_of(other), timeout))
                 waiting = True
             time.sleep(_POLL_SECONDS)
 
@@ -73,9 +78,9 @@ class Lease:
             pass
         except NoAuthError:
             raise RefusedError(
-                f"ZooKeeper does not let us create {LEASE} (NoAuth), which prevents two commits at a time: ask an "
-                "administrator to create /surveyor for us, or set commit_lease = false for this cluster in the --conf "
-                "file, and make sure that only one commit runs at a time",
+                f"an ACL denies Surveyor permission to create {LEASE} (NoAuth), which prevents two commits at a time: "
+                "ask an administrator to create /surveyor for us, or set commit_lease = false for this cluster in the "
+                "--conf file, and make sure that only one commit runs at a time",
             ) from None
         node = with_retries(lambda: read_latest(self.client, LEASE))
         session = session_of(self.client)
@@ -108,8 +113,8 @@ class Lease:
 class NoLease(Lease):
     """A lease that excludes no other process, for clusters with commit_lease = false."""
 
-    def take(self, patience: float) -> None:
-        del patience
+    def take(self, timeout: float) -> None:
+        """Do nothing: several processes can have this lease at once."""
 
     def refuse_lost(self) -> None:
         """Do nothing: this lease cannot be lost."""
@@ -149,19 +154,14 @@ def holder_of(node: Znode) -> str:
 
 
 def _held_message(node: Znode, own: LeaseHolder) -> str:
-    advice = "wait until it is done, or interrupt it, then run this again"
+    advice = held_advice(own.plan, _plan_of(node))
     if node.stat is not None and not node.stat.ephemeralOwner:
         advice = f"it was created by hand and stays until it is deleted: `delete {LEASE}` in zookeeper-shell"
-    elif own.plan and _plan_of(node) == own.plan:
-        advice = "interrupt it and run this again: the requested moves continue, and this commit resumes from there"
-    return f"{holder_of(node)} has the lease of this cluster ({LEASE}), and only one process may at a time: {advice}"
+    return held_text(holder_of(node), LEASE, advice)
 
 
 def _lost(reason: str) -> LeaseLostError:
-    return LeaseLostError(
-        f"the lease {LEASE} was lost ({reason}). Nothing more is written; the requested moves continue in the cluster. "
-        "Run the same command again to resume",
-    )
+    return LeaseLostError(lost_text(f"lease {LEASE}", reason))
 
 
 def _plan_of(node: Znode) -> str | None:

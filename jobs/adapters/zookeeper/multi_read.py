@@ -51,7 +51,7 @@ MAX_REQUEST_BYTES: Final = 1 << 19
 REQUESTS_IN_FLIGHT: Final = 4
 
 UNKNOWN_STAT: Final = ZnodeStat._make((UNKNOWN_EPOCH, 0, 0, 0, UNKNOWN_VERSION, 0, 0, 0, 0, 0, 0))
-"""Stat of a znode that exists and whose ACL forbids to read it; a write that checks this version fails."""
+"""Stat of a znode that exists and whose ACL forbids reading it; a write that checks this version fails."""
 
 _OPERATION_BYTES: Final = 14
 _HEADER: Final = multiheader_struct
@@ -228,7 +228,7 @@ def _within_request_size(chroot: str, paths: Sequence[str]) -> Sequence[str]:
 
 
 def read_many(client: KazooClient, paths: Sequence[str], *, resume: bool = False) -> list[Znode]:
-    """Read znodes in the order of `paths`, including absent ones; raise UnreadableError if an ACL forbids to read one.
+    """Read znodes in the order of `paths`, including absent ones; raise UnreadableError if an ACL forbids reading one.
 
     With `resume` the read continues after a lost connection, possibly in a new session. It must be False if the caller
     depends on its session, for example because it holds the controllership.
@@ -240,7 +240,7 @@ def read_many(client: KazooClient, paths: Sequence[str], *, resume: bool = False
 
 
 def read_permitted(client: KazooClient, paths: Sequence[str], *, resume: bool = False) -> list[Znode]:
-    """Read znodes as `read_many`; one that an ACL forbids to read has the data FORBIDDEN, which no decoder understands.
+    """Read znodes as `read_many`; one that an ACL forbids reading has the data FORBIDDEN, which no decoder understands.
 
     A caller that writes a znode depending on its data must use `read_many`.
     """
@@ -274,7 +274,7 @@ def children_of(
 ) -> list[list[str]]:
     """Return the names under each path, in order; an empty list if there is no such znode.
 
-    With `permitted` the list is also empty if an ACL forbids to read it; otherwise that raises UnreadableError.
+    With `permitted` the list is also empty if an ACL forbids reading it; otherwise that raises UnreadableError.
     """
     names: list[list[str]] = []
     for chunk, replies in _batches(client, GetChildren, paths, resume=resume):

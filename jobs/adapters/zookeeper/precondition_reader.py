@@ -108,7 +108,7 @@ def current_partition(topic: CurrentTopic, number: int, znode: Znode) -> Current
 
 
 def read_operations(client: KazooClient, operations: Sequence[Operation]) -> OperationState:
-    """Read what operations rest on; raise UnreadableError if an ACL forbids to read a request or the epoch."""
+    """Read what operations rest on; raise UnreadableError if an ACL forbids reading a request or the epoch."""
     names = list(dict.fromkeys(operation.topic for operation in operations))
     shared = read_many(client, _SHARED)
     paths = [f"{root}/{name}" for name in names for root in (TOPICS, CONFIGS, DELETE_TOPICS)]

@@ -30,7 +30,7 @@ def sanitized(user: str) -> str:
 def scram_credential(client: KazooClient, user: str, mechanism: str) -> ScramCredential | None:
     """Read a user's credential for a mechanism, such as SCRAM-SHA-256; None if there is none that can be decoded.
 
-    Raise UnreadableError if an ACL forbids to read it, as in a cluster with zookeeper.set.acl=true.
+    Raise UnreadableError if an ACL forbids reading it, as in a cluster with zookeeper.set.acl=true.
     """
     znode = with_retries(lambda: read(client, f"{USERS}/{sanitized(user)}"))
     config, _ = ({}, ()) if znode.data is None else read_config(znode.data)

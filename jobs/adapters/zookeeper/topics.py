@@ -3,7 +3,7 @@
 ZooKeeper has no snapshot isolation: the controller may write between the read of a topic and the read of its states. A
 topic whose znodes cannot belong to one moment (a leader or an ISR that is not among the replicas, a missing state, a
 state of a partition that is not assigned) is read once more as a whole, and the second read is kept. A topic that is
-deleted in the meantime yields no row. A znode that an ACL forbids to read is quarantined as one that cannot be decoded.
+deleted in the meantime yields no row. A znode that an ACL forbids reading is quarantined as one that cannot be decoded.
 """
 
 import time

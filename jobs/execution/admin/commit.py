@@ -256,7 +256,7 @@ def end_throttle(
 
 
 def _retry_hint(plan_id: str) -> str:
-    return f"`surveyor commit {plan_id} --apply` removes it once they are complete"
+    return f"`surveyor commit {plan_id} --apply` removes it once no replica of the plan moves"
 
 
 def maintain_throttle(settings: Settings, sink: Sink, plan: Plan, rate: int | None) -> int:

@@ -1,4 +1,4 @@
-"""Znodes that an ACL forbids to read while a controller runs: what rests on them waits, and all else goes on."""
+"""Znodes that an ACL forbids reading while a controller runs: what rests on them waits, and all else goes on."""
 
 import json
 import logging
@@ -155,6 +155,6 @@ def test_no_controller_begins_without_knowing_what_is_deleted(
 ) -> None:
     orders.client.set_acls("/admin/delete_topics", UNREADABLE)
 
-    with pytest.raises(UnreadableError, match="forbids to list /admin/delete_topics"):
+    with pytest.raises(UnreadableError, match="denies Surveyor permission to list /admin/delete_topics"):
         controller.initialize()
     assert not requests_to(orders, 0, "leader_and_isr")

@@ -125,7 +125,8 @@ def test_what_everything_rests_on_must_be_readable(surveyor: Surveyor, tree: Kaf
 
     done = surveyor("status")
 
-    assert (done.code, f"ZooKeeper forbids to read {path} (NoAuth)" in done.stderr) == (UNREADABLE, True)
+    denial = f"an ACL denies Surveyor permission to read {path} (NoAuth)"
+    assert (done.code, denial in done.stderr) == (UNREADABLE, True)
 
 
 def test_a_forbidden_broker_is_alive_and_unknown(surveyor: Surveyor, tree: KafkaTree) -> None:

@@ -174,7 +174,8 @@ def test_forbidden_take_over_is_named(tree: KafkaTree, other: KazooClient) -> No
     tree.client.set_acls("/controller_epoch", [make_acl("world", "anyone", read=True)])
 
     with pytest.raises(
-        SurveyorError, match=r"nothing was written.*forbids to set /controller_epoch \(NoAuth\).*--mode admin"
+        SurveyorError,
+        match=r"nothing was written.*denies Surveyor permission to set /controller_epoch \(NoAuth\).*--mode admin",
     ):
         take_over(other, OURS)
     assert tree.client.get("/controller_epoch")[0] == b"7"

@@ -218,7 +218,7 @@ def test_two_clusters_of_one_ensemble_keep_their_own_credentials(tree: KafkaTree
         again = read(ours, "/znode").data
     with (
         connected(replace(endpoints["theirs"], config=endpoints["ours"].config)) as wrong,
-        pytest.raises(UnreadableError, match="forbids to read /znode"),
+        pytest.raises(UnreadableError, match="denies Surveyor permission to read /znode"),
     ):
         read(wrong, "/znode")
 

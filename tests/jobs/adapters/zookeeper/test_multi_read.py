@@ -169,7 +169,7 @@ def test_a_forbidden_znode_is_said(bare_tree: KafkaTree, proxy: ZooKeeperProxy, 
     bare_tree.client.set_acls("/secret", [make_digest_acl("another", "user", all=True)])
     proxy.knows_multi_read = knows_multi_read
 
-    with pytest.raises(UnreadableError, match=r"forbids to read /secret \(NoAuth\).* or let the ACL"):
+    with pytest.raises(UnreadableError, match=r"denies Surveyor permission to read /secret \(NoAuth\).* let the ACL"):
         read_through(proxy, ["/", "/secret"])
 
 

@@ -69,7 +69,9 @@ def test_waits_until_it_is_released(
             second.refuse_lost()
             assert isinstance(second, Lease)
             assert current_holder(tree.client) == second.holder
-    assert "waiting for it, 12 s at most: that of a process that was killed ends by then" in capsys.readouterr().err
+    assert (
+        "waiting for it, 12 s at most: the lease of a killed process ends within this time" in capsys.readouterr().err
+    )
     assert current_holder(tree.client) is None
 
 

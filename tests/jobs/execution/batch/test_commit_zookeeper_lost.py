@@ -90,7 +90,7 @@ def test_unreadable_zookeeper_keeps_its_exit_code(warehouse: Warehouse, surveyor
     done = surveyor.apply(topic.hosts, plan)
 
     assert done.exit_code == UNREADABLE
-    assert "ZooKeeper forbids to read /brokers/ids (NoAuth)" in done.stderr
+    assert "an ACL denies Surveyor permission to read /brokers/ids (NoAuth)" in done.stderr
 
 
 def test_forbidden_take_over_is_an_error(warehouse: Warehouse, surveyor: Surveyor, topic: KafkaTree) -> None:
@@ -100,7 +100,7 @@ def test_forbidden_take_over_is_an_error(warehouse: Warehouse, surveyor: Surveyo
     done = surveyor.apply(topic.hosts, plan)
 
     assert done.exit_code == ERROR
-    assert "ZooKeeper forbids to set /controller_epoch (NoAuth)" in done.stderr
+    assert "an ACL denies Surveyor permission to set /controller_epoch (NoAuth)" in done.stderr
     assert set(topic.versions(T).values()) == {0}
 
 
@@ -111,7 +111,7 @@ def test_forbidden_row_is_named(warehouse: Warehouse, surveyor: Surveyor, topic:
     done = surveyor.apply(topic.hosts, plan)
 
     assert done.exit_code == ERROR
-    assert f"failed: t-3: ZooKeeper forbids to set {state_path(T, 3)} (NoAuth)" in done.stdout
+    assert f"failed: t-3: an ACL denies Surveyor permission to set {state_path(T, 3)} (NoAuth)" in done.stdout
     assert surveyor.outcomes(plan) == {0: "applied", 1: "applied", 2: "applied", 3: "failed"}
 
 
@@ -122,7 +122,7 @@ def test_forbidden_operation_is_named(warehouse: Warehouse, topic: KafkaTree, co
     ((verdict,),) = write_tasks(control, plan.tasks, max_hold=30)
 
     assert verdict.outcome is Outcome.FAILED
-    assert f"ZooKeeper forbids to create /admin/delete_topics/{T} (NoAuth)" in verdict.message
+    assert f"an ACL denies Surveyor permission to create /admin/delete_topics/{T} (NoAuth)" in verdict.message
 
 
 def test_operations_end_with_max_hold(warehouse: Warehouse, topic: KafkaTree, control: Controllership) -> None:

@@ -194,7 +194,7 @@ def test_znode_that_may_not_be_written_fails_alone(
     written = write(control, plan)
 
     assert written.outcomes == dict.fromkeys(range(4), Outcome.APPLIED) | {2: Outcome.FAILED}
-    assert f"ZooKeeper forbids to set {state_path(T, 2)} (NoAuth)" in written.message(2)
+    assert f"an ACL denies Surveyor permission to set {state_path(T, 2)} (NoAuth)" in written.message(2)
 
 
 def test_forbidden_ids_are_named(tree: KafkaTree, control: Controllership, warehouse: Warehouse) -> None:
@@ -205,4 +205,4 @@ def test_forbidden_ids_are_named(tree: KafkaTree, control: Controllership, wareh
     written = write(control, plan)
 
     assert set(written.outcomes.values()) == {Outcome.FAILED}
-    assert "ZooKeeper forbids to create /brokers/ids/2 (NoAuth)" in written.message(0)
+    assert "an ACL denies Surveyor permission to create /brokers/ids/2 (NoAuth)" in written.message(0)
