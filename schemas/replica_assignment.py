@@ -8,7 +8,7 @@ condition is here in plain Python and in Spark's SQL; `StoredRows.is_reassigned`
 compares them.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from typing import Final, NamedTuple
 
 IS_REASSIGNED: Final = "size(adding_replicas) + size(removing_replicas) > 0"
@@ -59,8 +59,9 @@ class ReplicaAssignment(NamedTuple):
         """
         origin = self.origin
         replicas = list(dict.fromkeys([*goal, *origin]))
-        return ReplicaAssignment(replicas, _without(replicas, origin), _without(replicas, goal))
+        return ReplicaAssignment(replicas, without(replicas, origin), without(replicas, goal))
 
 
-def _without(replicas: Iterable[int], others: Sequence[int]) -> list[int]:
-    return [replica for replica in replicas if replica not in others]
+def without(brokers: Iterable[int], others: Container[int]) -> list[int]:
+    """Return the brokers that are not among the others, in order."""
+    return [broker for broker in brokers if broker not in others]

@@ -131,7 +131,7 @@ def _epoch(situation: ClusterSituation) -> Iterator[Suggestion]:
 
 
 def _last_epoch(situation: ClusterSituation) -> Iterator[Suggestion]:
-    """Suggest how to mend states that no controller may overwrite: none can have a later epoch."""
+    """Suggest how to repair states that no controller may overwrite: none can have a later epoch."""
     for name in situation.health.named.get("last_epoch", ()):
         topic, _, partition = name.rpartition("-")
         path = state_path((topic, partition))

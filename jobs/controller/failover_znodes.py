@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from jobs.adapters.brokers.control_encoding import topic_id_text
+from jobs.adapters.zookeeper.cluster import FEATURE
 from jobs.adapters.zookeeper.connection import Znode, read
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi import Create, Op, SetData
@@ -22,8 +23,6 @@ from jobs.controller.context import ControllerContext
 from jobs.execution.batch.transactions import MULTI_BYTES, OPERATION_BYTES
 from schemas.broker_protocol import Protocol
 from schemas.znodes import MalformedZnodeError, decode_assignment, encode_assignment
-
-FEATURE: Final = "/feature"
 
 FEATURES_SINCE: Final = Protocol(2, 7, 0)
 """First protocol version with /feature (`MetadataVersion.isFeatureVersioningSupported`)."""

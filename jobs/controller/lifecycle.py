@@ -196,7 +196,7 @@ def control_cluster(settings: Settings, options: ControlOptions) -> CommandResul
 def _prepare_first(settings: Settings, options: ControlOptions) -> Preparation:
     """Prepare; a standby waits for a ZooKeeper that does not answer. A signal interrupts this.
 
-    It does not wait for what no waiting mends: a wrong chroot or password, or an ACL.
+    It does not wait for errors that time does not fix: a wrong chroot or password, or an ACL.
     """
     is_reported = False
     while True:
@@ -254,7 +254,7 @@ def _listening(
                 address = f"{endpoint.listener}://{endpoint.host}:{endpoint.port}"
                 log(f"surveyor: {senders}' requests are received at {address}")
                 _warn_if_unreachable(endpoint, senders)
-            _say_who_is_refused(prepared, client_listeners)
+            _log_refused_tools(prepared, client_listeners)
             _warn_of_time_outs(listeners_without_controller(named, brokers), is_listening=True)
             yield Services(metrics, apis, server.endpoints, options.listen.logins)
         finally:
@@ -300,7 +300,7 @@ def _refuse_other_logins(config: ListenConfig, prepared: Preparation) -> None:
             )
 
 
-def _say_who_is_refused(prepared: Preparation, listeners: Collection[str | None]) -> None:
+def _log_refused_tools(prepared: Preparation, listeners: Collection[str | None]) -> None:
     """Log that Kafka's tools get errors at the listeners of clients, if brokers have an authorizer."""
     authorizer, names = authorizer_of(prepared.engine.broker_configs), sorted(name for name in listeners if name)
     if names and authorizer != "":

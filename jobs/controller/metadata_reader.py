@@ -152,7 +152,7 @@ class MetadataReader:
         before = self.context.brokers
         registered, unknown = self._registered(), self.context.not_understood
         if any(broker in registered and registered[broker].understood for broker in unknown):
-            self._watched -= unknown.keys()  # ZooKeeper does not tell of changes to what an ACL forbids reading
+            self._watched -= unknown.keys()  # changes to what an ACL forbids reading fire no watch
             registered = self._registered()
         self._note_unknown(registered, changes)
         current = {broker: _as_last_understood(before.get(broker), row) for broker, row in registered.items()}

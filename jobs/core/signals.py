@@ -36,7 +36,7 @@ INTERRUPTED_AFTER_WRITES_MESSAGE: Final = (
     "interrupted; earlier changes and requests to the cluster remain, and `surveyor verify` shows them"
 )
 INTERRUPTED_AGAIN_MESSAGE: Final = (
-    "interrupted again and stopped at once: run the same command again, it goes on where this one was"
+    "interrupted again and stopped at once: run the same command again, it continues from there"
 )
 
 

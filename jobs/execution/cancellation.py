@@ -31,7 +31,11 @@ from jobs.execution.admin.commit import end_throttle
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.lease import LEASE_HANDOVER_SECONDS, LeaseGuardedAdmin, lease_for
 from jobs.execution.admin.throttles import throttle_rows
-from jobs.execution.admin.zk_controller_client import ZkReassignmentOverride
+from jobs.execution.admin.zk_controller_client import (
+    CANCELLATION_TIMEOUT_SECONDS,
+    LEADER_RETURN_SECONDS,
+    ZkReassignmentOverride,
+)
 from jobs.preconditions.cancellation import (
     CancellationPlan,
     PartitionStatus,
@@ -53,12 +57,6 @@ from planner.reassignment.rollback import steps_by_partition
 from schemas.enums import Action, Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import Brokers, Change, CommitRecord, Key, PlanRow
 from schemas.text import LINES_SHOWN, pluralise
-
-CANCELLATION_TIMEOUT_SECONDS: Final = 15.0
-"""Seconds for a cancellation to show in ZooKeeper: Kafka's controller answers after it has written it."""
-
-LEADER_RETURN_SECONDS: Final = 60.0
-"""Seconds for `surveyor control` to move partitions back: it takes some cycles, in which brokers stop replicas."""
 
 _DONE_CODES: Final = {NONE, NO_REASSIGNMENT_IN_PROGRESS}
 

@@ -5,7 +5,6 @@ be in use. Throttles of plans of this warehouse come first; their previous confi
 """
 
 from collections.abc import Iterator
-from typing import Final
 
 from jobs.adapters.brokers.admin import NONE, UNKNOWN_OUTCOME, Admin, describe_error
 from jobs.adapters.sinks.interface import Lease
@@ -22,9 +21,9 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import same_step
 from jobs.snapshots.cluster_view import ClusterView, view_now
 from jobs.snapshots.health import health_of
+from schemas.broker_configs import DEFAULT_ENTITY
 from schemas.text import LINES_SHOWN, pluralise
 
-DEFAULT_BROKER_ZNODE: Final = "<default>"
 """Name of the znode with the defaults of all brokers; the Admin API uses the empty name."""
 
 ThrottleConfigs = dict[Resource, dict[str, str]]
@@ -97,7 +96,7 @@ def _delete_overrides(admin: Admin, lease: Lease, resource: Resource, values: di
     kind, name = resource
     lease.refuse_lost()
     try:
-        code = admin.alter_override(kind.value, "" if name == DEFAULT_BROKER_ZNODE else name, dict.fromkeys(values))
+        code = admin.alter_override(kind.value, "" if name == DEFAULT_ENTITY else name, dict.fromkeys(values))
     except UNKNOWN_OUTCOME as error:
         return f"no answer ({describe_error(error)}); start it, then cancel again"
     return None if code == NONE else str(code)

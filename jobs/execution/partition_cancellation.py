@@ -32,7 +32,11 @@ from jobs.adapters.zookeeper.migration_signs import refuse_migration
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UsageError
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.lease import lease_for
-from jobs.execution.admin.zk_controller_client import ZkReassignmentOverride
+from jobs.execution.admin.zk_controller_client import (
+    CANCELLATION_TIMEOUT_SECONDS,
+    LEADER_RETURN_SECONDS,
+    ZkReassignmentOverride,
+)
 from jobs.preconditions.cancellation import allowed_by_option
 from jobs.repositories.plans.commit_rows import NO_PLAN, AuditEntry, CommitRows, next_attempt
 from jobs.runtime.console import CommandResult, confirm, is_terminal, log
@@ -44,12 +48,6 @@ from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Key
 from schemas.text import LINES_SHOWN, pluralise
 from schemas.znodes import MalformedZnodeError
-
-CANCELLATION_TIMEOUT_SECONDS: Final = 15.0
-"""Seconds for a cancellation by Kafka's controller to show in ZooKeeper."""
-
-LEADER_RETURN_SECONDS: Final = 60.0
-"""Seconds for a cancellation by `surveyor control`, which takes some cycles."""
 
 _PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,9})")
 

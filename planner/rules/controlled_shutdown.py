@@ -7,9 +7,10 @@ counterpart of `planner.leadership.drain` in resident mode, which explains the r
 from typing import Any, Final
 
 from planner.rules.decisions import Decision, changed
-from planner.rules.inputs import BrokerSets, PartitionInfo, TopicInfo, among, without
+from planner.rules.inputs import BrokerSets, PartitionInfo, TopicInfo, among
 from schemas import reasons
 from schemas.enums import Action, RejectionCode
+from schemas.replica_assignment import without
 
 _CODES: Final = RejectionCode
 

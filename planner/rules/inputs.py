@@ -189,11 +189,6 @@ class ControllerConfig:
         return self.unclean_election
 
 
-def without(brokers: Iterable[int], others: Container[int]) -> list[int]:
-    """Return the brokers that are not among the others, in order."""
-    return [broker for broker in brokers if broker not in others]
-
-
 def among(brokers: Iterable[int], others: Container[int]) -> list[int]:
     """Return the brokers that are among the others, in order."""
     return [broker for broker in brokers if broker in others]

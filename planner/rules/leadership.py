@@ -15,10 +15,10 @@ from planner.rules.inputs import (
     TopicInfo,
     among,
     union,
-    without,
 )
 from schemas import reasons
 from schemas.enums import NO_LEADER, RECOVERED, Action, RejectionCode
+from schemas.replica_assignment import without
 from schemas.rows import Key
 
 

@@ -9,8 +9,9 @@ An illegal transition is refused and reported, and the other partitions continue
 from collections.abc import Collection, Container, Mapping
 from typing import Final
 
-from planner.rules.inputs import BrokerSets, without
+from planner.rules.inputs import BrokerSets
 from schemas.enums import Action, PartitionState, ReplicaState
+from schemas.replica_assignment import without
 from schemas.rows import Change
 
 _P: Final = PartitionState

@@ -6,7 +6,7 @@ cluster uses this interface alone and does not distinguish them. A fact that a s
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -144,7 +144,3 @@ class ClusterSource(Protocol):
 
     def read_end(self) -> ReadingEnd:
         """Read the position after topics and partitions were read."""
-
-
-DEFAULT_ENTITY: Final = "<default>"
-"""Name of the settings that apply to every broker."""

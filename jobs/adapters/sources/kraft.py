@@ -38,7 +38,6 @@ from jobs.adapters.kraft.topics import (
 )
 from jobs.adapters.kraft.visibility import topics_in_log_dirs
 from jobs.adapters.sources.interface import (
-    DEFAULT_ENTITY,
     ClusterMetadata,
     ConfigDefaults,
     DriverReading,
@@ -47,6 +46,7 @@ from jobs.adapters.sources.interface import (
     Rows,
 )
 from jobs.core.errors import UsageError
+from schemas.broker_configs import DEFAULT_ENTITY
 from schemas.metadata_names import IN_KRAFT
 from schemas.rows import Broker, Key, QuarantinedZnode
 from schemas.topic_configs import FOLLOWER_RATE, LEADER_RATE

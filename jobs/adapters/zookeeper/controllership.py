@@ -179,8 +179,8 @@ def next_epoch(epoch: int) -> int:
     if epoch >= LAST_EPOCH:
         raise RefusedError(
             f"controller epoch {epoch} is the last one: the next controller could take none that brokers accept. Find "
-            "out which znode contains it (/controller_epoch, or a state: `surveyor show partitions -o wide`), and who "
-            "wrote it",
+            "out which znode contains it (/controller_epoch, or a state: `surveyor show partitions -o wide`), and "
+            "what wrote it",
         )
     return epoch + 1
 

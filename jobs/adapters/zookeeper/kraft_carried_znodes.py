@@ -30,6 +30,7 @@ from jobs.adapters.zookeeper.connection import Znode, children
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.adapters.zookeeper.scram_users import USERS, decode_credential
 from jobs.core.errors import UnreadableError
+from schemas.broker_configs import DEFAULT_ENTITY
 from schemas.rows import SecurityCounts
 from schemas.security import acl_row, credential_row, digest, quota_row
 from schemas.znodes import FORBIDDEN, FORBIDDEN_REASON, MalformedZnodeError, decode_config
@@ -243,7 +244,6 @@ def _count_quotas(path: str, config: Mapping[str, str], carried: CarriedZnodes) 
             carried.quota_rows.append(quota_row(_entity(path), name, number))
 
 
-_DEFAULT: Final = "<default>"
 _ENTITY_TYPES: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
 
 
@@ -255,4 +255,4 @@ def _entity(path: str) -> dict[str, str | None]:
     """
     _, _, *names = path.split("/")
     pairs = zip(names[::2], names[1::2], strict=True)
-    return {_ENTITY_TYPES[kind]: None if name == _DEFAULT else unquote(name) for kind, name in pairs}
+    return {_ENTITY_TYPES[kind]: None if name == DEFAULT_ENTITY else unquote(name) for kind, name in pairs}

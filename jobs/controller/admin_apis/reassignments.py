@@ -24,8 +24,9 @@ from jobs.controller.admin_apis.requests import (
     error_fields,
     seconds_of,
 )
-from planner.rules.inputs import PartitionInfo, without
+from planner.rules.inputs import PartitionInfo
 from schemas.enums import RequestKind
+from schemas.replica_assignment import without
 from schemas.rows import Key
 from schemas.text import join_ids
 from schemas.znodes import MalformedZnodeError, TopicPartition, encode_partitions, read_partitions

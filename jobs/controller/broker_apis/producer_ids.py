@@ -10,12 +10,11 @@ from typing import Annotated, Final, NamedTuple
 import msgspec
 from msgspec import Meta, Struct
 
+from jobs.adapters.zookeeper.cluster import PRODUCER_IDS
 from jobs.adapters.zookeeper.connection import LOST, Znode, read
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi import Create, Op, SetData
 from jobs.core.errors import RefusedError, SurveyorError
-
-PRODUCER_IDS: Final = "/latest_producer_id_block"
 
 BLOCK_SIZE: Final = 1000
 """Producer ids in a block (`ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE`)."""

@@ -32,8 +32,8 @@ from jobs.execution.admin.waves import (
     PREVIOUS_WAVE_SECONDS,
     make_poll_hook,
     moving_of,
-    note_changes_meanwhile,
     recheck_wave,
+    record_concurrent_changes,
     resume_hint,
     wait_complete,
 )
@@ -195,7 +195,7 @@ class AdminCommit:
         self.ledger.refuse_closed()
         request_changes(self.sink, self.ledger, self.controller, pending, self.lease, self._judge_again)
         with self.sink.reading() as reader:
-            note_changes_meanwhile(reader, self.ledger, pending, self.premises)
+            record_concurrent_changes(reader, self.ledger, pending, self.premises)
         log(f"  wave {wave[0].wave}: {pluralise(len(pending), 'change')} requested")
 
     def _recheck(self, wave: Sequence[PlanRow], timeout_seconds: float) -> list[PlanRow]:

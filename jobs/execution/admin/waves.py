@@ -68,8 +68,10 @@ def read_and_judge(
     return judge_for_admin(changes, reader.read_current(changes), premises)
 
 
-def note_changes_meanwhile(reader: Reader, ledger: CommitLog, requested: Sequence[PlanRow], premises: Premises) -> None:
-    """Read accepted changes back that were planned without versions, and say what the requests do not explain."""
+def record_concurrent_changes(
+    reader: Reader, ledger: CommitLog, requested: Sequence[PlanRow], premises: Premises
+) -> None:
+    """Read back the accepted changes that were planned without versions; record what the requests do not explain."""
     applied = {verdict.change.place for verdict in ledger.of(Outcome.APPLIED)}
     accepted = [row for row in changes_among(requested) if row.place in applied and is_unversioned(row)]
     if accepted:

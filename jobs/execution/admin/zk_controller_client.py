@@ -44,6 +44,12 @@ _MAX_ATTEMPTS: Final = 5
 COMPLETION_SECONDS: Final = 10.0
 """Seconds for a controller that deleted a request to write the outcome."""
 
+CANCELLATION_TIMEOUT_SECONDS: Final = 15.0
+"""Seconds for a cancellation to show in ZooKeeper: Kafka's controller answers after it has written it."""
+
+LEADER_RETURN_SECONDS: Final = 60.0
+"""Seconds for `surveyor control` to move partitions back: it takes some cycles, in which brokers stop replicas."""
+
 
 @dataclass(frozen=True, slots=True)
 class ZkControllerClient:

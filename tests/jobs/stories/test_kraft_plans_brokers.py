@@ -118,7 +118,7 @@ BEFORE_REQUEST = {
     "before the request": (ADMIN_COMMIT, "request_changes"),
 }
 AFTER_REQUEST = {
-    "after the request": (ADMIN_COMMIT, "note_changes_meanwhile"),
+    "after the request": (ADMIN_COMMIT, "record_concurrent_changes"),
     "before the outcomes": (COMMIT_LOG, "close"),
 }
 """Functions that a commit calls, in this order, before and after it requests a change."""

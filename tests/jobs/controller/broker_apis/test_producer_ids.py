@@ -6,9 +6,10 @@ from typing import Final
 import pytest
 from kazoo.client import KazooClient
 
+from jobs.adapters.zookeeper.cluster import PRODUCER_IDS
 from jobs.adapters.zookeeper.controllership import Controllership, take_over
 from jobs.controller.broker_apis.apis import BrokerApis
-from jobs.controller.broker_apis.producer_ids import PRODUCER_IDS, ProducerIdBlock, allocate_block, next_block
+from jobs.controller.broker_apis.producer_ids import ProducerIdBlock, allocate_block, next_block
 from jobs.controller.controller import ResidentController
 from jobs.core.errors import FencedError, RefusedError
 from tests.jobs.controller.broker_apis.asking import AskingBrokers
