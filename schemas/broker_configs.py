@@ -3,7 +3,7 @@
 from typing import Final
 
 DEFAULT_ENTITY: Final = "<default>"
-"""Name under which the configs of every broker are stored."""
+"""Name of the znode with the configs of every broker; the Admin API uses the empty name."""
 
 PROTOCOL_VERSION: Final = "inter.broker.protocol.version"
 CONTROL_PLANE_LISTENER: Final = "control.plane.listener.name"

@@ -24,8 +24,6 @@ from jobs.snapshots.health import health_of
 from schemas.broker_configs import DEFAULT_ENTITY
 from schemas.text import LINES_SHOWN, pluralise
 
-"""Name of the znode with the defaults of all brokers; the Admin API uses the empty name."""
-
 ThrottleConfigs = dict[Resource, dict[str, str]]
 """The throttle configs that are set, by broker and topic."""
 

@@ -107,19 +107,21 @@ def read_broker_configs(
     brokers: Sequence[Broker],
     command_config: Path | None,
     overrides: Overrides,
-    patience: float,
+    timeout_seconds: float,
     broker_timeout: float = BROKER_TIMEOUT_SECONDS,
     *,
     defaults: Mapping[str, str | None] = DEFAULTS,
 ) -> list[BrokerConfig]:
     """Request settings and versions from every broker in parallel; return rows of BROKER_CONFIGS, without snapshot id.
 
-    `brokers` are rows of BROKERS; the result has one row per broker and name, in order. `patience` (seconds) bounds the
+    `brokers` are rows of BROKERS; the result has one row per broker and name, in order. `timeout_seconds` bounds the
     whole and `broker_timeout` one broker. `defaults` has the names that get a row. For a name that a broker does not
     return, the value is its dynamic override, else the default, marked as assumed. Raise UsageError for an invalid
     client.properties; a failing broker raises nothing.
     """
-    rows, _ = read_configs_and_failures(brokers, command_config, overrides, patience, broker_timeout, defaults=defaults)
+    rows, _ = read_configs_and_failures(
+        brokers, command_config, overrides, timeout_seconds, broker_timeout, defaults=defaults
+    )
     return rows
 
 
@@ -127,7 +129,7 @@ def read_configs_and_failures(
     brokers: Sequence[Broker],
     command_config: Path | None,
     overrides: Overrides,
-    patience: float,
+    timeout_seconds: float,
     broker_timeout: float = BROKER_TIMEOUT_SECONDS,
     *,
     defaults: Mapping[str, str | None] = DEFAULTS,
@@ -135,7 +137,11 @@ def read_configs_and_failures(
     """Return the rows of `read_broker_configs`, and the reasons why brokers did not answer, by broker id."""
     names = {name: None for name in (*KAFKA_DEFAULTS, *defaults) if not name.startswith(_VERSION_PREFIX)}
     responses, failures = ask_brokers(
-        brokers, read_properties(command_config), patience, partial(_ask, [*names]), broker_timeout=broker_timeout
+        brokers,
+        read_properties(command_config),
+        timeout_seconds,
+        partial(_ask, [*names]),
+        broker_timeout=broker_timeout,
     )
     ids = sorted({broker.broker_id for broker in brokers})
     rows = [row for broker_id in ids for row in _rows(broker_id, responses.get(broker_id, {}), overrides, defaults)]

@@ -75,10 +75,10 @@ class BrokerConnection:
 
     @classmethod
     def to(
-        cls, broker: Broker, client_id: str, on_activity: Callable[[], None], patience: float, listener: Listener
+        cls, broker: Broker, client_id: str, on_activity: Callable[[], None], timeout_seconds: float, listener: Listener
     ) -> "BrokerConnection":
         """Connect, request the API versions and authenticate; raise UnreachableBrokerError if a retry is useless."""
-        seconds = max(RETRY_BACKOFF_SECONDS, min(patience, PROBE_TIMEOUT_SECONDS))
+        seconds = max(RETRY_BACKOFF_SECONDS, min(timeout_seconds, PROBE_TIMEOUT_SECONDS))
         prepare(listener.sasl)
         with explain_tls_errors():
             transport = Transport.to(listener.address(broker), seconds, listener.tls)
@@ -266,16 +266,16 @@ def unreachable_reasons(brokers: Sequence[Broker], client_id: str, listener: Lis
     return dict(sorted(reasons.copy().items()))
 
 
-def _join_while_running(threads: Sequence[Thread], patience: float) -> None:
-    """Join threads for `patience` seconds in which this process could run.
+def _join_while_running(threads: Sequence[Thread], timeout_seconds: float) -> None:
+    """Join threads for `timeout_seconds` in which this process could run.
 
     Time in which the machine stalls does not count, because the brokers are not responsible for it.
     """
     for thread in threads:
-        while thread.is_alive() and patience > 0:
+        while thread.is_alive() and timeout_seconds > 0:
             started = time.monotonic()
             thread.join(RETRY_BACKOFF_SECONDS)
-            patience -= min(RETRY_BACKOFF_SECONDS, time.monotonic() - started)
+            timeout_seconds -= min(RETRY_BACKOFF_SECONDS, time.monotonic() - started)
 
 
 def _describe(broker: Broker, listener: Listener, reason: str) -> str:

@@ -49,7 +49,7 @@ _NODE: Final = "bootstrap-0"
 def ask_brokers(
     brokers: Sequence[Broker],
     settings: dict[str, str],
-    patience: float,
+    timeout_seconds: float,
     question: AskBroker[T],
     *,
     broker_timeout: float | None = None,
@@ -57,13 +57,13 @@ def ask_brokers(
 ) -> tuple[dict[int, T], dict[int, str]]:
     """Ask every broker whose registration is decoded; return results, and reasons for missing ones, by broker id.
 
-    `settings` are those of `read_properties`. `patience` (seconds) bounds the whole and `broker_timeout` one broker. At
-    most `max_connections` brokers are asked at a time; with more brokers each has less time if `patience` is short.
+    `settings` are those of `read_properties`. `timeout_seconds` bounds the whole and `broker_timeout` one broker. At
+    most `max_connections` brokers are asked at a time; with more brokers each has less time if the timeout is short.
     """
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout_seconds
     pending = deque(broker for broker in brokers if broker.understood)
     rounds = -(-len(pending) // max_connections)
-    share = ASKING_SHARE * patience / max(1, rounds)
+    share = ASKING_SHARE * timeout_seconds / max(1, rounds)
     share = share if broker_timeout is None else min(broker_timeout, share)
     responses: dict[int, T] = {}
     reasons = {broker.broker_id: NO_RESPONSE if broker.understood else NOT_UNDERSTOOD for broker in brokers}

@@ -80,11 +80,11 @@ def read_log_dirs(
     brokers: Sequence[Broker],
     command_config: Path | None,
     on_response: Callable[[LogDirs], None],
-    patience: float | None = None,
+    timeout_seconds: float | None = None,
 ) -> tuple[dict[int, LogDirs], dict[int, str]]:
     """Ask brokers (rows of BROKERS) for all their logs; return results, and reasons for missing ones, by broker id.
 
-    `on_response` is called with each result as it arrives, from several threads. `patience` (seconds) bounds the whole.
+    `on_response` is called with each result as it arrives, from several threads. `timeout_seconds` bounds the whole.
     Raise UsageError for an invalid client.properties; a failing broker raises nothing.
     """
 
@@ -94,7 +94,7 @@ def read_log_dirs(
         on_response(log_dirs)
         return log_dirs
 
-    bound = TIMEOUT_SECONDS * -(-len(brokers) // MAX_CONNECTIONS) if patience is None else patience
+    bound = TIMEOUT_SECONDS * -(-len(brokers) // MAX_CONNECTIONS) if timeout_seconds is None else timeout_seconds
     return ask_brokers(brokers, read_properties(command_config), bound, question, max_connections=MAX_CONNECTIONS)
 
 
@@ -102,7 +102,7 @@ def read_replica_sizes(
     brokers: Sequence[Broker],
     command_config: Path | None,
     partitions: Mapping[int, PartitionNumbers],
-    patience: float,
+    timeout_seconds: float,
 ) -> tuple[dict[int, ReplicaSizes], dict[int, str]]:
     """Ask brokers for their replicas of the `partitions` given by broker id; return results and reasons by broker id.
 
@@ -120,7 +120,7 @@ def read_replica_sizes(
         }
         return ReplicaSizes(sizes=sizes, ends=_end_offsets(ask, requested))
 
-    return ask_brokers(brokers, read_properties(command_config), patience, question)
+    return ask_brokers(brokers, read_properties(command_config), timeout_seconds, question)
 
 
 def _describe_log_dirs(ask: Ask, partitions: PartitionNumbers | None) -> Any:  # noqa: ANN401 - kafka-python is untyped

@@ -64,7 +64,7 @@ def test_a_partition_with_a_pending_request_is_left_alone(surveyor: Surveyor, tr
 def test_controlled_shutdown_by_a_resident_controller(surveyor: Surveyor, tree: KafkaTree) -> None:
     plan = surveyor.json(*RESIDENT)["plan_id"]
     with controllership(tree.endpoint, OURS) as held:
-        commit_held(surveyor, plan, held, patience=1)
+        commit_held(surveyor, plan, held, timeout_seconds=1)
         epoch = held.epoch
 
     states = [tree.state("orders", partition) for partition in ORDERS]
@@ -90,7 +90,7 @@ def test_a_commit_that_hands_back_refuses_a_resident_drain(surveyor: Surveyor, t
 def test_the_mark_ends_when_another_controller_takes_over(surveyor: Surveyor, tree: KafkaTree) -> None:
     plan = surveyor.json(*RESIDENT)["plan_id"]
     with controllership(tree.endpoint, OURS) as held:
-        commit_held(surveyor, plan, held, patience=1)
+        commit_held(surveyor, plan, held, timeout_seconds=1)
         surveyor.json("snapshot")
         meanwhile, epoch = surveyor.rows("drained", "broker_id"), held.epoch
     tree.elect(0, epoch + 1)
@@ -106,7 +106,7 @@ def test_the_mark_ends_when_the_broker_registers_again(surveyor: Surveyor, tree:
     """A drain in admin mode persists, as the order of replicas does."""
     plan = surveyor.json(*RESIDENT)["plan_id"]
     with controllership(tree.endpoint, OURS) as held:
-        commit_held(surveyor, plan, held, patience=1)
+        commit_held(surveyor, plan, held, timeout_seconds=1)
         surveyor.json("snapshot")
         meanwhile = surveyor.rows("drained", "broker_id", "broker_epoch")
         epoch = tree.client.exists("/brokers/ids/1").czxid
@@ -122,12 +122,12 @@ def test_the_mark_ends_when_the_broker_registers_again(surveyor: Surveyor, tree:
 def test_undrain_starts_what_the_drain_stopped(surveyor: Surveyor, tree: KafkaTree) -> None:
     """A stopped replica gets LeaderAndIsr at a higher epoch than before; a replica in sync needs nothing."""
     with controllership(tree.endpoint, OURS) as held:
-        commit_held(surveyor, surveyor.json(*RESIDENT)["plan_id"], held, patience=1)
+        commit_held(surveyor, surveyor.json(*RESIDENT)["plan_id"], held, timeout_seconds=1)
         state = b'{"controller_epoch":8,"leader":2,"version":1,"leader_epoch":6,"isr":[2,0,1]}'
         tree.write("/brokers/topics/orders/partitions/1/state", state)
         surveyor.json("snapshot")
         undrain = surveyor.json("plan", "undrain", "--brokers", "1")
-        commit_held(surveyor, undrain["plan_id"], held, patience=1)
+        commit_held(surveyor, undrain["plan_id"], held, timeout_seconds=1)
 
     changes = surveyor.warehouse.rows("changes", ("plan_id", "=", undrain["plan_id"]))
     restarts = {row["partition"]: (row["action"], sorted(row["leader_and_isr_to"])) for row in changes}
@@ -194,7 +194,7 @@ def test_a_drained_broker_alone_in_sync_is_elected(surveyor: Surveyor, tree: Kaf
 
 def test_drained_is_elected_last_until_it_is_undrained(surveyor: Surveyor, tree: KafkaTree) -> None:
     with controllership(tree.endpoint, OURS) as held:
-        commit_held(surveyor, surveyor.json(*RESIDENT)["plan_id"], held, patience=1)
+        commit_held(surveyor, surveyor.json(*RESIDENT)["plan_id"], held, timeout_seconds=1)
         stale = surveyor("plan", "undrain", "--brokers", "1")
         assert (stale.code, "run `surveyor snapshot` again" in stale.stderr) == (23, True)
         state = b'{"controller_epoch":1,"leader":2,"version":1,"leader_epoch":7,"isr":[2,1]}'
@@ -212,7 +212,7 @@ def test_drained_is_elected_last_until_it_is_undrained(surveyor: Surveyor, tree:
         assert surveyor.warehouse.rows("rejections", of_plan) == []
 
         undrain = surveyor.json("plan", "undrain", "--brokers", "1")
-        status = commit_held(surveyor, undrain["plan_id"], held, patience=1).status
+        status = commit_held(surveyor, undrain["plan_id"], held, timeout_seconds=1).status
 
     assert (undrain["changes"], undrain["rejected"], status) == (1, 1, "committed")
     assert surveyor.rows("drained", "broker_id") == []

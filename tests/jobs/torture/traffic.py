@@ -167,10 +167,10 @@ def _some(title: str, records: "set[tuple[str, int]]") -> list[str]:
     return [f"{len(records)} records {title}: {sorted(records)[:5]}"] if records else []
 
 
-def flowing(traffic: Traffic, patience: Callable[[Callable[[], bool], float], bool], seconds: float) -> bool:
+def flowing(traffic: Traffic, eventually: Callable[[Callable[[], bool], float], bool], seconds: float) -> bool:
     """Whether records of each kind are acknowledged again."""
     before = {topic: _count(traffic, topic) for topic in (ORDERS, MOVED, PAYMENTS)}
-    return patience(lambda: all(_count(traffic, topic) > count for topic, count in before.items()), seconds)
+    return eventually(lambda: all(_count(traffic, topic) > count for topic, count in before.items()), seconds)
 
 
 def _count(traffic: Traffic, topic: str) -> int:

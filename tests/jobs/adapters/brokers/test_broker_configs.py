@@ -74,10 +74,13 @@ def registered(kafka: EmbeddedCluster) -> list[Broker]:
 
 
 def ask(
-    brokers: list[Broker], overrides: Overrides | None = None, patience: float = PATIENT, properties: Path | None = None
+    brokers: list[Broker],
+    overrides: Overrides | None = None,
+    timeout_seconds: float = PATIENT,
+    properties: Path | None = None,
 ) -> dict[int, dict[str, tuple[str | None, bool]]]:
     """What is said, and whether it is assumed, by broker and name."""
-    rows = read_broker_configs(brokers, properties, overrides or {}, patience)
+    rows = read_broker_configs(brokers, properties, overrides or {}, timeout_seconds)
     configs: dict[int, dict[str, tuple[str | None, bool]]] = {}
     for row in rows:
         configs.setdefault(row.broker_id, {})[row.name] = (row.value, bool(row.assumed))
@@ -196,7 +199,7 @@ def test_silent_brokers_and_absent_ones(tmp_path: Path, protocol: str) -> None:
         brokers = [broker_at(port, broker_id, protocol) for broker_id, port in enumerate(ports)]
         opaque = Broker(broker_id=3, broker_epoch=1, understood=False)
 
-        configs = ask([*brokers, opaque], patience=1.0, properties=properties)
+        configs = ask([*brokers, opaque], timeout_seconds=1.0, properties=properties)
 
     assert configs == dict.fromkeys(range(4), ASSUMED)
     # threads that close unanswered connections are not joined, so they may still run
@@ -207,7 +210,7 @@ def test_many_silent_brokers_leave_time_for_others(kafka: EmbeddedCluster) -> No
     ids = range(1, 1 + MAX_CONNECTIONS)
     with socket.create_server((LOOPBACK, 0), backlog=MAX_CONNECTIONS) as silent:
         brokers = [broker_at(silent.getsockname()[1], broker_id) for broker_id in ids]
-        configs = ask([*brokers, broker_at(kafka.brokers[0].port, 0)], patience=4.0)
+        configs = ask([*brokers, broker_at(kafka.brokers[0].port, 0)], timeout_seconds=4.0)
 
     assert configs.pop(0)["num.partitions"] == ("7", False)
     assert configs == dict.fromkeys(ids, ASSUMED)
@@ -239,7 +242,7 @@ def test_a_hundred_silent_brokers_are_asked_at_once() -> None:
 def test_one_unresponsive_broker_does_not_take_all_the_time() -> None:
     started = time.monotonic()
     with socket.create_server((LOOPBACK, 0), backlog=100) as silent:
-        configs = ask([broker_at(silent.getsockname()[1], 1)], patience=PATIENT)
+        configs = ask([broker_at(silent.getsockname()[1], 1)], timeout_seconds=PATIENT)
 
     assert configs == {1: ASSUMED}
     assert time.monotonic() - started < PATIENT / 2
@@ -254,7 +257,7 @@ def test_a_name_that_does_not_resolve_in_time_delays_no_broker(monkeypatch: pyte
 
     monkeypatch.setattr("socket.getaddrinfo", look_up)
 
-    assert ask([broker_at(1, 0)], patience=0.2) == {0: ASSUMED}
+    assert ask([broker_at(1, 0)], timeout_seconds=0.2) == {0: ASSUMED}
     resolved.set()
     assert eventually(lambda: not [thread for thread in threads() if thread.name == "ask-brokers"])
 

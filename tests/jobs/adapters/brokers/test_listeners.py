@@ -218,7 +218,7 @@ def test_requests_by_tls_with_certificates(
 
 
 def refusal(port: int, listener: Listener) -> str:
-    """Why a broker cannot be told, and that it is said long before patience ends, or soon after a short one."""
+    """Why a broker cannot be told, and that it is said long before the timeout, or soon after a short one."""
     began = time.monotonic()
     protocol = listener.security_protocol
     (reason,) = unreachable_reasons([row(port, [("L", protocol)])], "test", listener).values()

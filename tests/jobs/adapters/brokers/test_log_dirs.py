@@ -55,7 +55,7 @@ def test_broker_that_holds_nothing() -> None:
 
 def test_reasons_without_answers() -> None:
     brokers = [broker_at(free_port(), 2), broker_at(free_port(), 1, "SSL"), broker_at(free_port(), 0, understood=False)]
-    read, silent = read_log_dirs(brokers, None, lambda _: None, patience=5.0)
+    read, silent = read_log_dirs(brokers, None, lambda _: None, timeout_seconds=5.0)
     assert (read, list(silent)) == ({}, [0, 1, 2])
     assert (silent[0], silent[1]) == (NOT_UNDERSTOOD, "it has no PLAINTEXT endpoint")
     assert "ECONNREFUSED" in silent[2]

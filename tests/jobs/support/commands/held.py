@@ -25,9 +25,9 @@ from tests.jobs.support.commands.commands import Surveyor
 
 
 def commit_held(
-    surveyor: Surveyor, plan_id: str, held: Controllership, patience: float = 60, **files: Path | None
+    surveyor: Surveyor, plan_id: str, held: Controllership, timeout_seconds: float = 60, **files: Path | None
 ) -> PlanRecord:
-    """What `commit --apply` does in `patience` seconds, under a controllership that the test keeps.
+    """What `commit --apply` does in `timeout_seconds`, under a controllership that the test keeps.
 
     `files`: `conf_path`, `command_config` and `zookeeper_config`, where they are needed.
     """
@@ -35,7 +35,7 @@ def commit_held(
     settings = settings_from(cluster="default", zookeeper=surveyor.hosts, warehouse=str(surveyor.folder), **given)
     plan = read_plan(settings.warehouse, plan_id)
     limits = CommitLimits(max_plan_age=3600, max_changes=1000, allow_majority_dead=False)
-    hold = HoldBudget(held.held() + patience)
+    hold = HoldBudget(held.held() + timeout_seconds)
 
     def notify_brokers(changes: Sequence[Change]) -> None:
         with ChannelManager(str(held.controller_id), listener=settings.listener) as channels:
