@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-# Compiled once: tests start some hundred commands, and each of the workers would prepare all asserts anew.
+# Compiled once: tests start some hundred commands, and each of the workers would prepare all asserts again.
 export PYTHONDONTWRITEBYTECODE :=
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin

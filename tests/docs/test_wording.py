@@ -45,6 +45,14 @@ def test_finds_words_in_docs_docstrings_comments_strings_and_names(root: Path) -
     ]
 
 
+@pytest.mark.parametrize("name", ["Makefile", "conf/surveyor.toml", "jobs/sql_views/replicas.sql"])
+def test_finds_words_in_configuration_the_makefile_and_queries(root: Path, name: str) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("# brokers,\n# and who listens, whom to ask\n")
+    assert Finding(name, 2, "whom") in set(findings(root))
+
+
 def test_an_exception_allows_a_word_in_one_file(root: Path) -> None:
     exceptions = {("docs/b.md", "anew"): "a title of Kafka's", ("jobs/a.py", "anew"): "another file"}
     words = {(finding.path, finding.word) for finding in findings(root, exceptions)}

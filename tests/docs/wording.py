@@ -1,7 +1,8 @@
 """Find words that hide which part acts, and names that are no nouns: `make check-words`.
 
-Docs, docstrings, comments, string literals and names are searched for WORDS, and names also for IDENTIFIERS. A word
-that a file needs is allowed in EXCEPTIONS, a name in IDENTIFIER_EXCEPTIONS, with the reason.
+Docs, docstrings, comments, string literals and names are searched for WORDS, and names also for IDENTIFIERS. So are the
+configuration, the Makefile and the queries, as a whole. A word that a file needs is allowed in EXCEPTIONS, a name in
+IDENTIFIER_EXCEPTIONS, with the reason.
 """
 
 import ast
@@ -116,7 +117,8 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
 def findings(root: Path, exceptions: Mapping[tuple[str, str], str] = EXCEPTIONS) -> Iterator[Finding]:
     """Yield every forbidden word under a folder, by path."""
     files = [*root.glob("*.md"), *root.glob("*.py"), *root.glob("docs/**/*.md")]
-    files += [path for room in CODE for path in root.joinpath(room).rglob("*.py")]
+    files += [*root.glob("conf/*"), *root.glob("Makefile")]
+    files += [path for room in CODE for suffix in ("py", "sql") for path in root.joinpath(room).rglob(f"*.{suffix}")]
     for path in sorted(files):
         name = str(path.relative_to(root))
         if name in OWN:

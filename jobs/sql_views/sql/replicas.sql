@@ -41,8 +41,8 @@ seen AS (
         CASE                                        -- null if the broker is registered and not understood
             WHEN brokers.broker_id IS NULL OR failed.broker_id IS NOT NULL THEN false
             WHEN brokers.understood THEN true
-        END AS in_reach,
-        stopped.broker_id IS NOT NULL AS told,
+        END AS is_reachable,
+        stopped.broker_id IS NOT NULL AS stop_sent,
         coalesce(deleted, false) AS deleted
     FROM held
     LEFT JOIN brokers USING (broker_id)
@@ -61,10 +61,10 @@ SELECT
     CASE
         WHEN NOT understood THEN 'not understood'
         WHEN deleting AND deleted THEN 'ReplicaDeletionSuccessful'
-        WHEN in_reach IS NULL THEN 'not understood'
-        WHEN deleting AND told AND in_reach THEN 'ReplicaDeletionStarted'
-        WHEN deleting AND NOT in_reach THEN 'ReplicaDeletionIneligible'
-        WHEN NOT in_reach THEN 'OfflineReplica'
+        WHEN is_reachable IS NULL THEN 'not understood'
+        WHEN deleting AND stop_sent AND is_reachable THEN 'ReplicaDeletionStarted'
+        WHEN deleting AND NOT is_reachable THEN 'ReplicaDeletionIneligible'
+        WHEN NOT is_reachable THEN 'OfflineReplica'
         WHEN is_new THEN 'NewReplica'
         ELSE 'OnlineReplica'
     END AS state,
