@@ -27,6 +27,7 @@ from jobs.runtime.suggestions import command_line
 from schemas.broker_configs import AUTHORIZER, CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
 from schemas.broker_protocol import Protocol
 from schemas.enums import NO_CONTROLLER, NO_LEADER, RequestKind
+from schemas.replica_assignment import is_reassigned
 from schemas.rows import Key, QuarantinedZnode
 from schemas.text import abbreviate, pluralise
 from schemas.topic_configs import FOLLOWER_REPLICAS, LEADER_REPLICAS
@@ -116,7 +117,7 @@ def _count_partition(facts: TopicFacts, partition: Mapping[str, Any]) -> None:
     facts.partitions += 1
     for broker in partition["replicas"]:
         facts.replicas_by_broker[broker] = facts.replicas_by_broker.get(broker, 0) + 1
-    if partition["adding_replicas"] or partition["removing_replicas"]:
+    if is_reassigned(partition["adding_replicas"], partition["removing_replicas"]):
         facts.moving.append(name)
     if partition["replicas"] and "state_version" not in partition:
         facts.without_state.append(name)

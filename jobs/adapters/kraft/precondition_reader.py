@@ -14,7 +14,7 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from jobs.adapters.brokers.admin import NONE
 from jobs.adapters.kraft.cluster import Move, refused
 from jobs.adapters.kraft.session import Session
-from jobs.adapters.kraft.topics import UNKNOWN_TOPIC, NamedTopic, read_named_topics
+from jobs.adapters.kraft.topics import UNKNOWN_TOPIC, KRaftPartition, NamedTopic, read_named_topics
 from schemas.current_state import (
     CurrentPartition,
     CurrentReassignments,
@@ -25,7 +25,7 @@ from schemas.current_state import (
     TopicSettings,
 )
 from schemas.replica_assignment import target
-from schemas.rows import Key, Operation, Row
+from schemas.rows import Key, Operation
 from schemas.znodes import Assignment, UnreadPartition
 
 SETTLING_SECONDS: Final = 0.1
@@ -95,7 +95,7 @@ def read_topic_overrides(session: Session, topics: Sequence[str]) -> dict[str, d
 
 def _partitions(keys: Sequence[Key], topics: Mapping[str, NamedTopic]) -> dict[Key, CurrentPartition]:
     current = {name: _topic(name, topics.get(name)) for name in {topic for topic, _ in keys}}
-    rows = {(row["topic"], row["partition"]): row for topic in topics.values() for row in topic.partitions}
+    rows = {(row.topic, row.partition): row for topic in topics.values() for row in topic.partitions}
     return {key: _partition(current[key[0]], key[1], rows.get(key)) for key in keys}
 
 
@@ -105,25 +105,25 @@ def _topic(name: str, topic: NamedTopic | None) -> CurrentTopic:
         return CurrentTopic(path, None, Decoded(None, "it does not exist"))
     if topic.fault is not None:
         return CurrentTopic(path, None, Decoded(None, topic.fault), is_unversioned=True)
-    understood = [row for row in topic.partitions if row["understood"]]
-    unread = (row["partition"] for row in topic.partitions if not row["understood"])
+    understood = [row for row in topic.partitions if row.understood]
+    unread = (row.partition for row in topic.partitions if not row.understood)
     assignment = Assignment(
-        {row["partition"]: list(row["replicas"]) for row in understood},
-        {row["partition"]: list(row["adding_replicas"]) for row in understood if row["adding_replicas"]},
-        {row["partition"]: list(row["removing_replicas"]) for row in understood if row["removing_replicas"]},
+        {row.partition: list(row.replicas) for row in understood},
+        {row.partition: list(row.adding_replicas) for row in understood if row.adding_replicas},
+        {row.partition: list(row.removing_replicas) for row in understood if row.removing_replicas},
         topic.topic_id,
         unread=tuple(UnreadPartition(str(number), NOT_READ, {"partitions": b""}) for number in unread),
     )
     return CurrentTopic(path, None, Decoded(assignment), is_unversioned=True)
 
 
-def _partition(topic: CurrentTopic, number: int, row: Row | None) -> CurrentPartition:
+def _partition(topic: CurrentTopic, number: int, row: KRaftPartition | None) -> CurrentPartition:
     path = f"{topic.path.removeprefix('topic ')}-{number}"
-    if row is None or not row["understood"] or row["leader"] is None:
+    if row is None or not row.understood or row.leader is None:
         unknown: Decoded[LeaderAndIsr] = Decoded(None, "it does not exist" if row is None else NOT_READ)
         return CurrentPartition(topic, number, path, None, unknown)
-    state = LeaderAndIsr(row["leader"], row["leader_epoch"], list(row["isr"]))
-    lists = (row["eligible_leader_replicas"], row["last_known_elr"])
+    state = LeaderAndIsr(row.leader, row.leader_epoch, list(row.isr))
+    lists = (row.eligible_leader_replicas, row.last_known_elr)
     eligible, last_known = (None if brokers is None else list(brokers) for brokers in lists)
     return CurrentPartition(topic, number, path, None, Decoded(state), eligible, last_known)
 

@@ -20,13 +20,14 @@ from kafka.admin import ConfigResourceType
 from kafka.errors import IncompatibleBrokerVersion, KafkaProtocolError, UnsupportedVersionError
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeTopicPartitionsRequest, ListConfigResourcesRequest
 from kafka.protocol.metadata import MetadataRequest
+from msgspec import Struct
 
 from jobs.adapters.brokers.admin import NONE
 from jobs.adapters.brokers.permissions import refusal
 from jobs.adapters.delta.warehouse import schema_of
 from jobs.adapters.kraft.cluster import REASSIGNMENTS, Move, NotPermittedError, RefusedRequestError, read_moves
 from jobs.adapters.kraft.session import BehindError, Session
-from schemas.rows import Key, QuarantinedZnode, Row
+from schemas.rows import Key, QuarantinedZnode
 
 PAGE_PARTITIONS: Final = 2_000
 """Partitions in a page: the default of max.request.partition.size.limit, above which brokers cut a page."""
@@ -55,22 +56,28 @@ _TOPIC_CONFIG: Final = 1
 _NO_TOPIC_ID: Final = UUID(int=0)
 _UNSUPPORTED: Final = (IncompatibleBrokerVersion, UnsupportedVersionError)
 
-PARTITION_COLUMNS: Final = (
-    "topic",
-    "partition",
-    "replicas",
-    "adding_replicas",
-    "removing_replicas",
-    "leader",
-    "isr",
-    "leader_epoch",
-    "understood",
-    "eligible_leader_replicas",
-    "last_known_elr",
-)
 TOPIC_COLUMNS: Final = ("topic", "topic_id", "config", "understood", "assignment_understood")
 
 Columns = dict[str, list[Any]]
+
+
+class KRaftPartition(Struct, frozen=True, kw_only=True, gc=False):
+    """One partition as brokers describe it: the columns of PARTITIONS that a KRaft cluster has."""
+
+    topic: str
+    partition: int
+    replicas: list[int]
+    adding_replicas: list[int]
+    removing_replicas: list[int]
+    leader: int | None
+    isr: list[int]
+    leader_epoch: int | None
+    understood: bool
+    eligible_leader_replicas: list[int] | None
+    last_known_elr: list[int] | None
+
+
+PARTITION_COLUMNS: Final = KRaftPartition.__struct_fields__
 
 
 @dataclass(slots=True)
@@ -174,10 +181,10 @@ def _reading(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedTopic:
-    """A topic with its partitions, rows by column of PARTITION_COLUMNS."""
+    """A topic with its partitions."""
 
     topic_id: str | None
-    partitions: list[Row]
+    partitions: list[KRaftPartition]
     fault: str | None
     """Why its partitions are unknown."""
     config: dict[str, str | None] | None
@@ -197,10 +204,10 @@ def read_named_topics(
     topics = {name: row for name, row in topics.items() if name in configs}
     columns = _merged(topics)
     _add_moves(columns, moves, quarantine)
-    rows: dict[str, list[Row]] = {name: [] for name in topics}
+    rows: dict[str, list[KRaftPartition]] = {name: [] for name in topics}
     for values in zip(*(columns[name] for name in PARTITION_COLUMNS), strict=True):
-        row = dict(zip(PARTITION_COLUMNS, values, strict=True))
-        rows[row["topic"]].append(row)
+        row = KRaftPartition(**dict(zip(PARTITION_COLUMNS, values, strict=True)))
+        rows[row.topic].append(row)
     return {
         name: NamedTopic(topic_id=row.topic_id, partitions=rows[name], fault=row.fault, config=configs[name])
         for name, row in topics.items()

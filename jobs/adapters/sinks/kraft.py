@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn, Self
 
+from msgspec.structs import asdict
+
 from jobs.adapters.brokers.admin import read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.delta import lease as warehouse_lease
@@ -142,7 +144,7 @@ class KRaftReader:
     def read_topics(self, names: Sequence[str]) -> TopicReading:
         topics, _ = self.reads.read(lambda session: read_named_topics(session, names, with_configs=True))
         return TopicReading(
-            [{**row, "topic_version": None} for topic in topics.values() for row in topic.partitions],
+            [{**asdict(row), "topic_version": None} for topic in topics.values() for row in topic.partitions],
             [
                 {
                     "topic": name,

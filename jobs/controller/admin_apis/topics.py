@@ -33,6 +33,7 @@ from jobs.controller.failover_znodes import random_topic_id, uses_topic_ids
 from planner.rules.replica_placement import place_replicas, start_of_round
 from schemas.broker_configs import CREATE_POLICY
 from schemas.enums import METADATA_TOPIC
+from schemas.replica_assignment import is_reassigned
 from schemas.rows import Key
 from schemas.topic_configs import DELETION_ENABLED, boolean, config_name_faults, conflicts, value_faults
 from schemas.znodes import (
@@ -267,7 +268,7 @@ def _extend(api_context: AdminApiContext, topic: ApiMessage, remaining_partition
             AdminError.POLICY_VIOLATION, f"{topic_path(name)} cannot be decoded: {error}"
         ) from None
     present = assignment.partitions
-    if assignment.adding_replicas or assignment.removing_replicas:
+    if is_reassigned(assignment.adding_replicas, assignment.removing_replicas):
         message = f"partitions of {name} are being reassigned; wait until that is complete"
         raise RefusedRequestError(AdminError.REASSIGNMENT_IN_PROGRESS, message)
     if count <= len(present):
