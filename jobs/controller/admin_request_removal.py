@@ -48,7 +48,7 @@ class AdminRequestRemover:
     log: WriteBehindLog
     log_line: Callable[[str], None]
 
-    def withdraw(self, decisions: Decisions, verdicts: Sequence[RowOutcome]) -> Iterator[MultiFailure | None]:
+    def withdraw(self, decisions: Decisions, outcomes: Sequence[RowOutcome]) -> Iterator[MultiFailure | None]:
         """Withdraw requests that are fulfilled or cannot be fulfilled; yield for each znode what ZooKeeper refused.
 
         A preferred election is done in one pass. If its change was outdated, or had to wait for another change of its
@@ -75,7 +75,7 @@ class AdminRequestRemover:
                 for key, replicas in orders.items()
             ]
             yield self._write_and_record(entries, lambda: withdraw_reassignments(self.control, orders))
-        retried = {verdict.change.key for verdict in verdicts if _will_be_retried(verdict)}
+        retried = {outcome.change.key for outcome in outcomes if _will_be_retried(outcome)}
         done = [
             key
             for key in self.context.requested(RequestKind.PREFERRED_ELECTION)
@@ -141,7 +141,7 @@ def _all_decisions(decisions: Decisions) -> Iterator[Decision]:
     return chain(decisions.withdrawn, decisions.others)
 
 
-def _will_be_retried(verdict: RowOutcome) -> bool:
+def _will_be_retried(outcome: RowOutcome) -> bool:
     """Whether the next cycle decides on the partition again, and the change written was not its election."""
-    is_elected = verdict.outcome is Outcome.APPLIED and verdict.change.action == Action.ELECT_PREFERRED
-    return verdict.outcome is not Outcome.FAILED and not is_elected
+    is_elected = outcome.outcome is Outcome.APPLIED and outcome.change.action == Action.ELECT_PREFERRED
+    return outcome.outcome is not Outcome.FAILED and not is_elected

@@ -413,14 +413,14 @@ class ResidentController:
         self.reader.refresh_partitions(due | balance | (self.context.requested_partitions if requests_due else set()))
         decided = self._decide(due, balance, requests_due=requests_due)
         record = self._record_cycle(decided)
-        verdicts = self._write(decided, record)
-        written = {verdict.change.key for verdict in verdicts if verdict.outcome is Outcome.APPLIED}
+        outcomes = self._write(decided, record)
+        written = {outcome.change.key for outcome in outcomes if outcome.outcome is Outcome.APPLIED}
         self._resuming -= due - {change.key for change in decided.changes if change.key not in written}
-        self.summary.add_cycle(verdicts, () if record is None else record.rejections)
+        self.summary.add_cycle(outcomes, () if record is None else record.rejections)
         # a partition that changes, for instance because a replica of the target failed, is decided on again first
         changing = {change.key for change in decided.changes}
         self.broker_requests.send_stops(decision for decision in decided.others if decision.key not in changing)
-        return decided, verdicts
+        return decided, outcomes
 
     def _poll_plans(self) -> None:
         """Continue with submitted plans.
@@ -599,9 +599,9 @@ class ResidentController:
         for _ in range(MAX_SHUTDOWN_ATTEMPTS):
             self.reader.refresh_partitions(keys)
             decided = self.engine.shut_down(self.context, keys, brokers)
-            verdicts = self._write(decided, self._record_cycle(decided))
-            self.summary.add_cycle(verdicts, ())
-            if all(verdict.outcome is Outcome.APPLIED for verdict in verdicts):
+            outcomes = self._write(decided, self._record_cycle(decided))
+            self.summary.add_cycle(outcomes, ())
+            if all(outcome.outcome is Outcome.APPLIED for outcome in outcomes):
                 break
 
     def _shutdown_error(self, request: ShutdownRequest) -> int:
@@ -697,11 +697,11 @@ class ResidentController:
         """Brokers that registered again before their failure was written."""
         return self._unhandled_failures.keys() & {*self.context.live}
 
-    def _on_bounced_brokers_handled(self, verdicts: Sequence[RowOutcome]) -> None:
+    def _on_bounced_brokers_handled(self, outcomes: Sequence[RowOutcome]) -> None:
         """Send bounced brokers the full state, once their partitions are written as after a failure."""
-        if any(verdict.outcome is Outcome.SKIPPED for verdict in verdicts):
+        if any(outcome.outcome is Outcome.SKIPPED for outcome in outcomes):
             return  # the next cycle continues
-        bounced, written = self._bounced, all(verdict.outcome is Outcome.APPLIED for verdict in verdicts)
+        bounced, written = self._bounced, all(outcome.outcome is Outcome.APPLIED for outcome in outcomes)
         self._unhandled_failures = (
             {} if written else {broker: left - 1 for broker, left in self._unhandled_failures.items() if left > 1}
         )
@@ -713,18 +713,18 @@ class ResidentController:
 
     def _write(self, decided: Decisions, record: CycleRecord | None) -> list[RowOutcome]:
         """Write the decided changes, and send those of each multi as soon as it is written."""
-        verdicts: list[RowOutcome] = []
+        outcomes: list[RowOutcome] = []
         try:
             for judged, written in self.writer.write(decided.changes) if decided.changes else ():
-                verdicts += judged
+                outcomes += judged
                 self.broker_requests.send_changes(written)
                 self.summary.by_action.update(change.action for change in written)
         finally:
             if record is not None:
-                self.log.finish(record, verdicts)
+                self.log.finish(record, outcomes)
         self._dirty_partitions |= self.writer.drain_dirty()
-        self._requests_due |= bool(verdicts) and bool(self.context.requests)
-        return verdicts
+        self._requests_due |= bool(outcomes) and bool(self.context.requests)
+        return outcomes
 
     def _without_new_partitions(self, decided: Decisions) -> Decisions:
         """Leave out refusals of requests whose topics or partitions were created during the cycle.
@@ -750,9 +750,9 @@ class ResidentController:
             ],
         )
 
-    def _withdraw(self, decided: Decisions, verdicts: Sequence[RowOutcome]) -> None:
+    def _withdraw(self, decided: Decisions, outcomes: Sequence[RowOutcome]) -> None:
         """Withdraw requests that are fulfilled, that cannot be fulfilled, or that are empty."""
-        for refused in chain(self.requests.withdraw(decided, verdicts), self.requests.remove_empty()):
+        for refused in chain(self.requests.withdraw(decided, outcomes), self.requests.remove_empty()):
             self._handle_refusal(refused)
 
     def _handle_refusal(self, refused: MultiFailure | None) -> bool:
@@ -802,9 +802,9 @@ class ResidentController:
         self,
         changes: Sequence[Change] = (),
         rejections: Sequence[RejectionRecord] = (),
-        verdicts: Sequence[RowOutcome] | None = None,
+        outcomes: Sequence[RowOutcome] | None = None,
     ) -> CycleRecord:
         """Make the record of a cycle, with the current broker epochs and controller epoch."""
         epochs = {broker: self.broker_requests.epoch_of(broker) for broker in self.context.brokers}
         ids = self.snapshot.snapshot_id, self.snapshot.cluster_id
-        return CycleRecord(*ids, epochs, self.control.epoch, changes, rejections, verdicts)
+        return CycleRecord(*ids, epochs, self.control.epoch, changes, rejections, outcomes)

@@ -32,13 +32,13 @@ class CycleSummary:
             f"; {pluralise(self.stale, 'row', 'was', 'were')} stale" if self.stale else ""
         )
 
-    def add_cycle(self, verdicts: Sequence[RowOutcome], rejections: Iterable[RejectionRecord]) -> None:
+    def add_cycle(self, outcomes: Sequence[RowOutcome], rejections: Iterable[RejectionRecord]) -> None:
         """Add a cycle to the totals, and log its outcomes and new rejections."""
-        self.stale += sum(verdict.outcome not in {Outcome.APPLIED, Outcome.SKIPPED} for verdict in verdicts)
-        new_outcomes = self._new_failures(verdicts)
-        counts = Counter(f"{verdict.change.action} {verdict.outcome}" for verdict in new_outcomes)
+        self.stale += sum(outcome.outcome not in {Outcome.APPLIED, Outcome.SKIPPED} for outcome in outcomes)
+        new_outcomes = self._new_failures(outcomes)
+        counts = Counter(f"{outcome.change.action} {outcome.outcome}" for outcome in new_outcomes)
         counts.update(f"{row.action}: {row.code}" for row in rejections)
-        written = changes_among(verdict.change for verdict in verdicts if verdict.outcome is Outcome.APPLIED)
+        written = changes_among(outcome.change for outcome in outcomes if outcome.outcome is Outcome.APPLIED)
         self._warn_of([change for change in written if DRAINED_LEADS in change.reason])
         self._warn_of([change for change in written if is_unclean(change)])
         self._warn_of([change for change in written if change.action == Action.TAKE_OFFLINE])
@@ -51,20 +51,20 @@ class CycleSummary:
             others = f" and {len(changes) - 1} others" if len(changes) > 1 else ""
             self.log_line(f"surveyor: warning: {changes[0].name}{others}: {changes[0].reason}", logging.WARNING)
 
-    def _new_failures(self, verdicts: Sequence[RowOutcome]) -> list[RowOutcome]:
+    def _new_failures(self, outcomes: Sequence[RowOutcome]) -> list[RowOutcome]:
         """Log new failures with their reason; return the outcomes without failures that were logged before."""
-        failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAILED]
-        self._failed_partitions -= {verdict.change.key for verdict in verdicts if verdict.outcome is not Outcome.FAILED}
+        failed = [outcome for outcome in outcomes if outcome.outcome is Outcome.FAILED]
+        self._failed_partitions -= {outcome.change.key for outcome in outcomes if outcome.outcome is not Outcome.FAILED}
         new: dict[str, list[str]] = defaultdict(list)
-        for verdict in failed:
-            if verdict.change.key not in self._failed_partitions:
-                new[verdict.message].append(verdict.change.name)
+        for outcome in failed:
+            if outcome.change.key not in self._failed_partitions:
+                new[outcome.message].append(outcome.change.name)
         for message, names in new.items():
             others = f" and {len(names) - 1} others" if len(names) > 1 else ""
             self.log_line(f"surveyor: {names[0]}{others}: {message}; retrying", logging.WARNING)
         reported = set(self._failed_partitions)
-        self._failed_partitions |= {verdict.change.key for verdict in failed}
-        return [v for v in verdicts if v.outcome is not Outcome.FAILED or v.change.key not in reported]
+        self._failed_partitions |= {outcome.change.key for outcome in failed}
+        return [v for v in outcomes if v.outcome is not Outcome.FAILED or v.change.key not in reported]
 
     def new_rejections(self, decisions: Iterable[Decision]) -> list[RejectionRecord]:
         """Return the rejections that were not reported for their partitions before."""

@@ -603,7 +603,7 @@ def _resident_controller(
             served=services.served,
             logins=services.logins,
         )
-        log_writer.record(controller.cycle_record(verdicts=[]))
+        log_writer.record(controller.cycle_record(outcomes=[]))
         log_writer.record(AuditEntry(Step.TAKE_OVER, f"controller epoch {control.epoch}; until resigned"))
         try:
             with _reported_connection(control.client):

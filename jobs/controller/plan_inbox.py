@@ -250,7 +250,7 @@ class PlanInbox:
         limits = CommitLimits(plan_request.max_plan_age, plan_request.max_changes, plan_request.allow_majority_dead)
         author = Actor(f"{plan_request.holder.user}@{plan_request.holder.host}", plan_request.run)
         with ZooKeeperSink(self.settings.zookeeper) as zookeeper:
-            ledger = apply_plan(
+            commit_log = apply_plan(
                 self.settings,
                 zookeeper,
                 plan,
@@ -259,7 +259,7 @@ class PlanInbox:
                 held=HeldControllership(self.control, self._send_in_batches),
                 author=author,
             )
-        return plan_result(self.settings, plan, ledger, detailed=plan_request.detailed)
+        return plan_result(self.settings, plan, commit_log, detailed=plan_request.detailed)
 
 
 def _submission_key(znode: Znode) -> tuple[str, int]:

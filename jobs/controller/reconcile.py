@@ -99,11 +99,11 @@ def reconcile_once(
                 return report_dry(settings, plan, preflight, DEFAULT, extras, detailed=detailed, everything=everything)
             _refuse_resident(preflight)
             refuse_unless_agreed(settings, plan, preflight, DEFAULT, extras, yes=yes, everything=everything)
-            ledger = apply_plan(settings, zookeeper, plan, preflight, hold)
+            commit_log = apply_plan(settings, zookeeper, plan, preflight, hold)
         except SurveyorError as error:
             error.result = facts | {"status": _status(settings, plan)} | error.result
             raise
-        return report_applied(settings, plan, ledger, extras, detailed=detailed)
+        return report_applied(settings, plan, commit_log, extras, detailed=detailed)
 
 
 def reconcile_until_quiet(
@@ -149,8 +149,8 @@ def reconcile_until_quiet(
             preflight = check_before_commit(settings, zookeeper, plan, mode, limits)
             _refuse_resident(preflight)
             refuse_unless_agreed(settings, plan, preflight, DEFAULT, extras, yes=yes or cycles > 0)
-            ledger = apply_plan(settings, zookeeper, plan, preflight, hold)
-            committed = plan_result(settings, plan, ledger, detailed=False)
+            commit_log = apply_plan(settings, zookeeper, plan, preflight, hold)
+            committed = plan_result(settings, plan, commit_log, detailed=False)
             cycles += 1
             written.update({name: committed.result[name] for name in ("applied_now", Outcome.STALE.value)})
             log(f"surveyor: cycle {cycles}: {committed.lines[0]}")

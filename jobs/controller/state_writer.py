@@ -74,31 +74,31 @@ class StateWriter:
         """
         ordered = sorted(changes, key=_write_order)
         began = monotonic()
-        verdicts: list[RowOutcome] = []
-        for outcomes in FencedWriter(self.control, self._to_plan(ordered), _UNTIL_RESIGNED).write(ordered):
-            verdicts += outcomes
-            self._back_off(outcomes)
-            written = [v.change for v in outcomes if v.outcome is Outcome.APPLIED and isinstance(v.change, Change)]
+        outcomes: list[RowOutcome] = []
+        for batch in FencedWriter(self.control, self._to_plan(ordered), _UNTIL_RESIGNED).write(ordered):
+            outcomes += batch
+            self._back_off(batch)
+            written = [v.change for v in batch if v.outcome is Outcome.APPLIED and isinstance(v.change, Change)]
             self.apply_written(written)
-            yield outcomes, written
-            if monotonic() - began > MAX_WRITE_SECONDS and len(verdicts) < len(ordered):
-                deferred = _deferred(ordered, verdicts)
-                verdicts += deferred
+            yield batch, written
+            if monotonic() - began > MAX_WRITE_SECONDS and len(outcomes) < len(ordered):
+                deferred = _deferred(ordered, outcomes)
+                outcomes += deferred
                 yield deferred, []
                 break
-        self._reread(verdicts)
-        if verdicts:
+        self._reread(outcomes)
+        if outcomes:
             self.failed_attempts = (
-                0 if any(v.outcome is Outcome.APPLIED for v in verdicts) else self.failed_attempts + 1
+                0 if any(v.outcome is Outcome.APPLIED for v in outcomes) else self.failed_attempts + 1
             )
 
     def _back_off(self, outcomes: Sequence[RowOutcome]) -> None:
-        for verdict in outcomes:
-            change = verdict.change
+        for outcome in outcomes:
+            change = outcome.change
             if not isinstance(change, Change) or not reassigns(change):
                 continue
             previous = self._backoffs.pop(change.key, None)
-            if verdict.outcome is Outcome.FAILED:
+            if outcome.outcome is Outcome.FAILED:
                 seconds = FIRST_BACKOFF_SECONDS if previous is None else min(MAX_BACKOFF_SECONDS, previous.seconds * 2)
                 self._backoffs[change.key] = _Backoff(change, seconds, monotonic() + seconds)
 
@@ -160,11 +160,11 @@ class StateWriter:
         self.context.put_partition(now)
         self._dirty_partitions.add(change.key)
 
-    def _reread(self, verdicts: Sequence[RowOutcome]) -> None:
+    def _reread(self, outcomes: Sequence[RowOutcome]) -> None:
         """Read topics again whose assignment changed or whose changes were outdated."""
-        self._dirty_partitions |= {v.change.key for v in verdicts if v.outcome is Outcome.SKIPPED}
-        stale = [v.change for v in verdicts if v.outcome not in _NOT_STALE]
-        topics = {v.change.topic for v in verdicts if isinstance(v.change, Change) and reassigns(v.change)}
+        self._dirty_partitions |= {v.change.key for v in outcomes if v.outcome is Outcome.SKIPPED}
+        stale = [v.change for v in outcomes if v.outcome not in _NOT_STALE]
+        topics = {v.change.topic for v in outcomes if isinstance(v.change, Change) and reassigns(v.change)}
         topics |= {change.topic for change in stale}
         if topics:
             self._dirty_partitions |= self.reader.refresh_topics(topics)
@@ -180,7 +180,7 @@ class StateWriter:
 
 def _deferred(changes: Sequence[Change], outcomes: Sequence[RowOutcome]) -> list[RowOutcome]:
     """Return outcomes for the changes that a cycle had no time to write."""
-    judged_keys = {verdict.change.key for verdict in outcomes}
+    judged_keys = {outcome.change.key for outcome in outcomes}
     reason = f"deferred: the cycle had written for {MAX_WRITE_SECONDS:g} s"
     return [RowOutcome(change, Outcome.SKIPPED, reason) for change in changes if change.key not in judged_keys]
 

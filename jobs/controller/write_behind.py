@@ -67,7 +67,7 @@ class CycleRecord:
     controller_epoch: int
     changes: Sequence[Change]
     rejections: Sequence[RejectionRecord]
-    verdicts: Sequence[RowOutcome] | None = None
+    outcomes: Sequence[RowOutcome] | None = None
     """None until the cycle has ended."""
     plan_id: str | None = None
     """Its plan, once the intents are written and as long as the outcomes are not."""
@@ -76,9 +76,9 @@ class CycleRecord:
     @property
     def status(self) -> PlanStatus:
         """The status of its plan."""
-        if self.verdicts is None:
+        if self.outcomes is None:
             return PlanStatus.COMMITTING
-        return status_after([verdict.outcome for verdict in self.verdicts], len(self.changes), is_cycle=True)
+        return status_after([outcome.outcome for outcome in self.outcomes], len(self.changes), is_cycle=True)
 
 
 class EndedDrains(NamedTuple):
@@ -143,9 +143,9 @@ class WriteBehindLog:
             self._pending_since = time.monotonic()
         self._work.put(item)
 
-    def finish(self, record: CycleRecord, verdicts: Sequence[RowOutcome]) -> None:
+    def finish(self, record: CycleRecord, outcomes: Sequence[RowOutcome]) -> None:
         """Record the outcomes of a cycle."""
-        record.verdicts = verdicts
+        record.outcomes = outcomes
         self._work.put(_CycleFinished(record))
 
     def close(self, timeout_seconds: float = 60.0) -> None:
@@ -214,8 +214,8 @@ class WriteBehindLog:
             return {"commits": self._commit_rows(self._plan_id).table([item])}
         elif isinstance(item, CycleRecord):
             return self._cycle(item)
-        elif item.record.plan_id is not None and item.record.verdicts is not None:
-            outcomes = self._commit_rows(item.record.plan_id).table(item.record.verdicts)
+        elif item.record.plan_id is not None and item.record.outcomes is not None:
+            outcomes = self._commit_rows(item.record.plan_id).table(item.record.outcomes)
             self._statuses[item.record.plan_id] = item.record.status
             return {"commits": outcomes}
         return {}
@@ -306,11 +306,11 @@ class WriteBehindLog:
         )
         plan = plan_row(self.warehouse.cluster, header, content)
         intents = (RowOutcome(change, Outcome.PENDING, "") for change in record.changes)
-        commits = self._commit_rows(plan.plan_id).table([*intents, *(record.verdicts or ())])
+        commits = self._commit_rows(plan.plan_id).table([*intents, *(record.outcomes or ())])
         of_plan = content.of_plan(plan.plan_id) | {"plans": [plan.columns()]}
         rows = {table: self.warehouse.arrow(table, some) for table, some in of_plan.items()}
         self._plan_id = plan.plan_id
-        if record.verdicts is None:
+        if record.outcomes is None:
             record.plan_id = self._plan_id
         return rows | {"commits": commits}
 

@@ -107,10 +107,10 @@ def cancel_running(
     settings: Settings, sink: Sink, plan: Plan, *, skip_unsafe: bool, fewer_copies: bool = False
 ) -> list[RowOutcome]:
     """Close the plan and cancel what runs of it; return the outcome of each requested partition."""
-    ledger = CommitLog.open(settings.warehouse, plan)
+    commit_log = CommitLog.open(settings.warehouse, plan)
     if plan.row.status != PlanStatus.CANCELLED:
         close_plan(settings.warehouse, plan.plan_id, PlanStatus.CANCELLED)
-        ledger.step(Step.CANCEL, Outcome.APPLIED, f"closed; it was {plan.row.status}")
+        commit_log.step(Step.CANCEL, Outcome.APPLIED, f"closed; it was {plan.row.status}")
     with sink.reading() as reader:
         cancellation = read_cancellation(reader, settings, plan)
         was_requested = _was_requested(settings.warehouse, plan) or _is_being_committed(reader, plan)
@@ -122,7 +122,7 @@ def cancel_running(
             return []
         with lease_for(settings, sink, plan.plan_id, "cancel", LEASE_HANDOVER_SECONDS) as lease:
             return _cancel_leased(
-                settings, reader, plan, ledger, lease, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies
+                settings, reader, plan, commit_log, lease, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies
             )
 
 
@@ -130,7 +130,7 @@ def _cancel_leased(
     settings: Settings,
     reader: Reader,
     plan: Plan,
-    ledger: CommitLog,
+    commit_log: CommitLog,
     lease: Lease,
     *,
     skip_unsafe: bool,
@@ -151,18 +151,18 @@ def _cancel_leased(
             refuse_unsafe(plan, cancellation)
         controller = ZkReassignmentOverride(reader.zookeeper) if is_resident or admin is None else admin
         run = _CancellationRun(
-            settings, plan, ledger, reader, controller, cancellation, lease, skip_unsafe, fewer_copies
+            settings, plan, commit_log, reader, controller, cancellation, lease, skip_unsafe, fewer_copies
         )
-        verdicts = run.cancel(cancellation.safe)
-        verdicts += run.restore(
+        outcomes = run.cancel(cancellation.safe)
+        outcomes += run.restore(
             run.read(
                 [partition.key for partition in [*cancellation.safe, *cancellation.of(ReassignmentStatus.OUT_OF_ORDER)]]
             )
         )
         run.record_interrupted()
         if admin is not None and throttled:
-            end_throttle(settings, reader, plan, LeaseGuardedAdmin(admin, lease), ledger.attempt)
-    return verdicts
+            end_throttle(settings, reader, plan, LeaseGuardedAdmin(admin, lease), commit_log.attempt)
+    return outcomes
 
 
 def _is_being_committed(reader: Reader, plan: Plan) -> bool:
@@ -182,7 +182,7 @@ def _was_requested(warehouse: Warehouse, plan: Plan) -> bool:
 class _CancellationRun:
     settings: Settings
     plan: Plan
-    ledger: CommitLog
+    commit_log: CommitLog
     reader: Reader
     admin: Admin | ZkReassignmentOverride
     cancellation: CancellationPlan
@@ -222,9 +222,9 @@ class _CancellationRun:
         ]
         if unsafe and not self.skip_unsafe:
             skipped = (RowOutcome(_row(status, Step.CANCEL), Outcome.SKIPPED, "others are unsafe") for status in safe)
-            self.ledger.append_now([*unsafe, *skipped])
+            self.commit_log.append_now([*unsafe, *skipped])
             refuse_unsafe(self.plan, cancellation)
-        self.ledger.append_now(unsafe)
+        self.commit_log.append_now(unsafe)
         return safe, unsafe
 
     def restore(self, statuses: Mapping[Key, PartitionStatus]) -> list[RowOutcome]:
@@ -242,7 +242,7 @@ class _CancellationRun:
             for status in out_of_order
             if now[status.key].status is not ReassignmentStatus.OUT_OF_ORDER
         ]
-        self.ledger.append_now(moved)
+        self.commit_log.append_now(moved)
         due = [status for status in out_of_order if now[status.key].status is ReassignmentStatus.OUT_OF_ORDER]
         return moved + self._ask(Step.RESTORE_ORDER, due, _replicas_before)
 
@@ -258,17 +258,17 @@ class _CancellationRun:
         unfinished = {step for step, _ in steps} - ended
         moves = {(change.wave, change.key): change for change in self.plan.changes if change.action == Action.REASSIGN}
         statuses = self.read(list(dict.fromkeys((topic, partition) for _, topic, partition, _ in unfinished)))
-        verdicts = []
+        outcomes = []
         for wave, topic, partition, action in sorted(unfinished):
             current = statuses[topic, partition]
             planned = dataclasses.replace(current, change=moves[wave, current.key])
-            verdicts.append(
-                _verdict(planned, current, Step(action), None, "the cancellation that requested it was killed")
+            outcomes.append(
+                _outcome(planned, current, Step(action), None, "the cancellation that requested it was killed")
             )
-        self.ledger.append_now(verdicts)
+        self.commit_log.append_now(outcomes)
 
     def _intend(self, step: Step, partitions: Sequence[PartitionStatus]) -> None:
-        self.ledger.append_now(RowOutcome(_row(partition, step), Outcome.PENDING, "") for partition in partitions)
+        self.commit_log.append_now(RowOutcome(_row(partition, step), Outcome.PENDING, "") for partition in partitions)
 
     def _ask(
         self,
@@ -286,16 +286,16 @@ class _CancellationRun:
         moving_back = {
             key for key in statuses if self.uses_override and statuses[key].status is ReassignmentStatus.DIVERGED
         } - refused
-        verdicts = [
+        outcomes = [
             RowOutcome(
                 _row(partition, step), Outcome.UNKNOWN, f"requested, and moving back: {statuses[partition.key].detail}"
             )
             if partition.key in moving_back
-            else _verdict(partition, statuses[partition.key], step, codes.get(partition.key), why_unknown)
+            else _outcome(partition, statuses[partition.key], step, codes.get(partition.key), why_unknown)
             for partition in partitions
         ]
-        self.ledger.append_now(verdicts)
-        return verdicts
+        self.commit_log.append_now(outcomes)
+        return outcomes
 
     def _request(self, targets: Mapping[Key, list[int] | None]) -> tuple[Mapping[Key, int], str]:
         self.lease.refuse_lost()
@@ -328,7 +328,7 @@ def _row(partition: PartitionStatus, step: Step) -> PlanRow:
     return replace(partition.change, action=step.value)
 
 
-def _verdict(
+def _outcome(
     before: PartitionStatus, now: PartitionStatus, step: Step, code: int | None, why_unknown: str
 ) -> RowOutcome:
     """Judge a step by the status before and now; `why_unknown` explains a missing answer."""
@@ -396,11 +396,11 @@ def _cancel_stored(
         return CommandResult(dry, title, *_lines(stored_plan, cancellation), note, steps=steps, warnings=[])
     if not yes and not _is_confirmed(stored_plan, cancellation):
         raise SurveyorError("not cancelled: the question was not answered with yes")
-    verdicts = cancel_running(settings, sink, stored_plan, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
+    outcomes = cancel_running(settings, sink, stored_plan, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
     stored_plan = read_plan(settings.warehouse, stored_plan.plan_id)
     with sink.reading() as reader:
         cancellation = read_cancellation(reader, settings, stored_plan, fewer_copies=fewer_copies)
-    return _report(settings, stored_plan, cancellation, verdicts)
+    return _report(settings, stored_plan, cancellation, outcomes)
 
 
 def _refuse(plan: Plan, cancellation: CancellationPlan) -> None:
@@ -425,14 +425,14 @@ def _is_confirmed(plan: Plan, cancellation: CancellationPlan) -> bool:
 
 
 def _report(
-    settings: Settings, plan: Plan, cancellation: CancellationPlan, verdicts: Sequence[RowOutcome]
+    settings: Settings, plan: Plan, cancellation: CancellationPlan, outcomes: Sequence[RowOutcome]
 ) -> CommandResult:
-    result = _result(plan, cancellation, verdicts)
-    failed = [verdict for verdict in verdicts if verdict.outcome in {Outcome.FAILED, Outcome.UNKNOWN}]
+    result = _result(plan, cancellation, outcomes)
+    failed = [outcome for outcome in outcomes if outcome.outcome in {Outcome.FAILED, Outcome.UNKNOWN}]
     failures = [
-        f"  {verdict.outcome}: {verdict.change.name}: {verdict.message}"
-        for verdict in verdicts
-        if verdict.outcome is not Outcome.APPLIED
+        f"  {outcome.outcome}: {outcome.change.name}: {outcome.message}"
+        for outcome in outcomes
+        if outcome.outcome is not Outcome.APPLIED
     ]
     title = (
         f"plan {plan.title}: {plan.row.status}; {result['cancelled_now']} cancelled now, "
@@ -455,16 +455,16 @@ def _steps(settings: Settings, plan: Plan, cancellation: CancellationPlan, *, ag
     return after_cancellation(settings, plan, again=again, complete=bool(cancellation.of(ReassignmentStatus.COMPLETE)))
 
 
-def _result(plan: Plan, cancellation: CancellationPlan, verdicts: Sequence[RowOutcome] = ()) -> Result:
-    done = [(verdict.change.action, verdict.outcome) for verdict in verdicts]
-    outcomes = [outcome for _, outcome in done]
+def _result(plan: Plan, cancellation: CancellationPlan, outcomes: Sequence[RowOutcome] = ()) -> Result:
+    done = [(row.change.action, row.outcome) for row in outcomes]
+    of_rows = [outcome for _, outcome in done]
     return {
         "plan_id": plan.plan_id,
         "status": plan.row.status,
         "cancelled_now": done.count((Step.CANCEL, Outcome.APPLIED)),
         "reordered_now": done.count((Step.RESTORE_ORDER, Outcome.APPLIED)),
-        "failed": outcomes.count(Outcome.FAILED),
-        "unknown": outcomes.count(Outcome.UNKNOWN),
+        "failed": of_rows.count(Outcome.FAILED),
+        "unknown": of_rows.count(Outcome.UNKNOWN),
         **cancellation.counts,
         "rejections": rejections(cancellation),
     }

@@ -78,20 +78,20 @@ def _apply(
     log(f"  mode {preflight.mode} ({preflight.reason}); {pending_summary(plan, preflight.pending)}")
     for line in leftover_lines(settings.warehouse, plan):
         log(line)
-    ledger = CommitLog.open(settings.warehouse, plan, author)
-    ledger.controller_epoch = ledger.written_under = None if held is None else held.control.epoch
-    ledger.broker_epochs = preflight.state.live
-    ledger.set_preflight_outcomes(preflight.already_decided)
+    commit_log = CommitLog.open(settings.warehouse, plan, author)
+    commit_log.controller_epoch = commit_log.written_under = None if held is None else held.control.epoch
+    commit_log.broker_epochs = preflight.state.live
+    commit_log.set_preflight_outcomes(preflight.already_decided)
     try:
         if lease is not None:
-            with controller_of(settings, sink, preflight.state, ledger, running=running, lease=lease) as (
+            with controller_of(settings, sink, preflight.state, commit_log, running=running, lease=lease) as (
                 controller,
                 throttler,
             ):
                 commit_admin(
                     settings,
                     sink,
-                    ledger,
+                    commit_log,
                     controller,
                     preflight.pending,
                     lease=lease,
@@ -99,19 +99,19 @@ def _apply(
                     throttler=throttler,
                 )
         else:
-            _write_pending(settings, sink, ledger, preflight, max_hold, held=held)
+            _write_pending(settings, sink, commit_log, preflight, max_hold, held=held)
     except SurveyorError as error:
-        error.result = {"plan_id": plan.plan_id, **ledger.counts()}
+        error.result = {"plan_id": plan.plan_id, **commit_log.counts()}
         raise
     finally:
-        ledger.close()
-    return ledger
+        commit_log.close()
+    return commit_log
 
 
 def _write_pending(
     settings: Settings,
     sink: Sink,
-    ledger: CommitLog,
+    commit_log: CommitLog,
     preflight: Preflight,
     max_hold: float,
     *,
@@ -130,7 +130,7 @@ def _write_pending(
             commit_batch(
                 settings,
                 sink.zookeeper,
-                ledger,
+                commit_log,
                 preflight.pending,
                 max_hold,
                 held=held,
@@ -142,8 +142,8 @@ def _write_pending(
             log(f"  {overtaken}: the pending rows are judged again")
         else:
             return
-        preflight = recheck(settings, sink, ledger.plan, preflight)
-        ledger.begin_again(preflight.already_decided)
+        preflight = recheck(settings, sink, commit_log.plan, preflight)
+        commit_log.begin_again(preflight.already_decided)
     raise SurveyorError(
         f"another controller took over {MAX_TAKEOVER_ATTEMPTS} times while the pending rows were judged: nothing was "
         "written; find out which processes compete for /controller (broker logs: 'Controller'), then commit again"
@@ -191,8 +191,8 @@ def commit_plan(
         refuse_unless_agreed(settings, stored_plan, preflight, running, ReportExtras(), yes=yes, everything=everything)
         if preflight.resident_controller is not None and preflight.mode is Mode.BATCH:
             return submit_and_wait(settings, sink.zookeeper, stored_plan, preflight, limits, detailed=detailed)
-        ledger = apply_plan(settings, sink, stored_plan, preflight, hold, running=running)
-        return report_applied(settings, stored_plan, ledger, ReportExtras(), detailed=detailed)
+        commit_log = apply_plan(settings, sink, stored_plan, preflight, hold, running=running)
+        return report_applied(settings, stored_plan, commit_log, ReportExtras(), detailed=detailed)
 
 
 def with_default_throttle(settings: Settings, plan: Plan, running: ReassignmentOptions) -> ReassignmentOptions:

@@ -184,41 +184,41 @@ def _refuse_to_delete(plan: Plan, deletions: Sequence[DeletionImpact]) -> None:
         )
 
 
-def plan_result(settings: Settings, plan: Plan, ledger: CommitLog, *, detailed: bool) -> PlanResult:
+def plan_result(settings: Settings, plan: Plan, commit_log: CommitLog, *, detailed: bool) -> PlanResult:
     """Return the result of a commit; its exit code shows whether all was written as planned."""
     row = read_plan(settings.warehouse, plan.plan_id).row
     status = row.status
-    applied_now = len(ledger.of(Outcome.APPLIED)) - ledger.already_decided
-    applied: Result = {"plan_id": plan.plan_id, "status": status, "applied_now": applied_now, **ledger.counts()}
-    summary = ", ".join(f"{count} {outcome}" for outcome, count in ledger.counts().items() if count)
-    summary += f" ({applied_now} of them now)" if applied_now < len(ledger.of(Outcome.APPLIED)) else ""
-    stale = truncate(_stale_lines(ledger.outcomes), command_line(settings, "show", "commits", plan.called, "--all"))
+    applied_now = len(commit_log.of(Outcome.APPLIED)) - commit_log.already_decided
+    applied: Result = {"plan_id": plan.plan_id, "status": status, "applied_now": applied_now, **commit_log.counts()}
+    summary = ", ".join(f"{count} {outcome}" for outcome, count in commit_log.counts().items() if count)
+    summary += f" ({applied_now} of them now)" if applied_now < len(commit_log.of(Outcome.APPLIED)) else ""
+    stale = truncate(_stale_lines(commit_log.outcomes), command_line(settings, "show", "commits", plan.called, "--all"))
     if status in CLOSED:
-        summary = _cancellation_summary(ledger)
+        summary = _cancellation_summary(commit_log)
         title = f"plan {plan.title} {closed_line(settings.warehouse, row)}, while it was committed; {summary}"
         return PlanResult(ExitCode.ERROR, applied, [title, *stale])
     title = f"plan {plan.title}: {status}; {summary or 'no changes'}"
-    return PlanResult(_exit_code(ledger, detailed=detailed), applied, [title, *stale])
+    return PlanResult(_exit_code(commit_log, detailed=detailed), applied, [title, *stale])
 
 
-def _cancellation_summary(ledger: CommitLog) -> str:
+def _cancellation_summary(commit_log: CommitLog) -> str:
     """Return how much of a plan that was cancelled during its commit is applied, and how much was turned back."""
-    applied, size = len(ledger.of(Outcome.APPLIED)), ledger.plan.size
-    turned_back = len(ledger.of(Outcome.STALE))
+    applied, size = len(commit_log.of(Outcome.APPLIED)), commit_log.plan.size
+    turned_back = len(commit_log.of(Outcome.STALE))
     text = f"{turned_back} of {size} were turned back" if turned_back else f"none of {size} was turned back"
     return f"{text}, {applied} are as planned"
 
 
 def report_applied(
-    settings: Settings, plan: Plan, ledger: CommitLog, extras: ReportExtras, *, detailed: bool
+    settings: Settings, plan: Plan, commit_log: CommitLog, extras: ReportExtras, *, detailed: bool
 ) -> CommandResult:
     """Return what a commit shows at its end."""
-    committed = plan_result(settings, plan, ledger, detailed=detailed)
+    committed = plan_result(settings, plan, commit_log, detailed=detailed)
     steps = after_commit(settings, plan.called, committed.result["status"], committed.result)
     code = ExitCode(committed.exit_code)
     if interrupted():
         applied_now = committed.result["applied_now"]
-        skipped = len(ledger.of(Outcome.SKIPPED))
+        skipped = len(commit_log.of(Outcome.SKIPPED))
         log(f"surveyor: interrupted: {applied_now} written, {skipped} left; commit again to continue")
         code = exit_code()
     return CommandResult(
@@ -226,25 +226,27 @@ def report_applied(
     )
 
 
-def _exit_code(ledger: CommitLog, *, detailed: bool) -> ExitCode:
+def _exit_code(commit_log: CommitLog, *, detailed: bool) -> ExitCode:
     """ERROR for undecided rows, STALE for stale ones, else DONE."""
-    if ledger.unanswered or any(ledger.of(outcome) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED)):
+    if commit_log.unanswered or any(
+        commit_log.of(outcome) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED)
+    ):
         return ExitCode.ERROR
-    nothing_applied = not ledger.of(Outcome.APPLIED)
-    return ExitCode.STALE if (detailed or nothing_applied) and ledger.of(Outcome.STALE) else ExitCode.DONE
+    nothing_applied = not commit_log.of(Outcome.APPLIED)
+    return ExitCode.STALE if (detailed or nothing_applied) and commit_log.of(Outcome.STALE) else ExitCode.DONE
 
 
-def counts(verdicts: Sequence[RowOutcome]) -> dict[str, int]:
-    """Count the verdicts by outcome, including outcomes that did not occur."""
-    outcomes = [verdict.outcome for verdict in verdicts]
-    return {outcome.value: outcomes.count(outcome) for outcome in Outcome if outcome is not Outcome.PENDING}
+def counts(outcomes: Sequence[RowOutcome]) -> dict[str, int]:
+    """Count rows by outcome, including outcomes that did not occur."""
+    of_rows = [row.outcome for row in outcomes]
+    return {outcome.value: of_rows.count(outcome) for outcome in Outcome if outcome is not Outcome.PENDING}
 
 
-def _stale_lines(verdicts: Sequence[RowOutcome]) -> list[str]:
+def _stale_lines(outcomes: Sequence[RowOutcome]) -> list[str]:
     return [
-        f"  {verdict.outcome}: {verdict.change.name}: {verdict.message}"
-        for verdict in verdicts
-        if verdict.outcome is not Outcome.APPLIED
+        f"  {outcome.outcome}: {outcome.change.name}: {outcome.message}"
+        for outcome in outcomes
+        if outcome.outcome is not Outcome.APPLIED
     ]
 
 

@@ -85,19 +85,19 @@ def check_before_commit(
         if selected_mode is Mode.BATCH:
             refuse_take_over(state.zookeeper, settings.conf.controller_id)
             refuse_unreachable(state.zookeeper, settings.listener)
-            pending, verdicts = Preconditions.of(plan, state.zookeeper.live, state.deleting).judge(
+            pending, outcomes = Preconditions.of(plan, state.zookeeper.live, state.deleting).judge(
                 plan.changes, reader.read_partitions([change.key for change in plan.changes])
             )
             refuse_too_large(reader.zookeeper, plan, pending)
         else:
-            pending, verdicts = evaluate_waves(
+            pending, outcomes = evaluate_waves(
                 plan.changes, reader.read_current(plan.changes), planned_premises(settings.warehouse, plan)
             )
             if any(change.action == Action.REASSIGN for change in pending):
                 others = classify(reader.read_reassignments())
                 for warning in warnings_of_others(settings, plan, pending, others):
                     warn(warning)
-        tasks, task_verdicts = judge_operations(plan.tasks, reader.read_operations(plan.tasks))
+        tasks, task_outcomes = judge_operations(plan.tasks, reader.read_operations(plan.tasks))
         takes_over = selected_mode is Mode.BATCH and bool(pending or tasks) and not (resident_controller or is_ours)
         if takes_over:
             latest_epoch = max(latest_epoch, latest_epoch_of_states(reader.zookeeper))
@@ -108,7 +108,7 @@ def check_before_commit(
         selected_mode,
         reason,
         [*pending, *tasks],
-        [*verdicts, *task_verdicts],
+        [*outcomes, *task_outcomes],
         limits,
         resident_controller,
         latest_epoch,

@@ -51,6 +51,6 @@ def close_if_back(reader: Reader, settings: Settings, undone: Plan, to_snapshot:
     rollback = read_rollback(reader, settings, undone, to_snapshot)
     if rollback.is_back and undone.row.status != PlanStatus.ROLLED_BACK:
         close_plan(settings.warehouse, undone.plan_id, PlanStatus.ROLLED_BACK)
-        ledger = CommitLog.open(settings.warehouse, undone)
-        ledger.step(Step.ROLL_BACK, Outcome.APPLIED, f"all of it is as in snapshot {rollback.snapshot_id}")
+        commit_log = CommitLog.open(settings.warehouse, undone)
+        commit_log.step(Step.ROLL_BACK, Outcome.APPLIED, f"all of it is as in snapshot {rollback.snapshot_id}")
     return rollback.is_back

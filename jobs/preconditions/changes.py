@@ -60,14 +60,14 @@ def _split_due(
 ) -> tuple[list[Change], list[RowOutcome]]:
     """Split the changes into pending ones and outcomes."""
     pending: list[Change] = []
-    verdicts: list[RowOutcome] = []
+    outcomes: list[RowOutcome] = []
     for change in changes:
-        verdict = judge(change)
-        if verdict is None:
+        outcome = judge(change)
+        if outcome is None:
             pending.append(change)
         else:
-            verdicts.append(verdict)
-    return pending, verdicts
+            outcomes.append(outcome)
+    return pending, outcomes
 
 
 @dataclass(frozen=True, slots=True)

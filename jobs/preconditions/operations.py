@@ -32,12 +32,12 @@ def judge_operations(
     operations: Sequence[Operation], current: OperationState
 ) -> tuple[list[Operation], list[RowOutcome]]:
     """Return the pending operations, and the outcomes of the others."""
-    judged = [(operation, verdict_on(operation, current)) for operation in operations]
-    pending = [operation for operation, verdict in judged if verdict is None]
-    return pending, [verdict for _, verdict in judged if verdict is not None]
+    judged = [(operation, outcome_of(operation, current)) for operation in operations]
+    pending = [operation for operation, outcome in judged if outcome is None]
+    return pending, [outcome for _, outcome in judged if outcome is not None]
 
 
-def verdict_on(operation: Operation, current: OperationState) -> RowOutcome | None:
+def outcome_of(operation: Operation, current: OperationState) -> RowOutcome | None:
     """Judge one operation; None if it is pending."""
     try:
         judged = _judge(operation, current.topics[operation.topic], current)

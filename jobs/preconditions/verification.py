@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.preconditions.operations import verdict_on
+from jobs.preconditions.operations import outcome_of
 from jobs.repositories.figures import Figures, figures_in, spans_of
 from jobs.repositories.plans.repository import Plan
 from jobs.repositories.snapshots import last_snapshot, table_as_of
@@ -86,17 +86,17 @@ def operation_status(
     operation: Operation, current: OperationState, live: Collection[int]
 ) -> tuple[ReassignmentStatus, str]:
     """Return how far an operation has come, and the details; `live` has the registered brokers."""
-    verdict, topic = verdict_on(operation, current), current.topics[operation.topic].topic
-    if verdict is None and operation.action == OperationKind.DELETE_REPLICAS:
+    outcome, topic = outcome_of(operation, current), current.topics[operation.topic].topic
+    if outcome is None and operation.action == OperationKind.DELETE_REPLICAS:
         return ReassignmentStatus.IN_PROGRESS, "queued for deletion, and still exists"
-    if verdict is None:
+    if outcome is None:
         return ReassignmentStatus.NOT_STARTED, "unchanged since the plan was made"
-    if verdict.outcome is not Outcome.APPLIED:
-        return ReassignmentStatus.DIVERGED, verdict.message
+    if outcome.outcome is not Outcome.APPLIED:
+        return ReassignmentStatus.DIVERGED, outcome.message
     in_progress = operation.action == OperationKind.DELETE_TOPIC and topic.exists
     if not in_progress:
-        return ReassignmentStatus.COMPLETE, verdict.message
-    return ReassignmentStatus.IN_PROGRESS, f"{verdict.message}{_waits_for(topic, live)}"
+        return ReassignmentStatus.COMPLETE, outcome.message
+    return ReassignmentStatus.IN_PROGRESS, f"{outcome.message}{_waits_for(topic, live)}"
 
 
 def _waits_for(topic: CurrentTopic, live: Collection[int]) -> str:

@@ -33,23 +33,26 @@ def evaluate_waves(
     judged. If a partition has reached a later wave, its earlier changes count as applied.
     """
     pending: list[Change] = []
-    verdicts: list[RowOutcome] = []
+    outcomes: list[RowOutcome] = []
     reached_wave: dict[Key, int] = {}
     busy: set[Key] = set()
     for wave in by_wave(changes):
-        pending_in_wave, outcomes = judge_for_admin(
+        pending_in_wave, outcomes_of_wave = judge_for_admin(
             [change for change in wave if change.key not in busy], current, premises
         )
         pending += pending_in_wave + [change for change in wave if change.key in busy]
-        verdicts += outcomes
-        reached = [*pending_in_wave, *(verdict.change for verdict in outcomes if verdict.outcome is Outcome.APPLIED)]
+        outcomes += outcomes_of_wave
+        reached = [
+            *pending_in_wave,
+            *(outcome.change for outcome in outcomes_of_wave if outcome.outcome is Outcome.APPLIED),
+        ]
         reached_wave |= {change.key: change.wave for change in reached}
-        running = (verdict.change for verdict in outcomes if verdict.is_running)
+        running = (outcome.change for outcome in outcomes_of_wave if outcome.is_running)
         busy |= {change.key for change in (*pending_in_wave, *running)}
-    return pending, [_as_passed(verdict, reached_wave.get(verdict.change.key, -1)) for verdict in verdicts]
+    return pending, [_as_passed(outcome, reached_wave.get(outcome.change.key, -1)) for outcome in outcomes]
 
 
-def _as_passed(verdict: RowOutcome, reached: int) -> RowOutcome:
-    if verdict.outcome is not Outcome.STALE or verdict.change.wave >= reached:
-        return verdict
-    return RowOutcome(verdict.change, Outcome.APPLIED, f"found applied: its partition has reached wave {reached}")
+def _as_passed(outcome: RowOutcome, reached: int) -> RowOutcome:
+    if outcome.outcome is not Outcome.STALE or outcome.change.wave >= reached:
+        return outcome
+    return RowOutcome(outcome.change, Outcome.APPLIED, f"found applied: its partition has reached wave {reached}")

@@ -55,7 +55,7 @@ from schemas.text import join_ids, pluralise
 def commit_admin(
     settings: Settings,
     sink: Sink,
-    ledger: CommitLog,
+    commit_log: CommitLog,
     controller: ControllerClient,
     pending: Sequence[PlanRow],
     *,
@@ -69,11 +69,11 @@ def commit_admin(
     reassignments are in the way, and StillRunningError if the time to wait is over or the user interrupts; requested
     changes then continue in the cluster.
     """
-    throttle = throttle_rows(settings.warehouse, ledger.plan.plan_id)
+    throttle = throttle_rows(settings.warehouse, commit_log.plan.plan_id)
     rate = rate_of(throttle) if running.throttle is None else running.throttle
-    on_poll = make_poll_hook(running.max_wait, ledger, lease)
-    premises = planned_premises(settings.warehouse, ledger.plan)
-    run = AdminCommit(settings, sink, ledger, controller, throttler, running, lease, on_poll, premises, rate)
+    on_poll = make_poll_hook(running.max_wait, commit_log, lease)
+    premises = planned_premises(settings.warehouse, commit_log.plan)
+    run = AdminCommit(settings, sink, commit_log, controller, throttler, running, lease, on_poll, premises, rate)
     try:
         with raise_on_signal():
             run.run_waves(pending)
@@ -81,20 +81,20 @@ def commit_admin(
         run.record_unrequested(pending)
         moving = run.running_moves()
         if moving is None:
-            raise StillRunningError(f"interrupted; whether replicas move is unknown{resume_hint(ledger)}") from None
+            raise StillRunningError(f"interrupted; whether replicas move is unknown{resume_hint(commit_log)}") from None
         if not moving:
             raise
-        raise StillRunningError(f"interrupted{resume_hint(ledger)}") from None
+        raise StillRunningError(f"interrupted{resume_hint(commit_log)}") from None
     except SurveyorError as error:
         run.record_unrequested(pending)
         # requested changes continue, so a failure to read is no longer the right error
-        if ledger.intents_written and isinstance(error, UnreadableError):
-            raise StillRunningError(f"{error}{resume_hint(ledger)}") from error
+        if commit_log.intents_written and isinstance(error, UnreadableError):
+            raise StillRunningError(f"{error}{resume_hint(commit_log)}") from error
         raise
     finally:
         run.clear_throttle()
-    if not ledger.is_closed:
-        log(f"  Kafka's controller accepted {len(ledger.of(Outcome.APPLIED))} of {ledger.plan.size}")
+    if not commit_log.is_closed:
+        log(f"  Kafka's controller accepted {len(commit_log.of(Outcome.APPLIED))} of {commit_log.plan.size}")
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ class AdminCommit:
 
     settings: Settings
     sink: Sink
-    ledger: CommitLog
+    commit_log: CommitLog
     controller: ControllerClient
     throttler: ConfigAdmin | None
     running: ReassignmentOptions
@@ -122,7 +122,7 @@ class AdminCommit:
             if before:
                 self._wait(before)
             self._request_wave(wave, [change for later in waves[index + 1 :] for change in later], is_first=index == 0)
-        if self.running.wait or throttle_rows(self.settings.warehouse, self.ledger.plan.plan_id):
+        if self.running.wait or throttle_rows(self.settings.warehouse, self.commit_log.plan.plan_id):
             self._wait(self._moves)
 
     def record_unrequested(self, pending: Sequence[PlanRow]) -> None:
@@ -130,28 +130,28 @@ class AdminCommit:
 
         The plan is marked as unfinished, even if all its changes were requested.
         """
-        self.ledger.unfinished = True
-        if self.ledger.intents_written:
-            decided = {verdict.change.place for verdict in self.ledger.outcomes}
+        self.commit_log.unfinished = True
+        if self.commit_log.intents_written:
+            decided = {outcome.change.place for outcome in self.commit_log.outcomes}
             moving = {move.place for move in self.running_moves() or ()}
             for change in pending:
                 if change.place in decided:
                     continue
                 if change.place in moving:
-                    self.ledger.judge([RowOutcome(change, Outcome.APPLIED, "requested, and in progress")])
+                    self.commit_log.add_outcomes([RowOutcome(change, Outcome.APPLIED, "requested, and in progress")])
                 else:
-                    self.ledger.judge([RowOutcome(change, Outcome.SKIPPED, "the commit stopped before it")])
+                    self.commit_log.add_outcomes([RowOutcome(change, Outcome.SKIPPED, "the commit stopped before it")])
 
     def clear_throttle(self) -> None:
         """Remove the throttle unless replicas of the plan still move; an error here must not hide another error."""
-        plan_id = self.ledger.plan.plan_id
+        plan_id = self.commit_log.plan.plan_id
         try:
             if throttle_rows(self.settings.warehouse, plan_id):
                 self.lease.take(LEASE_HANDOVER_SECONDS)  # we may have handed the lease over to a cancellation
                 with self.sink.reading() as reader:
-                    end_throttle(self.settings, reader, self.ledger.plan, self.throttler, self.ledger.attempt)
-                over = self.ledger.is_closed or throttle_rows(self.settings.warehouse, plan_id)
-                if self.ledger.unfinished and not over:
+                    end_throttle(self.settings, reader, self.commit_log.plan, self.throttler, self.commit_log.attempt)
+                over = self.commit_log.is_closed or throttle_rows(self.settings.warehouse, plan_id)
+                if self.commit_log.unfinished and not over:
                     log(f"  the rest of the plan is not throttled unless --throttle {self.rate} is given again")
         except (SurveyorError, *UNKNOWN_OUTCOME) as error:
             log(
@@ -163,44 +163,44 @@ class AdminCommit:
         """The changes of the plan that are moving now; None if the cluster cannot be read."""
         try:
             with self.sink.reading() as reader:
-                return moving_of(reader, self.ledger.plan)
+                return moving_of(reader, self.commit_log.plan)
         except SurveyorError as error:
             log(f"surveyor: what moves is unknown: {error}", logging.WARNING)
             return None
 
     @property
     def _moves(self) -> list[Change]:
-        return reassignments_of(self.ledger.plan)
+        return reassignments_of(self.commit_log.plan)
 
     def _wait(self, moves: Sequence[Change]) -> None:
         """Wait until these reassignments are complete."""
         with self.sink.reading() as reader:
-            complete = wait_complete(reader, self.ledger, moves, self.on_poll)
+            complete = wait_complete(reader, self.commit_log, moves, self.on_poll)
         waves = join_ids(sorted({move.wave for move in moves}))
         log(f"  complete: {complete} of {len(moves)} reassignments of wave {waves}")
 
     def _request_wave(self, wave: Sequence[PlanRow], later: Sequence[PlanRow], *, is_first: bool) -> None:
         """Request one wave, after checking that the plan is open, the lease is ours and the changes are still due."""
-        self.ledger.refuse_closed()
+        self.commit_log.refuse_closed()
         if any(change.action == Action.REASSIGN for change in wave):
             self._refuse_others(wave)
         pending = self._recheck(wave, 0.0 if is_first else PREVIOUS_WAVE_SECONDS)
         if not pending:
             return
-        if not self.ledger.intents_written:
-            self.ledger.append_intents([*pending, *later])
+        if not self.commit_log.intents_written:
+            self.commit_log.append_intents([*pending, *later])
         moves = [change for change in changes_among(pending) if change.action == Action.REASSIGN]
         self._throttle(moves)
         pending = self._recheck(pending, 0.0)  # setting the throttle took time
-        self.ledger.refuse_closed()
-        request_changes(self.sink, self.ledger, self.controller, pending, self.lease, self._judge_again)
+        self.commit_log.refuse_closed()
+        request_changes(self.sink, self.commit_log, self.controller, pending, self.lease, self._judge_again)
         with self.sink.reading() as reader:
-            record_concurrent_changes(reader, self.ledger, pending, self.premises)
+            record_concurrent_changes(reader, self.commit_log, pending, self.premises)
         log(f"  wave {wave[0].wave}: {pluralise(len(pending), 'change')} requested")
 
     def _recheck(self, wave: Sequence[PlanRow], timeout_seconds: float) -> list[PlanRow]:
         with self.sink.reading() as reader:
-            return recheck_wave(reader, self.ledger, wave, timeout_seconds, self.premises)
+            return recheck_wave(reader, self.commit_log, wave, timeout_seconds, self.premises)
 
     def _judge_again(self, rows: Sequence[PlanRow]) -> list[PlanRow]:
         return self._recheck(rows, 0.0)
@@ -210,9 +210,9 @@ class AdminCommit:
         if self.rate is None or self.throttler is None:
             return
         with self.sink.reading() as reader:
-            moves = [*moving_of(reader, self.ledger.plan), *upcoming]
+            moves = [*moving_of(reader, self.commit_log.plan), *upcoming]
             if moves:
-                plan_id, attempt = self.ledger.plan.plan_id, self.ledger.attempt
+                plan_id, attempt = self.commit_log.plan.plan_id, self.commit_log.attempt
                 set_throttle(
                     self.settings.warehouse, reader, self.throttler, plan_id, moves, self.rate, attempt=attempt
                 )
@@ -224,14 +224,14 @@ class AdminCommit:
             reader.sync()
             others = classify(reader.read_reassignments(moving))
         try:
-            warnings_of_others(self.settings, self.ledger.plan, changes_among(wave), others)
+            warnings_of_others(self.settings, self.commit_log.plan, changes_among(wave), others)
         except RefusedError as error:
-            if not self.ledger.intents_written:
+            if not self.commit_log.intents_written:
                 raise
             raise RefusedError(f"{error}; wave {wave[0].wave} was not requested, nor was any later one") from None
         if self.throttler is not None:
             with self.sink.reading() as reader:
-                clear_leftover_throttles(self.settings.warehouse, reader, self.throttler, self.ledger.plan.plan_id)
+                clear_leftover_throttles(self.settings.warehouse, reader, self.throttler, self.commit_log.plan.plan_id)
 
 
 def end_throttle(

@@ -34,7 +34,7 @@ def controller_of(
     settings: Settings,
     sink: Sink,
     state: Cluster,
-    ledger: CommitLog,
+    commit_log: CommitLog,
     *,
     running: ReassignmentOptions,
     lease: Lease,
@@ -44,7 +44,9 @@ def controller_of(
         with admin_of(settings, state) as admin:
             yield admin, LeaseGuardedAdmin(admin, lease)
         return
-    controller = ZkControllerClient.of(sink.zookeeper, ledger, lease, make_poll_hook(running.max_wait, ledger, lease))
+    controller = ZkControllerClient.of(
+        sink.zookeeper, commit_log, lease, make_poll_hook(running.max_wait, commit_log, lease)
+    )
     with ExitStack() as stack:
         admin_or_none = _throttler(stack, settings, state, running)
         yield controller, None if admin_or_none is None else LeaseGuardedAdmin(admin_or_none, lease)

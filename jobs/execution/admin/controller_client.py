@@ -102,7 +102,7 @@ JUDGED_TOGETHER: Final = 500
 
 def request_changes(  # noqa: PLR0917 - where, what, and under which checks
     sink: Sink,
-    ledger: CommitLog,
+    commit_log: CommitLog,
     controller: ControllerClient,
     pending: Sequence[PlanRow],
     lease: Lease,
@@ -114,11 +114,11 @@ def request_changes(  # noqa: PLR0917 - where, what, and under which checks
     LeaseLostError before a request if we do not have the lease any more.
     """
     judgement = _Judgement(recheck, time.monotonic(), {row.place for row in pending})
-    for kind, requests in _requests(sink, ledger, controller, pending):
+    for kind, requests in _requests(sink, commit_log, controller, pending):
         if any(row.action == kind for row in pending):
             with progress(f"asking Kafka's controller: {kind}"):
-                for verdicts in _send_in_turn(sink, requests, lease, judgement):
-                    ledger.judge(verdicts)
+                for outcomes in _send_in_turn(sink, requests, lease, judgement):
+                    commit_log.add_outcomes(outcomes)
 
 
 @dataclass(slots=True)
@@ -146,7 +146,7 @@ class _Judgement:
 
 
 def _requests(
-    sink: Sink, ledger: CommitLog, controller: ControllerClient, pending: Sequence[PlanRow]
+    sink: Sink, commit_log: CommitLog, controller: ControllerClient, pending: Sequence[PlanRow]
 ) -> Iterator[tuple[Action | OperationKind, Requests]]:
     """Split the pending changes into requests, kind by kind."""
     # `jobs.execution.mode_selection` sends the kinds that only the Admin API supports to no other client.
@@ -161,7 +161,7 @@ def _requests(
     )
     unclean = [change for change in offline if is_unclean(change)]
     clean = [change for change in offline if not is_unclean(change)]
-    yield Action.CREATE, _creations(ledger, admin, creations_due)
+    yield Action.CREATE, _creations(commit_log, admin, creations_due)
     yield Action.ELECT_PREFERRED, [(elections, lambda rows: controller.elect_preferred([row.key for row in rows]))]
     yield (
         Action.ELECT,
@@ -170,7 +170,7 @@ def _requests(
             (unclean, lambda rows: _elect_uncleanly(sink, admin, changes_among(rows))),
         ],
     )
-    yield Action.REASSIGN, [(reassignments, lambda rows: _reassign(sink, ledger, controller, changes_among(rows)))]
+    yield Action.REASSIGN, [(reassignments, lambda rows: _reassign(sink, commit_log, controller, changes_among(rows)))]
     yield OperationKind.ALTER_CONFIG, [([task], partial(_alter_config, admin, task)) for task in alterations]
     yield OperationKind.DELETE_TOPIC, [(deletions, lambda rows: _delete_topics(admin, operations_among(rows)))]
 
@@ -202,11 +202,11 @@ def _send_in_turn(sink: Sink, requests: Requests, lease: Lease, judgement: _Judg
         if not changes:
             continue
         try:
-            verdicts, lost_response = _ask(sink, changes, send)
+            outcomes, lost_response = _ask(sink, changes, send)
         except KeyboardInterrupt:
             yield [RowOutcome(change, Outcome.UNKNOWN, "interrupted before it was answered") for change in changes]
             raise
-        yield verdicts
+        yield outcomes
 
 
 def _is_checked_soon(lease: Lease) -> bool:
@@ -233,7 +233,7 @@ def _ask(sink: Sink, changes: Sequence[PlanRow], send: Send) -> tuple[list[RowOu
             shown, why_unknown = _read_back(sink, late, lost_response)
             codes = {key: code for key, code in codes.items() if code != REQUEST_TIMED_OUT} | {**shown}
         codes = {**codes, **_repeated(sink, changes, codes, REPEATED)}
-    return [_verdict(change, codes, why_unknown) for change in changes], lost_response
+    return [_outcome(change, codes, why_unknown) for change in changes], lost_response
 
 
 def _answered(changes: Sequence[PlanRow], codes: Codes, wanted: Collection[int]) -> list[PlanRow]:
@@ -290,8 +290,8 @@ def _shown(sink: Sink, changes: Sequence[PlanRow], seconds: float) -> list[Key]:
         def received() -> list[Key]:
             _, of_changes = read_and_judge(reader, partition_changes)
             _, of_operations = judge_operations(tasks, reader.read_operations(tasks))
-            verdicts = [*of_changes, *of_operations]
-            return [verdict.change.key for verdict in verdicts if verdict.outcome is Outcome.APPLIED]
+            outcomes = [*of_changes, *of_operations]
+            return [outcome.change.key for outcome in outcomes if outcome.outcome is Outcome.APPLIED]
 
         return _wait_until_seen(received, len(changes), seconds)
 
@@ -305,7 +305,7 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
 
-def _verdict(change: PlanRow, codes: Codes, why_unknown: str) -> RowOutcome:
+def _outcome(change: PlanRow, codes: Codes, why_unknown: str) -> RowOutcome:
     code = codes.get(change.key)
     if code is None:
         return RowOutcome(change, Outcome.UNKNOWN, why_unknown)
@@ -326,7 +326,7 @@ def _permission(change: PlanRow) -> tuple[str, str]:
     return "cluster", "ALTER"
 
 
-def _reassign(sink: Sink, ledger: CommitLog, controller: ControllerClient, changes: Sequence[Change]) -> Codes:
+def _reassign(sink: Sink, commit_log: CommitLog, controller: ControllerClient, changes: Sequence[Change]) -> Codes:
     codes: dict[Key, int | str | RowOutcome] = {}
     why_unknown = "the controller's answer did not name it"
     try:
@@ -337,19 +337,19 @@ def _reassign(sink: Sink, ledger: CommitLog, controller: ControllerClient, chang
     if not missing:
         return codes
     try:
-        shown = _shown_reassignments(sink, ledger, missing)
+        shown = _shown_reassignments(sink, commit_log, missing)
     except SurveyorError as error:
         shown, why_unknown = [], f"{why_unknown}, and the cluster could not be read: {_first_line(error)}"
     unknown = {change.key: RowOutcome(change, Outcome.UNKNOWN, why_unknown) for change in missing}
     return codes | unknown | dict.fromkeys(shown, NONE)
 
 
-def _shown_reassignments(sink: Sink, ledger: CommitLog, changes: Sequence[Change]) -> list[Key]:
+def _shown_reassignments(sink: Sink, commit_log: CommitLog, changes: Sequence[Change]) -> list[Key]:
     """Return which reassignments the cluster shows, if the answer was lost; raise UnreadableError."""
     with sink.reading() as reader:
 
         def received() -> list[Key]:
-            statuses = read_statuses(reader, changes, ledger.plan)
+            statuses = read_statuses(reader, changes, commit_log.plan)
             return [change.key for change, status, _ in statuses if status is not ReassignmentStatus.DIVERGED]
 
         return _wait_until_seen(received, len(changes), READ_BACK_SECONDS)
@@ -383,12 +383,12 @@ def _delete_topics(admin: Admin, tasks: Sequence[Operation]) -> Codes:
     return {(topic, WHOLE_TOPIC): code for topic, code in codes.items()}
 
 
-def _creations(ledger: CommitLog, admin: Admin, changes: Sequence[Change]) -> Iterator[tuple[list[Change], Send]]:
+def _creations(commit_log: CommitLog, admin: Admin, changes: Sequence[Change]) -> Iterator[tuple[list[Change], Send]]:
     """Split new topics and partitions into requests; yield the changes of each, and the function that sends it."""
     changes_by_topic = _by_topic(changes)
     topics: dict[str, Creation] = {}
     configs: dict[str, dict[str, str]] = {}
-    for operation in ledger.plan.operations:
+    for operation in commit_log.plan.operations:
         topic = operation.topic
         rows = changes_by_topic.get(topic)
         if rows and operation.kind == OperationKind.CREATE_TOPIC:

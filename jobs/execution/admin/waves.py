@@ -35,7 +35,7 @@ _MAX_PAUSE_SECONDS: Final = 2.0
 
 def recheck_wave(
     reader: Reader,
-    ledger: CommitLog,
+    commit_log: CommitLog,
     wave: Sequence[PlanRow],
     timeout_seconds: float = PREVIOUS_WAVE_SECONDS,
     premises: Premises = NO_PREMISES,
@@ -44,19 +44,19 @@ def recheck_wave(
 
     If changes of the waves before do not show yet, up to `timeout_seconds` are spent waiting for them.
     """
-    refused = {verdict.change.key for verdict in ledger.outcomes if verdict.outcome is not Outcome.APPLIED}
-    ledger.judge(
+    refused = {outcome.change.key for outcome in commit_log.outcomes if outcome.outcome is not Outcome.APPLIED}
+    commit_log.add_outcomes(
         RowOutcome(change, Outcome.SKIPPED, f"its change before wave {change.wave} was not applied")
         for change in wave
         if change.key in refused
     )
     candidates = [change for change in wave if change.key not in refused]
     operations, changes = operations_among(candidates), changes_among(candidates)
-    pending, verdicts = poll_until(
+    pending, outcomes = poll_until(
         lambda: read_and_judge(reader, changes, premises), lambda judged: not _any_stale(judged[1]), timeout_seconds
     )
     pending_operations, operation_outcomes = judge_operations(operations, reader.read_operations(operations))
-    ledger.judge([*verdicts, *operation_outcomes])
+    commit_log.add_outcomes([*outcomes, *operation_outcomes])
     return [*pending, *pending_operations]
 
 
@@ -69,15 +69,15 @@ def read_and_judge(
 
 
 def record_concurrent_changes(
-    reader: Reader, ledger: CommitLog, requested: Sequence[PlanRow], premises: Premises
+    reader: Reader, commit_log: CommitLog, requested: Sequence[PlanRow], premises: Premises
 ) -> None:
     """Read back the accepted changes that were planned without versions; record what the requests do not explain."""
-    applied = {verdict.change.place for verdict in ledger.of(Outcome.APPLIED)}
+    applied = {outcome.change.place for outcome in commit_log.of(Outcome.APPLIED)}
     accepted = [row for row in changes_among(requested) if row.place in applied and is_unversioned(row)]
     if accepted:
         reader.sync()
         found = read_back(accepted, reader.read_current(accepted), premises)
-        ledger.replace_outcomes(found)
+        commit_log.replace_outcomes(found)
         for outcome in found:
             log(f"surveyor: {outcome.change.name}: {outcome.message}", logging.WARNING)
 
@@ -98,27 +98,27 @@ def moving_of(reader: Reader, plan: Plan) -> list[Change]:
     return [move for move, status, _ in read_statuses(reader, moves, plan) if status is ReassignmentStatus.IN_PROGRESS]
 
 
-def _any_stale(verdicts: Sequence[RowOutcome]) -> bool:
-    return any(verdict.outcome is Outcome.STALE for verdict in verdicts)
+def _any_stale(outcomes: Sequence[RowOutcome]) -> bool:
+    return any(outcome.outcome is Outcome.STALE for outcome in outcomes)
 
 
-def wait_complete(reader: Reader, ledger: CommitLog, moves: Sequence[Change], on_poll: Callable[[], None]) -> int:
+def wait_complete(reader: Reader, commit_log: CommitLog, moves: Sequence[Change], on_poll: Callable[[], None]) -> int:
     """Wait until these reassignments are complete; return how many are.
 
     A reassignment that another client has turned elsewhere has failed, and the failure is recorded. `on_poll` may
     raise, for instance when the time to wait is over.
     """
-    failed = {verdict.change.key for verdict in ledger.outcomes if verdict.outcome is not Outcome.APPLIED}
+    failed = {outcome.change.key for outcome in commit_log.outcomes if outcome.outcome is not Outcome.APPLIED}
     unfinished = [move for move in moves if move.key not in failed]
     total, complete, pause = len(unfinished), len(unfinished), _MIN_PAUSE_SECONDS
     waves = sorted({move.wave for move in unfinished})
     step = f"replicas move, wave {join_ids(waves)}"
     with progress(step, lambda: Part(total - len(unfinished), total, "complete")):
         while unfinished:
-            statuses = with_retries(lambda: read_statuses(reader, unfinished, ledger.plan))  # noqa: B023 - called at once
+            statuses = with_retries(lambda: read_statuses(reader, unfinished, commit_log.plan))  # noqa: B023 - called at once
             diverged = [(move, detail) for move, status, detail in statuses if status is ReassignmentStatus.DIVERGED]
-            failures = [_failed_move(ledger, move, detail) for move, detail in diverged]
-            ledger.replace_outcomes(failures)
+            failures = [_failed_move(commit_log, move, detail) for move, detail in diverged]
+            commit_log.replace_outcomes(failures)
             complete -= len(failures)
             unfinished = [move for move, status, _ in statuses if status is ReassignmentStatus.IN_PROGRESS]
             if unfinished:
@@ -128,14 +128,14 @@ def wait_complete(reader: Reader, ledger: CommitLog, moves: Sequence[Change], on
     return complete
 
 
-def _failed_move(ledger: CommitLog, move: Change, detail: str) -> RowOutcome:
+def _failed_move(commit_log: CommitLog, move: Change, detail: str) -> RowOutcome:
     """Outcome of a running reassignment that was turned back; for a cancelled plan that is expected."""
-    if ledger.is_closed:
+    if commit_log.is_closed:
         return RowOutcome(move, Outcome.STALE, f"turned back because the plan was cancelled: {detail}")
     return RowOutcome(move, Outcome.FAILED, f"it was in progress and no longer is: {detail}")
 
 
-def make_poll_hook(max_wait: float | None, ledger: CommitLog, lease: Lease) -> Callable[[], None]:
+def make_poll_hook(max_wait: float | None, commit_log: CommitLog, lease: Lease) -> Callable[[], None]:
     """Return the function that a commit calls between two polls of what moves.
 
     If the plan is cancelled, it hands the lease to the cancellation. It raises StillRunningError once `max_wait`
@@ -144,17 +144,17 @@ def make_poll_hook(max_wait: float | None, ledger: CommitLog, lease: Lease) -> C
     deadline = None if max_wait is None else time.monotonic() + max_wait
 
     def on_poll() -> None:
-        if ledger.is_closed:
+        if commit_log.is_closed:
             lease.release()
         if deadline is not None and time.monotonic() >= deadline:
-            raise StillRunningError(f"--max-wait {max_wait:g} s is over{resume_hint(ledger)}")
+            raise StillRunningError(f"--max-wait {max_wait:g} s is over{resume_hint(commit_log)}")
 
     return on_poll
 
 
-def resume_hint(ledger: CommitLog) -> str:
+def resume_hint(commit_log: CommitLog) -> str:
     """Return how to continue once this command no longer waits."""
-    plan = ledger.plan.plan_id
+    plan = commit_log.plan.plan_id
     return (
         ": requested changes continue in the cluster; "
         f"`surveyor commit {plan} --apply` continues the plan, `surveyor cancel {plan}` turns it back"

@@ -56,15 +56,15 @@ class ZkControllerClient:
     """Kafka's controller, reached by requests in /admin; it takes one znode of reassignments at a time."""
 
     zookeeper: ZooKeeperSession
-    ledger: CommitLog
+    commit_log: CommitLog
     lease: Lease
     requests: ZnodeRequests
 
     @classmethod
     def of(
-        cls, zookeeper: ZooKeeperSession, ledger: CommitLog, lease: Lease, on_poll: Callable[[], None]
+        cls, zookeeper: ZooKeeperSession, commit_log: CommitLog, lease: Lease, on_poll: Callable[[], None]
     ) -> "ZkControllerClient":
-        return cls(zookeeper, ledger, lease, ZnodeRequests(zookeeper, on_poll))
+        return cls(zookeeper, commit_log, lease, ZnodeRequests(zookeeper, on_poll))
 
     def reassignments(self) -> dict[Key, list[int]]:
         with self.zookeeper.connected() as client:
@@ -72,17 +72,17 @@ class ZkControllerClient:
             return moving_in_zookeeper(client)
 
     def reassign(self, targets: dict[Key, list[int]]) -> Codes:
-        plan = reassignments_of(self.ledger.plan)
+        plan = reassignments_of(self.commit_log.plan)
         earlier = [TopicPartition(*move.key, move.replicas_after) for move in plan]
         moves = {move.key: move for move in plan if targets.get(move.key) == move.replicas_after}
         decided: dict[Key, RowOutcome] = {}
 
         def judge(chunk: Sequence[TopicPartition]) -> list[TopicPartition]:
-            self.ledger.refuse_closed()
+            self.commit_log.refuse_closed()
             self.lease.refuse_lost()
-            verdicts = self._not_due([moves[request.topic, request.partition] for request in chunk])
-            decided.update(verdicts)
-            return [request for request in chunk if (request.topic, request.partition) not in verdicts]
+            outcomes = self._not_due([moves[request.topic, request.partition] for request in chunk])
+            decided.update(outcomes)
+            return [request for request in chunk if (request.topic, request.partition) not in outcomes]
 
         with progress("replicas move by request in /admin/reassign_partitions"):
             self.requests.reassign(targets, earlier, judge)
@@ -92,8 +92,8 @@ class ZkControllerClient:
     def _not_due(self, moves: Sequence[Change]) -> dict[Key, RowOutcome]:
         """Outcomes of reassignments that must not or need not be requested any more."""
         with self.zookeeper.connected() as client:
-            _, verdicts = read_and_judge(ZooKeeperReader(client), moves)
-        return {verdict.change.key: verdict for verdict in verdicts}
+            _, outcomes = read_and_judge(ZooKeeperReader(client), moves)
+        return {outcome.change.key: outcome for outcome in outcomes}
 
     def elect_preferred(self, partitions: Sequence[Key]) -> Codes:
         with progress("elections by request in /admin/preferred_replica_election"):
@@ -102,7 +102,7 @@ class ZkControllerClient:
 
     def _reassignment_codes(self, moves: Sequence[Change]) -> dict[tuple[str, Any], int | str]:
         with self.zookeeper.connected() as client:
-            statuses = read_statuses(ZooKeeperReader(client), moves, self.ledger.plan)
+            statuses = read_statuses(ZooKeeperReader(client), moves, self.commit_log.plan)
         refused = "the controller removed the request, and "
         return {
             move.key: refused + detail if status is ReassignmentStatus.DIVERGED else NONE

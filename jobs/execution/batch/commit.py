@@ -87,7 +87,7 @@ def refuse_unreachable(state: ClusterState, listener: Listener) -> None:
 def commit_batch(
     settings: Settings,
     zookeeper: ZooKeeperSession,
-    ledger: CommitLog,
+    commit_log: CommitLog,
     pending: Sequence[PlanRow],
     max_hold: float,
     *,
@@ -105,18 +105,18 @@ def commit_batch(
     found in states and in the warehouse; the new epoch will be later.
     """
     if held is not None:
-        written, _, _ = _write(ledger, held.control, pending, max_hold, listener=settings.listener)
+        written, _, _ = _write(commit_log, held.control, pending, max_hold, listener=settings.listener)
         held.notify_brokers([written_change.change for written_change in written])
         with zookeeper.connected() as client:
             verify_written(client, NotificationResult(held.control.epoch, written))
         return
-    refuse_resident_drain(ledger.plan)
-    with _progress_on_connection_loss(ledger):
-        _take_over_and_commit(settings, zookeeper, ledger, pending, HoldBudget(max_hold, silent), since, above)
+    refuse_resident_drain(commit_log.plan)
+    with _progress_on_connection_loss(commit_log):
+        _take_over_and_commit(settings, zookeeper, commit_log, pending, HoldBudget(max_hold, silent), since, above)
 
 
 @contextmanager
-def _progress_on_connection_loss(ledger: CommitLog) -> Iterator[None]:
+def _progress_on_connection_loss(commit_log: CommitLog) -> Iterator[None]:
     """If ZooKeeper is lost, add the outcomes so far to the error.
 
     As soon as some rows may be written, the error is a SessionLostError and no longer a mere failure to read.
@@ -124,7 +124,7 @@ def _progress_on_connection_loss(ledger: CommitLog) -> Iterator[None]:
     try:
         yield
     except (SessionLostError, UnreadableError) as error:
-        outcome_counts = {name: count for name, count in ledger.counts().items() if count}
+        outcome_counts = {name: count for name, count in commit_log.counts().items() if count}
         if not {Outcome.APPLIED.value, Outcome.UNKNOWN.value} & outcome_counts.keys():
             raise
         progress_text = ", ".join(f"{count} {name}" for name, count in outcome_counts.items())
@@ -132,65 +132,65 @@ def _progress_on_connection_loss(ledger: CommitLog) -> Iterator[None]:
 
 
 def take_over_above(
-    settings: Settings, zookeeper: ZooKeeperSession, ledger: CommitLog, epoch: int, *, since: int | None
+    settings: Settings, zookeeper: ZooKeeperSession, commit_log: CommitLog, epoch: int, *, since: int | None
 ) -> None:
     """Take the controllership at an epoch above one that brokers know, write nothing, and resign.
 
     The next controller takes the epoch after ours and sends the full state under it.
     """
     with ExitStack() as stack:
-        control = _take_over(stack, settings, ledger, since, epoch)
-        ledger.intents_written, ledger.written_under = True, control.epoch
-        ledger.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}, above {epoch}")
+        control = _take_over(stack, settings, commit_log, since, epoch)
+        commit_log.intents_written, commit_log.written_under = True, control.epoch
+        commit_log.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}, above {epoch}")
         log(
             f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}",
             controller_epoch=control.epoch,
             broker_id=control.controller_id,
         )
         seconds = control.held()
-    _wait_for_successor(zookeeper, ledger, seconds, "")
-    ledger.close()
+    _wait_for_successor(zookeeper, commit_log, seconds, "")
+    commit_log.close()
 
 
 def _take_over_and_commit(  # noqa: PLR0917 - inputs of the take-over and of the write
     settings: Settings,
     zookeeper: ZooKeeperSession,
-    ledger: CommitLog,
+    commit_log: CommitLog,
     pending: Sequence[PlanRow],
     hold: HoldBudget,
     since: int | None,
     above: int,
 ) -> None:
     with ExitStack() as stack:
-        control = _take_over(stack, settings, ledger, since, above)
-        ledger.written_under = control.epoch
-        ledger.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}")
+        control = _take_over(stack, settings, commit_log, since, above)
+        commit_log.written_under = control.epoch
+        commit_log.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}")
         log(
             f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}",
             controller_epoch=control.epoch,
             broker_id=control.controller_id,
         )
-        notified = _write_and_notify(settings, ledger, control, pending, hold)
+        notified = _write_and_notify(settings, commit_log, control, pending, hold)
         seconds = control.held()
     responses = BrokerResponses.of(notified.responses)
     _record(
         zookeeper,
-        ledger,
+        commit_log,
         notified,
         responses,
-        _wait_for_successor(zookeeper, ledger, seconds, notified.summary(responses)),
+        _wait_for_successor(zookeeper, commit_log, seconds, notified.summary(responses)),
     )
 
 
 def _take_over(
-    stack: ExitStack, settings: Settings, ledger: CommitLog, since: int | None, above: int
+    stack: ExitStack, settings: Settings, commit_log: CommitLog, since: int | None, above: int
 ) -> Controllership:
     """Take the controllership, recording the intent first; it is released when the exit stack closes."""
     epochs: list[int] = []
 
     def record_intent(epoch: int) -> None:
         epochs.append(epoch)
-        ledger.step(Step.TAKE_OVER, Outcome.PENDING, f"controller epoch {epoch}")
+        commit_log.step(Step.TAKE_OVER, Outcome.PENDING, f"controller epoch {epoch}")
 
     controller_id = settings.conf.controller_id
     take_over = controllership(
@@ -206,16 +206,16 @@ def _take_over(
     except SurveyorError as error:
         if epochs:
             lost = isinstance(error, SessionLostError | UnreadableError)
-            ledger.step(Step.TAKE_OVER, Outcome.UNKNOWN if lost else Outcome.FAILED, str(error))
+            commit_log.step(Step.TAKE_OVER, Outcome.UNKNOWN if lost else Outcome.FAILED, str(error))
         raise
 
 
 def _write_and_notify(
-    settings: Settings, ledger: CommitLog, control: Controllership, pending: Sequence[PlanRow], hold: HoldBudget
+    settings: Settings, commit_log: CommitLog, control: Controllership, pending: Sequence[PlanRow], hold: HoldBudget
 ) -> NotificationResult:
     """Write the pending rows and notify the brokers, first of the new states and then of replica deletions."""
     listener = settings.listener  # read before anything is written
-    written, deletions, state = _write(ledger, control, pending, hold.max_hold, listener=listener)
+    written, deletions, state = _write(commit_log, control, pending, hold.max_hold, listener=listener)
     if not (written or deletions):
         return NotificationResult(control.epoch)
     epoch, changes = control.epoch, [written_change.change for written_change in written]
@@ -226,12 +226,12 @@ def _write_and_notify(
         if (with_deleted_replicas or deletions) and not notified.out_of_time and notified.fenced is None:
             second_notices = partial(deletion_notices, with_deleted_replicas, deletions)
             notified = notified.combined_with(notify(control, channels, state.brokers, second_notices, hold))
-    ledger.judge(deletion_outcomes(deletions, notified))
+    commit_log.add_outcomes(deletion_outcomes(deletions, notified))
     return replace(notified, epoch=epoch, written=written)
 
 
 def _write(
-    ledger: CommitLog,
+    commit_log: CommitLog,
     control: Controllership,
     pending: Sequence[PlanRow],
     max_hold: float,
@@ -243,43 +243,43 @@ def _write(
     Returns the changes that are now in ZooKeeper, the operations that delete replicas, and the cluster state read at
     the start.
     """
-    ledger.append_intents(pending)
+    commit_log.append_intents(pending)
     try:
         state = read_cluster(control.client)
         refuse_unreachable(state, listener)
     except (SurveyorError, KazooException):
-        _skip_undecided(ledger, pending)
+        _skip_undecided(commit_log, pending)
         raise
     tasks, changes = operations_among(pending), changes_among(pending)
-    restarted = restarted_replicas(ledger.plan, changes, control.epoch)
-    ledger.judge(restarted)
-    restarted_places = {verdict.change.place for verdict in restarted}
+    restarted = restarted_replicas(commit_log.plan, changes, control.epoch)
+    commit_log.add_outcomes(restarted)
+    restarted_places = {outcome.change.place for outcome in restarted}
     deletions = [task for task in tasks if task.action == OperationKind.DELETE_REPLICAS]
     withdrawals = [task for task in tasks if task.action in WITHDRAWALS]
     other_tasks = [task for task in tasks if task not in (*deletions, *withdrawals)]
     # the plan is not judged again as a whole: every multi checks its preconditions, and refused rows are judged then
-    writer = FencedWriter(control, ledger.plan, max_hold)
+    writer = FencedWriter(control, commit_log.plan, max_hold)
     written: list[WrittenChange] = []
     try:
         with progress("writing to ZooKeeper"):
             for outcomes in write_tasks(control, other_tasks, max_hold):
-                ledger.judge(outcomes)
+                commit_log.add_outcomes(outcomes)
             for outcomes in writer.write(
                 sorted((change for change in changes if change.place not in restarted_places), key=reassigns)
             ):
-                ledger.judge(outcomes)
+                commit_log.add_outcomes(outcomes)
                 written += _written_changes(outcomes)
             # Requests are removed after the states are written. After a crash in between the request still exists,
             # and the next plan finds it fulfilled.
-            premature = _premature_withdrawals(ledger, withdrawals)
-            ledger.judge(
+            premature = _premature_withdrawals(commit_log, withdrawals)
+            commit_log.add_outcomes(
                 RowOutcome(task, Outcome.STALE, "a reassignment of its topic has not been completed")
                 for task in premature
             )
             for outcomes in write_tasks(control, [task for task in withdrawals if task not in premature], max_hold):
-                ledger.judge(outcomes)
+                commit_log.add_outcomes(outcomes)
     except (FencedError, SessionLostError):
-        _skip_undecided(ledger, [*tasks, *changes])
+        _skip_undecided(commit_log, [*tasks, *changes])
         raise
     if written:
         topics = sorted({written_change.change.topic for written_change in written} & set(writer.topics.creations))
@@ -289,12 +289,12 @@ def _write(
     return written, deletions, state
 
 
-def _premature_withdrawals(ledger: CommitLog, withdrawals: Sequence[Operation]) -> list[Operation]:
+def _premature_withdrawals(commit_log: CommitLog, withdrawals: Sequence[Operation]) -> list[Operation]:
     """Return requests that must stay until the next plan: the end of a reassignment of their topic was not written."""
     unfinished_topics = {
-        verdict.change.topic
-        for verdict in ledger.outcomes
-        if verdict.change.action == Action.END_REASSIGNMENT and verdict.outcome is not Outcome.APPLIED
+        outcome.change.topic
+        for outcome in commit_log.outcomes
+        if outcome.change.action == Action.END_REASSIGNMENT and outcome.outcome is not Outcome.APPLIED
     }
     return [
         task
@@ -303,17 +303,17 @@ def _premature_withdrawals(ledger: CommitLog, withdrawals: Sequence[Operation]) 
     ]
 
 
-def _written_changes(verdicts: Sequence[RowOutcome]) -> Iterator[WrittenChange]:
+def _written_changes(outcomes: Sequence[RowOutcome]) -> Iterator[WrittenChange]:
     """Yield the changes whose state is in ZooKeeper, written now or found there, with the version of the state."""
-    for verdict in verdicts:
-        change, version = verdict.change, verdict.state_version_after
-        if verdict.outcome is Outcome.APPLIED and isinstance(change, Change) and version is not None:
-            yield WrittenChange(change, version, verdict.is_found)
+    for outcome in outcomes:
+        change, version = outcome.change, outcome.state_version_after
+        if outcome.outcome is Outcome.APPLIED and isinstance(change, Change) and version is not None:
+            yield WrittenChange(change, version, outcome.is_found)
 
 
 def _record(
     zookeeper: ZooKeeperSession,
-    ledger: CommitLog,
+    commit_log: CommitLog,
     notified: NotificationResult,
     responses: BrokerResponses,
     controller: int,
@@ -323,21 +323,21 @@ def _record(
         return
     for line in notified.lines(responses):
         log(line)
-    broker_responses.record(ledger.warehouse, responses.table(ledger.warehouse.cluster))
+    broker_responses.record(commit_log.warehouse, responses.table(commit_log.warehouse.cluster))
     failure = notified.failure_reason(responses)
     if leaderless := responses.leaderless_partitions:
-        ledger.unanswered = ledger.unfinished = True
+        commit_log.unanswered = commit_log.unfinished = True
         log(f"surveyor: {_leaderless_text(leaderless)}", logging.WARNING)
     elif later_epoch := later_epoch_line(responses, notified.notified_under):
-        ledger.unanswered = ledger.unfinished = True
+        commit_log.unanswered = commit_log.unfinished = True
         log(
             f"surveyor: {later_epoch}; the changes are stored in ZooKeeper; commit the plan again after the restart",
             logging.WARNING,
         )
     elif failure is not None:
         announced = controller != NO_CONTROLLER
-        ledger.unanswered = not (announced and notified.out_of_time)
-        ledger.unfinished = not announced
+        commit_log.unanswered = not (announced and notified.out_of_time)
+        commit_log.unfinished = not announced
         follow_up = f"broker {controller} sent them when it became the controller" if announced else LEFT_TO_SUCCESSOR
         log(f"surveyor: {failure}; the changes are stored in ZooKeeper: {follow_up}", logging.WARNING)
     if notified.fenced is not None:
@@ -363,14 +363,14 @@ KafkaStorageError (56); the changes are stored in ZooKeeper, so take a new snaps
     )
 
 
-def _skip_undecided(ledger: CommitLog, pending: Sequence[PlanRow]) -> None:
+def _skip_undecided(commit_log: CommitLog, pending: Sequence[PlanRow]) -> None:
     """Record the rows without an outcome as skipped."""
-    decided = {verdict.change.place for verdict in ledger.outcomes}
+    decided = {outcome.change.place for outcome in commit_log.outcomes}
     undecided = (change for change in pending if change.place not in decided)
-    ledger.judge(RowOutcome(change, Outcome.SKIPPED, "the commit stopped before it") for change in undecided)
+    commit_log.add_outcomes(RowOutcome(change, Outcome.SKIPPED, "the commit stopped before it") for change in undecided)
 
 
-def _wait_for_successor(zookeeper: ZooKeeperSession, ledger: CommitLog, seconds: float, notified: str) -> int:
+def _wait_for_successor(zookeeper: ZooKeeperSession, commit_log: CommitLog, seconds: float, notified: str) -> int:
     """Wait until a broker is the controller, record the resignation, and return the broker's id."""
     try:
         with progress("waiting for a broker to become the controller"), zookeeper.connected() as client:
@@ -378,7 +378,7 @@ def _wait_for_successor(zookeeper: ZooKeeperSession, ledger: CommitLog, seconds:
                 lambda: current_controller(client), lambda it: it != NO_CONTROLLER, RESIGN_TIMEOUT_SECONDS
             )
     except SurveyorError as error:
-        ledger.step(
+        commit_log.step(
             Step.HAND_BACK, Outcome.UNKNOWN, f"our session is closed; the current controller is unknown: {error}"
         )
         raise
@@ -387,6 +387,6 @@ def _wait_for_successor(zookeeper: ZooKeeperSession, ledger: CommitLog, seconds:
     else:
         message = f"broker {controller} is the controller; held for {seconds:.1f} s"
     message += f"; {notified}" if notified else ""
-    ledger.step(Step.HAND_BACK, Outcome.APPLIED, message)
+    commit_log.step(Step.HAND_BACK, Outcome.APPLIED, message)
     log(f"  controllership handed back: {message}")
     return controller

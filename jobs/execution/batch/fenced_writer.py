@@ -106,23 +106,23 @@ class FencedWriter:
         unexplained = 0
         while self._undecided:
             if stop_reason := self.control.stop_reason(self.max_hold):
-                verdicts = [RowOutcome(change, Outcome.SKIPPED, stop_reason) for change in self._undecided]
+                outcomes = [RowOutcome(change, Outcome.SKIPPED, stop_reason) for change in self._undecided]
             else:
-                verdicts, refused = self._try_write(self._undecided)
-                if refused is not None and not verdicts:
+                outcomes, refused = self._try_write(self._undecided)
+                if refused is not None and not outcomes:
                     unexplained += 1
                     if unexplained >= _MAX_ATTEMPTS or refused.is_final:
-                        verdicts = self._set_aside_refused(self._undecided, refused)
+                        outcomes = self._set_aside_refused(self._undecided, refused)
             self._written_topic_versions |= {
-                verdict.change.topic: verdict.change.topic_znode_version + 1
-                for verdict in verdicts
-                if isinstance(verdict.change, Change)
-                and verdict.outcome is Outcome.APPLIED
-                and reassigns(verdict.change)
+                outcome.change.topic: outcome.change.topic_znode_version + 1
+                for outcome in outcomes
+                if isinstance(outcome.change, Change)
+                and outcome.outcome is Outcome.APPLIED
+                and reassigns(outcome.change)
             }
-            decided = {id(verdict.change) for verdict in verdicts}
+            decided = {id(outcome.change) for outcome in outcomes}
             self._undecided = [change for change in self._undecided if id(change) not in decided]
-            yield verdicts
+            yield outcomes
 
     def _is_of_later_controller(self, change: Change) -> bool:
         """Whether the state to be overwritten carries a later controller epoch than ours.
@@ -161,10 +161,10 @@ class FencedWriter:
                 RowOutcome(change, Outcome.APPLIED, "written", change.state_znode_version + 1) for change in pending
             ], None
         keys = [change.key for change in pending]
-        _, verdicts = self._read(
+        _, outcomes = self._read(
             lambda: self._preconditions().judge(pending, partitions_now(self.control.client, keys))
         )
-        return verdicts, refused
+        return outcomes, refused
 
     def _preconditions(self) -> Preconditions:
         """Read live brokers and topic deletions in a few requests."""

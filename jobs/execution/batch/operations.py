@@ -45,15 +45,15 @@ def write_tasks(control: Controllership, tasks: Sequence[Operation], max_hold: f
             yield [RowOutcome(task, Outcome.SKIPPED, stop_reason)]
             continue
         try:
-            verdict = _write(control, task)
+            outcome = _write(control, task)
         except (SessionLostError, KazooException, UnreadableError):
             yield [RowOutcome(task, Outcome.UNKNOWN, "the ZooKeeper session was lost; commit again")]
             raise SessionLostError(
                 "ZooKeeper was lost while we held the controllership: the outcome of the last write is unknown; "
                 "commit the plan again: it reads back what was written and continues",
             ) from None
-        yield [verdict]
-        if verdict.outcome is Outcome.FENCED:
+        yield [outcome]
+        if outcome.outcome is Outcome.FENCED:
             raise fenced(control.epoch)
 
 
@@ -65,9 +65,9 @@ def _write(control: Controllership, task: Operation) -> RowOutcome:
     refused: MultiFailure | None = None
     for attempt in range(_MAX_ATTEMPTS + 1):
         try:
-            pending, verdicts = judge_operations([task], read_operations(control.client, [task]))
+            pending, outcomes = judge_operations([task], read_operations(control.client, [task]))
             if not pending:
-                return verdicts[0]
+                return outcomes[0]
             if expired := _expired_confirmation(control, task):
                 return RowOutcome(task, Outcome.STALE, expired)
             if attempt == _MAX_ATTEMPTS:

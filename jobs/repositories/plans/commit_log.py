@@ -90,9 +90,9 @@ class CommitLog:
         (row,) = self.warehouse.typed_rows(PlanRecord, ("plan_id", "=", self.plan.plan_id))
         return row.status in CLOSED
 
-    def append_now(self, verdicts: Iterable[RowOutcome]) -> None:
+    def append_now(self, outcomes: Iterable[RowOutcome]) -> None:
         """Append outcomes that do not belong to the plan's own changes, such as those of a cancellation."""
-        self._rows.append(verdicts)
+        self._rows.append(outcomes)
 
     def step(self, step: Step, outcome: Outcome, message: str) -> None:
         """Append a step without a partition: a take-over or release of the controllership, or a cancellation."""
@@ -108,18 +108,18 @@ class CommitLog:
         self._attempt = None
         self.set_preflight_outcomes(settled)
 
-    def judge(self, verdicts: Iterable[RowOutcome]) -> None:
+    def add_outcomes(self, outcomes: Iterable[RowOutcome]) -> None:
         """Add outcomes of changes; `close` writes them."""
-        self.outcomes += verdicts
+        self.outcomes += outcomes
 
-    def replace_outcomes(self, verdicts: Iterable[RowOutcome]) -> None:
+    def replace_outcomes(self, outcomes: Iterable[RowOutcome]) -> None:
         """Replace the outcomes of the same changes, such as accepted requests that failed later."""
-        newer = {verdict.change.place: verdict for verdict in verdicts}
-        self.outcomes = [newer.get(verdict.change.place, verdict) for verdict in self.outcomes]
+        newer = {outcome.change.place: outcome for outcome in outcomes}
+        self.outcomes = [newer.get(outcome.change.place, outcome) for outcome in self.outcomes]
 
     def close(self) -> None:
         """Write the outcomes and the plan's new status; an attempt refused before it started writes nothing."""
-        status = status_after([verdict.outcome for verdict in self.outcomes], self.plan.size)
+        status = status_after([outcome.outcome for outcome in self.outcomes], self.plan.size)
         drains = status is PlanStatus.COMMITTED and self._drained()
         if not (self.intents_written or self.outcomes or drains):
             return
@@ -133,11 +133,11 @@ class CommitLog:
 
     def counts(self) -> dict[str, int]:
         """Count the outcomes."""
-        counted = Counter(verdict.outcome.value for verdict in self.outcomes)
+        counted = Counter(row.outcome.value for row in self.outcomes)
         return {outcome.value: counted[outcome.value] for outcome in Outcome if outcome is not Outcome.PENDING}
 
     def of(self, outcome: Outcome) -> list[RowOutcome]:
-        return [verdict for verdict in self.outcomes if verdict.outcome is outcome]
+        return [row for row in self.outcomes if row.outcome is outcome]
 
     @property
     def _rows(self) -> CommitRows:

@@ -446,7 +446,7 @@ def test_ended_cycle_advises_no_commit(tree: KafkaTree, controller: ResidentCont
     before = surveyor.json("status")["due"]
     change = msgspec.convert(election(tree, "orders", 0, 1) | {"cluster": "default", "plan_id": ""}, Change)
     controller.log.start()
-    controller.log.record(controller.cycle_record([change], verdicts=[RowOutcome(change, Outcome.FAILED, "refused")]))
+    controller.log.record(controller.cycle_record([change], outcomes=[RowOutcome(change, Outcome.FAILED, "refused")]))
     controller.log.close()
     ((cycle, status),) = surveyor.rows("plans", "plan_id", "status")
     committed = surveyor("commit", cycle)
@@ -501,19 +501,19 @@ def test_cancelled_plan_reverts_moves(tree: KafkaTree, controller: ResidentContr
     tree.write(REASSIGN, encode_partitions(orders))
     run_until_quiet(controller)
     assert controller.context.moving == {("few", 0), ("others", 0)}
-    verdicts: list[RowOutcome] = []
+    outcomes: list[RowOutcome] = []
     assert controller.plan_inbox is not None
     settings = controller.plan_inbox.settings
 
     def cancel() -> None:
         with ZooKeeperSink(settings.zookeeper) as zookeeper:
-            verdicts.extend(cancel_running(settings, zookeeper, plan, skip_unsafe=False))
+            outcomes.extend(cancel_running(settings, zookeeper, plan, skip_unsafe=False))
 
     cancels = Thread(target=cancel)
     cancels.start()
     assert eventually(lambda: not controller.cycle() and not cancels.is_alive())
 
-    assert [(verdict.change.key, verdict.outcome) for verdict in verdicts] == [(("few", 0), Outcome.APPLIED)]
+    assert [(outcome.change.key, outcome.outcome) for outcome in outcomes] == [(("few", 0), Outcome.APPLIED)]
     assignment = assigned(tree, "few")
     assert (assignment.partitions, assignment.adding_replicas, assignment.removing_replicas) == ({0: [0, 1]}, {}, {})
     assert partitions_drained_from(tree, 2, "stop_replica") == {0}

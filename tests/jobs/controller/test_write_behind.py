@@ -28,7 +28,7 @@ class Disk(Warehouse):
 
 
 CYCLE = CycleRecord(
-    snapshot_id=1, cluster_id="c", broker_epochs={0: 7}, controller_epoch=8, changes=[], rejections=[], verdicts=[]
+    snapshot_id=1, cluster_id="c", broker_epochs={0: 7}, controller_epoch=8, changes=[], rejections=[], outcomes=[]
 )
 
 CHANGE = Change(
@@ -52,7 +52,7 @@ CHANGE = Change(
 
 
 def cycle_of(*changes: Change) -> CycleRecord:
-    return replace(CYCLE, changes=changes, verdicts=None)
+    return replace(CYCLE, changes=changes, outcomes=None)
 
 
 @pytest.fixture
@@ -192,8 +192,8 @@ def test_a_cycle_is_committed_if_all_that_stayed_due_was_written(
     """The next cycle decides again on a partition whose change became stale."""
     Disk.is_full = False
     changes = CHANGE, with_values(CHANGE, partition=1)
-    verdicts = [RowOutcome(changes[0], Outcome.APPLIED, ""), RowOutcome(changes[1], outcome, "moved on")]
-    log_writer.record(replace(CYCLE, changes=changes, verdicts=verdicts))
+    outcomes = [RowOutcome(changes[0], Outcome.APPLIED, ""), RowOutcome(changes[1], outcome, "moved on")]
+    log_writer.record(replace(CYCLE, changes=changes, outcomes=outcomes))
     log_writer.start()
     log_writer.close()
     assert [plan["status"] for plan in log_writer.warehouse.rows("plans")] == [status]

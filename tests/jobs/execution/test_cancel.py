@@ -339,8 +339,8 @@ def test_judged_again_after_the_intents_are_stored(  # noqa: PLR0913, PLR0917 - 
     """The original replicas of 0 fell behind while the intents were stored."""
     note = CommitLog.append_now
 
-    def slowly(ledger: CommitLog, verdicts: Iterable[RowOutcome]) -> None:
-        note(ledger, verdicts)
+    def slowly(commit_log: CommitLog, outcomes: Iterable[RowOutcome]) -> None:
+        note(commit_log, outcomes)
         out_of_sync(tree, controller)
 
     monkeypatch.setattr(CommitLog, "append_now", slowly)

@@ -186,9 +186,9 @@ def test_a_topic_is_removed_only_by_the_next_controller(tree: KafkaTree, control
     data = {"topic_id": TOPIC_ID, "controller_epoch": control.epoch - 1 - between, "topic_version": 0}
     task = Operation(sequence=0, kind=OperationKind.REMOVE_TOPIC, topic="going", data=json.dumps(data))
 
-    ((verdict,),) = write_tasks(control, [task], max_hold=30)
+    ((outcome,),) = write_tasks(control, [task], max_hold=30)
 
-    assert verdict.outcome == (Outcome.STALE if between else Outcome.APPLIED)
+    assert outcome.outcome == (Outcome.STALE if between else Outcome.APPLIED)
     assert bool(tree.client.exists("/brokers/topics/going")) is bool(tree.client.exists(GOING)) is bool(between)
 
 
@@ -222,13 +222,13 @@ def test_election_is_withdrawn_alone_and_under_the_fence(
         tree.touch("/controller_epoch")
     task = Operation(sequence=0, kind=OperationKind.WITHDRAW_ELECTION, topic="stray", data='{"partitions": [0]}')
 
-    verdicts = []
+    outcomes = []
     with pytest.raises(FencedError) if fenced else nullcontext():
-        verdicts += [verdict for (verdict,) in write_tasks(control, [task], max_hold=30)]
+        outcomes += [outcome for (outcome,) in write_tasks(control, [task], max_hold=30)]
 
     left = decode_partitions(tree.client.get(ELECTION)[0])
     assert [election.topic for election in left] == (["stray", "later"] if fenced else ["later"])
-    assert [verdict.outcome for verdict in verdicts] == ([] if fenced else [Outcome.APPLIED])
+    assert [outcome.outcome for outcome in outcomes] == ([] if fenced else [Outcome.APPLIED])
 
 
 def test_two_requests_for_one_topic_are_both_recorded(tree: KafkaTree, control: Controllership, tmp_path: Path) -> None:

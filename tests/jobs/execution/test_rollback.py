@@ -43,10 +43,10 @@ def plan(tree: KafkaTree, warehouse: Warehouse, controller: MovingController) ->
 
 def committed(warehouse: Warehouse, plan: Plan) -> None:
     """The commit log of a commit that requested all of it."""
-    ledger = CommitLog.open(warehouse, plan)
-    ledger.append_intents(plan.changes)
-    ledger.judge(RowOutcome(change, Outcome.APPLIED, "asked and accepted") for change in plan.changes)
-    ledger.close()
+    commit_log = CommitLog.open(warehouse, plan)
+    commit_log.append_intents(plan.changes)
+    commit_log.add_outcomes(RowOutcome(change, Outcome.APPLIED, "asked and accepted") for change in plan.changes)
+    commit_log.close()
 
 
 def carry_out(controller: MovingController, targets: dict[int, list[int]]) -> None:
@@ -78,11 +78,11 @@ def rejected(warehouse: Warehouse, plan_id: str) -> dict[int, str]:
 def test_without_apply_the_plan_is_only_stored(
     tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: MovingController, plan: Plan
 ) -> None:
-    before, ledger = tree.dump(), warehouse.rows("commits")
+    before, commit_log = tree.dump(), warehouse.rows("commits")
 
     summary = result(surveyor, tree)
 
-    assert (tree.dump(), controller.requests, warehouse.rows("commits")) == (before, [], ledger)
+    assert (tree.dump(), controller.requests, warehouse.rows("commits")) == (before, [], commit_log)
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED
     assert changes(warehouse, summary["plan_id"]) == {(0, p): (AFTER[p], BEFORE[p]) for p in BEFORE}
     assert {name: summary[name] for name in ("status", "changes", "moves", "rejected", "rollback_of")} == {
@@ -151,10 +151,12 @@ def test_what_another_plan_moved_stays(
     tree.add_topic(T, BEFORE)
     changes = [move(tree, number, AFTER[number]) for number in (0, 2)]
     stored = store_plan(warehouse, tree, changes, kind="reassign", name="moves")
-    ledger = CommitLog.open(warehouse, stored)
-    ledger.append_intents([change for change in stored.changes if change.partition == 2])
-    ledger.judge(RowOutcome(change, Outcome.APPLIED, "found applied or asked for") for change in stored.changes)
-    ledger.close()
+    commit_log = CommitLog.open(warehouse, stored)
+    commit_log.append_intents([change for change in stored.changes if change.partition == 2])
+    commit_log.add_outcomes(
+        RowOutcome(change, Outcome.APPLIED, "found applied or asked for") for change in stored.changes
+    )
+    commit_log.close()
     carry_out(controller, {0: AFTER[0], 2: AFTER[2]})
 
     summary = result(surveyor, tree)

@@ -31,9 +31,9 @@ def judged(tree: KafkaTree, warehouse: Warehouse, change: Row, then: Any = None)
     if then is not None:
         then()
     state, current = read_cluster(tree.client), read_current(tree.client, plan.changes)
-    due, verdicts = Preconditions.of(plan, state.live, state.deleting).judge(plan.changes, current.partitions)
-    assert len(due) + len(verdicts) == 1
-    return (verdicts[0].outcome, verdicts[0].message) if verdicts else DUE
+    due, outcomes = Preconditions.of(plan, state.live, state.deleting).judge(plan.changes, current.partitions)
+    assert len(due) + len(outcomes) == 1
+    return (outcomes[0].outcome, outcomes[0].message) if outcomes else DUE
 
 
 def elected(tree: KafkaTree, **columns: Any) -> Row:  # noqa: ANN401
@@ -70,9 +70,9 @@ def test_state_changed_after_it_was_applied_is_stale(topic: KafkaTree, warehouse
 
 
 def test_state_that_is_no_longer_understood_is_stale(topic: KafkaTree, warehouse: Warehouse) -> None:
-    verdict = judged(topic, warehouse, elected(topic), lambda: topic.write(state_path(T, 0), b"?"))
+    outcome = judged(topic, warehouse, elected(topic), lambda: topic.write(state_path(T, 0), b"?"))
 
-    assert verdict == (
+    assert outcome == (
         Outcome.STALE,
         f"{state_path(T, 0)} is not understood (JSON is malformed: invalid character (byte 0))",
     )
@@ -81,9 +81,9 @@ def test_state_that_is_no_longer_understood_is_stale(topic: KafkaTree, warehouse
 def test_broker_that_came_back_makes_its_election_stale(topic: KafkaTree, warehouse: Warehouse) -> None:
     topic.unregister(0)
 
-    verdict = judged(topic, warehouse, elected(topic, requires_dead=[0]), lambda: topic.register(0))
+    outcome = judged(topic, warehouse, elected(topic, requires_dead=[0]), lambda: topic.register(0))
 
-    assert verdict == (Outcome.STALE, "broker 0 came back")
+    assert outcome == (Outcome.STALE, "broker 0 came back")
 
 
 def test_broker_that_stays_away_keeps_its_election_due(topic: KafkaTree, warehouse: Warehouse) -> None:
@@ -95,21 +95,21 @@ def test_broker_that_stays_away_keeps_its_election_due(topic: KafkaTree, warehou
 def test_returned_but_unreadable_broker_counts_as_alive(topic: KafkaTree, warehouse: Warehouse) -> None:
     topic.unregister(0)
 
-    verdict = judged(topic, warehouse, elected(topic, requires_dead=[0]), lambda: topic.register(0, b"?"))
+    outcome = judged(topic, warehouse, elected(topic, requires_dead=[0]), lambda: topic.register(0, b"?"))
 
-    assert verdict == (Outcome.STALE, "broker 0 came back")
+    assert outcome == (Outcome.STALE, "broker 0 came back")
 
 
 def test_new_leader_that_bounced_makes_its_election_stale(topic: KafkaTree, warehouse: Warehouse) -> None:
-    verdict = judged(topic, warehouse, elected(topic), lambda: topic.bounce(1))
+    outcome = judged(topic, warehouse, elected(topic), lambda: topic.bounce(1))
 
-    assert verdict == (Outcome.STALE, "broker 1 registered again since the snapshot")
+    assert outcome == (Outcome.STALE, "broker 1 registered again since the snapshot")
 
 
 def test_new_leader_that_left_makes_its_election_stale(topic: KafkaTree, warehouse: Warehouse) -> None:
-    verdict = judged(topic, warehouse, elected(topic), lambda: topic.unregister(1))
+    outcome = judged(topic, warehouse, elected(topic), lambda: topic.unregister(1))
 
-    assert verdict == (Outcome.STALE, "broker 1 is no longer alive")
+    assert outcome == (Outcome.STALE, "broker 1 is no longer alive")
 
 
 def test_other_brokers_may_bounce(topic: KafkaTree, warehouse: Warehouse) -> None:
@@ -124,20 +124,20 @@ def recreate_topic(tree: KafkaTree, topic_id: str | None, leader: int) -> None:
 
 
 def test_recreated_topic_is_stale(topic: KafkaTree, warehouse: Warehouse) -> None:
-    verdict = judged(
+    outcome = judged(
         topic, warehouse, elected(topic), lambda: recreate_topic(topic, "Aaaaaaaaaaaaaaaaaaaaag", leader=0)
     )
 
-    assert verdict == (Outcome.STALE, "topic t was deleted and created again")
+    assert outcome == (Outcome.STALE, "topic t was deleted and created again")
 
 
 def test_recreated_topic_without_id_is_recognised_by_its_state(tree: KafkaTree, warehouse: Warehouse) -> None:
     tree.add_topic(T, {0: [0, 1, 2]}, topic_id=None)
 
-    verdict = judged(tree, warehouse, elected(tree), lambda: recreate_topic(tree, None, leader=3))
+    outcome = judged(tree, warehouse, elected(tree), lambda: recreate_topic(tree, None, leader=3))
 
-    assert verdict[0] is Outcome.STALE
-    assert "is at version 0, planned at 0: leader 3, ISR [3, 1, 2]" in verdict[1]
+    assert outcome[0] is Outcome.STALE
+    assert "is at version 0, planned at 0: leader 3, ISR [3, 1, 2]" in outcome[1]
 
 
 def test_new_topic_is_due_while_there_is_none(tree: KafkaTree, warehouse: Warehouse) -> None:
@@ -158,9 +158,9 @@ def judged_for_admin(tree: KafkaTree, change: Row, then: Any = None) -> tuple[Ou
     if then is not None:
         then()
     changes = [msgspec.convert(change | {"cluster": "", "plan_id": ""}, Change)]
-    due, verdicts = judge_for_admin(changes, read_current(tree.client, changes))
-    assert len(due) + len(verdicts) == 1
-    return (verdicts[0].outcome, verdicts[0].message) if verdicts else DUE
+    due, outcomes = judge_for_admin(changes, read_current(tree.client, changes))
+    assert len(due) + len(outcomes) == 1
+    return (outcomes[0].outcome, outcomes[0].message) if outcomes else DUE
 
 
 def moved(tree: KafkaTree) -> Row:
@@ -193,9 +193,9 @@ def test_election_that_kafka_made_is_applied(topic: KafkaTree) -> None:
 def test_election_from_another_leader_is_stale(topic: KafkaTree) -> None:
     change = elected(topic)
 
-    verdict = judged_for_admin(topic, change, lambda: write_state(topic, leader=2))
+    outcome = judged_for_admin(topic, change, lambda: write_state(topic, leader=2))
 
-    assert verdict == (Outcome.STALE, "the leader is no longer 0")
+    assert outcome == (Outcome.STALE, "the leader is no longer 0")
 
 
 @pytest.mark.parametrize("isr", [[0], [0, 1]])
@@ -236,9 +236,9 @@ def test_reassignment_since_the_snapshot(
 def test_deleted_topic_is_not_requested_from_kafka(topic: KafkaTree) -> None:
     change = elected(topic)
 
-    verdict = judged_for_admin(topic, change, lambda: topic.client.delete("/brokers/topics/t", recursive=True))
+    outcome = judged_for_admin(topic, change, lambda: topic.client.delete("/brokers/topics/t", recursive=True))
 
-    assert verdict == (Outcome.STALE, "t-0 is gone")
+    assert outcome == (Outcome.STALE, "t-0 is gone")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from kazoo.protocol.states import ZnodeStat
 
 from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.precondition_reader import operation_state, topic_settings
-from jobs.preconditions.operations import verdict_on
+from jobs.preconditions.operations import outcome_of
 from jobs.preconditions.verification import operation_status
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.current_state import OperationState
@@ -117,12 +117,12 @@ def test_waiting_deletion_names_the_broker(
 
 @pytest.mark.parametrize("name", CASES)
 def test_pending_requests(name: str) -> None:
-    kind, data, znodes, outcome = CASES[name]
+    kind, data, znodes, expected = CASES[name]
     task = Operation(sequence=0, kind=kind, topic="t", data=json.dumps(data))
 
-    verdict = verdict_on(task, _current(znodes))
+    outcome = outcome_of(task, _current(znodes))
 
-    assert (None if verdict is None else verdict.outcome) == outcome
+    assert (None if outcome is None else outcome.outcome) == expected
 
 
 def _current(znodes: Mapping[str, bytes]) -> OperationState:

@@ -76,34 +76,34 @@ def plan(tree: KafkaTree, warehouse: Warehouse) -> Plan:
 def _commit(tree: KafkaTree, warehouse: Warehouse, plan: Plan, controller: Any) -> CommitLog:  # noqa: ANN401 - a fake of Admin
     given: dict[str, Any] = {"conf_path": None, "command_config": None, "as_json": False, "result_file": None}
     settings = settings_from(cluster="default", zookeeper=tree.hosts, warehouse=warehouse.uri, **given)
-    ledger = CommitLog.open(warehouse, plan)
-    due, verdicts = evaluate_waves(plan.changes, read_current(tree.client, plan.changes))
-    ledger.judge(verdicts)
+    commit_log = CommitLog.open(warehouse, plan)
+    due, outcomes = evaluate_waves(plan.changes, read_current(tree.client, plan.changes))
+    commit_log.add_outcomes(outcomes)
     if due:
         with (
             ZooKeeperSink(settings.zookeeper) as zookeeper,
             lease_for(settings, zookeeper, plan.plan_id, "commit") as lease,
         ):
-            commit_admin(settings, zookeeper, ledger, controller, due, lease=lease)
-    ledger.close()
-    return ledger
+            commit_admin(settings, zookeeper, commit_log, controller, due, lease=lease)
+    commit_log.close()
+    return commit_log
 
 
 def test_order_first_then_leaders(tree: KafkaTree, warehouse: Warehouse, plan: Plan) -> None:
     controller = KafkaController(tree)
 
-    ledger = _commit(tree, warehouse, plan, controller)
+    commit_log = _commit(tree, warehouse, plan, controller)
 
     assert controller.requests == ["reassign", "elect"]
-    assert len(ledger.of(Outcome.APPLIED)) == len(plan.changes)
+    assert len(commit_log.of(Outcome.APPLIED)) == len(plan.changes)
     assert {tree.state(T, partition).leader for partition in (0, 1)} == {1}
     assert [row["broker_id"] for row in warehouse.rows("drained")] == [0]
 
 
 def test_no_election_if_the_order_was_refused(tree: KafkaTree, warehouse: Warehouse, plan: Plan) -> None:
-    ledger = _commit(tree, warehouse, plan, KafkaController(tree, refuses=1))
+    commit_log = _commit(tree, warehouse, plan, KafkaController(tree, refuses=1))
 
-    outcomes = {(v.change.partition, v.change.wave): v.outcome for v in ledger.outcomes}
+    outcomes = {(v.change.partition, v.change.wave): v.outcome for v in commit_log.outcomes}
     expected = {(0, 0): Outcome.APPLIED, (0, 1): Outcome.APPLIED, (1, 0): Outcome.FAILED, (1, 1): Outcome.SKIPPED}
     assert outcomes == expected
     assert tree.state(T, 1).leader == 0

@@ -49,7 +49,7 @@ def write(
     kafka: KafkaTree, control: Controllership, warehouse: Warehouse, changes: list[Row], *operations: Row
 ) -> list[RowOutcome]:
     plan = store_plan(warehouse, kafka, changes, operations)
-    return [v for verdicts in FencedWriter(control, plan, 60).write(plan.changes) for v in verdicts]
+    return [v for outcomes in FencedWriter(control, plan, 60).write(plan.changes) for v in outcomes]
 
 
 def create(
@@ -126,9 +126,9 @@ def test_answers_name_their_topic_with_and_without_id(
 ) -> None:
     """From version 5 on brokers answer by topic id: topics that have none would be taken for one another."""
     written = [
-        verdict
+        outcome
         for topic, topic_id in TOPIC_IDS.items()
-        for verdict in write(
+        for outcome in write(
             kafka, control, warehouse, [creation(topic, 0, [0], topic_id)], topic_creation(topic, {}, topic_id)
         )
     ]

@@ -223,7 +223,7 @@ def test_waiting_commit_hands_the_lease_to_a_cancellation(
         with ZooKeeperSink(kafka.endpoint) as zookeeper:
             stored = read_plan(surveyor.warehouse, plan.plan_id)
             outcomes = cancel_running(settings, zookeeper, stored, skip_unsafe=False)
-            turned.extend((verdict.outcome, verdict.change.partition) for verdict in outcomes)
+            turned.extend((outcome.outcome, outcome.change.partition) for outcome in outcomes)
 
     thread = threading.Thread(target=cancel)
     controller.events = [thread.start]

@@ -383,9 +383,9 @@ def test_partition_that_lost_its_leader_is_not_requested(  # noqa: PLR0913, PLR0
 
     run(surveyor, kafka, plan, "--throttle", "1MB/s", "--via", via)
 
-    verdicts = last_words(surveyor, plan)
-    assert [verdicts[partition][0] for partition in BEFORE] == ["applied", "stale", "stale"]
-    assert all("`surveyor status` shows how" in verdicts[partition][1] for partition in (1, 2))
+    outcomes = last_words(surveyor, plan)
+    assert [outcomes[partition][0] for partition in BEFORE] == ["applied", "stale", "stale"]
+    assert all("`surveyor status` shows how" in outcomes[partition][1] for partition in (1, 2))
     assert (controller.replicas(T), overrides(kafka)) == (BEFORE | {0: AFTER[0]}, {})
 
 

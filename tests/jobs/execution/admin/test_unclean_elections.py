@@ -88,8 +88,8 @@ def outcomes(leader: int) -> tuple[list[Key], dict[int, tuple[str, str]]]:
         asked.extend(keys)
         return dict.fromkeys(keys, 0)
 
-    ledger = SimpleNamespace(judge=judged.extend, plan=SimpleNamespace(operations=[]))
-    parts = SimpleNamespace(reading=reading), ledger, SimpleNamespace(elect_unclean=elect_unclean)
+    commit_log = SimpleNamespace(add_outcomes=judged.extend, plan=SimpleNamespace(operations=[]))
+    parts = SimpleNamespace(reading=reading), commit_log, SimpleNamespace(elect_unclean=elect_unclean)
     lease = SimpleNamespace(refuse_lost=lambda: None)
     request_changes(*cast("tuple[Any, Any, Any]", parts), [CLEAN, UNCLEAN], cast("Any", lease), list)
     return asked, {row.change.key[1]: (row.outcome.value, row.message) for row in judged}

@@ -228,8 +228,8 @@ def test_unreadable_registration_during_take_over_leaves_no_open_intent(
 ) -> None:
     intend = CommitLog.append_intents
 
-    def meanwhile(ledger: CommitLog, changes: Sequence[PlanRow]) -> None:
-        intend(ledger, changes)
+    def meanwhile(commit_log: CommitLog, changes: Sequence[PlanRow]) -> None:
+        intend(commit_log, changes)
         tree.client.create("/brokers/ids/9", b"what?", ephemeral=True)
 
     monkeypatch.setattr(CommitLog, "append_intents", meanwhile)

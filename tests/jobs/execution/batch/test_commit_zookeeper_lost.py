@@ -119,18 +119,18 @@ def test_forbidden_operation_is_named(warehouse: Warehouse, topic: KafkaTree, co
     plan = deletion(warehouse, topic, T)
     topic.client.set_acls("/admin/delete_topics", READ_ONLY)
 
-    ((verdict,),) = write_tasks(control, plan.tasks, max_hold=30)
+    ((outcome,),) = write_tasks(control, plan.tasks, max_hold=30)
 
-    assert verdict.outcome is Outcome.FAILED
-    assert f"an ACL denies Surveyor permission to create /admin/delete_topics/{T} (NoAuth)" in verdict.message
+    assert outcome.outcome is Outcome.FAILED
+    assert f"an ACL denies Surveyor permission to create /admin/delete_topics/{T} (NoAuth)" in outcome.message
 
 
 def test_operations_end_with_max_hold(warehouse: Warehouse, topic: KafkaTree, control: Controllership) -> None:
     plan = deletion(warehouse, topic, T)
 
-    ((verdict,),) = write_tasks(control, plan.tasks, max_hold=0)
+    ((outcome,),) = write_tasks(control, plan.tasks, max_hold=0)
 
-    assert (verdict.outcome, verdict.message) == (Outcome.SKIPPED, "--max-hold 0s is over")
+    assert (outcome.outcome, outcome.message) == (Outcome.SKIPPED, "--max-hold 0s is over")
     assert topic.client.get_children("/admin/delete_topics") == []
 
 
@@ -150,10 +150,10 @@ def test_operation_lost_in_each_attempt_is_read_back(
 
     monkeypatch.setattr("jobs.adapters.zookeeper.controllership.commit", lose)
 
-    ((verdict,),) = write_tasks(control, plan.tasks, max_hold=30)
+    ((outcome,),) = write_tasks(control, plan.tasks, max_hold=30)
 
     assert len(attempts) == 3
-    assert verdict.outcome is (Outcome.APPLIED if is_done else Outcome.FAILED)
+    assert outcome.outcome is (Outcome.APPLIED if is_done else Outcome.FAILED)
     assert topic.client.get_children("/admin/delete_topics") == [T] * is_done
 
 

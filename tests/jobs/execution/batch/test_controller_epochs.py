@@ -173,8 +173,8 @@ def test_a_state_of_a_later_controller_is_not_overwritten(tree: KafkaTree, contr
 
 
 def _outcomes(writer: FencedWriter, plan: Plan) -> Sequence[tuple[str, str]]:
-    verdicts = [verdict for judged in writer.write(plan.changes[:2]) for verdict in judged]
-    return [(verdict.outcome.value, verdict.message) for verdict in verdicts]
+    outcomes = [outcome for judged in writer.write(plan.changes[:2]) for outcome in judged]
+    return [(outcome.outcome.value, outcome.message) for outcome in outcomes]
 
 
 def test_our_own_epoch_is_raised_under_the_same_fence(tree: KafkaTree, control: Controllership) -> None:

@@ -44,10 +44,10 @@ def test_cut_at_a_byte(
         plan = store_plan(warehouse, tree, [election(tree, "t", partition, leader=leader) for partition in (0, 1)])
         loss = proxy.lose(Loss(MULTI, deliver=deliver, passed=passed))
 
-        verdicts = list(chain.from_iterable(FencedWriter(proxied, plan, max_hold=3600).write(plan.changes)))
+        outcomes = list(chain.from_iterable(FencedWriter(proxied, plan, max_hold=3600).write(plan.changes)))
 
         assert loss.happened.is_set()
-        assert [(verdict.outcome, verdict.message) for verdict in verdicts] == [
+        assert [(outcome.outcome, outcome.message) for outcome in outcomes] == [
             (Outcome.APPLIED, "found applied" if deliver else "written")
         ] * 2, passed
         assert tree.versions("t") == {0: version + 1, 1: version + 1}, passed

@@ -72,8 +72,8 @@ def test_multis_are_bounded_in_bytes(
 
     written = write(control, plan)
 
-    assert {verdict.outcome for verdict in written.verdicts} == {Outcome.APPLIED}
-    assert len(written.verdicts) == 800
+    assert {row.outcome for row in written.rows} == {Outcome.APPLIED}
+    assert len(written.rows) == 800
     assert max(sent) <= fenced_multis.MULTI_BYTES
 
 

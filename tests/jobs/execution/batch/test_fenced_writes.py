@@ -65,11 +65,11 @@ def test_no_leader_needs_no_broker(tree: KafkaTree, control: Controllership, war
     assert tree.state(T).leader == NO_LEADER
 
 
-def test_verdicts_carry_the_version_written(control: Controllership, plan: Plan) -> None:
+def test_outcomes_carry_the_version_written(control: Controllership, plan: Plan) -> None:
     written = write(control, plan)
 
     assert written.outcomes == ALL_APPLIED
-    assert {v.state_version_after for v in written.verdicts} == {1}
+    assert {row.state_version_after for row in written.rows} == {1}
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -162,9 +162,9 @@ def test_take_over_between_two_batches_fences_the_second(
 
 
 def test_nothing_is_written_after_max_hold(tree: KafkaTree, control: Controllership, plan: Plan) -> None:
-    verdicts = next(FencedWriter(control, plan, max_hold=0).write(plan.changes))
+    outcomes = next(FencedWriter(control, plan, max_hold=0).write(plan.changes))
 
-    assert {(v.outcome, v.message) for v in verdicts} == {(Outcome.SKIPPED, "--max-hold 0s is over")}
+    assert {(v.outcome, v.message) for v in outcomes} == {(Outcome.SKIPPED, "--max-hold 0s is over")}
     assert tree.versions(T) == dict.fromkeys(range(6), 0)
 
 

@@ -78,8 +78,8 @@ def _reassigned(tree: KafkaTree, wave: list[Change]) -> None:
 def test_a_wave_is_due_after_the_one_before(surveyor: Surveyor, tree: KafkaTree, tmp_path: Path) -> None:
     plan = surveyor.json("plan", "reassign", FILE, _two_each(tmp_path), *WAVES)
     changes = msgspec.convert(_of_plan(surveyor, "changes", plan), list[Change])
-    due, verdicts = evaluate_waves(changes, read_current(tree.client, changes))
-    assert (len(due), verdicts) == (len(changes), [])
+    due, outcomes = evaluate_waves(changes, read_current(tree.client, changes))
+    assert (len(due), outcomes) == (len(changes), [])
     for wave in by_wave(changes):
         came = Counter(broker for row in wave for broker in row.adding_after)
         went = Counter(broker for row in wave for broker in row.removing_after)

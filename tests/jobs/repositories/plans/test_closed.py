@@ -54,7 +54,7 @@ def test_who_closed_it_is_said_and_no_commit_goes_on(
 
     assert line.endswith(said)
     assert line.startswith(("was cancelled", "was rolled back"))
-    ledger = CommitLog(warehouse, Plan(row, [], [], []), Actor("anna@desk"))
+    commit_log = CommitLog(warehouse, Plan(row, [], [], []), Actor("anna@desk"))
     with pytest.raises(RefusedError) as refused:
-        ledger.refuse_closed()
+        commit_log.refuse_closed()
     assert str(refused.value) == f"plan p {line}: nothing more of it is submitted; plan again"

@@ -24,16 +24,16 @@ OURS = 2147483647
 class Written:
     """What came out of a writer, and how it ended."""
 
-    verdicts: list[RowOutcome] = field(default_factory=list)
+    rows: list[RowOutcome] = field(default_factory=list)
     error: Exception | None = None
 
     @property
     def outcomes(self) -> dict[int, Outcome]:
-        assert len({v.change.partition for v in self.verdicts}) == len(self.verdicts)
-        return {verdict.change.key[1]: verdict.outcome for verdict in self.verdicts}
+        assert len({row.change.partition for row in self.rows}) == len(self.rows)
+        return {row.change.key[1]: row.outcome for row in self.rows}
 
     def message(self, partition: int) -> str:
-        return next(v.message for v in self.verdicts if v.change.partition == partition)
+        return next(row.message for row in self.rows if row.change.partition == partition)
 
 
 def write(
@@ -43,8 +43,8 @@ def write(
     written = Written()
     writer = FencedWriter(control, plan, max_hold=30)
     try:
-        for verdicts in writer.write(plan.changes if changes is None else changes):
-            written.verdicts += verdicts
+        for outcomes in writer.write(plan.changes if changes is None else changes):
+            written.rows += outcomes
             if then is not None:
                 then()
                 then = None
