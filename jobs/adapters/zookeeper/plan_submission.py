@@ -97,7 +97,7 @@ def submitted(client: KazooClient) -> list[Znode]:
 def fault_of(znode: Znode) -> str | None:
     """Return why this znode is not a submitted plan, None if it may be one."""
     if znode.stat is None:
-        return "its ACL does not let us read it"
+        return "its ACL denies Surveyor permission to read it"
     if not znode.stat.ephemeralOwner:
         return "it is persistent, and what a commit creates is ephemeral"
     try:
