@@ -9,6 +9,7 @@ still run.
 """
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -191,9 +192,10 @@ class AdminCommit:
             self.commit_log.append_intents([*pending, *later])
         moves = [change for change in changes_among(pending) if change.action == Action.REASSIGN]
         self._throttle(moves)
-        pending = self._recheck(pending, 0.0)  # setting the throttle took time
         self.commit_log.refuse_closed()
-        request_changes(self.sink, self.commit_log, self.controller, pending, self.lease, self._judge_again)
+        judged_at = time.monotonic()
+        pending = self._recheck(pending, 0.0)  # setting the throttle and reading the plan's status took time
+        request_changes(self.sink, self.commit_log, self.controller, pending, self.lease, self._judge_again, judged_at)
         with self.sink.reading() as reader:
             record_concurrent_changes(reader, self.commit_log, pending, self.premises)
         log(f"  wave {wave[0].wave}: {pluralise(len(pending), 'change')} requested")

@@ -107,13 +107,15 @@ def request_changes(  # noqa: PLR0917 - where, what, and under which checks
     pending: Sequence[PlanRow],
     lease: Lease,
     recheck: Recheck,
+    judged_at: float,
 ) -> None:
     """Request the pending changes, kind by kind, and record the outcomes from the answers.
 
-    They were judged right before this call. What is requested more than JUDGED_SECONDS later is judged again. Raise
-    LeaseLostError before a request if we do not have the lease any more.
+    They were judged right before this call. `judged_at`: when that reading began, by the monotonic clock. What is
+    requested more than JUDGED_SECONDS later is judged again. Raise LeaseLostError before a request if we do not have
+    the lease any more.
     """
-    judgement = _Judgement(recheck, time.monotonic(), {row.place for row in pending})
+    judgement = _Judgement(recheck, judged_at, {row.place for row in pending})
     for kind, requests in _requests(sink, commit_log, controller, pending):
         if any(row.action == kind for row in pending):
             with progress(f"asking Kafka's controller: {kind}"):
@@ -127,7 +129,7 @@ class _Judgement:
 
     recheck: Recheck
     at: float
-    """When they were judged, by the monotonic clock."""
+    """When that reading began, by the monotonic clock: what it shows may be as old."""
     judged: set[Place]
     not_due: set[Place] = field(default_factory=set)
     """Changes whose outcomes are recorded, as they were found not to be due any more."""
@@ -138,8 +140,8 @@ class _Judgement:
         if is_old or any(row.place not in self.judged for row in rows):
             count = max(len(rows), JUDGED_TOGETHER)
             portion = [row for row in [*rows, *upcoming][:count] if row.place not in self.not_due]
-            due = {row.place for row in self.recheck(portion)}
             self.at = time.monotonic()
+            due = {row.place for row in self.recheck(portion)}
             self.judged = {row.place for row in portion}
             self.not_due |= self.judged - due
         return [row for row in rows if row.place not in self.not_due]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,9 @@ from jobs.adapters.brokers.admin import error_name
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease import LEASE, Lease
 from jobs.core.errors import UnreadableError
-from jobs.execution.admin.controller_client import REQUEST_TIMED_OUT
+from jobs.execution.admin.controller_client import JUDGED_SECONDS, REQUEST_TIMED_OUT
+from jobs.execution.admin.waves import recheck_wave
+from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
@@ -266,6 +269,69 @@ def test_what_is_requested_late_is_judged_again(
 
     outcomes = {row["topic"]: row["outcome"] for row in outcomes_of(surveyor, plan)}
     assert (altered, outcomes) == ([T], {T: "applied", U: "stale"}), done.stderr
+
+
+def test_a_change_is_judged_after_the_status_of_the_plan_is_read(
+    tree: KafkaTree,
+    controller: AnswerlessController,
+    surveyor: Surveyor,
+    warehouse: Warehouse,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another client alters the topic while the warehouse takes long to answer."""
+    plan = alters(warehouse, tree)
+    refuse_closed = CommitLog.refuse_closed
+
+    def slow(log: CommitLog) -> None:
+        refuse_closed(log)
+        if log.intents_written:
+            override(tree, "topic", T, {"retention.ms": "9"})
+
+    monkeypatch.setattr(CommitLog, "refuse_closed", slow)
+
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
+
+    outcomes = [row["outcome"] for row in outcomes_of(surveyor, plan)]
+    assert (controller.requests, outcomes) == ([], ["stale"]), done.stderr
+
+
+@pytest.mark.parametrize(("reading", "topic", "requested"), [(2, T, [U]), (3, U, [T])])
+def test_the_age_of_a_judgement_includes_the_time_to_read(  # noqa: PLR0913, PLR0917 - fixtures
+    tree: KafkaTree,
+    controller: AnswerlessController,
+    surveyor: Surveyor,
+    warehouse: Warehouse,
+    monkeypatch: pytest.MonkeyPatch,
+    reading: int,
+    topic: str,
+    requested: list[str],
+) -> None:
+    """Each reading takes long; in one of them another client alters a topic that has been read already."""
+    plan = alters_both(warehouse, tree)
+    now, readings, altered = [0.0], count(1), list[str]()
+
+    def slow(*arguments: Any) -> Any:  # noqa: ANN401 - those of the original
+        pending = recheck_wave(*arguments)
+        now[0] += JUDGED_SECONDS
+        if next(readings) == reading:
+            override(tree, "topic", topic, {"retention.ms": "9"})
+        return pending
+
+    def alter(name: str, entries: Mapping[str, str | None]) -> int:
+        altered.append(name)
+        override(tree, "topic", name, entries)
+        return 0
+
+    monkeypatch.setattr("jobs.execution.admin.commit.recheck_wave", slow)
+    monkeypatch.setattr(controller, "alter_config", alter)
+    for module in ("commit", "controller_client"):
+        clock = SimpleNamespace(monotonic=lambda: now[0], time=lambda: now[0])
+        monkeypatch.setattr(f"jobs.execution.admin.{module}.time", clock)
+
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
+
+    outcomes = {row["topic"]: row["outcome"] for row in outcomes_of(surveyor, plan)}
+    assert (altered, outcomes[topic]) == (requested, "stale"), done.stderr
 
 
 @pytest.mark.parametrize("clock", ["monotonic", "time"])

@@ -4,6 +4,7 @@ A request is for an unclean election, whatever the plan expects: if the last rep
 controller would elect one that lacks its records, without a permission.
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -91,7 +92,7 @@ def outcomes(leader: int) -> tuple[list[Key], dict[int, tuple[str, str]]]:
     commit_log = SimpleNamespace(add_outcomes=judged.extend, plan=SimpleNamespace(operations=[]))
     parts = SimpleNamespace(reading=reading), commit_log, SimpleNamespace(elect_unclean=elect_unclean)
     lease = SimpleNamespace(refuse_lost=lambda: None)
-    request_changes(*cast("tuple[Any, Any, Any]", parts), [CLEAN, UNCLEAN], cast("Any", lease), list)
+    request_changes(*cast("tuple[Any, Any, Any]", parts), [CLEAN, UNCLEAN], cast("Any", lease), list, time.monotonic())
     return asked, {row.change.key[1]: (row.outcome.value, row.message) for row in judged}
 
 
