@@ -4,11 +4,14 @@ Corresponds to `DynamicBrokerConfig`, by which Kafka's controller notices change
 runs in no broker, so it asks all of them, and again with each resync. A broker that does not respond is asked again
 until it does. It logs a warning about a broker that expects the controller to change ISRs (AlterPartition): one such
 broker is no reason to leave the others without a controller.
+
+A setting permits something, such as an unclean election, only if the broker that runs now has reported it. A broker
+that does not respond keeps its settings until it is restarted.
 """
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from queue import Empty, SimpleQueue
@@ -16,9 +19,11 @@ from threading import Thread
 from typing import Final, NamedTuple
 
 from kazoo.client import KazooClient
+from msgspec.structs import replace
 
 from jobs.adapters.brokers.configs import DEFAULTS, read_configs_and_failures, read_overrides
 from jobs.controller.broker_protocols import unsupported_protocols
+from jobs.controller.controller_node import is_of_security
 from jobs.runtime.console import LogLine
 from jobs.runtime.settings import Settings
 from schemas.broker_configs import AUTHORIZER, PROTOCOL_VERSION
@@ -86,6 +91,8 @@ class BrokerConfigPoller:
     _thread: Thread | None = None
     _warned_epochs: dict[int, int] = field(default_factory=dict)
     """By broker, the broker epoch for which something was logged."""
+    _reported_epochs: dict[int, int] = field(default_factory=dict)
+    """By broker, the broker epoch in which it reported its settings last, or was first seen."""
 
     def request_configs(self, brokers: Iterable[Broker]) -> None:
         """Read the settings of these brokers as soon as the batch in progress is done."""
@@ -123,37 +130,58 @@ class BrokerConfigPoller:
         except Exception as error:  # noqa: BLE001 - the known settings hold until the next attempt
             return [], {row.broker_id: str(error) or type(error).__name__ for row in brokers}
 
-    def take_changed(self, registered: Iterable[int]) -> list[BrokerConfig] | None:
+    def take_changed(self, registered: Mapping[int, Broker]) -> list[BrokerConfig] | None:
         """Return the settings of all brokers if they have changed, else None.
 
-        If a broker did not respond, its known settings are kept. Settings of brokers that are no longer registered are
-        dropped.
+        If a broker did not respond, its known settings are kept; see `_outdated` for one that was restarted. Settings
+        of brokers that are no longer registered are dropped.
         """
-        changed, registered_ids = False, {*registered}
+        changed = False
+        for broker, row in registered.items():
+            self._reported_epochs.setdefault(broker, row.czxid)
         while (result := self._next_result()) is not None:
             brokers, rows, errors = result
-            errors = self._no_longer_reporting(rows) | errors
-            self._log_failures(brokers, rows, errors)
-            self._note_unread(brokers, errors)
+            silent = self._no_longer_reporting(rows, errors)
+            self._log_failures(brokers, rows, silent | errors)
+            self._note_unread(brokers, silent | errors)
+            outdated = silent.keys() | self._restarted(brokers, errors)
+            self._reported_epochs |= {row.broker_id: row.czxid for row in brokers if row.broker_id not in errors}
             known_brokers = {row.broker_id for row in self.configs}
-            new_rows = [row for row in rows if row.broker_id not in errors or row.broker_id not in known_brokers]
+            new_rows = [
+                row
+                for row in rows
+                if row.broker_id not in outdated and (row.broker_id not in errors or row.broker_id not in known_brokers)
+            ]
+            new_rows += _outdated(self.configs, rows, outdated)
             updated_brokers = {row.broker_id for row in new_rows}
-            kept_rows = [row for row in self.configs if row.broker_id in registered_ids - updated_brokers]
+            kept_brokers = registered.keys() - updated_brokers
+            kept_rows = [row for row in self.configs if row.broker_id in kept_brokers]
             changed |= _values(self.configs) != _values(kept_rows + new_rows)
             self.configs = kept_rows + new_rows
-        self._unread = {broker: entry for broker, entry in self._unread.items() if broker in registered_ids}
+        self._unread = {broker: entry for broker, entry in self._unread.items() if broker in registered}
         self._start_if_due()
         return self.configs if changed else None
 
-    def _no_longer_reporting(self, rows: Iterable[BrokerConfig]) -> dict[int, str]:
-        """Return the brokers that have reported settings before and do not now, with the reason.
+    def _no_longer_reporting(self, rows: Iterable[BrokerConfig], errors: Container[int]) -> dict[int, str]:
+        """Return the brokers that responded without the settings that they have reported before, with the reason.
 
-        Every broker that describes its settings reports its authorizer. One that has answered ApiVersions alone is like
-        one that does not respond: what it has reported of its security holds.
+        Every broker that describes its settings reports its authorizer. One that has answered ApiVersions alone has
+        reported none.
         """
         reported = {row.broker_id for row in self.configs if row.name == AUTHORIZER and not row.assumed}
-        silent = {row.broker_id for row in rows if row.name == AUTHORIZER and row.assumed}
+        silent = {
+            row.broker_id for row in rows if row.name == AUTHORIZER and row.assumed and row.broker_id not in errors
+        }
         return dict.fromkeys(reported & silent, "DescribeConfigs failed")
+
+    def _restarted(self, brokers: Iterable[Broker], errors: Container[int]) -> set[int]:
+        """Return the brokers that did not respond and have registered again since they reported their settings."""
+        known = self._reported_epochs
+        return {
+            row.broker_id
+            for row in brokers
+            if row.broker_id in errors and known.get(row.broker_id, row.czxid) != row.czxid
+        }
 
     def _note_unread(self, brokers: Sequence[Broker], errors: Collection[int]) -> None:
         due_at = time.monotonic() + ASK_AGAIN_SECONDS
@@ -201,5 +229,21 @@ def _of_brokers(brokers: Iterable[Broker], rows: Iterable[BrokerConfig]) -> list
     return [row for row in rows if row.broker_id in ids]
 
 
-def _values(rows: Iterable[BrokerConfig]) -> set[tuple[int, str, str | None]]:
-    return {(row.broker_id, row.name, row.value) for row in rows}
+def _outdated(
+    known: Iterable[BrokerConfig], rows: Iterable[BrokerConfig], brokers: Container[int]
+) -> list[BrokerConfig]:
+    """Return the settings of brokers that reported theirs before and do not now; `rows` has what was read instead.
+
+    What they reported of their security holds, as does what was read. The rest counts as assumed, with its last value:
+    Kafka's default could permit what the broker forbids.
+    """
+    new = {(row.broker_id, row.name): row for row in rows if row.broker_id in brokers}
+    for row in known:
+        key = row.broker_id, row.name
+        if row.broker_id in brokers and (key not in new or new[key].assumed):
+            new[key] = row if is_of_security(row.name) else replace(row, assumed=True)
+    return [*new.values()]
+
+
+def _values(rows: Iterable[BrokerConfig]) -> set[tuple[int, str, str | None, bool]]:
+    return {(row.broker_id, row.name, row.value, bool(row.assumed)) for row in rows}

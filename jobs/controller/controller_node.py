@@ -231,6 +231,15 @@ def security_settings(name: str) -> list[str]:
     return [*keys, *(listener_key(name, key) for key in keys)]
 
 
+def is_of_security(name: str) -> bool:
+    """Whether a setting of a broker is its authorizer, or says how clients log in at some listener.
+
+    >>> [is_of_security(name) for name in ("listener.name.clients.ssl.client.auth", "num.partitions")]
+    [True, False]
+    """
+    return name == AUTHORIZER or name.endswith((CLIENT_AUTH, ENABLED_MECHANISMS))
+
+
 def with_logins(listeners: Iterable[str]) -> dict[str, str | None]:
     """Return the settings to request of brokers, with those that say how clients log in at some listeners."""
     return {**DEFAULTS, **{setting: None for name in listeners for setting in security_settings(name)}}

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -12,6 +13,7 @@ from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.broker_config_poller import BrokerConfigPoller
 from jobs.controller.controller import ResidentController
 from jobs.core.errors import FencedError
+from planner.rules.inputs import ControllerConfig
 from schemas.rows import Broker, BrokerConfig
 from tests.jobs.support.controllers.recorded_log import RecordedLog
 from tests.jobs.support.controllers.resident import initialize, put_isr, run_until_quiet
@@ -151,21 +153,63 @@ def test_broker_that_did_not_respond_is_asked_again_without_a_resync(
     assert sum("broker 3 did not return its configs" in line for line in log) == 1
 
 
-def test_a_broker_that_no_longer_describes_its_settings_keeps_those_it_has_reported(
-    controller: ResidentController, brokers: Brokers
-) -> None:
-    """As when it is busy after ApiVersions; its authorizer and the logins of its clients are still the known ones."""
-    poller, authorizer = controller.config_poller, "authorizer.class.name"
-    assert poller is not None
-    known = [broker_config(broker, authorizer, "a.B" if broker == 0 else "") for broker in (0, 1)]
-    poller.configs = known
-    now = [broker_config(broker, authorizer, "", assumed=broker == 0) for broker in (0, 1)]
-    rows = [broker_without_endpoints(broker) for broker in (0, 1)]
-    poller._results.put((rows, now, {}))  # noqa: SLF001 - as its thread does
+AUTHORIZER, API, DELETION = "authorizer.class.name", "api.LeaderAndIsr", "delete.topic.enable"
+LOGIN, LISTENER = "listener.name.clients.ssl.client.auth", "inter.broker.listener.name"
+REPORTED = {AUTHORIZER: "a.B", LOGIN: "required", UNCLEAN: "true", DELETION: "false", LISTENER: "IN", API: "6"}
+SILENT = {AUTHORIZER: "", LOGIN: None, UNCLEAN: "false", DELETION: "true", LISTENER: None}
+"""Kafka's defaults, where a broker does not describe its settings."""
 
-    assert poller.take_changed([0, 1]) is None
-    assert {(row.broker_id, row.value) for row in poller.configs} == {(0, "a.B"), (1, "")}
-    assert brokers.requests == []
+
+def outdated_configs(rows: list[BrokerConfig], epoch: int, error: str | None) -> tuple[set[tuple[Any, ...]], bool]:
+    """Return the settings of broker 0 after this result, and whether unclean elections are allowed.
+
+    It has reported REPORTED at broker epoch 1.
+    """
+    known = [broker_config(0, name, value) for name, value in REPORTED.items()]
+    poller = BrokerConfigPoller(lambda _: ([], {}), known, lambda *_: None, lambda: None)
+    registered = broker_without_endpoints(0, epoch)
+    poller.take_changed({0: broker_without_endpoints(0, 1)})
+    poller._results.put(([registered], rows, {} if error is None else {0: error}))  # noqa: SLF001 - as its thread does
+    changed = poller.take_changed({0: registered})
+    settings = {(row.name, row.value, bool(row.assumed)) for row in poller.configs}
+    assert len(settings) == len(poller.configs)
+    assert changed is (None if settings == {(*row, False) for row in REPORTED.items()} else poller.configs)
+    return settings, ControllerConfig.of(poller.configs).unclean_election
+
+
+OUTDATED = {(AUTHORIZER, "a.B", False), (LOGIN, "required", False), (UNCLEAN, "true", True), (DELETION, "false", True)}
+OUTDATED |= {(LISTENER, "IN", True)}
+"""What it has reported of its security holds; the rest is assumed to be as before."""
+
+
+def test_a_broker_that_no_longer_describes_its_settings_permits_nothing_by_them() -> None:
+    """As when it is busy after ApiVersions. What it or ZooKeeper says now counts."""
+    silent = [broker_config(0, name, value, assumed=True) for name, value in SILENT.items()]
+    answered = [*silent, broker_config(0, API, "7")]
+
+    assert outdated_configs(answered, 1, None) == ({*OUTDATED, (API, "7", False)}, False)
+    overridden = [row for row in answered if row.name != UNCLEAN] + [broker_config(0, UNCLEAN, "true")]
+    assert outdated_configs(overridden, 1, None)[1]
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_restarted_broker_that_does_not_respond_permits_nothing_by_its_settings_before(*, is_read: bool) -> None:
+    assumed = [broker_config(0, name, value, assumed=True) for name, value in {**SILENT, API: None}.items()]
+    rows = assumed if is_read else []
+
+    assert outdated_configs(rows, 2, "refused") == ({*OUTDATED, (API, "6", True)}, False)
+    assert outdated_configs(rows, 1, "refused") == ({(*row, False) for row in REPORTED.items()}, True)
+
+
+def test_a_broker_that_describes_its_settings_again_is_known() -> None:
+    """Also if they are those that were assumed."""
+    poller = BrokerConfigPoller(
+        lambda _: ([], {}), [broker_config(0, AUTHORIZER, "", assumed=True)], lambda *_: None, lambda: None
+    )
+    row = broker_without_endpoints(0)
+    poller._results.put(([row], [broker_config(0, AUTHORIZER, "")], {}))  # noqa: SLF001 - as its thread does
+
+    assert poller.take_changed({0: row}) == [broker_config(0, AUTHORIZER, "")]
 
 
 def test_changed_settings_count_after_the_next_resync(
