@@ -79,11 +79,16 @@ def live_brokers(brokers: DataFrame) -> DataFrame:
     return brokers.selectExpr(*(ids.format(condition, name) for name, condition in conditions.items()))
 
 
-def with_live_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
-    """Add the columns of `live_brokers` to every partition; `live` and `electable` leave out the brokers in FAILED."""
-    joined = partitions.crossJoin(F.broadcast(live_brokers(brokers)))
+def with_live_brokers(partitions: DataFrame, brokers: DataFrame, is_known: Column | None = None) -> DataFrame:
+    """Add the columns of `live_brokers` to every partition; `live` and `electable` leave out the brokers in FAILED.
+
+    With `is_known`, to the rows for which it holds; the columns of the others are null. Rows must not be shuffled or
+    kept afterwards if they are many: each has the ids of all brokers several times.
+    """
+    sets = F.broadcast(live_brokers(brokers))
+    joined = partitions.crossJoin(sets) if is_known is None else partitions.join(sets, is_known, "left")
     if FAILED not in partitions.columns:
-        return joined.withColumns({FAILED: no_brokers()})
+        return joined.withColumns({FAILED: no_brokers() if is_known is None else F.when(is_known, no_brokers())})
     return joined.withColumns({name: F.array_except(name, FAILED) for name in ("live", "electable")})
 
 

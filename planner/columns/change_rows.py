@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import EMPTY, with_live_brokers, with_topic
+from planner.columns.literals import true
 from planner.columns.shape import shaped
 from schemas.enums import NO_VERSION, Action
 from schemas.tables import CHANGES, REJECTIONS
@@ -59,6 +60,16 @@ _NEW: Final = "new_"
 def with_topic_and_brokers(partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
     """Join to the partitions what leadership rules need: their topics and the live brokers."""
     return partitions.transform(with_topic, topics).transform(with_live_brokers, brokers)
+
+
+def join_current(lists: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
+    """Join to rows of (topic, partition) what `with_topic_and_brokers` gives of each; all null for unknown partitions.
+
+    The brokers come after the join, which shuffles all partitions.
+    """
+    known = partitions.transform(with_topic, topics).withColumns({"is_known": true()})
+    joined = lists.join(known, ["topic", "partition"], "left")
+    return joined.transform(with_live_brokers, brokers, F.col("is_known")).drop("is_known")
 
 
 def changed(partitions: DataFrame, values: Mapping[str, str | Column]) -> DataFrame:

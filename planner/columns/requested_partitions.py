@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.change_rows import with_topic_and_brokers
+from planner.columns.broker_sets import with_referenced_brokers, with_topic
 from planner.columns.sentences import sentence
 from schemas import reasons
 from schemas.enums import RejectionCode
@@ -29,10 +29,19 @@ NO_ELECTION_REASONS: Final[Mapping[RejectionCode, Sentence]] = {
 
 
 def join_requested(requested: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
+    """Return each requested partition once, with those of the broker sets that are its own brokers.
+
+    All its columns are null if there is no such partition. The sets of a thousand brokers would make each row twenty
+    kilobytes.
+    """
+    return requested_with_topics(requested, partitions, topics).transform(with_referenced_brokers, brokers)
+
+
+def requested_with_topics(requested: DataFrame, partitions: DataFrame, topics: DataFrame) -> DataFrame:
     """Return each requested partition once; all its columns are null if there is no such partition."""
     keys = requested.select(*KEY).distinct()
     present = partitions.join(F.broadcast(keys), KEY, "left_semi")  # first, so that the joins below see few rows
-    return keys.join(present, KEY, "left").transform(with_topic_and_brokers, topics, brokers)
+    return keys.join(present, KEY, "left").transform(with_topic, topics)
 
 
 def unsuitable_code() -> Column:

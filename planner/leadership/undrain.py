@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import DRAIN_MODE, difference, first, intersect
-from planner.columns.change_rows import as_rejections, changed, with_topic_and_brokers
+from planner.columns.change_rows import as_rejections, changed, join_current, with_topic_and_brokers
 from planner.columns.requested_partitions import reason_by_code
 from planner.columns.sentences import sentence, sentence_sql
 from planner.leadership.drain import broker_array, demoted
@@ -56,11 +56,8 @@ def undrain_targets(reorders_applied: DataFrame, broker_ids: Sequence[int], stil
 
 
 def _with_verdicts(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
-    key = ["topic", "partition"]
     return (
-        targets.join(
-            partitions.transform(with_request_column).transform(with_topic_and_brokers, topics, brokers), key, "left"
-        )
+        targets.transform(join_current, partitions.transform(with_request_column), topics, brokers)
         .withColumns({"code": _code(), "why": F.lit("no longer drained")})
         .withColumnRenamed("restored", "target")
     )

@@ -24,7 +24,7 @@ from planner.columns.broker_sets import (
     is_led_in_isr,
     no_brokers,
 )
-from planner.columns.change_rows import with_topic_and_brokers
+from planner.columns.change_rows import join_current
 from planner.columns.derived_columns import default_min_isr, min_isr_override
 from planner.columns.literals import false
 from planner.columns.sentences import sentence
@@ -95,11 +95,7 @@ def _with_lint_inputs(  # noqa: PLR0913, PLR0917 - five tables, and facts about 
 ) -> DataFrame:
     """Join the columns that the checks need to requested lists (`target`)."""
     return (
-        lists.join(
-            partitions.drop(FAILED).transform(with_request_column).transform(with_topic_and_brokers, topics, brokers),
-            ["topic", "partition"],
-            "left",
-        )
+        lists.transform(join_current, partitions.drop(FAILED).transform(with_request_column), topics, brokers)
         .crossJoin(F.broadcast(_racks_of_all(brokers, rules)))
         .crossJoin(F.broadcast(default_min_isr(broker_configs)))
     )

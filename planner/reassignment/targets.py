@@ -19,7 +19,7 @@ from planner.columns.broker_sets import (
     intersect,
     is_led_in_isr,
 )
-from planner.columns.change_rows import as_rejections, changed, with_topic_and_brokers
+from planner.columns.change_rows import as_rejections, changed, join_current
 from planner.columns.requested_partitions import reason_by_code
 from planner.columns.sentences import sentence
 from planner.reassignment.pending import is_moving, leaderless_reason, moving_reason, with_request_column
@@ -48,8 +48,7 @@ def _with_tables(targets: DataFrame, partitions: DataFrame, topics: DataFrame, b
         F.coalesce(optional["earlier"], F.array().cast(OPTIONAL_COLUMNS["earlier"])).alias("earlier"),
         F.coalesce(optional["steps"], F.lit(1)).alias("steps"),
     )
-    current = partitions.drop(FAILED).transform(with_request_column).transform(with_topic_and_brokers, topics, brokers)
-    return lists.join(current, ["topic", "partition"], "left")
+    return lists.transform(join_current, partitions.drop(FAILED).transform(with_request_column), topics, brokers)
 
 
 def _code() -> Column:

@@ -16,9 +16,9 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import EMPTY, FAILED, in_order_of_choice
+from planner.columns.broker_sets import EMPTY, FAILED, in_order_of_choice, with_live_brokers
 from planner.columns.change_rows import leader_and_isr_recipients
-from planner.columns.requested_partitions import KEY, join_requested
+from planner.columns.requested_partitions import KEY, requested_with_topics
 from planner.columns.sentences import drained_leads, sentence_sql
 from planner.reassignment.pending import ORDERED
 from planner.reconciliation.decision_rows import Precedence, to_decisions
@@ -181,7 +181,8 @@ def reassignment_decisions(  # noqa: PLR0913 - a table each
     legible = topics.select("topic", F.col("understood").alias("topic_understood"))
     moving = partitions.where(IS_REASSIGNED).select(*KEY)
     return (
-        join_requested(moving.unionByName(targets.select(*KEY)), partitions, topics, brokers)
+        requested_with_topics(moving.unionByName(targets.select(*KEY)), partitions, topics)
+        .transform(with_live_brokers, brokers)
         .join(targets, KEY, "left")
         .join(F.broadcast(legible), "topic", "left")
         .join(_stopped_now(partitions, stopped), KEY, "left")

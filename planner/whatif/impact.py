@@ -14,7 +14,14 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import difference, first, in_order_of_choice, intersect, live_brokers, no_brokers
+from planner.columns.broker_sets import (
+    difference,
+    first,
+    in_order_of_choice,
+    intersect,
+    no_brokers,
+    with_referenced_brokers,
+)
 from planner.columns.derived_columns import default_min_isr, min_isr_override
 from planner.columns.literals import false
 from planner.columns.shape import shaped
@@ -45,11 +52,11 @@ def whatif(  # noqa: PLR0913 - four tables and two options
 ) -> DataFrame:
     """Return one row per scenario: every registered broker, rack or pair of brokers lost at once."""
     scenarios = _scenarios(brokers, lose)
-    facts = live_brokers(brokers).crossJoin(default_min_isr(broker_configs))
     worst_first = [F.desc_nulls_last(name) for name in ("offline", "under_min_isr", "leader_skew")]
     return (
         partitions.transform(_group_by_assignment, topics)
-        .crossJoin(F.broadcast(facts))
+        .transform(with_referenced_brokers, brokers)
+        .crossJoin(F.broadcast(default_min_isr(broker_configs)))
         .transform(_with_leadership)
         .transform(_with_parts, scenarios, lose)
         .transform(_costs_of_parts)

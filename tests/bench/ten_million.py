@@ -14,11 +14,11 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
-from typing import Final
+from typing import Final, Self
 
 import pyarrow as pa
 
@@ -31,7 +31,7 @@ from schemas.znodes import State, encode_state
 from tests.bench.clusters.synthetic import TOPIC_SIZE, Cluster, cluster, state_path
 from tests.bench.cold import run_command
 from tests.bench.dashboard import opened_dashboard
-from tests.bench.figures import Figure, timed
+from tests.bench.figures import timed
 
 PARTITIONS: Final = 1_000_000
 CLUSTERS: Final = 10
@@ -64,8 +64,6 @@ SINGLE: Final = (
 )
 """Commands for one cluster; the dashboard is started and opened until its first chart is drawn."""
 
-TARGET: Final = 1.0
-
 SAMPLE_SECONDS: Final = 0.25
 
 
@@ -74,12 +72,38 @@ class Run:
     """A command that has ended."""
 
     seconds: float
+    processor_seconds: float
     gigabytes: float
     """The most memory that its processes had resident together; memory that they share counts for each."""
 
 
-def bench_ten_million(partitions: int, clusters: int, keep: Path | None, only: str) -> Iterator[tuple[Figure, Run]]:
-    """Measure commands on all clusters, then on one of them; with each figure what the slower side took."""
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A command on some clusters of the large warehouse, against the same on a warehouse of one cluster."""
+
+    measured: str
+    clusters: int
+    run: Run
+    alone: Run
+
+    @property
+    def line(self) -> str:
+        """The row of a Markdown table: seconds, ratio, ratio of the processor time, and memory in GB."""
+        run, alone = self.run, self.alone
+        seconds = f"{run.seconds / self.clusters:.1f} | {alone.seconds:.1f}"
+        ratios = [
+            value / self.clusters / of_one
+            for value, of_one in (
+                (run.seconds, alone.seconds),
+                (run.processor_seconds, alone.processor_seconds),
+            )
+        ]
+        by_both = " | ".join(f"{ratio:.2f}" for ratio in ratios)
+        return f"| {self.measured} | {seconds} | {by_both} | {run.gigabytes:.1f} | {alone.gigabytes:.1f} |"
+
+
+def bench_ten_million(partitions: int, clusters: int, keep: Path | None, only: str) -> Iterator[Comparison]:
+    """Measure commands on all clusters, then on one of them."""
     names = [f"c{number}" for number in range(clusters)]
     with nullcontext(str(keep)) if keep else tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder:
         one, all_of_them = f"{folder}/one", f"{folder}/all"
@@ -93,15 +117,12 @@ def bench_ten_million(partitions: int, clusters: int, keep: Path | None, only: s
             out = f"--out {folder}/fleet" if command == "report" else ""
             quick, slow = (_run(f"{command} {out} --all --conf {confs[at]}") for at in (one, all_of_them))
             if quick and slow:
-                measured = f"surveyor {command} --all, {clusters} clusters of {partitions:,} partitions"
-                per_cluster = slow.seconds / clusters
-                yield Figure(f"{measured}, for each", per_cluster, "one such cluster", quick.seconds, TARGET), slow
+                yield Comparison(f"surveyor {command} --all, for each", clusters, slow, quick)
         for command in single:
             out = f"--out {folder}/report.html" if command == "report" else ""
             quick, slow = (_run(f"{command} {out} --cluster {names[0]} --warehouse {at}") for at in (one, all_of_them))
             if quick and slow:
-                measured = f"surveyor {command}, one of {clusters} clusters of {partitions:,} partitions"
-                yield Figure(measured, slow.seconds, "the same cluster alone", quick.seconds, TARGET), slow
+                yield Comparison(f"surveyor {command}, of one", 1, slow, quick)
 
 
 def _fill(partitions: int, one: str, all_of_them: str, names: Sequence[str]) -> None:
@@ -140,7 +161,7 @@ def _conf(folder: Path, warehouse: str, names: Sequence[str]) -> str:
 def _run(command: str) -> Run | None:
     """Run a command; None, and a line, if it fails."""
     try:
-        with progress(f"surveyor {command}"), _peak_memory() as peak:
+        with progress(f"surveyor {command}"), _Sampling() as sampling:
             if command.startswith(DASHBOARD):
                 seconds = opened_dashboard(command.split()[1:])
             else:
@@ -148,45 +169,58 @@ def _run(command: str) -> Run | None:
     except subprocess.CalledProcessError as error:
         log(f"  {command} failed with {error.returncode}: {error.stderr[-2_000:]}")
         return None
-    log(f"  {command}: {seconds:.1f} s, {peak[0] / 1e9:.1f} GB")
-    return Run(seconds, peak[0] / 1e9)
+    run = Run(seconds, sampling.processor_seconds, sampling.most_bytes / 1e9)
+    log(f"  {command}: {run.seconds:.1f} s, {run.processor_seconds:.1f} s of processors, {run.gigabytes:.1f} GB")
+    return run
 
 
-@contextmanager
-def _peak_memory() -> Iterator[list[int]]:
-    """Sample the memory of all processes below this one; the only entry is then the most."""
-    most, done = [0], Event()
+class _Sampling:
+    """The memory and the processor time of all processes below this one, sampled in a thread."""
 
-    def sample() -> None:
-        while not done.wait(SAMPLE_SECONDS):
-            most[0] = max(most[0], _resident_below(os.getpid()))
+    def __init__(self) -> None:
+        self.most_bytes = 0
+        self._ticks = dict[int, int]()
+        self._done = Event()
+        self._thread = Thread(target=self._sample, daemon=True)
 
-    sampling = Thread(target=sample, daemon=True)
-    sampling.start()
-    try:
-        yield most
-    finally:
-        done.set()
-        sampling.join()
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    @property
+    def processor_seconds(self) -> float:
+        return sum(self._ticks.values()) / os.sysconf("SC_CLK_TCK")
+
+    def _sample(self) -> None:
+        while not self._done.wait(SAMPLE_SECONDS):
+            pages = 0
+            for pid, (ticks, resident) in _processes_below(os.getpid()).items():
+                self._ticks[pid] = ticks
+                pages += resident
+            self.most_bytes = max(self.most_bytes, pages * os.sysconf("SC_PAGE_SIZE"))
 
 
-def _resident_below(root: int) -> int:
-    parents, resident = dict[int, int](), dict[int, int]()
+def _processes_below(root: int) -> dict[int, tuple[int, int]]:
+    """Return the ticks of processor time and the resident pages of each process below one, by id."""
+    parents, used = dict[int, int](), dict[int, tuple[int, int]]()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rpartition(")")[2].split()
         except OSError:  # it has ended
             continue
         pid = int(stat.parent.name)
-        parents[pid], resident[pid] = int(fields[1]), int(fields[21])
+        parents[pid], used[pid] = int(fields[1]), (int(fields[11]) + int(fields[12]), int(fields[21]))
 
     def is_below(pid: int) -> bool:
         while pid in parents and pid != root:
             pid = parents[pid]
         return pid == root
 
-    below = sum(pages for pid, pages in resident.items() if pid != root and is_below(pid))
-    return below * os.sysconf("SC_PAGE_SIZE")
+    return {pid: of_process for pid, of_process in used.items() if pid != root and is_below(pid)}
 
 
 def _copy(source: str, target: str, names: Sequence[str]) -> None:
@@ -222,9 +256,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.keep:
         options.keep.mkdir(parents=True, exist_ok=True)
-    for figure, slow in bench_ten_million(options.partitions, options.clusters, options.keep, options.only):
-        ratio = f"{figure.seconds:.2f} / {figure.baseline_seconds:.2f} = {figure.ratio:.2f}"
-        log(f"{figure.measured}: {ratio}, {slow.gigabytes:.1f} GB")
+    for comparison in bench_ten_million(options.partitions, options.clusters, options.keep, options.only):
+        log(comparison.line)
 
 
 if __name__ == "__main__":
