@@ -25,8 +25,11 @@ SPARK: Final = "spark"
 _PASSED_BY_NAME: Final = {"log4j2.properties", "spark-defaults.conf"}
 """Files of `conf` that are passed to Spark by name."""
 
-_UNUSED_BY_SPARK: Final = {"surveyor.toml"}
-"""Files of `conf` that Spark does not need. With any further file the folder stays on the class path."""
+_UNUSED_BY_SPARK: Final = "surveyor"
+"""Beginning of the names of files of `conf` that Spark does not need, such as surveyor.toml.
+
+With any further file the folder stays on the class path.
+"""
 
 
 def spark_archive() -> Path:
@@ -48,8 +51,8 @@ def quick_start(jvm: str, conf: Path) -> Mapping[str, str]:
 
 
 def _from_archive(jvm: str, conf: Path) -> Mapping[str, str]:
-    files = {file.name for file in conf.iterdir()} if conf.is_dir() else set[str]()
-    if _ARGUMENTS in os.environ or not _PASSED_BY_NAME <= files <= _PASSED_BY_NAME | _UNUSED_BY_SPARK:
+    names = [file.name for file in conf.iterdir()] if conf.is_dir() else []
+    if _ARGUMENTS in os.environ or {name for name in names if not name.startswith(_UNUSED_BY_SPARK)} != _PASSED_BY_NAME:
         return {}
     archive = usable_archive(SPARK, zookeeper_jars)
     return variables(f"{jvm} -XX:SharedArchiveFile={shlex.quote(str(archive))}", conf) if archive else {}

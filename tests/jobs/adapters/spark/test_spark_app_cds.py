@@ -19,11 +19,12 @@ from jobs.adapters.spark.spark_app_cds import JVM_OPTIONS, quick_start, spark_ar
 OPTIONS: Final = "-XX:+UseSerialGC"
 ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 LEFT_ALONE: Final = {JVM_OPTIONS: OPTIONS}
+CONF: Final = Path(__file__).parents[4] / "conf"
 
 
 @pytest.fixture
 def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of settings, an archive, and an environment in which nothing is chosen."""
+    """A folder with the files of `conf`, an archive, and an environment in which nothing is chosen."""
     for name in (JVM_OPTIONS, ARGUMENTS):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SURVEYOR_CACHE", str(tmp_path / "the cache"))
@@ -32,8 +33,8 @@ def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     archive.touch()
     folder = tmp_path / "my conf"
     folder.mkdir()
-    for name in ("log4j2.properties", "spark-defaults.conf", "surveyor.toml"):
-        (folder / name).touch()
+    for file in CONF.iterdir():
+        (folder / file.name).touch()
     return folder
 
 
