@@ -5,7 +5,7 @@ rows of an id that was never completed.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import pyarrow as pa
@@ -46,7 +46,7 @@ from planner.history.snapshot_diff import (
 )
 from planner.leadership.imbalance import imbalance
 from schemas.enums import RequestKind
-from schemas.rows import LastSeenBroker, Snapshot
+from schemas.rows import LastSeenBroker, Row, Snapshot
 from schemas.tables import PARTITIONS, SPARK_SCHEMAS, TOPICS
 
 VANISHED = "vanished"
@@ -83,6 +83,8 @@ class SnapshotWriter:
     last: Snapshot | None
     snapshot_id: int
     phases: Phases
+    _rows_before: dict[str, list[Row]] = field(default_factory=dict)
+    """Rows of small tables at the last complete snapshot, of those that were read."""
 
     @property
     def own_rows(self) -> str:
@@ -194,7 +196,13 @@ class SnapshotWriter:
         """Whether the rows of a small table differ from those of the last complete snapshot, or are not known to."""
         if table not in last.versions or self.written_since_last_snapshot(table):
             return True
-        return comparable(table, rows) != comparable(table, as_of(self.tables.warehouse, last, table))
+        return comparable(table, rows) != comparable(table, self.rows_before(table, last))
+
+    def rows_before(self, table: str, last: Snapshot) -> list[Row]:
+        """Return the rows of a small table at the last complete snapshot; each table is read once."""
+        if table not in self._rows_before:
+            self._rows_before[table] = as_of(self.tables.warehouse, last, table)
+        return self._rows_before[table]
 
     def write_last_seen(self) -> None:
         """Write the last registration of brokers that are unregistered or cannot be decoded."""
@@ -273,7 +281,7 @@ class SnapshotWriter:
             ("brokers", state.live_brokers, broker_events),
             ("requests", state.requests, request_events),
         ):
-            old = [row for row in as_of(self.tables.warehouse, last, table) if not row.get("fenced")]
+            old = [row for row in self.rows_before(table, last) if not row.get("fenced")]
             if comparable(table, old) != comparable(table, rows):
                 yield events(frame(table, old), frame(table, rows))
         before = {name: last.columns()[name] for name in state.control}
