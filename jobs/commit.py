@@ -43,7 +43,8 @@ def commit(
     allow_majority_dead: AllowMajorityDead = False,
     allow_silent: AllowSilent = None,
     via: Annotated[
-        Via, typer.Option(help="How to submit to Kafka's controller; zookeeper: for Kafka before 2.4.")
+        Via,
+        typer.Option(help="How to reach Kafka's controller: zookeeper writes znodes in /admin."),
     ] = Via.ADMIN,
     throttle: Throttle = None,
     wait: Annotated[

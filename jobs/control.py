@@ -40,8 +40,8 @@ def control(
         list[str] | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Receive brokers' requests, as brokers with inter.broker.protocol.version 2.7 and later need. Again "
-            "as LISTENER://HOST:PORT for clients of a listener of their own.",
+            help="Serve brokers, which need it from inter.broker.protocol.version 2.7 on. LISTENER://HOST:PORT serves "
+            "clients at the brokers' listener of that name; may be repeated.",
         ),
     ] = None,
     advertise: Annotated[

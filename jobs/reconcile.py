@@ -58,7 +58,16 @@ def reconcile(
     )
     hold, question = hold_seconds(settings, max_hold), ReconcileOptions(allow_unclean, requests)
     if apply and until_quiet:
-        return reconcile_until_quiet(settings, mode, limits, hold=hold, yes=yes, options=question)
+        return reconcile_until_quiet(
+            settings,
+            mode,
+            limits,
+            hold=hold,
+            yes=yes,
+            options=question,
+            everything=everything,
+            detailed=detailed_exitcode,
+        )
     return reconcile_once(
         settings,
         mode,

@@ -47,10 +47,8 @@ def report(
     from jobs.web.report import write_fleet_report, write_migration_report, write_report
 
     if migration is not None:
-        if fleet or plan is not None or snapshot is not None:
-            raise UsageError(
-                "--migration has two snapshots of one cluster of its own; omit --all, --plan and --snapshot"
-            )
+        if plan is not None or snapshot is not None:
+            raise UsageError("--migration has two snapshots of its own; omit --plan and --snapshot")
         return write_migration_report(settings, out, migration)
     if fleet:
         return write_fleet_report(settings, out, parallel)

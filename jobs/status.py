@@ -34,8 +34,6 @@ def status(
     from jobs.core.errors import UsageError
     from jobs.core.units import parse_seconds
 
-    if fleet and watch is not None:
-        raise UsageError("--watch is for one cluster, --all for those of --conf: give one of the two")
     if fleet:
         return status_of_fleet(settings, parallel)
     if watch is None:

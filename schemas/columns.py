@@ -73,12 +73,24 @@ SNAPSHOTS: Final = _table(
     Column("controller_epoch_version", INT, "znode version of /controller_epoch, null in KRaft"),
     Column("zxid_before", LONG, "last zxid of the server when reading began, in KRaft the quorum's high watermark"),
     Column("zxid_after", LONG, "last zxid of the server when reading ended, in KRaft the quorum's high watermark"),
-    Column("acls", INT, "number of ACLs, null if they could not be read"),
-    Column("quotas", INT, "number of client quotas, one for each entity and name; null if they could not be read"),
-    Column("scram_credentials", INT, "number of SCRAM credentials, one for each user and mechanism; null as above"),
-    Column("acls_digest", STRING, "SHA-256 of all ACLs, the same from ZooKeeper and from KRaft; null as above"),
-    Column("quotas_digest", STRING, "SHA-256 of all client quotas with their values; null as above"),
-    Column("scram_digest", STRING, "SHA-256 of users, mechanisms and iterations of SCRAM credentials; null as above"),
+    Column("acls", INT, "number of ACLs, null if unreadable"),
+    Column("quotas", INT, "number of client quotas, one for each entity and name; null if unreadable"),
+    Column(
+        "scram_credentials",
+        INT,
+        "number of SCRAM credentials, one for each user and mechanism; null if unreadable",
+    ),
+    Column(
+        "acls_digest",
+        STRING,
+        "SHA-256 of all ACLs, the same from ZooKeeper and from KRaft; null if unreadable",
+    ),
+    Column("quotas_digest", STRING, "SHA-256 of all client quotas with their values; null if unreadable"),
+    Column(
+        "scram_digest",
+        STRING,
+        "SHA-256 of users, mechanisms and iterations of SCRAM credentials; null if unreadable",
+    ),
     Column("brokers", INT, "registered brokers"),
     Column("topics", INT, "topics"),
     Column("partitions", LONG, "partitions"),
@@ -111,7 +123,7 @@ BROKERS: Final = _table(
     Column(
         "fenced",
         BOOLEAN,
-        "KRaft: true: registered, but not alive; null if the brokers do not report it, which list no fenced ones then",
+        "KRaft: registered, but not alive; null if brokers do not report it: then fenced brokers have no row",
     ),
 )
 

@@ -146,7 +146,7 @@ def _repairs(situation: ClusterSituation) -> Iterator[Suggestion]:
     health = situation.health
     if health.mendable:
         yield Suggestion(
-            f"{pluralise(health.mendable, 'partition')} to be given a leader, or an ISR without dead brokers",
+            f"{pluralise(health.mendable, 'partition')} with a dead leader or a dead ISR member",
             "reconcile",
         )
     elif health.controller_id == NO_CONTROLLER and health.live:

@@ -112,11 +112,11 @@ def deletion_line(deleted: DeletionImpact) -> str:
 
     >>> deletion_line(DeletionImpact(topic="a", partitions=6, replicas=18, bytes=2048,
     ...     sizes_at=datetime(2026, 11, 21, 12), records=1_200))
-    'topic a goes with 6 partitions, 1,200 records and 2.0 KiB (18 replicas, as of 2026-11-21 12:00:00)'
+    'topic a would be deleted with 6 partitions, 1,200 records and 2.0 KiB (18 replicas, as of 2026-11-21 12:00:00)'
     >>> deletion_line(DeletionImpact(topic="a", partitions=None, replicas=0, bytes=None, sizes_at=None))
-    'topic a goes; how many partitions, records and bytes is unknown'
+    'topic a would be deleted; how many partitions, records and bytes is unknown'
     >>> deletion_line(DeletionImpact(topic="a", partitions=1, replicas=0, bytes=None, sizes_at=None))
-    'topic a goes with 1 partition; how many records and bytes is unknown'
+    'topic a would be deleted with 1 partition; how many records and bytes is unknown'
     """
     losses = []
     if deleted.partitions is not None:
@@ -131,7 +131,7 @@ def deletion_line(deleted: DeletionImpact) -> str:
     unknown = [name for name in _COUNTED if getattr(deleted, name) is None]
     suffix = f" with {join_words(losses)}" if losses else ""
     unknown_part = f"; how many {join_words(unknown)} is unknown" if unknown else ""
-    return f"topic {deleted.topic} goes{suffix}{unknown_part}"
+    return f"topic {deleted.topic} would be deleted{suffix}{unknown_part}"
 
 
 _COUNTED: Final = ("partitions", "records", "bytes")

@@ -264,7 +264,7 @@ def _refuse_loopback(endpoints: Sequence[Endpoint], brokers: Sequence[Broker]) -
             elsewhere = [endpoint.host for endpoint in broker.endpoints or () if not is_loopback(endpoint.host)]
             if elsewhere:
                 raise RefusedError(
-                    f"brokers are told to connect to {endpoint.host}:{endpoint.port}, a loopback address, and broker "
+                    f"brokers would connect to {endpoint.host}:{endpoint.port}, a loopback address, and broker "
                     f"{broker.broker_id} is at {elsewhere[0]}: give --listen or --advertise an address of this host "
                     "that brokers can reach"
                 )

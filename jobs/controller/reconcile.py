@@ -44,7 +44,7 @@ from jobs.runtime.console import CommandResult, Result, confirm, is_terminal, lo
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_step, stated_command, suggestion
-from schemas.enums import Outcome, RejectionCode
+from schemas.enums import RejectionCode
 from schemas.rows import Place, PlanRow
 from schemas.text import pluralise
 
@@ -107,16 +107,26 @@ def reconcile_once(
 
 
 def reconcile_until_quiet(
-    settings: Settings, mode: Mode, limits: CommitLimits, *, hold: float, yes: bool, options: ReconcileOptions
+    settings: Settings,
+    mode: Mode,
+    limits: CommitLimits,
+    *,
+    hold: float,
+    yes: bool,
+    options: ReconcileOptions,
+    everything: bool,
+    detailed: bool,
 ) -> CommandResult:
     """Reconcile until nothing is due, with a log line for each cycle; only the first cycle asks for confirmation.
 
-    While replicas copy, nothing is due, and the command waits. It does not wait for brokers that are down.
+    While replicas copy, nothing is due, and the command waits. It does not wait for brokers that are down. The counts
+    by outcome are those of all cycles. What was stale in a cycle is judged again in the next one, so the detailed exit
+    code concerns the last cycle.
     """
     _refuse_admin(mode)
     cycles = idle_cycles = 0
     pause, steps_before = FIRST_PAUSE_SECONDS, frozenset[Place]()
-    written: Counter[str] = Counter()
+    written: Counter[str] = Counter({"applied_now": 0, **counts(())})
     with ZooKeeperSink(settings.zookeeper) as zookeeper:
         while True:
             plan = _plan(settings, options)
@@ -148,11 +158,12 @@ def reconcile_until_quiet(
                 return _nothing_due_result(settings, plan, extras, {"due": 0}, title, steps=steps)
             preflight = check_before_commit(settings, zookeeper, plan, mode, limits)
             _refuse_resident(preflight)
-            refuse_unless_agreed(settings, plan, preflight, DEFAULT, extras, yes=yes or cycles > 0)
+            agreed = yes or cycles > 0
+            refuse_unless_agreed(settings, plan, preflight, DEFAULT, extras, yes=agreed, everything=everything)
             commit_log = apply_plan(settings, zookeeper, plan, preflight, hold)
-            committed = plan_result(settings, plan, commit_log, detailed=False)
+            committed = plan_result(settings, plan, commit_log, detailed=detailed)
             cycles += 1
-            written.update({name: committed.result[name] for name in ("applied_now", Outcome.STALE.value)})
+            written.update({name: committed.result[name] for name in written})
             log(f"surveyor: cycle {cycles}: {committed.lines[0]}")
             rows: list[PlanRow] = [*plan.changes, *plan.tasks]
             steps_now = frozenset(row.place for row in rows)

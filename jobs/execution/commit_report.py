@@ -201,6 +201,12 @@ def plan_result(settings: Settings, plan: Plan, commit_log: CommitLog, *, detail
     return PlanResult(_exit_code(commit_log, detailed=detailed), applied, [title, *stale])
 
 
+def nothing_written(plan: Plan) -> PlanResult:
+    """Return the result of a commit that found nothing due: no outcome occurred."""
+    result: Result = {"plan_id": plan.plan_id, "status": plan.row.status, "applied_now": 0, **counts(())}
+    return PlanResult(ExitCode.DONE, result, [f"plan {plan.title}: {plan.row.status}; nothing is due"])
+
+
 def _cancellation_summary(commit_log: CommitLog) -> str:
     """Return how much of a plan that was cancelled during its commit is applied, and how much was turned back."""
     applied, size = len(commit_log.of(Outcome.APPLIED)), commit_log.plan.size

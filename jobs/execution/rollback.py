@@ -10,7 +10,7 @@ from jobs.console_output.plan_text import rejection_lines
 from jobs.core.errors import ExitCode
 from jobs.execution.admin.reassignment_options import ReassignmentOptions
 from jobs.execution.commit import apply_plan, with_default_throttle
-from jobs.execution.commit_report import ReportExtras, refuse_unless_agreed
+from jobs.execution.commit_report import ReportExtras, nothing_written, plan_result, refuse_unless_agreed
 from jobs.execution.preflight import check_before_commit
 from jobs.execution.rolled_back import close_if_back, read_rollback
 from jobs.preconditions.limits import CommitLimits
@@ -23,8 +23,9 @@ from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import CommandResult, Result, log
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import stated_command
-from schemas.enums import Outcome, PlanKind, PlanStatus
+from schemas.enums import PlanKind, PlanStatus
 from schemas.rows import PlanRecord
+from schemas.submitted_plan import PlanResult
 
 
 def roll_back_plan(
@@ -54,11 +55,11 @@ def roll_back_plan(
             if apply:
                 limits = CommitLimits.of(settings, None, max_changes, allow_majority_dead=False, allow_silent=None)
                 running = with_default_throttle(settings, rollback, running)
-                counts = _commit(settings, sink, rollback, mode, limits, running=running, yes=yes)
+                committed = _commit(settings, sink, rollback, mode, limits, running=running, yes=yes, detailed=detailed)
                 with sink.reading() as reader:
                     is_back = close_if_back(reader, settings, original, to_snapshot)
                 return _report(
-                    settings, read_plan(settings.warehouse, rollback.plan_id), original, counts, is_back=is_back
+                    settings, read_plan(settings.warehouse, rollback.plan_id), original, committed, is_back=is_back
                 )
     row = find_plan(settings.warehouse, rollback.plan_id)
     steps = after_planning(settings, row, alias.name or rollback.plan_id, operations=0)
@@ -115,14 +116,16 @@ def _commit(
     *,
     running: ReassignmentOptions,
     yes: bool,
-) -> dict[str, int]:
-    """Commit as `surveyor commit` does; return the counts by outcome."""
+    detailed: bool,
+) -> PlanResult:
+    """Commit as `surveyor commit` does, and return its result."""
     if not plan.changes or plan.row.status == PlanStatus.COMMITTED:
-        return {}
+        return nothing_written(plan)
     preflight = check_before_commit(settings, sink, plan, mode, limits, running=running)
     refuse_unless_agreed(settings, plan, preflight, running, ReportExtras(), yes=yes)
     hold = settings.conf.limits.max_hold_seconds
-    return apply_plan(settings, sink, plan, preflight, hold, running=running).counts()
+    commit_log = apply_plan(settings, sink, plan, preflight, hold, running=running)
+    return plan_result(settings, plan, commit_log, detailed=detailed)
 
 
 def _result(plan: Plan, original: Plan) -> Result:
@@ -136,20 +139,17 @@ def _plan_lines(settings: Settings, plan: PlanRecord) -> Iterator[Any]:
         yield "nothing was written to the cluster"
 
 
-def _report(settings: Settings, plan: Plan, original: Plan, counts: dict[str, int], *, is_back: bool) -> CommandResult:
+def _report(settings: Settings, plan: Plan, original: Plan, committed: PlanResult, *, is_back: bool) -> CommandResult:
     original = read_plan(settings.warehouse, original.plan_id)
-    steps = after_commit(settings, plan.called, plan.row.status, counts) if plan.changes else []
-    result = _result(plan, original) | {"rolled_back": is_back, **counts}
-    summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
-    failed = any(counts.get(outcome.value) for outcome in (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED))
-    stale = counts.get(Outcome.STALE.value) and not counts.get(Outcome.APPLIED.value)
+    steps = after_commit(settings, plan.called, plan.row.status, committed.result) if plan.changes else []
+    result = _result(plan, original) | {"rolled_back": is_back} | committed.result
     return CommandResult(
         result,
-        f"plan {plan.title}: {plan.row.status}; {summary or 'nothing is due'}",
+        *committed.lines,
         *rejection_lines(settings, plan),
         f"plan {original.title} is {original.row.status}"
         + ("" if is_back else f"; it becomes rolled_back once `surveyor verify {plan.plan_id}` finds all of it back"),
         steps=steps,
         warnings=[],
-        exit_code=ExitCode.ERROR if failed else ExitCode.STALE if stale else ExitCode.DONE,
+        exit_code=ExitCode(committed.exit_code),
     )

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final
 
 import typer
@@ -20,6 +21,8 @@ from jobs.core.signals import install_handlers
 
 LOG_FORMAT_OPTION: Final = "--log-format"
 LOG_FORMAT_VARIABLE: Final = "SURVEYOR_LOG_FORMAT"
+OUTPUT_OPTION: Final = "-o", "--output"
+RESULT_FILE_OPTION: Final = ("--result-file",)
 
 HELP: Final = {"help_option_names": ["-h", "--help"]}
 """Context settings of the outermost command, which all its subcommands inherit."""
@@ -55,22 +58,36 @@ def _loaded(function: Any, name: str) -> Any:  # noqa: ANN401 - as above
 
 
 def run_program(app: typer.Typer) -> None:
-    """Run the command line of this process and exit; in the JSON format usage errors are log records, too."""
+    """Run the command line of this process and exit.
+
+    Usage errors are log records in the JSON format, and the JSON object of a command that was asked for it.
+    """
     install_handlers()
-    if not requests_json(sys.argv[1:]):
+    words = sys.argv[1:]
+    result_file = _values(words, *RESULT_FILE_OPTION)[-1:]
+    as_json = requests_result(words)
+    if not (requests_json(words) or as_json or result_file):
         app()
         return
     from jobs.core import logs  # noqa: PLC0415 - --help as text does not need it
+    from jobs.runtime.output import write_json  # noqa: PLC0415 - as above
 
-    logs.configure(log_format=logs.LogFormat.JSON)
+    if requests_json(words):
+        logs.configure(log_format=logs.LogFormat.JSON)
     try:
         sys.exit(get_command(app).main(standalone_mode=False) or 0)
+    except typer.Abort:
+        sys.exit(1)
     except Exception as error:
         if not hasattr(error, "format_message"):  # not an error of the command line
             raise
-        fields = {"fields": {"exit_code": error.exit_code}}  # type: ignore[attr-defined] # as these errors have
-        logs.LOGGER.error("%s", error.format_message(), extra=fields)
-        sys.exit(error.exit_code)  # type: ignore[attr-defined] # as above
+        message, code = error.format_message(), error.exit_code  # type: ignore[attr-defined] # as these errors have
+        if requests_json(words):
+            logs.LOGGER.error("%s", message, extra={"fields": {"exit_code": code}})
+        else:
+            error.show()  # type: ignore[attr-defined] # as above
+        write_json({"error": message, "exit_code": code}, as_json, Path(result_file[0]) if result_file else None)
+        sys.exit(code)
 
 
 def requests_json(words: Sequence[str]) -> bool:
@@ -79,9 +96,23 @@ def requests_json(words: Sequence[str]) -> bool:
     >>> requests_json(["status", "--log-format", "json"]), requests_json(["status", "--log-format=json"])
     (True, True)
     """
-    typed = [value for option, value in pairwise(words) if option == LOG_FORMAT_OPTION]
-    typed += [word.partition("=")[2] for word in words if word.startswith(f"{LOG_FORMAT_OPTION}=")]
+    typed = _values(words, LOG_FORMAT_OPTION)
     return (typed[-1] if typed else os.environ.get(LOG_FORMAT_VARIABLE)) == "json"
+
+
+def requests_result(words: Sequence[str]) -> bool:
+    """Return whether a command line asks for one JSON object on stdout, before it is parsed.
+
+    >>> requests_result(["commit", "--json"]), requests_result(["commit", "-o", "json"]), requests_result(["commit"])
+    (True, True, False)
+    """
+    return "--json" in words or "json" in _values(words, *OUTPUT_OPTION)
+
+
+def _values(words: Sequence[str], *options: str) -> list[str]:
+    """Return the values of an option in the order typed, as `--option value` and then as `--option=value`."""
+    typed = [value for option, value in pairwise(words) if option in options]
+    return typed + [word.partition("=")[2] for word in words if word.partition("=")[0] in options and "=" in word]
 
 
 class _NoPandas:

@@ -61,11 +61,15 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on s
 ResultFile = Annotated[Path | None, typer.Option(help="Also write that JSON object to this file.")]
 DetailedExitcode = Annotated[
     bool,
-    typer.Option("--detailed-exitcode", help="Exit with 10 if changes are present, with 21 if any row was stale."),
+    typer.Option(
+        "--detailed-exitcode",
+        help="Exit with 10 if changes are due, and with 21 if a commit found stale rows.",
+    ),
 ]
 Apply = Annotated[bool, typer.Option("--apply", help="Write to the cluster; without it nothing is written.")]
 Yes = Annotated[
-    bool, typer.Option("--yes", help="Do not ask for confirmation; required without a terminal to delete topics.")
+    bool,
+    typer.Option("--yes", help="Do not ask; without a terminal, plans that delete topics need it."),
 ]
 MaxChanges = Annotated[
     int | None, typer.Option(min=0, help="Refuse plans with more changes than this [default: 100000].")
@@ -104,7 +108,10 @@ SnapshotId = Annotated[
     int | None,
     typer.Option("--snapshot", help="Plan on this snapshot [default: the newest].", autocompletion=snapshots),
 ]
-Name = Annotated[str | None, typer.Option(help="An alias for the plan; planning again under it gives the same plan.")]
+Name = Annotated[
+    str | None,
+    typer.Option(help="An alias for the plan; planning again under it on the same snapshot gives the same plan."),
+]
 ReplaceName = Annotated[
     bool,
     typer.Option("--replace-name", help="Make a new plan, and take --name from the plan that has it."),

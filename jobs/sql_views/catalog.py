@@ -12,7 +12,7 @@ from typing import Final
 from jobs.adapters.delta.warehouse_paths import absolute, is_local, no_warehouse
 from jobs.adapters.spark.session import start_session
 from jobs.adapters.spark.submit_environment import is_submitted
-from jobs.core.errors import UsageError
+from jobs.core.errors import SurveyorError, UsageError
 from jobs.runtime.cli_enums import Dialect
 from jobs.runtime.console import CommandResult, confirm, is_terminal, log
 from jobs.runtime.settings import Settings
@@ -87,7 +87,7 @@ def register(
     _refuse_no_metastore(settings, metastore)
     summary = f"{pluralise(len(tables), 'table')} and {pluralise(len(VIEWS), 'view')} of {warehouse.uri} in {schema}"
     if is_terminal() and not is_confirmed and not confirm(f"register {summary}?"):
-        return CommandResult(result | {"applied": False}, "nothing was registered")
+        raise SurveyorError("nothing was registered: the question was not answered with yes")
     _run(settings, listed, metastore)
     return CommandResult(
         result | {"applied": True}, f"registered {summary}", steps=[suggestion(settings, "see what is due", "status")]

@@ -14,8 +14,10 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.cli import app
+from jobs.runtime.settings import SINGLE_CLUSTER_OPTIONS
 from schemas.rows import Row
 from schemas.tables import SPARK_SCHEMAS
+from tests.docs.command_line import commands, root
 from tests.jobs.support.commands.commands import Ran
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, new_chroot
 
@@ -222,12 +224,33 @@ def test_the_losses_of_all_are_those_of_each(clusters: Clusters) -> None:
         (["plan", "reassign", "--remove-brokers", "1"], "--remove-brokers is for one cluster"),
         (["whatif", "--lose", "pairs", "--cluster", "east"], "--cluster is for one cluster"),
         (["metrics", "--cluster", "east"], "--cluster is for one cluster"),
+        (["plan", "recover", "--partition", "orders-7"], "--partition is for one cluster"),
+        (["report", "--migration", "1,2"], "--migration is for one cluster"),
     ],
 )
 def test_options_of_one_cluster_are_refused(clusters: Clusters, arguments: list[str], refusal: str) -> None:
     done = clusters.run(*arguments, "--all")
     assert (done.code, done.stdout) == (2, "")
     assert done.stderr == f"surveyor: {refusal}, --all for those of --conf: give one of the two\n"
+
+
+ALLOWED_WITH_ALL = {
+    *("as_json", "conf_path", "detailed_exitcode", "everything", "fleet", "limit", "listen", "log_format", "log_level"),
+    *("lose", "margin", "name", "out", "output", "parallel", "refresh", "remote", "replace_name", "result_file"),
+    *("warehouse", "allow_below_min_isr", "allow_internal", "allow_unclean", "allow_unknown_config", "by_size"),
+    *("config", "delete", "disable_rack_aware", "exclude", "fix_racks", "imbalance_threshold", "max_elections"),
+    *("max_moves", "max_moves_per_broker", "offline", "one_replica_at_a_time", "partitions", "preferred", "rebalance"),
+    *("reorder_leaders", "replication_factor", "requests", "set_", "settle", "shift", "skip_elections", "skip_unsafe"),
+    *("stable_for", "start_index", "strategy", "throttle", "topic", "topics", "unclean"),
+}
+"""Options that mean the same on every cluster: topics are named alike there, snapshots, brokers, partitions are not."""
+
+
+def test_options_belong_to_one_cluster_or_to_all() -> None:
+    of_commands = [{str(param.name) for param in command.command.params} for command in commands(root())]
+    options = {name for names in of_commands if "fleet" in names for name in names}
+
+    assert options - set(SINGLE_CLUSTER_OPTIONS) == ALLOWED_WITH_ALL
 
 
 @pytest.mark.parametrize("command", ["cancel", "rollback", "control", "vacuum", "sizes"])

@@ -44,7 +44,7 @@ _STORE_REASONS: Final = {
     "NoSuchBucket": "there is no such bucket",
     "ExpiredToken": "the credentials have expired",
     "InvalidAccessKeyId": "the access key is not known there",
-    "SignatureDoesNotMatch": "the secret key is wrong, or this machine's clock",
+    "SignatureDoesNotMatch": "the secret key or this machine's clock is wrong",
     "RequestTimeTooSkewed": "this machine's clock differs from the store's",
     "SlowDown": "the store asks for fewer requests: run the same command again later",
     "AccessControlException": "access is denied: the user needs to list, read, write and delete files there",
@@ -145,8 +145,8 @@ def refuse_invalid_cluster_name(cluster: str) -> None:
     """Raise UsageError for a cluster name that cannot be a partition value, which is part of a folder name."""
     if not cluster.strip() or _CONTROL.search(cluster) or len(quote(cluster, safe="")) > MAX_NAME_CHARS:
         raise UsageError(
-            f"{cluster!r} cannot be the name of a cluster: give --cluster one of printable characters, "
-            f"{MAX_NAME_CHARS} of them at most, those beyond ASCII and punctuation counting as several",
+            f"{cluster!r} cannot be the name of a cluster: use printable characters, and at most "
+            f"{MAX_NAME_CHARS} of them after URL encoding",
         )
 
 

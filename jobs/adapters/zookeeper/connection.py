@@ -354,7 +354,7 @@ def use_kafka_acl(client: KazooClient) -> None:
         return  # the next read reports that there is no cluster, or that it is not readable for us
     if any(acl.id.scheme == "digest" and acl.id.id.endswith(_MASKED_DIGEST_SUFFIX) for acl in acls):
         raise SurveyorError(
-            f"the ACL of {_ACL_SOURCE} is masked for us, so brokers could not write what we create: name the brokers' "
-            f"user in {OPTION}; nothing was written",
+            f"the ACL of {_ACL_SOURCE} is hidden from Surveyor, so brokers could not write the znodes that Surveyor "
+            f"creates: name the brokers' user in {OPTION}; nothing was written",
         )
     client.default_acl = None if acls == OPEN_ACL_UNSAFE else acls

@@ -104,7 +104,7 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
     ({"latest_epoch": 57}, {}, EARLIER, "reconcile"),
     ({}, {"latest_epoch": 57}, EARLIER, "reconcile"),
     ({"controller_epoch": 0, "latest_epoch": 57}, {}, GONE, "reconcile"),
-    ({"mendable": 2}, {}, "2 partitions to be given a leader, or an ISR without dead brokers", "reconcile"),
+    ({"mendable": 2}, {}, "2 partitions with a dead leader or a dead ISR member", "reconcile"),
     (
         {"controller_id": NO_CONTROLLER},
         {},

@@ -115,6 +115,21 @@ def test_the_file_sets_level_and_format(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, [*words, "--log-format", "text"]).stderr.startswith("surveyor: no warehouse at")
 
 
+@pytest.mark.parametrize("asked", ["--json", "-o=json", "--output=json"])
+@pytest.mark.parametrize("words", [["commit"], ["show", "plan"], ["status", "--nope"]])
+def test_an_error_of_the_command_line_is_the_result(words: list[str], asked: str, tmp_path: Path) -> None:
+    """A program reads the object where it reads any other result, and people read the usage on stderr."""
+    file = tmp_path / "result.json"
+    asking = asked.split("=") if asked.startswith("-o") else [asked]
+    command = [sys.executable, "-m", "jobs.entry", *words, *asking, f"--result-file={file}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["exit_code"] == 2
+    assert json.loads(done.stdout)["error"] in done.stderr
+    assert file.read_text() == done.stdout
+
+
 @pytest.mark.parametrize("words", [["--nope"], ["status", "--nope"], ["status", "--log-level", "loud"]])
 def test_an_error_of_the_command_line_is_a_record(words: list[str]) -> None:
     done = subprocess.run(

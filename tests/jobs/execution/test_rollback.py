@@ -18,7 +18,7 @@ from tests.jobs.support.rows.warehouse_rows import Cluster, partition, topic
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree
 
 T = "t"
-DONE, ERROR, USAGE, CHANGES, REFUSED = 0, 1, 2, 10, 23
+DONE, ERROR, USAGE, CHANGES, STALE, REFUSED = 0, 1, 2, 10, 21, 23
 BEFORE = {0: [0, 1], 1: [0, 1, 2], 2: [0, 1]}
 AFTER = {0: [0, 1, 2], 1: [2, 1, 0], 2: [1, 2]}
 """An addition, another order, and a move."""
@@ -142,6 +142,25 @@ def test_apply_commits_at_once_and_only_once(
     assert (first["status"], first["applied"], under_way["changes"]) == ("committed", 3, 0)
     assert rejected(surveyor.warehouse, under_way["plan_id"])[2] == "REASSIGNMENT_IN_PROGRESS"
     assert surveyor.status(plan.plan_id) == PlanStatus.ROLLED_BACK
+
+
+@pytest.mark.usefixtures("plan")
+def test_stale_rows_decide_the_detailed_exit_code(
+    tree: KafkaTree, surveyor: Surveyor, controller: MovingController
+) -> None:
+    back = result(surveyor, tree, "--name", "back")
+    carry_out(controller, {0: [2, 1]})
+
+    done = rollback(surveyor, tree, "--name", "back", "--apply", "--detailed-exitcode", "--json")
+    summary = json.loads(done.stdout)
+
+    assert (done.exit_code, summary["plan_id"]) == (STALE, back["plan_id"])
+    assert {outcome: summary[outcome] for outcome in ("applied_now", "applied", "stale", "failed")} == {
+        "applied_now": 2,
+        "applied": 2,
+        "stale": 1,
+        "failed": 0,
+    }
 
 
 def test_what_another_plan_moved_stays(

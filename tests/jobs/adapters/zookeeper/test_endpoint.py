@@ -133,7 +133,7 @@ def test_a_masked_acl_is_not_copied(tree: KafkaTree, configured: Configured) -> 
     endpoint = configured(tree.hosts, {"digest.username": "surveyor", "digest.password": "other"})
     with (
         connected(endpoint) as client,
-        pytest.raises(SurveyorError, match=r"masked for us.*nothing was written"),
+        pytest.raises(SurveyorError, match=r"hidden from Surveyor.*nothing was written"),
     ):
         use_kafka_acl(client)
 

@@ -141,7 +141,7 @@ def test_deletions_and_what_cannot_be_deleted(surveyor: Surveyor) -> None:
     )
 
     assert (ran.code, "rejected queued  DELETION_REQUESTED" in ran.stdout) == (10, True)
-    assert "  topic all goes with 1 partition; how many records and bytes is unknown\n" in ran.stdout
+    assert "  topic all would be deleted with 1 partition; how many records and bytes is unknown\n" in ran.stdout
     assert "  warning: a deletion cannot be undone\n" in ran.stdout
     assert [(topic["topic"], topic["partitions"]) for topic in surveyor.json("show", "plan", "gone")["deleted"]] == [
         ("all", 1),
