@@ -29,7 +29,7 @@ def control(
     standby: Annotated[
         bool,
         typer.Option(
-            "--standby", help="Wait while another `surveyor control` is the controller, and follow it when it ends."
+            "--standby", help="Wait while another `surveyor control` is the controller, and take over when it ends."
         ),
     ] = False,
     replace: Annotated[
@@ -48,7 +48,7 @@ def control(
         list[str] | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Address that brokers connect to, if not that of --listen; LISTENER://HOST:PORT as there.",
+            help="Address that brokers connect to [default: that of --listen]; LISTENER://HOST:PORT for clients.",
         ),
     ] = None,
     listen_config: Annotated[

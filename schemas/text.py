@@ -56,6 +56,15 @@ def join_ids(ids: Iterable[object]) -> str:
     return ", ".join(map(str, ids))
 
 
+def with_others(first: str, count: int) -> str:
+    """Name the first of `count` things, and how many others there are.
+
+    >>> [with_others("t-0", count) for count in (1, 2, 3)]
+    ['t-0', 't-0 and 1 other', 't-0 and 2 others']
+    """
+    return f"{first} and {pluralise(count - 1, 'other')}" if count > 1 else first
+
+
 def other_topic(topic: str, planned: str | None, now: str | None) -> str:
     """Return why a topic is not the planned one: it was created again, or it lost its topic id.
 

@@ -156,7 +156,7 @@ def _repairs(situation: ClusterSituation) -> Iterator[Suggestion]:
 def _outage(situation: ClusterSituation) -> Iterator[Suggestion]:
     if situation.health.stuck:
         count = pluralise(situation.health.stuck, "partition")
-        unknown = f"{count} offline, nothing can be done from here: start the brokers that were in sync last"
+        unknown = f"{count} offline, and Surveyor cannot elect a leader: start the brokers that were in sync last"
         yield Suggestion(situation.outage.sentence if situation.outage else unknown)
 
 
@@ -305,7 +305,12 @@ def _imbalance(situation: ClusterSituation) -> Iterator[Suggestion]:
     brokers = [row.broker_id for row in situation.health.imbalance if row.exceeds and row.broker_id in live]
     if brokers:
         yield Suggestion(
-            f"{pluralise(len(brokers), 'broker')} not leading all partitions that prefer them",
+            pluralise(
+                len(brokers),
+                "broker",
+                "does not lead all its preferred partitions",
+                "do not lead all their preferred partitions",
+            ),
             "plan elect --preferred --refresh",
         )
 

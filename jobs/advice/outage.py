@@ -48,7 +48,8 @@ class Outage:
         """
         order = self.order
         parts = [*_starts(order), *_live_lines(order, self.failed_log_dirs), *_unknown(order)]
-        return f"{pluralise(order.partitions, 'partition')} offline, nothing can be done from here: {'; '.join(parts)}"
+        offline = pluralise(order.partitions, "partition")
+        return f"{offline} offline, and Surveyor cannot elect a leader: {'; '.join(parts)}"
 
     @property
     def json(self) -> Row:

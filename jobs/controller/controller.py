@@ -73,7 +73,7 @@ from schemas.broker_protocol import Protocol
 from schemas.enums import DrainMode, OperationKind, Outcome, RejectionCode
 from schemas.response_codes import NONE, STALE_BROKER_EPOCH
 from schemas.rows import Change, Key, RejectionRecord, Snapshot
-from schemas.text import pluralise
+from schemas.text import pluralise, with_others
 from schemas.znodes import Endpoint
 
 POLL_INTERVAL_SECONDS: Final = 2.0
@@ -306,12 +306,11 @@ class ResidentController:
         ]
         if waiting:
             self._has_warned_of_silence = True
-            others = f" and {len(waiting) - 1} others" if len(waiting) > 1 else ""
             addresses = sorted({f"{endpoint.host}:{endpoint.port}" for endpoint in self.broker_requests.endpoints})
             self.log_line(
-                f"surveyor: warning: {waiting[0]}{others}: live replicas are not in sync, and since the take-over no "
-                f"broker has asked for an ISR. Make sure that brokers can connect to {', '.join(addresses)} "
-                "(--advertise)",
+                f"surveyor: warning: {with_others(waiting[0], len(waiting))}: live replicas are not in sync, and since "
+                "the take-over no broker has asked for an ISR. Make sure that brokers can connect to "
+                f"{', '.join(addresses)} (--advertise)",
                 logging.WARNING,
             )
 

@@ -11,7 +11,7 @@ from jobs.runtime.console import LogLine
 from planner.rules.decisions import Decision
 from schemas.enums import Action, Outcome
 from schemas.rows import Change, Key, RejectionRecord, changes_among
-from schemas.text import DRAINED_LEADS, pluralise
+from schemas.text import DRAINED_LEADS, pluralise, with_others
 
 
 @dataclass(slots=True)
@@ -48,8 +48,8 @@ class CycleSummary:
     def _warn_of(self, changes: Sequence[Change]) -> None:
         """Log the first of these changes with its reason, and how many others there are."""
         if changes:
-            others = f" and {len(changes) - 1} others" if len(changes) > 1 else ""
-            self.log_line(f"surveyor: warning: {changes[0].name}{others}: {changes[0].reason}", logging.WARNING)
+            names = with_others(changes[0].name, len(changes))
+            self.log_line(f"surveyor: warning: {names}: {changes[0].reason}", logging.WARNING)
 
     def _new_failures(self, outcomes: Sequence[RowOutcome]) -> list[RowOutcome]:
         """Log new failures with their reason; return the outcomes without failures that were logged before."""
@@ -60,8 +60,7 @@ class CycleSummary:
             if outcome.change.key not in self._failed_partitions:
                 new[outcome.message].append(outcome.change.name)
         for message, names in new.items():
-            others = f" and {len(names) - 1} others" if len(names) > 1 else ""
-            self.log_line(f"surveyor: {names[0]}{others}: {message}; retrying", logging.WARNING)
+            self.log_line(f"surveyor: {with_others(names[0], len(names))}: {message}; retrying", logging.WARNING)
         reported = set(self._failed_partitions)
         self._failed_partitions |= {outcome.change.key for outcome in failed}
         return [v for v in outcomes if v.outcome is not Outcome.FAILED or v.change.key not in reported]

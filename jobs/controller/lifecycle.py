@@ -306,7 +306,7 @@ def _log_refused_tools(prepared: Preparation, listeners: Collection[str | None])
     if names and authorizer != "":
         state = f"brokers have {AUTHORIZER}={authorizer}" if authorizer else f"no broker reports its {AUTHORIZER}"
         log(
-            f"surveyor: {state}: requests of Kafka's tools at {', '.join(names)} are refused with the name of the "
+            f"surveyor: {state}: requests of Kafka's tools at {', '.join(names)} are refused; the error names the "
             "command to use"
         )
 
@@ -633,7 +633,7 @@ def _reported_connection(client: KazooClient) -> Iterator[None]:
 
 
 def _former_session(session: int) -> str:
-    return f"/controller is still that of the former session 0x{session:x} of this process, which ZooKeeper will end"
+    return f"/controller still belongs to the former session 0x{session:x} of this process; ZooKeeper will expire it"
 
 
 def _wait_for_successor(settings: Settings, former_session: int) -> str:

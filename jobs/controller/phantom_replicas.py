@@ -66,5 +66,5 @@ class PhantomReplicas:
             return
         data = encode_assignment(replace(assignment, partitions=assignment.partitions | replaced))
         if self.control.commit([SetData(topic_path(topic), data, znode.version)]) is None:
-            count = pluralise(len(replaced), "partition")
-            self.log_line(f"  topic {topic}: {count} had a replica on the controller, which brokers stored on others")
+            count = pluralise(len(replaced), "replica")
+            self.log_line(f"  topic {topic}: moved {count} from the controller's id to live brokers")

@@ -234,7 +234,8 @@ class WriteBehindLog:
         self._attempt("answers", bool(self._responses), self._write_responses)
         if self._failures and self._buffered_rows > MAX_BUFFERED_ROWS:
             log(
-                "surveyor: too many rows wait for the warehouse: actions since the failed write will not be recorded",
+                f"surveyor: more than {MAX_BUFFERED_ROWS} rows wait for the warehouse: those since the failed write "
+                "are discarded, and will not be in the tables. The control of the cluster continues",
                 logging.ERROR,
             )
             self._rows = {table: [] for table in _APPENDED}

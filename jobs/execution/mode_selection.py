@@ -54,7 +54,7 @@ def choose_mode(
         raise RefusedError(f"plan {plan.title} cannot be committed: {why_not_admin}; and {sink.why_no_batch}")
     _refuse_unable(mode, plan, why_not_admin, why_not_batch)
     if mode is not Mode.AUTO:
-        return mode, "given by --mode"
+        return mode, "requested by --mode"
     if why_not_batch:
         return Mode.ADMIN, why_not_batch
     if why_not_admin or epoch_behind:

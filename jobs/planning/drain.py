@@ -84,7 +84,7 @@ def _drainable(ids: Sequence[int], brokers: Sequence[Broker], snapshot_id: int) 
     not_understood = [str(broker) for broker in ids if not understood[broker]]
     if not_understood:
         raise RefusedError(
-            f"--brokers: /brokers/ids/{not_understood[0]} is not understood, so the broker cannot be notified;  "
+            f"--brokers: /brokers/ids/{not_understood[0]} cannot be decoded, so the broker cannot be notified; "
             "`surveyor show quarantine` shows why",
         )
     return ids

@@ -141,9 +141,8 @@ def _load_summary(names: tuple[str, ...], model: PlacementModel, group: Ints, we
 
 
 def _lower_bound(model: PlacementModel, goal: PlacementGoal, forced: int, *, weighted: bool) -> tuple[int, str]:
-    must = (
-        f"{pluralise(forced, 'replica', 'has', 'have')} to be copied whatever the plan: they leave a broker, "
-        "are added, or widen a rack"
+    must = f"every plan copies at least {pluralise(forced, 'replica')}" + (
+        ": those that leave a broker, are added, or widen a rack" if forced else ""
     )
     if not goal.even or weighted or not model.target.any():
         return forced, must

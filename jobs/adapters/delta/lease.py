@@ -1,14 +1,17 @@
 """The lease of a cluster without ZooKeeper: a row in the warehouse, with a holder and a deadline.
 
-The row is replaced by a conditional commit of Delta, so of two processes that take the lease at once one finds the
-other's row. A thread moves the deadline on while the holder lives; the row of a process that was killed runs out, and
-the next one takes it. The holder's own clock for the deadline is monotonic. It stops some seconds before the deadline
-that others see, so a holder whose lease may have been taken finds that out before its next write, also if it was
-stopped for a while. Clocks of hosts that differ by more than the margin can shorten the lease of another host; its
-holder then finds the row taken. A deadline far in the future, by a clock that was wrong, holds no longer than a right
-one: a holder that lives changes its row with each renewal, so a row that has not changed for the whole lease and the
-margin, by the monotonic clock of the process that waits, can be taken. Processes are kept apart only if they use the
-same warehouse and name of the cluster.
+Of two processes that take the lease at once, one loses the conditional commit of Delta and finds the other's row.
+
+1. The holder renews the lease in a thread: it moves the deadline.
+2. The holder stops writing some seconds (the margin) before the deadline, by its own monotonic clock. It checks this
+   before each write, so a process that stood still finds that its lease may have been taken.
+3. A process that waits takes the lease after the deadline, which ends the lease of a holder that was killed. It also
+   takes it if the row has not changed for the whole lease and the margin, by its monotonic clock. So a deadline that a
+   wrong clock set far in the future cannot block it.
+4. If the clocks of two hosts differ by more than the margin, the lease may be taken early. Its holder finds the row
+   taken before its next write.
+
+Processes are kept apart only if they use the same warehouse and the same name of the cluster.
 """
 
 import time

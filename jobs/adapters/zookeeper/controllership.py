@@ -263,8 +263,8 @@ def refuse_take_over(state: ClusterState, controller_id: int) -> None:
     if unreadable:
         path, reason = unreadable[0].path, unreadable[0].reason
         raise RefusedError(
-            f"{path} could not be decoded ({reason}): no controller can be elected or take over before it is "
-            "repaired; `surveyor status` shows the command"
+            f"{path} could not be decoded ({reason}): until it is repaired, no process can become the "
+            "controller; `surveyor status` shows the command"
         )
     if controller_id in state.live:
         raise RefusedError(f"broker {controller_id} exists: choose another controller_id in the --conf file")
@@ -288,23 +288,23 @@ def _wait_until_free(
         if time.monotonic() > deadline:
             raise ControllershipHeldError(
                 f"another Surveyor holds the controllership (/controller names {controller_id}); "
-                "wait until it has handed back: its session ends with its process. `surveyor control` waits for its "
-                "end with --standby, and takes over from it with --replace",
+                "wait until its process ends. `surveyor control --standby` waits for that, and "
+                "`surveyor control --replace` takes over from it",
             )
         if not announced:
-            notify(_waiting_message(client, controller_id))
+            notify(_waiting_message(client, controller_id, release_timeout))
         announced = True
         if interrupted():
             raise KeyboardInterrupt
         time.sleep(0.2)
 
 
-def _waiting_message(client: KazooClient, controller_id: int) -> str:
+def _waiting_message(client: KazooClient, controller_id: int, release_timeout: float) -> str:
     node = read(client, CONTROLLER)
     session = f"session 0x{node.stat.ephemeralOwner:x}" if node.stat else "a session that just ended"
     return (
-        f"waiting up to {RELEASE_TIMEOUT_SECONDS:g} s for another Surveyor, {session}, which holds /controller as "
-        f"{controller_id}: of one that was killed ZooKeeper forgets the session after some 10 s"
+        f"waiting up to {release_timeout:g} s for another Surveyor ({session}, id {controller_id}) to release "
+        "/controller; ZooKeeper expires the session of a killed process after about 10 s"
     )
 
 

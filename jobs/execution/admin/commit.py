@@ -245,8 +245,8 @@ def end_throttle(
     if moving:
         partitions = len({move.key for move in moving})
         log(
-            f"surveyor: THE THROTTLE STAYS while {pluralise(partitions, 'partition')} of plan {plan_id} "
-            f"{'moves' if partitions == 1 else 'move'}; {_retry_hint(plan_id)}"
+            f"surveyor: the throttle of plan {plan_id} stays set while "
+            f"{pluralise(partitions, 'partition', 'is', 'are')} moving; {_retry_hint(plan_id)}"
         )
     elif throttler is None:
         log(

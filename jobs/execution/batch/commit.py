@@ -285,7 +285,7 @@ def _write(
         topics = sorted({written_change.change.topic for written_change in written} & set(writer.topics.creations))
         created = f"topic and config znodes of {', '.join(topics)}, " if topics else ""
         newly_written = sum(not written_change.is_read_back for written_change in written)
-        log(f"  written under the fence: {created}{newly_written} state znodes")
+        log(f"  written under the fence: {created}{pluralise(newly_written, 'state znode')}")
     return written, deletions, state
 
 

@@ -171,7 +171,7 @@ def _raise_epoch(control: Controllership, brokers: Sequence[int], step: int) -> 
 
 def raised_line(brokers: Sequence[int], epoch: int) -> str:
     """Report that our epoch is raised, and why."""
-    return f"{_broker_list(brokers)} refused controller epoch {epoch} as stale: ours is raised above the later epoch"
+    return f"{_broker_list(brokers)} refused controller epoch {epoch} as stale; raising the controller epoch"
 
 
 def later_epoch_line(responses: BrokerResponses, epoch: int) -> str | None:
@@ -180,9 +180,9 @@ def later_epoch_line(responses: BrokerResponses, epoch: int) -> str | None:
     if not brokers:
         return None
     return (
-        f"{_broker_list(brokers)} refused controller epoch {epoch} (StaleControllerEpoch) because of a later "
-        "epoch, and will refuse the next controller, too: restart them one after the other; a broker that starts "
-        "takes any epoch"
+        f"{_broker_list(brokers)} refused controller epoch {epoch} (StaleControllerEpoch): a later epoch is known "
+        "there, and the next controller will be refused too. Restart these brokers one at a time; a broker that starts "
+        "accepts any epoch"
     )
 
 

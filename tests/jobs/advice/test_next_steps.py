@@ -209,7 +209,7 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
     (
         {"imbalance": [uneven(0), uneven(1), uneven(9)]},
         {},
-        "2 brokers not leading all partitions that prefer them",
+        "2 brokers do not lead all their preferred partitions",
         "plan elect --preferred --refresh",
     ),
     ({"quarantined": 3}, {}, "3 znodes not understood; plans leave their partitions alone", "show quarantine"),
@@ -354,7 +354,7 @@ def test_outage_comes_first_and_nothing_is_given_up() -> None:
 
     assert advised == [
         Suggestion(
-            "1 partition offline, nothing can be done from here: start broker 3 first (last in sync of it), "
+            "1 partition offline, and Surveyor cannot elect a leader: start broker 3 first (last in sync of it), "
             "broker 4 was not",
         ),
         Suggestion("brokers 3, 4 are gone: start them, in the order above"),

@@ -19,7 +19,7 @@ from tests.jobs.support.rows.warehouse_rows import Cluster, broker, partition, t
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 SENTENCE: Final = (
-    "4 partitions offline, nothing can be done from here: "
+    "4 partitions offline, and Surveyor cannot elect a leader: "
     "start broker 0 first (last in sync of all 4), broker 2 was not"
 )
 START: Final = [{"brokers": [0], "last_in_sync": 4, "brings_back": 4}]
@@ -111,13 +111,13 @@ def test_history_has_the_last_isr(warehouse: Warehouse, tree: KafkaTree) -> None
     outage = outage_now(without, warehouse, snapshot)
     assert outage is not None
     assert outage.sentence == (
-        "1 partition offline, nothing can be done from here: start broker 0 first (last in sync of it), "
+        "1 partition offline, and Surveyor cannot elect a leader: start broker 0 first (last in sync of it), "
         "broker 2 was not"
     )
     unknown = outage_now(without, None, None)
     assert unknown is not None
     assert unknown.sentence == (
-        "1 partition offline, nothing can be done from here: which replica was in sync last is not known of 1: "
+        "1 partition offline, and Surveyor cannot elect a leader: which replica was in sync last is not known of 1: "
         "start brokers 0, 2"
     )
 
@@ -161,4 +161,4 @@ def test_the_sentence(order: dict[str, object], failed: tuple[int, ...], advice:
     fields = {name: getattr(ORDER, name) for name in ORDER.__slots__} | order
     outage = Outage(order=StartOrder(**fields), failed_log_dirs=frozenset(failed))
 
-    assert outage.sentence == f"4 partitions offline, nothing can be done from here: {advice}"
+    assert outage.sentence == f"4 partitions offline, and Surveyor cannot elect a leader: {advice}"

@@ -135,7 +135,7 @@ def test_epoch_is_raised_above_states_and_brokers(
     assert int(tree.client.get("/controller_epoch")[0]) == controller.control.epoch == tree.brokers[1].controller_epoch
     assert controller.control.epoch >= 60
     assert requests_to(tree, 1, "leader_and_isr")["orders", 0].leader_epoch == 6
-    assert "surveyor: broker 1 refused controller epoch 58 as stale: ours is raised above the later epoch" in log
+    assert "surveyor: broker 1 refused controller epoch 58 as stale; raising the controller epoch" in log
 
 
 def test_leaderless_partitions_are_read_first(
@@ -259,7 +259,7 @@ def test_what_loses_data_or_availability_is_a_warning(
     [unclean, offline] = sorted(log.warnings)
     assert unclean.startswith("surveyor: warning: risky-0: ")
     assert "unclean election of 1 may lose data" in unclean
-    assert offline.startswith("surveyor: warning: single-0 and 1 others: ")
+    assert offline.startswith("surveyor: warning: single-0 and 1 other: ")
     assert "  broker 0 is no longer registered" in {*log} - {*log.warnings}
 
 

@@ -136,7 +136,7 @@ def test_rate_changed_in_mid_move_and_interrupted(
     committed(surveyor, kafka, plan, "--throttle", "50MB/s")
 
     assert (process.returncode, status, moving) == (25, PlanStatus.PARTIAL, True)
-    assert "THE THROTTLE STAYS while 1 partition" in stdout
+    assert "stays set while 1 partition is moving" in stdout
     assert f"`surveyor commit {plan.plan_id} --apply` continues" in stdout
     assert assignment(kafka, topic).partitions == {0: [3, 1], 1: [1, 3]}
     assert (overrides(kafka), warehouse.rows("throttles")) == (before, [])

@@ -184,7 +184,7 @@ def test_which_broker_to_start_is_a_warning_of_a_recovery(small: Warehouse) -> N
     plan = stored_plan(small, [], kind=PlanKind.RECOVER, parameters={"allow_unclean": False})
 
     assert (
-        "1 partition offline, nothing can be done from here: start broker 2 first (last in sync of it)"
+        "1 partition offline, and Surveyor cannot elect a leader: start broker 2 first (last in sync of it)"
     ) in _warnings(_plan_page(small, plan))
 
 

@@ -322,7 +322,7 @@ def test_a_replica_on_the_controller_is_replaced_before_the_first_state(
     assert OURS not in {broker for brokers in replicas.values() for broker in brokers}
     assert {len({*brokers}) for brokers in replicas.values()} == {2}
     assert {tree.state("auto", number).leader_epoch for number in (0, 1)} == {0}
-    assert any("topic auto: 2 partitions had a replica on the controller" in line for line in log)
+    assert any("topic auto: moved 2 replicas from the controller's id" in line for line in log)
 
 
 def test_topics_without_an_id_keep_none_while_the_protocol_is_unknown(

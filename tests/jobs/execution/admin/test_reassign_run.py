@@ -453,7 +453,7 @@ def test_no_longer_than_max_wait(
 
     assert (stopped.exit_code, status) == (RUNNING, PlanStatus.PARTIAL)
     assert "--max-wait 0 s is over: requested changes continue in the cluster" in stopped.stderr
-    assert f"THE THROTTLE STAYS while 2 partitions of plan {plan.plan_id} move" in stopped.stderr
+    assert f"the throttle of plan {plan.plan_id} stays set while 2 partitions are moving" in stopped.stderr
     assert set(throttled) == {"brokers/0", "brokers/1", "brokers/2", "brokers/3", "topics/t"}
     assert again.exit_code == DONE, again.stderr
     assert (controller.replicas(T), controller.waves) == (AFTER, [[(T, 0), (T, 1)], [(T, 2)]])

@@ -59,7 +59,7 @@ def test_it_is_removed_once_the_replicas_are_complete(
     controller.finish((T, 0))
     done = commit(surveyor, tree, plan)
 
-    assert (moving.exit_code, "THE THROTTLE STAYS" in moving.stderr, then) == (0, True, {"1000"})
+    assert (moving.exit_code, "stays set while" in moving.stderr, then) == (0, True, {"1000"})
     assert (done.exit_code, overrides(tree), throttle_rows(surveyor.warehouse)) == (0, {}, [])
     assert controller.waves == []
 
