@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -29,6 +29,7 @@ from jobs.advice.plans import after_cancellation
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
 from jobs.execution.admin.commit import end_throttle
 from jobs.execution.admin.connections import admin_of
+from jobs.execution.admin.controller_client import judge_under_lease
 from jobs.execution.admin.lease import LEASE_HANDOVER_SECONDS, LeaseGuardedAdmin, lease_for
 from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.admin.zk_controller_client import (
@@ -57,6 +58,8 @@ from planner.reassignment.rollback import steps_by_partition
 from schemas.enums import Action, Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import Brokers, Change, CommitRecord, Key, PlanRow
 from schemas.text import LINES_SHOWN, pluralise
+
+T = TypeVar("T")
 
 _DONE_CODES: Final = {NONE, NO_REASSIGNMENT_IN_PROGRESS}
 
@@ -139,7 +142,7 @@ def _cancel_leased(
     """Cancel under the lease, when no commit requests anything of the plan any more.
 
     A commit that has released the lease has sent all its requests. In-sync replicas are judged once the Admin API
-    answers, just before the cancellation is requested.
+    answers, and again once the intents are stored, just before the cancellation is requested.
     """
     with ExitStack() as stack:
         is_resident = reader.read_resident_controller() is not None
@@ -178,6 +181,33 @@ def _was_requested(warehouse: Warehouse, plan: Plan) -> bool:
     )
 
 
+def refuse_other_controller(reader: Reader, *, was_resident: bool) -> None:
+    """Raise RefusedError if `surveyor control` is the controller now and was not before, or the other way round."""
+    if (reader.read_resident_controller() is not None) != was_resident:
+        change = "is no longer" if was_resident else "has become"
+        raise RefusedError(f"`surveyor control` {change} the controller; run the same command again")
+
+
+def _still_safe(
+    in_progress: Sequence[PartitionStatus], cancellation: CancellationPlan
+) -> tuple[list[PartitionStatus], list[RowOutcome]]:
+    """Return which partitions are still in progress and safe to cancel, and the outcomes of the others.
+
+    A reassignment that another client has requested meanwhile is not judged, and left alone.
+    """
+    now = {status.key: status for status in reversed(cancellation.partitions)}  # reassignments come first
+    safe, outcomes = [], []
+    for status in in_progress:
+        current = now[status.key]
+        if current.risk is not None:
+            outcomes.append(RowOutcome(_row(status, Step.CANCEL), Outcome.SKIPPED, f"continues: {current.risk.reason}"))
+        elif current.status is ReassignmentStatus.IN_PROGRESS:
+            safe.append(status)
+        else:
+            outcomes.append(_outcome(status, current, Step.CANCEL, None, ""))
+    return safe, outcomes
+
+
 @dataclass(frozen=True, slots=True)
 class _CancellationRun:
     settings: Settings
@@ -201,31 +231,44 @@ class _CancellationRun:
         if not in_progress:
             return []
         self._intend(Step.CANCEL, in_progress)
-        safe, unsafe = self._recheck(in_progress)
+        cancellation = self._judge_again(
+            Step.CANCEL,
+            in_progress,
+            lambda: read_cancellation(self.reader, self.settings, self.plan, fewer_copies=self.fewer_copies),
+        )
+        safe, set_aside = _still_safe(in_progress, cancellation)
+        if not self.skip_unsafe and any(row.outcome is Outcome.SKIPPED for row in set_aside):
+            skipped = (RowOutcome(_row(status, Step.CANCEL), Outcome.SKIPPED, "others are unsafe") for status in safe)
+            self.commit_log.append_now([*set_aside, *skipped])
+            refuse_unsafe(self.plan, cancellation)
         # a request in /admin names the target replicas; the Admin API takes None to cancel
-        return unsafe + self._ask(Step.CANCEL, safe, _replicas_before if self.uses_override else lambda _: None)
+        outcomes = self._ask(Step.CANCEL, safe, _replicas_before if self.uses_override else lambda _: None)
+        self.commit_log.append_now(set_aside)  # not before the request, as storing takes time
+        return set_aside + outcomes
 
     @property
     def uses_override(self) -> bool:
         """Whether `surveyor control` is the controller that is asked."""
         return isinstance(self.admin, ZkReassignmentOverride)
 
-    def _recheck(self, in_progress: Sequence[PartitionStatus]) -> tuple[list[PartitionStatus], list[RowOutcome]]:
-        """Set aside partitions that would lose their last in-sync replica by now: storing the intents took time."""
-        cancellation = read_cancellation(self.reader, self.settings, self.plan, fewer_copies=self.fewer_copies)
-        risks = {status.key: status.risk for status in cancellation.unsafe if status.risk is not None}
-        safe = [status for status in in_progress if status.key not in risks]
-        unsafe = [
-            RowOutcome(_row(status, Step.CANCEL), Outcome.SKIPPED, f"continues: {risks[status.key].reason}")
-            for status in in_progress
-            if status.key in risks
-        ]
-        if unsafe and not self.skip_unsafe:
-            skipped = (RowOutcome(_row(status, Step.CANCEL), Outcome.SKIPPED, "others are unsafe") for status in safe)
-            self.commit_log.append_now([*unsafe, *skipped])
-            refuse_unsafe(self.plan, cancellation)
-        self.commit_log.append_now(unsafe)
-        return safe, unsafe
+    def _judge_again(self, step: Step, partitions: Sequence[PartitionStatus], judge: Callable[[], T]) -> T:
+        """Return the judgement that a request rests on, because storing the intents and checking the lease take time.
+
+        If it cannot be made, nothing is requested, and that is recorded.
+        """
+
+        def judge_for_controller() -> T:
+            refuse_other_controller(self.reader, was_resident=self.uses_override)
+            return judge()
+
+        try:
+            return judge_under_lease(self.lease, judge_for_controller)
+        except SurveyorError as error:
+            message = f"not requested: {error}".partition("\n")[0]
+            self.commit_log.append_now(
+                RowOutcome(_row(partition, step), Outcome.SKIPPED, message) for partition in partitions
+            )
+            raise
 
     def restore(self, statuses: Mapping[Key, PartitionStatus]) -> list[RowOutcome]:
         """Request the order before for partitions in which only the order differs.
@@ -236,15 +279,17 @@ class _CancellationRun:
         if not out_of_order:
             return []
         self._intend(Step.RESTORE_ORDER, out_of_order)
-        now = self.read([status.key for status in out_of_order])
+        keys = [status.key for status in out_of_order]
+        now = self._judge_again(Step.RESTORE_ORDER, out_of_order, lambda: self.read(keys))
         moved = [
             RowOutcome(_row(status, Step.RESTORE_ORDER), Outcome.STALE, f"left alone: {now[status.key].detail}")
             for status in out_of_order
             if now[status.key].status is not ReassignmentStatus.OUT_OF_ORDER
         ]
-        self.commit_log.append_now(moved)
         due = [status for status in out_of_order if now[status.key].status is ReassignmentStatus.OUT_OF_ORDER]
-        return moved + self._ask(Step.RESTORE_ORDER, due, _replicas_before)
+        outcomes = self._ask(Step.RESTORE_ORDER, due, _replicas_before)
+        self.commit_log.append_now(moved)
+        return moved + outcomes
 
     def record_interrupted(self) -> None:
         """Record the outcomes of partitions whose cancellation was intended by a command that was then killed."""
@@ -298,7 +343,6 @@ class _CancellationRun:
         return outcomes
 
     def _request(self, targets: Mapping[Key, list[int] | None]) -> tuple[Mapping[Key, int], str]:
-        self.lease.refuse_lost()
         try:
             return self.admin.reassign(targets), "the controller's answer did not name it"
         except UNKNOWN_OUTCOME as error:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from deltalake.exceptions import DeltaError
@@ -29,14 +29,16 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sinks.interface import Cluster, Lease, Reader
 from jobs.adapters.zookeeper.connection import poll_until
 from jobs.adapters.zookeeper.migration_signs import refuse_migration
-from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UsageError
+from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UnreadableError, UsageError
 from jobs.execution.admin.connections import admin_of
+from jobs.execution.admin.controller_client import judge_under_lease
 from jobs.execution.admin.lease import lease_for
 from jobs.execution.admin.zk_controller_client import (
     CANCELLATION_TIMEOUT_SECONDS,
     LEADER_RETURN_SECONDS,
     ZkReassignmentOverride,
 )
+from jobs.execution.cancellation import refuse_other_controller
 from jobs.preconditions.cancellation import allowed_by_option
 from jobs.repositories.plans.commit_rows import NO_PLAN, AuditEntry, CommitRows, next_attempt
 from jobs.runtime.console import CommandResult, confirm, is_terminal, log
@@ -190,7 +192,8 @@ def _apply(
 ) -> CommandResult:
     """Connect, read again under the lease, remove requests, and ask the controller to cancel.
 
-    In-sync replicas are judged once the controller can be asked, just before the cancellation is requested.
+    In-sync replicas are judged once the controller can be asked, and again once the intents are recorded, just before
+    the cancellation is requested.
     """
     with ExitStack() as stack:
         connection = _connection(stack, settings, reader)
@@ -198,28 +201,25 @@ def _apply(
         if not skip_unsafe:
             _refuse_unsafe(partitions)
         pending = {partition.key: partition for partition in partitions if _is_due(partition)}
-        moving = {
-            key: partition.now
-            for key, partition in pending.items()
-            if partition.is_moving and partition.now is not None
-        }
-        if moving and isinstance(connection, AdminUnavailableError):  # a request alone needs no controller
-            raise connection
+        run = _CancellationRun(reader, connection, lease, pending, skip_unsafe, fewer_copies)
+        run.refuse_unavailable(partitions)
         audit = _Audit(settings.warehouse)
         audit.record(dict.fromkeys(pending, (Outcome.PENDING, "")))
         try:
-            lease.refuse_lost()
-            codes, timeout_seconds = _request(reader, connection, pending.keys(), moving)
+            requested, codes = run.request()
         except SurveyorError as error:
-            audit.record(dict.fromkeys(pending, (Outcome.UNKNOWN, f"interrupted: {error}")))
+            outcome = (Outcome.UNKNOWN, "interrupted") if run.has_requested else (Outcome.SKIPPED, "not requested")
+            audit.record(dict.fromkeys(pending, (outcome[0], f"{outcome[1]}: {error}")))
             raise
     reasons = {
         key: f"the controller refused: {refusal(code, 'cluster', 'ALTER')}"
         for key, code in codes.items()
         if code not in {NONE, NO_REASSIGNMENT_IN_PROGRESS}
     }
-    final = _wait(reader, list(pending), reasons.keys(), timeout_seconds)
-    return _report(final, reasons, audit)
+    is_moved_back = connection is None and any(partition.is_moving for partition in requested)
+    timeout_seconds = LEADER_RETURN_SECONDS if is_moved_back else CANCELLATION_TIMEOUT_SECONDS
+    final = _wait(reader, [partition.key for partition in requested], reasons.keys(), timeout_seconds)
+    return _report(final, reasons, run.unsafe, audit)
 
 
 def _connection(stack: ExitStack, settings: Settings, reader: Reader) -> Admin | AdminUnavailableError | None:
@@ -232,21 +232,79 @@ def _connection(stack: ExitStack, settings: Settings, reader: Reader) -> Admin |
         return error
 
 
-def _request(
-    reader: Reader,
-    connection: Admin | AdminUnavailableError | None,
-    pending: AbstractSet[Key],
-    moving: Mapping[Key, ReplicaAssignment],
-) -> tuple[Mapping[Key, int], float]:
-    """Remove requests and ask the controller; return its codes, and for how long the result is to be waited for."""
-    if connection is None:
-        reader.withdraw_requests(pending - moving.keys())
-        back = {key: current.origin for key, current in moving.items()}
-        codes: Mapping[Key, int] = ZkReassignmentOverride(reader.zookeeper).reassign(back) if back else {}
-        return codes, LEADER_RETURN_SECONDS if back else CANCELLATION_TIMEOUT_SECONDS
-    reader.withdraw_requests(pending)
-    codes = {} if isinstance(connection, AdminUnavailableError) else _request_cancellation(connection, pending)
-    return codes, CANCELLATION_TIMEOUT_SECONDS
+@dataclass(slots=True)
+class _CancellationRun:
+    """Cancellation of some partitions by a controller, under the lease."""
+
+    reader: Reader
+    connection: Admin | AdminUnavailableError | None
+    """The Admin API, or why it does not answer; None if `surveyor control` is the controller."""
+    lease: Lease
+    pending: Mapping[Key, _Partition]
+    """The partitions to be cancelled, as they were before the intents were recorded."""
+    skip_unsafe: bool
+    fewer_copies: bool
+    has_requested: bool = False
+    """Whether a request may have been removed or sent."""
+    unsafe: list[_Partition] = field(default_factory=list)
+    """Partitions that can no longer be cancelled safely, and continue."""
+
+    def request(self) -> tuple[list[_Partition], Mapping[Key, int]]:
+        """Remove requests and ask the controller; return the partitions that this is for, and its codes.
+
+        Recording the intents took time, and so does the removal of requests: partitions are judged again after both.
+        """
+        partitions = self._judge_again(self.pending)
+        requested = {
+            partition.key
+            for partition in partitions
+            if partition.request is not None and not (self.connection is None and partition.is_moving)
+        }
+        if requested:
+            self.has_requested = True
+            self.reader.withdraw_requests(requested)
+            partitions = self._judge_again([partition.key for partition in partitions])
+        self.has_requested = True
+        return partitions, self._ask([partition for partition in partitions if partition.unreadable_reason is None])
+
+    def refuse_unavailable(self, partitions: Iterable[_Partition]) -> None:
+        """Raise AdminUnavailableError if a controller that does not answer is needed; to remove a request it is not."""
+        is_needed = any(partition.is_moving and partition.risk is None for partition in partitions)
+        if isinstance(self.connection, AdminUnavailableError) and is_needed:
+            raise self.connection
+
+    def _judge_again(self, keys: Iterable[Key]) -> list[_Partition]:
+        """Return the partitions that can be cancelled by now, and note the others.
+
+        Raise SurveyorError if nothing can be requested, as LeaseLostError.
+        """
+        partitions = judge_under_lease(self.lease, lambda: self._read(list(keys)))
+        self.unsafe += [partition for partition in partitions if partition.risk is not None]
+        return [partition for partition in partitions if partition.risk is None]
+
+    def _read(self, keys: Sequence[Key]) -> list[_Partition]:
+        refuse_other_controller(self.reader, was_resident=self.connection is None)
+        _, partitions = _read(self.reader, keys, fewer_copies=self.fewer_copies)
+        for partition in partitions:
+            if partition.unreadable_reason is not None and self.pending[partition.key].unreadable_reason is None:
+                raise UnreadableError(f"{partition.name} can no longer be decoded: {partition.unreadable_reason}")
+        if not self.skip_unsafe:
+            _refuse_unsafe(partitions)
+        self.refuse_unavailable(partitions)
+        return partitions
+
+    def _ask(self, partitions: Sequence[_Partition]) -> Mapping[Key, int]:
+        """Ask the controller; the codes are by partition. One that cannot be decoded is not judged, nor asked for."""
+        if self.connection is None:
+            back = {
+                partition.key: partition.now.origin
+                for partition in partitions
+                if partition.is_moving and partition.now is not None
+            }
+            return ZkReassignmentOverride(self.reader.zookeeper).reassign(back) if back else {}
+        if isinstance(self.connection, AdminUnavailableError) or not partitions:
+            return {}
+        return _request_cancellation(self.connection, [partition.key for partition in partitions])
 
 
 @dataclass(slots=True)
@@ -303,8 +361,10 @@ def _wait(
     return poll_until(read_again, are_finished, timeout_seconds)
 
 
-def _report(final: Sequence[_Partition], reasons: Mapping[Key, str], audit: _Audit) -> CommandResult:
-    """Record the outcomes, and return what shows them; `reasons` are those of refusals."""
+def _report(
+    final: Sequence[_Partition], reasons: Mapping[Key, str], unsafe: Sequence[_Partition], audit: _Audit
+) -> CommandResult:
+    """Record the outcomes, and return what shows them; `reasons` are those of refusals, `unsafe` were not requested."""
     unfinished = [partition for partition in final if partition.is_moving or partition.request is not None]
     cancelled = [partition for partition in final if partition not in unfinished]
     audit.record(
@@ -315,10 +375,16 @@ def _report(final: Sequence[_Partition], reasons: Mapping[Key, str], audit: _Aud
             for partition in unfinished
         }
         | {partition.key: (Outcome.APPLIED, _at_rest(partition)) for partition in cancelled}
+        | {
+            partition.key: (Outcome.SKIPPED, f"continues: {partition.risk.reason}")
+            for partition in unsafe
+            if partition.risk is not None
+        }
     )
     lines = [f"  {partition.name}  {reasons.get(partition.key, 'still moves')}" for partition in unfinished]
     lines += [f"  {partition.name}  {_at_rest(partition)}" for partition in cancelled]
-    result = _result(final) | {"cancelled_now": len(cancelled), "failed": len(unfinished)}
+    lines += [partition.line for partition in unsafe]
+    result = _result([*final, *unsafe]) | {"cancelled_now": len(cancelled), "failed": len(unfinished)}
     return CommandResult(
         result,
         f"{pluralise(len(cancelled), 'partition')} cancelled, {len(unfinished)} not",

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol, cast
+from typing import Final, Protocol, TypeVar, cast
 
 from jobs.adapters.brokers.admin import (
     ELECTION_NOT_NEEDED,
@@ -35,6 +35,8 @@ from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.enums import WHOLE_TOPIC, Action, OperationKind, Outcome
 from schemas.operation_data import AlteredConfig, CreatedTopic, DeletedTopic, ExpandedTopic, data_of
 from schemas.rows import Change, Key, Operation, Place, PlanRow, changes_among, operations_among
+
+T = TypeVar("T")
 
 EXECUTABLE: Final = frozenset({Action.CREATE, Action.ELECT_PREFERRED, Action.REASSIGN})
 """Actions of plans that the Admin API can carry out; first leaders only together with their topic."""
@@ -219,6 +221,18 @@ def _is_checked_soon(lease: Lease) -> bool:
     began, wall_began = time.monotonic(), time.time()
     lease.refuse_lost()
     return time.monotonic() - began < MAX_CHECK_SECONDS and abs(time.time() - wall_began) < MAX_CHECK_SECONDS
+
+
+def judge_under_lease(lease: Lease, judge: Callable[[], T]) -> T:
+    """Return what `judge` returns, once the lease is checked right after it; judge again if that check took long.
+
+    Raise LeaseLostError, or SurveyorError if each check took long.
+    """
+    for _ in range(MAX_LEASE_CHECKS):
+        judgement = judge()
+        if _is_checked_soon(lease):
+            return judgement
+    raise SurveyorError(f"each check of the lease took more than {MAX_CHECK_SECONDS:g} s; run the same command again")
 
 
 def _ask(sink: Sink, changes: Sequence[PlanRow], send: Send) -> tuple[list[RowOutcome], str | None]:

@@ -3,11 +3,15 @@
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.sinks.zookeeper import ZooKeeperReader
+from jobs.adapters.zookeeper.lease import Lease
+from jobs.execution.admin.lease import this_process
 from jobs.repositories.actor import Actor
 from jobs.repositories.plans.commit_log import CommitLog, close_plan
 from jobs.repositories.plans.commit_rows import RowOutcome
@@ -15,7 +19,7 @@ from jobs.repositories.plans.repository import Plan
 from schemas.enums import Action, Outcome, PlanStatus, Step
 from schemas.rows import Row
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.cancelling_controller import CrashError, MovingController
+from tests.jobs.support.controllers.cancelling_controller import CrashError, MovingController, delay_once
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -351,6 +355,110 @@ def test_judged_again_after_the_intents_are_stored(  # noqa: PLR0913, PLR0917 - 
         done.stderr
     )
     assert controller.assigned(T, 0)[1] == [2]
+
+
+@pytest.mark.parametrize(("flags", "code"), [((), REFUSED), (("--skip-unsafe",), DONE)])
+def test_judged_again_after_a_long_check_of_the_lease(  # noqa: PLR0913, PLR0917 - a table
+    tree: KafkaTree,
+    surveyor: Surveyor,
+    controller: MovingController,
+    plan: Plan,
+    monkeypatch: pytest.MonkeyPatch,
+    flags: tuple[str, ...],
+    code: int,
+) -> None:
+    clock = delay_once(monkeypatch, Lease, "refuse_lost", lambda: out_of_sync(tree, controller))
+    monkeypatch.setattr("jobs.execution.admin.controller_client.time", clock)
+
+    done = cancel(surveyor, tree, "--apply", *flags)
+
+    assert (done.exit_code, controller.requests[:1]) == (code, [{(T, 1): None}] if flags else []), done.stderr
+    assert controller.assigned(T, 0)[1] == [2]
+    outcomes = [(row["partition"], row["outcome"]) for row in surveyor.commits(plan.plan_id)]
+    assert (0, "skipped") in outcomes
+    assert (1, "applied" if flags else "skipped") in outcomes
+
+
+@pytest.mark.usefixtures("plan")
+def test_the_outcomes_of_others_are_not_stored_before_the_request(
+    tree: KafkaTree, surveyor: Surveyor, controller: MovingController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """0 falls behind while the intents are stored, and 1 while it is stored that 0 continues."""
+    note = CommitLog.append_now
+
+    def slowly(commit_log: CommitLog, outcomes: Iterable[RowOutcome]) -> None:
+        rows = [*outcomes]
+        note(commit_log, rows)
+        if {row.outcome for row in rows} == {Outcome.PENDING}:
+            out_of_sync(tree, controller)
+        elif {row.outcome for row in rows} == {Outcome.SKIPPED} and controller.assigned(T, 1)[1]:
+            controller.put_state(T, 1, 3, [3])
+
+    monkeypatch.setattr(CommitLog, "append_now", slowly)
+
+    done = cancel(surveyor, tree, "--apply", "--skip-unsafe")
+
+    assert (done.exit_code, "no replica can lead it" in done.stdout) == (DONE, False), done.stdout
+    assert controller.requests[0] == {(T, 1): None}
+
+
+def test_partition_moved_by_another_client_meanwhile_is_left_alone(
+    tree: KafkaTree, surveyor: Surveyor, controller: MovingController, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy of the other client may be the last one in sync."""
+    delay_once(monkeypatch, CommitLog, "append_now", lambda: controller.reassign({(T, 0): [0, 3]}))
+
+    done = cancel(surveyor, tree, "--apply")
+
+    assert (done.exit_code, controller.assigned(T, 0)[1]) == (DONE, [3]), done.stderr
+    assert {(T, 1): None} in controller.requests
+    outcomes = {(row["partition"], row["outcome"]): row["message"] for row in surveyor.commits(plan.plan_id)}
+    assert outcomes[0, "stale"].startswith("another client changed it: replicas [0, 3, 1]")
+
+
+def test_order_is_not_restored_on_an_old_judgement(
+    tree: KafkaTree, surveyor: Surveyor, controller: MovingController, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lease is checked for long before the second request, and another client moves the partition meanwhile."""
+    check, seconds = Lease.refuse_lost, [0.0]
+
+    def slow(lease: Lease) -> None:
+        check(lease)
+        if controller.requests and not seconds[0]:
+            seconds[0] = 600.0
+            controller.reassign({(T, 1): [0, 1, 3]})
+
+    monkeypatch.setattr(Lease, "refuse_lost", slow)
+    clock = SimpleNamespace(monotonic=lambda: seconds[0], time=lambda: seconds[0])
+    monkeypatch.setattr("jobs.execution.admin.controller_client.time", clock)
+
+    done = cancel(surveyor, tree, "--apply")
+
+    assert (done.exit_code, controller.assigned(T, 1)[1]) == (DONE, [3]), done.stderr
+    outcomes = [(row["action"], row["outcome"]) for row in surveyor.commits(plan.plan_id) if row["partition"] == 1]
+    assert ("restore_order", "stale") in outcomes
+
+
+@pytest.mark.parametrize("is_resident", [True, False])
+@pytest.mark.usefixtures("plan")
+def test_nothing_is_requested_of_another_controller(
+    tree: KafkaTree,
+    surveyor: Surveyor,
+    controller: MovingController,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_resident: bool,
+) -> None:
+    """`surveyor control` begins, or ends, while the intents are stored."""
+    holders = [this_process("control"), None] if is_resident else [None, this_process("control")]
+    monkeypatch.setattr(ZooKeeperReader, "read_resident_controller", lambda _: holders.pop(0))
+    before = assignments(controller), tree.client.get_children("/admin")
+
+    done = cancel(surveyor, tree, "--apply")
+
+    assert (done.exit_code, controller.requests) == (REFUSED, []), done.stderr
+    assert (assignments(controller), tree.client.get_children("/admin")) == before
+    assert f"`surveyor control` {'is no longer' if is_resident else 'has become'} the controller" in done.stderr
 
 
 def test_losing_all_in_sync_replicas_is_no_success(

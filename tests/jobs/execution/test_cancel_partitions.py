@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jobs.adapters.sinks.zookeeper import ZooKeeperReader
 from jobs.adapters.zookeeper import connection
+from jobs.adapters.zookeeper.lease import Lease
 from jobs.console_output.commits import NO_SNAPSHOT
+from jobs.execution.admin.lease import this_process
+from jobs.execution.partition_cancellation import _Audit
 from jobs.repositories.plans.commit_rows import NO_PLAN
 from jobs.sql_views.database import Summaries
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.cancelling_controller import MovingController
+from tests.jobs.support.controllers.cancelling_controller import MovingController, delay_once
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -145,6 +149,85 @@ def test_fewer_copies_can_be_allowed(tree: KafkaTree, surveyor: Surveyor, contro
     assert (refused.exit_code, done.exit_code) == (REFUSED, DONE), done.stderr
     assert "leave those with REPLICA_NOT_ALIVE on fewer copies by --allow-fewer-copies" in refused.stderr
     assert controller.assigned(T, 0) == ([0, 1], [], [])
+
+
+REQUESTED = [f"{T}-1", "ghost-3", f"{T}-2"]
+WAITS = {
+    "recording": (_Audit, "record"),
+    "lease": (Lease, "refuse_lost"),
+    "removal": (ZooKeeperReader, "withdraw_requests"),
+}
+
+
+@pytest.mark.parametrize("wait", WAITS)
+@pytest.mark.parametrize(("flags", "code"), [((), REFUSED), (("--skip-unsafe",), DONE)])
+def test_judged_again_after_each_wait(  # noqa: PLR0913, PLR0917 - a table
+    tree: KafkaTree,
+    surveyor: Surveyor,
+    controller: MovingController,
+    monkeypatch: pytest.MonkeyPatch,
+    wait: str,
+    flags: tuple[str, ...],
+    code: int,
+) -> None:
+    """The original replicas fell behind while the intents were recorded, the lease checked or a request removed."""
+    lay_tables(surveyor.warehouse)
+    clock = delay_once(monkeypatch, *WAITS[wait], lambda: controller.put_state(T, 0, 9, [9]))
+    monkeypatch.setattr("jobs.execution.admin.controller_client.time", clock)
+
+    done = cancel(surveyor, tree, f"{T}-0,{T}-2", "--apply", *flags)
+
+    assert (done.exit_code, controller.assigned(T, 0)[1]) == (code, [9]), done.stderr
+    assert controller.requests == ([{(T, 2): None}] if flags else [])
+    (outcome,) = {
+        row["outcome"] for row in surveyor.commits(NO_PLAN) if row["partition"] == 0 and row["outcome"] != "pending"
+    }
+    is_begun = wait == "removal" and not flags
+    assert outcome == ("unknown" if is_begun else "skipped")
+    assert (f"{T}-0  continues: NO_ELIGIBLE_LEADER" in done.stdout) == bool(flags)
+
+
+def test_nothing_is_requested_if_each_check_of_the_lease_takes_long(
+    tree: KafkaTree, surveyor: Surveyor, controller: MovingController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.execution.admin.controller_client.MAX_CHECK_SECONDS", 0.0)
+
+    done = cancel(surveyor, tree, f"{T}-0,ghost-3", "--apply")
+
+    assert (done.exit_code, controller.requests, requested(tree)) == (ERROR, [], REQUESTED)
+    assert "each check of the lease took more than 0 s; run the same command again" in done.stderr
+
+
+@pytest.mark.parametrize("is_resident", [True, False])
+def test_nothing_is_requested_of_another_controller(
+    tree: KafkaTree,
+    surveyor: Surveyor,
+    controller: MovingController,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_resident: bool,
+) -> None:
+    """`surveyor control` begins, or ends, while the intents are recorded."""
+    holders = [this_process("control"), None] if is_resident else [None, this_process("control")]
+    monkeypatch.setattr(ZooKeeperReader, "read_resident_controller", lambda _: holders.pop(0))
+
+    done = cancel(surveyor, tree, f"{T}-0,ghost-3", "--apply")
+
+    assert (done.exit_code, controller.requests, requested(tree)) == (REFUSED, [], REQUESTED)
+    assert f"`surveyor control` {'is no longer' if is_resident else 'has become'} the controller" in done.stderr
+
+
+def test_what_cannot_be_decoded_is_not_cancelled(
+    tree: KafkaTree, surveyor: Surveyor, controller: MovingController
+) -> None:
+    """Whether a partition of it moves is unknown; its request is removed."""
+    tree.add_topic("odd", {0: [0, 1]})
+    request(tree, {("odd", 0): [1, 0], ("ghost", 3): [1]})
+    tree.write("/brokers/topics/odd", b'{"partitions":{"0":[1,1]}}')
+
+    done = cancel(surveyor, tree, "odd-0,ghost-3", "--apply")
+
+    assert (done.exit_code, requested(tree), controller.requests) == (DONE, None, [{("ghost", 3): None}]), done.stderr
 
 
 def test_concurrently_changed_request_is_read_again(

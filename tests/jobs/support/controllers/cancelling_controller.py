@@ -4,8 +4,9 @@ Written from KIP-455 independently, so that it shares no code with what is teste
 runs until the test calls `finish`; the response or the whole caller can be lost, before or after the request is done.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -134,3 +135,20 @@ def installed(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> MovingControl
     monkeypatch.setattr("jobs.execution.cancellation.CANCELLATION_TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr("jobs.execution.admin.controller_client.READ_BACK_SECONDS", 0.0)
     return controller
+
+
+def delay_once(
+    monkeypatch: pytest.MonkeyPatch, owner: type, method: str, happens: Callable[[], object]
+) -> SimpleNamespace:
+    """Let the first call of a method take ten minutes, in which this happens; return the clock that shows it."""
+    original, seconds = getattr(owner, method), [0.0]
+
+    def delayed(*arguments: Any) -> Any:  # noqa: ANN401 - those of the original
+        result = original(*arguments)
+        if seconds[0] == 0.0:
+            seconds[0] = 600.0
+            happens()
+        return result
+
+    monkeypatch.setattr(owner, method, delayed)
+    return SimpleNamespace(monotonic=lambda: seconds[0], time=lambda: seconds[0])
