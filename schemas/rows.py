@@ -364,7 +364,7 @@ class CandidateEvidence(TableRow, frozen=True, kw_only=True):
     log_size: int | None = None
 
 
-class BrokerAnswer(TableRow, frozen=True, kw_only=True):
+class BrokerResponseRow(TableRow, frozen=True, kw_only=True):
     """One row of ANSWERS: the latest response of a broker about one partition, or about none."""
 
     TABLE = "answers"

@@ -21,9 +21,9 @@ from jobs.repositories.stored_rows import Bools, Ints, StoredRows
 from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import ClusterView, view_now, view_of
 from jobs.snapshots.health import without_in_sync
-from planner.leadership.last_in_sync import Start, StartOrder, start_order
+from planner.leadership.last_in_sync import BrokerStart, StartOrder, start_order
 from schemas.enums import NO_LEADER, PartitionState, PlanKind
-from schemas.rows import BrokerAnswer, Key, PlanRecord, Row, Snapshot
+from schemas.rows import BrokerResponseRow, Key, PlanRecord, Row, Snapshot
 from schemas.text import abbreviate, pluralise
 
 _OFFLINE: Final = ("partition_state", "=", PartitionState.OFFLINE.value)
@@ -85,12 +85,12 @@ def _starts(order: StartOrder) -> list[str]:
     return [", ".join(steps)]
 
 
-def _any_of(step: Start) -> str:
+def _any_of(step: BrokerStart) -> str:
     *most, last = map(str, step.brokers)
     return f"broker {', '.join(most)} or {last}" if most else f"broker {last}"
 
 
-def _last_in_sync(step: Start, order: StartOrder) -> str:
+def _last_in_sync(step: BrokerStart, order: StartOrder) -> str:
     quantifier = "each " * (len(step.brokers) > 1)
     if step.partitions < order.partitions:
         return f"{quantifier}last in sync of {step.partitions} of {order.partitions}"
@@ -172,7 +172,7 @@ def _outage(view: ClusterView, offline: Bools, warehouse: Warehouse | None, snap
     last_isr = _last_isr(warehouse, rows, snapshot)
     registered = [row.broker_id for row in view.brokers]
     order = start_order(StoredRows(rows).brokers("replicas"), last_isr, registered)
-    failed: list[BrokerAnswer] = []
+    failed: list[BrokerResponseRow] = []
     if warehouse is not None and snapshot is not None and order.live and warehouse.has("answers"):
         failed = failed_replicas(warehouse, snapshot)
     return Outage(order=order, failed_log_dirs=frozenset(row.broker_id for row in failed))

@@ -203,7 +203,7 @@ class ResidentController:
             self.plan_inbox.announce()
         if self.apis:  # until brokers know us, they ask the former controller
             self.reader.load_brokers()
-            self._name_endpoints()
+            self._refresh_endpoints()
             self.broker_requests.send((), live_brokers_to=self.context.live)
         self.notifications.delete_all()
         self.reader.load_all()
@@ -285,17 +285,17 @@ class ResidentController:
             return
         if begins:
             self._request_broker_configs(self.context.brokers)
-            self._warn_if_unasked()
+            self._warn_if_no_requests()
         self._on_broker_changes()
         self.broker_requests.send_metadata(changes.partitions)  # of notifications that were lost
         self._dirty_partitions |= changes.partitions
         self._requests_due |= changes.requests or not self.resync.is_under_way
 
-    def _warn_if_unasked(self) -> None:
+    def _warn_if_no_requests(self) -> None:
         """Warn once if live replicas are not in sync and no leader asks for an ISR: brokers may not reach us."""
         protocol = self._protocol()
         is_expected = self.apis is not None and protocol is not None and protocol >= ALTER_ISR_SINCE
-        if not is_expected or self.isr_writer.has_been_asked or self._has_warned_of_silence:
+        if not is_expected or self.isr_writer.has_received_requests or self._has_warned_of_silence:
             return
         able = {*self.context.live} - self.context.shutting_down - self.broker_requests.drained_brokers
         waiting = [
@@ -346,7 +346,7 @@ class ResidentController:
         idle = self.broker_requests.channels.idle
         self.silent_brokers.report(self.broker_requests.channels.backlog()[1])
         effects = self.responses.drain()
-        self.reader.started_brokers |= effects.reregistered_brokers
+        self.reader.started_brokers |= effects.bounced_brokers
         changes = self.reader.refresh(self.resync.next_topics(self.watches.drain()))
         self.control.refuse_lost()
         self._raise_epoch_if_refused(effects.refused_epochs)
@@ -354,7 +354,7 @@ class ResidentController:
         self._apply_broker_configs()
         if self.apis:
             self._dirty_partitions |= self.phantoms.replace_all() | self._take_isr_changes()
-            self._give_topic_ids()
+            self._assign_topic_ids()
             self._shut_down()
         self._dirty_partitions |= self.notifications.isr_changes()
         self.notifications.log_dirs()
@@ -371,7 +371,7 @@ class ResidentController:
         decided, outcomes = self._decide_and_write(
             dirty - leaderless, self.auto_rebalance.due(self.context), requests_due=requests_due
         )
-        decided = self._without_new_partitions(decided)
+        decided = self._without_premature_withdrawals(decided)
         self._on_bounced_brokers_handled([*first_outcomes, *outcomes])
         self._withdraw(decided, outcomes)
         self._delete(decided)
@@ -474,7 +474,7 @@ class ResidentController:
         self.engine.set_broker_configs(configs)
         self.auto_rebalance = self.auto_rebalance.with_configs(configs)
         if self.apis:  # an upgraded cluster may know topic ids now, and look for us elsewhere
-            if self._name_endpoints():
+            if self._refresh_endpoints():
                 self.broker_requests.send((), live_brokers_to=self.context.live)
             self._complete_znodes()
         leaderless = (key for key, row in self.context.partitions.items() if row.leader not in self.context.brokers)
@@ -518,7 +518,7 @@ class ResidentController:
             return
         self._unhandled_failures |= dict.fromkeys(failed, MAX_FAILURE_CYCLES)
         if self.apis:
-            self._name_endpoints()
+            self._refresh_endpoints()
         to_refresh = [self.context.of_broker(broker) for broker in started] + [
             self.context.of_topic(topic) for topic in undeleted
         ]
@@ -557,7 +557,7 @@ class ResidentController:
 
         A change of an ISR alone makes nothing due but the next step of a reassignment, or of a request.
         """
-        asked, outdated = self.isr_writer.take_over()
+        asked, outdated = self.isr_writer.drain_written()
         if not (asked or outdated):
             return set()
         changed = self.reader.refresh_partitions(outdated)
@@ -584,8 +584,8 @@ class ResidentController:
             self.log_line(f"  broker {broker} is shutting down")
         self.context.shutting_down |= brokers
         self._note_stopped_brokers()
-        self._move_off(brokers, {key for broker in brokers for key in self.context.led_by(broker)})
-        self._move_off(brokers, {key for broker in brokers for key in self.context.of_broker(broker)})
+        self._move_leaders(brokers, {key for broker in brokers for key in self.context.led_by(broker)})
+        self._move_leaders(brokers, {key for broker in brokers for key in self.context.of_broker(broker)})
         for broker in brokers:
             self.broker_requests.stop_replicas(broker)
         for request in due:
@@ -593,7 +593,7 @@ class ResidentController:
             remaining = [key for key in led if len(self.context.partitions[key].replicas) > 1]
             request.response.set_result(ShutdownResponse(NONE, remaining))
 
-    def _move_off(self, brokers: frozenset[int], keys: set[Key]) -> None:
+    def _move_leaders(self, brokers: frozenset[int], keys: set[Key]) -> None:
         """Let others lead these partitions, and take the brokers that shut down out of their ISRs."""
         for _ in range(MAX_SHUTDOWN_ATTEMPTS):
             self.reader.refresh_partitions(keys)
@@ -615,7 +615,7 @@ class ResidentController:
         """Return the earliest protocol version of the brokers, None if that of a broker is unknown."""
         return earliest_protocol(self.engine.broker_configs, self.context.brokers.keys())
 
-    def _name_endpoints(self) -> bool:
+    def _refresh_endpoints(self) -> bool:
         """Name the endpoints as the brokers' listeners are named; return whether that differs from before.
 
         The former ones for brokers are kept if a listener of them is not served. Clients are no longer served, and no
@@ -650,9 +650,9 @@ class ResidentController:
         protocol = self._protocol()
         if protocol is not None:
             enable_features(self.control, protocol)
-        self._give_topic_ids()
+        self._assign_topic_ids()
 
-    def _give_topic_ids(self) -> None:
+    def _assign_topic_ids(self) -> None:
         """Give ids to topics without one, if all brokers know ids, and send them to the brokers.
 
         A follower that knows an id cannot fetch from a leader that does not. A topic that is new has no state to be
@@ -725,7 +725,7 @@ class ResidentController:
         self._requests_due |= bool(outcomes) and bool(self.context.requests)
         return outcomes
 
-    def _without_new_partitions(self, decided: Decisions) -> Decisions:
+    def _without_premature_withdrawals(self, decided: Decisions) -> Decisions:
         """Leave out refusals of requests whose topics or partitions were created during the cycle.
 
         A request may be read before the topic that it names. Such a request is decided on in the next cycle instead of

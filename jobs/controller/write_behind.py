@@ -196,7 +196,7 @@ class WriteBehindLog:
     def _buffer(self, item: _Item) -> None:
         """Convert a record to rows: all of them, or none if one cannot be converted."""
         try:
-            rows = self._converted(item)
+            rows = self._to_rows(item)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the next record is not
             log(f"surveyor: {_title(item)} is not recorded: {type(error).__name__}: {error}", logging.ERROR)
             return
@@ -204,7 +204,7 @@ class WriteBehindLog:
             if converted.num_rows:
                 self._rows[table].append(converted)
 
-    def _converted(self, item: _Item) -> dict[str, pa.Table]:
+    def _to_rows(self, item: _Item) -> dict[str, pa.Table]:
         """Convert a record to rows of the appended tables; what belongs elsewhere is put there."""
         if isinstance(item, BrokerResponse):
             self._responses.append(BrokerResponses.of([item]).table(self.warehouse.cluster))

@@ -34,7 +34,7 @@ def choose_mode(
     controller's epoch is earlier than one that brokers know: they refuse its requests, so it can carry out nothing.
     """
     if resident_controller is not None:
-        return _under_resident(mode, plan, running, resident_controller)
+        return _mode_with_resident_controller(mode, plan, running, resident_controller)
     if (
         epoch_behind
         and mode is not Mode.BATCH
@@ -49,9 +49,11 @@ def choose_mode(
     if mode is Mode.BATCH and running.throttle is not None:
         raise UsageError("--throttle is for replicas that Kafka's controller moves: --mode batch moves none")
     why_not_admin = _why_not_admin(plan, sink)
-    why_not_batch = sink.why_no_batch or _why_not_batch(plan)
-    if why_not_admin and sink.why_no_batch:
-        raise RefusedError(f"plan {plan.title} cannot be committed: {why_not_admin}; and {sink.why_no_batch}")
+    why_not_batch = sink.batch_unavailable_reason or _why_not_batch(plan)
+    if why_not_admin and sink.batch_unavailable_reason:
+        raise RefusedError(
+            f"plan {plan.title} cannot be committed: {why_not_admin}; and {sink.batch_unavailable_reason}"
+        )
     _refuse_unable(mode, plan, why_not_admin, why_not_batch)
     if mode is not Mode.AUTO:
         return mode, "requested by --mode"
@@ -63,7 +65,7 @@ def choose_mode(
     return (
         (Mode.BATCH, why_unresponsive)
         if why_unresponsive
-        else (Mode.ADMIN, f"broker {state.asked_broker} is the controller")
+        else (Mode.ADMIN, f"broker {state.controller_broker} is the controller")
     )
 
 
@@ -75,7 +77,7 @@ def _refuse_unable(mode: Mode, plan: Plan, why_not_admin: str | None, why_not_ba
         raise RefusedError(f"--mode batch cannot commit plan {plan.title}: {why_not_batch}; use --mode admin")
 
 
-def _under_resident(
+def _mode_with_resident_controller(
     mode: Mode, plan: Plan, running: ReassignmentOptions, resident_controller: LeaseHolder
 ) -> tuple[Mode, str]:
     """Select the mode while a resident controller runs.
@@ -101,16 +103,16 @@ def _under_resident(
 
 
 def _via_zookeeper(mode: Mode, plan: Plan, sink: Sink, state: Cluster) -> tuple[Mode, str]:
-    if sink.why_not_via_zookeeper is not None:
-        raise RefusedError(f"--via zookeeper: {sink.why_not_via_zookeeper}; omit --via")
+    if sink.via_zookeeper_unavailable_reason is not None:
+        raise RefusedError(f"--via zookeeper: {sink.via_zookeeper_unavailable_reason}; omit --via")
     if mode is Mode.BATCH:
         raise UsageError("--via zookeeper asks Kafka's controller, --mode batch is the controller: give one of the two")
     _refuse_unrequestable(plan, "--via zookeeper")
-    if state.asked_broker not in state.live:
+    if state.controller_broker not in state.live:
         raise RefusedError(
             "--via zookeeper: no live broker is the controller, so a request in /admin would not be found"
         )
-    return Mode.ADMIN, f"broker {state.asked_broker} is the controller, asked by requests in /admin"
+    return Mode.ADMIN, f"broker {state.controller_broker} is the controller, asked by requests in /admin"
 
 
 def _refuse_unrequestable(plan: Plan, subject: str) -> None:
@@ -176,7 +178,7 @@ def _unresponsive_controller(settings: Settings, state: Cluster) -> str | None:
     reason: ZooKeeper names no controller, or an unregistered one, or the controller is reachable and does not answer.
     If this host cannot reach any broker, it could not send control requests in batch mode either.
     """
-    controller = state.asked_broker
+    controller = state.controller_broker
     if controller not in state.live:
         return _no_live_controller(controller)
     addresses = _addresses(settings, state)
@@ -194,7 +196,7 @@ def _unresponsive_controller(settings: Settings, state: Cluster) -> str | None:
 
 def why_controller_unreachable(settings: Settings, state: Cluster) -> str | None:
     """Say why Kafka's controller cannot be reached now; a dry run, which sends no requests, reports it in advance."""
-    controller = state.asked_broker
+    controller = state.controller_broker
     if controller not in state.live:
         return _no_live_controller(controller)
     addresses = _addresses(settings, state)
@@ -209,7 +211,7 @@ def _no_live_controller(controller: int) -> str:
 
 def _addresses(settings: Settings, state: Cluster) -> list[str]:
     """Addresses of Kafka's controller for the protocol in --command-config."""
-    controller = [row for row in state.brokers if row.broker_id == state.asked_broker]
+    controller = [row for row in state.brokers if row.broker_id == state.controller_broker]
     return bootstrap(controller, read_properties(settings.conf.command_config))
 
 

@@ -82,11 +82,11 @@ class _Partition:
         if self.request is not None:
             parts.append(f"its request for {self.request} to be removed from /admin/reassign_partitions")
         if not parts:
-            parts.append(self._at_rest)
+            parts.append(self._unchanged_text)
         return f"  {self.name}  {'; '.join(parts)}"
 
     @property
-    def _at_rest(self) -> str:
+    def _unchanged_text(self) -> str:
         if self.unreadable_reason is not None:
             return f"left alone, not understood: {self.unreadable_reason}"
         return "no such partition" if self.now is None else f"does not move: replicas {list(self.now.replicas)}"
@@ -374,7 +374,7 @@ def _report(
             else (Outcome.UNKNOWN, "requested, and not visible yet")
             for partition in unfinished
         }
-        | {partition.key: (Outcome.APPLIED, _at_rest(partition)) for partition in cancelled}
+        | {partition.key: (Outcome.APPLIED, _unchanged_text(partition)) for partition in cancelled}
         | {
             partition.key: (Outcome.SKIPPED, f"continues: {partition.risk.reason}")
             for partition in unsafe
@@ -382,7 +382,7 @@ def _report(
         }
     )
     lines = [f"  {partition.name}  {reasons.get(partition.key, 'still moves')}" for partition in unfinished]
-    lines += [f"  {partition.name}  {_at_rest(partition)}" for partition in cancelled]
+    lines += [f"  {partition.name}  {_unchanged_text(partition)}" for partition in cancelled]
     lines += [partition.line for partition in unsafe]
     result = _result([*final, *unsafe]) | {"cancelled_now": len(cancelled), "failed": len(unfinished)}
     return CommandResult(
@@ -394,7 +394,7 @@ def _report(
     )
 
 
-def _at_rest(partition: _Partition) -> str:
+def _unchanged_text(partition: _Partition) -> str:
     if partition.now is None:
         return "its request was removed"
     return f"replicas {list(partition.now.replicas)}; to change their order: surveyor plan reassign"

@@ -12,7 +12,7 @@ from jobs.execution.admin.reassignment_options import ReassignmentOptions
 from jobs.execution.commit import apply_plan, with_default_throttle
 from jobs.execution.commit_report import ReportExtras, nothing_written, plan_result, refuse_unless_agreed
 from jobs.execution.preflight import check_before_commit
-from jobs.execution.rolled_back import close_if_back, read_rollback
+from jobs.execution.rolled_back import close_if_rolled_back, read_rollback
 from jobs.preconditions.limits import CommitLimits
 from jobs.preconditions.rollback import refuse_without_snapshot
 from jobs.repositories.plans.names import Alias, plan_named, refuse_other_parameters
@@ -57,7 +57,7 @@ def roll_back_plan(
                 running = with_default_throttle(settings, rollback, running)
                 committed = _commit(settings, sink, rollback, mode, limits, running=running, yes=yes, detailed=detailed)
                 with sink.reading() as reader:
-                    is_back = close_if_back(reader, settings, original, to_snapshot)
+                    is_back = close_if_rolled_back(reader, settings, original, to_snapshot)
                 return _report(
                     settings, read_plan(settings.warehouse, rollback.plan_id), original, committed, is_back=is_back
                 )

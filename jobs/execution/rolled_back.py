@@ -33,7 +33,7 @@ def close_rolled_back(reader: Reader, settings: Settings, plan: Plan) -> str | N
         return None
     try:
         original = read_plan(settings.warehouse, parameters["rollback_of"])
-        close_if_back(
+        close_if_rolled_back(
             reader,
             settings,
             original,
@@ -44,7 +44,7 @@ def close_rolled_back(reader: Reader, settings: Settings, plan: Plan) -> str | N
     return None
 
 
-def close_if_back(reader: Reader, settings: Settings, undone: Plan, to_snapshot: int | None) -> bool:
+def close_if_rolled_back(reader: Reader, settings: Settings, undone: Plan, to_snapshot: int | None) -> bool:
     """Mark a plan as rolled back if all its partitions are back; return whether they are."""
     if undone.row.status in NOT_ROLLED_BACK:
         return False

@@ -54,7 +54,7 @@ from schemas.operation_data import (
 )
 from schemas.replica_assignment import IS_REASSIGNED
 from schemas.response_codes import NONE
-from schemas.rows import CONTROL, BrokerAnswer, Key, Operation, RejectionRecord, Topic, ZnodeRequest
+from schemas.rows import CONTROL, BrokerResponseRow, Key, Operation, RejectionRecord, Topic, ZnodeRequest
 from schemas.tables import CHANGES, REJECTIONS
 
 R = TypeVar("R", bound=Struct)
@@ -133,7 +133,7 @@ def _cycle_input(tables: SnapshotTables, requests: list[ZnodeRequest]) -> CycleI
     )
 
 
-def _stop_confirmations(tables: SnapshotTables) -> list[BrokerAnswer]:
+def _stop_confirmations(tables: SnapshotTables) -> list[BrokerResponseRow]:
     """Return confirmations that a replica was stopped and its log deleted, under the controller of the snapshot.
 
     Kafka's controller starts all replicas when it takes over, so earlier confirmations are void. Confirmations from
@@ -146,7 +146,7 @@ def _stop_confirmations(tables: SnapshotTables) -> list[BrokerAnswer]:
         return []
     epochs = {row.broker_id: row.broker_epoch for row in live_brokers_as_of(warehouse, tables.snapshot)}
     of_last = ("controller_epoch", "=", tables.snapshot.controller_epoch)
-    rows = warehouse.typed_rows(BrokerAnswer, ("api", "=", STOP_REPLICA), ("error", "=", NONE), of_last)
+    rows = warehouse.typed_rows(BrokerResponseRow, ("api", "=", STOP_REPLICA), ("error", "=", NONE), of_last)
     return [
         row
         for row in rows

@@ -32,7 +32,7 @@ from planner.columns.numpy_rules import has_broker, is_in, partition_masks
 from planner.rules.inputs import BrokerSets, PartitionInfo, TopicInfo
 from planner.rules.quorum import QuorumAfterRestart, quorum_after_restart
 from planner.rules.restart_effect import RestartedPartition, known_min_isr, restart_effect
-from planner.rules.restart_order import Need, RestartStep, restart_order
+from planner.rules.restart_order import InSyncNeed, RestartStep, restart_order
 from schemas.enums import NO_CONTROLLER, NO_LEADER, RestartCode, RestartEffect
 from schemas.rows import BrokerConfig, LastSeenBroker, Row
 from schemas.text import abbreviate, pluralise
@@ -342,7 +342,7 @@ def report_restart_order(settings: Settings, margin: int) -> CommandResult:
     return CommandResult(result, *people, warnings=warnings)
 
 
-def _needs(facts: RestartFacts) -> Counter[Need]:
+def _needs(facts: RestartFacts) -> Counter[InSyncNeed]:
     """Count the partitions with equal needs: their replicas on live brokers, and min.insync.replicas.
 
     During a reassignment its targets count. Topics queued for deletion and partitions without known replicas need
@@ -352,14 +352,14 @@ def _needs(facts: RestartFacts) -> Counter[Need]:
     min_isr_of_brokers = known_min_isr(facts.configs)
     default = None if registered.keys() - min_isr_of_brokers.keys() else max(min_isr_of_brokers.values(), default=None)
     minima = {topic: _min_isr_of(view, topic, default) for topic in view.configs}
-    needs: Counter[Need] = Counter()
+    needs: Counter[InSyncNeed] = Counter()
     live = {broker for broker, is_understood in registered.items() if is_understood}
     for batch in view.partitions.select(["topic", "replicas", "removing_replicas"]).to_batches():
         columns = (batch[name].to_pylist() for name in ("topic", "replicas", "removing_replicas"))
         for topic, replicas, removing in zip(*columns, strict=True):
             if topic not in view.deleting and replicas:
                 staying = live.intersection(replicas).difference(removing or ())
-                needs[Need(frozenset(staying), minima.get(topic))] += 1
+                needs[InSyncNeed(frozenset(staying), minima.get(topic))] += 1
     return needs
 
 

@@ -16,13 +16,13 @@ from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of
 from schemas.enums import RequestKind
 from schemas.notices import LEADER_AND_ISR
 from schemas.response_codes import KAFKA_STORAGE_ERROR
-from schemas.rows import BrokerAnswer, Snapshot, ZnodeRequest
+from schemas.rows import BrokerResponseRow, Snapshot, ZnodeRequest
 
 _OF_LEADER_AND_ISR: Final = ("api", "=", LEADER_AND_ISR)
 _SORT_KEYS: Final = [(name, "ascending") for name in ("broker_id", "topic", "partition")]
 
 
-def failed_replicas(warehouse: Warehouse, snapshot: Snapshot) -> list[BrokerAnswer]:
+def failed_replicas(warehouse: Warehouse, snapshot: Snapshot) -> list[BrokerResponseRow]:
     """Return the latest response of live brokers for each replica, where it reports a failed log dir."""
     topics = warehouse.read("answers", _OF_LEADER_AND_ISR, ("error", "=", KAFKA_STORAGE_ERROR), columns=["topic"])[
         "topic"
@@ -32,7 +32,7 @@ def failed_replicas(warehouse: Warehouse, snapshot: Snapshot) -> list[BrokerAnsw
     epochs = {row.broker_id: row.broker_epoch for row in live_brokers_as_of(warehouse, snapshot)}
     # a table of an older version also contains earlier responses, until the next commit writes to it
     responses = latest_responses(warehouse.read("answers", _OF_LEADER_AND_ISR, ("topic", "in", topics.to_pylist())))
-    failed = typed(BrokerAnswer, responses.filter(pc.field("error") == KAFKA_STORAGE_ERROR).sort_by(_SORT_KEYS))
+    failed = typed(BrokerResponseRow, responses.filter(pc.field("error") == KAFKA_STORAGE_ERROR).sort_by(_SORT_KEYS))
     return [row for row in failed if row.broker_epoch == epochs.get(row.broker_id)]
 
 

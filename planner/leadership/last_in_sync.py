@@ -20,7 +20,7 @@ BrokerSet = frozenset[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class BrokerStart:
     """One step: start any one of these brokers."""
 
     brokers: tuple[int, ...]
@@ -37,7 +37,7 @@ class StartOrder:
 
     partitions: int
     """Offline partitions of which no replica in sync can lead."""
-    starts: tuple[Start, ...]
+    starts: tuple[BrokerStart, ...]
     not_in_sync: tuple[int, ...]
     """Dead brokers that hold replicas of these partitions but were last in sync for none; they can wait."""
     live: Mapping[int, int]
@@ -84,7 +84,7 @@ def _count_broker_sets(brokers: Ints) -> Counter[BrokerSet]:
     return patterns
 
 
-def _greedy_cover(patterns: Mapping[BrokerSet, int]) -> tuple[Start, ...]:
+def _greedy_cover(patterns: Mapping[BrokerSet, int]) -> tuple[BrokerStart, ...]:
     """Pick brokers until every pattern is covered (greedy set cover).
 
     Each step takes the broker in most uncovered patterns; ties go to the broker in most patterns, then to the lowest
@@ -103,7 +103,7 @@ def _greedy_cover(patterns: Mapping[BrokerSet, int]) -> tuple[Start, ...]:
         }
         best = min(members, key=lambda broker: (-gains[broker], -size[broker], broker))
         same = tuple(sorted(broker for broker, broker_sets in members.items() if broker_sets == members[best]))
-        starts.append(Start(brokers=same, partitions=size[best], brings_back=gains[best]))
+        starts.append(BrokerStart(brokers=same, partitions=size[best], brings_back=gains[best]))
         uncovered -= members[best]
     return tuple(starts)
 

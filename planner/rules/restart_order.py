@@ -17,7 +17,7 @@ from schemas.enums import RestartEffect
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class InSyncNeed:
     """What partitions with equal replicas need: `replicas` on live brokers, and how many of them must be in sync.
 
     `min_isr` is None if it is unknown; then no two of the replicas may restart at once.
@@ -44,7 +44,7 @@ class RestartStep:
 
 
 def restart_order(  # noqa: PLR0913 - the facts that decide the order
-    needs: Mapping[Need, int],
+    needs: Mapping[InSyncNeed, int],
     racks: Mapping[int, str | None],
     down: Collection[int],
     controller: int | None,
@@ -56,12 +56,12 @@ def restart_order(  # noqa: PLR0913 - the facts that decide the order
 
     `voters` are the node ids of a quorum, which may have nodes that are no brokers.
 
-    >>> needs = {Need(frozenset({1, 3, 5}), 2): 1, Need(frozenset({2, 4, 5}), 2): 1}
+    >>> needs = {InSyncNeed(frozenset({1, 3, 5}), 2): 1, InSyncNeed(frozenset({2, 4, 5}), 2): 1}
     >>> steps = restart_order(needs, {1: "a", 2: "a", 3: "b", 4: "b", 5: "c", 9: None}, down=[9], controller=1)
     >>> [(step.wave, step.broker_id) for step in steps]
     [(1, 9), (2, 2), (3, 3), (3, 4), (4, 5), (5, 1)]
     """
-    holders: dict[int, list[Need]] = defaultdict(list)
+    holders: dict[int, list[InSyncNeed]] = defaultdict(list)
     for need in needs:
         for broker in need.replicas:
             holders[broker].append(need)
@@ -96,7 +96,7 @@ def _racks(racks: Mapping[int, str | None], excluded: Collection[int | None]) ->
 
 
 def _waves_of_rack(
-    members: Sequence[int], holders: Mapping[int, Sequence[Need]], margin: int, voters: Collection[int]
+    members: Sequence[int], holders: Mapping[int, Sequence[InSyncNeed]], margin: int, voters: Collection[int]
 ) -> list[list[int]]:
     """Put each broker into the first wave that it fits into."""
     waves: list[set[int]] = []
@@ -110,7 +110,7 @@ def _waves_of_rack(
     return [sorted(wave) for wave in waves]
 
 
-def _fits(wave: set[int], needs: Sequence[Need], margin: int) -> bool:
+def _fits(wave: set[int], needs: Sequence[InSyncNeed], margin: int) -> bool:
     """Whether a broker with these partitions may restart together with a wave.
 
     A broker that hurts a partition even alone shares a wave only with brokers that have no replica of it.
@@ -122,7 +122,7 @@ def _fits(wave: set[int], needs: Sequence[Need], margin: int) -> bool:
     return True
 
 
-def _may_be_down(need: Need, margin: int) -> int:
+def _may_be_down(need: InSyncNeed, margin: int) -> int:
     """Return how many replicas may be down at once; at least one, as each broker restarts at some time."""
     if need.min_isr is None:
         return 1
@@ -130,7 +130,7 @@ def _may_be_down(need: Need, margin: int) -> int:
 
 
 def _effect_counts(
-    broker: int, held: Sequence[Need], needs: Mapping[Need, int], margin: int
+    broker: int, held: Sequence[InSyncNeed], needs: Mapping[InSyncNeed, int], margin: int
 ) -> dict[RestartEffect, int]:
     counts: Counter[RestartEffect] = Counter()
     for need in held:

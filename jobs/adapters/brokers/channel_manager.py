@@ -18,7 +18,7 @@ from typing import Final, Self
 from msgspec.structs import replace as with_values
 
 from jobs.adapters.brokers.connection import DISCONNECTED, RETRY_BACKOFF_SECONDS, BrokerConnection
-from jobs.adapters.brokers.control_encoding import ControlBatch, EncodedRequests, Request, TooLateError
+from jobs.adapters.brokers.control_encoding import ControlBatch, DeadlineExceededError, EncodedRequests, Request
 from jobs.adapters.brokers.listeners import PLAIN, AuthenticationFailedError, Listener, UnreachableBrokerError
 from jobs.adapters.brokers.responses import BrokerResponse
 from jobs.core.logs import module_logger
@@ -198,7 +198,7 @@ class BrokerQueue:
                 self._cancelled.wait(AUTHENTICATION_BACKOFF_SECONDS)
             except UnreachableBrokerError:
                 return unanswered
-            except TooLateError:
+            except DeadlineExceededError:
                 return None
             except DISCONNECTED:
                 self._disconnect()

@@ -41,7 +41,7 @@ _DELETES_EACH_SINCE: Final = 3
 """The first version of StopReplica with `delete_partition` per partition."""
 
 
-class TooLateError(Exception):
+class DeadlineExceededError(Exception):
     """The deadline passed during the encoding of a request."""
 
 
@@ -196,7 +196,7 @@ class EncodedRequests:
 
     def _refuse_late(self) -> None:
         if time.monotonic() > self.deadline:
-            raise TooLateError
+            raise DeadlineExceededError
 
     def _encoder(self, api: str, version: int) -> Callable[[Notice], bytes]:
         epoch = self.batch.controller_epoch

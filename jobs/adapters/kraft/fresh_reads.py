@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from jobs.adapters.brokers.admin import bootstrap, describe_error
 from jobs.adapters.brokers.fanout import Ask, connected_broker
 from jobs.adapters.kraft.cluster import NotPermittedError, RefusedRequestError, read_cluster, read_last_applied
-from jobs.adapters.kraft.session import FAILURES, BehindError, Session, open_session, read_from_broker
+from jobs.adapters.kraft.session import FAILURES, Session, StaleMetadataError, open_session, read_from_broker
 from jobs.core.errors import UnreadableError
 from schemas.rows import Broker
 
@@ -67,7 +67,7 @@ class FreshReads:
                         return self._read_from(address, broker, read, is_new=is_new)
                     except NotPermittedError as error:
                         raise UnreadableError(f"the broker at {address} refused a request: {error}") from None
-                    except (BehindError, RefusedRequestError, *FAILURES) as error:
+                    except (StaleMetadataError, RefusedRequestError, *FAILURES) as error:
                         faults[address] = describe_error(error)
                 self.broker = None
             if time.monotonic() >= until:
@@ -98,7 +98,7 @@ class FreshReads:
         with connected_broker(address, self.settings) as send:
             session = open_session(send)
             if not session.has_controller:
-                raise BehindError(str(session.quorum_fault))
+                raise StaleMetadataError(str(session.quorum_fault))
             if is_new:
                 catch_up(session)
             result = read(session)
@@ -109,21 +109,21 @@ class FreshReads:
 def catch_up(session: Session) -> None:
     """Wait until the broker of this session has applied all that was committed when its quorum was described.
 
-    Raise BehindError after some seconds, and UnreadableError if this client may not describe the quorum.
+    Raise StaleMetadataError after some seconds, and UnreadableError if this client may not describe the quorum.
     """
     quorum = session.quorum or session.describe_quorum()
     if quorum.high_watermark is None:
-        raise BehindError("the leader of the quorum does not report what is committed")
+        raise StaleMetadataError("the leader of the quorum does not report what is committed")
     await_applied(session.ask, quorum.high_watermark)
 
 
 def await_applied(ask: Ask, end: int, seconds: float | None = None) -> None:
-    """Wait until a broker has applied all records before the offset `end`; raise BehindError after so many seconds."""
+    """Wait until a broker has applied all records before `end`; raise StaleMetadataError after so many seconds."""
     limit = CATCH_UP_SECONDS if seconds is None else seconds
     until = time.monotonic() + limit
     while (last := read_last_applied(ask)) < end - 1:
         if time.monotonic() >= until:
-            raise BehindError(
+            raise StaleMetadataError(
                 f"it does not catch up with the metadata log of the quorum in {limit:g} s: it has applied offset "
                 f"{last} of {end - 1}"
             )

@@ -46,7 +46,7 @@ class Quorum:
     """Wall clock of the leader in milliseconds since 1970, None from brokers before Kafka 3.4."""
 
 
-class BehindError(Exception):
+class StaleMetadataError(Exception):
     """A broker has no contact with the quorum's leader, or did not catch up with it in time."""
 
 
@@ -67,12 +67,12 @@ class Session:
         return self.quorum is None and self.has_controller
 
     def describe_quorum(self) -> Quorum:
-        """Describe the quorum now; raise UnreadableError if this client may not, and BehindError without a leader."""
+        """Describe the quorum now; raise UnreadableError without permission, StaleMetadataError without a leader."""
         described = _describe_quorum(self.send)
         if isinstance(described, Quorum):
             return described
         if isinstance(described, str):
-            raise BehindError(described)
+            raise StaleMetadataError(described)
         raise UnreadableError(f"it is unknown whether what brokers say is current: {refusal(described, 'cluster')}")
 
     def ask(self, request: Any) -> Any:  # noqa: ANN401 - kafka-python is untyped
@@ -83,9 +83,9 @@ class Session:
 def read_from_broker(addresses: Sequence[str], settings: dict[str, str], read: Callable[[Session], T]) -> T:
     """Return what `read` returns for the first broker that answers all its requests.
 
-    `settings` are those of `read_properties`. A broker for which `read` raises BehindError is used only if no other one
-    answers, like one without contact to the quorum's leader. Raise UnreadableError if no broker answers, and UsageError
-    if the cluster keeps its metadata in ZooKeeper.
+    `settings` are those of `read_properties`. A broker for which `read` raises StaleMetadataError is used only if no
+    other one answers, like one without contact to the quorum's leader. Raise UnreadableError if no broker answers, and
+    UsageError if the cluster keeps its metadata in ZooKeeper.
     """
     faults: dict[str, str] = {}
     without_quorum: list[str] = []
@@ -102,7 +102,7 @@ def read_from_broker(addresses: Sequence[str], settings: dict[str, str], read: C
                 f"the broker at {address} does not describe a quorum, so its cluster keeps its metadata in ZooKeeper; "
                 "give --zookeeper HOST:PORT[,...][/chroot]"
             ) from None
-        except BehindError as error:
+        except StaleMetadataError as error:
             without_quorum.append(address)
             faults[address] = f"{error} (the broker at {address})"
         except FAILURES as error:

@@ -26,7 +26,7 @@ from jobs.adapters.brokers.admin import NONE
 from jobs.adapters.brokers.permissions import refusal
 from jobs.adapters.delta.warehouse import schema_of
 from jobs.adapters.kraft.cluster import REASSIGNMENTS, Move, NotPermittedError, RefusedRequestError, read_moves
-from jobs.adapters.kraft.session import BehindError, Session
+from jobs.adapters.kraft.session import Session, StaleMetadataError
 from schemas.rows import Key, QuarantinedZnode
 
 PAGE_PARTITIONS: Final = 2_000
@@ -231,14 +231,14 @@ def _read_untorn(
 def _permitted_moves(session: Session) -> dict[Key, Move] | None:
     """Return the running reassignments; None if this client may not list them.
 
-    Raise BehindError for any other refusal, as of a controller that was just replaced: another attempt may succeed.
+    Raise StaleMetadataError for any other refusal, as of a controller that was just replaced; then try again.
     """
     try:
         return read_moves(session)
     except NotPermittedError:
         return None
     except RefusedRequestError as error:
-        raise BehindError(str(error)) from None
+        raise StaleMetadataError(str(error)) from None
 
 
 def torn_between(before: Mapping[Key, Move] | None, after: Mapping[Key, Move] | None) -> set[str]:

@@ -52,7 +52,7 @@ class Cluster(Protocol):
         """Number in /controller_epoch; None if it cannot be read, or there is none."""
 
     @property
-    def asked_broker(self) -> int:
+    def controller_broker(self) -> int:
         """The broker that requests to the controller are sent to; NO_CONTROLLER if there is none."""
 
     @property
@@ -137,11 +137,11 @@ class Sink(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     @property
-    def why_no_batch(self) -> str | None:
+    def batch_unavailable_reason(self) -> str | None:
         """Why nothing can be written as the controller; None if it can."""
 
     @property
-    def why_not_via_zookeeper(self) -> str | None:
+    def via_zookeeper_unavailable_reason(self) -> str | None:
         """Why nothing can be requested in /admin; None if it can."""
 
     @property

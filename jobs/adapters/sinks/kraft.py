@@ -55,7 +55,7 @@ class KRaftState:
 
     cluster_id: str | None
     brokers: list[Broker]
-    asked_broker: int
+    controller_broker: int
     migration: str | None = None
     controller_epoch: int | None = None
     """There is none of ZooKeeper."""
@@ -191,11 +191,11 @@ class KRaftSink:
         """Each reading closes its own connection."""
 
     @property
-    def why_no_batch(self) -> str:
+    def batch_unavailable_reason(self) -> str:
         return WHY_NO_BATCH
 
     @property
-    def why_not_via_zookeeper(self) -> str:
+    def via_zookeeper_unavailable_reason(self) -> str:
         return WHY_NO_REQUESTS
 
     @property

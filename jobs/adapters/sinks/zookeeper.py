@@ -90,11 +90,11 @@ class ZooKeeperSink(ZooKeeperSession):
     """The session of a command with ZooKeeper."""
 
     @property
-    def why_no_batch(self) -> None:
+    def batch_unavailable_reason(self) -> None:
         return None
 
     @property
-    def why_not_via_zookeeper(self) -> None:
+    def via_zookeeper_unavailable_reason(self) -> None:
         return None
 
     @property

@@ -92,7 +92,7 @@ class ClusterState:
         return {"controller_id": self.controller_id, "controller_epoch": self.controller_epoch}
 
     @property
-    def asked_broker(self) -> int:
+    def controller_broker(self) -> int:
         """The broker that requests to the controller are sent to, NO_CONTROLLER if there is none."""
         return self.controller.broker_id
 

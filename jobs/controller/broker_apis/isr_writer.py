@@ -94,7 +94,7 @@ class IsrWriter:
     """Wakes the cycle, which puts the written states into the context and sends them to the brokers."""
     on_response: Callable[[float], None] = lambda _: None
     """Called with the seconds between each request and its response."""
-    has_been_asked: bool = False
+    has_received_requests: bool = False
     """Whether any leader has sent a request in this controllership."""
     _waiting: SimpleQueue[IsrRequest | None] = field(default_factory=SimpleQueue)
     _written: dict[Key, WrittenState] = field(default_factory=dict)
@@ -118,11 +118,11 @@ class IsrWriter:
 
     def submit(self, request: IsrRequest) -> Future[IsrResponse]:
         """Queue a request; may be called from any thread."""
-        self.has_been_asked = True
+        self.has_received_requests = True
         self._waiting.put(request)
         return request.response
 
-    def take_over(self) -> tuple[set[Key], set[Key]]:
+    def drain_written(self) -> tuple[set[Key], set[Key]]:
         """Put the written states into the context; return the requested partitions, and those found outdated.
 
         Only the cycle calls this. A state is dropped here only after the context has it, so a request that arrives in
@@ -169,10 +169,10 @@ class IsrWriter:
                 return batch
             batch.append(request)
         if not batch:
-            _refuse(self._left())
+            _refuse(self._drain_queue())
         return batch
 
-    def _left(self) -> Iterable[IsrRequest]:
+    def _drain_queue(self) -> Iterable[IsrRequest]:
         while True:
             try:
                 request = self._waiting.get_nowait()

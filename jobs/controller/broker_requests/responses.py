@@ -28,7 +28,7 @@ class ResponseEffects:
     """Partitions to be decided on."""
     has_stopped_replicas: bool = False
     """Whether replicas were stopped, for which a deletion may wait."""
-    reregistered_brokers: set[int] = field(default_factory=set)
+    bounced_brokers: set[int] = field(default_factory=set)
     """Brokers that answered that they have registered again, so that they have lost the state sent to them."""
     refused_epochs: dict[int, int] = field(default_factory=dict)
     """Brokers that know a later controller epoch than ours, with our epoch that they refused."""
@@ -71,7 +71,7 @@ class ResponseHandler:
             return  # the response belongs to an earlier registration
         if response.refuses_broker_epoch:
             self.watches.signal(BROKER_IDS)
-            effects.reregistered_brokers.add(broker)
+            effects.bounced_brokers.add(broker)
             return
         if response.refuses_controller_epoch:
             effects.refused_epochs[broker] = response.controller_epoch

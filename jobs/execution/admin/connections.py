@@ -24,7 +24,7 @@ from jobs.runtime.settings import Settings
 def admin_of(settings: Settings, state: Cluster) -> Iterator[Admin]:
     """Yield a connection to the Admin API of the cluster's live brokers."""
     properties = read_properties(settings.conf.command_config)
-    preferred_broker = state.asked_broker if state.asked_broker in state.live else None
+    preferred_broker = state.controller_broker if state.controller_broker in state.live else None
     with connected_admin(bootstrap(state.brokers, properties), properties, preferred_broker) as admin:
         yield admin
 

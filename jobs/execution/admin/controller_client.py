@@ -196,7 +196,7 @@ def _send_in_turn(sink: Sink, requests: Requests, lease: Lease, judgement: _Judg
             continue
         for _ in range(MAX_LEASE_CHECKS):
             changes = judgement.still_due(planned, all_changes[end : end + JUDGED_TOGETHER])
-            if not changes or _is_checked_soon(lease):
+            if not changes or _check_lease_quickly(lease):
                 break
             judgement.judged.clear()
         else:
@@ -213,7 +213,7 @@ def _send_in_turn(sink: Sink, requests: Requests, lease: Lease, judgement: _Judg
         yield outcomes
 
 
-def _is_checked_soon(lease: Lease) -> bool:
+def _check_lease_quickly(lease: Lease) -> bool:
     """Check the lease; return whether that took so little time that what was judged before it still holds.
 
     The wall clock also counts the time of a suspended machine.
@@ -230,7 +230,7 @@ def judge_under_lease(lease: Lease, judge: Callable[[], T]) -> T:
     """
     for _ in range(MAX_LEASE_CHECKS):
         judgement = judge()
-        if _is_checked_soon(lease):
+        if _check_lease_quickly(lease):
             return judgement
     raise SurveyorError(f"each check of the lease took more than {MAX_CHECK_SECONDS:g} s; run the same command again")
 

@@ -223,7 +223,7 @@ def _write_and_notify(
         first_notices = partial(notices_before_deletion, changes, deletions)
         notified = notify(control, channels, state.brokers, first_notices, hold)
         with_deleted_replicas = changes_deleting_replicas(changes)
-        if (with_deleted_replicas or deletions) and not notified.out_of_time and notified.fenced is None:
+        if (with_deleted_replicas or deletions) and not notified.hold_expired and notified.fenced is None:
             second_notices = partial(deletion_notices, with_deleted_replicas, deletions)
             notified = notified.combined_with(notify(control, channels, state.brokers, second_notices, hold))
     commit_log.add_outcomes(deletion_outcomes(deletions, notified))
@@ -336,7 +336,7 @@ def _record(
         )
     elif failure is not None:
         announced = controller != NO_CONTROLLER
-        commit_log.unanswered = not (announced and notified.out_of_time)
+        commit_log.unanswered = not (announced and notified.hold_expired)
         commit_log.unfinished = not announced
         follow_up = f"broker {controller} sent them when it became the controller" if announced else LEFT_TO_SUCCESSOR
         log(f"surveyor: {failure}; the changes are stored in ZooKeeper: {follow_up}", logging.WARNING)

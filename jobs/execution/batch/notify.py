@@ -71,12 +71,12 @@ class WrittenChange:
 
 @dataclass(frozen=True, slots=True)
 class NotificationResult:
-    """The brokers' responses and the changes written before; `out_of_time` is whether no time was left to notify."""
+    """The brokers' responses and the changes written before; `hold_expired` is whether no time was left to notify."""
 
     epoch: int
     written: Sequence[WrittenChange] = ()
     responses: Sequence[BrokerResponse] = ()
-    out_of_time: bool = False
+    hold_expired: bool = False
     affected_brokers: frozenset[int] = field(default_factory=frozenset)
     """Live brokers that had to be notified of leaders, ISRs or replicas."""
     fenced: FencedError | None = None
@@ -95,7 +95,7 @@ class NotificationResult:
 
     def failure_reason(self, responses: BrokerResponses) -> str | None:
         """Explain why no affected broker has accepted the notification; None if at least one has."""
-        if self.out_of_time:
+        if self.hold_expired:
             cause = "interrupted" if interrupted() else "--max-hold was over"
             return f"{cause} before the brokers could be notified"
         if not self.affected_brokers or self.affected_brokers & set(responses.accepted):
@@ -116,7 +116,7 @@ class NotificationResult:
 
     def lines(self, responses: BrokerResponses) -> list[str]:
         """Return the lines to print."""
-        if self.out_of_time:
+        if self.hold_expired:
             return []
         apis = list(dict.fromkeys(response.api for response in self.responses))
         accepted = join_ids(responses.accepted)
@@ -139,7 +139,7 @@ def notify(
     """Send the due notices to the brokers, if the hold budget allows; brokers that do not answer are left to Kafka."""
     seconds_left = hold.seconds_left(control)
     if seconds_left <= 0:
-        return NotificationResult(control.epoch, out_of_time=True)
+        return NotificationResult(control.epoch, hold_expired=True)
     epoch, deadline = control.epoch, time.monotonic() + seconds_left
     fenced_error: FencedError | None = None
     for step in EPOCH_STEPS:

@@ -84,11 +84,11 @@ def deletion_outcomes(deletions: Sequence[Operation], notified: NotificationResu
         by_partition = data_of(task, DeletedReplicas).replicas
         replicas = {(broker, (task.topic, partition)) for partition, on in by_partition.items() for broker in on}
         progress = f"{len(replicas & confirmed)} of {len(replicas)} replicas are deleted"
-        out_of_time = notified.out_of_time or notified.fenced is not None
+        hold_expired = notified.hold_expired or notified.fenced is not None
         yield RowOutcome(
             task,
-            Outcome.SKIPPED if out_of_time else Outcome.APPLIED,
-            f"no time was left to notify the brokers; {progress}" if out_of_time else progress,
+            Outcome.SKIPPED if hold_expired else Outcome.APPLIED,
+            f"no time was left to notify the brokers; {progress}" if hold_expired else progress,
         )
 
 

@@ -15,7 +15,7 @@ from jobs.runtime.settings import ClusterConf, Settings
 from jobs.runtime.suggestions import Suggestion, with_full_command
 from jobs.snapshots.health import Health
 from planner.columns.numpy_rules import BrokerImbalance
-from planner.leadership.last_in_sync import Start, StartOrder
+from planner.leadership.last_in_sync import BrokerStart, StartOrder
 from planner.reassignment.obstacles import Reassignment, reassignment
 from schemas.enums import NO_CONTROLLER, DrainMode
 from schemas.metadata_names import IN_KRAFT
@@ -298,7 +298,7 @@ def test_blocking_znode_comes_before_everything_else() -> None:
 OUTAGE: Final = Outage(
     order=StartOrder(
         partitions=1,
-        starts=(Start(brokers=(3,), partitions=1, brings_back=1),),
+        starts=(BrokerStart(brokers=(3,), partitions=1, brings_back=1),),
         not_in_sync=(4,),
         live={},
         unknown=0,

@@ -10,7 +10,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.advice.outage import Outage, outage_now
 from jobs.snapshots.cluster_view import view_now
-from planner.leadership.last_in_sync import Start, StartOrder
+from planner.leadership.last_in_sync import BrokerStart, StartOrder
 from schemas.enums import NO_LEADER
 from schemas.rows import Snapshot
 from schemas.znodes import State, encode_state
@@ -123,7 +123,7 @@ def test_history_has_the_last_isr(warehouse: Warehouse, tree: KafkaTree) -> None
 
 
 ORDER: Final = StartOrder(partitions=4, starts=(), not_in_sync=(), live={}, unknown=0, holders=())
-THREE: Final = Start(brokers=(0,), partitions=3, brings_back=3)
+THREE: Final = BrokerStart(brokers=(0,), partitions=3, brings_back=3)
 ALIVE: Final = "broker 1 is registered and was last in sync of 4, but"
 
 
@@ -133,15 +133,15 @@ ALIVE: Final = "broker 1 is registered and was last in sync of 4, but"
         (
             {
                 "starts": (
-                    Start(brokers=(0,), partitions=3, brings_back=3),
-                    Start(brokers=(2,), partitions=2, brings_back=1),
+                    BrokerStart(brokers=(0,), partitions=3, brings_back=3),
+                    BrokerStart(brokers=(2,), partitions=2, brings_back=1),
                 )
             },
             (),
             "start broker 0 first (last in sync of 3 of 4), then broker 2 (last in sync of 2 of 4)",
         ),
         (
-            {"starts": (Start(brokers=(0, 1), partitions=4, brings_back=4),), "not_in_sync": (2, 3)},
+            {"starts": (BrokerStart(brokers=(0, 1), partitions=4, brings_back=4),), "not_in_sync": (2, 3)},
             (),
             "start broker 0 or 1 first (each last in sync of all 4), brokers 2, 3 were not",
         ),

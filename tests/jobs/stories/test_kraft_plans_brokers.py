@@ -240,7 +240,7 @@ ROLLBACK_KILLED_AT = {
     "before its plan is stored": ("jobs.execution.rollback", "store"),
     "before its commit": ("jobs.execution.rollback", "apply_plan"),
     **{point: place for point, place in (BEFORE_REQUEST | AFTER_REQUEST).items() if point != "before the lease"},
-    "before the plan is closed": ("jobs.execution.rollback", "close_if_back"),
+    "before the plan is closed": ("jobs.execution.rollback", "close_if_rolled_back"),
 }
 """Functions that a rollback calls, in this order."""
 

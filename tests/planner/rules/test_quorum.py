@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.rules.quorum import MAX_VOTER_LAG_MS, quorum_after_restart
-from planner.rules.restart_order import Need, restart_order
+from planner.rules.restart_order import InSyncNeed, restart_order
 from schemas.rows import Voter
 
 LAGS = [0, MAX_VOTER_LAG_MS, MAX_VOTER_LAG_MS + 1, None]
@@ -41,7 +41,7 @@ def test_a_wave_of_several_voters_leaves_a_majority(voters: set[int], racks: lis
 
 def test_without_voters_the_waves_are_those_of_the_partitions() -> None:
     racks = dict.fromkeys(range(6), "a")
-    needs = {Need(frozenset(pair), 1): 1 for pair in combinations(range(2), 2)}
+    needs = {InSyncNeed(frozenset(pair), 1): 1 for pair in combinations(range(2), 2)}
     assert max(step.wave for step in restart_order(needs, racks, [], None)) == 2
 
 

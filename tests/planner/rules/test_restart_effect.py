@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from planner.rules.inputs import BrokerSets, PartitionInfo, TopicInfo
 from planner.rules.leadership import offline_election
 from planner.rules.restart_effect import RestartedPartition, known_min_isr, restart_effect
-from planner.rules.restart_order import Need, restart_order
+from planner.rules.restart_order import InSyncNeed, restart_order
 from schemas.enums import RestartEffect
 from schemas.rows import BrokerConfig
 from tests.planner.frames import broker_config
@@ -151,15 +151,16 @@ def test_more_brokers_or_more_margin_are_never_safer(
 
 
 NEEDS = st.dictionaries(
-    st.builds(Need, st.frozensets(st.integers(0, 8), max_size=4), st.none() | st.integers(1, 3)), st.integers(1, 9)
+    st.builds(InSyncNeed, st.frozensets(st.integers(0, 8), max_size=4), st.none() | st.integers(1, 3)),
+    st.integers(1, 9),
 )
 RACKS = st.dictionaries(st.integers(0, 8), st.sampled_from(["a", "b", None]), min_size=1)
 
 
 @given(NEEDS, RACKS, st.integers(0, 8), st.integers(0, 1))
-def test_order(needs: dict[Need, int], racks: dict[int, str | None], controller: int, margin: int) -> None:
+def test_order(needs: dict[InSyncNeed, int], racks: dict[int, str | None], controller: int, margin: int) -> None:
     """Each broker has one step, the controller the last; a wave is of one rack, and hurts no more than its steps."""
-    needs = {Need(need.replicas.intersection(racks), need.min_isr): count for need, count in needs.items()}
+    needs = {InSyncNeed(need.replicas.intersection(racks), need.min_isr): count for need, count in needs.items()}
     steps = restart_order(needs, racks, [], controller, margin=margin)
     assert sorted(step.broker_id for step in steps) == sorted(racks)
     assert [step.wave for step in steps] == sorted(step.wave for step in steps)
@@ -177,7 +178,13 @@ def test_order(needs: dict[Need, int], racks: dict[int, str | None], controller:
 
 
 def test_what_steps_hurt() -> None:
-    needs = Counter({Need(frozenset({1, 2}), 2): 3, Need(frozenset({1}), 1): 1, Need(frozenset({1, 2, 3}), None): 2})
+    needs = Counter(
+        {
+            InSyncNeed(frozenset({1, 2}), 2): 3,
+            InSyncNeed(frozenset({1}), 1): 1,
+            InSyncNeed(frozenset({1, 2, 3}), None): 2,
+        }
+    )
     steps = restart_order(needs, {1: "a", 2: "b", 3: None}, [], None, margin=0)
     assert [(step.broker_id, step.harmed) for step in steps] == [
         (1, {OFFLINE: 1, UNDER: 3, UNKNOWN: 2}),

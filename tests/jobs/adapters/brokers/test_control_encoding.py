@@ -21,8 +21,8 @@ from jobs.adapters.brokers import control_encoding
 from jobs.adapters.brokers.control_encoding import (
     VERSIONS,
     ControlBatch,
+    DeadlineExceededError,
     EncodedRequests,
-    TooLateError,
     as_uuid,
     header,
 )
@@ -135,7 +135,7 @@ def test_nothing_is_encoded_after_the_deadline() -> None:
     (notice,) = (one for one in notices_for([typed(leader_epoch_after=1, leader_recovery_state_after=0)], {1}))
     messages = EncodedRequests(ControlBatch(7, 8, [broker_without_endpoints(1)], [notice]), time.monotonic() - 1)
 
-    with pytest.raises(TooLateError):
+    with pytest.raises(DeadlineExceededError):
         messages.body(messages.requests(1)[1], 4, 1)
 
 

@@ -10,7 +10,7 @@ import pytest
 from jobs.adapters.kraft import fresh_reads
 from jobs.adapters.kraft.cluster import NotPermittedError, RefusedRequestError
 from jobs.adapters.kraft.fresh_reads import FreshReads, catch_up
-from jobs.adapters.kraft.session import BehindError, Quorum, Session
+from jobs.adapters.kraft.session import Quorum, Session, StaleMetadataError
 from jobs.core.errors import UnreadableError
 from schemas.rows import Broker
 from schemas.znodes import Endpoint
@@ -51,12 +51,12 @@ def test_it_is_asked_until_it_has_applied_the_last_committed_record(applied: lis
 
 @pytest.mark.parametrize("applied", [98, -1], ids=["one behind", "not reported"])
 def test_a_broker_that_stays_behind_is_not_read(applied: int) -> None:
-    with pytest.raises(BehindError, match=f"it has applied offset {applied} of 99"):
+    with pytest.raises(StaleMetadataError, match=f"it has applied offset {applied} of 99"):
         catch_up(session(Answers(applied)))
 
 
 def test_without_a_high_watermark_nothing_is_current() -> None:
-    with pytest.raises(BehindError, match="does not report what is committed"):
+    with pytest.raises(StaleMetadataError, match="does not report what is committed"):
         catch_up(session(Answers(99), None))
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from jobs.adapters.kraft import fresh_reads, precondition_reader
-from jobs.adapters.kraft.session import BehindError
+from jobs.adapters.kraft.session import StaleMetadataError
 from jobs.adapters.sinks import kraft
 from jobs.adapters.sinks.kraft import KRaftReader
 from jobs.core.errors import UnreadableError
@@ -43,7 +43,7 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> KRaftReader:
         for row in brokers:
             try:
                 answers[row.broker_id] = question(row.broker_id, row)
-            except BehindError as error:
+            except StaleMetadataError as error:
                 reasons[row.broker_id] = str(error)
         del answers[2]
         return answers, reasons

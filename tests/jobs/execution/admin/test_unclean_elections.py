@@ -110,11 +110,18 @@ def test_clean_elections_are_left_to_the_controller(monkeypatch: pytest.MonkeyPa
 )
 def test_a_plan_with_an_unclean_election_can_be_committed(changes: list[Change], is_admin: bool) -> None:  # noqa: FBT001
     plan = cast("Any", SimpleNamespace(title="p", changes=changes, tasks=[], operations=[]))
-    why_no_batch = "there is no controllership"
-    sink = cast("Any", SimpleNamespace(elects_uncleanly=True, why_no_batch=why_no_batch, why_not_via_zookeeper=""))
+    batch_unavailable_reason = "there is no controllership"
+    sink = cast(
+        "Any",
+        SimpleNamespace(
+            elects_uncleanly=True,
+            batch_unavailable_reason=batch_unavailable_reason,
+            via_zookeeper_unavailable_reason="",
+        ),
+    )
     nothing = cast("Any", None)
     if is_admin:
-        assert choose_mode(Mode.AUTO, nothing, plan, nothing, sink=sink) == (Mode.ADMIN, why_no_batch)
+        assert choose_mode(Mode.AUTO, nothing, plan, nothing, sink=sink) == (Mode.ADMIN, batch_unavailable_reason)
     else:
         with pytest.raises(RefusedError, match="elects live replicas in sync by itself"):
             choose_mode(Mode.AUTO, nothing, plan, nothing, sink=sink)
