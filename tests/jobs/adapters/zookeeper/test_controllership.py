@@ -131,18 +131,15 @@ def test_refuses_the_id_of_a_broker(tree: KafkaTree) -> None:
         take_over(tree.client, 2)
 
 
-def test_refuses_where_another_surveyor_is_in_control(
-    tree: KafkaTree, other: KazooClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("jobs.adapters.zookeeper.controllership.RELEASE_TIMEOUT_SECONDS", 0.5)
+def test_refuses_where_another_surveyor_is_in_control(tree: KafkaTree, other: KazooClient) -> None:
     messages: list[str] = []
     with (
         controllership(tree.endpoint, OURS) as held,
         pytest.raises(RefusedError, match="another Surveyor"),
     ):
-        take_over(other, OURS, messages.append)
+        take_over(other, OURS, messages.append, release_timeout=0.5)
     assert len(messages) == 1
-    assert f"waiting up to 0.5 s for another Surveyor, session 0x{held.session:x}, which holds" in messages[0]
+    assert f"waiting up to 0.5 s for another Surveyor (session 0x{held.session:x}, id {OURS})" in messages[0]
 
 
 def test_takes_nothing_over_that_rests_on_an_earlier_controller(tree: KafkaTree) -> None:
