@@ -3,7 +3,7 @@
 This module does not need Spark, so every command can use the same wording.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 DRAINED_LEADS: Final = "no replica that is not drained can lead: drained broker "
@@ -14,6 +14,9 @@ LINES_SHOWN: Final = 50
 
 MAX_BROKERS_NAMED: Final = 10
 """Brokers named in a line."""
+
+MAX_PARTITIONS_NAMED: Final = 10
+"""Partitions named in a line or list."""
 
 
 def pluralise(count: int, noun: str, singular_verb: str = "", plural_verb: str = "") -> str:
@@ -87,3 +90,12 @@ def abbreviate(brokers: Sequence[object]) -> str:
     """
     shown = join_ids(brokers[:MAX_BROKERS_NAMED])
     return f"{shown} and {len(brokers) - MAX_BROKERS_NAMED} more" if len(brokers) > MAX_BROKERS_NAMED else shown
+
+
+def broker_list(brokers: Collection[int]) -> str:
+    """Name brokers by their ids, the first MAX_BROKERS_NAMED of them.
+
+    >>> broker_list([3]), broker_list({1, 2})
+    ('broker 3', 'brokers 1, 2')
+    """
+    return f"broker{'s' * (len(brokers) != 1)} {abbreviate([*brokers])}"

@@ -24,7 +24,7 @@ from jobs.snapshots.health import Health
 from schemas.enums import NO_CONTROLLER, DrainMode, PlanStatus
 from schemas.metadata_names import IN_ZOOKEEPER, MetadataNames
 from schemas.rows import PlanRecord, QuarantinedZnode
-from schemas.text import abbreviate, plan_size, pluralise
+from schemas.text import abbreviate, broker_list, plan_size, pluralise
 from schemas.znode_json import LAST_EPOCH
 
 OLD_SNAPSHOT_SECONDS: Final = 3600.0
@@ -208,7 +208,7 @@ def _last_resorts(situation: ClusterSituation) -> Iterator[Suggestion]:
         return
     gone_for = min(situation.gone_for(broker) or 0.0 for broker in lost)
     have = "has" if len(lost) == 1 else "have"
-    text = f"broker{'s' * (len(lost) > 1)} {abbreviate(lost)} {have} been gone for {format_duration(gone_for)} at least"
+    text = f"{broker_list(lost)} {have} been gone for {format_duration(gone_for)} at least"
     if health.most_replicas > health.able_brokers:
         too_few = f"{pluralise(health.able_brokers, 'broker')} cannot hold {pluralise(health.most_replicas, 'replica')}"
         yield Suggestion(f"{text}: before giving up, add another broker, as {too_few}")
@@ -225,7 +225,7 @@ def _is_long_gone(situation: ClusterSituation, broker: int) -> bool:
 
 
 def _brokers_are(brokers: Sequence[int]) -> str:
-    return f"broker{'s' * (len(brokers) > 1)} {abbreviate(brokers)} {'are' if len(brokers) > 1 else 'is'}"
+    return f"{broker_list(brokers)} {'are' if len(brokers) > 1 else 'is'}"
 
 
 def _snapshots(situation: ClusterSituation) -> Iterator[Suggestion]:

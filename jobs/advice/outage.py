@@ -24,7 +24,7 @@ from jobs.snapshots.health import without_in_sync
 from planner.leadership.last_in_sync import BrokerStart, StartOrder, start_order
 from schemas.enums import NO_LEADER, PartitionState, PlanKind
 from schemas.rows import BrokerResponseRow, Key, PlanRecord, Row, Snapshot
-from schemas.text import abbreviate, pluralise
+from schemas.text import broker_list, pluralise
 
 _OFFLINE: Final = ("partition_state", "=", PartitionState.OFFLINE.value)
 
@@ -81,7 +81,7 @@ def _starts(order: StartOrder) -> list[str]:
     steps += [f"then {_any_of(step)} ({_last_in_sync(step, order)})" for step in later]
     not_in_sync = order.not_in_sync
     if not_in_sync:
-        steps.append(f"{_brokers(not_in_sync)} {'was' if len(not_in_sync) == 1 else 'were'} not")
+        steps.append(f"{broker_list(not_in_sync)} {'was' if len(not_in_sync) == 1 else 'were'} not")
     return [", ".join(steps)]
 
 
@@ -114,12 +114,8 @@ def _live_lines(order: StartOrder, failed_log_dirs: Collection[int]) -> list[str
 def _unknown(order: StartOrder) -> list[str]:
     if not order.unknown:
         return []
-    start = f": start {_brokers(order.holders)}" if order.holders else ""
+    start = f": start {broker_list(order.holders)}" if order.holders else ""
     return [f"which replica was in sync last is not known of {order.unknown}{start}"]
-
-
-def _brokers(brokers: Collection[int]) -> str:
-    return f"broker{'s' * (len(brokers) > 1)} {abbreviate([*brokers])}"
 
 
 def outage_now(view: ClusterView, warehouse: Warehouse | None, snapshot: Snapshot | None) -> Outage | None:

@@ -515,8 +515,8 @@ def _run_term(
         with _resident_controller(settings, prepared, services, log_writer, release_timeout) as controller:
             services.metrics.begin(controller)
             ended = _run_until_ended(controller, until_quiet=options.until_quiet)
-        # the advice in the error is for commits; the next controller completes everything that is due
-        reason = "" if ended is None else f"{str(ended).partition(';')[0]}; "
+        # without the advice, which is for commits: the next controller completes everything that is due
+        reason = "" if ended is None else f"{ended.reason}; "
         session = controller.control.session
         line = f"{reason}{controller.summary.line()}; {_wait_for_successor(settings, session)}"
         log_writer.record(AuditEntry(Step.HAND_BACK, line))

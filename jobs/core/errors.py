@@ -54,12 +54,17 @@ by itself.
 
 
 class SurveyorError(Exception):
-    """A message for the user, and its exit code."""
+    """A message for the user, and its exit code.
+
+    `advice`, if there is any, ends the message: what to do next.
+    """
 
     exit_code = ExitCode.ERROR
 
-    def __init__(self, message: str, result: dict[str, Any] | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, result: dict[str, Any] | None = None, advice: str = "") -> None:
+        super().__init__(f"{message}; {advice}" if advice else message)
+        self.reason = message
+        """The message without the advice, for a process that follows no advice."""
         self.result = result or {}
         """Result of the work before the error, for the JSON output."""
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Container, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -26,9 +25,7 @@ from planner.leadership.undrain import (
 )
 from schemas.enums import Action, DrainMode, Outcome, PlanKind, RejectionCode
 from schemas.rows import Broker, DrainedBroker, PlanRecord, Snapshot
-
-MAX_PARTITIONS_NAMED: Final = 10
-"""Partitions named in a refusal; the stored plan has all of them."""
+from schemas.text import MAX_PARTITIONS_NAMED
 
 
 def drain_planner(settings: Settings, requested: list[int], mode: DrainMode, *, allow_offline: bool) -> Planner:

@@ -35,7 +35,7 @@ from planner.rules.restart_effect import RestartedPartition, known_min_isr, rest
 from planner.rules.restart_order import InSyncNeed, RestartStep, restart_order
 from schemas.enums import NO_CONTROLLER, NO_LEADER, RestartCode, RestartEffect
 from schemas.rows import BrokerConfig, LastSeenBroker, Row
-from schemas.text import abbreviate, pluralise
+from schemas.text import abbreviate, broker_list, pluralise
 from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR, boolean, whole_number
 
 CONFIG_TIMEOUT_SECONDS: Final = 10.0
@@ -274,12 +274,8 @@ def _warnings(facts: RestartFacts, restarting: Collection[int]) -> Iterator[str]
         yield f"topics queued for deletion are not counted, and their deletion waits: {abbreviate(deleted)}"
 
 
-def _name(brokers: Sequence[int]) -> str:
-    return f"broker{'s' * (len(brokers) != 1)} {abbreviate(brokers)}"
-
-
 def _text_output(settings: Settings, result: Row, limit: int | None) -> Iterator[Table | str]:
-    rows, brokers = result["rows"], _name(result["restart"])
+    rows, brokers = result["rows"], broker_list(result["restart"])
     at = "now" if result["snapshot_id"] is None else f"snapshot {result['snapshot_id']}"
     if rows:
         title = f"{settings.cluster}, {at}, restarting {brokers}, margin {result['margin']}"
@@ -426,7 +422,8 @@ def _quorum_warnings(steps: Sequence[RestartStep], controllers: Sequence[int]) -
     """Yield what the order cannot avoid or does not have; `controllers` are voters that are no brokers."""
     losing = [step.broker_id for step in steps if step.loses_quorum]
     if losing:
-        yield f"no majority of the quorum remains in the restart of a voter, so its check will fail: {_name(losing)}"
+        named = broker_list(losing)
+        yield f"no majority of the quorum remains in the restart of a voter, so its check will fail: {named}"
     if controllers:
         yield (
             f"the order has brokers only: restart the controllers {abbreviate(controllers)} one at a time as well, the "
@@ -439,4 +436,5 @@ def _order_warnings(steps: Sequence[RestartStep]) -> Iterator[str]:
         brokers = [step.broker_id for step in steps if step.harmed.get(effect)]
         if brokers:
             phrase = _PHRASES[effect]
-            yield f"even with full ISRs a restart leaves partitions {phrase}, so its check will fail: {_name(brokers)}"
+            named = broker_list(brokers)
+            yield f"even with full ISRs a restart leaves partitions {phrase}, so its check will fail: {named}"

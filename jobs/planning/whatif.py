@@ -36,7 +36,7 @@ from planner.topics.crowding import crowded_rows
 from planner.whatif.impact import whatif as costs_of_losing
 from schemas.enums import FailureScenario
 from schemas.rows import Broker, LossImpact, Snapshot
-from schemas.text import pluralise
+from schemas.text import MAX_PARTITIONS_NAMED, pluralise
 
 COLUMNS: Final = (
     "scenario",
@@ -61,9 +61,6 @@ def parse_lose(text: str) -> FailureScenario:
         raise UsageError(f"--lose {text!r}: expected brokers=1, racks=1 or pairs (the same as brokers=2)")
     return taken[text]
 
-
-MAX_PARTITIONS_NAMED: Final = 10
-"""Partitions named in a line, per cost."""
 
 MAX_PARTITIONS_IN_JSON: Final = 100
 """Partitions named in a row of --json, per cost."""

@@ -46,6 +46,7 @@ MAX_TAKEOVER_ATTEMPTS: Final = 5
 
 NOT_CONNECTED: Final = 0
 
+COMMIT_AGAIN: Final = "commit again"
 SESSION_OVER: Final = "our ZooKeeper session ended, and the controllership with it: nothing more was written"
 
 Notify = Callable[[str], None]
@@ -165,8 +166,8 @@ def check_absent(broker: int) -> list[Op]:
 
 def fenced(epoch: int) -> FencedError:
     return FencedError(
-        f"another controller took over after our epoch {epoch}: nothing more was written; "
-        "take a new snapshot and plan again",
+        f"another controller took over after our epoch {epoch}: nothing more was written",
+        advice="take a new snapshot and plan again",
     )
 
 
@@ -313,7 +314,7 @@ def _commit_takeover(client: KazooClient, multi: TransactionRequest, session: in
     try:
         results = commit(multi)
     except SessionExpiredError:
-        raise SessionLostError("ZooKeeper ended our session during the take-over; commit again") from None
+        raise SessionLostError("ZooKeeper ended our session during the take-over", advice=COMMIT_AGAIN) from None
     except LOST:
         await_reconnect(client, session)
         return _owns_controller(client, session)
@@ -344,7 +345,7 @@ def await_reconnect(client: KazooClient, session: int) -> None:
         with_retries(lambda: sync(client), CONNECTION_LOST)
         if session_of(client) == session:
             return
-    raise SessionLostError("the connection to ZooKeeper was lost and our session with it; commit again")
+    raise SessionLostError("the connection to ZooKeeper was lost and our session with it", advice=COMMIT_AGAIN)
 
 
 def current_controller(client: KazooClient) -> int:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.cluster import TOPICS, broker_epochs, topics_to_delete
 from jobs.adapters.zookeeper.connection import LOST
-from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
+from jobs.adapters.zookeeper.controllership import COMMIT_AGAIN, Controllership, SessionLostError
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.precondition_reader import partitions_now, state_path
@@ -98,7 +98,8 @@ class FencedWriter:
                 detail = f" ({error})" if isinstance(error, UnreadableError) else ""
                 raise SessionLostError(
                     f"ZooKeeper was lost while we held the controllership{detail}: the outcome of the last write is "
-                    "unknown; commit the plan again: it reads back what was written and continues",
+                    "unknown",
+                    advice="commit the plan again: it reads back what was written and continues",
                 ) from None
 
     def _write_batch(self) -> Iterator[list[RowOutcome]]:
@@ -208,4 +209,4 @@ class FencedWriter:
                 return read()
             except LOST:
                 self.control.await_reconnect()
-        raise SessionLostError("the connection to ZooKeeper was lost repeatedly; commit again")
+        raise SessionLostError("the connection to ZooKeeper was lost repeatedly", advice=COMMIT_AGAIN)

@@ -28,7 +28,7 @@ from jobs.core.signals import interrupted
 from jobs.runtime.console import log
 from schemas.notices import UPDATE_METADATA, Notice
 from schemas.rows import Broker, Change
-from schemas.text import join_ids, pluralise
+from schemas.text import broker_list, join_ids, pluralise
 from schemas.znodes import MalformedZnodeError, decode_state
 
 EPOCH_STEPS: Final = tuple(2**doubled for doubled in range(17))
@@ -171,7 +171,7 @@ def _raise_epoch(control: Controllership, brokers: Sequence[int], step: int) -> 
 
 def raised_line(brokers: Sequence[int], epoch: int) -> str:
     """Report that our epoch is raised, and why."""
-    return f"{_broker_list(brokers)} refused controller epoch {epoch} as stale; raising the controller epoch"
+    return f"{broker_list(brokers)} refused controller epoch {epoch} as stale; raising the controller epoch"
 
 
 def later_epoch_line(responses: BrokerResponses, epoch: int) -> str | None:
@@ -180,14 +180,10 @@ def later_epoch_line(responses: BrokerResponses, epoch: int) -> str | None:
     if not brokers:
         return None
     return (
-        f"{_broker_list(brokers)} refused controller epoch {epoch} (StaleControllerEpoch): a later epoch is known "
+        f"{broker_list(brokers)} refused controller epoch {epoch} (StaleControllerEpoch): a later epoch is known "
         "there, and the next controller will be refused too. Restart these brokers one at a time; a broker that starts "
         "accepts any epoch"
     )
-
-
-def _broker_list(brokers: Sequence[int]) -> str:
-    return f"broker{'s' * (len(brokers) > 1)} {join_ids(brokers)}"
 
 
 def _control_batch(control: Controllership, brokers: Sequence[Broker], notices_for: NoticesFor) -> ControlBatch:

@@ -49,8 +49,8 @@ def write_tasks(control: Controllership, tasks: Sequence[Operation], max_hold: f
         except (SessionLostError, KazooException, UnreadableError):
             yield [RowOutcome(task, Outcome.UNKNOWN, "the ZooKeeper session was lost; commit again")]
             raise SessionLostError(
-                "ZooKeeper was lost while we held the controllership: the outcome of the last write is unknown; "
-                "commit the plan again: it reads back what was written and continues",
+                "ZooKeeper was lost while we held the controllership: the outcome of the last write is unknown",
+                advice="commit the plan again: it reads back what was written and continues",
             ) from None
         yield [outcome]
         if outcome.outcome is Outcome.FENCED:

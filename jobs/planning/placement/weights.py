@@ -29,6 +29,7 @@ from jobs.runtime.console import log
 from jobs.runtime.input_files import Number, Version, read_json, refuse_repeated
 from planner.placement.problem import NO_BROKER, Ints, Partitions
 from schemas.rows import Row
+from schemas.text import MAX_PARTITIONS_NAMED
 
 UNKNOWN_SIZE: Final = -1
 """Weight of a partition without a size."""
@@ -36,7 +37,6 @@ UNKNOWN_SIZE: Final = -1
 MAX_CLUSTER_BYTES: Final = 2**62
 """Bytes of a whole cluster above which sums would not be exact."""
 
-MAX_PARTITIONS_NAMED: Final = 10
 DIGEST_LENGTH: Final = 16
 
 
