@@ -83,6 +83,8 @@ class BrokerConfigPoller:
     wakeup: Callable[[], None]
     is_serving: bool = False
     """Whether brokers can ask this process, so that every protocol version is supported."""
+    reported_epochs: dict[int, int] = field(default_factory=dict)
+    """By broker, the broker epoch in which it reported its settings last, or was first seen."""
     _due: dict[int, Broker] = field(default_factory=dict)
     """Brokers of the next batch."""
     _unread: dict[int, _Unread] = field(default_factory=dict)
@@ -91,8 +93,6 @@ class BrokerConfigPoller:
     _thread: Thread | None = None
     _warned_epochs: dict[int, int] = field(default_factory=dict)
     """By broker, the broker epoch for which something was logged."""
-    _reported_epochs: dict[int, int] = field(default_factory=dict)
-    """By broker, the broker epoch in which it reported its settings last, or was first seen."""
 
     def request_configs(self, brokers: Iterable[Broker]) -> None:
         """Read the settings of these brokers as soon as the batch in progress is done."""
@@ -138,14 +138,14 @@ class BrokerConfigPoller:
         """
         changed = False
         for broker, row in registered.items():
-            self._reported_epochs.setdefault(broker, row.czxid)
+            self.reported_epochs.setdefault(broker, row.czxid)
         while (result := self._next_result()) is not None:
             brokers, rows, errors = result
             silent = self._no_longer_reporting(rows, errors)
             self._log_failures(brokers, rows, silent | errors)
             self._note_unread(brokers, silent | errors)
             outdated = silent.keys() | self._restarted(brokers, errors)
-            self._reported_epochs |= {row.broker_id: row.czxid for row in brokers if row.broker_id not in errors}
+            self.reported_epochs |= {row.broker_id: row.czxid for row in brokers if row.broker_id not in errors}
             known_brokers = {row.broker_id for row in self.configs}
             new_rows = [
                 row
@@ -176,7 +176,7 @@ class BrokerConfigPoller:
 
     def _restarted(self, brokers: Iterable[Broker], errors: Container[int]) -> set[int]:
         """Return the brokers that did not respond and have registered again since they reported their settings."""
-        known = self._reported_epochs
+        known = self.reported_epochs
         return {
             row.broker_id
             for row in brokers

@@ -126,6 +126,9 @@ class ResidentController:
     """How the clients of listeners log in at these endpoints, by listener."""
     served_listeners: frozenset[str | None] = frozenset()
     """The listeners whose clients are served, as `ActiveController.served_listeners`."""
+    configured_epochs: Mapping[int, int] = field(default_factory=dict)
+    """By broker, the broker epoch before its settings in `engine` were read; none for one that is known to have them.
+    """
     summary: CycleSummary = field(init=False)
     watches: ZkWatches = field(init=False)
     reader: MetadataReader = field(init=False)
@@ -186,7 +189,12 @@ class ResidentController:
         if self.settings:
             read_configs = admin_config_reader(self.control.client, self.settings, with_logins(self.logins))
             self.config_poller = BrokerConfigPoller(
-                read_configs, self.engine.broker_configs, self.log_line, self.watches.signal, self.apis is not None
+                read_configs,
+                self.engine.broker_configs,
+                self.log_line,
+                self.watches.signal,
+                self.apis is not None,
+                {**self.configured_epochs},
             )
         self.auto_rebalance = AutoLeaderRebalance.of(self.engine.broker_configs)
         self.startup = BrokerStartup(
@@ -236,6 +244,11 @@ class ResidentController:
             self.context.live, have_started=False
         )  # as at Kafka's fail-over, the live brokers come first
         unread = self.context.brokers.keys() - {row.broker_id for row in self.engine.broker_configs}
+        unread |= {
+            broker
+            for broker, row in self.context.brokers.items()
+            if self.configured_epochs.get(broker, row.czxid) != row.czxid
+        }
         self._request_broker_configs(self.context.brokers if self.apis else unread)
         brokers, partitions = len(self.context.brokers), len(self.context.partitions)
         self.log_line(

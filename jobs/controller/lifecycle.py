@@ -136,6 +136,8 @@ class Preparation:
     cluster_id: str | None
     engine: DecisionEngine
     context: ControllerContext
+    broker_epochs: Mapping[int, int]
+    """By broker, the broker epoch before its settings were read."""
 
     def take_context(self) -> ControllerContext:
         """Return the context, which the controller reads again; another controllership begins with an empty one."""
@@ -462,7 +464,8 @@ def _prepare(settings: Settings, options: ControlOptions, client: KazooClient) -
         refuse_unresponsive(state.brokers, settings.conf.controller_id, options.allow_silent, settings.listener)
     engine = DecisionEngine(settings.warehouse, configs, allow_unclean=options.allow_unclean)
     engine.refresh_drained()
-    return Preparation(state.cluster_id, engine, _first_context(settings, client))
+    broker_epochs = {row.broker_id: row.czxid for row in state.brokers}
+    return Preparation(state.cluster_id, engine, _first_context(settings, client), broker_epochs)
 
 
 def _first_context(settings: Settings, client: KazooClient) -> ControllerContext:
@@ -602,6 +605,7 @@ def _resident_controller(
             apis=services.apis,
             served=services.served,
             logins=services.logins,
+            configured_epochs=prepared.broker_epochs,
         )
         log_writer.record(controller.cycle_record(outcomes=[]))
         log_writer.record(AuditEntry(Step.TAKE_OVER, f"controller epoch {control.epoch}; until resigned"))

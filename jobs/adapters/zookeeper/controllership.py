@@ -76,6 +76,7 @@ class Controllership:
     epoch: int
     epoch_version: int
     since: float
+    """When the take-over was sent, by the monotonic clock."""
     session: int
 
     def commit(self, ops: Iterable[Op]) -> MultiFailure | None:
@@ -244,9 +245,9 @@ def take_over(
         else:
             multi.set_data(CONTROLLER_EPOCH, encode_epoch(epoch), state.epoch_version)
         record_intent(epoch)
-        session = session_of(client)
+        session, since = session_of(client), time.monotonic()  # the response may be late
         if _commit_takeover(client, multi, session):
-            return Controllership(client, controller_id, epoch, state.epoch_version + 1, time.monotonic(), session)
+            return Controllership(client, controller_id, epoch, state.epoch_version + 1, since, session)
     raise SurveyorError(
         f"{CONTROLLER} changed hands during each of {MAX_TAKEOVER_ATTEMPTS} attempts to take it over; "
         "find out which processes compete for it (broker logs: 'Controller'), then commit again",

@@ -8,11 +8,13 @@ import pytest
 from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.cluster import read_brokers
-from jobs.controller import broker_config_poller
+from jobs.controller import broker_config_poller, lifecycle
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.broker_config_poller import BrokerConfigPoller
 from jobs.controller.controller import ResidentController
+from jobs.controller.lifecycle import ControlOptions
 from jobs.core.errors import FencedError
+from jobs.runtime.settings import ClusterConf, Settings
 from planner.rules.inputs import ControllerConfig
 from schemas.rows import Broker, BrokerConfig
 from tests.jobs.support.controllers.recorded_log import RecordedLog
@@ -199,6 +201,32 @@ def test_a_restarted_broker_that_does_not_respond_permits_nothing_by_its_setting
 
     assert outdated_configs(rows, 2, "refused") == ({*OUTDATED, (API, "6", True)}, False)
     assert outdated_configs(rows, 1, "refused") == ({(*row, False) for row in REPORTED.items()}, True)
+
+
+def test_settings_from_before_a_restart_before_the_take_over_are_read_again(
+    tree: KafkaTree, controller: ResidentController, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Broker 1 is restarted while the settings are read, and does not respond after the take-over."""
+    settings = Settings("default", controller.engine.warehouse.uri, ClusterConf(zookeeper=tree.hosts))
+    options = ControlOptions(False, False, False, False, frozenset())
+
+    def read(*_: object, **__: object) -> list[BrokerConfig]:
+        tree.bounce(1)
+        return []
+
+    with monkeypatch.context() as preparing:
+        preparing.setattr(lifecycle, "read_broker_configs", read)
+        prepared = lifecycle._prepare(settings, options, tree.client)  # noqa: SLF001
+    poller = controller.config_poller
+    assert poller is not None
+    controller.configured_epochs, poller.reported_epochs = prepared.broker_epochs, {**prepared.broker_epochs}
+    del brokers.configs[1]
+
+    initialize(controller)
+    run_until_polled(controller)
+
+    assert brokers.requests == [1]
+    assert {(row.broker_id, row.assumed) for row in poller.configs} == {(0, False), (1, True), (2, False)}
 
 
 def test_a_broker_that_describes_its_settings_again_is_known() -> None:

@@ -1,8 +1,11 @@
 """The controllership: taken over by one multi, fenced by the controller epoch, released by the end of the session."""
 
 import re
+import time
 from collections.abc import Iterator
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -260,6 +263,20 @@ def test_waiting_for_a_stopped_zookeeper_ends(proxy: ZooKeeperProxy, monkeypatch
 
     with pytest.raises(SessionLostError), controllership(ZooKeeperEndpoint(proxy.hosts), OURS):
         pass
+
+
+def test_held_includes_the_time_of_a_late_response(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, commit_takeover = [0.0], module._commit_takeover  # noqa: SLF001
+
+    def late(*arguments: Any) -> bool:  # noqa: ANN401 - those of the original
+        is_taken = commit_takeover(*arguments)
+        now[0] += 20.0
+        return is_taken
+
+    monkeypatch.setattr(module, "_commit_takeover", late)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0], time_ns=time.time_ns))
+    with controllership(tree.endpoint, OURS) as held:
+        assert held.held() == 20.0
 
 
 def test_held_counts_from_the_take_over(tree: KafkaTree) -> None:
