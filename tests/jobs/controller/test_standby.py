@@ -204,7 +204,7 @@ def test_without_standby_a_second_controller_is_refused(start: Start) -> None:
     second = start()
 
     assert second.process.wait(60) == 23
-    assert "with --standby, and takes over from it with --replace" in second.output
+    assert "`surveyor control --replace` takes over from it" in second.output
     assert active.process.poll() is None
 
 
