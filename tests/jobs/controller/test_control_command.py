@@ -144,7 +144,7 @@ def test_fenced_controller_reports_totals_and_successor(
 
 
 def fail(*_: object) -> None:
-    raise SessionLostError("the connection to ZooKeeper was lost and our session with it; commit again")
+    raise SessionLostError("the connection to ZooKeeper was lost and our session with it", advice="commit again")
 
 
 @pytest.mark.parametrize(("loss", "code"), [(ConnectionLoss, 0), (SessionExpiredError, 1)])
@@ -197,7 +197,7 @@ def test_its_own_former_session_is_no_successor(
         keep_controller_in_session_of(tree)
         if is_ours:
             controller.control.session = session
-        raise SessionLostError("the connection to ZooKeeper was lost and our session with it; commit again")
+        raise SessionLostError("the connection to ZooKeeper was lost and our session with it", advice="commit again")
 
     monkeypatch.setattr(ResidentController, "cycle", cycle_and_lose)
 
@@ -205,7 +205,7 @@ def test_its_own_former_session_is_no_successor(
 
     assert ran.code == 1
     last_line = ran.stderr.splitlines()[-1]
-    former = f"no broker has become the controller yet: /controller is still that of the former session 0x{session:x} "
+    former = f"no broker has become the controller yet: /controller still belongs to the former session 0x{session:x} "
     assert (former in last_line, "another Surveyor became the controller" in last_line) == (is_ours, not is_ours)
 
 
@@ -226,7 +226,9 @@ def test_a_standby_waits_for_the_end_of_its_own_former_session(
             keep_controller_in_session_of(tree)
             controller.control.session = session
             Timer(2, tree.client.delete, ("/controller",)).start()
-            raise SessionLostError("the connection to ZooKeeper was lost and our session with it; commit again")
+            raise SessionLostError(
+                "the connection to ZooKeeper was lost and our session with it", advice="commit again"
+            )
         os.kill(os.getpid(), signal.SIGTERM)
         return False
 
@@ -238,7 +240,7 @@ def test_a_standby_waits_for_the_end_of_its_own_former_session(
 
     rescue.cancel()
     assert (ran.code, len(terms)) == (143, 2)
-    assert f"standing by: /controller is still that of the former session 0x{session:x} of this process" in ran.stderr
+    assert f"standing by: /controller still belongs to the former session 0x{session:x} of this process" in ran.stderr
     assert "another Surveyor" not in ran.stderr
 
 
