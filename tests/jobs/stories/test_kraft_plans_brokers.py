@@ -415,5 +415,5 @@ def test_a_round_in_small(kafka: KRaftKafka, tmp_path: Path) -> None:
         before = read_log(kafka.cluster.nodes[small.quorum_leader()].folder / "data")
         prepare(small)
         with Traffic(kafka.cluster.bootstrap) as traffic:
-            wrong, summary = run_round(small, traffic, SCRIPT, since=before[-1].offset + 1)
-    assert wrong == [], summary
+            result = run_round(small, traffic, SCRIPT, since=before[-1].offset + 1)
+    assert result.wrong == [], result.summary

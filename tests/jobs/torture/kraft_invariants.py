@@ -3,6 +3,7 @@
 Each check returns the violations as text; an empty list if there are none.
 """
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -233,3 +234,23 @@ def untrue_outcomes(history: MetadataHistory, plans: Plans) -> list[str]:
         elif outcome == Outcome.APPLIED and state.replicas != move["replicas_after"]:
             wrong.append(f"{place} is on {state.replicas}; it was applied by plan {plan['plan_id']}: {move}")
     return wrong
+
+
+def moved_back(history: MetadataHistory, plans: Plans, undone: Collection[str]) -> int:
+    """Return how many partitions the controller got a new target for by rollbacks of the plans `undone`."""
+    rollbacks = {
+        key for key, row in plans.plans().items() if json.loads(row["parameters"]).get("rollback_of") in undone
+    }
+    requested, targets = (
+        plans.requested(),
+        {(row.topic, row.partition, tuple(row.target)) for row in history.retargeted},
+    )
+    back = {
+        (move["topic"], move["partition"])
+        for move in plans.moves()
+        if move["plan_id"] in rollbacks
+        and (rows := requested.get((move["plan_id"], move["wave"], move["topic"], move["partition"])))
+        and rows[-1]["outcome"] == Outcome.APPLIED
+        and (move["topic"], move["partition"], tuple(move["replicas_after"])) in targets
+    }
+    return len(back)

@@ -2,7 +2,7 @@
 
 import random
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from confluent_kafka.admin import AdminClient
@@ -10,13 +10,15 @@ from confluent_kafka.cimpl import NewTopic
 from kafka.errors import KafkaError
 
 from jobs.adapters.brokers.admin import connected_admin
-from schemas.enums import PlanStatus
+from jobs.repositories.plans.commit_log import CLOSED
+from schemas.enums import PlanKind, PlanStatus
 from tests.jobs.support.kafka.real_cluster import create_topics, eventually
 from tests.jobs.torture.kraft_faults import AT_KRAFT_COMMITTERS, AT_NODES, BLUR_THE_LEASE
 from tests.jobs.torture.kraft_invariants import (
     Plans,
     executed_twice,
     leases,
+    moved_back,
     outside_lease,
     unsettled,
     untrue_outcomes,
@@ -24,10 +26,16 @@ from tests.jobs.torture.kraft_invariants import (
 from tests.jobs.torture.kraft_torture_cluster import KRaftTortureCluster
 from tests.jobs.torture.metadata_log import MetadataHistory, read_log
 from tests.jobs.torture.rounds import RECOVERY_SECONDS, REPLICAS, Faults, Injection, alone
-from tests.jobs.torture.steps import ADMIN, Step, Steps
+from tests.jobs.torture.steps import ADMIN, FAST, Step, Steps
 from tests.jobs.torture.traffic import MOVED, Traffic, flowing
 
-KRAFT_KINDS: Final = ("create", "expand", "elect", "drain", "move", "move", "cancel", "roll back", "config", "delete")
+KRAFT_KINDS: Final = ("create", "expand", "elect", "drain", "move", "move", "cancel", "config", "delete")
+
+ROLL_BACK: Final = "roll back"
+"""The kind of a step that undoes the newest moves; it follows the step that makes them."""
+
+_SHARE_ROLLED_BACK: Final = 0.5
+"""Share of the rounds that end by rolling back moves that were committed or cancelled."""
 
 _INTERFERED: Final = frozenset({"move", "cancel"})
 """Kinds whose plans another client's reassignment may precede."""
@@ -43,13 +51,29 @@ class KRaftRoundPlan:
     def blurs_lease(self) -> bool:
         return any(injection.fault in BLUR_THE_LEASE for _, injections in self.steps for injection in injections)
 
+    @property
+    def rolls_back(self) -> bool:
+        return any(step.kind == ROLL_BACK for step, _ in self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class KRaftRoundResult:
+    """The violations of a round, the result of each step, and how many partitions a rollback moved."""
+
+    wrong: list[str]
+    summary: list[str]
+    moved_back: int
+
 
 def draw(seed: int, number: int) -> KRaftRoundPlan:
     """Draw a round; the result depends on the seed and the number only."""
     chance = random.Random(f"kraft/{seed}/{number}")  # noqa: S311 - any will do
+    kinds = [chance.choice(KRAFT_KINDS) for _ in range(chance.randint(2, 3))]
+    if chance.random() < _SHARE_ROLLED_BACK:
+        kinds = [*kinds[:-1], chance.choice(("move", "move", "cancel")), ROLL_BACK]
     steps = []
-    for _ in range(chance.randint(2, 3)):
-        step = Step(chance.choice(KRAFT_KINDS), chance.randrange(10_000), chance.random() < 0.25)
+    for kind in kinds:
+        step = Step(kind, chance.randrange(10_000), chance.random() < 0.25)
         families = [sorted(AT_KRAFT_COMMITTERS), sorted(AT_NODES)]
         injections = [
             Injection(chance.choice(family), chance.choice((0, 1, 2)), chance.uniform(0.5, 4), chance.uniform(3, 20))
@@ -65,27 +89,55 @@ class KRaftSteps(Steps):
 
     cluster: KRaftTortureCluster
     mode: str = ADMIN
+    undone: list[str] = field(default_factory=list)
+    """Plans that are rolled back."""
 
     @property
     def _modes(self) -> list[str]:
         return []
 
     def _plan(self, step: Step) -> str | None:
-        plan = self._last_move() if step.kind == "roll back" else super()._plan(step)
+        plan = self._undo(step) if step.kind == ROLL_BACK else super()._plan(step)
         if plan is not None and step.kind in _INTERFERED and step.choice % 4 == 0:
             self._interfere(step.choice)
         return plan
 
     def _command(self, step: Step, plan: str, rate: str) -> list[str]:
-        if step.kind != "roll back":
+        if step.kind != ROLL_BACK:
             return super()._command(step, plan, rate)
         return ["rollback", plan, "--name", f"back-{plan}", "--apply", "--yes", "--throttle", rate]
 
-    def _last_move(self) -> str | None:
-        """Return the newest plan of moves that was committed, if it is no rollback."""
+    def _undo(self, step: Step) -> str | None:
+        """Return the newest plan of moves once it is committed or cancelled; None if it cannot be rolled back."""
         rows = sorted(self._rows("plans"), key=lambda row: row["created_at"])
-        moves = [row for row in rows if row["kind"] == "reassign" and row["status"] == PlanStatus.COMMITTED]
-        return str(moves[-1]["plan_id"]) if moves and "rollback_of" not in moves[-1]["parameters"] else None
+        moves = [row for row in rows if row["kind"] == PlanKind.REASSIGN and "rollback_of" not in row["parameters"]]
+        if not moves:
+            return None
+        plan = str(moves[-1]["plan_id"])
+        if moves[-1]["status"] == PlanStatus.PLANNED or step.choice % 2:
+            self._until_done(*super()._command(replace(step, kind="move"), plan, FAST))
+        if self._status(plan) in {PlanStatus.COMMITTING, PlanStatus.PARTIAL}:  # as the refusal of a rollback advises
+            self._until_done("cancel", plan, "--apply", "--yes", "--skip-unsafe")
+        if self._status(plan) not in {PlanStatus.COMMITTED, PlanStatus.CANCELLED}:
+            return None
+        self.undone.append(plan)
+        return plan
+
+    def _status(self, plan: str) -> str:
+        return next(str(row["status"]) for row in self._rows("plans") if row["plan_id"] == plan)
+
+    def finish(self) -> None:
+        """A plan that is rolled back is not committed again, which would stop its rollback.
+
+        Of one that is closed by now, a commit maintains the throttle only.
+        """
+        statuses = {row["plan_id"]: row["status"] for row in self._rows("plans")}
+        self.planned = [
+            (step, plan)
+            for step, plan in self.planned
+            if step.kind == ROLL_BACK or plan not in self.undone or statuses[plan] in CLOSED
+        ]
+        super().finish()
 
     def _interfere(self, choice: int) -> None:
         """Swap the replicas of a partition, as another tool would; it may fail while the quorum has no leader."""
@@ -139,11 +191,8 @@ SCRIPT: Final = KRaftRoundPlan(
 
 def run_round(
     cluster: KRaftTortureCluster, traffic: Traffic, drawn: KRaftRoundPlan, since: int = 0
-) -> tuple[list[str], list[str]]:
-    """Run one round; return the violations, and the result of each step.
-
-    Records of the metadata log before the offset `since` are not judged.
-    """
+) -> KRaftRoundResult:
+    """Run one round. Records of the metadata log before the offset `since` are not judged."""
     steps = KRaftSteps(cluster=cluster)
     faults = Faults(cluster, AT_NODES, *alone(AT_KRAFT_COMMITTERS))
     with ExitStack() as stack:
@@ -164,8 +213,9 @@ def run_round(
         *(*steps.wrong, *faults.wrong, *unsettled(cluster), *history.wrong, *traffic.wrong()),
         *(*executed_twice(history, plans, foreign, [*REPLICAS]), *untrue_outcomes(history, plans), *of_lease),
     ]
+    back = moved_back(history, plans, steps.undone)
     figures = (
         f"{len(traffic.acked)} records acknowledged, {len(history.retargeted)} targets requested, {len(foreign)} "
-        f"of them by another client, {len(held)} leases"
+        f"of them by another client, {back} by rollbacks of this round, {len(held)} leases"
     )
-    return wrong, [*steps.summary, figures]
+    return KRaftRoundResult(wrong, [*steps.summary, figures], back)

@@ -131,7 +131,7 @@ class Steps(ABC):
             code = self.ended(run := self.cluster.start(*command))
             if code in {ExitCode.DONE, ExitCode.STALE}:
                 return
-            if code == ExitCode.REFUSED and self._is_closed(command[1]):
+            if code == ExitCode.REFUSED and command[0] != "rollback" and self._is_closed(command[1]):
                 return
             time.sleep(2)
         self.summary.append(f"unfinished: {run.output}")

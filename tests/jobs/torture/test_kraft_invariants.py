@@ -17,6 +17,7 @@ from tests.jobs.torture.kraft_invariants import (
     Plans,
     executed_twice,
     leases,
+    moved_back,
     outside_lease,
     untrue_outcomes,
 )
@@ -32,6 +33,7 @@ class OnePlan(Plans):
 
     outcome: str = "applied"
     status: str = PlanStatus.COMMITTED
+    parameters: str = "{}"
 
     def requested(self) -> dict[tuple[str, int | None, str, int | None], list[Row]]:
         return {("p", 0, "t", 0): [{"outcome": "pending"}, {"outcome": self.outcome}]}
@@ -40,7 +42,8 @@ class OnePlan(Plans):
         return [MOVE]
 
     def plans(self) -> dict[str, Row]:
-        return {"p": {"plan_id": "p", "status": self.status, "created_at": datetime(2026, 11, 27, tzinfo=UTC)}}
+        row = {"plan_id": "p", "status": self.status, "created_at": datetime(2026, 11, 27, tzinfo=UTC)}
+        return {"p": row | {"parameters": self.parameters}}
 
     def operations(self, kind: OperationKind) -> list[Operation]:
         del kind
@@ -88,6 +91,16 @@ def test_a_request_without_a_lease_is_found() -> None:
 def test_an_outcome_agrees_with_the_cluster(tmp_path: Path, outcome: str, replicas: list[int], found: int) -> None:
     history = MetadataHistory(partitions={("t", 0): PartitionState(replicas, replicas, replicas[0], 0)})
     assert len(untrue_outcomes(history, plan(tmp_path, outcome=outcome))) == found
+
+
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [({}, 1), ({"outcome": "stale"}, 0), ({"parameters": "{}"}, 0), ({"parameters": '{"rollback_of": "other"}'}, 0)],
+)
+def test_moves_of_a_rollback_are_counted(tmp_path: Path, columns: dict[str, str], found: int) -> None:
+    rollback = plan(tmp_path, **({"parameters": '{"rollback_of": "undone"}'} | columns))
+    assert moved_back(MetadataHistory(retargeted=[moved()]), rollback, ["undone"]) == found
+    assert moved_back(MetadataHistory(), rollback, ["undone"]) == 0
 
 
 def test_leases_are_read_from_the_versions_of_the_table(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.torture, pytest.mark.brokers, pytest.mark.usefixtures(
 
 ROUNDS: Final = int(os.environ["ROUNDS"])
 FIRST: Final = int(os.environ.get("ROUND", "0"))
+FEWEST_ROLLBACKS: Final = 3
+"""Rounds with a rollback of which one must move replicas; in a single one a fault may leave nothing to undo."""
 
 
 @contextmanager
@@ -36,6 +38,7 @@ def cluster() -> Iterator[tuple[KRaftTortureCluster, Traffic]]:
 def test_rounds(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> None:
     seed = request.config.getoption("randomly_seed")
     failures: list[tuple[int, KRaftRoundPlan, list[str], str]] = []
+    moved_back = to_move_back = 0
     with ExitStack() as stack:
         for number in range(FIRST, FIRST + ROUNDS):
             drawn = draw(seed, number)
@@ -44,10 +47,15 @@ def test_rounds(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[st
             ):
                 stack.close()
                 made, traffic = stack.enter_context(cluster())
-            wrong, summary = run_round(made, traffic, drawn)
+            result = run_round(made, traffic, drawn)
+            moved_back += result.moved_back
+            to_move_back += drawn.rolls_back
             with capsys.disabled():
-                sys.stderr.write(f"\nseed {seed} round {number} {drawn}\n  {summary}\n  {wrong or 'all is well'}\n")
-            if wrong:
+                sys.stderr.write(
+                    f"\nseed {seed} round {number} {drawn}\n  {result.summary}\n  {result.wrong or 'all is well'}\n"
+                )
+            if result.wrong:
                 made.keep = True
-                failures.append((number, drawn, wrong, str(made.folder)))
+                failures.append((number, drawn, result.wrong, str(made.folder)))
     assert failures == [], f"seed {seed}"
+    assert moved_back or to_move_back < FEWEST_ROLLBACKS, f"seed {seed}: {to_move_back} rounds, and no rollback moved"
