@@ -39,6 +39,9 @@ def report(
             autocompletion=comma_separated(snapshots),
         ),
     ] = None,
+    rolled_back: Annotated[
+        bool, typer.Option("--rolled-back", help="As in `migration prove`: AFTER is from ZooKeeper, too.")
+    ] = False,
     throttle: Throttle = None,
     fleet: Fleet = False,
     parallel: Parallel = None,
@@ -49,7 +52,9 @@ def report(
     if migration is not None:
         if plan is not None or snapshot is not None:
             raise UsageError("--migration has two snapshots of its own; omit --plan and --snapshot")
-        return write_migration_report(settings, out, migration)
+        return write_migration_report(settings, out, migration, is_rolled_back=rolled_back)
+    if rolled_back:
+        raise UsageError("--rolled-back is about a migration; add --migration BEFORE,AFTER")
     if fleet:
         return write_fleet_report(settings, out, parallel)
     check_throttle(throttle, settings.conf.throttle)

@@ -15,19 +15,20 @@ _SIDES: Final = ("brokers", "topics", "partitions", *COUNTS)
 
 
 def migration_page(cluster: str, before: Snapshot, after: Snapshot, proof: MigrationProof, now: datetime) -> str:
-    """Return the page as HTML."""
+    """Return the page as HTML. If the migration was rolled back, `after` is from ZooKeeper, too."""
     differences = [[_text(value) for value in difference] for difference in proof.differences[:DIFFERENCES_SHOWN]]
     return render(
         "migration.html",
         cluster=cluster,
         cluster_id=after.cluster_id,
         proved=proof.holds,
+        is_rolled_back=not after.is_of_kraft,
         facts_of_proof=[
             Fact("verdict", "proved" if proof.holds else "not proved", "good" if proof.holds else "bad"),
             alarming("differences", len(proof.differences), "bad"),
             alarming("unknown", len(proof.unknown), "bad"),
         ],
-        sides=[_side("before, from ZooKeeper", before), _side("after, from KRaft", after)],
+        sides=[_side("before", before), _side("after", after)],
         names=[COUNTS.get(name, name) for name in _SIDES],
         differences=differences,
         more=max(0, len(proof.differences) - DIFFERENCES_SHOWN),
@@ -39,7 +40,7 @@ def migration_page(cluster: str, before: Snapshot, after: Snapshot, proof: Migra
 
 def _side(title: str, snapshot: Snapshot) -> Row:
     return {
-        "title": title,
+        "title": f"{title}, from {'KRaft' if snapshot.is_of_kraft else 'ZooKeeper'}",
         "snapshot": snapshot.snapshot_id,
         "taken_at": shown_time(snapshot.taken_at),
         "counts": [_text(getattr(snapshot, name)) for name in _SIDES],

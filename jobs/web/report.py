@@ -58,7 +58,9 @@ def write_report(settings: Settings, out: Path | None, plan: str | None, snapsho
     return CommandResult(result, f"report of {about}: {path} ({format_bytes(written)})")
 
 
-def write_migration_report(settings: Settings, out: Path | None, ids: str) -> CommandResult:
+def write_migration_report(
+    settings: Settings, out: Path | None, ids: str, *, is_rolled_back: bool = False
+) -> CommandResult:
     """Write the proof of a migration; the exit code is CHANGES unless everything is still there."""
     now, path = datetime.now(UTC), out or Path("migration.html")
     try:
@@ -69,11 +71,12 @@ def write_migration_report(settings: Settings, out: Path | None, ids: str) -> Co
     warehouse = settings.warehouse
     before, after = find_snapshot(warehouse, old), find_snapshot(warehouse, new)
     with progress("reading the tables and rendering the page"):
-        proof = prove(warehouse, before, after)
+        proof = prove(warehouse, before, after, is_rolled_back=is_rolled_back)
         written = replace_file(path, migration_page(settings.cluster, before, after, proof, now))
     result: Row = {"before": old, "after": new, "proved": proof.holds, "path": str(path), "bytes": written}
     verdict = "proved" if proof.holds else "not proved"
-    title = f"report of the migration of {settings.cluster}, {verdict}: {path} ({format_bytes(written)})"
+    about = "rolled-back migration" if is_rolled_back else "migration"
+    title = f"report of the {about} of {settings.cluster}, {verdict}: {path} ({format_bytes(written)})"
     return CommandResult(result, title, exit_code=ExitCode.DONE if proof.holds else ExitCode.CHANGES)
 
 

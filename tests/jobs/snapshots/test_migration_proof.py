@@ -239,6 +239,27 @@ def test_the_report_is_for_an_auditor(
     assert "<b>r" not in text
 
 
+@pytest.mark.parametrize(("digest", "code"), [("a1", 0), ("d4", 10)])
+def test_the_report_says_that_a_migration_was_rolled_back(
+    surveyor: Surveyor, cluster: Cluster, tmp_path: Path, digest: str, code: int
+) -> None:
+    cluster.controller["acls_digest"] = digest
+    cluster.snapshot()
+    page = tmp_path / "proof.html"
+
+    ran = surveyor.run("report", "--migration", "1,2", "--rolled-back", "--out", str(page))
+
+    text = page.read_text(encoding="utf-8")
+    assert (ran.exit_code, "report of the rolled-back migration" in ran.stdout) == (code, True), ran.stderr
+    assert ("to KRaft, rolled back</h1>" in text, "from KRaft" in text, "after, from ZooKeeper" in text) == (
+        True,
+        False,
+        True,
+    )
+    assert ("Everything that was compared is still there." in text) == (code == 0)
+    assert ("acls_digest" in text) == (code != 0)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -246,6 +267,8 @@ def test_the_report_is_for_an_auditor(
         (["--migration", "1,x"], "--migration 1,x: expected the ids of two snapshots"),
         (["--migration", "1,2", "--snapshot", "1"], "omit --all, --plan and --snapshot"),
         (["--migration", "1,9"], "no snapshot 9"),
+        (["--migration", "1,1"], "snapshot 1 is from ZooKeeper; BEFORE is a snapshot from ZooKeeper"),
+        (["--rolled-back"], "add --migration BEFORE,AFTER"),
     ],
 )
 def test_other_ids_are_refused(

@@ -130,6 +130,7 @@ def test_a_migration_is_checked_rolled_back_repeated_and_proved(tmp_path: Path) 
         _await_controller(cluster)
         assert eventually(lambda: zookeeper("migration", "check").code == 0)
         assert eventually(lambda: proof(zookeeper, "--rolled-back")["proved"] is True, 120)
+        _report_rollback(zookeeper, before, tmp_path / "proof.html")
 
         cluster.add_controller(stack)
         cluster.let_brokers_migrate()
@@ -142,6 +143,17 @@ def test_a_migration_is_checked_rolled_back_repeated_and_proved(tmp_path: Path) 
             return {(row["what"], row["subject"], row["column"]) for row in proof(kraft)["differences"]}
 
         assert eventually(lambda: found() == PLANTED, 60), found()
+
+
+def _report_rollback(zookeeper: Surveyor, before: int, page: Path) -> None:
+    """Without --rolled-back the two snapshots prove nothing about KRaft."""
+    ids = f"{before},{zookeeper.json('snapshot')['snapshot_id']}"
+    report = ["report", "--migration", ids, "--out", str(page)]
+    assert (zookeeper(*report).code, page.exists()) == (2, False)
+    assert zookeeper(*report, "--rolled-back").code == 0
+    text = page.read_text()
+    assert "Everything that was compared is still there." in text
+    assert "after, from ZooKeeper" in text
 
 
 def _await_controller(cluster: MigratingCluster) -> None:
