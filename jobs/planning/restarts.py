@@ -30,7 +30,7 @@ from jobs.snapshots.cluster_view import SOURCE_COLUMNS, ClusterView, view_now, v
 from jobs.snapshots.health import arrays_of
 from planner.columns.numpy_rules import has_broker, is_in, partition_masks
 from planner.rules.inputs import BrokerSets, PartitionInfo, TopicInfo
-from planner.rules.quorum import QuorumAfterRestart, quorum_after_restart
+from planner.rules.quorum import QuorumAfterRestart, is_current, quorum_after_restart
 from planner.rules.restart_effect import RestartedPartition, known_min_isr, restart_effect
 from planner.rules.restart_order import InSyncNeed, RestartStep, restart_order
 from schemas.enums import NO_CONTROLLER, NO_LEADER, RestartCode, RestartEffect
@@ -78,6 +78,21 @@ class RestartFacts:
     def understood(self) -> dict[int, bool]:
         return {row.broker_id: row.understood for row in self.view.brokers}
 
+    @property
+    def controllers(self) -> set[int]:
+        """Live nodes that are controllers only: voters that are up to date, not registered, and have no replica.
+
+        A voter that has replicas is a broker, too, and that broker is down.
+        """
+        current = {voter.voter_id for voter in self.view.voters or () if is_current(voter)}
+        return current - self.understood.keys() - _with_replicas(self.view)
+
+
+def _with_replicas(view: ClusterView) -> set[int]:
+    """Return the ids of all brokers that some partition has as a replica."""
+    replicas = StoredRows(view.partitions).brokers("replicas")
+    return {*np.unique(replicas[has_broker(replicas)]).tolist()} - {NO_LEADER}
+
 
 def read_facts(settings: Settings) -> RestartFacts:
     """Read the cluster as it is now; raise UnreadableError if its source cannot be read."""
@@ -117,7 +132,7 @@ def report_restart(
         "verdict": verdict,
         "snapshot_id": facts.snapshot_id,
         "controller_id": facts.view.controller_id,
-        "brokers": [*_brokers(facts.view, restarting)],
+        "brokers": [*_brokers(facts, restarting)],
         "under_replicated": _under_replicated(facts.view),
         **_on_brokers(facts.view, restarting),
         **{effect.value: counts[effect] for effect in RestartEffect},
@@ -192,11 +207,11 @@ def _rows_of_snapshot(
 
 def _unread(facts: RestartFacts, restarting: Iterable[int]) -> Iterator[str]:
     """Yield the facts about the cluster without which no restart counts as safe."""
-    view, registered = facts.view, facts.understood
+    view, registered, controllers = facts.view, facts.understood, facts.controllers
     if facts.snapshot_id is not None:
         yield f"snapshot {facts.snapshot_id} is not the present: without --snapshot the cluster is read as it is now"
     for broker in restarting:
-        if broker not in registered:
+        if broker not in registered and broker not in controllers:
             yield f"broker {broker} is not registered: it is down, or no broker has this id"
     yield from _unread_of_cluster(view)
 
@@ -228,11 +243,12 @@ def _lost_quorum(quorum: QuorumAfterRestart) -> str:
     return f"{current}, and {quorum.needed} are needed: until they are back, no partition gets another leader"
 
 
-def _brokers(view: ClusterView, restarting: Iterable[int]) -> Iterator[Row]:
-    """Yield whether each broker is live, and its broker epoch, which grows when it has restarted; null in KRaft."""
-    epochs = {row.broker_id: row.broker_epoch for row in view.brokers}
+def _brokers(facts: RestartFacts, restarting: Iterable[int]) -> Iterator[Row]:
+    """Yield whether each node is live, and its broker epoch, which grows when it has restarted; null in KRaft."""
+    epochs, controllers = {row.broker_id: row.broker_epoch for row in facts.view.brokers}, facts.controllers
     for broker in restarting:
-        yield {"broker_id": broker, "is_live": broker in epochs, "broker_epoch": epochs.get(broker)}
+        is_live = broker in epochs or broker in controllers
+        yield {"broker_id": broker, "is_live": is_live, "broker_epoch": epochs.get(broker)}
 
 
 def _under_replicated(view: ClusterView) -> int:
@@ -371,9 +387,7 @@ def _racks(settings: Settings, facts: RestartFacts) -> tuple[dict[int, str | Non
 
     The rack of a broker that is down is the one in the last snapshot, if there is one.
     """
-    rows = StoredRows(facts.view.partitions)
-    replicas = rows.brokers("replicas")
-    ids = {*facts.understood, *np.unique(replicas[has_broker(replicas)]).tolist()} - {NO_LEADER}
+    ids = {*facts.understood} | _with_replicas(facts.view)
     last_seen: dict[int, LastSeenBroker] = {}
     notes: list[str] = []
     try:
@@ -427,7 +441,7 @@ def _quorum_warnings(steps: Sequence[RestartStep], controllers: Sequence[int]) -
     if controllers:
         yield (
             f"the order has brokers only: restart the controllers {abbreviate(controllers)} one at a time as well, the "
-            "leader of the quorum last"
+            "leader of the quorum last, each once `surveyor whatif --restart` of it is safe"
         )
 
 

@@ -15,6 +15,11 @@ MAX_VOTER_LAG_MS: Final = 5_000
 """Time without catching up after which a voter counts as down or lagging."""
 
 
+def is_current(voter: Voter) -> bool:
+    """Return whether a voter is known to be up to date, so that its node is alive."""
+    return voter.lag_ms is not None and voter.lag_ms <= MAX_VOTER_LAG_MS
+
+
 @dataclass(frozen=True, slots=True)
 class QuorumAfterRestart:
     """The quorum while `restarting` voters are down."""
@@ -46,7 +51,7 @@ def majority(voters: int) -> int:
 
 
 def quorum_after_restart(voters: Sequence[Voter], restarting: Collection[int]) -> QuorumAfterRestart | None:
-    """Return what remains of the quorum while these brokers restart; None if none of them is a voter.
+    """Return what remains of the quorum while these nodes restart; None if none of them is a voter.
 
     >>> voters = [Voter(voter_id=1, lag_ms=0), Voter(voter_id=2, lag_ms=300), Voter(voter_id=3, lag_ms=90_000)]
     >>> [quorum_after_restart(voters, [broker]).keeps_majority for broker in (1, 2, 3)]
@@ -62,9 +67,7 @@ def quorum_after_restart(voters: Sequence[Voter], restarting: Collection[int]) -
         voters=ids,
         restarting=concerned,
         needed=majority(len(ids)),
-        current=[
-            voter.voter_id for voter in remaining if voter.lag_ms is not None and voter.lag_ms <= MAX_VOTER_LAG_MS
-        ],
+        current=[voter.voter_id for voter in remaining if is_current(voter)],
         uncertain=[voter.voter_id for voter in remaining if voter.lag_ms is None],
     )
 

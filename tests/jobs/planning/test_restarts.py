@@ -2,10 +2,14 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from jobs.planning.restarts import RestartFacts, read_facts
+from jobs.runtime.settings import Settings
+from schemas.rows import Voter
 from schemas.znodes import Assignment, State, encode_assignment, encode_config, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
@@ -199,3 +203,41 @@ def test_order_as_people_read_it(tree: KafkaTree, surveyor: Surveyor) -> None:
     assert f"wave 2: surveyor whatif --restart 2 --margin 1 --zookeeper {tree.hosts}" in shown.stdout
     assert "even with full ISRs a restart leaves partitions below the margin, so its check will fail" in shown.stdout
     assert "4 brokers in 4 waves; the next wave starts only when all ISRs are full" in shown.stdout
+
+
+OF_CONTROLLERS: list[tuple[str, dict[int, int | None], str, int]] = [
+    ("one of three", {7: 0, 8: 400, 9: 0}, "7", SAFE),
+    ("the leader of the quorum", {7: 0, 8: 400, 9: 0}, "9", SAFE),
+    ("two of three", {7: 0, 8: 400, 9: 0}, "7,8", UNSAFE),
+    ("another one lags", {7: 0, 8: 90_000, 9: 0}, "7", UNSAFE),
+    ("one that is down", {7: 0, 8: 90_000, 9: 0}, "8", UNKNOWN),
+    ("another one is unknown", {7: 0, 8: None, 9: 0}, "7", UNKNOWN),
+    ("a broker", {7: 0, 8: 90_000, 9: 0}, "2", SAFE),
+    ("a broker and a controller", {7: 0, 8: 400, 9: 0}, "2,7", SAFE),
+    ("a voter with a replica, whose broker is down", {5: 0, 8: 400, 9: 0}, "5", UNKNOWN),
+]
+
+
+@pytest.mark.parametrize("case", [pytest.param(case[1:], id=case[0]) for case in OF_CONTROLLERS])
+def test_controllers_that_are_no_brokers(
+    tree: KafkaTree, surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch, case: tuple[dict[int, int | None], str, int]
+) -> None:
+    """The quorum decides about them; none is in the order of brokers, in which no broker is the controller."""
+    lags, restart, code = case
+    tree.add_topic("audit", {0: [2, 3, 5, 1]})
+
+    def of_kraft(settings: Settings) -> RestartFacts:
+        facts = read_facts(settings)
+        voters = [Voter(voter_id=voter, lag_ms=lag) for voter, lag in lags.items()]
+        return replace(facts, view=replace(facts.view, controller_id=9, voters=voters))
+
+    monkeypatch.setattr("jobs.planning.restarts.read_facts", of_kraft)
+    ran = surveyor("whatif", "--restart", restart, "--json")
+    assert (ran.code, ran.json["rows"]) == (code, []), ran.stdout
+    is_down = {5} | {node for node, lag in lags.items() if lag == 90_000}
+    assert all(row["is_live"] == (row["broker_id"] not in is_down) for row in ran.json["brokers"])
+    order = surveyor.json("plan", "restarts")
+    assert [row["broker_id"] for row in order["rows"]] == [5, 0, 1, 2, 3]
+    assert not any(row["is_controller"] or row["loses_quorum"] for row in order["rows"])
+    (warning,) = (text for text in order["warnings"] if "the order has brokers only" in text)
+    assert ("controllers 7, 8, 9" if 7 in lags else "controllers 8, 9") in warning

@@ -27,7 +27,7 @@ from kafka.protocol.admin import AlterClientQuotasRequest
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.kafka.migrating_cluster import MigratingCluster, migrating_cluster
+from tests.jobs.support.kafka.migrating_cluster import CONTROLLER_ID, MigratingCluster, migrating_cluster
 from tests.jobs.support.kafka.real_cluster import broker_in_control, create_topics, eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -137,6 +137,7 @@ def test_a_migration_is_checked_rolled_back_repeated_and_proved(tmp_path: Path) 
         cluster.leave_zookeeper()
         kraft = Surveyor(cluster.bootstrap, tmp_path / "warehouse", "--bootstrap-server")
         assert eventually(lambda: proof(kraft)["proved"] is True, 120), proof(kraft)
+        _ask_about_restarts(kraft, cluster)
         _plant(AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0}), cluster.bootstrap)
 
         def found() -> set[tuple[str, str, str]]:
@@ -154,6 +155,22 @@ def _report_rollback(zookeeper: Surveyor, before: int, page: Path) -> None:
     text = page.read_text()
     assert "Everything that was compared is still there." in text
     assert "after, from ZooKeeper" in text
+
+
+def _ask_about_restarts(kraft: Surveyor, cluster: MigratingCluster) -> None:
+    """The leader of the quorum is a controller only: no broker comes last for it, and the quorum decides."""
+    assert kraft.json("status")["controller_id"] == CONTROLLER_ID
+    checked = {row["check"]: row for row in kraft("doctor", "--json").json["findings"]}
+    assert (checked["quorum"]["state"], checked["brokers"]["state"]) == ("fine", "fine")
+    assert f"leader {CONTROLLER_ID}" in checked["quorum"]["found"]
+    order = kraft.json("plan", "restarts")
+    assert [row["broker_id"] for row in order["rows"]] == [broker.broker_id for broker in cluster.brokers]
+    assert not any(row["is_controller"] or row["loses_quorum"] for row in order["rows"])
+    assert any(f"restart the controllers {CONTROLLER_ID} " in warning for warning in order["warnings"])
+    broker, controller = (kraft("whatif", "--restart", str(node), "--json").json for node in (0, CONTROLLER_ID))
+    assert (broker["verdict"], broker["quorum"]) == ("safe", None)
+    assert (controller["verdict"], controller["brokers"][0]["is_live"], controller["unread"]) == ("unsafe", True, [])
+    assert (controller["quorum"]["needed"], controller["quorum"]["current"]) == (1, [])
 
 
 def _await_controller(cluster: MigratingCluster) -> None:
