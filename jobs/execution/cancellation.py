@@ -20,6 +20,7 @@ from jobs.adapters.brokers.admin import (
     UNKNOWN_OUTCOME,
     Admin,
     describe_error,
+    portions,
 )
 from jobs.adapters.brokers.permissions import refusal
 from jobs.adapters.delta.warehouse import Warehouse
@@ -321,7 +322,7 @@ class _CancellationRun:
         partitions: Sequence[PartitionStatus],
         target_of: Callable[[PartitionStatus], list[int] | None],
     ) -> list[RowOutcome]:
-        """Request all at once, wait until the result shows in ZooKeeper, and judge by that: an answer may be lost."""
+        """Request all, wait until the result shows in ZooKeeper, and judge by that: an answer may be lost."""
         if not partitions:
             return []
         with progress(f"asking Kafka's controller: {step}"):
@@ -343,10 +344,15 @@ class _CancellationRun:
         return outcomes
 
     def _request(self, targets: Mapping[Key, list[int] | None]) -> tuple[Mapping[Key, int], str]:
-        try:
-            return self.admin.reassign(targets), "the controller's answer did not name it"
-        except UNKNOWN_OUTCOME as error:
-            return {}, f"no answer came ({describe_error(error)})"
+        codes: dict[Key, int] = {}
+        for number, keys in enumerate(portions([*targets])):
+            if number:
+                self.lease.refuse_lost()
+            try:
+                codes |= self.admin.reassign({key: targets[key] for key in keys})
+            except UNKNOWN_OUTCOME as error:
+                return codes, f"no answer came ({describe_error(error)})"
+        return codes, "the controller's answer did not name it"
 
     def _wait(
         self, keys: Sequence[Key], until_not: ReassignmentStatus, refused: set[Key]

@@ -23,6 +23,7 @@ from jobs.adapters.brokers.admin import (
     Admin,
     AdminUnavailableError,
     describe_error,
+    portions,
 )
 from jobs.adapters.brokers.permissions import refusal
 from jobs.adapters.delta.warehouse import Warehouse
@@ -304,7 +305,7 @@ class _CancellationRun:
             return ZkReassignmentOverride(self.reader.zookeeper).reassign(back) if back else {}
         if isinstance(self.connection, AdminUnavailableError) or not partitions:
             return {}
-        return _request_cancellation(self.connection, [partition.key for partition in partitions])
+        return _request_cancellation(self.connection, [partition.key for partition in partitions], self.lease)
 
 
 @dataclass(slots=True)
@@ -332,13 +333,20 @@ class _Audit:
             log(f"surveyor: could not record the cancellation in table commits: {error}")
 
 
-def _request_cancellation(admin: Admin, keys: Iterable[Key]) -> Mapping[Key, int]:
-    """Ask the controller to cancel; return the codes by partition, none if no answer came."""
-    try:
-        codes: Mapping[Key, int] = admin.reassign(dict.fromkeys(keys))
-    except UNKNOWN_OUTCOME as error:
-        log(f"surveyor: no answer came ({describe_error(error)}); what the cluster shows decides", logging.WARNING)
-        return {}
+def _request_cancellation(admin: Admin, keys: Sequence[Key], lease: Lease) -> Mapping[Key, int]:
+    """Ask the controller to cancel; return the codes by partition, none of those without an answer.
+
+    After a lost answer nothing more is requested.
+    """
+    codes: dict[Key, int] = {}
+    for number, portion in enumerate(portions(keys)):
+        if number:
+            lease.refuse_lost()
+        try:
+            codes |= admin.reassign(dict.fromkeys(portion))
+        except UNKNOWN_OUTCOME as error:
+            log(f"surveyor: no answer came ({describe_error(error)}); what the cluster shows decides", logging.WARNING)
+            break
     return codes
 
 

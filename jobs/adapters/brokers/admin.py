@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final, TypeVar
 from uuid import UUID
 
 from kafka import TopicPartition
@@ -42,12 +42,21 @@ from schemas.replica_assignment import target
 from schemas.rows import Broker, Key
 from schemas.text import abbreviate
 
+T = TypeVar("T")
+
 Creation = tuple[dict[int, list[int]], dict[str, str]]
 """Replicas by partition, and config."""
 
 NONE: Final = 0
 ELECTION_NOT_NEEDED: Final = 84
 NO_REASSIGNMENT_IN_PROGRESS: Final = 85
+MAX_PARTITIONS_PER_REQUEST: Final = 1000
+"""Partitions or topics in one request; a new topic with more partitions gets a request of its own.
+
+The controller takes a second or two of its 20 to create so many. That of a KRaft cluster refuses a request for which it
+would write more than 10,000 records (`QuorumController.MAX_RECORDS_PER_USER_OP`).
+"""
+
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
 
@@ -110,6 +119,16 @@ class _BoundedTlsTransport(manager.KafkaSSLTransport):  # type: ignore[misc] # k
 
 
 manager.KafkaSSLTransport = _BoundedTlsTransport  # kafka-python has no public way to replace it
+
+
+def portions(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Split what concerns one partition or topic each into the rows of one request after another.
+
+    >>> [len(portion) for portion in portions(range(2 * MAX_PARTITIONS_PER_REQUEST + 1))]
+    [1000, 1000, 1]
+    """
+    for start in range(0, len(rows), MAX_PARTITIONS_PER_REQUEST):
+        yield rows[start : start + MAX_PARTITIONS_PER_REQUEST]
 
 
 class AdminUnavailableError(SurveyorError):
@@ -175,6 +194,8 @@ class Admin:
     """A connection to the controller; each call returns a Kafka error code by partition or topic."""
 
     client: KafkaAdminClient
+    takes_whole_waves: ClassVar = False
+    """A call is one request."""
 
     def elect_preferred(self, partitions: Sequence[Key]) -> dict[Key, int]:
         return self._elect(PREFERRED, partitions)

@@ -67,13 +67,14 @@ class ZnodeRequests:
             self._wait(client, REASSIGN, earlier)
         self._place_all(REASSIGN, partitions, recheck)
 
-    def elect_preferred(self, partitions: Sequence[Key]) -> None:
-        """Request preferred elections and wait; the controller removes the znode after one pass, even if some fail."""
-        self._place_all(PREFERRED_ELECTION, [TopicPartition(*key) for key in sorted(partitions)])
+    def elect_preferred(self, partitions: Sequence[Key], recheck: Recheck = lambda chunk: chunk) -> None:
+        """Request preferred elections and wait; the controller removes the znode after one pass, even if some fail.
 
-    def _place_all(
-        self, path: str, partitions: Sequence[TopicPartition], recheck: Recheck = lambda chunk: chunk
-    ) -> None:
+        `recheck` is called before each znode is created, as for reassignments.
+        """
+        self._place_all(PREFERRED_ELECTION, [TopicPartition(*key) for key in sorted(partitions)], recheck)
+
+    def _place_all(self, path: str, partitions: Sequence[TopicPartition], recheck: Recheck) -> None:
         with self.zookeeper.connected() as client:
             use_kafka_acl(client)
             for chunk in chunks(partitions, MAX_REQUEST_BYTES):

@@ -198,13 +198,17 @@ class AdminCommit:
         request_changes(self.sink, self.commit_log, self.controller, pending, self.lease, self._judge_again, judged_at)
         with self.sink.reading() as reader:
             record_concurrent_changes(reader, self.commit_log, pending, self.premises)
-        log(f"  wave {wave[0].wave}: {pluralise(len(pending), 'change')} requested")
+        stale = {outcome.change.place for outcome in self.commit_log.of(Outcome.STALE)}
+        requested = [row for row in pending if row.place not in stale]
+        log(f"  wave {wave[0].wave}: {pluralise(len(requested), 'change')} requested")
 
     def _recheck(self, wave: Sequence[PlanRow], timeout_seconds: float) -> list[PlanRow]:
         with self.sink.reading() as reader:
             return recheck_wave(reader, self.commit_log, wave, timeout_seconds, self.premises)
 
     def _judge_again(self, rows: Sequence[PlanRow]) -> list[PlanRow]:
+        """Judge the changes of the next requests; raise RefusedError if the plan was closed meanwhile."""
+        self.commit_log.refuse_closed()
         return self._recheck(rows, 0.0)
 
     def _throttle(self, upcoming: Sequence[Change] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Requests to Kafka's controller, which carries them out under its own fence; one request for each kind of change.
+"""Requests to Kafka's controller, which carries them out under its own fence; many changes of one kind in a request.
 
 Outcomes follow from the answers. If an answer is lost, or says that the time was over, the cluster shows whether the
 request was received. So it does if an answer may be that to a request which a broker of a KRaft cluster has repeated,
@@ -14,12 +14,14 @@ from typing import Final, Protocol, TypeVar, cast
 
 from jobs.adapters.brokers.admin import (
     ELECTION_NOT_NEEDED,
+    MAX_PARTITIONS_PER_REQUEST,
     NONE,
     UNKNOWN_OUTCOME,
     Admin,
     Creation,
     describe_error,
     error_name,
+    portions,
 )
 from jobs.adapters.brokers.permissions import refusal
 from jobs.adapters.sinks.interface import Lease, Sink
@@ -40,11 +42,6 @@ T = TypeVar("T")
 
 EXECUTABLE: Final = frozenset({Action.CREATE, Action.ELECT_PREFERRED, Action.REASSIGN})
 """Actions of plans that the Admin API can carry out; first leaders only together with their topic."""
-
-MAX_PARTITIONS_PER_REQUEST: Final = 1000
-"""Partitions of new topics in one request, which takes the controller a second or two of its 20; a larger topic gets a
-request of its own.
-"""
 
 REQUEST_TIMED_OUT: Final = 7
 
@@ -71,6 +68,10 @@ _ACCEPTED_MESSAGES: Final[dict[int | str, str]] = {
 
 class ControllerClient(Protocol):
     """A client of Kafka's controller; each call returns the answers by partition."""
+
+    @property
+    def takes_whole_waves(self) -> bool:
+        """Whether the client itself splits a wave into requests, and judges the changes of each right before it."""
 
     def elect_preferred(self, partitions: Sequence[Key]) -> Codes:
         """Request that the preferred replicas lead."""
@@ -99,7 +100,9 @@ MAX_LEASE_CHECKS: Final = 3
 """Checks of the lease before one request, after which the changes are skipped."""
 
 JUDGED_TOGETHER: Final = 500
-"""Changes that are judged again with one reading; about as many as are requested one by one in JUDGED_SECONDS."""
+"""Changes that are judged with one reading, or all of one request if they are more; about as many as are requested one
+by one in JUDGED_SECONDS.
+"""
 
 
 def request_changes(  # noqa: PLR0917 - where, what, and under which checks
@@ -166,17 +169,33 @@ def _requests(
     unclean = [change for change in offline if is_unclean(change)]
     clean = [change for change in offline if not is_unclean(change)]
     yield Action.CREATE, _creations(commit_log, admin, creations_due)
-    yield Action.ELECT_PREFERRED, [(elections, lambda rows: controller.elect_preferred([row.key for row in rows]))]
+
+    def split(changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
+        return [changes] if controller.takes_whole_waves else portions(changes)
+
+    def elect(rows: Sequence[PlanRow]) -> Codes:
+        return controller.elect_preferred([row.key for row in rows])
+
+    def elect_uncleanly(rows: Sequence[PlanRow]) -> Codes:
+        return _elect_uncleanly(sink, admin, changes_among(rows))
+
+    def reassign(rows: Sequence[PlanRow]) -> Codes:
+        return _reassign(sink, commit_log, controller, changes_among(rows))
+
+    def delete(rows: Sequence[PlanRow]) -> Codes:
+        return _delete_topics(admin, operations_among(rows))
+
+    yield Action.ELECT_PREFERRED, [(portion, elect) for portion in split(elections)]
     yield (
         Action.ELECT,
         [
             (clean, lambda rows: _await_own_elections(sink, changes_among(rows))),
-            (unclean, lambda rows: _elect_uncleanly(sink, admin, changes_among(rows))),
+            *((portion, elect_uncleanly) for portion in split(unclean)),
         ],
     )
-    yield Action.REASSIGN, [(reassignments, lambda rows: _reassign(sink, commit_log, controller, changes_among(rows)))]
+    yield Action.REASSIGN, [(portion, reassign) for portion in split(reassignments)]
     yield OperationKind.ALTER_CONFIG, [([task], partial(_alter_config, admin, task)) for task in alterations]
-    yield OperationKind.DELETE_TOPIC, [(deletions, lambda rows: _delete_topics(admin, operations_among(rows)))]
+    yield OperationKind.DELETE_TOPIC, [(portion, delete) for portion in portions(deletions)]
 
 
 def _send_in_turn(sink: Sink, requests: Requests, lease: Lease, judgement: _Judgement) -> Iterator[list[RowOutcome]]:
@@ -343,12 +362,8 @@ def _permission(change: PlanRow) -> tuple[str, str]:
 
 
 def _reassign(sink: Sink, commit_log: CommitLog, controller: ControllerClient, changes: Sequence[Change]) -> Codes:
-    codes: dict[Key, int | str | RowOutcome] = {}
+    codes = controller.reassign({change.key: change.replicas_after for change in changes})
     why_unknown = "the controller's answer did not name it"
-    try:
-        codes.update(controller.reassign({change.key: change.replicas_after for change in changes}))
-    except UNKNOWN_OUTCOME as error:
-        why_unknown = f"no answer came ({describe_error(error)})"
     missing = [change for change in changes if change.key not in codes]
     if not missing:
         return codes
@@ -357,11 +372,11 @@ def _reassign(sink: Sink, commit_log: CommitLog, controller: ControllerClient, c
     except SurveyorError as error:
         shown, why_unknown = [], f"{why_unknown}, and the cluster could not be read: {_first_line(error)}"
     unknown = {change.key: RowOutcome(change, Outcome.UNKNOWN, why_unknown) for change in missing}
-    return codes | unknown | dict.fromkeys(shown, NONE)
+    return {**codes, **unknown, **dict.fromkeys(shown, NONE)}
 
 
 def _shown_reassignments(sink: Sink, commit_log: CommitLog, changes: Sequence[Change]) -> list[Key]:
-    """Return which reassignments the cluster shows, if the answer was lost; raise UnreadableError."""
+    """Return which reassignments the cluster shows that the answer does not name; raise UnreadableError."""
     with sink.reading() as reader:
 
         def received() -> list[Key]:

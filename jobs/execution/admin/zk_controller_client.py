@@ -6,14 +6,14 @@ partition.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.admin import NO_REASSIGNMENT_IN_PROGRESS, NONE
 from jobs.adapters.sinks.interface import Lease
 from jobs.adapters.sinks.zookeeper import ZooKeeperReader
-from jobs.adapters.zookeeper.admin_requests import ZnodeRequests, override
+from jobs.adapters.zookeeper.admin_requests import Recheck, ZnodeRequests, override
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until, sync
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.precondition_reader import (
@@ -55,6 +55,7 @@ LEADER_RETURN_SECONDS: Final = 60.0
 class ZkControllerClient:
     """Kafka's controller, reached by requests in /admin; it takes one znode of reassignments at a time."""
 
+    takes_whole_waves: ClassVar = True
     zookeeper: ZooKeeperSession
     commit_log: CommitLog
     lease: Lease
@@ -76,29 +77,37 @@ class ZkControllerClient:
         earlier = [TopicPartition(*move.key, move.replicas_after) for move in plan]
         moves = {move.key: move for move in plan if targets.get(move.key) == move.replicas_after}
         decided: dict[Key, RowOutcome] = {}
+        with progress("replicas move by request in /admin/reassign_partitions"):
+            self.requests.reassign(targets, earlier, self._judge(moves, decided))
+        requested = [move for key, move in moves.items() if key not in decided]
+        return {**_poll_codes(lambda: self._reassignment_codes(requested), len(requested)), **decided}
+
+    def _judge(self, changes: Mapping[Key, Change], decided: dict[Key, RowOutcome]) -> Recheck:
+        """Return the function that judges the changes of each request, and adds outcomes of the others to `decided`."""
 
         def judge(chunk: Sequence[TopicPartition]) -> list[TopicPartition]:
             self.commit_log.refuse_closed()
             self.lease.refuse_lost()
-            outcomes = self._not_due([moves[request.topic, request.partition] for request in chunk])
+            outcomes = self._not_due([changes[request.topic, request.partition] for request in chunk])
             decided.update(outcomes)
             return [request for request in chunk if (request.topic, request.partition) not in outcomes]
 
-        with progress("replicas move by request in /admin/reassign_partitions"):
-            self.requests.reassign(targets, earlier, judge)
-        requested = [move for key, move in moves.items() if key not in decided]
-        return {**_poll_codes(lambda: self._reassignment_codes(requested), len(requested)), **decided}
+        return judge
 
-    def _not_due(self, moves: Sequence[Change]) -> dict[Key, RowOutcome]:
-        """Outcomes of reassignments that must not or need not be requested any more."""
+    def _not_due(self, changes: Sequence[Change]) -> dict[Key, RowOutcome]:
+        """Outcomes of changes that must not or need not be requested any more."""
         with self.zookeeper.connected() as client:
-            _, outcomes = read_and_judge(ZooKeeperReader(client), moves)
+            _, outcomes = read_and_judge(ZooKeeperReader(client), changes)
         return {outcome.change.key: outcome for outcome in outcomes}
 
     def elect_preferred(self, partitions: Sequence[Key]) -> Codes:
+        plan = self.commit_log.plan.changes
+        elections = {change.key: change for change in plan if change.action == Action.ELECT_PREFERRED}
+        decided: dict[Key, RowOutcome] = {}
         with progress("elections by request in /admin/preferred_replica_election"):
-            self.requests.elect_preferred(partitions)
-        return _poll_codes(lambda: self._election_codes(partitions), len(partitions))
+            self.requests.elect_preferred(partitions, self._judge(elections, decided))
+        requested = [key for key in partitions if key not in decided]
+        return {**_poll_codes(lambda: self._election_codes(requested), len(requested)), **decided}
 
     def _reassignment_codes(self, moves: Sequence[Change]) -> dict[tuple[str, Any], int | str]:
         with self.zookeeper.connected() as client:

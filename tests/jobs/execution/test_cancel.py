@@ -105,6 +105,28 @@ def test_running_partitions_are_back_and_in_order(
     }
 
 
+@pytest.mark.usefixtures("plan")
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_large_cancellation_is_sent_in_requests_of_bounded_size(
+    tree: KafkaTree,
+    surveyor: Surveyor,
+    controller: MovingController,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_lost: bool,
+) -> None:
+    """Here of one partition; after a lost answer none follows, and the next cancellation sends the rest."""
+    monkeypatch.setattr("jobs.adapters.brokers.admin.MAX_PARTITIONS_PER_REQUEST", 1)
+    requests = [{(T, 0): None}, {(T, 1): None}, {(T, 1): [0, 1, 2]}]
+    if is_lost:
+        controller.lose_answer_of(1, done=True)
+        assert (cancel(surveyor, tree, "--apply").exit_code, controller.requests) == (ERROR, requests[:1])
+
+    assert cancel(surveyor, tree, "--apply").exit_code == DONE
+    assert controller.requests == requests
+    assert assignments(controller) == CANCELLED
+
+
 @pytest.mark.usefixtures("controller")
 def test_history_records_it(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
     cancel(surveyor, tree, "--apply")

@@ -5,19 +5,20 @@
 
 import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jobs.adapters.brokers.admin import connected_admin
+from jobs.adapters.brokers.admin import Admin, connected_admin
 from jobs.adapters.delta.lease import WarehouseLease
 from jobs.adapters.sinks.kraft import KRaftSink
 from jobs.adapters.sources.kraft import KRaftSource
 from jobs.execution.admin.controller_client import request_changes
 from jobs.execution.admin.lease import this_process
+from schemas.rows import Key
 from tests.jobs.execution.killed.crash_runner import sampled_points
 from tests.jobs.support.kafka.planned_kafka import APPLY, RACKS, SLOW, KRaftKafka, committed, election, kraft_kafka
 from tests.jobs.support.kafka.real_cluster import eventually
@@ -58,13 +59,16 @@ def test_what_changes_between_the_last_check_and_the_request_is_said(
     kafka.fill("meanwhile", 5)
     plan = kafka.plan("meanwhile", "reassign", *kafka.targets(tmp_path, ("meanwhile", 0, [1, 3])))
 
-    def meanwhile(*arguments: Any) -> None:  # noqa: ANN401 - those of the original
+    reassign = Admin.reassign
+
+    def meanwhile(controller: Admin, targets: Mapping[Key, list[int] | None]) -> dict[Key, int]:
+        monkeypatch.setattr(Admin, "reassign", reassign)
         with connected_admin(kafka.cluster.bootstrap.split(","), {}) as admin:
             assert admin.reassign({("meanwhile", 0): [2, 1]}) == {("meanwhile", 0): 0}
             assert admin.elect_preferred([("meanwhile", 0)]) == {("meanwhile", 0): 0}
-        request_changes(*arguments)
+        return controller.reassign(targets)
 
-    monkeypatch.setattr("jobs.execution.admin.commit.request_changes", meanwhile)
+    monkeypatch.setattr(Admin, "reassign", meanwhile)
     ran = kafka.surveyor("commit", "meanwhile", *APPLY, "--wait", "--throttle", "500kB/s")
     assert ran.code == 0, ran
     assert "meanwhile-0: accepted; changed at the same time: leader 1→2, leader epoch 0→" in ran.stderr

@@ -196,6 +196,27 @@ def test_no_longer_than_max_wait(
     assert (controller.replicas(T), controller.waves) == (AFTER, [[(T, 0), (T, 1)]])
 
 
+def test_an_election_is_judged_right_before_its_request(
+    kafka: KafkaTree,
+    controller: MovingController,
+    surveyor: Surveyor,
+    warehouse: Warehouse,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The leader of the second partition changes while the request for the first is carried out."""
+    monkeypatch.setattr(orders, "MAX_REQUEST_BYTES", 60)
+    kafka.add_topic("led", {0: [1, 0, 2], 1: [1, 0, 2]})
+    for partition in (0, 1):
+        controller.set_state(("led", partition), leader=0)
+    plan = store_plan(warehouse, kafka, [election(kafka, "led", partition, leader=1) for partition in (0, 1)])
+    controller.events = [lambda: controller.set_state(("led", 1), leader=2)]
+
+    done = run(surveyor, kafka.hosts, plan)
+
+    assert controller.elected == [("led", 0)], done.stderr
+    assert "stale: led-1: the leader is no longer 0" in done.stdout
+
+
 def test_elections_by_request(
     kafka: KafkaTree, controller: MovingController, surveyor: Surveyor, warehouse: Warehouse
 ) -> None:

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka.errors import KafkaTimeoutError
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sinks.zookeeper import ZooKeeperReader
+from jobs.adapters.zookeeper.lease import LEASE
 from jobs.execution.admin.commit import AdminCommit
 from jobs.execution.admin.lease import lease_for
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
@@ -55,6 +57,45 @@ def run(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, *more: str, apply: boo
 def last_words(surveyor: Surveyor, plan: Plan) -> dict[int, tuple[str, str]]:
     rows = sorted(surveyor.commits(plan.plan_id), key=lambda row: (row["attempt"], row["committed_at"]))
     return {row["partition"]: (row["outcome"], row["message"]) for row in rows}
+
+
+@pytest.mark.parametrize("meanwhile", ["moved", "cancelled", "lease lost", "no answer"])
+def test_each_request_of_a_long_wave_is_judged_again(  # noqa: PLR0913, PLR0917 - fixtures
+    kafka: KafkaTree,
+    controller: MovingController,
+    surveyor: Surveyor,
+    plan: Plan,
+    monkeypatch: pytest.MonkeyPatch,
+    meanwhile: str,
+) -> None:
+    """With one partition in a request; between the first and the second, seconds later, something happens."""
+    monkeypatch.setattr("jobs.adapters.brokers.admin.MAX_PARTITIONS_PER_REQUEST", 1)
+    monkeypatch.setattr("jobs.execution.admin.controller_client.JUDGED_SECONDS", 0.0)
+    monkeypatch.setattr("jobs.execution.admin.controller_client.JUDGED_TOGETHER", 1)
+    reassign = controller.reassign
+
+    def happen(targets: Any) -> Any:  # noqa: ANN401 - those of the original
+        answer = reassign(targets)
+        if len(controller.waves) > 1:
+            return answer
+        if meanwhile == "moved":
+            controller.begin((T, 1), [3, 0])
+        elif meanwhile == "cancelled":
+            close_plan(surveyor.warehouse, plan.plan_id, PlanStatus.CANCELLED)
+        elif meanwhile == "lease lost":
+            kafka.client.delete(LEASE)
+        else:
+            raise KafkaTimeoutError("after 20 s")
+        return answer
+
+    monkeypatch.setattr(controller, "reassign", happen)
+    monkeypatch.setattr("jobs.execution.admin.controller_client.READ_BACK_SECONDS", 0.0)
+
+    done = run(surveyor, kafka, plan, "--max-wait", "0s")
+
+    outcomes = {partition: outcome for partition, (outcome, _) in last_words(surveyor, plan).items()}
+    assert controller.waves == [[(T, 0)]], done.stderr
+    assert (outcomes[0], outcomes[1]) == ("applied", "stale" if meanwhile == "moved" else "skipped"), done.stderr
 
 
 def test_next_wave_waits_until_the_previous_is_in_sync(

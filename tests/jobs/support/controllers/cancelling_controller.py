@@ -28,6 +28,8 @@ class CrashError(BaseException):
 class MovingController:
     """Replaces `Admin`; `requests` contains what each call requested."""
 
+    takes_whole_waves = False
+
     def __init__(self, tree: KafkaTree) -> None:
         self.tree = tree
         self.requests: list[dict[Key, list[int] | None]] = []

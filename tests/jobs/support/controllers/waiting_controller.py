@@ -20,6 +20,8 @@ PREFERRED = "/admin/preferred_replica_election"
 class MovingController(ConfigBrokers):
     """Replaces the Admin API; `events` are called, one for each wait of the caller, before anything moves."""
 
+    takes_whole_waves = False
+
     def __init__(self, tree: KafkaTree) -> None:
         super().__init__(tree)
         self.waves: list[list[Key]] = []
