@@ -211,6 +211,14 @@ BROKER_CONFIGS: Final = _table(
     Column("assumed", BOOLEAN, "the broker did not answer: this is Kafka's default"),
 )
 
+SECURITY: Final = _table(
+    _SNAPSHOT_ID,
+    Column("kind", STRING, "acl, quota or scram"),
+    Column("subject", STRING, "the resource and its pattern that ACLs are for, the entity of quotas, or the user"),
+    Column("entries", INT, "its number of ACLs, of quotas, or of SCRAM credentials"),
+    Column("digest", STRING, "SHA-256 of these, the same from ZooKeeper and from KRaft; no secret is part of it"),
+)
+
 QUARANTINE: Final = _table(
     _SNAPSHOT_ID,
     Column("path", STRING, "znode that could not be decoded, in KRaft the request that was refused and its subject"),
@@ -461,6 +469,7 @@ TABLE_COLUMNS: Final[dict[str, Columns]] = {
     "partition_history": PARTITION_HISTORY,
     "requests": REQUESTS,
     "broker_configs": BROKER_CONFIGS,
+    "security": SECURITY,
     "quarantine": QUARANTINE,
     "events": EVENTS,
     "imbalance": IMBALANCE,
@@ -488,6 +497,7 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {
     "partition_history": ("topic", "partition", "snapshot_id"),
     "requests": ("kind", "path"),
     "broker_configs": ("broker_id", "name"),
+    "security": ("kind", "subject"),
     "quarantine": ("path", "reason"),
     "events": ("snapshot_id", "kind", "subject"),
     "imbalance": ("snapshot_id", "broker_id"),

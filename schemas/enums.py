@@ -338,6 +338,14 @@ class Step(StrEnum):
     """The configs from before a throttle were restored."""
 
 
+class SecurityKind(StrEnum):
+    """What the table `security` has entries of."""
+
+    ACL = "acl"
+    QUOTA = "quota"
+    SCRAM = "scram"
+
+
 class RequestKind(StrEnum):
     """Requests in /admin and in the notification znodes."""
 

@@ -90,7 +90,7 @@ class Snapshot(TableRow, frozen=True, kw_only=True):
 
 
 class SecurityCounts(Struct, frozen=True, kw_only=True):
-    """Columns of SNAPSHOTS that count what no table lists, so that a migration can be proved to keep it.
+    """Columns of SNAPSHOTS that count what no table has in full, so that a migration can be proved to keep it.
 
     The digests are those of `schemas.security`.
     """
@@ -227,6 +227,17 @@ _TOPIC_PATH: Final = re.compile(r"(?:/brokers/topics|DescribeTopicPartitions)/([
 _PARTITION_PATH: Final = re.compile(
     r"/brokers/topics/([^/]+)/partitions/([^/]+)(?:/state)?|DescribeTopicPartitions/([^/]+)/([^/]+)"
 )
+
+
+class SecurityEntry(TableRow, frozen=True, kw_only=True, gc=False):
+    """One row of SECURITY: what one resource, entity or user has, by number and digest."""
+
+    TABLE = "security"
+    snapshot_id: int | None = None
+    kind: str
+    subject: str
+    entries: int
+    digest: str
 
 
 class QuarantinedZnode(TableRow, frozen=True, kw_only=True):

@@ -18,14 +18,14 @@ from schemas.rows import Broker, Row, Snapshot, Topic
 
 STATE_TABLES: Final = (
     *("partitions", "topics", "brokers", "brokers_last_seen"),
-    *("broker_configs", "requests", "quarantine"),
+    *("broker_configs", "requests", "security", "quarantine"),
 )
 """Tables with the state of a cluster at one snapshot, which are read at the version that the snapshot names.
 
 The other tables keep the rows of earlier snapshots and plans, so their newest version has all of them.
 """
 
-COMPARED: Final = ("brokers", "topics", "broker_configs", "requests", "quarantine")
+COMPARED: Final = ("brokers", "topics", "broker_configs", "requests", "security", "quarantine")
 """Tables without a history, which a snapshot compares with those of the last one."""
 
 PARTITION: Final = KEYS["partitions"]
@@ -153,7 +153,9 @@ def with_readable_versions(warehouse: Warehouse, snapshot: Snapshot) -> Snapshot
     lost = {
         table: warehouse.version(table)
         for table in COMPARED
-        if not is_whole(warehouse, table, snapshot.versions[table]) and _is_written_by(warehouse, snapshot, table)
+        if table in snapshot.versions  # one of an older version lacks new tables
+        and not is_whole(warehouse, table, snapshot.versions[table])
+        and _is_written_by(warehouse, snapshot, table)
     }
     return msgspec.structs.replace(snapshot, versions=snapshot.versions | lost) if lost else snapshot
 

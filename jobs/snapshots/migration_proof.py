@@ -5,6 +5,8 @@ and the settings of brokers; leader epochs never go back, as followers truncate 
 later epochs, the controller and endpoints may change, as brokers restart several times.
 """
 
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,7 +15,8 @@ from jobs.core.errors import UsageError
 from jobs.repositories.snapshots import rows_as_of, table_as_of
 from jobs.snapshots.diff import Difference, differences
 from schemas.broker_configs import CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
-from schemas.rows import BrokerConfig, Snapshot
+from schemas.enums import SecurityKind
+from schemas.rows import BrokerConfig, SecurityEntry, Snapshot
 
 MAY_CHANGE: Final = frozenset(
     {
@@ -32,7 +35,10 @@ NOT_CARRIED: Final = frozenset(
 """Settings of brokers that mean nothing in KRaft, or that the procedure of a migration changes."""
 
 COUNTS: Final = {"acls": "ACLs", "quotas": "quotas", "scram_credentials": "SCRAM credentials"}
-"""Columns of SNAPSHOTS that count what no table lists."""
+"""Columns of SNAPSHOTS that count what no table has in full."""
+
+KINDS: Final = {"acls": SecurityKind.ACL, "quotas": SecurityKind.QUOTA, "scram_credentials": SecurityKind.SCRAM}
+"""What they count, as in SECURITY."""
 
 DIGESTS: Final = {"acls": "acls_digest", "quotas": "quotas_digest", "scram_credentials": "scram_digest"}
 """Columns with the digest of what another column counts."""
@@ -72,7 +78,7 @@ def prove(warehouse: Warehouse, before: Snapshot, after: Snapshot, *, is_rolled_
         if not (_may_change(difference) or _concerns_topics(difference, deleted))
     ]
     configs, unknown_configs = _broker_configs(warehouse, before, after)
-    counts, unknown_counts = _counts(before, after)
+    counts, unknown_counts = _counts(before, after, _differing_entries(warehouse, before, after))
     return MigrationProof([*found, *configs, *counts], [*unknown_configs, *unknown_counts], sorted(deleted))
 
 
@@ -123,8 +129,35 @@ def _returned(warehouse: Warehouse, snapshot: Snapshot) -> dict[int, dict[str, s
     return configs
 
 
-def _counts(before: Snapshot, after: Snapshot) -> tuple[list[Difference], list[str]]:
-    rows, unknown = [], []
+def _differing_entries(warehouse: Warehouse, before: Snapshot, after: Snapshot) -> dict[str, list[Difference]]:
+    """Return the differing resources, entities and users by kind; none if a snapshot of an older version has no list.
+
+    A difference has the numbers of entries or, if they are equal, the digests.
+    """
+    if not all(SecurityEntry.TABLE in snapshot.versions for snapshot in (before, after)):
+        return {}
+    old, new = (
+        {(row.kind, row.subject): row for row in rows_as_of(warehouse, snapshot, SecurityEntry)}
+        for snapshot in (before, after)
+    )
+    nouns = {KINDS[column].value: noun for column, noun in COUNTS.items()}
+    found: dict[str, list[Difference]] = defaultdict(list)
+    for kind, subject in sorted(old.keys() | new.keys()):
+        then, now = (rows.get((kind, subject)) for rows in (old, new))
+        for column in ("entries", "digest"):
+            values = [None if row is None else getattr(row, column) for row in (then, now)]
+            if values[0] != values[1]:
+                found[kind].append(Difference("content", f"{nouns[kind]} of {subject}", column, *values))
+                break
+    return found
+
+
+def _counts(
+    before: Snapshot, after: Snapshot, entries: Mapping[str, list[Difference]]
+) -> tuple[list[Difference], list[str]]:
+    """Compare numbers and digests; `entries` are the differences that are known in detail, by kind."""
+    rows: list[Difference] = []
+    unknown: list[str] = []
     for column, noun in COUNTS.items():
         old, new = getattr(before, column), getattr(after, column)
         if old == 0 and new is None:
@@ -132,11 +165,11 @@ def _counts(before: Snapshot, after: Snapshot) -> tuple[list[Difference], list[s
         if old is None or new is None:
             unknown.append(f"number of {noun} {'before' if old is None else 'after'}")
         elif old != new:
-            rows.append(Difference("count", noun, column, old, new))
+            rows += [Difference("count", noun, column, old, new), *entries.get(KINDS[column], ())]
         elif old:
             old, new = getattr(before, DIGESTS[column]), getattr(after, DIGESTS[column])
             if old is None or new is None:
                 unknown.append(f"content of {noun} {'before' if old is None else 'after'}")
             elif old != new:
-                rows.append(Difference("content", noun, DIGESTS[column], old, new))
+                rows += entries.get(KINDS[column]) or [Difference("content", noun, DIGESTS[column], old, new)]
     return rows, unknown

@@ -25,7 +25,8 @@ from jobs.runtime.console import log
 from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings
 from jobs.snapshots.staging import Tally, stage_topics
-from schemas.rows import Broker, BrokerConfig, QuarantinedZnode, SecurityCounts
+from schemas.rows import Broker, BrokerConfig, QuarantinedZnode
+from schemas.security import SecurityReading
 from schemas.text import pluralise
 
 CONFIG_TIMEOUT_SECONDS: Final = 10.0
@@ -55,7 +56,7 @@ class StagedMetadata:
     quarantine: list[QuarantinedZnode]
     """What could not be understood of topics and partitions."""
     position_after: int | None
-    security: SecurityCounts
+    security: SecurityReading
 
     def rows_of_kind(self, kind: str) -> DataFrame:
         return self.staged.where(F.col("kind") == kind)

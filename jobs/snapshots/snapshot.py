@@ -115,7 +115,7 @@ def _row(settings: Settings, reading: StagedMetadata, began: _StartTime) -> Row:
         "controller_epoch_version": state.controller_epoch_version,
         "zxid_before": state.position,
         "zxid_after": reading.position_after,
-        **msgspec.structs.asdict(reading.security),
+        **msgspec.structs.asdict(reading.security.counts),
         "cluster_id": state.cluster_id,
         "migration": state.migration,
         "metadata_version": state.metadata_version,

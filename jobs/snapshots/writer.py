@@ -185,6 +185,7 @@ class SnapshotWriter:
             ("brokers", state.brokers),
             ("broker_configs", self.reading.broker_configs),
             ("requests", state.requests),
+            ("security", self.reading.security.entries),
             ("quarantine", quarantine),
         ):
             if self.last is None or self.has_changed(name, rows, self.last):

@@ -78,6 +78,7 @@ CONTRACT: Final[dict[str, dict[str, str]]] = {
     },
     "requests": {"kind": "string", "topic": "string", "partition": "int"},
     "broker_configs": {"broker_id": "int", "name": "string", "value": "string", "assumed": "boolean"},
+    "security": {"kind": "string", "subject": "string", "entries": "int", "digest": "string"},
     "quarantine": {"path": "string", "data": "string", "reason": "string"},
     "events": {"snapshot_id": "bigint", "kind": "string", "subject": "string", "before": "string", "after": "string"},
     "imbalance": {

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from schemas.enums import RequestKind
 from schemas.metadata_names import IN_ZOOKEEPER, MetadataNames
-from schemas.rows import Broker, QuarantinedZnode, SecurityCounts, Voter, ZnodeRequest
+from schemas.rows import Broker, QuarantinedZnode, Voter, ZnodeRequest
+from schemas.security import SecurityReading
 
 TopicConfig = Mapping[str, str | None] | None
 """A topic's config; None if it cannot be read, and values likewise."""
@@ -110,10 +111,10 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingEnd:
-    """The position after reading, numbers of what no table lists, and warnings about what could not be read."""
+    """The position after reading, ACLs and the like, and warnings about what could not be read."""
 
     position: int | None
-    security: SecurityCounts
+    security: SecurityReading
     warnings: Sequence[str] = ()
 
 

@@ -25,7 +25,7 @@ from jobs.adapters.kraft.cluster import (
     request_rows,
 )
 from jobs.adapters.kraft.fresh_reads import await_applied, catch_up
-from jobs.adapters.kraft.security_counts import read_security_counts
+from jobs.adapters.kraft.security import read_security
 from jobs.adapters.kraft.session import Session, describe_quorum, read_from_broker
 from jobs.adapters.kraft.topics import (
     TopicReading,
@@ -188,8 +188,8 @@ class KRaftSource:
         )
 
     def read_end(self) -> ReadingEnd:
-        """Read the quorum's high watermark, and count ACLs and the like."""
-        quorum, security = self._read(lambda session: (describe_quorum(session), read_security_counts(session)))
+        """Read the quorum's high watermark, and ACLs and the like."""
+        quorum, security = self._read(lambda session: (describe_quorum(session), read_security(session)))
         return ReadingEnd(position=None if quorum is None else quorum.high_watermark, security=security)
 
     @property

@@ -21,7 +21,7 @@ from jobs.adapters.sources.interface import (
 from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_brokers, read_cluster
 from jobs.adapters.zookeeper.connection import children, connected, sync, with_retries
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from jobs.adapters.zookeeper.kraft_carried_znodes import count_security
+from jobs.adapters.zookeeper.kraft_carried_znodes import read_security
 from jobs.adapters.zookeeper.multi_read import children_of, gc_paused, read_permitted
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from schemas.rows import Broker, QuarantinedZnode, Row
@@ -96,12 +96,12 @@ class ZooKeeperSource:
         )
 
     def read_end(self) -> ReadingEnd:
-        """Read the last zxid, count ACLs and the like, and see if the brokers' dynamic configs can be listed."""
+        """Read the last zxid, ACLs and the like, and see if the brokers' dynamic configs can be listed."""
         with connected(self.endpoint) as client:
             with_retries(lambda: sync(client))
             zxid = client.last_zxid
             listed = with_retries(lambda: configured_brokers(client)) is not None
-            security = with_retries(lambda: count_security(client))
+            security = with_retries(lambda: read_security(client))
         unlisted = f"{DYNAMIC_CONFIGS} cannot be listed, so settings that brokers do not report are assumed"
         warnings = [] if listed else [f"{unlisted}: {FORBIDDEN_REASON}"]
         return ReadingEnd(position=zxid, security=security, warnings=warnings)

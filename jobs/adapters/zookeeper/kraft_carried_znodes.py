@@ -31,8 +31,7 @@ from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.adapters.zookeeper.scram_users import USERS, decode_credential
 from jobs.core.errors import UnreadableError
 from schemas.broker_configs import DEFAULT_ENTITY
-from schemas.rows import SecurityCounts
-from schemas.security import acl_row, credential_row, digest, quota_row
+from schemas.security import SecurityReading, acl_row, credential_row, quota_row
 from schemas.znodes import FORBIDDEN, FORBIDDEN_REASON, MalformedZnodeError, decode_config
 
 CLIENTS: Final = "/config/clients"
@@ -128,20 +127,16 @@ def read_carried(client: KazooClient, topics: Sequence[str]) -> CarriedZnodes:
     return carried
 
 
-def count_security(client: KazooClient) -> SecurityCounts:
-    """Count ACLs, quotas and SCRAM credentials; what rests on a znode that cannot be read is None."""
+def read_security(client: KazooClient) -> SecurityReading:
+    """Read ACLs, quotas and SCRAM credentials; what rests on a znode that cannot be read is None."""
     acls, users = CarriedZnodes(), CarriedZnodes()
     _read_acls(client, acls)
     _read_users_and_quotas(client, users)
     has_users = not (users.unread or users.malformed)
-    has_acls = not (acls.unread or acls.malformed)
-    return SecurityCounts(
-        acls=acls.acls if has_acls else None,
-        quotas=users.quotas if has_users else None,
-        scram_credentials=users.scram_credentials if has_users else None,
-        acls_digest=digest(acls.acl_rows) if has_acls else None,
-        quotas_digest=digest(users.quota_rows) if has_users else None,
-        scram_digest=digest(users.credential_rows) if has_users else None,
+    return SecurityReading(
+        acls=None if acls.unread or acls.malformed else acls.acl_rows,
+        quotas=users.quota_rows if has_users else None,
+        credentials=users.credential_rows if has_users else None,
     )
 
 

@@ -16,6 +16,8 @@ OF_A_MOMENT = {"taken_at", "seconds", "versions", "zxid_before", "zxid_after"}
 LOST = b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":7,"isr":[2,1]}'
 CONFIG = b'{"version":1,"config":{"min.insync.replicas":"4"}}'
 MOVES = b'{"version":1,"partitions":[{"topic":"orders","partition":1,"replicas":[2,1]}]}'
+ACLS = b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","operation":"Read","host":"*"}]}'
+QUOTAS = b'{"version":1,"config":{"producer_byte_rate":"1024","consumer_byte_rate":"1024"}}'
 
 
 def _tables(surveyor: Surveyor) -> dict[str, Any]:
@@ -35,8 +37,12 @@ def test_every_table_has_the_rows_of_a_snapshot(tree: KafkaTree, tmp_path: Path)
     tree.client.delete(state_path("new", 0))
     tree.write("/admin/delete_topics/gone", b"")
     tree.write("/admin/reassign_partitions", MOVES)
+    tree.write("/kafka-acl/Topic/orders", ACLS)
+    tree.write("/config/users/al%40ice", QUOTAS)
     tree.unregister(1)
     taken, written = (Surveyor(tree.hosts, tmp_path / name) for name in ("taken", "written"))
     taken.json("snapshot")
     write_first_snapshot(written)
     assert _tables(written) == _tables(taken)
+    security = taken.rows("security", "kind", "subject", "entries", "snapshot_id")
+    assert security == [("acl", "TOPIC orders (LITERAL)", 1, 1), ("quota", "user al@ice", 2, 1)]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.snapshots import find_snapshot
@@ -237,6 +238,54 @@ def test_the_report_is_for_an_auditor(
     assert ("Everything that was compared is still there." in text) == (code == 0)
     assert ("<td>&lt;b&gt;r</td>" in text) == (code != 0)
     assert "<b>r" not in text
+
+
+def entry(kind: str, subject: str, entries: int = 1, digest: str = "e1") -> Row:
+    return {"kind": kind, "subject": subject, "entries": entries, "digest": digest}
+
+
+def set_entries(*rows: Row) -> Change:
+    def change(cluster: Cluster) -> None:
+        cluster.security = [*rows]
+
+    return change
+
+
+BEFORE = (entry("acl", "TOPIC orders (LITERAL)", 3), entry("quota", "user a"), entry("scram", "alice", 2))
+AFTER_ENTRIES = [
+    ([set_count(acls_digest="d4"), set_entries(entry("acl", "TOPIC orders (LITERAL)", 3, "f2"), *BEFORE[1:])],
+     [("content", "ACLs of TOPIC orders (LITERAL)", "digest", "e1", "f2")]),
+    ([set_count(acls=4), set_entries(entry("acl", "TOPIC new (LITERAL)"), *BEFORE)],
+     [("count", "ACLs", "acls", 3, 4), ("content", "ACLs of TOPIC new (LITERAL)", "entries", None, 1)]),
+    ([set_count(scram_credentials=1), set_entries(*BEFORE[:2], entry("scram", "alice", 1, "f2"))],
+     [("count", "SCRAM credentials", "scram_credentials", 2, 1),
+      ("content", "SCRAM credentials of alice", "entries", 2, 1)]),
+    ([set_count(quotas_digest="d4"), set_entries(*BEFORE)], [("content", "quotas", "quotas_digest", "b2", "d4")]),
+    ([set_entries(*BEFORE)], []),
+]  # fmt: skip
+"""What changes after the migration, and what is found. Only the total decides whether something differs."""
+
+
+@pytest.mark.parametrize(("changes", "found"), AFTER_ENTRIES)
+def test_differing_acls_and_the_like_are_named(cluster: Cluster, changes: list[Change], found: list[Any]) -> None:
+    cluster.security = [*BEFORE]
+    cluster.snapshot()
+    cluster.controller["controller_epoch_version"] = None
+    for change in changes:
+        change(cluster)
+    after = find_snapshot(cluster.warehouse, cluster.snapshot())
+    assert prove(cluster.warehouse, find_snapshot(cluster.warehouse, 2), after).differences == found
+
+
+def test_a_snapshot_without_entries_shows_that_the_content_differs(cluster: Cluster) -> None:
+    """It was taken by a Surveyor without the table."""
+    before = find_snapshot(cluster.warehouse, 1)
+    before = replace(before, versions={key: value for key, value in before.versions.items() if key != "security"})
+    cluster.controller |= {"controller_epoch_version": None, "acls_digest": "d4"}
+    cluster.security = [*BEFORE]
+    after = find_snapshot(cluster.warehouse, cluster.snapshot())
+    proof = prove(cluster.warehouse, before, after)
+    assert [(row.subject, row.column) for row in proof.differences] == [("ACLs", "acls_digest")]
 
 
 @pytest.mark.parametrize(("digest", "code"), [("a1", 0), ("d4", 10)])

@@ -104,8 +104,9 @@ PLANTED = {
     ("topic vanished", "clicks", "topic_id"),
     *(("partition vanished", "clicks-0", column) for column in ("replicas", "isr", "leader_epoch")),
     ("count", "SCRAM credentials", "scram_credentials"),
-    ("content", "ACLs", "acls_digest"),
-    ("content", "quotas", "quotas_digest"),
+    ("content", "SCRAM credentials of alice", "entries"),
+    ("content", "ACLs of TOPIC orders (LITERAL)", "digest"),
+    ("content", "quotas of user al@ice", "digest"),
 }
 
 

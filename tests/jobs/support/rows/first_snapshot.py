@@ -37,6 +37,7 @@ def write_first_snapshot(surveyor: Surveyor, **conf: Any) -> None:  # noqa: ANN4
     end = settings.source.read_end()
     lay_tables(warehouse)
     rows = _rows(small, read, settings.conf.imbalance_threshold)
+    rows["security"] = [row.columns() for row in end.security.entries]
     for table, some in rows.items():
         warehouse.replace(table, [{**_of(table, row), "snapshot_id": SNAPSHOT_ID} for row in some])
     assert {row["snapshot_id"] for row in warehouse.rows("snapshots")} <= {SNAPSHOT_ID}, "there are later snapshots"
@@ -116,7 +117,7 @@ def _snapshot(small: DriverMetadata, end: ReadingEnd, rows: Mapping[str, list[Ro
         "controller_epoch_version": state.controller_epoch_version,
         "zxid_before": state.position,
         "zxid_after": end.position,
-        **msgspec.structs.asdict(end.security),
+        **msgspec.structs.asdict(end.security.counts),
         "cluster_id": state.cluster_id,
         "migration": state.migration,
         "seconds": 0.1,

@@ -67,6 +67,7 @@ class Cluster:
         self.topics: list[Row] = []
         self.partitions: dict[tuple[str, int], Row] = {}
         self.quarantine: list[Row] = []
+        self.security: list[Row] = []
         self.broker_configs: list[Row] = []
         self.controller: Row = {"controller_id": 0, "controller_epoch": 7}
         self._last: Partitions = {}
@@ -84,7 +85,7 @@ class Cluster:
         """Take a snapshot, `age` before NOW; return its id."""
         self._id += 1
         stamped = {"snapshot_id": self._id}
-        of_test = ["broker_configs"] if self.broker_configs else []
+        of_test = [table for table in ("broker_configs", "security") if getattr(self, table)]
         for table in ("brokers", "topics", "quarantine", *of_test):
             self.warehouse.replace(table, [{**row, **stamped} for row in getattr(self, table)])
         self._write_partitions(self._changed())

@@ -1,9 +1,8 @@
-"""Numbers and digests of ACLs, quotas and SCRAM credentials of a KRaft cluster, by requests of the Admin API.
+"""ACLs, quotas and SCRAM credentials of a KRaft cluster, by requests of the Admin API.
 
-What a broker refuses to list, or has no authorizer to list, is unknown. Nothing but numbers and digests is kept.
+What a broker refuses to list, or has no authorizer to list, is unknown. A snapshot keeps numbers and digests only.
 """
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from kafka.admin import ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourceType, ScramMechanism
@@ -11,32 +10,15 @@ from kafka.protocol.admin import DescribeAclsRequest, DescribeClientQuotasReques
 
 from jobs.adapters.brokers.admin import NONE
 from jobs.adapters.kraft.session import Session
-from schemas.rows import SecurityCounts
-from schemas.security import acl_row, credential_row, digest, quota_row
+from schemas.security import SecurityReading, acl_row, credential_row, quota_row
 
 _ANY: Final = 1
 """`ResourceType.ANY`, `PatternType.ANY`, `AclOperation.ANY` and `AclPermissionType.ANY`."""
 
 
-def read_security_counts(session: Session) -> SecurityCounts:
-    """Count what the broker lists."""
-    acls, quotas, credentials = _acls(session), _quotas(session), _credentials(session)
-    return SecurityCounts(
-        acls=_count(acls),
-        quotas=_count(quotas),
-        scram_credentials=_count(credentials),
-        acls_digest=_digest(acls),
-        quotas_digest=_digest(quotas),
-        scram_digest=_digest(credentials),
-    )
-
-
-def _count(rows: Sequence[str] | None) -> int | None:
-    return None if rows is None else len(rows)
-
-
-def _digest(rows: Sequence[str] | None) -> str | None:
-    return None if rows is None else digest(rows)
+def read_security(session: Session) -> SecurityReading:
+    """Read what the broker lists."""
+    return SecurityReading(_acls(session), _quotas(session), _credentials(session))
 
 
 def _acls(session: Session) -> list[str] | None:
