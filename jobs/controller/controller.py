@@ -306,9 +306,7 @@ class ResidentController:
 
     def _warn_if_no_requests(self) -> None:
         """Warn once if live replicas are not in sync and no leader asks for an ISR: brokers may not reach us."""
-        protocol = self._protocol()
-        is_expected = self.apis is not None and protocol is not None and protocol >= ALTER_ISR_SINCE
-        if not is_expected or self.isr_writer.has_received_requests or self._has_warned_of_silence:
+        if not self._leaders_ask or self.isr_writer.has_received_requests or self._has_warned_of_silence:
             return
         able = {*self.context.live} - self.context.shutting_down - self.broker_requests.drained_brokers
         waiting = [
@@ -421,8 +419,7 @@ class ResidentController:
         self, due: set[Key], balance: AbstractSet[Key] = frozenset(), *, requests_due: bool = False
     ) -> tuple[Decisions, list[RowOutcome]]:
         """Decide on partitions, on leadership to be balanced and on requests; write the changes and send them."""
-        # leaders write ISRs themselves and notify seconds later, so read the partitions right before the decision
-        self.reader.refresh_partitions(due | balance | (self.context.requested_partitions if requests_due else set()))
+        self._refresh_states(due | balance | (self.context.requested_partitions if requests_due else set()))
         decided = self._decide(due, balance, requests_due=requests_due)
         record = self._record_cycle(decided)
         outcomes = self._write(decided, record)
@@ -433,6 +430,19 @@ class ResidentController:
         changing = {change.key for change in decided.changes}
         self.broker_requests.send_stops(decision for decision in decided.others if decision.key not in changing)
         return decided, outcomes
+
+    def _refresh_states(self, keys: Collection[Key]) -> None:
+        """Bring the context up to date on these partitions, right before they are decided on.
+
+        Where leaders leave ISRs to this process, it writes all states itself: only what the ISR writer has written
+        since is missing. If another client has changed a state, the multi is refused by its version, and
+        the state is read. Otherwise leaders write ISRs themselves and notify seconds later. The states that a plan
+        writes arrive batch by batch.
+        """
+        if self._leaders_ask and not (self.plan_inbox and self.plan_inbox.is_busy):
+            self._dirty_partitions |= self._take_isr_changes()
+        else:
+            self.reader.refresh_partitions(keys)
 
     def _poll_plans(self) -> None:
         """Continue with submitted plans.
@@ -609,7 +619,7 @@ class ResidentController:
     def _move_leaders(self, brokers: frozenset[int], keys: set[Key]) -> None:
         """Let others lead these partitions, and take the brokers that shut down out of their ISRs."""
         for _ in range(MAX_SHUTDOWN_ATTEMPTS):
-            self.reader.refresh_partitions(keys)
+            self._refresh_states(keys)
             decided = self.engine.shut_down(self.context, keys, brokers)
             outcomes = self._write(decided, self._record_cycle(decided))
             self.summary.add_cycle(outcomes, ())
@@ -623,6 +633,12 @@ class ResidentController:
             return BROKER_NOT_AVAILABLE
         is_outdated = request.broker_epoch not in {UNCHECKED_EPOCH, broker.broker_epoch}
         return STALE_BROKER_EPOCH if is_outdated else NONE
+
+    @property
+    def _leaders_ask(self) -> bool:
+        """Whether all leaders leave changes of ISRs to this process."""
+        protocol = self._protocol()
+        return self.apis is not None and protocol is not None and protocol >= ALTER_ISR_SINCE
 
     def _protocol(self) -> Protocol | None:
         """Return the earliest protocol version of the brokers, None if that of a broker is unknown."""

@@ -332,10 +332,10 @@ def read_latest(client: KazooClient, path: str) -> Znode:
     return read(client, path)
 
 
-def children(client: KazooClient, path: str) -> list[str] | None:
-    """Return the names under `path` in order, None if there is no such znode."""
+def children(client: KazooClient, path: str, pending: Any = None) -> list[str] | None:  # noqa: ANN401 - kazoo's IAsyncResult is untyped
+    """Return the names under `path` in order, None if there is no such znode; `pending`: the request that was sent."""
     try:
-        return sorted(await_result(client.get_children_async(path)))
+        return sorted(await_result(pending or client.get_children_async(path)))
     except NoNodeError:
         return None
     except NoAuthError:

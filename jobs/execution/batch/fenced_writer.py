@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from kazoo.exceptions import KazooException
 from msgspec.structs import replace
 
-from jobs.adapters.zookeeper.cluster import TOPICS, broker_epochs, topics_to_delete
+from jobs.adapters.zookeeper.cluster import TOPICS, brokers_and_deletions
 from jobs.adapters.zookeeper.connection import LOST
 from jobs.adapters.zookeeper.controllership import COMMIT_AGAIN, Controllership, SessionLostError
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
@@ -153,7 +153,7 @@ class FencedWriter:
 
         Returns the outcomes, or, if nothing explains a refusal, no outcomes and what ZooKeeper refused.
         """
-        pending, stale = self._read(lambda: self._preconditions().still_hold(pending))
+        pending, stale = self._read(lambda: self._preconditions(pending).still_hold(pending))
         if stale:
             return stale, None
         refused = self._commit(pending)
@@ -163,14 +163,14 @@ class FencedWriter:
             ], None
         keys = [change.key for change in pending]
         _, outcomes = self._read(
-            lambda: self._preconditions().judge(pending, partitions_now(self.control.client, keys))
+            lambda: self._preconditions(pending).judge(pending, partitions_now(self.control.client, keys))
         )
         return outcomes, refused
 
-    def _preconditions(self) -> Preconditions:
-        """Read live brokers and topic deletions in a few requests."""
-        client = self.control.client
-        return Preconditions.of(self.plan, broker_epochs(client), topics_to_delete(client))
+    def _preconditions(self, changes: Sequence[Change]) -> Preconditions:
+        """Read the brokers that these changes name, and the topic deletions."""
+        named = {broker for change in changes for broker in (*change.requires_live, *change.requires_dead)}
+        return Preconditions.of(self.plan, *brokers_and_deletions(self.control.client, named))
 
     def _set_aside_refused(self, pending: Sequence[Change], refused: MultiFailure) -> list[RowOutcome]:
         """Fail the changes whose znode was refused, so that the others can be written."""

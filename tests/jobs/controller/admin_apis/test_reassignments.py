@@ -87,6 +87,7 @@ def test_preferred_leaders_are_elected(tree: KafkaTree, admin: AdminClient) -> N
     tree.register(0)
     run_until_quiet(admin.controller)
     put_isr(tree, "orders", [1, 0])
+    admin.controller.reader.refresh_partitions({("orders", 0)})
 
     answers = admin.elect(0, [("orders", 0), ("orders", 1), ("none", 0)])
 
