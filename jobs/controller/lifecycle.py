@@ -8,8 +8,10 @@ no dead leader is replaced.
 import gc
 import logging
 import socket
+import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -108,6 +110,13 @@ MAX_WAIT_SECONDS: Final = 60.0
 
 _UNREACHABLE_EFFECT: Final = {"brokers": "no replica joins an ISR", "clients": "Kafka's tools time out"}
 
+SWITCH_INTERVAL_SECONDS: Final = 0.001
+"""Seconds after which a busy thread lets another one run; Python's 0.005 is longer than ZooKeeper takes to answer.
+
+While the threads of brokers encode requests, each answer of ZooKeeper would wait for them twice: in kazoo's thread,
+and in that of the cycle.
+"""
+
 NO_SNAPSHOT: Final = 0
 """Snapshot id of the plans of a controller whose warehouse has no snapshot yet."""
 
@@ -171,8 +180,8 @@ class Term:
 
 def control_cluster(settings: Settings, options: ControlOptions) -> CommandResult:
     """Be the controller until a signal arrives; without `apply`, show what is due."""
-    settings.warehouse.ensure_tables()
     if not options.apply:
+        settings.warehouse.ensure_tables()
         with connected(settings.zookeeper) as client:
             prepared = _prepare(settings, options, client)
         if options.standby or options.replace or options.metrics or options.listen:
@@ -182,7 +191,9 @@ def control_cluster(settings: Settings, options: ControlOptions) -> CommandResul
         keys = prepared.context.partitions.keys()
         return _report_dry(settings, prepared.engine.decide(prepared.context, keys, deletions=True))
     with _metrics(settings, options) as metrics:  # a standby that waits for ZooKeeper is well, too
-        prepared = _prepare_first(settings, options)
+        with ThreadPoolExecutor(1) as pool:  # tables are made while ZooKeeper and the brokers answer
+            tables = pool.submit(settings.warehouse.ensure_tables)
+            prepared = _prepare_first(settings, options, tables.result)
         if not options.yes and is_terminal() and not confirm("become the controller of this cluster?"):
             raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
         with defer_signals(), _listening(settings, options, prepared, metrics) as services:
@@ -195,16 +206,17 @@ def control_cluster(settings: Settings, options: ControlOptions) -> CommandResul
             return _result_of(term)
 
 
-def _prepare_first(settings: Settings, options: ControlOptions) -> Preparation:
+def _prepare_first(settings: Settings, options: ControlOptions, await_tables: Callable[[], None]) -> Preparation:
     """Prepare; a standby waits for a ZooKeeper that does not answer. A signal interrupts this.
 
-    It does not wait for errors that time does not fix: a wrong chroot or password, or an ACL.
+    It does not wait for errors that time does not fix: a wrong chroot or password, or an ACL. `await_tables` returns
+    once all tables exist, and raises the error if they cannot be made.
     """
     is_reported = False
     while True:
         try:
             with connected(settings.zookeeper) as client:
-                return _prepare(settings, options, client)
+                return _prepare(settings, options, client, await_tables)
         except NoAnswerError as error:
             if not options.standby:
                 raise
@@ -445,7 +457,9 @@ def _prepare_again(
         return prepared
 
 
-def _prepare(settings: Settings, options: ControlOptions, client: KazooClient) -> Preparation:
+def _prepare(
+    settings: Settings, options: ControlOptions, client: KazooClient, await_tables: Callable[[], None] = lambda: None
+) -> Preparation:
     """Read the cluster and the brokers' settings, and make the checks before a take-over."""
     state = _read_state_for_takeover(settings, client)
     overrides, _ = with_retries(lambda: read_overrides(client))
@@ -462,6 +476,7 @@ def _prepare(settings: Settings, options: ControlOptions, client: KazooClient) -
             configs, settings, client, options.allow_silent, is_serving=is_serving, defaults=defaults
         )
         refuse_unresponsive(state.brokers, settings.conf.controller_id, options.allow_silent, settings.listener)
+    await_tables()
     engine = DecisionEngine(settings.warehouse, configs, allow_unclean=options.allow_unclean)
     engine.refresh_drained()
     broker_epochs = {row.broker_id: row.czxid for row in state.brokers}
@@ -535,6 +550,8 @@ def _run_term(
 
 def _run_until_ended(controller: ResidentController, *, until_quiet: bool) -> FencedError | SessionLostError | None:
     """Be the controller until stopped; return the error that ended it otherwise."""
+    switch_interval = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     try:
         with _without_garbage_collection():
             _initialize(controller)
@@ -544,6 +561,7 @@ def _run_until_ended(controller: ResidentController, *, until_quiet: bool) -> Fe
         return error
     finally:
         gc.unfreeze()
+        sys.setswitchinterval(switch_interval)
     return None
 
 

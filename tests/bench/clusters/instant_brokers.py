@@ -21,8 +21,10 @@ _SPOKEN: Final = ((4, 0, 7), (5, 0, 4), (6, 0, 8), (_API_VERSIONS, 0, 0), (_DESC
 _NO_PARTITIONS: Final = b"\1\0"
 
 _BROKER_RESOURCE: Final = 4
-_NO_SETTINGS: Final = struct.pack(">iihhbhi", 0, 1, 0, -1, _BROKER_RESOURCE, 0, 0)
-"""DescribeConfigs 0: no throttling, one resource without an error or a message, of no name and with no settings."""
+_PROTOCOL: Final = b"\0\x1dinter.broker.protocol.version\0\x032.6\0\0\0"
+"""A setting with its value, which is not read-only, no default and not sensitive; 2.6 fits topics without ids."""
+_SETTINGS: Final = struct.pack(">iihhbhi", 0, 1, 0, -1, _BROKER_RESOURCE, 0, 1) + _PROTOCOL
+"""DescribeConfigs 0: no throttling, one resource without an error or a message, of no name and with one setting."""
 
 
 def main(count: int) -> None:
@@ -57,7 +59,7 @@ def _answer(key: int, version: int, correlation: int) -> bytes:
         spoken = b"".join(struct.pack(">hhh", *api) for api in _SPOKEN)
         return struct.pack(">ihi", correlation, _TOO_NEW if version else 0, len(_SPOKEN)) + spoken
     if key == _DESCRIBE_CONFIGS:
-        return struct.pack(">i", correlation) + _NO_SETTINGS
+        return struct.pack(">i", correlation) + _SETTINGS
     listed = b"\0" if key == 6 else _NO_PARTITIONS
     return struct.pack(">ibh", correlation, 0, 0) + listed
 
