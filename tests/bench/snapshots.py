@@ -5,7 +5,7 @@ one right after.
 
     python -m tests.bench.snapshots 1000000,3000000
 
-measures snapshots alone, and says what each costs for a partition, against the smallest of these sizes.
+measures first and unchanged snapshots alone, and says what each costs for a partition, against the smallest size.
 """
 
 import sys
@@ -146,12 +146,23 @@ def main(sizes: Iterable[int], driver_memory: str) -> None:
     spark = start_session("surveyor bench", {"spark.driver.memory": driver_memory})
     driver, costs = Driver(spark), list[Cost]()
     for partitions in (WARM_UP, *sizes):
-        with cluster(partitions) as synthetic:
-            for sample in SnapshotBench(spark, driver, synthetic).rounds(1):
-                log(f"{sample.figure.measured}: {sample.figure.seconds:.2f} s, ratio {sample.figure.ratio:.2f}")
-                costs += [sample.cost] if sample.cost and partitions != WARM_UP else []
-    for row in [*(cost.row for cost in costs), *growths(costs)]:
+        with cluster(partitions) as synthetic, tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder:
+            settings = Settings("bench", folder, ClusterConf(zookeeper=synthetic.hosts))
+            for kind in (FIRST, UNCHANGED):
+                costs.append(_alone(driver, partitions, kind, settings))
+                log(str(costs[-1].row))
+    for row in growths([cost for cost in costs if cost.partitions != WARM_UP]):
         log(str(row))
+
+
+def _alone(driver: Driver, partitions: int, kind: str, settings: Settings) -> Cost:
+    """Take a snapshot without bare reads before and after it."""
+    size = _size(Path(settings.warehouse_uri))
+    driver.settle()
+    with progress(f"{kind} of {partitions:,} partitions"):
+        seconds, result = timed(lambda: take_snapshot(settings))
+    assert result["partitions"] == partitions, f"the snapshot has {result['partitions']} partitions"
+    return Cost(kind, partitions, seconds, _size(Path(settings.warehouse_uri)) - size, *driver.resident())
 
 
 if __name__ == "__main__":

@@ -11,14 +11,16 @@ run of the same size finds them.
 
 import argparse
 import os
+import resource
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from threading import Event, Thread
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import pyarrow as pa
 
@@ -31,7 +33,7 @@ from schemas.znodes import State, encode_state
 from tests.bench.clusters.synthetic import TOPIC_SIZE, Cluster, cluster, state_path
 from tests.bench.cold import run_command
 from tests.bench.dashboard import opened_dashboard
-from tests.bench.figures import timed
+from tests.bench.figures import median_of, timed
 
 PARTITIONS: Final = 1_000_000
 CLUSTERS: Final = 10
@@ -64,6 +66,11 @@ SINGLE: Final = (
 )
 """Commands for one cluster; the dashboard is started and opened until its first chart is drawn."""
 
+SPARK: Final = ("plan", "whatif")
+SPARK_TURNS: Final = 1
+TURNS: Final = 3
+"""How often a command without Spark is run on each warehouse."""
+
 SAMPLE_SECONDS: Final = 0.25
 
 
@@ -91,15 +98,12 @@ class Comparison:
         """The row of a Markdown table: seconds, ratio, ratio of the processor time, and memory in GB."""
         run, alone = self.run, self.alone
         seconds = f"{run.seconds / self.clusters:.1f} | {alone.seconds:.1f}"
-        ratios = [
-            value / self.clusters / of_one
-            for value, of_one in (
-                (run.seconds, alone.seconds),
-                (run.processor_seconds, alone.processor_seconds),
-            )
-        ]
-        by_both = " | ".join(f"{ratio:.2f}" for ratio in ratios)
-        return f"| {self.measured} | {seconds} | {by_both} | {run.gigabytes:.1f} | {alone.gigabytes:.1f} |"
+        ratios = f"{run.seconds / self.clusters / alone.seconds:.2f} | {self.processor_ratio:.2f}"
+        return f"| {self.measured} | {seconds} | {ratios} | {run.gigabytes:.1f} | {alone.gigabytes:.1f} |"
+
+    @property
+    def processor_ratio(self) -> float:
+        return self.run.processor_seconds / self.clusters / self.alone.processor_seconds
 
 
 def bench_ten_million(partitions: int, clusters: int, keep: Path | None, only: str) -> Iterator[Comparison]:
@@ -115,14 +119,21 @@ def bench_ten_million(partitions: int, clusters: int, keep: Path | None, only: s
         fleet, single = ([command for command in commands if only in command] for commands in (FLEET, SINGLE))
         for command in fleet:
             out = f"--out {folder}/fleet" if command == "report" else ""
-            quick, slow = (_run(f"{command} {out} --all --conf {confs[at]}") for at in (one, all_of_them))
-            if quick and slow:
-                yield Comparison(f"surveyor {command} --all, for each", clusters, slow, quick)
+            runs = [f"{command} {out} --all --conf {confs[at]}" for at in (all_of_them, one)]
+            yield from _compared(f"surveyor {command} --all, for each", clusters, *runs)
         for command in single:
             out = f"--out {folder}/report.html" if command == "report" else ""
-            quick, slow = (_run(f"{command} {out} --cluster {names[0]} --warehouse {at}") for at in (one, all_of_them))
-            if quick and slow:
-                yield Comparison(f"surveyor {command}, of one", 1, slow, quick)
+            runs = [f"{command} {out} --cluster {names[0]} --warehouse {at}" for at in (all_of_them, one)]
+            yield from _compared(f"surveyor {command}, of one", 1, *runs)
+
+
+def _compared(measured: str, clusters: int, command: str, alone: str) -> Iterator[Comparison]:
+    """Run both by turns; yield the turn with the median ratio of the processor time, nothing if a command fails."""
+    turns = SPARK_TURNS if command.startswith(SPARK) else TURNS
+    runs = [(_run(command), _run(alone)) for _ in range(turns)]
+    figures = [Comparison(measured, clusters, run, of_one) for run, of_one in runs if run and of_one]
+    if figures:
+        yield median_of(figures, attrgetter("processor_ratio"))
 
 
 def _fill(partitions: int, one: str, all_of_them: str, names: Sequence[str]) -> None:
@@ -180,6 +191,7 @@ class _Sampling:
     def __init__(self) -> None:
         self.most_bytes = 0
         self._ticks = dict[int, int]()
+        self._before = resource.getrusage(resource.RUSAGE_CHILDREN)
         self._done = Event()
         self._thread = Thread(target=self._sample, daemon=True)
 
@@ -193,34 +205,46 @@ class _Sampling:
 
     @property
     def processor_seconds(self) -> float:
-        return sum(self._ticks.values()) / os.sysconf("SC_CLK_TCK")
+        """Those of children that have ended are exact; of their own children, such as a JVM, the last sample counts."""
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        of_children = usage.ru_utime + usage.ru_stime - self._before.ru_utime - self._before.ru_stime
+        return of_children + sum(self._ticks.values()) / os.sysconf("SC_CLK_TCK")
 
     def _sample(self) -> None:
         while not self._done.wait(SAMPLE_SECONDS):
             pages = 0
-            for pid, (ticks, resident) in _processes_below(os.getpid()).items():
-                self._ticks[pid] = ticks
-                pages += resident
+            for pid, process in _processes_below(os.getpid()).items():
+                pages += process.pages
+                if process.parent != os.getpid():
+                    self._ticks[pid] = process.ticks
             self.most_bytes = max(self.most_bytes, pages * os.sysconf("SC_PAGE_SIZE"))
 
 
-def _processes_below(root: int) -> dict[int, tuple[int, int]]:
-    """Return the ticks of processor time and the resident pages of each process below one, by id."""
-    parents, used = dict[int, int](), dict[int, tuple[int, int]]()
+class _Process(NamedTuple):
+    parent: int
+    ticks: int
+    """Of processor time."""
+    pages: int
+    """Resident ones."""
+
+
+def _processes_below(root: int) -> dict[int, _Process]:
+    """Return the processes below one, by id."""
+    processes = dict[int, _Process]()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rpartition(")")[2].split()
         except OSError:  # it has ended
             continue
-        pid = int(stat.parent.name)
-        parents[pid], used[pid] = int(fields[1]), (int(fields[11]) + int(fields[12]), int(fields[21]))
+        ticks = int(fields[11]) + int(fields[12])
+        processes[int(stat.parent.name)] = _Process(int(fields[1]), ticks, int(fields[21]))
 
     def is_below(pid: int) -> bool:
-        while pid in parents and pid != root:
-            pid = parents[pid]
+        while pid in processes and pid != root:
+            pid = processes[pid].parent
         return pid == root
 
-    return {pid: of_process for pid, of_process in used.items() if pid != root and is_below(pid)}
+    return {pid: process for pid, process in processes.items() if pid != root and is_below(pid)}
 
 
 def _copy(source: str, target: str, names: Sequence[str]) -> None:

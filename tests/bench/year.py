@@ -8,6 +8,7 @@ processes, in turn on both warehouses. The young one begins with a few days of a
 same day from both.
 """
 
+import resource
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -46,15 +47,22 @@ COMMANDS: Final = (
     ("vacuum", "--keep"),
 )
 
+SPARK: Final = ("snapshot", "plan")
+"""Commands with a JVM."""
+
 TARGET: Final = 1.5
 """What a command may take at most, in times of the same on the young warehouse."""
 
 
-def bench_year(partitions: int = PARTITIONS, snapshots: int = SNAPSHOTS, rounds: int = 3) -> Iterator[Figure]:
+def bench_year(
+    partitions: int = PARTITIONS, snapshots: int = SNAPSHOTS, rounds: int = 3, *, only: str = ""
+) -> Iterator[Figure]:
     """Measure each command on both warehouses by turns; of each the round with the median ratio.
 
-    The vacuum of each round deletes the oldest day of both.
+    The vacuum of each round deletes the oldest day of both. `only` names the commands that are measured, as in
+    `show,vacuum`.
     """
+    commands = [command for command in COMMANDS if not only or command[0] in only.split(",")]
     days = -(-snapshots // PER_DAY)
     with cluster(partitions) as synthetic, tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder:
         young, old = (Warehouse(f"{folder}/{name}", "default") for name in ("young", "old"))
@@ -68,21 +76,31 @@ def bench_year(partitions: int = PARTITIONS, snapshots: int = SNAPSHOTS, rounds:
             _run(synthetic, warehouse, "vacuum", "--keep", "60w")
         turns = [
             [
-                [seconds_of(lambda: _run(synthetic, at, *_with_period(command, days - number))) for at in (old, young)]  # noqa: B023
-                for command in COMMANDS
+                [_timed(synthetic, at, *_with_period(command, days - number)) for at in (old, young)]
+                for command in commands
             ]
             for number in range(1, rounds + 1)
         ]
         files = [sum(path.is_file() for path in Path(warehouse.uri).rglob("*")) for warehouse in (old, young)]
         kept = old.read("snapshots", columns=["snapshot_id"]).num_rows
     target = TARGET if snapshots == SNAPSHOTS else None
-    for command, seconds in zip(COMMANDS, zip(*turns, strict=True), strict=True):
+    for command, times in zip(commands, zip(*turns, strict=True), strict=True):
         measured = (
             f"surveyor {' '.join(command)}, {snapshots:,} snapshots of {partitions:,} partitions, a whole process"
         )
-        figures = [Figure(measured, slow, "a young warehouse", quick, target) for slow, quick in seconds]
-        yield median_of(figures, attrgetter("ratio"))
+        kinds = {measured: 0} | ({} if command[0] in SPARK else {f"{measured}, processor time": 1})
+        for name, kind in kinds.items():
+            figures = [Figure(name, slow[kind], "a young warehouse", quick[kind], target) for slow, quick in times]
+            yield median_of(figures, attrgetter("ratio"))
     yield Figure(f"files and log entries, {kept:,} snapshots", files[0], "a young warehouse", files[1])
+
+
+def _timed(synthetic: Cluster, warehouse: Warehouse, *command: str) -> tuple[float, float]:
+    """Return the seconds of a command, and those of its processor time without a JVM."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = seconds_of(lambda: _run(synthetic, warehouse, *command))
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return seconds, usage.ru_utime + usage.ru_stime - before.ru_utime - before.ru_stime
 
 
 def _run(synthetic: Cluster, warehouse: Warehouse, *command: str) -> str:
@@ -165,5 +183,5 @@ def _with_ids(rows: pa.Table, ids: Any) -> pa.Table:  # noqa: ANN401 - an array 
 
 
 if __name__ == "__main__":
-    for figure in bench_year(*map(int, sys.argv[1:])):
+    for figure in bench_year(*map(int, sys.argv[1:4]), only="".join(sys.argv[4:])):
         log(f"{figure.measured}: {figure.seconds:.2f} / {figure.baseline_seconds:.2f} = {figure.ratio:.2f}")
