@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from pyspark.sql import SparkSession
 
@@ -150,6 +150,12 @@ class Driver:
             with suppress(OSError):
                 Path(f"/proc/{pid}/clear_refs").write_text("5")
 
+    def processor_seconds(self) -> float:
+        """Those of both processes so far, and of Spark's workers."""
+        own = Path(f"/proc/{self._jvm_pid}/stat").read_text().rpartition(")")[2].split()
+        ticks = int(own[11]) + int(own[12]) + sum(process.ticks for process in processes_below(self._jvm_pid).values())
+        return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
+
     def resident(self) -> tuple[int | None, int | None]:
         """The most bytes that the JVM and Python had resident since."""
         return _peak(self._jvm_pid), _peak(self._python_pid)
@@ -174,3 +180,30 @@ def processor_seconds(pid: int) -> float:
         if int(name) == pid or int(fields[1]) == pid:
             total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     return total
+
+
+class Process(NamedTuple):
+    parent: int
+    ticks: int
+    """Of processor time."""
+    pages: int
+    """Resident ones."""
+
+
+def processes_below(root: int) -> dict[int, Process]:
+    """Return the processes below one, by id."""
+    processes = dict[int, Process]()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        ticks = int(fields[11]) + int(fields[12])
+        processes[int(stat.parent.name)] = Process(int(fields[1]), ticks, int(fields[21]))
+
+    def is_below(pid: int) -> bool:
+        while pid in processes and pid != root:
+            pid = processes[pid].parent
+        return pid == root
+
+    return {pid: process for pid, process in processes.items() if pid != root and is_below(pid)}

@@ -159,8 +159,10 @@ def _alone(driver: Driver, partitions: int, kind: str, settings: Settings) -> Co
     """Take a snapshot without bare reads before and after it."""
     size = _size(Path(settings.warehouse_uri))
     driver.settle()
+    before = driver.processor_seconds()
     with progress(f"{kind} of {partitions:,} partitions"):
         seconds, result = timed(lambda: take_snapshot(settings))
+    log(f"  {seconds:.1f} s, {driver.processor_seconds() - before:.1f} s of processors")
     assert result["partitions"] == partitions, f"the snapshot has {result['partitions']} partitions"
     return Cost(kind, partitions, seconds, _size(Path(settings.warehouse_uri)) - size, *driver.resident())
 

@@ -20,12 +20,14 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from threading import Event, Thread
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.delta.warehouse import Warehouse, schema_of
 from jobs.core.units import Part
+from jobs.repositories.snapshots import STATE_TABLES
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from schemas.columns import TABLE_COLUMNS
@@ -33,7 +35,7 @@ from schemas.znodes import State, encode_state
 from tests.bench.clusters.synthetic import TOPIC_SIZE, Cluster, cluster, state_path
 from tests.bench.cold import run_command
 from tests.bench.dashboard import opened_dashboard
-from tests.bench.figures import median_of, timed
+from tests.bench.figures import median_of, processes_below, timed
 
 PARTITIONS: Final = 1_000_000
 CLUSTERS: Final = 10
@@ -213,57 +215,43 @@ class _Sampling:
     def _sample(self) -> None:
         while not self._done.wait(SAMPLE_SECONDS):
             pages = 0
-            for pid, process in _processes_below(os.getpid()).items():
+            for pid, process in processes_below(os.getpid()).items():
                 pages += process.pages
                 if process.parent != os.getpid():
                     self._ticks[pid] = process.ticks
             self.most_bytes = max(self.most_bytes, pages * os.sysconf("SC_PAGE_SIZE"))
 
 
-class _Process(NamedTuple):
-    parent: int
-    ticks: int
-    """Of processor time."""
-    pages: int
-    """Resident ones."""
-
-
-def _processes_below(root: int) -> dict[int, _Process]:
-    """Return the processes below one, by id."""
-    processes = dict[int, _Process]()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:  # it has ended
-            continue
-        ticks = int(fields[11]) + int(fields[12])
-        processes[int(stat.parent.name)] = _Process(int(fields[1]), ticks, int(fields[21]))
-
-    def is_below(pid: int) -> bool:
-        while pid in processes and pid != root:
-            pid = processes[pid].parent
-        return pid == root
-
-    return {pid: process for pid, process in processes.items() if pid != root and is_below(pid)}
-
-
 def _copy(source: str, target: str, names: Sequence[str]) -> None:
-    """Write the rows of the only cluster of one warehouse for each of these names."""
-    done = list[str]()
+    """Write the rows of the only cluster of one warehouse for each of these names, in as many files."""
+    done, of_one = list[str](), Warehouse(source, names[0])
+    snapshots = sorted(of_one.rows("snapshots"), key=lambda row: row["snapshot_id"])
     Warehouse(target, names[0]).ensure_tables()
     with progress("copying clusters", lambda: Part(len(done), len(names), "clusters")):
         for name in names:
-            of_one, warehouse = Warehouse(source, names[0]), Warehouse(target, name)
-            for table in TABLE_COLUMNS:
-                if table not in {"snapshots", "partitions"}:
-                    warehouse.append_all(table, _renamed(of_one.read(table), name))
-            snapshots = sorted(of_one.rows("snapshots"), key=lambda row: row["snapshot_id"])
-            for row in snapshots:  # their partitions one after the other, as snapshots write them
-                version = dict(row["versions"])["partitions"]
-                warehouse.replace_by("partitions", _renamed(of_one.read("partitions", version=version), name))
+            warehouse = Warehouse(target, name)
+            for table in TABLE_COLUMNS.keys() - {"snapshots", *STATE_TABLES}:
+                for path in of_one.paths(table):
+                    warehouse.append_all(table, _of_file(path, table, name))
+            copied = dict[str, int]()
+            for row in snapshots:  # one after the other, as snapshots write them
+                of_snapshot = dict(row["versions"])
+                for table in STATE_TABLES:
+                    if copied.get(table) != of_snapshot[table]:
+                        rows = of_one.read(table, version=of_snapshot[table])
+                        warehouse.replace_by(table, _renamed(rows, name))
+                        copied[table] = of_snapshot[table]
                 versions = {table: warehouse.version(table) for table in TABLE_COLUMNS}
                 warehouse.append("snapshots", [{**row, "versions": versions}])
             done.append(name)
+
+
+def _of_file(path: str, table: str, name: str) -> pa.Table:
+    """Read a file of a table; its column `cluster` is in the name of its folder."""
+    schema = schema_of(table)
+    rows = pq.ParquetFile(path).read()
+    columns = [pa.array([name] * rows.num_rows) if column == "cluster" else rows[column] for column in schema.names]
+    return pa.table(columns, names=schema.names).cast(schema)
 
 
 def _renamed(rows: pa.Table, name: str) -> pa.Table:

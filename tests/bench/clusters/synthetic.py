@@ -12,7 +12,6 @@ from kazoo.client import KazooClient, TransactionRequest
 
 from jobs.adapters.embedded.ports import four_letter_word
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
-from jobs.adapters.zookeeper.connection import await_result
 from jobs.runtime.progress import progress
 from schemas.znodes import Assignment, State, encode_assignment, encode_state
 
@@ -20,6 +19,8 @@ BROKER_COUNT: Final = 100
 TOPIC_SIZE: Final = 100
 MULTI_SIZE: Final = 400
 IN_FLIGHT: Final = 8
+RESPONSE_SECONDS: Final = 120.0
+"""A server with gigabytes of znodes pauses to collect garbage."""
 
 # Registered at closed ports: connections are refused at once, so requests to them are not part of the measurement.
 _BROKER: Final = (
@@ -101,9 +102,9 @@ def cluster(
     """Start a ZooKeeper, fill it, and stop it at the end."""
     with (
         tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder,
-        EmbeddedZooKeeper(Path(folder), heap=f"{max(3, 2 * partitions // 1_000_000)}g") as server,
+        EmbeddedZooKeeper(Path(folder), heap=f"{max(3, 3 * partitions // 1_000_000)}g") as server,
     ):
-        client = KazooClient(server.connect, timeout=30)
+        client = KazooClient(server.connect, timeout=60)
         client.start()
         try:
             with progress(f"filling ZooKeeper with {partitions:,} partitions"):
@@ -141,9 +142,9 @@ def _commit_all(multis: Iterable[TransactionRequest]) -> None:
     for multi in multis:
         pending.append(multi.commit_async())
         if len(pending) > IN_FLIGHT:
-            _check(await_result(pending.popleft()))
+            _check(pending.popleft().get(timeout=RESPONSE_SECONDS))
     for one in pending:
-        _check(await_result(one))
+        _check(one.get(timeout=RESPONSE_SECONDS))
 
 
 def _check(results: Iterable[object]) -> None:
