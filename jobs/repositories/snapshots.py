@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.filtered_reads import Filter
+from jobs.adapters.delta.filtered_reads import Filter, rows_where
 from jobs.adapters.delta.warehouse import R, Warehouse, as_rows, typed
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.errors import RefusedError, UnreadableError, UsageError
@@ -129,9 +129,9 @@ def table_as_of(
 ) -> pa.Table:
     """Read a table at the version that a snapshot names, which `surveyor vacuum` keeps as long as the snapshot.
 
-    It keeps those of `partitions` for some days only. Earlier ones are rebuilt from their history; the filters must
-    then be on key columns. If something else removed a version of another table, that table is read as it is now for
-    the newest snapshot, unless a later snapshot that was not completed has written it. Raise UnreadableError otherwise.
+    It keeps those of `partitions` for some days only. Earlier ones are rebuilt from their history. If something else
+    removed a version of another table, that table is read as it is now for the newest snapshot, unless a later snapshot
+    that was not completed has written it. Raise UnreadableError otherwise.
     """
     try:
         return warehouse.read(table, *filters, version=snapshot.versions[table], columns=columns)
@@ -140,9 +140,21 @@ def table_as_of(
             if not _is_written_by(warehouse, snapshot, table):
                 raise
             return warehouse.read(table, *filters, columns=columns)
-    rows = newest_rows(warehouse.read("partition_history", ("snapshot_id", "<=", snapshot.snapshot_id), *filters))
-    rows = _with_topic_versions(rows, warehouse, snapshot)
+    rows = _partitions_by_history(warehouse, snapshot, filters)
     return rows if columns is None else rows.select(columns)
+
+
+def _partitions_by_history(warehouse: Warehouse, snapshot: Snapshot, filters: Sequence[Filter]) -> pa.Table:
+    """Rebuild the partitions of a snapshot that pass all filters.
+
+    The history is read with filters on the key alone. Another one, such as on the state, would find an earlier row of a
+    partition whose newest row does not pass it.
+    """
+    of_key = [condition for condition in filters if condition[0] in PARTITION]
+    up_to_snapshot = ("snapshot_id", "<=", snapshot.snapshot_id)
+    rows = newest_rows(warehouse.read("partition_history", up_to_snapshot, *of_key))
+    others = [condition for condition in filters if condition not in of_key]
+    return rows_where(_with_topic_versions(rows, warehouse, snapshot), others)
 
 
 def with_readable_versions(warehouse: Warehouse, snapshot: Snapshot) -> Snapshot:

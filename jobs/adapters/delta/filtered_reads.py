@@ -50,6 +50,11 @@ def read_where(
     return pruned.to_table(columns=columns, filter=_all(filters, _text_column))
 
 
+def rows_where(rows: pa.Table, filters: Sequence[Filter]) -> pa.Table:
+    """Return the rows in memory that pass all filters."""
+    return rows.filter(_all(filters, _text_column)) if filters else rows
+
+
 def _in_memory(fragment: Any) -> Any:  # noqa: ANN401 - pyarrow.dataset is not imported here
     """Return a fragment whose file has been read in this thread."""
     with fragment.filesystem.open_input_file(fragment.path) as file:

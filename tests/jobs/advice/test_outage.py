@@ -8,14 +8,14 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sources.zookeeper import ZooKeeperSource
-from jobs.advice.outage import Outage, outage_now
+from jobs.advice.outage import Outage, outage_left_by, outage_now
 from jobs.snapshots.cluster_view import view_now
 from planner.leadership.last_in_sync import BrokerStart, StartOrder
-from schemas.enums import NO_LEADER
-from schemas.rows import Snapshot
+from schemas.enums import NO_LEADER, PlanKind, PlanStatus
+from schemas.rows import PlanRecord, Snapshot
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.commands import Ran, Surveyor
-from tests.jobs.support.rows.warehouse_rows import Cluster, broker, partition, topic
+from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker, partition, topic
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 SENTENCE: Final = (
@@ -120,6 +120,27 @@ def test_history_has_the_last_isr(warehouse: Warehouse, tree: KafkaTree) -> None
         "1 partition offline, and Surveyor cannot elect a leader: which replica was in sync last is not known of 1: "
         "start brokers 0, 2"
     )
+
+
+def test_a_plan_on_an_old_snapshot_does_not_count_what_was_offline_before(warehouse: Warehouse) -> None:
+    """Vacuum has dropped the version of `partitions` that its snapshot names, so they are rebuilt from history."""
+    cluster = Cluster(warehouse)
+    cluster.brokers, cluster.topics = [broker(0, 10), broker(1, 11)], [topic("orders")]
+    offline = partition([2, 0], leader=NO_LEADER, isr=[2], partition_state="Offline")
+    cluster.partitions = {("orders", 0): offline, ("orders", 1): partition([0, 1])}
+    cluster.snapshot()
+    cluster.partitions = {("orders", 0): partition([2, 0]), ("orders", 1): partition([2, 1]) | offline}
+    (row,) = warehouse.rows("snapshots", ("snapshot_id", "=", cluster.snapshot()))
+    unversioned = row | {"versions": {**row["versions"], "partitions": 10**6}}
+    warehouse.replace("snapshots", [unversioned], f"snapshot_id = {row['snapshot_id']}")
+    plan = PlanRecord(
+        plan_id="p", snapshot_id=row["snapshot_id"], kind=PlanKind.RECOVER, created_at=NOW, status=PlanStatus.PLANNED
+    )
+
+    outage = outage_left_by(warehouse, plan)
+    assert outage is not None
+    assert outage.order.partitions == 1
+    assert outage.order.starts == (BrokerStart(brokers=(2,), partitions=1, brings_back=1),)
 
 
 ORDER: Final = StartOrder(partitions=4, starts=(), not_in_sync=(), live={}, unknown=0, holders=())

@@ -23,6 +23,7 @@ from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of, find_snapshot
 from jobs.snapshots import vacuum as job
 from jobs.snapshots.vacuum import oldest_kept, vacuum_warehouse
+from schemas.enums import NO_LEADER
 from schemas.rows import Key, Row, Snapshot
 from schemas.tables import SPARK_SCHEMAS
 from tests.jobs.support.commands.command_line import Surveyor
@@ -343,6 +344,27 @@ def test_partitions_are_told_from_history_where_something_else_removed_their_fil
     before = everything(warehouse)
     DeltaTable(warehouse.path("partitions")).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
     assert everything(warehouse) == before
+
+
+def test_rows_rebuilt_from_history_pass_filters_as_of_their_snapshot(cluster: Cluster) -> None:
+    """The row that counts is a partition's newest one, and not its newest one that passes the filter."""
+    warehouse = cluster.warehouse
+    offline = partition([1, 2], leader=NO_LEADER, partition_state="Offline")
+    cluster.partitions["orders", 1] = offline
+    cluster.snapshot()
+    cluster.partitions |= {("orders", 1): partition([1, 2], leader_epoch=9), ("orders", 2): offline}
+    snapshot = find_snapshot(warehouse, cluster.snapshot())
+    unversioned = replace(snapshot, versions={**snapshot.versions, "partitions": 10**6})
+    conditions: list[tuple[str, str, Any]] = [
+        *(("partition_state", "=", "Offline"), ("leader", "=", NO_LEADER), ("leader_epoch", "<", 6)),
+        *(("topic_version", "=", 0), ("snapshot_id", "in", [1, 7])),
+        *(("topic", "in", ["orders", "of 4"]), ("partition", "=", 1)),
+    ]
+
+    def passing(row: Snapshot) -> list[list[Row]]:
+        return [_sorted(as_of(warehouse, row, "partitions", condition)) for condition in conditions]
+
+    assert passing(unversioned) == passing(snapshot)
 
 
 def test_other_tables_say_that_something_else_removed_their_files(cluster: Cluster) -> None:

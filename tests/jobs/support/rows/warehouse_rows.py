@@ -112,4 +112,4 @@ class Cluster:
         self.warehouse.replace("partition_history", changed, f"snapshot_id = {self._id}")
         for row in changed:
             where = f"topic = '{row['topic']}' AND partition = {row['partition']}"
-            self.warehouse.replace("partitions", [row] if row["partition_state"] == "Online" else [], where)
+            self.warehouse.replace("partitions", [] if row["partition_state"] == "NonExistent" else [row], where)
