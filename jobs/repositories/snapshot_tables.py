@@ -1,7 +1,9 @@
 """The tables of one snapshot as Spark DataFrames, at the versions that its row in `snapshots` names."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import pyarrow as pa
@@ -12,12 +14,15 @@ from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse, schema_of
 from jobs.core.errors import UnreadableError
 from jobs.repositories.brokers_last_seen import brokers_last_seen
-from jobs.repositories.snapshots import table_as_of
+from jobs.repositories.snapshots import last_snapshot, table_as_of
 from schemas.rows import Broker, LastSeenBroker, Row, Snapshot
 from schemas.tables import SPARK_SCHEMAS
 
 DRIVER_READ_TABLES: Final = frozenset({"brokers", "broker_configs"})
 """Small tables, whose size depends on the number of brokers only."""
+
+MIN_AGE_OF_REMOVABLE: Final = timedelta(minutes=30)
+"""The age of a snapshot up to which no vacuum removes its files soon: it keeps those replaced within the last hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +47,24 @@ class SnapshotTables:
         if table in DRIVER_READ_TABLES:
             # a single partition can be aggregated without a shuffle
             return self.spark_warehouse.arrow(self._small(table), SPARK_SCHEMAS[table]).coalesce(1)
-        try:
-            return self.spark_warehouse.read(table, self.snapshot.versions[table])
-        except UnreadableError:  # another program removed that version
-            return self.spark_warehouse.arrow(self._small(table), SPARK_SCHEMAS[table])
+        if not self._is_removable:
+            with suppress(UnreadableError):  # another program removed that version
+                return self.spark_warehouse.read(table, self.snapshot.versions[table])
+        return self.spark_warehouse.arrow(self._small(table), SPARK_SCHEMAS[table])
+
+    @property
+    def _is_removable(self) -> bool:
+        """Whether a vacuum may remove files of the snapshot at any moment, also after Spark has planned to read them.
+
+        A vacuum keeps those of the newest snapshot. The others are read at once, on the driver.
+        """
+        if datetime.now(UTC) - self.snapshot.taken_at < MIN_AGE_OF_REMOVABLE:
+            return False
+        newest = last_snapshot(self.warehouse)
+        return newest is None or newest.snapshot_id != self.snapshot.snapshot_id
 
     def _small(self, table: str) -> pa.Table:
-        """Read a table on the driver, which is faster than Spark's lookup of a Delta version for small tables."""
+        """Read a table at once on the driver, which for small tables is faster than Spark's lookup of a version."""
         rows = table_as_of(self.warehouse, self.snapshot, table)
         missing = [field for field in schema_of(table) if field.name not in rows.column_names]
         for field in missing:  # a warehouse of an older version

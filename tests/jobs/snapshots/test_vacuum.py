@@ -374,6 +374,22 @@ def test_other_tables_say_that_something_else_removed_their_files(cluster: Clust
     assert (ran.exit_code, "table brokers" in ran.stderr, "has lost a file" in ran.stderr) == (22, True, True)
 
 
+@pytest.mark.parametrize(("snapshot_id", "keep"), [(4, MONTH), (5, DAY), (6, DAY)])
+def test_a_vacuum_does_not_remove_what_a_query_is_about_to_read(
+    cluster: Cluster, spark: SparkSession, snapshot_id: int, keep: timedelta
+) -> None:
+    """It drops the versions of `partitions` of snapshot 4, the whole snapshot 5, and nothing of the newest one."""
+    warehouse = cluster.warehouse
+    snapshot = replace(find_snapshot(warehouse, snapshot_id), taken_at=datetime.now(UTC) - DAY)
+    tables = SnapshotTables(SparkWarehouse(spark, warehouse), snapshot)
+    queries = {name: tables[name].select("topic", "snapshot_id") for name in ("partitions", "topics")}
+    before = {name: sorted(query.collect()) for name, query in queries.items()}
+    run(warehouse, keep)
+
+    spark.catalog.clearCache()
+    assert {name: sorted(query.collect()) for name, query in queries.items()} == before
+
+
 def test_tables_stay_readable_by_spark(cluster: Cluster, spark: SparkSession) -> None:
     warehouse = cluster.warehouse
     DeltaTable(
