@@ -332,7 +332,10 @@ class ThrottledConfig(TableRow, frozen=True, kw_only=True):
 
 
 class LeaseRecord(TableRow, frozen=True, kw_only=True):
-    """One row of LEASES, the lease of a cluster without ZooKeeper; `holder` is a `schemas.lease.LeaseHolder`."""
+    """One row of LEASES, a lease of a cluster without ZooKeeper, or of snapshots on a store without locks.
+
+    `holder` is a `schemas.lease.LeaseHolder`, whose command says which of the two it is.
+    """
 
     TABLE = "leases"
     token: str

@@ -29,13 +29,12 @@ from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.state_writer import StateWriter
 from jobs.core.errors import ExitCode, FencedError, SurveyorError
-from jobs.execution.admin.lease import this_process
 from jobs.execution.batch.commit import HeldControllership
 from jobs.execution.commit import apply_plan
 from jobs.execution.commit_report import plan_result
 from jobs.execution.preflight import check_before_commit
 from jobs.preconditions.limits import CommitLimits
-from jobs.repositories.actor import Actor
+from jobs.repositories.actor import Actor, this_process
 from jobs.repositories.plans.repository import read_plan, refuse_unsubmitted
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import LogLine

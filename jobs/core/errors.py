@@ -113,6 +113,12 @@ class LeaseLostError(SurveyorError):
     exit_code = ExitCode.RUNNING
 
 
+class SnapshotLeaseLostError(LeaseLostError):
+    """The lease of snapshots was lost, so the snapshot is not completed."""
+
+    exit_code = ExitCode.ERROR
+
+
 class MissingError(SurveyorError):
     """A program or file that Surveyor needs on this machine is missing."""
 

@@ -14,10 +14,9 @@ from jobs.adapters.zookeeper.plan_submission import path_of, resident, submit, w
 from jobs.advice.plans import after_commit
 from jobs.core.errors import ExitCode, SurveyorError, UnreadableError
 from jobs.core.signals import raise_on_signal
-from jobs.execution.admin.lease import this_process
 from jobs.execution.preflight import Preflight
 from jobs.preconditions.limits import CommitLimits
-from jobs.repositories.actor import this_actor
+from jobs.repositories.actor import this_actor, this_process
 from jobs.repositories.plans.repository import Plan, record_submission
 from jobs.runtime.console import CommandResult, log
 from jobs.runtime.progress import progress

@@ -1,11 +1,14 @@
-"""The author of a commit as recorded in `commits`: user, host and Airflow task."""
+"""The process as other processes see it: the author of a commit in `commits`, or the holder of a lease."""
 
 import getpass
 import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
+
+from schemas.lease import LeaseHolder
 
 AIRFLOW: Final = ("AIRFLOW_CTX_DAG_ID", "AIRFLOW_CTX_DAG_RUN_ID", "AIRFLOW_CTX_TASK_ID")
 """Environment variables that Airflow sets for a task and its child processes."""
@@ -27,6 +30,12 @@ class Actor:
 def this_actor() -> Actor:
     """Return the user, host and Airflow task of this process."""
     return Actor(f"{getpass.getuser()}@{socket.gethostname()}", run_in(os.environ))
+
+
+def this_process(command: str, plan_id: str = "") -> LeaseHolder:
+    """Describe this process and its purpose for other processes that read the lease."""
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    return LeaseHolder(getpass.getuser(), socket.gethostname(), os.getpid(), command, plan_id, since)
 
 
 def run_in(environment: Mapping[str, str]) -> str | None:

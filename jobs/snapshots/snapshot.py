@@ -15,13 +15,16 @@ from typing import Final
 import msgspec
 from pyspark.sql import SparkSession
 
+from jobs.adapters.delta.lease import SNAPSHOT
 from jobs.adapters.delta.locks import VACUUM, holder, locked
+from jobs.adapters.delta.snapshot_lease import SnapshotLease, leased_snapshot
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sources.interface import ClusterMetadata
 from jobs.adapters.spark.session import start_session, with_settings
 from jobs.adapters.spark.spark_settings import ONE_TASK
 from jobs.adapters.zookeeper.migration_signs import migration_notice
+from jobs.repositories.actor import this_process
 from jobs.repositories.drained_brokers import drained_brokers, expired_drain_lines, remove_expired
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, with_readable_versions
 from jobs.runtime.console import CommandResult, Result, log
@@ -55,20 +58,35 @@ def take_snapshot(settings: Settings) -> Result:
         settings.warehouse.ensure_tables()
         session = _session(settings, tiny=small.tiny)
         tables = SparkWarehouse(session, settings.warehouse, one_task=small.tiny)
-    with _exclusive_snapshot(settings.warehouse) as waited:
-        if waited:  # read again, because ids must follow the order of reading
+    with _exclusive_snapshot(settings.warehouse) as turn:
+        if turn.has_waited:  # read again, because ids must follow the order of reading
             began = _StartTime()
             small = read_driver_metadata(settings)
         reading = stage(settings, tables, small, phases)
         _end_drains(settings, reading.metadata)
-        row, counts = _write_under_next_id(settings, tables, reading, phases, began)
+        row, counts = _write_under_next_id(settings, tables, reading, phases, began=began, turn=turn)
     _warn(reading.metadata, counts)
     return {name: row[name] for name in RESULT_FIELDS} | counts | {"seconds_by_phase": phases.rounded}
 
 
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """The right to write the next snapshot of a cluster."""
+
+    has_waited: bool
+    """Whether another process had it, or a vacuum ran, when this one asked for it."""
+    lease: SnapshotLease | None
+    """None in a folder, where locks are held as long as the process exists."""
+
+    def refuse_lost(self) -> None:
+        """Raise SnapshotLeaseLostError if another process may be writing a snapshot of the cluster."""
+        if self.lease is not None:
+            self.lease.refuse_lost()
+
+
 @contextmanager
-def _exclusive_snapshot(warehouse: Warehouse) -> Iterator[bool]:
-    """Lock out other snapshots of the cluster and vacuums; yield whether this process had to wait for one.
+def _exclusive_snapshot(warehouse: Warehouse) -> Iterator[_Turn]:
+    """Lock out other snapshots of the cluster and, in a folder, vacuums.
 
     Each table is written as a whole, and the snapshot names the versions that belong together.
     """
@@ -79,9 +97,10 @@ def _exclusive_snapshot(warehouse: Warehouse) -> Iterator[bool]:
             stack.enter_context(locked(warehouse.uri, VACUUM, shared=True)),
             stack.enter_context(locked(warehouse.uri, lock_name)),
         ]
+        lease = stack.enter_context(leased_snapshot(warehouse, this_process(SNAPSHOT), log))
         held = stack.pop_all()
     with held:
-        yield any(waited)
+        yield _Turn(any(waited) or (lease is not None and lease.has_waited), lease)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,22 +112,35 @@ class _StartTime:
 
 
 def _write_under_next_id(
-    settings: Settings, tables: SparkWarehouse, reading: StagedMetadata, phases: Phases, began: _StartTime
+    settings: Settings,
+    tables: SparkWarehouse,
+    reading: StagedMetadata,
+    phases: Phases,
+    *,
+    began: _StartTime,
+    turn: _Turn,
 ) -> tuple[Row, dict[str, int]]:
     """Write the snapshot under the next id; retry if another process that ignores the lock took that id."""
     while True:
         last = last_snapshot(settings.warehouse)
         last = None if last is None else with_readable_versions(settings.warehouse, last)
         snapshot_id = 1 if last is None else last.snapshot_id + 1
-        counts = SnapshotWriter(settings, tables, reading, last, snapshot_id, phases).write()
-        row = _row(settings, reading, began) | {"snapshot_id": snapshot_id, **counts}
+        writer = SnapshotWriter(settings, tables, reading, last, snapshot_id, phases, turn.refuse_lost)
+        counts = writer.write()
+        row = _row(settings, reading, began, writer.versions) | {"snapshot_id": snapshot_id, **counts}
+        turn.refuse_lost()
         if settings.warehouse.insert("snapshots", row, ("snapshot_id", "=", snapshot_id)) is None:
             return row, counts
         log(f"surveyor: another process wrote snapshot {snapshot_id} in the meantime; writing this one again")
 
 
-def _row(settings: Settings, reading: StagedMetadata, began: _StartTime) -> Row:
-    state = reading.metadata
+def _row(settings: Settings, reading: StagedMetadata, began: _StartTime, written: dict[str, int]) -> Row:
+    """Return the row of `snapshots`; `written` are the versions of tables that the snapshot wrote or found unchanged.
+
+    The other tables keep the rows of earlier snapshots, so any newer version serves.
+    """
+    state, warehouse = reading.metadata, settings.warehouse
+    newest = {name: warehouse.version(name) for name in SPARK_SCHEMAS if name not in written}
     return {
         "taken_at": began.at,
         **state.control,
@@ -121,7 +153,7 @@ def _row(settings: Settings, reading: StagedMetadata, began: _StartTime) -> Row:
         "metadata_version": state.metadata_version,
         "voters": None if state.voters is None else msgspec.to_builtins(state.voters),
         "seconds": round(time.monotonic() - began.clock, 3),
-        "versions": {name: settings.warehouse.version(name) for name in SPARK_SCHEMAS},
+        "versions": newest | written,
     }
 
 

@@ -1,10 +1,11 @@
 """Writes a snapshot: compares what was read with the last complete snapshot and writes only the difference.
 
 The history is written before the table `partitions`. After a crash in between, the next snapshot detects the history
-rows of an id that was never completed.
+rows of an id that was never completed. The snapshot names the versions that it wrote or found unchanged itself, and not
+the newest ones, which could be those of another process.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -83,6 +84,10 @@ class SnapshotWriter:
     last: Snapshot | None
     snapshot_id: int
     phases: Phases
+    refuse_lost: Callable[[], None]
+    """Called right before each write; raises an error if another process may write a snapshot of the cluster."""
+    versions: dict[str, int] = field(default_factory=dict)
+    """The version of each table in which the cluster's rows are those of this snapshot."""
     _rows_before: dict[str, list[Row]] = field(default_factory=dict)
     """Rows of small tables at the last complete snapshot, of those that were read."""
 
@@ -160,10 +165,15 @@ class SnapshotWriter:
     def written_since_last_snapshot(self, table: str) -> bool:
         """Whether the cluster's rows were written after the last complete snapshot, such as by a killed snapshot.
 
-        OPTIMIZE also counts, although it changes no row; the comparison is then redundant.
+        OPTIMIZE also counts, although it changes no row; the comparison is then redundant. If they were not, the
+        snapshot names the version that was examined, unless it writes the table after all. The one that the last
+        snapshot names would keep the log of other clusters in a fleet from being cleaned.
         """
         assert self.last is not None  # noqa: S101 - as above
-        return not self.tables.warehouse.same_files(table, self.last.versions[table])
+        version = self.tables.warehouse.version_if_unchanged(table, self.last.versions[table])
+        if version is not None:
+            self.versions[table] = version
+        return version is None
 
     def changed_since(self, before: DataFrame, now: "CurrentTables") -> PartitionDiff | None:
         """Return the changes relative to the partitions `before`, or None."""
@@ -190,7 +200,8 @@ class SnapshotWriter:
         ):
             if self.last is None or self.has_changed(name, rows, self.last):
                 stamped_rows = [{**columns_of(row), "snapshot_id": self.snapshot_id} for row in rows]
-                self.tables.warehouse.replace(name, stamped_rows)
+                self.refuse_lost()
+                self.versions[name] = self.tables.warehouse.replace(name, stamped_rows)
         self.write_last_seen()
 
     def has_changed(self, table: str, rows: Iterable[AnyRow], last: Snapshot) -> bool:
@@ -212,13 +223,15 @@ class SnapshotWriter:
             return
         rows = last_seen_after(warehouse, last, self.reading.metadata.brokers)
         if self.has_changed(LastSeenBroker.TABLE, rows, last):
-            warehouse.replace(LastSeenBroker.TABLE, rows)
+            self.refuse_lost()
+            self.versions[LastSeenBroker.TABLE] = warehouse.replace(LastSeenBroker.TABLE, rows)
 
     def write_topics(self, topics: DataFrame) -> pa.Table:
         """Write the topics if they changed; return them."""
         rows = self.tables.collect_arrow("topics", topics)
         if self.last is None or self.written_since_last_snapshot("topics") or self.topics_differ(self.last, rows):
-            self.tables.warehouse.replace_by("topics", rows)
+            self.refuse_lost()
+            self.versions["topics"] = self.tables.warehouse.replace_by("topics", rows)
         return rows
 
     def topics_differ(self, last: Snapshot, new: pa.Table) -> bool:
@@ -234,33 +247,38 @@ class SnapshotWriter:
         """Write the changes to the history, then to the table `partitions` of `count` rows."""
         tables = self.tables
         if self.last is None:
-            tables.replace_counted(
-                "partitions", now.derived(now.partitions).transform(stamped, self.snapshot_id), count
-            )
-            tables.copy("partitions", "partition_history")
+            rows = now.derived(now.partitions).transform(stamped, self.snapshot_id)
+            self.refuse_lost()
+            version = self.versions["partitions"] = tables.replace_counted("partitions", rows, count)
+            self.refuse_lost()
+            tables.copy("partitions", version, "partition_history")
             return
         changed = change.changed if change else 0
         if changed or self.written_since_last_snapshot("partition_history"):
             rows = change.history(self.snapshot_id) if change else tables.frame("partitions", [])
+            self.refuse_lost()
             tables.replace_counted("partition_history", rows, changed, f"snapshot_id >= {self.snapshot_id}")
         if self.written_since_last_snapshot("partitions"):
-            change = self.changed_since(tables.read("partitions"), now)
+            newest = self.versions["partitions"] = tables.warehouse.version("partitions")
+            change = self.changed_since(tables.read("partitions", newest), now)
         if change:
-            self.update_partitions(change, count)
+            self.refuse_lost()
+            self.versions["partitions"] = self.update_partitions(change, count)
 
-    def update_partitions(self, change: PartitionDiff, count: int) -> None:
-        """Apply the changes to the table `partitions`."""
+    def update_partitions(self, change: PartitionDiff, count: int) -> int:
+        """Apply the changes to the table `partitions`; return the version that has them."""
         tables = self.tables
         if change.count <= count * MAX_MERGE_SHARE:
-            tables.merge("partitions", change.rows, KEY, VANISHED)
-            return
+            return tables.merge("partitions", change.rows, KEY, VANISHED)
         rows = tables.collect_arrow("partitions", change.rows)
         kept = rows.filter(~pc.field("vanished"))
-        tables.warehouse.replace_streaming("partitions", rows, kept, KEY)
+        return tables.warehouse.replace_streaming("partitions", rows, kept, KEY)
 
     def write_imbalance(self, now: "CurrentTables") -> None:
         skew = imbalance(now.partitions, now.topics, self.snapshot_id, self.settings.conf.imbalance_threshold)
-        self.tables.warehouse.replace("imbalance", [row.asDict() for row in skew.collect()], self.own_rows)
+        rows = [row.asDict() for row in skew.collect()]
+        self.refuse_lost()
+        self.tables.warehouse.replace("imbalance", rows, self.own_rows)
 
     def write_events(self, now: "CurrentTables", change: PartitionDiff | None, topics: pa.Table) -> None:
         """Write the events since the last complete snapshot."""
@@ -268,6 +286,7 @@ class SnapshotWriter:
         if self.last is not None:
             events += [*self.small_events(self.last), *self.topic_id_events(self.last, topics)]
             events += self.partition_events(now, change)
+        self.refuse_lost()
         if events:
             self.tables.replace_counted(
                 "events", as_events(events, self.snapshot_id), change.count if change else 0, self.own_rows

@@ -11,7 +11,8 @@ Of two processes that take the lease at once, one loses the conditional commit o
 4. If the clocks of two hosts differ by more than the margin, the lease may be taken early. Its holder finds the row
    taken before its next write.
 
-Processes are kept apart only if they use the same warehouse and the same name of the cluster.
+Processes are kept apart only if they use the same warehouse and the same name of the cluster. Snapshots have a lease of
+their own in the same table, see `jobs.adapters.delta.snapshot_lease`.
 """
 
 import time
@@ -24,6 +25,7 @@ from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
@@ -59,6 +61,9 @@ that was stopped with the lock must not hold up others until their leases have r
 
 _MAX_CHECKS: Final = 2
 """Attempts to find the lease ours: the second extends a lease that ran out during the first."""
+
+SNAPSHOT: Final = "snapshot"
+"""The command of the holder of a snapshot's lease, which is thereby told from the other lease."""
 
 _POLL_SECONDS: Final = 0.5
 _TABLE: Final = LeaseRecord.TABLE
@@ -103,12 +108,12 @@ class WarehouseLease:
             if other is None:
                 return
             if last is None:
-                self.notify(waiting_text(holder_of(other), timeout, _until(other)))
+                self.notify(self._waiting_for(other, timeout))
             if other != last:
                 is_alive = last is not None
                 last, since = other, time.monotonic()
             if time.monotonic() > give_up or (is_alive and not self.is_patient):
-                raise LeaseHeldError(self._held_by(other))
+                raise self._held_by(other)
             time.sleep(_POLL_SECONDS)
 
     def refuse_lost(self) -> None:
@@ -120,14 +125,14 @@ class WarehouseLease:
         with self._lock:
             for _ in range(_MAX_CHECKS):
                 if not self.token:
-                    raise _lost(self._why_lost)
+                    raise self._lost(self._why_lost)
                 if self._has_run_out:
                     self._extend()
                 else:
                     self._refuse_taken()
                 if not self._has_run_out:
                     return
-            raise _lost("the warehouse takes longer to answer than the lease lasts")
+            raise self._lost("the warehouse takes longer to answer than the lease lasts")
 
     @property
     def _has_run_out(self) -> bool:
@@ -141,9 +146,9 @@ class WarehouseLease:
         if self._is_unchanged():
             return
         table = self.warehouse.opened(_TABLE)
-        rows = self.warehouse.typed_rows(LeaseRecord, version=table.version())
+        rows = [*filter(self._is_of_kind, self.warehouse.typed_rows(LeaseRecord, version=table.version()))]
         if [row.token for row in rows] != [self.token]:
-            raise _lost(_holder_now(rows))
+            raise self._lost(_holder_now(rows))
         self._read_at, self._deadline = table, rows[0].deadline
 
     def renew(self) -> None:
@@ -178,14 +183,31 @@ class WarehouseLease:
         return self._read_at.version() == version
 
     def _transform(self, make: Callable[[pa.Table], pa.Table]) -> None:
+        """Replace the rows of leases of this kind by the result of `make`; the other kind's row stays as it is."""
         self._read_at = None
-        self.warehouse.transform_rows(_TABLE, _ALL_ROWS, make, lock_seconds=LOCK_SECONDS)
+
+        def transformed(rows: pa.Table) -> pa.Table:
+            is_of_kind = pa.array(map(self._is_of_kind, typed(LeaseRecord, rows)), pa.bool_())
+            of_kind, others = rows.filter(is_of_kind), rows.filter(pc.invert(is_of_kind))
+            made = make(of_kind)
+            if made is of_kind:
+                return rows
+            return pa.concat_tables([made, others.cast(made.schema)]) if others.num_rows else made
+
+        self.warehouse.transform_rows(_TABLE, _ALL_ROWS, transformed, lock_seconds=LOCK_SECONDS)
+
+    def _is_of_kind(self, row: LeaseRecord) -> bool:
+        """Whether a row is a lease as this one: that of what changes the cluster, also by a process of another version.
+
+        A lease of the other kind excludes neither.
+        """
+        return not is_of_snapshot(row)
 
     def _try_take(self, overdue: LeaseRecord | None) -> LeaseRecord | None:
         """Take the lease unless another process has it; return its row then. The row `overdue` does not count."""
 
         def others_among(rows: Iterable[LeaseRecord]) -> list[LeaseRecord]:
-            return [row for row in _valid(rows) if row != overdue]
+            return [row for row in _valid(rows) if row != overdue and self._is_of_kind(row)]
 
         token, others = str(uuid4()), others_among(self.warehouse.typed_rows(LeaseRecord))
         if others:
@@ -215,19 +237,25 @@ class WarehouseLease:
         try:
             self._transform(extended)
         except (SurveyorError, DeltaError, OSError) as error:
-            raise _lost(f"it could not be renewed: {error}") from None
+            raise self._lost(f"it could not be renewed: {error}") from None
         if lost:
             self.token, self._why_lost = "", lost[0]
-            raise _lost(lost[0])
+            raise self._lost(lost[0])
         self._deadline, self._expires = deadline, begun + LEASE_SECONDS - MARGIN_SECONDS
 
     def _row(self, token: str, deadline: datetime) -> pa.Table:
         holder = encode_holder(self.holder).decode()
         return self.warehouse.arrow(_TABLE, [{"token": token, "holder": holder, "deadline": deadline}])
 
-    def _held_by(self, other: LeaseRecord) -> str:
+    def _waiting_for(self, other: LeaseRecord, timeout: float) -> str:
+        return waiting_text(holder_of(other), timeout, _until(other))
+
+    def _lost(self, reason: str) -> LeaseLostError:
+        return LeaseLostError(lost_text(f"lease of this cluster in table {_TABLE}", reason))
+
+    def _held_by(self, other: LeaseRecord) -> SurveyorError:
         advice = held_advice(self.holder.plan, _plan_of(other))
-        return held_text(holder_of(other), f"table {_TABLE}", advice, _until(other))
+        return LeaseHeldError(held_text(holder_of(other), f"table {_TABLE}", advice, _until(other)))
 
 
 class NoLease(WarehouseLease):
@@ -254,13 +282,21 @@ def leased(
     if not warehouse.has(_TABLE):
         warehouse.ensure_tables()
     lease = WarehouseLease(warehouse, holder, notify, is_patient=timeout_seconds is not None)
+    limit = LEASE_SECONDS + 2 * MARGIN_SECONDS if timeout_seconds is None else timeout_seconds
+    with renewed(lease, limit):
+        yield lease
+
+
+@contextmanager
+def renewed(lease: WarehouseLease, timeout_seconds: float) -> Iterator[None]:
+    """Take a lease, waiting for another holder, and renew it until the block ends; then release it."""
     stop = Event()
     renewing = Thread(target=_renew, args=(lease, stop), daemon=True, name="lease")
     try:
-        lease.take(LEASE_SECONDS + 2 * MARGIN_SECONDS if timeout_seconds is None else timeout_seconds)
+        lease.take(timeout_seconds)
         renewing.start()
         lease.is_patient = True  # taken again, it was released to a cancellation, which lives
-        yield lease
+        yield
     finally:
         stop.set()
         if renewing.ident is not None:
@@ -276,8 +312,9 @@ def _renew(lease: WarehouseLease, stop: Event) -> None:
 
 
 def current_holder(warehouse: Warehouse) -> LeaseHolder | None:
-    """Return the holder of the lease, None if there is none or it cannot be decoded."""
-    valid = _valid(warehouse.typed_rows(LeaseRecord) if warehouse.has(_TABLE) else [])
+    """Return the holder of the lease of what changes the cluster, None if there is none or it cannot be decoded."""
+    rows = warehouse.typed_rows(LeaseRecord) if warehouse.has(_TABLE) else []
+    valid = _valid(row for row in rows if not is_of_snapshot(row))
     try:
         return decode_holder(valid[0].holder.encode()) if valid else None
     except MalformedZnodeError:
@@ -296,6 +333,14 @@ def _soon() -> datetime:
 def _valid(rows: Iterable[LeaseRecord]) -> list[LeaseRecord]:
     """Return the rows before their deadline."""
     return [row for row in rows if row.deadline > datetime.now(UTC)]
+
+
+def is_of_snapshot(row: LeaseRecord) -> bool:
+    """Return whether a row is the lease of a snapshot; one that cannot be decoded is not."""
+    try:
+        return decode_holder(row.holder.encode()).command == SNAPSHOT
+    except MalformedZnodeError:
+        return False
 
 
 def holder_of(row: LeaseRecord) -> str:
@@ -319,8 +364,9 @@ def _holder_now(rows: list[LeaseRecord]) -> str:
 
 
 def _until(row: LeaseRecord) -> str:
-    return f" until {row.deadline:%H:%M:%S} UTC"
+    return f" until {shown(row.deadline)}"
 
 
-def _lost(reason: str) -> LeaseLostError:
-    return LeaseLostError(lost_text(f"lease of this cluster in table {_TABLE}", reason))
+def shown(deadline: datetime) -> str:
+    """Format a deadline for messages."""
+    return f"{deadline:%H:%M:%S} UTC"

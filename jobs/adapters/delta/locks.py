@@ -4,8 +4,9 @@ Delta's log store for folders (`HDFSLogStore`) checks that a version is free and
 commit that another process makes in between is overwritten and lost. deltalake creates commits by hard links and
 overwrites none. Therefore Spark commits to a table under an exclusive lock, and deltalake's appends share the lock.
 Locks are flock locks of the operating system, which releases them when the process ends for any reason. Object stores
-have no such locks; only deltalake commits there. The threads of a process, which work on the clusters of a fleet, take
-turns there too, so that they do not use up each other's attempts at a commit.
+have no such locks; only deltalake commits there, and snapshots hold a lease (`snapshot_lease`). The threads of a
+process, which work on the clusters of a fleet, take turns there too, so that they do not use up each other's attempts
+at a commit.
 """
 
 import fcntl

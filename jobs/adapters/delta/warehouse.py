@@ -199,37 +199,42 @@ class Warehouse:
         delta = self._open(table)
         write_deltalake(delta, _with_other_columns(delta, rows), mode="append")
 
-    def replace(self, table: str, rows: Iterable[AnyRow], where: str = "true") -> None:
-        """Replace the cluster's rows that satisfy `where` by these rows; column `cluster` is filled in."""
-        self.replace_by(table, self.arrow(table, rows), where)
+    def replace(self, table: str, rows: Iterable[AnyRow], where: str = "true") -> int:
+        """Replace the cluster's rows that satisfy `where` by these rows; column `cluster` is filled in.
 
-    def replace_by(self, table: str, rows: pa.Table, where: str = "true") -> None:
+        Return the version of the table that has them, as the other methods that replace rows do.
+        """
+        return self.replace_by(table, self.arrow(table, rows), where)
+
+    def replace_by(self, table: str, rows: pa.Table, where: str = "true") -> int:
         """Replace the cluster's rows that satisfy `where` by rows that already have all columns of the table."""
         data = rows.cast(schema_of(table))
         predicate = self._own(where)
 
-        def write() -> None:
+        def write() -> int:
             delta = self._open(table)
             if data.num_rows:
                 write_deltalake(delta, _with_other_columns(delta, data), mode="overwrite", predicate=predicate)
             else:
                 delta.delete(predicate)
+            return delta.version()
 
-        self._commit(table, write)
+        return self._commit(table, write)
 
-    def replace_in_parts(self, table: str, batches: Callable[[], Iterable[pa.RecordBatch]], where: str) -> None:
+    def replace_in_parts(self, table: str, batches: Callable[[], Iterable[pa.RecordBatch]], where: str) -> int:
         """Replace the cluster's rows that satisfy `where` by batches, which a repeated attempt asks for again."""
         predicate = self._own(where)
 
-        def write() -> None:
+        def write() -> int:
             delta = self._open(table)
             schema = _with_other_columns(delta, schema_of(table).empty_table()).schema
             rows = (_with_other_columns(delta, pa.table(batch)) for batch in batches() if batch.num_rows)
             parts = chain.from_iterable(part.to_batches() for part in rows)
             reader = pa.RecordBatchReader.from_batches(schema, parts)
             write_deltalake(delta, reader, mode="overwrite", predicate=predicate)
+            return delta.version()
 
-        self._commit(table, write)
+        return self._commit(table, write)
 
     def delete(self, table: str, where: str) -> None:
         """Delete the cluster's rows that satisfy `where`."""
@@ -283,14 +288,14 @@ class Warehouse:
 
         return self._commit(table, write)
 
-    def replace_streaming(self, table: str, changed: pa.Table, kept: pa.Table, key: Sequence[str]) -> None:
+    def replace_streaming(self, table: str, changed: pa.Table, kept: pa.Table, key: Sequence[str]) -> int:
         """Replace the rows whose key is in `changed` by the rows `kept`, streaming, so that memory does not grow.
 
         All files are rewritten, which is faster than a search for the files with changes and takes more space.
         """
         taken = _joined_keys(changed, key)
 
-        def write() -> None:
+        def write() -> int:
             delta = self._open(table)
             dataset = delta.to_pyarrow_dataset(filesystem=native_files(self.path(table)))
             stored = dataset.scanner(filter=pc.field("cluster") == self.cluster).to_batches()
@@ -300,8 +305,9 @@ class Warehouse:
             rows = pa.RecordBatchReader.from_batches(added.schema, chain(batches, added.to_batches()))
             predicate = f"cluster = {quoted(self.cluster)}"
             write_deltalake(delta, rows, mode="overwrite", predicate=predicate, target_file_size=TARGET_FILE_BYTES)
+            return delta.version()
 
-        self._commit(table, write)
+        return self._commit(table, write)
 
     def referenced_versions(self, oldest: int) -> pa.Table:
         """Return the versions of tables that snapshots refer to.
@@ -322,17 +328,20 @@ class Warehouse:
         of_version = named.group_by(["table", "version"]).aggregate([("taken_at", "max"), ("is_newest", "max")])
         return of_version.rename_columns(named.column_names)
 
-    def same_files(self, table: str, version: int) -> bool:
-        """Return whether the cluster's rows are in the same files as at `version`, so that they are the same rows."""
+    def version_if_unchanged(self, table: str, version: int) -> int | None:
+        """Return the newest version if the cluster's rows are in the same files as at `version`, else None.
+
+        The rows are then the same, too.
+        """
         try:
             current, earlier = self._open(table), self._open(table, version)
         except UnreadableError:  # the version is lost, or the table is, of which the caller's next read will tell
-            return False
+            return None
         files, earlier_files = (
             set(opened.file_uris(file_pruning_predicate=[("cluster", "=", self.cluster)]))
             for opened in (current, earlier)
         )
-        return files == earlier_files
+        return current.version() if files == earlier_files else None
 
     def paths(self, table: str, version: int | None = None) -> list[str]:
         """Return the paths of the files with the cluster's rows, at a version or now.
@@ -351,9 +360,9 @@ class Warehouse:
         counts = [row["num_records"] for row in self._add_actions(table)]
         return None if None in counts else sum(counts)
 
-    def files(self, table: str) -> list[AddAction]:
-        """Return the add actions of the files with the cluster's rows."""
-        return [_add_action(file) for file in self._add_actions(table)]
+    def files(self, table: str, version: int) -> list[AddAction]:
+        """Return the add actions of the files with the cluster's rows at a version."""
+        return [_add_action(file) for file in self._add_actions(table, version)]
 
     def _add_actions(self, table: str, version: int | None = None) -> list[Row]:
         added = as_rows(pa.table(self._open(table, version).get_add_actions()))

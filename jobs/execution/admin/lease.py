@@ -1,29 +1,19 @@
 """The cluster's lease as commands take it: for which plan, and how long they wait for another holder."""
 
-import getpass
-import os
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
 from jobs.adapters.sinks.interface import Lease, Sink
 from jobs.core.signals import raise_on_signal
 from jobs.execution.admin.audited_configs import ConfigAdmin
+from jobs.repositories.actor import this_process
 from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
-from schemas.lease import LeaseHolder
 
 LEASE_HANDOVER_SECONDS: Final = 60.0
 """Seconds that a cancellation waits for a commit to release the lease: it does so between two polls or requests."""
-
-
-def this_process(command: str, plan_id: str = "") -> LeaseHolder:
-    """Describe this process and its purpose for other processes that read the lease."""
-    since = datetime.now(UTC).isoformat(timespec="seconds")
-    return LeaseHolder(getpass.getuser(), socket.gethostname(), os.getpid(), command, plan_id, since)
 
 
 @contextmanager

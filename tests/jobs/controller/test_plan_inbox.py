@@ -20,10 +20,9 @@ from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.controller import ResidentController
 from jobs.controller.decision_engine import DecisionEngine
 from jobs.controller.write_behind import WriteBehindLog
-from jobs.execution.admin.lease import this_process
 from jobs.execution.cancellation import cancel_running
 from jobs.execution.commit import apply_plan
-from jobs.repositories.actor import AIRFLOW
+from jobs.repositories.actor import AIRFLOW, this_process
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import read_plan, record_submission

@@ -11,8 +11,7 @@ import pytest
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sinks.zookeeper import ZooKeeperReader
 from jobs.adapters.zookeeper.lease import Lease
-from jobs.execution.admin.lease import this_process
-from jobs.repositories.actor import Actor
+from jobs.repositories.actor import Actor, this_process
 from jobs.repositories.plans.commit_log import CommitLog, close_plan
 from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import Plan

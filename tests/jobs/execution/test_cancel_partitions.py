@@ -10,8 +10,8 @@ from jobs.adapters.sinks.zookeeper import ZooKeeperReader
 from jobs.adapters.zookeeper import connection
 from jobs.adapters.zookeeper.lease import Lease
 from jobs.console_output.commits import NO_SNAPSHOT
-from jobs.execution.admin.lease import this_process
 from jobs.execution.partition_cancellation import _Audit
+from jobs.repositories.actor import this_process
 from jobs.repositories.plans.commit_rows import NO_PLAN
 from jobs.sql_views.database import Summaries
 from tests.jobs.support.commands.command_line import Surveyor

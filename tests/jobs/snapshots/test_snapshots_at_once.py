@@ -7,25 +7,34 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
 
-from jobs.adapters.delta import locks
+from jobs.adapters.delta import locks, snapshot_lease, spark_warehouse
+from jobs.adapters.delta import warehouse as warehouse_module
+from jobs.adapters.delta.locked_writes import write_locked
 from jobs.adapters.delta.locks import VACUUM, locked
+from jobs.adapters.delta.snapshot_lease import SnapshotLease
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from jobs.repositories.snapshots import as_of, newest_rows
+from jobs.core.errors import SnapshotLeaseLostError
+from jobs.repositories.actor import this_process
+from jobs.repositories.snapshots import STATE_TABLES, as_of, newest_rows
 from jobs.runtime.settings import ClusterConf, Settings
+from jobs.snapshots import snapshot
 from jobs.snapshots.snapshot import take_snapshot
 from jobs.snapshots.vacuum import vacuum_warehouse
 from jobs.snapshots.writer import SnapshotWriter
+from schemas.columns import TABLE_COLUMNS
 from schemas.rows import Snapshot
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.commands import Surveyor
@@ -140,6 +149,131 @@ def test_an_id_that_another_process_takes_by_no_lock_is_not_overwritten(
 
     assert "another process wrote snapshot 1 in the meantime" in capsys.readouterr().err
     assert [row.snapshot_id for row in whole(surveyor.warehouse)] == [1, 2]
+
+
+def change_state(hosts: str, number: int, epoch: int) -> None:
+    state = State(controller_epoch=1, leader=1, leader_epoch=epoch, isr=[1])
+    with connected(ZooKeeperEndpoint(hosts)) as client:
+        client.set(state_path("orders", number), encode_state(state))
+
+
+@pytest.fixture
+def settings(surveyor: Surveyor) -> Settings:
+    return Settings("default", str(surveyor.folder), ClusterConf(zookeeper=surveyor.hosts))
+
+
+@pytest.fixture
+def on_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The warehouse is as one on an object store, where threads stand for processes: without any lock."""
+    for module in (locks, snapshot_lease):
+        monkeypatch.setattr(module, "is_local", lambda _: False)
+    monkeypatch.setattr(spark_warehouse, "takes_spark_commits", lambda _: False)
+    monkeypatch.setattr(snapshot, "locked", lambda *_, **__: nullcontext(enter_result=False))
+
+
+@pytest.mark.usefixtures("on_a_store")
+def test_a_second_snapshot_on_a_store_waits_for_the_first(
+    surveyor: Surveyor, settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would write rows of history under the same id, which the first one then replaces by its own."""
+    write, second = SnapshotWriter.write, list[Future[dict[str, Any]]]()
+    take_snapshot(settings)
+
+    def overtaken(writer: SnapshotWriter) -> dict[str, int]:
+        if not second:
+            change_state(surveyor.hosts, 1, epoch=6)
+            second.append(pool.submit(take_snapshot, settings))
+            said = ""
+            while not second[0].done() and "waiting for another snapshot" not in said:
+                said += capsys.readouterr().err
+                time.sleep(0.02)
+        return write(writer)
+
+    monkeypatch.setattr(SnapshotWriter, "write", overtaken)
+    with ThreadPoolExecutor() as pool:
+        first = take_snapshot(settings)["snapshot_id"]
+        ids = first, second[0].result()["snapshot_id"]
+
+    assert [row.snapshot_id for row in whole(surveyor.warehouse)] == [1, 2, 3]
+    assert ids == (2, 3)
+
+
+@pytest.mark.usefixtures("on_a_store")
+@pytest.mark.parametrize("is_written", [False, True], ids=["before the first write", "before the row in snapshots"])
+def test_a_snapshot_that_lost_its_lease_writes_nothing_more(
+    surveyor: Surveyor, settings: Settings, monkeypatch: pytest.MonkeyPatch, *, is_written: bool
+) -> None:
+    """It was stopped for a while, and another process has begun the next snapshot."""
+    warehouse, write = surveyor.warehouse, SnapshotWriter.write
+    take_snapshot(settings)
+    change_state(surveyor.hosts, 1, epoch=6)
+    versions = dict[str, int]()
+
+    def stopped(writer: SnapshotWriter) -> dict[str, int]:
+        counts = write(writer) if is_written else {}
+        warehouse.delete("leases", "true")
+        SnapshotLease(warehouse, this_process("snapshot"), print).take(0.0)
+        versions.update({table: warehouse.version(table) for table in TABLE_COLUMNS})
+        return counts or write(writer)
+
+    monkeypatch.setattr(SnapshotWriter, "write", stopped)
+    with pytest.raises(SnapshotLeaseLostError, match="this snapshot was not completed"):
+        take_snapshot(settings)
+
+    assert {table: warehouse.version(table) for table in TABLE_COLUMNS} == versions
+    assert len(warehouse.rows("snapshots")) == 1
+
+
+@pytest.mark.usefixtures("on_a_store")
+def test_the_lease_is_checked_right_before_each_write(
+    surveyor: Surveyor, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps, check = list[str](), SnapshotLease.refuse_lost
+
+    def checked(lease: SnapshotLease) -> None:
+        steps.append("check")
+        check(lease)
+
+    def written(warehouse: str, table: str, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - as it is
+        steps.append(table)
+        return write_locked(warehouse, table, *arguments, **options)
+
+    monkeypatch.setattr(SnapshotLease, "refuse_lost", checked)
+    for module in (warehouse_module, spark_warehouse):
+        monkeypatch.setattr(module, "write_locked", written)
+    for epoch in range(6, 8):
+        take_snapshot(settings)
+        change_state(surveyor.hosts, 1, epoch)
+    take_snapshot(settings)
+
+    writes = [(step, before) for before, step in pairwise(steps) if step not in {"check", "leases"}]
+    assert {table for table, _ in writes} >= {"brokers", "topics", "partitions", "partition_history", "snapshots"}
+    assert {before for _, before in writes} == {"check"}
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_a_snapshot_names_versions_with_its_own_rows(
+    surveyor: Surveyor, settings: Settings, monkeypatch: pytest.MonkeyPatch, *, is_changed: bool
+) -> None:
+    """Another process writes in between without any lock; what this one did not write is as in the last snapshot."""
+    warehouse, write = surveyor.warehouse, SnapshotWriter.write
+    take_snapshot(settings)
+    if is_changed:
+        change_state(surveyor.hosts, 1, epoch=6)
+
+    def followed(writer: SnapshotWriter) -> dict[str, int]:
+        counts = write(writer)
+        for table in STATE_TABLES:
+            warehouse.delete(table, "true")
+        return counts
+
+    monkeypatch.setattr(SnapshotWriter, "write", followed)
+    take_snapshot(settings)
+
+    first, second = whole(warehouse)
+    assert len(as_of(warehouse, second, "topics")) == 1
+    assert as_of(warehouse, second, "brokers") == as_of(warehouse, first, "brokers")
+    assert as_of(warehouse, second, "broker_configs") == as_of(warehouse, first, "broker_configs")
 
 
 def test_a_vacuum_waits_for_a_snapshot_that_names_its_versions_last(surveyor: Surveyor) -> None:

@@ -17,7 +17,7 @@ from jobs.adapters.delta.lease import WarehouseLease
 from jobs.adapters.sinks.kraft import KRaftSink
 from jobs.adapters.sources.kraft import KRaftSource
 from jobs.execution.admin.controller_client import request_changes
-from jobs.execution.admin.lease import this_process
+from jobs.repositories.actor import this_process
 from schemas.rows import Key
 from tests.jobs.execution.killed.crash_runner import sampled_points
 from tests.jobs.support.kafka.planned_kafka import APPLY, RACKS, SLOW, KRaftKafka, committed, election, kraft_kafka

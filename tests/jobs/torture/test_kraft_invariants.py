@@ -8,7 +8,7 @@ import pytest
 
 from jobs.adapters.delta.lease import WarehouseLease
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.execution.admin.lease import this_process
+from jobs.repositories.actor import this_process
 from schemas.enums import OperationKind, PlanStatus
 from schemas.lease import LeaseHolder
 from schemas.rows import Operation, Row

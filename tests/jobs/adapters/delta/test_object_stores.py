@@ -141,7 +141,7 @@ def test_no_acknowledged_commit_is_lost(spark: SparkSession, warehouse: Warehous
 def test_files_are_copied_from_table_to_table(spark: SparkSession, warehouse: Warehouse) -> None:
     tables = SparkWarehouse(spark, warehouse)
     tables.replace("partitions", tables.frame("partitions", [partition(number) for number in range(7)]))
-    tables.copy("partitions", "partition_history")
+    tables.copy("partitions", tables.warehouse.version("partitions"), "partition_history")
     assert sorted(row["partition"] for row in warehouse.rows("partition_history")) == [*range(7)]
 
 

@@ -89,7 +89,7 @@ def test_copied_files_are_all_of_the_clusters_rows(spark: SparkSession, tmp_path
     tables.warehouse.append("partition_history", [_partition("crashed", 0)])
     tables.replace("partitions", tables.frame("partitions", [_partition("t", number) for number in range(3)]))
     for _ in range(2):  # a second copy replaces the first
-        tables.copy("partitions", "partition_history")
+        tables.copy("partitions", tables.warehouse.version("partitions"), "partition_history")
     expected = {("t", number, 1) for number in range(3)}
     assert (_led(tables.warehouse, "partition_history"), tables.read("partition_history").count()) == (expected, 3)
     assert _led(other, "partition_history") == {("theirs", 0, 1)}

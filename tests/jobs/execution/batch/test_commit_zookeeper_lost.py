@@ -13,8 +13,8 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import commit
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.plan_submission import announce_resident
-from jobs.execution.admin.lease import this_process
 from jobs.execution.batch.operations import write_tasks
+from jobs.repositories.actor import this_process
 from schemas.enums import Outcome, PlanStatus, Step
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.operation_rows import deletion

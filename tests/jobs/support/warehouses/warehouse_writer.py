@@ -12,33 +12,39 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
+from jobs.adapters.delta.lease import SNAPSHOT
 from jobs.adapters.delta.locks import VACUUM, locked
+from jobs.adapters.delta.snapshot_lease import leased_snapshot
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
+from jobs.repositories.actor import this_process
 from jobs.repositories.plans.commit_rows import next_attempt
 from jobs.repositories.snapshots import last_snapshot
 from jobs.snapshots.vacuum import vacuum_warehouse
 
 SHARED_PLAN = "shared"
 ROUNDS_PER_VACUUM = 3
-TABLES = ("brokers", "events")
 
 
 def take_snapshot(warehouse: Warehouse, worker: str) -> int:
-    """Write two tables and the row in `snapshots`, in the order and under the locks of `surveyor snapshot`."""
+    """Write two tables and the row in `snapshots`, in the order of `surveyor snapshot`, under its locks or lease."""
     with ExitStack() as stack:
         stack.enter_context(locked(warehouse.uri, VACUUM, shared=True))
         stack.enter_context(locked(warehouse.uri, f"snapshot of {warehouse.cluster}"))
-        while True:
-            last = last_snapshot(warehouse)
-            snapshot_id = 1 if last is None else last.snapshot_id + 1
-            warehouse.replace("brokers", [{"broker_id": 1, "snapshot_id": snapshot_id, "host": worker}])
-            event = {"snapshot_id": snapshot_id, "kind": "BrokerJoined", "subject": worker}
-            warehouse.replace("events", [event], f"snapshot_id = {snapshot_id}")
-            versions = {table: warehouse.version(table) for table in TABLES}
-            row = {"snapshot_id": snapshot_id, "taken_at": datetime.now(UTC), "versions": versions}
-            if warehouse.insert("snapshots", row, ("snapshot_id", "=", snapshot_id)) is None:
-                return snapshot_id
+        lease = stack.enter_context(leased_snapshot(warehouse, this_process(SNAPSHOT), lambda _: None))
+        last = last_snapshot(warehouse)
+        snapshot_id = 1 if last is None else last.snapshot_id + 1
+        broker = {"broker_id": 1, "snapshot_id": snapshot_id, "host": worker}
+        event = {"snapshot_id": snapshot_id, "kind": "BrokerJoined", "subject": worker}
+        versions = {
+            "brokers": warehouse.replace("brokers", [broker]),
+            "events": warehouse.replace("events", [event], f"snapshot_id >= {snapshot_id}"),
+        }
+        row = {"snapshot_id": snapshot_id, "taken_at": datetime.now(UTC), "versions": versions}
+        if lease is not None:
+            lease.refuse_lost()
+        assert warehouse.insert("snapshots", row, ("snapshot_id", "=", snapshot_id)) is None
+        return snapshot_id
 
 
 def store_plan(warehouse: Warehouse, plan_id: str) -> str:
