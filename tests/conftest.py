@@ -26,9 +26,13 @@ def zookeeper(zookeeper_server: EmbeddedZooKeeper) -> str:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
-    """Three brokers, shared by a module's tests: what a test kills, it restarts."""
-    with EmbeddedCluster(3) as running:
+def cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
+    """Brokers that a module's tests share: what a test kills, it restarts.
+
+    There are three of them, unless the module's marker `cluster` gives arguments of EmbeddedCluster.
+    """
+    marker = request.node.get_closest_marker("cluster")
+    with EmbeddedCluster(3) if marker is None else EmbeddedCluster(*marker.args, **marker.kwargs) as running:
         yield running
 
 

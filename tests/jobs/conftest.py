@@ -15,8 +15,10 @@ from jobs.adapters.zookeeper.controllership import Controllership, take_over
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
+from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.rows.plan_rows import CLUSTER
 from tests.jobs.support.zookeeper.fenced import OURS
+from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, new_chroot
 from tests.jobs.support.zookeeper.zookeeper_proxy import ZooKeeperProxy
 
@@ -36,6 +38,11 @@ def fake_brokers() -> Iterator[FakeBrokers]:
     """What listens where the tree registers a broker."""
     with FakeBrokers() as listening:
         yield listening
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates.made_in(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture
@@ -101,6 +108,12 @@ def unstarted(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Warehouse:
     return Warehouse(str(tmp_path / "warehouse"), CLUSTER)
+
+
+@pytest.fixture
+def empty_tables(warehouse: Warehouse) -> None:
+    """All tables of the warehouse exist."""
+    lay_tables(warehouse)
 
 
 @pytest.fixture

@@ -26,11 +26,6 @@ FILE: Final = "--command-config f"
 
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates.made_in(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
 def stores(certificates: Certificates, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Keystores]:
     return {kind: Keystores.of(certificates, tmp_path_factory.mktemp(kind.replace(" ", "-")), kind) for kind in TYPES}
 

@@ -3,7 +3,6 @@
 import shlex
 import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -11,7 +10,6 @@ from typing import Final
 import pytest
 from kazoo.exceptions import NoNodeError
 
-from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import kafka_jars
 from jobs.adapters.java.resolvers import class_path
@@ -20,15 +18,11 @@ from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
+pytestmark = pytest.mark.cluster(1)
+
 SHELL: Final = "org.apache.zookeeper.ZooKeeperMainWithTlsSupportForKafka"
 MANY: Final = 5
 """Controllers that give up one after the other, where one that is well stays."""
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(1) as running:
-        yield running
 
 
 def epoch(kafka: KafkaTree) -> int:

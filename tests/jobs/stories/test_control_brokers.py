@@ -64,17 +64,7 @@ SETTINGS = {
     "leader.imbalance.check.interval.seconds": "3600",
 }
 
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(4, overrides=SETTINGS) as running:
-        yield running
-
-
-@pytest.fixture
-def kafka(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
-    with kafka_tree(cluster) as tree:
-        yield tree
+pytestmark = pytest.mark.cluster(4, overrides=SETTINGS)
 
 
 def test_the_life_of_a_cluster(cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path) -> None:
@@ -199,8 +189,6 @@ def control(kafka: KafkaTree, tmp_path: Path) -> Callable[[], Ran]:
 def test_told_to_stop_it_resigns_and_a_broker_takes_over(
     cluster: EmbeddedCluster, kafka: KafkaTree, control: Callable[[], Ran]
 ) -> None:
-    assert eventually(lambda: controller_id(kafka) in cluster.brokers)
-
     def stop() -> None:
         eventually(lambda: controller_id(kafka) == OURS, 300)
         os.kill(os.getpid(), signal.SIGTERM)
@@ -217,7 +205,6 @@ def test_whose_znode_is_deleted_is_no_controller_any_more(
     cluster: EmbeddedCluster, kafka: KafkaTree, control: Callable[[], Ran]
 ) -> None:
     """As `zookeeper-shell delete /controller`, by which operators have Kafka elect another one."""
-    assert eventually(lambda: controller_id(kafka) in cluster.brokers)
 
     def fence() -> None:
         eventually(lambda: controller_id(kafka) == OURS, 300)
@@ -257,7 +244,6 @@ def test_requests_are_carried_out_without_a_controller(
 ) -> None:
     """Kafka's controller finds nothing to do when it comes back."""
     monkeypatch.setattr("jobs.controller.reconcile.FIRST_PAUSE_SECONDS", 0.2)
-    assert eventually(lambda: controller_id(kafka) in cluster.brokers)
     controlled = ControlledCluster(cluster, kafka, tmp_path)
     controlled.write_topic("asked", {0: [0, 1]})
     controlled.write_topic("unwanted", {0: [0, 1], 1: [2, 3]})

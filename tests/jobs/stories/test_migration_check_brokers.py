@@ -1,6 +1,5 @@
 """`surveyor migration check` on real brokers of Kafka 3.9: nothing is in the way, until a broker is gone."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,15 +15,11 @@ from jobs.adapters.embedded.cluster import EmbeddedCluster
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.kafka.real_cluster import broker_in_control, create_topics, eventually, kafka_tree
 
+pytestmark = pytest.mark.cluster(2)
+
 COUNTED = (
     "0 ACLs of 0 resource patterns, 1 SCRAM credential, 0 quotas, 0 delegation tokens, dynamic configs of 0 brokers"
 )
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(2) as running:
-        yield running
 
 
 def _found(surveyor: Surveyor, code: int) -> dict[str, tuple[str, str]]:

@@ -30,16 +30,14 @@ from tests.jobs.support.kafka.planned_kafka import (
 from tests.jobs.support.kafka.real_cluster import Traffic, eventually, kafka_tree
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [
+    pytest.mark.usefixtures("spark"),
+    pytest.mark.brokers,
+    pytest.mark.cluster(3, first_id=1, racks=RACKS, overrides=NO_MAKING, heap="320m"),
+]
 
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(3, first_id=1, racks=RACKS, overrides=NO_MAKING, heap="320m") as running:
-        yield running
 
 
 @pytest.fixture(scope="module", params=["zookeeper", "kraft"])

@@ -3,7 +3,6 @@
 The loop of docs/restarts.md is run as the page shows it. In place of ssh it has a script that asks this test.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,13 +15,9 @@ from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually
 from tests.jobs.support.kafka.rolling_restarts import TOO_FEW, ImpatientTraffic, run_loop
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
+pytestmark = pytest.mark.cluster(3, racks={0: "a", 1: "b", 2: "c"})
+
 UNSAFE = 23
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(3, racks={0: "a", 1: "b", 2: "c"}) as running:
-        yield running
 
 
 def make_topic(cluster: EmbeddedCluster, kafka: KafkaTree, name: str, min_isr: int) -> None:

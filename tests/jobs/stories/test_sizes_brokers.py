@@ -1,7 +1,6 @@
 """Sizes on real brokers: reported, shown, balanced by; and a throttled move as `verify` sees it, from start to end."""
 
 import os
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -12,7 +11,11 @@ from jobs.adapters.embedded.cluster import EmbeddedCluster
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually, kafka_tree
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [
+    pytest.mark.usefixtures("spark"),
+    # small fetches, so that a throttled follower gets its bytes a few at a time
+    pytest.mark.cluster(2, overrides={"replica.fetch.max.bytes": "32768"}),
+]
 
 RECORD = 20_000
 RECORDS = {"big": 200, "middle": 60, "little": 20}
@@ -22,17 +25,11 @@ SLOW, QUICK = "100000", "100000000"
 """Bytes a second: the throttled move takes some 40 s, of which the test sees the beginning."""
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
-    """Small fetches, so that a throttled follower gets its bytes a few at a time."""
-    with EmbeddedCluster(2, overrides={"replica.fetch.max.bytes": "32768"}) as running:
-        with kafka_tree(running) as tree:
-            assert eventually(lambda: broker_in_control(tree))
-        _fill(running)
-        yield running
-
-
-def _fill(cluster: EmbeddedCluster) -> None:
+@pytest.fixture(autouse=True, scope="module")
+def filled(cluster: EmbeddedCluster) -> None:
+    """A broker is the controller, and broker 0 has records in three topics."""
+    with kafka_tree(cluster) as tree:
+        assert eventually(lambda: broker_in_control(tree))
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
     admin.create_topics({topic: {"assignments": {0: [0]}} for topic in RECORDS})
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "batch.num.messages": 1})
@@ -46,8 +43,8 @@ def _fill(cluster: EmbeddedCluster) -> None:
 def _throttle(cluster: EmbeddedCluster, topic: str, rate: str) -> None:
     """As kafka-reassign-partitions --throttle does, for all replicas of the topic."""
     sides = ("leader", "follower")
-    rates: Mapping[str, Any] = {f"{side}.replication.throttled.rate": ("SET", rate) for side in sides}
-    replicas: Mapping[str, Any] = {f"{side}.replication.throttled.replicas": ("SET", "*") for side in sides}
+    rates: dict[str, Any] = {f"{side}.replication.throttled.rate": ("SET", rate) for side in sides}
+    replicas: dict[str, Any] = {f"{side}.replication.throttled.replicas": ("SET", "*") for side in sides}
     resources = [ConfigResource(ConfigResourceType.BROKER, str(broker), dict(rates)) for broker in cluster.brokers]
     resources.append(ConfigResource(ConfigResourceType.TOPIC, topic, dict(replicas)))
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)

@@ -31,15 +31,11 @@ from tests.jobs.support.rows.operation_rows import alteration, deletion, expansi
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
+pytestmark = pytest.mark.cluster(3, racks={0: "b", 1: "a", 2: "b"})
+"""The racks come in another order than the brokers."""
+
 TOOL = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 MODES = ["admin", "batch"]
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
-    """Three brokers in two racks, which come in another order than the brokers."""
-    with EmbeddedCluster(3, racks={0: "b", 1: "a", 2: "b"}) as running:
-        yield running
 
 
 def commit(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, mode: str) -> None:

@@ -40,12 +40,6 @@ def notice(api: str = LEADER_AND_ISR, partition: int = 0, brokers: tuple[int, ..
 
 
 @pytest.fixture
-def brokers() -> Iterator[FakeBrokers]:
-    with FakeBrokers() as some:
-        yield some
-
-
-@pytest.fixture
 def responses() -> SimpleQueue[BrokerResponse]:
     return SimpleQueue()
 
@@ -68,67 +62,71 @@ def apis(brokers: FakeBrokers, broker: int) -> list[str]:
     return [request.api for request in brokers[broker].received]
 
 
-def test_requests_are_in_order_and_live_brokers_sent_on_change(brokers: FakeBrokers, channels: ChannelManager) -> None:
+def test_requests_are_in_order_and_live_brokers_sent_on_change(
+    fake_brokers: FakeBrokers, channels: ChannelManager
+) -> None:
     state, metadata = notice(), notice(UPDATE_METADATA, brokers=(1, 2))
 
-    channels.send(control_batch(brokers, [metadata, state]), live_brokers_to=[1])
+    channels.send(control_batch(fake_brokers, [metadata, state]), live_brokers_to=[1])
 
     assert eventually(lambda: channels.busy == [])
-    assert apis(brokers, 1) == ["update_metadata", "leader_and_isr", "update_metadata"]
-    assert apis(brokers, 2) == ["update_metadata"]
-    assert [len(request.partitions) for request in brokers[1].received] == [0, 1, 1]
+    assert apis(fake_brokers, 1) == ["update_metadata", "leader_and_isr", "update_metadata"]
+    assert apis(fake_brokers, 2) == ["update_metadata"]
+    assert [len(request.partitions) for request in fake_brokers[1].received] == [0, 1, 1]
 
 
 def test_a_broker_that_starts_gets_all_metadata_before_anything_else(
-    brokers: FakeBrokers, channels: ChannelManager
+    fake_brokers: FakeBrokers, channels: ChannelManager
 ) -> None:
     """Also where a change was queued with it; else it answers clients without topics until it has opened its logs."""
-    brokers[1].stop()
-    channels.send(control_batch(brokers, [notice()]))
-    assert eventually(lambda: brokers[1].connections != [])  # what is queued later is one batch
-    channels.send(control_batch(brokers, [notice(UPDATE_METADATA), notice()]), live_brokers_to=[1, 2], starting=[1])
-    channels.send(control_batch(brokers, [notice(leader_epoch=2), notice(STOP_REPLICA, partition=1)]))
-    brokers[1].go_on()
+    fake_brokers[1].stop()
+    channels.send(control_batch(fake_brokers, [notice()]))
+    assert eventually(lambda: fake_brokers[1].connections != [])  # what is queued later is one batch
+    channels.send(
+        control_batch(fake_brokers, [notice(UPDATE_METADATA), notice()]), live_brokers_to=[1, 2], starting=[1]
+    )
+    channels.send(control_batch(fake_brokers, [notice(leader_epoch=2), notice(STOP_REPLICA, partition=1)]))
+    fake_brokers[1].go_on()
 
     assert eventually(lambda: channels.busy == [])
-    sent = apis(brokers, 1)
+    sent = apis(fake_brokers, 1)
     assert sent[sent.index("update_metadata") :] == ["update_metadata", "leader_and_isr", "stop_replica"]
-    assert apis(brokers, 2) == ["update_metadata"]
+    assert apis(fake_brokers, 2) == ["update_metadata"]
 
 
 def test_unencodable_request_is_named_and_the_next_is_sent(
-    brokers: FakeBrokers,
+    fake_brokers: FakeBrokers,
     channels: ChannelManager,
     responses: SimpleQueue[BrokerResponse],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    channels.send(control_batch(brokers, [notice(partition=5, leader_epoch=2**40)]))
+    channels.send(control_batch(fake_brokers, [notice(partition=5, leader_epoch=2**40)]))
     assert eventually(lambda: channels.busy == [])
-    channels.send(control_batch(brokers, [notice()]))
+    channels.send(control_batch(fake_brokers, [notice()]))
     assert eventually(lambda: channels.busy == [])
 
     bad, good = responses.get_nowait(), responses.get_nowait()
     assert (bad.data, bad.errors(), good.errors()) == (None, [NOT_SENT], [0])
-    assert apis(brokers, 1) == ["leader_and_isr"]
+    assert apis(fake_brokers, 1) == ["leader_and_isr"]
     assert "cannot send LeaderAndIsr (t-5) to broker 1" in capsys.readouterr().err
 
 
-def test_a_response_that_cannot_be_decoded_counts_as_unanswered(brokers: FakeBrokers) -> None:
-    batch = control_batch(brokers, [])
+def test_a_response_that_cannot_be_decoded_counts_as_unanswered(fake_brokers: FakeBrokers) -> None:
+    batch = control_batch(fake_brokers, [])
     for data in (b"", b"\0", b"\xff" * 40):
         response = BrokerResponse(batch.brokers[0], EPOCH, LEADER_AND_ISR, [notice()], data, version=5)
         assert response.errors() == [NOT_SENT]
 
 
-def test_a_provisional_queue_is_kept(brokers: FakeBrokers, channels: ChannelManager) -> None:
+def test_a_provisional_queue_is_kept(fake_brokers: FakeBrokers, channels: ChannelManager) -> None:
     """It is dropped where the broker goes, and where its registration is an older one."""
-    starting = control_batch(brokers, [notice(UPDATE_METADATA)])
+    starting = control_batch(fake_brokers, [notice(UPDATE_METADATA)])
     row = replace(starting.brokers[0], broker_epoch=9)
 
     channels.send_to_starting(row, starting)
-    channels.send(control_batch(brokers, [notice(UPDATE_METADATA, brokers=(2,))], ids=(2,)))
+    channels.send(control_batch(fake_brokers, [notice(UPDATE_METADATA, brokers=(2,))], ids=(2,)))
     assert eventually(lambda: channels.idle == [1, 2])
-    channels.send(control_batch(brokers, [notice()], ids=(1, 2), epoch=9))
+    channels.send(control_batch(fake_brokers, [notice()], ids=(1, 2), epoch=9))
     channels.send_to_starting(replace(row, broker_epoch=8), starting)
     channels.drop_provisional(1)  # a cycle knows it by now
     assert eventually(lambda: channels.idle == [1, 2])
@@ -137,11 +135,11 @@ def test_a_provisional_queue_is_kept(brokers: FakeBrokers, channels: ChannelMana
     channels.drop_provisional(1)
 
     assert channels.idle == []
-    assert apis(brokers, 1)[:2] == ["update_metadata", "leader_and_isr"]
+    assert apis(fake_brokers, 1)[:2] == ["update_metadata", "leader_and_isr"]
 
 
 def test_a_starting_broker_is_retried_quickly(
-    brokers: FakeBrokers, channels: ChannelManager, monkeypatch: pytest.MonkeyPatch
+    fake_brokers: FakeBrokers, channels: ChannelManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some fifty times a second at first; one that answered once is tried again as Kafka's controller does."""
     tries: list[float] = []
@@ -154,25 +152,25 @@ def test_a_starting_broker_is_retried_quickly(
         return connect(*arguments)
 
     monkeypatch.setattr(BrokerConnection, "to", refused)
-    channels.send(control_batch(brokers, [notice(UPDATE_METADATA)], ids=(1,)))
+    channels.send(control_batch(fake_brokers, [notice(UPDATE_METADATA)], ids=(1,)))
 
     assert eventually(lambda: channels.busy == [])
     assert len(tries) == 6
     assert tries[-1] - tries[0] < 5 * RETRY_BACKOFF_SECONDS
 
 
-def test_an_unresponsive_broker_delays_no_other_broker(brokers: FakeBrokers, channels: ChannelManager) -> None:
-    brokers[1].stop()
+def test_an_unresponsive_broker_delays_no_other_broker(fake_brokers: FakeBrokers, channels: ChannelManager) -> None:
+    fake_brokers[1].stop()
     for epoch in range(1, 6):
-        channels.send(control_batch(brokers, [notice(brokers=(1, 2), leader_epoch=epoch)]))
+        channels.send(control_batch(fake_brokers, [notice(brokers=(1, 2), leader_epoch=epoch)]))
         time.sleep(0.05)
 
-    assert eventually(lambda: len(brokers[2].received) == 5)
+    assert eventually(lambda: len(fake_brokers[2].received) == 5)
     assert (channels.idle, channels.busy) == ([2], [1])
-    brokers[1].go_on()
+    fake_brokers[1].go_on()
     assert eventually(lambda: channels.busy == [])
 
-    epochs = [state.leader_epoch for request in brokers[1].of("leader_and_isr") for state in _states(request)]
+    epochs = [state.leader_epoch for request in fake_brokers[1].of("leader_and_isr") for state in _states(request)]
     assert epochs[-1] == 5
     assert len(epochs) < 5
     assert epochs == sorted(epochs)
@@ -183,14 +181,14 @@ def _states(request: Any) -> list[Any]:  # noqa: ANN401 - kio's
 
 
 def test_lost_request_is_sent_until_it_is_answered(
-    brokers: FakeBrokers, channels: ChannelManager, responses: SimpleQueue[BrokerResponse]
+    fake_brokers: FakeBrokers, channels: ChannelManager, responses: SimpleQueue[BrokerResponse]
 ) -> None:
-    brokers[1].hangs_up_on.add("leader_and_isr")
+    fake_brokers[1].hangs_up_on.add("leader_and_isr")
 
-    channels.send(control_batch(brokers, [notice()]))
+    channels.send(control_batch(fake_brokers, [notice()]))
 
     assert eventually(lambda: channels.busy == [])
-    assert apis(brokers, 1) == ["leader_and_isr"] * 2
+    assert apis(fake_brokers, 1) == ["leader_and_isr"] * 2
     answer = responses.get_nowait()
     assert (answer.errors(), answer.controller_epoch) == ([11], EPOCH)  # it has it from the first time
     assert responses.empty()
@@ -198,45 +196,45 @@ def test_lost_request_is_sent_until_it_is_answered(
 
 @pytest.mark.parametrize("mistaken", [lambda answer: answer[:6], lambda answer: b"\0\0\1\0" + answer[4:]])
 def test_a_response_to_another_request_counts_as_lost(
-    brokers: FakeBrokers,
+    fake_brokers: FakeBrokers,
     channels: ChannelManager,
     responses: SimpleQueue[BrokerResponse],
     mistaken: Callable[[bytes], bytes],
 ) -> None:
     """Cut off, or to an earlier one: it must not count as a word about this one."""
-    brokers[1].mistaken.append(mistaken)
+    fake_brokers[1].mistaken.append(mistaken)
 
-    channels.send(control_batch(brokers, [notice(UPDATE_METADATA)]), live_brokers_to=[1])
+    channels.send(control_batch(fake_brokers, [notice(UPDATE_METADATA)]), live_brokers_to=[1])
 
     assert eventually(lambda: channels.busy == [])
-    assert apis(brokers, 1) == ["update_metadata"] * 3
+    assert apis(fake_brokers, 1) == ["update_metadata"] * 3
     assert [responses.get_nowait().error for _ in range(2)] == [0, 0]
     assert responses.empty()
 
 
-def test_a_new_registration_gets_a_new_queue(brokers: FakeBrokers, channels: ChannelManager) -> None:
-    brokers[1].stop()
-    channels.send(control_batch(brokers, [notice(leader_epoch=1)]))
-    channels.send(control_batch(brokers, [notice(leader_epoch=2)]))
+def test_a_new_registration_gets_a_new_queue(fake_brokers: FakeBrokers, channels: ChannelManager) -> None:
+    fake_brokers[1].stop()
+    channels.send(control_batch(fake_brokers, [notice(leader_epoch=1)]))
+    channels.send(control_batch(fake_brokers, [notice(leader_epoch=2)]))
 
-    channels.send(control_batch(brokers, [notice(leader_epoch=3)], epoch=8))
-    brokers[1].go_on()
+    channels.send(control_batch(fake_brokers, [notice(leader_epoch=3)], epoch=8))
+    fake_brokers[1].go_on()
 
     assert eventually(lambda: channels.busy == [])
-    registrations = [request.request.broker_epoch for request in brokers[1].received]
+    registrations = [request.request.broker_epoch for request in fake_brokers[1].received]
     assert registrations[-1] == 8
-    assert [state.leader_epoch for request in brokers[1].received for state in _states(request)][-1] == 3
-    assert 2 not in [state.leader_epoch for request in brokers[1].received for state in _states(request)]
+    assert [state.leader_epoch for request in fake_brokers[1].received for state in _states(request)][-1] == 3
+    assert 2 not in [state.leader_epoch for request in fake_brokers[1].received for state in _states(request)]
 
 
-def test_deregistered_broker_gets_nothing(brokers: FakeBrokers, channels: ChannelManager) -> None:
-    channels.send(control_batch(brokers, [notice(brokers=(1, 2))]))
+def test_deregistered_broker_gets_nothing(fake_brokers: FakeBrokers, channels: ChannelManager) -> None:
+    channels.send(control_batch(fake_brokers, [notice(brokers=(1, 2))]))
     assert eventually(lambda: channels.busy == [])
 
-    channels.send(control_batch(brokers, [notice(brokers=(1, 2), leader_epoch=2)], ids=(2,)))
+    channels.send(control_batch(fake_brokers, [notice(brokers=(1, 2), leader_epoch=2)], ids=(2,)))
 
     assert eventually(lambda: channels.idle == [2])
-    assert (len(brokers[1].received), len(brokers[2].received)) == (1, 2)
+    assert (len(fake_brokers[1].received), len(fake_brokers[2].received)) == (1, 2)
 
 
 def test_later_notices_replace_earlier_ones_and_keep_flags() -> None:

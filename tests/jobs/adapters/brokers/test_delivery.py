@@ -4,7 +4,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from threading import Thread, Timer
 
 import pytest
@@ -31,12 +31,6 @@ from tests.typed_rows import typed
 
 OURS = 2147483647
 LONG = 60.0
-
-
-@pytest.fixture
-def brokers() -> Iterator[FakeBrokers]:
-    with FakeBrokers() as listening:
-        yield listening
 
 
 @pytest.fixture(autouse=True)
@@ -83,29 +77,29 @@ def errors(answers: BrokerResponses, broker_id: int) -> list[int]:
     return [error for answer, codes in pairs if answer.broker.broker_id == broker_id for error in codes]
 
 
-def test_each_broker_gets_its_requests_in_order(brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_broker_gets_its_requests_in_order(fake_brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         broker_connection, "IDLE_BEFORE_PROBE_SECONDS", 30.0
     )  # on a busy machine it would ask whether they are there
-    live = [registered(brokers, broker) for broker in (0, 1, 2)]
+    live = [registered(fake_brokers, broker) for broker in (0, 1, 2)]
 
     answers = send(live, [state(0, [0, 1]), state(1, [1], [0])])
 
-    requests = {broker: [(one.api, len(one.partitions)) for one in brokers[broker].received] for broker in (1, 2)}
+    requests = {broker: [(one.api, len(one.partitions)) for one in fake_brokers[broker].received] for broker in (1, 2)}
     assert requests == {
         1: [("update_metadata", 0), ("leader_and_isr", 2), ("update_metadata", 2)],
         2: [("update_metadata", 0), ("update_metadata", 2)],
     }
-    assert [one.api for one in brokers[0].received][-1] == "stop_replica"
+    assert [one.api for one in fake_brokers[0].received][-1] == "stop_replica"
     assert (answers.accepted, answers.silent, broker_error_lines(answers)) == ([0, 1, 2], [], [])
-    assert {brokers[broker].version_requests for broker in (0, 1, 2)} == {1}
+    assert {fake_brokers[broker].version_requests for broker in (0, 1, 2)} == {1}
 
 
-def test_broker_may_accept_some_partitions_and_refuse_others(brokers: FakeBrokers) -> None:
+def test_broker_may_accept_some_partitions_and_refuse_others(fake_brokers: FakeBrokers) -> None:
     """Nor does it matter what a follower answered, or that Kafka's controller may be allowed what we are not."""
-    brokers[1].errors["t", 0] = brokers[0].errors["t", 1] = 56
-    brokers[2].refuses = 31
-    live = [registered(brokers, broker) for broker in (0, 1, 2)]
+    fake_brokers[1].errors["t", 0] = fake_brokers[0].errors["t", 1] = 56
+    fake_brokers[2].refuses = 31
+    live = [registered(fake_brokers, broker) for broker in (0, 1, 2)]
 
     answers = send(live, [state(0, [0, 1]), state(1, [0, 1]), state(2, [2])])
 
@@ -113,46 +107,46 @@ def test_broker_may_accept_some_partitions_and_refuse_others(brokers: FakeBroker
     assert (answers.is_partial, answers.accepted) == (True, [])
 
 
-def test_brokers_that_stop_replicas_come_before_the_leaders(brokers: FakeBrokers) -> None:
+def test_brokers_that_stop_replicas_come_before_the_leaders(fake_brokers: FakeBrokers) -> None:
     """A leader that receives the smaller ISR first takes a follower that still fetches back into it."""
     order: list[int] = []
-    brokers[1].slow["stop_replica"] = 0.3
-    brokers[0].on_request = lambda one: order.append(0) if one.api == "leader_and_isr" else None
-    brokers[1].on_request = lambda one: order.append(1) if one.api == "stop_replica" else None
+    fake_brokers[1].slow["stop_replica"] = 0.3
+    fake_brokers[0].on_request = lambda one: order.append(0) if one.api == "leader_and_isr" else None
+    fake_brokers[1].on_request = lambda one: order.append(1) if one.api == "stop_replica" else None
 
-    send([registered(brokers, 0), registered(brokers, 1)], [state(0, [0], [1])])
+    send([registered(fake_brokers, 0), registered(fake_brokers, 1)], [state(0, [0], [1])])
 
     assert order == [1, 0]
 
 
 @pytest.mark.usefixtures("impatient")
 def test_unresponsive_stopping_broker_does_not_delay_leaders(
-    brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
+    fake_brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "STOP_REPLICA_WAIT_SECONDS", 0.2)
-    brokers[1].stop()
+    fake_brokers[1].stop()
 
-    answers = send([registered(brokers, 0), registered(brokers, 1)], [state(0, [0], [1])])
+    answers = send([registered(fake_brokers, 0), registered(fake_brokers, 1)], [state(0, [0], [1])])
 
     assert (answers.accepted, answers.silent) == ([0], [1])
 
 
 @pytest.mark.usefixtures("impatient")
-def test_broker_that_stops_in_the_middle_is_not_waited_for(brokers: FakeBrokers) -> None:
+def test_broker_that_stops_in_the_middle_is_not_waited_for(fake_brokers: FakeBrokers) -> None:
     """It took the connection and what was sent; it answers neither that nor anything else."""
-    brokers[1].on_request = lambda _: brokers[1].stop()
+    fake_brokers[1].on_request = lambda _: fake_brokers[1].stop()
     started = time.monotonic()
 
-    answers = send([registered(brokers, broker) for broker in (0, 1)], [state(0, [0, 1])], seconds=LONG)
+    answers = send([registered(fake_brokers, broker) for broker in (0, 1)], [state(0, [0, 1])], seconds=LONG)
 
     assert (answers.accepted, answers.silent) == ([0], [1])
     assert time.monotonic() - started < LONG / 2
 
 
-def test_deregistered_broker_is_dropped(brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deregistered_broker_is_dropped(fake_brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "UNRESPONSIVE_SECONDS", LONG)
-    live = [registered(brokers, broker) for broker in (0, 1)]
-    brokers[1].close()
+    live = [registered(fake_brokers, broker) for broker in (0, 1)]
+    fake_brokers[1].close()
     started = time.monotonic()
 
     answers = send(live, [state(0, [0, 1])], now=lambda: live[:1])
@@ -161,52 +155,52 @@ def test_deregistered_broker_is_dropped(brokers: FakeBrokers, monkeypatch: pytes
     assert time.monotonic() - started < LONG / 2
 
 
-def test_broker_that_registers_again_is_sent_everything_again(brokers: FakeBrokers) -> None:
+def test_broker_that_registers_again_is_sent_everything_again(fake_brokers: FakeBrokers) -> None:
     """Broker 1 restarts during the delivery: it has lost its state and has a new broker epoch."""
-    live = [registered(brokers, broker) for broker in (0, 1)]
-    brokers[0].slow["leader_and_isr"] = 1.0
-    current = [live[0], registered(brokers, 1, epoch=2)]
+    live = [registered(fake_brokers, broker) for broker in (0, 1)]
+    fake_brokers[0].slow["leader_and_isr"] = 1.0
+    current = [live[0], registered(fake_brokers, 1, epoch=2)]
     registrations = iter([live, current])
 
     answers = send(live, [state(0, [0, 1])], now=lambda: next(registrations, current))
 
-    assert [one.request.broker_epoch for one in brokers[1].of("leader_and_isr")] == [1, 2]
+    assert [one.request.broker_epoch for one in fake_brokers[1].of("leader_and_isr")] == [1, 2]
     assert {answer.broker.broker_epoch for answer in answers.responses if answer.broker.broker_id == 1} == {2}
 
 
-def test_broker_that_reports_a_newer_epoch_is_sent_everything_again(brokers: FakeBrokers) -> None:
-    live = [registered(brokers, broker) for broker in (0, 1)]
-    brokers[1].broker_epoch = 9
+def test_broker_that_reports_a_newer_epoch_is_sent_everything_again(fake_brokers: FakeBrokers) -> None:
+    live = [registered(fake_brokers, broker) for broker in (0, 1)]
+    fake_brokers[1].broker_epoch = 9
 
-    answers = send(live, [state(0, [0, 1])], now=lambda: [live[0], registered(brokers, 1, epoch=9)])
+    answers = send(live, [state(0, [0, 1])], now=lambda: [live[0], registered(fake_brokers, 1, epoch=9)])
 
     assert (answers.accepted, set(errors(answers, 1))) == ([0, 1], {0})
 
 
-def test_newly_registered_broker_gets_its_requests(brokers: FakeBrokers) -> None:
-    brokers[0].slow["leader_and_isr"] = 1.0
-    live = [registered(brokers, 0)]
-    now = [*live, registered(brokers, 1)]
+def test_newly_registered_broker_gets_its_requests(fake_brokers: FakeBrokers) -> None:
+    fake_brokers[0].slow["leader_and_isr"] = 1.0
+    live = [registered(fake_brokers, 0)]
+    now = [*live, registered(fake_brokers, 1)]
     registrations = iter([live, now])
 
     answers = send(live, [state(0, [0, 1])], now=lambda: next(registrations, now))
 
-    assert [one.api for one in brokers[1].received] == ["update_metadata", "leader_and_isr", "update_metadata"]
+    assert [one.api for one in fake_brokers[1].received] == ["update_metadata", "leader_and_isr", "update_metadata"]
     assert answers.accepted == [0, 1]
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_deletions_are_in_a_separate_request(brokers: FakeBrokers, version: int) -> None:
+def test_deletions_are_in_a_separate_request(fake_brokers: FakeBrokers, version: int) -> None:
     """Up to version 2 a request says once for all of its partitions whether logs are deleted."""
-    brokers[0].versions[5] = version
-    live = [registered(brokers, 0)]
+    fake_brokers[0].versions[5] = version
+    live = [registered(fake_brokers, 0)]
     stopped = [one for one in notices_for([state(0, [], [0]), state(1, [], [0])], {0}) if one.api == STOP_REPLICA]
     notices = [stopped[0], structs.replace(stopped[1], delete_partition=True)]
 
     with ChannelManager(str(OURS)) as channels:
         answers = deliver(channels, ControlBatch(OURS, 5, live, notices), time.monotonic() + LONG)
 
-    requests = [one.request for one in brokers[0].of("stop_replica")]
+    requests = [one.request for one in fake_brokers[0].of("stop_replica")]
     flags = [
         [request.delete_partitions]
         if version == 2
@@ -217,120 +211,120 @@ def test_deletions_are_in_a_separate_request(brokers: FakeBrokers, version: int)
     assert [[one.partition for one in answer.notices] for answer in answers] == [[], [1], [0]]
 
 
-def test_one_connection_per_broker_for_all_batches_of_a_commit(brokers: FakeBrokers) -> None:
-    live = [registered(brokers, broker) for broker in (0, 1)]
+def test_one_connection_per_broker_for_all_batches_of_a_commit(fake_brokers: FakeBrokers) -> None:
+    live = [registered(fake_brokers, broker) for broker in (0, 1)]
     batch = control_batch(live, [state(0, [0, 1])])
 
     with ChannelManager(str(OURS)) as channels:
         rounds = [deliver(channels, batch, time.monotonic() + LONG) for _ in range(3)]
-        connections = [len(brokers[broker].connections) for broker in (0, 1)]
+        connections = [len(fake_brokers[broker].connections) for broker in (0, 1)]
 
     assert [BrokerResponses.of(answers).accepted for answers in rounds] == [[0, 1]] * 3
-    assert ([brokers[broker].version_requests for broker in (0, 1)], connections) == ([1, 1], [1, 1])
+    assert ([fake_brokers[broker].version_requests for broker in (0, 1)], connections) == ([1, 1], [1, 1])
 
 
-def test_lost_connection_is_made_again(brokers: FakeBrokers) -> None:
+def test_lost_connection_is_made_again(fake_brokers: FakeBrokers) -> None:
     """As one that a broker has closed for being idle, or that was cut off in the midst of a request."""
-    live = [registered(brokers, 0)]
+    live = [registered(fake_brokers, 0)]
     with ChannelManager(str(OURS)) as channels:
         deliver(channels, control_batch(live, [state(0, [0])]), time.monotonic() + LONG)
-        for connection in brokers[0].connections:
+        for connection in fake_brokers[0].connections:
             connection.shutdown(socket.SHUT_RDWR)
 
         answers = deliver(channels, control_batch(live, [state(1, [0])]), time.monotonic() + LONG)
 
-    assert (BrokerResponses.of(answers).accepted, brokers[0].version_requests) == ([0], 2)
+    assert (BrokerResponses.of(answers).accepted, fake_brokers[0].version_requests) == ([0], 2)
 
 
-def test_aborted_connection_is_not_reused(brokers: FakeBrokers) -> None:
+def test_aborted_connection_is_not_reused(fake_brokers: FakeBrokers) -> None:
     """Its answer may come yet, and would be taken for that to the next request."""
-    live = [registered(brokers, 0)]
-    brokers[0].on_request = lambda _: brokers[0].stop()
+    live = [registered(fake_brokers, 0)]
+    fake_brokers[0].on_request = lambda _: fake_brokers[0].stop()
     with ChannelManager(str(OURS)) as channels:
         first = deliver(channels, control_batch(live, [state(0, [0])]), time.monotonic() + 0.5)
-        brokers[0].on_request = lambda _: None
-        brokers[0].go_on()
+        fake_brokers[0].on_request = lambda _: None
+        fake_brokers[0].go_on()
 
         second = deliver(channels, control_batch(live, [state(1, [0])]), time.monotonic() + LONG)
 
     assert [BrokerResponses.of(answers).accepted for answers in (first, second)] == [[], [0]]
 
 
-def test_each_registration_has_its_own_connection(brokers: FakeBrokers) -> None:
+def test_each_registration_has_its_own_connection(fake_brokers: FakeBrokers) -> None:
     """A broker that registers again gets a new connection, even at the same address."""
     with ChannelManager(str(OURS)) as channels:
         for epoch in (1, 2):
-            batch = control_batch([registered(brokers, 0, epoch)], [state(0, [0])])
+            batch = control_batch([registered(fake_brokers, 0, epoch)], [state(0, [0])])
             deliver(channels, batch, time.monotonic() + LONG)
 
-    assert [one.request.broker_epoch for one in brokers[0].of("leader_and_isr")] == [1, 2]
-    assert brokers[0].version_requests == 2
+    assert [one.request.broker_epoch for one in fake_brokers[0].of("leader_and_isr")] == [1, 2]
+    assert fake_brokers[0].version_requests == 2
 
 
-def test_connections_are_closed_at_the_end_of_a_commit(brokers: FakeBrokers) -> None:
-    send([registered(brokers, 0)], [state(0, [0])])
+def test_connections_are_closed_at_the_end_of_a_commit(fake_brokers: FakeBrokers) -> None:
+    send([registered(fake_brokers, 0)], [state(0, [0])])
 
-    assert eventually(lambda: [connection.fileno() for connection in brokers[0].connections] == [-1])
+    assert eventually(lambda: [connection.fileno() for connection in fake_brokers[0].connections] == [-1])
 
 
 @pytest.mark.usefixtures("impatient")
-def test_many_silent_brokers_do_not_starve_the_rest(brokers: FakeBrokers) -> None:
+def test_many_silent_brokers_do_not_starve_the_rest(fake_brokers: FakeBrokers) -> None:
     silent, last = range(1, 41), 99
     for broker in silent:
-        brokers[broker].stop()
-    live = [registered(brokers, broker) for broker in (*silent, last)]
+        fake_brokers[broker].stop()
+    live = [registered(fake_brokers, broker) for broker in (*silent, last)]
     sending = Thread(target=send, args=(live, [state(0, [*silent, last])], 20.0))
 
     sending.start()
-    was_sent = eventually(lambda: bool(brokers[last].of("leader_and_isr")), seconds=15)
+    was_sent = eventually(lambda: bool(fake_brokers[last].of("leader_and_isr")), seconds=15)
     sending.join()
 
     assert was_sent
 
 
 @pytest.mark.usefixtures("impatient")
-def test_request_that_takes_long_is_sent_once(brokers: FakeBrokers) -> None:
+def test_request_that_takes_long_is_sent_once(fake_brokers: FakeBrokers) -> None:
     """A broker that is busy for longer than UNRESPONSIVE_SECONDS still answers probes."""
-    brokers[0].slow["leader_and_isr"] = 4.0
+    fake_brokers[0].slow["leader_and_isr"] = 4.0
 
-    answers = send([registered(brokers, 0)], [state(partition, [0]) for partition in range(50)])
+    answers = send([registered(fake_brokers, 0)], [state(partition, [0]) for partition in range(50)])
 
-    assert (answers.accepted, len(brokers[0].of("leader_and_isr"))) == ([0], 1)
+    assert (answers.accepted, len(fake_brokers[0].of("leader_and_isr"))) == ([0], 1)
 
 
-def test_lost_request_is_repeated_and_error_11_is_accepted(brokers: FakeBrokers) -> None:
-    brokers[0].hangs_up_on = {"leader_and_isr"}
+def test_lost_request_is_repeated_and_error_11_is_accepted(fake_brokers: FakeBrokers) -> None:
+    fake_brokers[0].hangs_up_on = {"leader_and_isr"}
 
-    answers = send([registered(brokers, 0)], [state(0, [0])])
+    answers = send([registered(fake_brokers, 0)], [state(0, [0])])
 
-    assert [one.api for one in brokers[0].received].count("leader_and_isr") == 2
+    assert [one.api for one in fake_brokers[0].received].count("leader_and_isr") == 2
     assert (answers.accepted, broker_error_lines(answers), 11 in errors(answers, 0)) == ([0], [], True)
 
 
-def test_errors_take_one_line_per_kind_and_five_at_most(brokers: FakeBrokers) -> None:
+def test_errors_take_one_line_per_kind_and_five_at_most(fake_brokers: FakeBrokers) -> None:
     codes = (56, 3, 103, 41, 74, 19)
-    brokers[0].errors = {(f"topic-{code}", partition): code for code in codes for partition in range(100)}
-    states = [state(partition, [0], topic=topic) for topic, partition in brokers[0].errors]
+    fake_brokers[0].errors = {(f"topic-{code}", partition): code for code in codes for partition in range(100)}
+    states = [state(partition, [0], topic=topic) for topic, partition in fake_brokers[0].errors]
 
-    lines = broker_error_lines(send([registered(brokers, 0)], states))
+    lines = broker_error_lines(send([registered(fake_brokers, 0)], states))
 
     first = "brokers 0 answered LeaderAndIsr with UnknownTopicOrPartitionError (3) for 100 partitions"
     assert any(line.startswith(f"{first} (topic-3-0, topic-3-1, topic-3-2, ...)") for line in lines), lines
     assert (len(lines), lines[-1]) == (5, "2 more kinds of error: table `answers`")
 
 
-def test_nothing_is_sent_after_the_deadline(brokers: FakeBrokers) -> None:
-    answers = send([registered(brokers, 0)], [state(0, [0])], seconds=-1)
+def test_nothing_is_sent_after_the_deadline(fake_brokers: FakeBrokers) -> None:
+    answers = send([registered(fake_brokers, 0)], [state(0, [0])], seconds=-1)
 
-    assert (brokers[0].received, answers.silent, set(errors(answers, 0))) == ([], [0], {NOT_SENT})
+    assert (fake_brokers[0].received, answers.silent, set(errors(answers, 0))) == ([], [0], {NOT_SENT})
 
 
 def test_silent_broker_is_refused_before_anything_is_written(
-    brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
+    fake_brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    live = [registered(brokers, broker) for broker in (0, 1, 2)]
-    brokers[1].stop()
-    brokers[2].versions[4] = 3
+    live = [registered(fake_brokers, broker) for broker in (0, 1, 2)]
+    fake_brokers[1].stop()
+    fake_brokers[2].versions[4] = 3
 
     with monkeypatch.context() as impatient:
         impatient.setattr(broker_connection, "CONNECT_TIMEOUT_SECONDS", 1.0)
@@ -338,15 +332,15 @@ def test_silent_broker_is_refused_before_anything_is_written(
             refuse_unresponsive(live, OURS, ())
 
     message = str(refused.value)
-    assert f"broker 1 at 127.0.0.1:{brokers[1].port} (" in message
-    assert f"broker 2 at 127.0.0.1:{brokers[2].port} (it supports LeaderAndIsr up to version 3 only)" in message
+    assert f"broker 1 at 127.0.0.1:{fake_brokers[1].port} (" in message
+    assert f"broker 2 at 127.0.0.1:{fake_brokers[2].port} (it supports LeaderAndIsr up to version 3 only)" in message
     assert "--allow-silent 1,2 writes anyway" in message
     refuse_unresponsive(live, OURS, {1, 2})
 
 
 @pytest.mark.parametrize(("refusals", "unreachable"), [(29, 0), (30, 1)])
 def test_broker_that_refuses_connections_is_given_up_after_some(
-    brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch, refusals: int, unreachable: int
+    fake_brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch, refusals: int, unreachable: int
 ) -> None:
     """A restarting broker refuses connections for a moment; a stopped broker is not waited for until the timeout."""
     monkeypatch.setattr(broker_connection, "CONNECT_TIMEOUT_SECONDS", LONG)
@@ -360,41 +354,41 @@ def test_broker_that_refuses_connections_is_given_up_after_some(
         return connect(address, seconds, tls)
 
     monkeypatch.setattr(Transport, "to", to)
-    live = [registered(brokers, 0)]
+    live = [registered(fake_brokers, 0)]
 
     assert len(unreachable_reasons(live, str(OURS))) == unreachable
-    assert (len(tries), brokers[0].version_requests) == (0, 1 - unreachable)
+    assert (len(tries), fake_brokers[0].version_requests) == (0, 1 - unreachable)
 
 
-def test_broker_that_listens_late_is_waited_for(brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broker_that_listens_late_is_waited_for(fake_brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers register before they answer."""
     monkeypatch.setattr(broker_connection, "CONNECT_TIMEOUT_SECONDS", 30.0)
-    brokers[0].stop()
-    later = Timer(0.3, brokers[0].go_on)
+    fake_brokers[0].stop()
+    later = Timer(0.3, fake_brokers[0].go_on)
 
     later.start()
-    refuse_unresponsive([registered(brokers, 0)], OURS, ())
+    refuse_unresponsive([registered(fake_brokers, 0)], OURS, ())
     later.join()
 
-    assert brokers[0].version_requests > 0
+    assert fake_brokers[0].version_requests > 0
 
 
-def test_stall_of_this_machine_does_not_count(brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stall_of_this_machine_does_not_count(fake_brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Patience counts the time in which this process was let to run: here it is stopped for longer than that."""
     monkeypatch.setattr(broker_connection, "CONNECT_TIMEOUT_SECONDS", 2.0)
-    brokers[0].stop()
+    fake_brokers[0].stop()
 
     def stall() -> None:
         script = f"kill -STOP {os.getpid()}; sleep 2.5; kill -CONT {os.getpid()}"
         subprocess.run(["sh", "-c", script], check=True)  # noqa: S607 - the script is ours
-        brokers[0].go_on()
+        fake_brokers[0].go_on()
 
     later = Timer(0.2, stall)
     later.start()
-    refuse_unresponsive([registered(brokers, 0)], OURS, ())
+    refuse_unresponsive([registered(fake_brokers, 0)], OURS, ())
     later.join()
 
-    assert brokers[0].version_requests > 0
+    assert fake_brokers[0].version_requests > 0
 
 
 def test_answer_that_cannot_be_read_is_no_success() -> None:

@@ -53,11 +53,6 @@ def row(port: int = 1, listeners: list[tuple[str, str]] | None = None) -> Broker
     return Broker(broker_id=3, broker_epoch=1, endpoints=endpoints, understood=True)
 
 
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates.made_in(tmp_path_factory.mktemp("certificates"))
-
-
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Responses have enough time on a busy machine, and hopeless waits end early."""

@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -20,19 +19,14 @@ from jobs.core.errors import ExitCode, LeaseHeldError, LeaseLostError
 from schemas.lease import LeaseHolder
 from schemas.rows import LeaseRecord
 
+pytestmark = pytest.mark.usefixtures("empty_tables")
+
 ANN = LeaseHolder("ann", "ops1", 7, "commit", "1f", "2026-11-22T06:00:00+00:00")
 BOB = LeaseHolder("bob", "ops2", 9, "cancel", "2e", "2026-11-22T06:00:05+00:00")
 
 
 def silent(_: str) -> None:
     """Say nothing."""
-
-
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Warehouse:
-    made = Warehouse(str(tmp_path / "warehouse"), "default")
-    made.ensure_tables()
-    return made
 
 
 @pytest.fixture

@@ -44,11 +44,6 @@ USERS: Final = {
 METADATA_REQUEST: Final = framed(pack(">hhih", METADATA, 12, 1, 4) + b"test" + b"\0\1\0\0\0")
 
 
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates.made_in(tmp_path_factory.mktemp("certificates"))
-
-
 def config_of(folder: Path, lines: Mapping[str, str]) -> ListenConfig:
     return ListenConfig.of(LISTEN, [], write_properties(folder / "listen.properties", lines))
 

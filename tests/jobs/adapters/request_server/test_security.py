@@ -40,11 +40,6 @@ WithFile = Callable[[dict[str, str]], ListenConfig]
 
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates.made_in(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
 def principal(certificates: Certificates) -> str:
     """The client's principal by another library than the server's."""
     pem = certificates.client.read_bytes()

@@ -1,7 +1,10 @@
-"""A fake of Kafka's controller for commits in admin mode."""
+"""Commits in admin mode: a fake of Kafka's controller, settings, and a lease that is not waited for."""
 
 import pytest
 
+from jobs.adapters.delta.warehouse import Warehouse
+from jobs.runtime.settings import Settings
+from tests.jobs.support.controllers.throttled_tree import settings_of
 from tests.jobs.support.controllers.waiting_controller import MovingController, install
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -12,3 +15,15 @@ def controller(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> MovingContro
     made = MovingController(tree)
     install(made, monkeypatch)
     return made
+
+
+@pytest.fixture
+def settings(tree: KafkaTree, warehouse: Warehouse) -> Settings:
+    return settings_of(tree, warehouse.uri)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lease that another process holds is neither waited for nor handed over."""
+    monkeypatch.setattr("jobs.adapters.zookeeper.lease.LEASE_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr("jobs.execution.cancellation.LEASE_HANDOVER_SECONDS", 0.0)

@@ -20,16 +20,6 @@ from tests.jobs.support.zookeeper.zookeeper_proxy import ZooKeeperProxy
 
 
 @pytest.fixture
-def settings(tree: KafkaTree, tmp_path: Path) -> Settings:
-    return settings_of(tree, str(tmp_path / "mine"))
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.adapters.zookeeper.lease.LEASE_TIMEOUT_SECONDS", 0.0)
-
-
-@pytest.fixture
 def lease(settings: Settings) -> Iterator[AnyLease]:
     with own_lease(settings, "p1", "commit") as lease:
         yield lease

@@ -48,12 +48,6 @@ def plan(kafka: KafkaTree, warehouse: Warehouse) -> Plan:
     return store_plan(warehouse, kafka, rows, kind=PlanKind.REASSIGN.value)
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.adapters.zookeeper.lease.LEASE_TIMEOUT_SECONDS", 0.0)
-    monkeypatch.setattr("jobs.execution.cancellation.LEASE_HANDOVER_SECONDS", 0.0)
-
-
 def run(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, *more: str, command: str = "commit") -> Any:  # noqa: ANN401
     return surveyor.run(command, plan.plan_id, "--zookeeper", kafka.hosts, "--apply", *more)
 

@@ -25,7 +25,6 @@ from tests.jobs.support.controllers.throttled_tree import (
     Overrides,
     override,
     overrides,
-    settings_of,
 )
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.typed_rows import typed
@@ -61,11 +60,6 @@ def kafka(tree: KafkaTree) -> KafkaTree:
 @pytest.fixture
 def brokers(kafka: KafkaTree) -> ConfigBrokers:
     return ConfigBrokers(kafka)
-
-
-@pytest.fixture
-def settings(kafka: KafkaTree, warehouse: Warehouse) -> Settings:
-    return settings_of(kafka, warehouse.uri)
 
 
 def test_rates_and_replicas_as_kafkas_tool_sets_them(

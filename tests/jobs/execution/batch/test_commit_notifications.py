@@ -21,7 +21,6 @@ from schemas.rows import PlanRow
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
-from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 T = "t"
@@ -29,12 +28,6 @@ PARTITIONS = range(4)
 DONE, ERROR, USAGE, REFUSED = 0, 1, 2, 23
 CLUSTER_AUTHORIZATION_FAILED = 31
 UNKNOWN_SERVER_ERROR = -1
-
-
-@pytest.fixture
-def plan(tree: KafkaTree, warehouse: Warehouse) -> Plan:
-    tree.add_topic(T, {partition: [0, 1, 2] for partition in PARTITIONS})
-    return store_plan(warehouse, tree, [election(tree, T, partition, leader=1) for partition in PARTITIONS])
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Plans and commits that begin at the same time: a name is one plan's, a number one attempt's, a plan one row."""
 
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -16,14 +15,9 @@ from jobs.repositories.plans.store import store
 from schemas.enums import Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import PlanRecord
 
+pytestmark = pytest.mark.usefixtures("empty_tables")
+
 MANY = 6
-
-
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Warehouse:
-    made = Warehouse(str(tmp_path / "warehouse"), "default")
-    made.ensure_tables()
-    return made
 
 
 def stored(warehouse: Warehouse, snapshot_id: int = 1) -> PlanRecord:

@@ -14,16 +14,11 @@ from jobs.repositories.plans.repository import read_plan
 from jobs.repositories.plans.store import store
 from schemas.enums import PlanKind, PlanStatus
 from schemas.rows import Row
-from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.rows.page_rows import change, config_operation
 
+pytestmark = pytest.mark.usefixtures("empty_tables")
+
 REJECTION: Final[Row] = {"topic": "t", "partition": 0, "action": "elect", "code": "NO_ELIGIBLE_LEADER", "reason": ""}
-
-
-@pytest.fixture
-def tables(warehouse: Warehouse) -> Warehouse:
-    lay_tables(warehouse)
-    return warehouse
 
 
 def stored(warehouse: Warehouse, snapshot_id: int, name: str | None = None, **more: Any) -> str:  # noqa: ANN401
@@ -39,41 +34,41 @@ def stored(warehouse: Warehouse, snapshot_id: int, name: str | None = None, **mo
     return str(plan.plan_id)
 
 
-def test_the_last_look_that_found_nothing_is_kept(tables: Warehouse) -> None:
+def test_the_last_look_that_found_nothing_is_kept(warehouse: Warehouse) -> None:
     """Of the same question; not what has a name, changes something, drains, or asks something else."""
     kept = {
-        stored(tables, 1, "named"),
-        stored(tables, 1, changes=[change("t", 1, [1, 2], [2, 1])]),
-        stored(tables, 1, kind=PlanKind.CONFIG, operations=[config_operation()]),
-        stored(tables, 1, kind=PlanKind.DRAIN),
-        stored(tables, 1, parameters={"allow_unclean": True}),
+        stored(warehouse, 1, "named"),
+        stored(warehouse, 1, changes=[change("t", 1, [1, 2], [2, 1])]),
+        stored(warehouse, 1, kind=PlanKind.CONFIG, operations=[config_operation()]),
+        stored(warehouse, 1, kind=PlanKind.DRAIN),
+        stored(warehouse, 1, parameters={"allow_unclean": True}),
     }
-    looks = [stored(tables, snapshot_id) for snapshot_id in (1, 2, 3)]
-    drains = stored(tables, 2, kind=PlanKind.DRAIN)
+    looks = [stored(warehouse, snapshot_id) for snapshot_id in (1, 2, 3)]
+    drains = stored(warehouse, 2, kind=PlanKind.DRAIN)
 
-    assert {row["plan_id"] for row in tables.rows("plans")} == {*kept, looks[-1], drains}
-    assert {row["plan_id"] for row in tables.rows("rejections")} == {*kept, looks[-1], drains}
-    assert stored(tables, 3) == looks[-1]
-    assert len(tables.rows("plans")) == len(kept) + 2
+    assert {row["plan_id"] for row in warehouse.rows("plans")} == {*kept, looks[-1], drains}
+    assert {row["plan_id"] for row in warehouse.rows("rejections")} == {*kept, looks[-1], drains}
+    assert stored(warehouse, 3) == looks[-1]
+    assert len(warehouse.rows("plans")) == len(kept) + 2
 
 
-def test_a_plan_is_verified_once(tables: Warehouse) -> None:
+def test_a_plan_is_verified_once(warehouse: Warehouse) -> None:
     """It stays complete until it is called or led back."""
-    plan_id = stored(tables, 1, changes=[change("t", 1, [1, 2], [2, 1])])
-    note_verified(tables, read_plan(tables, plan_id))
-    first = read_plan(tables, plan_id)
-    note_verified(tables, first)
-    again = read_plan(tables, plan_id)
+    plan_id = stored(warehouse, 1, changes=[change("t", 1, [1, 2], [2, 1])])
+    note_verified(warehouse, read_plan(warehouse, plan_id))
+    first = read_plan(warehouse, plan_id)
+    note_verified(warehouse, first)
+    again = read_plan(warehouse, plan_id)
 
     assert first.row.verified_at is not None
     assert abs(datetime.now(UTC) - first.row.verified_at) < timedelta(minutes=5)
     assert (first.row.verified_at, is_complete(first.row)) == (again.row.verified_at, True)
-    close_plan(tables, plan_id, PlanStatus.ROLLED_BACK)
-    assert not is_complete(read_plan(tables, plan_id).row)
+    close_plan(warehouse, plan_id, PlanStatus.ROLLED_BACK)
+    assert not is_complete(read_plan(warehouse, plan_id).row)
 
 
-def test_a_plan_that_changes_nothing_is_not_recorded_as_complete(tables: Warehouse) -> None:
-    plan_id = stored(tables, 1)
-    note_verified(tables, read_plan(tables, plan_id))
+def test_a_plan_that_changes_nothing_is_not_recorded_as_complete(warehouse: Warehouse) -> None:
+    plan_id = stored(warehouse, 1)
+    note_verified(warehouse, read_plan(warehouse, plan_id))
 
-    assert read_plan(tables, plan_id).row.verified_at is None
+    assert read_plan(warehouse, plan_id).row.verified_at is None
