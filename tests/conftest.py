@@ -20,7 +20,7 @@ def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embed
 
 
 @pytest.fixture
-def zookeeper(zookeeper_server: EmbeddedZooKeeper) -> str:
+def zookeeper_hosts(zookeeper_server: EmbeddedZooKeeper) -> str:
     """`host:port/chroot`: a tree of the test's own, empty."""
     return new_chroot(zookeeper_server.connect)
 

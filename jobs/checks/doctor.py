@@ -160,7 +160,7 @@ def _schema(settings: Settings) -> Checks:
 
 
 def _cluster(settings: Settings) -> Checks:
-    endpoint = settings.zookeeper
+    endpoint = settings.zookeeper_endpoint
     with connected(endpoint, PROBE_TIMEOUT_SECONDS) as client:
         started = time.monotonic()
         sync(client)

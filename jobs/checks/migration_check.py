@@ -86,7 +86,7 @@ class MigrationFacts:
 
 def read_facts(settings: Settings) -> MigrationFacts:
     """Read the live cluster; raise UnreadableError if ZooKeeper cannot be reached."""
-    with connected(settings.zookeeper) as client:
+    with connected(settings.zookeeper_endpoint) as client:
         state = with_retries(lambda: read_cluster(client))
         with progress("asking brokers for their configs"):
             configs, silent = read_migration_configs(
@@ -247,7 +247,7 @@ def _topics(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
     topics, carried = facts.topics, facts.carried
     for row in facts.quarantine:
         advice = (
-            f"zookeeper-shell.sh {settings.zookeeper.hosts} {row.mend}"
+            f"zookeeper-shell.sh {settings.zookeeper_endpoint.hosts} {row.mend}"
             if row.mend
             else command_line(settings, "snapshot") + "; surveyor show quarantine"
         )
@@ -275,7 +275,7 @@ def _topics(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
         yield _warning(
             "orphans",
             f"configs of topics that do not exist are not carried over: {abbreviate(carried.orphaned_configs)}",
-            f"nothing, or: zookeeper-shell.sh {settings.zookeeper.hosts} delete {CONFIGS}/TOPIC",
+            f"nothing, or: zookeeper-shell.sh {settings.zookeeper_endpoint.hosts} delete {CONFIGS}/TOPIC",
         )
     count = len(topics.names) - len(facts.state.deleting.intersection(topics.names))
     found = f"{pluralise(count, 'topic')} with {pluralise(topics.partitions, 'partition')}"

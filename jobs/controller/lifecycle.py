@@ -182,7 +182,7 @@ def control_cluster(settings: Settings, options: ControlOptions) -> CommandResul
     """Be the controller until a signal arrives; without `apply`, show what is due."""
     if not options.apply:
         settings.warehouse.ensure_tables()
-        with connected(settings.zookeeper) as client:
+        with connected(settings.zookeeper_endpoint) as client:
             prepared = _prepare(settings, options, client)
         if options.standby or options.replace or options.metrics or options.listen:
             log(
@@ -215,7 +215,7 @@ def _prepare_first(settings: Settings, options: ControlOptions, await_tables: Ca
     is_reported = False
     while True:
         try:
-            with connected(settings.zookeeper) as client:
+            with connected(settings.zookeeper_endpoint) as client:
                 return _prepare(settings, options, client, await_tables)
         except NoAnswerError as error:
             if not options.standby:
@@ -344,7 +344,7 @@ def _credentials(settings: Settings, config: ListenConfig) -> Iterator[Credentia
     if not any(mechanism in SCRAM for binding in config.bindings for mechanism in binding.security.mechanisms):
         yield lambda _user, _mechanism: None
         return
-    with connected(settings.zookeeper) as client:
+    with connected(settings.zookeeper_endpoint) as client:
 
         def read(user: str, mechanism: str) -> ScramCredential | None:
             try:
@@ -416,7 +416,7 @@ def _await_turn(
     `former_sessions`: those of this process's own terms. ZooKeeper may keep /controller of the last one for a while.
     """
     changed, prepared_at, announced = Event(), time.monotonic(), ""
-    with connected(settings.zookeeper) as client:
+    with connected(settings.zookeeper_endpoint) as client:
         while not interrupted():
             changed.clear()
             client.exists_async(CONTROLLER, watch=lambda _: changed.set())
@@ -597,7 +597,7 @@ def _resident_controller(
     """Take the controllership, and resign by ending the session."""
     recorded = latest_recorded_epoch(settings.warehouse, prepared.cluster_id)
     with controllership(
-        settings.zookeeper,
+        settings.zookeeper_endpoint,
         settings.conf.controller_id,
         lambda line: log(f"  {line}"),
         latest_known_epoch=recorded,
@@ -664,7 +664,7 @@ def _wait_for_successor(settings: Settings, former_session: int) -> str:
     try:
         with (
             progress("waiting for a broker to become the controller"),
-            connected(settings.zookeeper) as client,
+            connected(settings.zookeeper_endpoint) as client,
         ):
             controller, session = poll_until(
                 lambda: controller_and_session(client), lambda it: it[0] != NO_CONTROLLER, RESIGN_TIMEOUT_SECONDS

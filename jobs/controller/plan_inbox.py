@@ -248,12 +248,12 @@ class PlanInbox:
         self._topics_to_refresh |= {change.topic for change in plan.changes}
         limits = CommitLimits(plan_request.max_plan_age, plan_request.max_changes, plan_request.allow_majority_dead)
         author = Actor(f"{plan_request.holder.user}@{plan_request.holder.host}", plan_request.run)
-        with ZooKeeperSink(self.settings.zookeeper) as zookeeper:
+        with ZooKeeperSink(self.settings.zookeeper_endpoint) as sink:
             commit_log = apply_plan(
                 self.settings,
-                zookeeper,
+                sink,
                 plan,
-                check_before_commit(self.settings, zookeeper, plan, Mode.BATCH, limits, is_ours=True),
+                check_before_commit(self.settings, sink, plan, Mode.BATCH, limits, is_ours=True),
                 _UNTIL_RESIGNED,
                 held=HeldControllership(self.control, self._send_in_batches),
                 author=author,

@@ -41,7 +41,7 @@ class ZooKeeperScenario(DemoScenario):
 
     @property
     def address(self) -> dict[str, str]:
-        return {"zookeeper": self.cluster.zookeeper.connect}
+        return {"zookeeper": self.cluster.zookeeper_server.connect}
 
     @property
     def bootstrap(self) -> str:
@@ -89,7 +89,7 @@ class ZooKeeperScenario(DemoScenario):
         return self.controller() != NO_CONTROLLER
 
     def controller(self) -> int:
-        with connected(self.settings.zookeeper) as client:
+        with connected(self.settings.zookeeper_endpoint) as client:
             return current_controller(client)
 
 

@@ -153,7 +153,7 @@ def _cancel_leased(
         cancellation = read_cancellation(reader, settings, plan, fewer_copies=fewer_copies)
         if not skip_unsafe:
             refuse_unsafe(plan, cancellation)
-        controller = ZkReassignmentOverride(reader.zookeeper) if is_resident or admin is None else admin
+        controller = ZkReassignmentOverride(reader.zookeeper_client) if is_resident or admin is None else admin
         run = _CancellationRun(
             settings, plan, commit_log, reader, controller, cancellation, lease, skip_unsafe, fewer_copies
         )

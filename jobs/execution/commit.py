@@ -125,11 +125,15 @@ def _write_pending(
         if not preflight.pending:
             log("  nothing is due")
             return
-        silent, since, above = preflight.limits.allow_silent, preflight.state.zookeeper.epoch, preflight.latest_epoch
+        silent, since, above = (
+            preflight.limits.allow_silent,
+            preflight.state.zookeeper_state.epoch,
+            preflight.latest_epoch,
+        )
         try:
             commit_batch(
                 settings,
-                sink.zookeeper,
+                sink.zookeeper_session,
                 commit_log,
                 preflight.pending,
                 max_hold,
@@ -190,7 +194,7 @@ def commit_plan(
             )
         refuse_unless_agreed(settings, stored_plan, preflight, running, ReportExtras(), yes=yes, everything=everything)
         if preflight.resident_controller is not None and preflight.mode is Mode.BATCH:
-            return submit_and_wait(settings, sink.zookeeper, stored_plan, preflight, limits, detailed=detailed)
+            return submit_and_wait(settings, sink.zookeeper_session, stored_plan, preflight, limits, detailed=detailed)
         commit_log = apply_plan(settings, sink, stored_plan, preflight, hold, running=running)
         return report_applied(settings, stored_plan, commit_log, ReportExtras(), detailed=detailed)
 

@@ -302,7 +302,7 @@ class _CancellationRun:
                 for partition in partitions
                 if partition.is_moving and partition.now is not None
             }
-            return ZkReassignmentOverride(self.reader.zookeeper).reassign(back) if back else {}
+            return ZkReassignmentOverride(self.reader.zookeeper_client).reassign(back) if back else {}
         if isinstance(self.connection, AdminUnavailableError) or not partitions:
             return {}
         return _request_cancellation(self.connection, [partition.key for partition in partitions], self.lease)

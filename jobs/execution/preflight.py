@@ -83,12 +83,12 @@ def check_before_commit(
             epoch_behind=epoch_behind,
         )
         if selected_mode is Mode.BATCH:
-            refuse_take_over(state.zookeeper, settings.conf.controller_id)
-            refuse_unreachable(state.zookeeper, settings.listener)
-            pending, outcomes = Preconditions.of(plan, state.zookeeper.live, state.deleting).judge(
+            refuse_take_over(state.zookeeper_state, settings.conf.controller_id)
+            refuse_unreachable(state.zookeeper_state, settings.listener)
+            pending, outcomes = Preconditions.of(plan, state.zookeeper_state.live, state.deleting).judge(
                 plan.changes, reader.read_partitions([change.key for change in plan.changes])
             )
-            refuse_too_large(reader.zookeeper, plan, pending)
+            refuse_too_large(reader.zookeeper_client, plan, pending)
         else:
             pending, outcomes = evaluate_waves(
                 plan.changes, reader.read_current(plan.changes), planned_premises(settings.warehouse, plan)
@@ -100,7 +100,7 @@ def check_before_commit(
         tasks, task_outcomes = judge_operations(plan.tasks, reader.read_operations(plan.tasks))
         takes_over = selected_mode is Mode.BATCH and bool(pending or tasks) and not (resident_controller or is_ours)
         if takes_over:
-            latest_epoch = max(latest_epoch, latest_epoch_of_states(reader.zookeeper))
+            latest_epoch = max(latest_epoch, latest_epoch_of_states(reader.zookeeper_client))
     if takes_over:
         refuse_unresponsive(state.brokers, settings.conf.controller_id, limits.allow_silent, settings.listener)
     return Preflight(

@@ -30,7 +30,7 @@ _POLL_SECONDS: Final = 0.2
 
 def submit_and_wait(
     settings: Settings,
-    zookeeper: ZooKeeperSession,
+    session: ZooKeeperSession,
     plan: Plan,
     preflight: Preflight,
     limits: CommitLimits,
@@ -49,7 +49,7 @@ def submit_and_wait(
     )
     is_connected = False
     try:
-        with zookeeper.connected() as client, progress(f"{preflight.resident_controller} carries it out"):
+        with session.connected() as client, progress(f"{preflight.resident_controller} carries it out"):
             is_connected = True
             plan_result = _submit(settings, client, plan, submission)
     except UnreadableError as lost_connection:

@@ -134,7 +134,7 @@ class Settings:
 
         if self.conf.bootstrap_servers is not None:
             return source_of(self.conf.bootstrap_servers, self.conf.command_config)
-        return source_of(self.zookeeper, self.conf.command_config)
+        return source_of(self.zookeeper_endpoint, self.conf.command_config)
 
     @property
     def sink(self) -> "Sink":
@@ -143,7 +143,7 @@ class Settings:
 
         if self.conf.bootstrap_servers is not None:
             return sink_of(self.conf.bootstrap_servers, self.conf.command_config, self.warehouse)
-        return sink_of(self.zookeeper, self.conf.command_config, self.warehouse)
+        return sink_of(self.zookeeper_endpoint, self.conf.command_config, self.warehouse)
 
     @property
     def address_option(self) -> str:
@@ -165,7 +165,7 @@ class Settings:
             )
 
     @property
-    def zookeeper(self) -> ZooKeeperEndpoint:
+    def zookeeper_endpoint(self) -> ZooKeeperEndpoint:
         """The cluster's ZooKeeper, for commands that need it.
 
         Raise RefusedError for a cluster that is read from its brokers, and UsageError if no address is given.

@@ -102,7 +102,7 @@ def with_full_command(settings: "Settings", step: Suggestion) -> Suggestion:
     """Return the suggestion with its whole command line, for the same cluster."""
     if step.zookeeper_shell is not None:
         return Suggestion(
-            step.what, f"zookeeper-shell.sh {shlex.quote(settings.zookeeper.hosts)} {step.zookeeper_shell}"
+            step.what, f"zookeeper-shell.sh {shlex.quote(settings.zookeeper_endpoint.hosts)} {step.zookeeper_shell}"
         )
     return step if step.command is None else suggestion(settings, step.what, *shlex.split(step.command))
 

@@ -37,7 +37,9 @@ def main() -> int:
         home = cluster.folder / "airflow"
         home.mkdir()
         port = PORT if is_free(PORT) else free_port()
-        environment = variables(home, cluster.zookeeper.connect, cluster.folder / "warehouse") | _listening_on(port)
+        environment = variables(home, cluster.zookeeper_server.connect, cluster.folder / "warehouse") | _listening_on(
+            port
+        )
         sys.stderr.write("making Airflow's database\n")
         prepare(environment)
         sys.stderr.write(f"Airflow comes up at http://{LOOPBACK}:{port} within a minute; Ctrl-C ends it\n")

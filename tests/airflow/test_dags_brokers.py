@@ -82,7 +82,7 @@ def airflow(
     webhook: str,
 ) -> Iterator[InsideAirflow]:
     home = tmp_path_factory.mktemp("airflow")
-    with InsideAirflow(home, cluster.zookeeper.connect, Path(warehouse.uri), way_to(spark), webhook) as inside:
+    with InsideAirflow(home, cluster.zookeeper_server.connect, Path(warehouse.uri), way_to(spark), webhook) as inside:
         yield inside
 
 
@@ -108,7 +108,7 @@ def plan_of(warehouse: Warehouse, run: Run) -> Row:
 
 @pytest.fixture
 def surveyor(spark: SparkSession, cluster: EmbeddedCluster, warehouse: Warehouse) -> Surveyor:  # noqa: ARG001 - the run's Spark
-    return Surveyor(cluster.zookeeper.connect, Path(warehouse.uri))
+    return Surveyor(cluster.zookeeper_server.connect, Path(warehouse.uri))
 
 
 def planned_before(surveyor: Surveyor, dag: str, at: str, *question: str, snapshot: int | None = None) -> int:
@@ -225,7 +225,7 @@ def test_snapshots_of_several_clusters_are_mapped(
 ) -> None:
     """One run for all of them, by a surveyor.toml; the ZooKeeper of one is not there, which costs the other nothing."""
     conf = tmp_path / "surveyor.toml"
-    sections = {"payments": cluster.zookeeper.connect, "orders": "127.0.0.1:1"}
+    sections = {"payments": cluster.zookeeper_server.connect, "orders": "127.0.0.1:1"}
     conf.write_text("".join(f'[clusters.{name}]\nzookeeper = "{hosts}"\n' for name, hosts in sections.items()))
 
     variables = {"SURVEYOR_ZOOKEEPER": "", "SURVEYOR_CONF": str(conf)}

@@ -65,7 +65,7 @@ def bench_failover(partitions: int) -> Iterator[Figure]:
     """Kill a broker under Kafka's controller, and again under ours."""
     with (
         EmbeddedCluster(3, overrides=SETTINGS, heap=HEAP) as cluster,
-        connected(ZooKeeperEndpoint(cluster.zookeeper.connect)) as client,
+        connected(ZooKeeperEndpoint(cluster.zookeeper_server.connect)) as client,
     ):
         with progress(f"{partitions:,} partitions are made"):
             places = made(client, partitions)
@@ -154,7 +154,7 @@ def running_controller(cluster: EmbeddedCluster, folder: Path) -> Iterator[None]
     log = folder / "control.log"
     listen = f"{LOOPBACK}:{free_port()}"
     command = [sys.executable, "-m", "jobs.entry", "control", "--apply", "--yes", "--listen", listen]
-    where = ["--zookeeper", cluster.zookeeper.connect, "--warehouse", str(folder / "w")]
+    where = ["--zookeeper", cluster.zookeeper_server.connect, "--warehouse", str(folder / "w")]
     with log.open("w") as out, subprocess.Popen([*command, *where], stdout=out, stderr=out) as process:
         (folder / "pid").write_text(str(process.pid))
         try:

@@ -47,7 +47,7 @@ def bench_startup(partitions: int = PARTITIONS, starts: int = STARTS) -> Iterato
     """Start a broker again and again, under Kafka's controller and then under ours."""
     with (
         EmbeddedCluster(3, overrides=SETTINGS) as cluster,
-        connected(ZooKeeperEndpoint(cluster.zookeeper.connect)) as client,
+        connected(ZooKeeperEndpoint(cluster.zookeeper_server.connect)) as client,
     ):
         with progress(f"{partitions:,} partitions are made"):
             places = made(client, partitions)

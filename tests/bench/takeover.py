@@ -53,7 +53,7 @@ def bench_takeover(partitions: int) -> Iterator[Figure]:
     """Take over from a dead controller: a broker does, then we do."""
     with (
         EmbeddedCluster(3, overrides=SETTINGS, heap=HEAP) as cluster,
-        connected(ZooKeeperEndpoint(cluster.zookeeper.connect)) as client,
+        connected(ZooKeeperEndpoint(cluster.zookeeper_server.connect)) as client,
     ):
         with progress(f"{partitions:,} partitions are made"):
             places = made(client, partitions)
@@ -136,7 +136,7 @@ def _made_ready(cluster: EmbeddedCluster, folder: Path) -> Iterator[int]:
     ours, terminal = pty.openpty()
     log = folder / "control.log"
     command = [sys.executable, "-m", "jobs.entry", "control", "--apply", "--listen", f"{LOOPBACK}:{free_port()}"]
-    where = ["--zookeeper", cluster.zookeeper.connect, "--warehouse", str(folder / "w")]
+    where = ["--zookeeper", cluster.zookeeper_server.connect, "--warehouse", str(folder / "w")]
     with log.open("w") as out, subprocess.Popen([*command, *where], stdin=terminal, stdout=out, stderr=out) as process:
         try:
             with progress("surveyor control is made ready"):

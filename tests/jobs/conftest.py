@@ -46,11 +46,11 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @pytest.fixture
-def bare_tree(zookeeper: str, fake_brokers: FakeBrokers) -> Iterator[KafkaTree]:
+def bare_tree(zookeeper_hosts: str, fake_brokers: FakeBrokers) -> Iterator[KafkaTree]:
     """An empty tree."""
-    client = KazooClient(zookeeper)
+    client = KazooClient(zookeeper_hosts)
     client.start()
-    yield KafkaTree(zookeeper, client, fake_brokers)
+    yield KafkaTree(zookeeper_hosts, client, fake_brokers)
     client.stop()
     client.close()
 
@@ -72,8 +72,8 @@ def module_tree(zookeeper_server: EmbeddedZooKeeper) -> Iterator[KafkaTree]:
 
 
 @pytest.fixture
-def proxy(zookeeper: str) -> Iterator[ZooKeeperProxy]:
-    with ZooKeeperProxy(zookeeper) as running:
+def proxy(zookeeper_hosts: str) -> Iterator[ZooKeeperProxy]:
+    with ZooKeeperProxy(zookeeper_hosts) as running:
         yield running
 
 

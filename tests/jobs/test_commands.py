@@ -45,8 +45,8 @@ def test_zookeeper_that_is_no_address(tmp_path: Path) -> None:
     assert (ran.code, "--zookeeper 'zk:abc' is not HOST:PORT" in ran.stderr) == (2, True)
 
 
-def test_wrong_chroot(zookeeper: str, tmp_path: Path) -> None:
-    ran = Surveyor(f"{zookeeper}/nowhere", tmp_path / "warehouse")("snapshot")
+def test_wrong_chroot(zookeeper_hosts: str, tmp_path: Path) -> None:
+    ran = Surveyor(f"{zookeeper_hosts}/nowhere", tmp_path / "warehouse")("snapshot")
     assert (ran.code, ran.stdout) == (22, "")
     assert "check the chroot" in ran.stderr
     assert not (tmp_path / "warehouse").exists()
@@ -126,7 +126,7 @@ def test_what_is_typed_wins_over_the_environment(
     hosts = list[str]()
 
     def look(settings: Settings) -> list[CheckResult]:
-        hosts.append(settings.zookeeper.hosts)
+        hosts.append(settings.zookeeper_endpoint.hosts)
         return []
 
     monkeypatch.setattr("jobs.console_output.doctor.run_checks", look)

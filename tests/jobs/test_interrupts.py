@@ -231,9 +231,9 @@ def test_snapshot(
     assert result.read_text() == running.stdout.read_text()
 
 
-def test_a_client_of_zookeeper_is_not_cut_in_two(zookeeper: str) -> None:
+def test_a_client_of_zookeeper_is_not_cut_in_two(zookeeper_hosts: str) -> None:
     """Kazoo cannot stop what was never started; what was, it stops."""
-    script = STARTING.format(hosts=zookeeper)
+    script = STARTING.format(hosts=zookeeper_hosts)
 
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
 

@@ -26,7 +26,7 @@ class EmbeddedCluster(Servers):
         keep: bool = False,
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="surveyor-"))
-        self.zookeeper = EmbeddedZooKeeper(self.folder / "zookeeper")
+        self.zookeeper_server = EmbeddedZooKeeper(self.folder / "zookeeper")
         self.brokers: dict[int, EmbeddedKafka] = {}
         self._initial_ids = range(first_id, first_id + brokers)
         self._racks = dict(racks or {})
@@ -47,14 +47,14 @@ class EmbeddedCluster(Servers):
     def _start(self, stack: ExitStack) -> None:
         stack.enter_context(exit_on_sigterm())
         stack.push(removed_unless_failed(self.folder, keep=self._keep))
-        stack.enter_context(self.zookeeper)
+        stack.enter_context(self.zookeeper_server)
         stack.callback(self._kill_brokers)
         for broker in [self._start_broker(broker_id, self._racks.get(broker_id)) for broker_id in self._initial_ids]:
             broker.wait_ready()
 
     def _start_broker(self, broker_id: int, rack: str | None) -> EmbeddedKafka:
         folder = self.folder / f"broker-{broker_id}"
-        where = self.zookeeper.connect, broker_id, folder
+        where = self.zookeeper_server.connect, broker_id, folder
         broker = EmbeddedKafka(*where, rack=rack, overrides=self._overrides, heap=self._heap)
         self.brokers[broker_id] = broker
         broker.start()

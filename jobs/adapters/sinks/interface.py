@@ -2,7 +2,7 @@
 
 Two implementations exist, `jobs.adapters.sinks.zookeeper` and `jobs.adapters.sinks.kraft`. Code that asks Kafka's
 controller to carry plans out uses this interface alone and does not distinguish them. What only ZooKeeper has, such as
-the controllership, is reached through `zookeeper`, which a cluster without ZooKeeper refuses.
+the controllership, is reached through `zookeeper_session`, which a cluster without ZooKeeper refuses.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -56,7 +56,7 @@ class Cluster(Protocol):
         """The broker that requests to the controller are sent to; NO_CONTROLLER if there is none."""
 
     @property
-    def zookeeper(self) -> ClusterState:
+    def zookeeper_state(self) -> ClusterState:
         """The state in ZooKeeper; raise RefusedError for a cluster without ZooKeeper."""
 
 
@@ -112,7 +112,7 @@ class Reader(Protocol):
         """Return the Surveyor that is the resident controller, None if there is none."""
 
     @property
-    def zookeeper(self) -> KazooClient:
+    def zookeeper_client(self) -> KazooClient:
         """The client of ZooKeeper; raise RefusedError for a cluster without ZooKeeper."""
 
 
@@ -163,5 +163,5 @@ class Sink(Protocol):
         """Return a lease that excludes no other process."""
 
     @property
-    def zookeeper(self) -> ZooKeeperSession:
+    def zookeeper_session(self) -> ZooKeeperSession:
         """The session; raise RefusedError for a cluster without ZooKeeper."""

@@ -67,7 +67,7 @@ class KRaftState:
         return {row.broker_id: row.broker_epoch for row in self.brokers}
 
     @property
-    def zookeeper(self) -> NoReturn:
+    def zookeeper_state(self) -> NoReturn:
         _refuse(WHY_NO_BATCH)
 
 
@@ -165,7 +165,7 @@ class KRaftReader:
         """Return none: `surveyor control` is refused there."""
 
     @property
-    def zookeeper(self) -> NoReturn:
+    def zookeeper_client(self) -> NoReturn:
         _refuse(WHY_NO_REQUESTS)
 
     def _live(self, session: Session) -> list[Broker]:
@@ -219,5 +219,5 @@ class KRaftSink:
         return warehouse_lease.NoLease(self.warehouse, holder, notify)
 
     @property
-    def zookeeper(self) -> NoReturn:
+    def zookeeper_session(self) -> NoReturn:
         _refuse(WHY_NO_BATCH)

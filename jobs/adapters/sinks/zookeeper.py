@@ -28,39 +28,39 @@ from schemas.znodes import MalformedZnodeError, decode_config
 class ZooKeeperReader:
     """Reads by one client."""
 
-    zookeeper: KazooClient
+    zookeeper_client: KazooClient
 
     def sync(self) -> None:
-        sync(self.zookeeper)
+        sync(self.zookeeper_client)
 
     def read_cluster(self) -> ClusterState:
-        return read_cluster(self.zookeeper)
+        return read_cluster(self.zookeeper_client)
 
     def read_current(self, changes: Sequence[Change]) -> CurrentState:
-        return precondition_reader.read_current(self.zookeeper, changes)
+        return precondition_reader.read_current(self.zookeeper_client, changes)
 
     def read_partitions(self, keys: Iterable[Key]) -> dict[Key, CurrentPartition]:
-        return precondition_reader.partitions_now(self.zookeeper, keys)
+        return precondition_reader.partitions_now(self.zookeeper_client, keys)
 
     def read_operations(self, operations: Sequence[Operation]) -> OperationState:
-        return precondition_reader.read_operations(self.zookeeper, operations)
+        return precondition_reader.read_operations(self.zookeeper_client, operations)
 
     def read_reassignments(self, moving: Targets | None = None) -> CurrentReassignments:
-        return precondition_reader.read_reassignments(self.zookeeper, moving)
+        return precondition_reader.read_reassignments(self.zookeeper_client, moving)
 
     def read_requests(self) -> Targets:
-        return reassign_requests(self.zookeeper) or {}
+        return reassign_requests(self.zookeeper_client) or {}
 
     def withdraw_requests(self, keys: Collection[Key]) -> None:
-        withdraw(self.zookeeper, keys)
+        withdraw(self.zookeeper_client, keys)
 
     def read_overrides(self, resources: Iterable[ResourceName], *, allow_silent: bool = False) -> CurrentOverrides:
         """Read the znodes of overrides, and those that exist while the broker is registered or the topic exists."""
         del allow_silent  # no broker is asked
         ordered = sorted(resources)
         self.sync()
-        resource_znodes = read_many(self.zookeeper, [_resource_path(resource) for resource in ordered])
-        configs = read_many(self.zookeeper, [_override_path(resource) for resource in ordered])
+        resource_znodes = read_many(self.zookeeper_client, [_resource_path(resource) for resource in ordered])
+        configs = read_many(self.zookeeper_client, [_override_path(resource) for resource in ordered])
         overrides_by_resource: dict[ResourceName, Mapping[str, str] | None] = {}
         for resource, resource_znode, config in zip(ordered, resource_znodes, configs, strict=True):
             try:
@@ -73,17 +73,17 @@ class ZooKeeperReader:
         return overrides_by_resource
 
     def read_topics(self, names: Sequence[str]) -> TopicReading:
-        readings = list(read_topic_rows(self.zookeeper, names))
+        readings = list(read_topic_rows(self.zookeeper_client, names))
         return TopicReading(
             [row for reading in readings for row in reading.partitions],
             [row for reading in readings for row in reading.topics],
         )
 
     def read_lease_holder(self) -> LeaseHolder | None:
-        return current_holder(self.zookeeper)
+        return current_holder(self.zookeeper_client)
 
     def read_resident_controller(self) -> LeaseHolder | None:
-        return resident(self.zookeeper)
+        return resident(self.zookeeper_client)
 
 
 class ZooKeeperSink(ZooKeeperSession):
@@ -119,7 +119,7 @@ class ZooKeeperSink(ZooKeeperSession):
         return NoLease(None, holder, notify)
 
     @property
-    def zookeeper(self) -> ZooKeeperSession:
+    def zookeeper_session(self) -> ZooKeeperSession:
         return self
 
 

@@ -50,7 +50,7 @@ class RequestExistsError(RefusedError):
 class ZnodeRequests:
     """Creates requests in /admin and waits until they are removed; `refuse_late` raises once that takes too long."""
 
-    zookeeper: ZooKeeperSession
+    session: ZooKeeperSession
     refuse_late: Callable[[], None]
 
     def reassign(
@@ -63,7 +63,7 @@ class ZnodeRequests:
         long after the first.
         """
         partitions = [TopicPartition(*key, replicas) for key, replicas in sorted(targets.items())]
-        with self.zookeeper.connected() as client:
+        with self.session.connected() as client:
             self._wait(client, REASSIGN, earlier)
         self._place_all(REASSIGN, partitions, recheck)
 
@@ -75,7 +75,7 @@ class ZnodeRequests:
         self._place_all(PREFERRED_ELECTION, [TopicPartition(*key) for key in sorted(partitions)], recheck)
 
     def _place_all(self, path: str, partitions: Sequence[TopicPartition], recheck: Recheck) -> None:
-        with self.zookeeper.connected() as client:
+        with self.session.connected() as client:
             use_kafka_acl(client)
             for chunk in chunks(partitions, MAX_REQUEST_BYTES):
                 due = recheck(chunk)

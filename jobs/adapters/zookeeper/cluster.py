@@ -97,7 +97,7 @@ class ClusterState:
         return self.controller.broker_id
 
     @property
-    def zookeeper(self) -> "ClusterState":
+    def zookeeper_state(self) -> "ClusterState":
         """Itself, for what only a cluster with ZooKeeper has."""
         return self
 

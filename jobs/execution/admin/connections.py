@@ -45,7 +45,7 @@ def controller_of(
             yield admin, LeaseGuardedAdmin(admin, lease)
         return
     controller = ZkControllerClient.of(
-        sink.zookeeper, commit_log, lease, make_poll_hook(running.max_wait, commit_log, lease)
+        sink.zookeeper_session, commit_log, lease, make_poll_hook(running.max_wait, commit_log, lease)
     )
     with ExitStack() as stack:
         admin_or_none = _throttler(stack, settings, state, running)

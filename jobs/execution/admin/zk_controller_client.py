@@ -56,19 +56,19 @@ class ZkControllerClient:
     """Kafka's controller, reached by requests in /admin; it takes one znode of reassignments at a time."""
 
     takes_whole_waves: ClassVar = True
-    zookeeper: ZooKeeperSession
+    session: ZooKeeperSession
     commit_log: CommitLog
     lease: Lease
     requests: ZnodeRequests
 
     @classmethod
     def of(
-        cls, zookeeper: ZooKeeperSession, commit_log: CommitLog, lease: Lease, on_poll: Callable[[], None]
+        cls, session: ZooKeeperSession, commit_log: CommitLog, lease: Lease, on_poll: Callable[[], None]
     ) -> "ZkControllerClient":
-        return cls(zookeeper, commit_log, lease, ZnodeRequests(zookeeper, on_poll))
+        return cls(session, commit_log, lease, ZnodeRequests(session, on_poll))
 
     def reassignments(self) -> dict[Key, list[int]]:
-        with self.zookeeper.connected() as client:
+        with self.session.connected() as client:
             sync(client)
             return moving_in_zookeeper(client)
 
@@ -96,7 +96,7 @@ class ZkControllerClient:
 
     def _not_due(self, changes: Sequence[Change]) -> dict[Key, RowOutcome]:
         """Outcomes of changes that must not or need not be requested any more."""
-        with self.zookeeper.connected() as client:
+        with self.session.connected() as client:
             _, outcomes = read_and_judge(ZooKeeperReader(client), changes)
         return {outcome.change.key: outcome for outcome in outcomes}
 
@@ -110,7 +110,7 @@ class ZkControllerClient:
         return {**_poll_codes(lambda: self._election_codes(requested), len(requested)), **decided}
 
     def _reassignment_codes(self, moves: Sequence[Change]) -> dict[tuple[str, Any], int | str]:
-        with self.zookeeper.connected() as client:
+        with self.session.connected() as client:
             statuses = read_statuses(ZooKeeperReader(client), moves, self.commit_log.plan)
         refused = "the controller removed the request, and "
         return {
@@ -120,7 +120,7 @@ class ZkControllerClient:
 
     def _election_codes(self, partitions: Sequence[Key]) -> dict[tuple[str, Any], int | str]:
         topics = sorted({topic for topic, _ in partitions})
-        with self.zookeeper.connected() as client:
+        with self.session.connected() as client:
             sync(client)
             topic_znodes = read_many(client, [topic_path(topic) for topic in topics])
             states = read_many(client, [state_path(key) for key in partitions])

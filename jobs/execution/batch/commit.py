@@ -86,7 +86,7 @@ def refuse_unreachable(state: ClusterState, listener: Listener) -> None:
 
 def commit_batch(
     settings: Settings,
-    zookeeper: ZooKeeperSession,
+    session: ZooKeeperSession,
     commit_log: CommitLog,
     pending: Sequence[PlanRow],
     max_hold: float,
@@ -107,12 +107,12 @@ def commit_batch(
     if held is not None:
         written, _, _ = _write(commit_log, held.control, pending, max_hold, listener=settings.listener)
         held.notify_brokers([written_change.change for written_change in written])
-        with zookeeper.connected() as client:
+        with session.connected() as client:
             verify_written(client, NotificationResult(held.control.epoch, written))
         return
     refuse_resident_drain(commit_log.plan)
     with _progress_on_connection_loss(commit_log):
-        _take_over_and_commit(settings, zookeeper, commit_log, pending, HoldBudget(max_hold, silent), since, above)
+        _take_over_and_commit(settings, session, commit_log, pending, HoldBudget(max_hold, silent), since, above)
 
 
 @contextmanager
@@ -132,7 +132,7 @@ def _progress_on_connection_loss(commit_log: CommitLog) -> Iterator[None]:
 
 
 def take_over_above(
-    settings: Settings, zookeeper: ZooKeeperSession, commit_log: CommitLog, epoch: int, *, since: int | None
+    settings: Settings, session: ZooKeeperSession, commit_log: CommitLog, epoch: int, *, since: int | None
 ) -> None:
     """Take the controllership at an epoch above one that brokers know, write nothing, and resign.
 
@@ -148,13 +148,13 @@ def take_over_above(
             broker_id=control.controller_id,
         )
         seconds = control.held()
-    _wait_for_successor(zookeeper, commit_log, seconds, "")
+    _wait_for_successor(session, commit_log, seconds, "")
     commit_log.close()
 
 
 def _take_over_and_commit(  # noqa: PLR0917 - inputs of the take-over and of the write
     settings: Settings,
-    zookeeper: ZooKeeperSession,
+    session: ZooKeeperSession,
     commit_log: CommitLog,
     pending: Sequence[PlanRow],
     hold: HoldBudget,
@@ -174,11 +174,11 @@ def _take_over_and_commit(  # noqa: PLR0917 - inputs of the take-over and of the
         seconds = control.held()
     responses = BrokerResponses.of(notified.responses)
     _record(
-        zookeeper,
+        session,
         commit_log,
         notified,
         responses,
-        _wait_for_successor(zookeeper, commit_log, seconds, notified.summary(responses)),
+        _wait_for_successor(session, commit_log, seconds, notified.summary(responses)),
     )
 
 
@@ -194,7 +194,7 @@ def _take_over(
 
     controller_id = settings.conf.controller_id
     take_over = controllership(
-        settings.zookeeper,
+        settings.zookeeper_endpoint,
         controller_id,
         lambda line: log(f"  {line}"),
         record_intent,
@@ -312,7 +312,7 @@ def _written_changes(outcomes: Sequence[RowOutcome]) -> Iterator[WrittenChange]:
 
 
 def _record(
-    zookeeper: ZooKeeperSession,
+    session: ZooKeeperSession,
     commit_log: CommitLog,
     notified: NotificationResult,
     responses: BrokerResponses,
@@ -343,7 +343,7 @@ def _record(
     if notified.fenced is not None:
         raise notified.fenced
     if notified.written:
-        with zookeeper.connected() as client:
+        with session.connected() as client:
             verify_written(client, notified)
 
 
@@ -370,10 +370,10 @@ def _skip_undecided(commit_log: CommitLog, pending: Sequence[PlanRow]) -> None:
     commit_log.add_outcomes(RowOutcome(change, Outcome.SKIPPED, "the commit stopped before it") for change in undecided)
 
 
-def _wait_for_successor(zookeeper: ZooKeeperSession, commit_log: CommitLog, seconds: float, notified: str) -> int:
+def _wait_for_successor(session: ZooKeeperSession, commit_log: CommitLog, seconds: float, notified: str) -> int:
     """Wait until a broker is the controller, record the resignation, and return the broker's id."""
     try:
-        with progress("waiting for a broker to become the controller"), zookeeper.connected() as client:
+        with progress("waiting for a broker to become the controller"), session.connected() as client:
             controller = poll_until(
                 lambda: current_controller(client), lambda it: it != NO_CONTROLLER, RESIGN_TIMEOUT_SECONDS
             )

@@ -505,8 +505,8 @@ def test_cancelled_plan_reverts_moves(tree: KafkaTree, controller: ResidentContr
     settings = controller.plan_inbox.settings
 
     def cancel() -> None:
-        with ZooKeeperSink(settings.zookeeper) as zookeeper:
-            outcomes.extend(cancel_running(settings, zookeeper, plan, skip_unsafe=False))
+        with ZooKeeperSink(settings.zookeeper_endpoint) as sink:
+            outcomes.extend(cancel_running(settings, sink, plan, skip_unsafe=False))
 
     cancels = Thread(target=cancel)
     cancels.start()

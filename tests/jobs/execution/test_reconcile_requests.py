@@ -101,12 +101,12 @@ def compared(tree: KafkaTree, surveyor: Surveyor) -> tuple[Callable[..., Preflig
     pairs: list[Compared] = []
     unnamed = {"plan_id": "", "cluster": ""}
 
-    def noting(settings: Settings, zookeeper: Sink, plan: Plan, *others: Any) -> Preflight:  # noqa: ANN401 - as `assess` takes them
+    def noting(settings: Settings, sink: Sink, plan: Plan, *others: Any) -> Preflight:  # noqa: ANN401 - as `assess` takes them
         due = [*chain(*steps_due(surveyor.warehouse, tree))]
         changes = msgspec.convert([row | unnamed for row in due if "action" in row], list[Change])
         tasks = msgspec.convert([row for row in due if "kind" in row], list[Operation])
         pairs.append((_bare([*plan.changes, *plan.operations]), _bare([*changes, *tasks])))
-        return check_before_commit(settings, zookeeper, plan, *others)
+        return check_before_commit(settings, sink, plan, *others)
 
     return noting, pairs
 

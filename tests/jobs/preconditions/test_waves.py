@@ -83,10 +83,10 @@ def _commit(tree: KafkaTree, warehouse: Warehouse, plan: Plan, controller: Any) 
     commit_log.add_outcomes(outcomes)
     if due:
         with (
-            ZooKeeperSink(settings.zookeeper) as zookeeper,
-            lease_for(settings, zookeeper, plan.plan_id, "commit") as lease,
+            ZooKeeperSink(settings.zookeeper_endpoint) as sink,
+            lease_for(settings, sink, plan.plan_id, "commit") as lease,
         ):
-            commit_admin(settings, zookeeper, commit_log, controller, due, lease=lease)
+            commit_admin(settings, sink, commit_log, controller, due, lease=lease)
     commit_log.close()
     return commit_log
 

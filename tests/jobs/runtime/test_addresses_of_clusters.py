@@ -73,7 +73,7 @@ def test_a_typed_address_excludes_that_of_the_file(tmp_path: Path) -> None:
 
 def test_a_command_that_needs_zookeeper_refuses_a_kraft_cluster() -> None:
     with pytest.raises(RefusedError, match="is a KRaft cluster"):
-        _ = _settings(bootstrap_servers="k:1").zookeeper
+        _ = _settings(bootstrap_servers="k:1").zookeeper_endpoint
 
 
 @pytest.mark.parametrize("text", ["", "kafka1", "kafka1:x", ","])

@@ -288,6 +288,6 @@ def test_an_empty_cluster(bare_tree: KafkaTree) -> None:
     assert (health.partitions, health.offline, health.imbalance) == (0, 0, [])
 
 
-def test_no_cluster_is_there(zookeeper: str) -> None:
+def test_no_cluster_is_there(zookeeper_hosts: str) -> None:
     with pytest.raises(UnreadableError, match="check the chroot"):
-        view_now(ZooKeeperSource(ZooKeeperEndpoint(zookeeper)))
+        view_now(ZooKeeperSource(ZooKeeperEndpoint(zookeeper_hosts)))

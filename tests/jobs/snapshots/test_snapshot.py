@@ -450,7 +450,7 @@ def test_seconds_are_told_by_phase(surveyor: Surveyor) -> None:
 def test_a_reading_that_fails_half_way_is_one_message(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
     def small(settings: Settings) -> snapshot_read.DriverMetadata:
         reading = read_small(settings)
-        monkeypatch.setattr(Settings, "zookeeper", ZooKeeperEndpoint(f"127.0.0.1:{free_port()}"))
+        monkeypatch.setattr(Settings, "zookeeper_endpoint", ZooKeeperEndpoint(f"127.0.0.1:{free_port()}"))
         return reading
 
     read_small = snapshot_read.read_driver_metadata

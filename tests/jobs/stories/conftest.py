@@ -30,4 +30,4 @@ def surveyor(warehouse: Warehouse) -> Surveyor:
 @pytest.fixture
 def cluster_surveyor(cluster: EmbeddedCluster, tmp_path: Path) -> commands.Surveyor:
     """The commands with the ZooKeeper of the cluster and a warehouse of the test's own."""
-    return commands.Surveyor(cluster.zookeeper.connect, tmp_path / "warehouse")
+    return commands.Surveyor(cluster.zookeeper_server.connect, tmp_path / "warehouse")

@@ -68,11 +68,11 @@ class Identity:
     """The properties files of a principal for brokers and of one for ZooKeeper."""
 
     brokers: Path
-    zookeeper: Path
+    zookeeper_config: Path
 
     @property
     def options(self) -> tuple[str, ...]:
-        return "--command-config", str(self.brokers), "--zookeeper-config", str(self.zookeeper)
+        return "--command-config", str(self.brokers), "--zookeeper-config", str(self.zookeeper_config)
 
 
 def identity(folder: Path, kdc: Kdc, principal: str = USER, *, in_zookeeper: str = BROKER) -> Identity:
@@ -99,7 +99,7 @@ def ours(tmp_path: Path, kdc: Kdc) -> Identity:
 @pytest.fixture
 def kafka(cluster: EmbeddedCluster, ours: Identity) -> Iterator[KafkaTree]:
     """The cluster's znodes, as the brokers' own principal."""
-    with kafka_tree(cluster, ours.zookeeper) as tree:
+    with kafka_tree(cluster, ours.zookeeper_config) as tree:
         assert eventually(lambda: broker_in_control(tree))
         yield tree
 
@@ -174,14 +174,14 @@ def test_what_is_not_accepted_writes_nothing(
 
 def test_a_service_that_the_kdc_does_not_know(kafka: KafkaTree, surveyor: Surveyor, ours: Identity) -> None:
     """kafka-python and kazoo do not say why; each broker has its own reason."""
-    for file in (ours.brokers, ours.zookeeper):
+    for file in (ours.brokers, ours.zookeeper_config):
         text = file.read_text(encoding="utf-8").replace("sasl.kerberos.service.name=kafka\n", "")
         file.write_text(f"{text}sasl.kerberos.service.name=kafkaesque\n", encoding="utf-8")
     login._login.cache_clear()  # noqa: SLF001
     brokers = read_cluster(kafka.client).brokers
 
     _, failures = read_configs_and_failures(brokers, ours.brokers, {}, 20.0)
-    ran = surveyor.run("status", "--zookeeper", kafka.hosts, "--zookeeper-config", str(ours.zookeeper))
+    ran = surveyor.run("status", "--zookeeper", kafka.hosts, "--zookeeper-config", str(ours.zookeeper_config))
 
     reason = "the KDC does not know the service kafkaesque@{}"
     assert all(reason.format("localhost") in str(failure) for failure in failures.values())
@@ -237,7 +237,7 @@ for share in reader.partitions():
 def test_executors_log_in_as_the_driver_does(cluster: EmbeddedCluster, kafka: KafkaTree, ours: Identity) -> None:
     """Spark pickles the reader to Python processes that have krb5.conf and the same files."""
     create_topic(cluster, kafka, "executors", 2)
-    reader = TopicReader(ZooKeeperEndpoint(kafka.hosts, ours.zookeeper), TOPICS, 2)
+    reader = TopicReader(ZooKeeperEndpoint(kafka.hosts, ours.zookeeper_config), TOPICS, 2)
 
     done = subprocess.run(
         [sys.executable, "-c", _EXECUTOR], input=pickle.dumps(reader), check=True, capture_output=True

@@ -288,7 +288,7 @@ def secured(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Secured]
                 _write_scram_user(tree, user)
         for broker_id in range(3):
             folder = running.folder / f"broker-{broker_id}"
-            broker = PasswordKafka(running.zookeeper.connect, broker_id, folder, rack=f"rack-{broker_id % 2}")
+            broker = PasswordKafka(running.zookeeper_server.connect, broker_id, folder, rack=f"rack-{broker_id % 2}")
             broker.certificates, broker.mechanism = certificates, mechanism
             broker.start()
             running.brokers[broker_id] = broker

@@ -112,7 +112,7 @@ PLANTED = {
 
 def test_a_migration_is_checked_rolled_back_repeated_and_proved(tmp_path: Path) -> None:
     with migrating_cluster(2) as (cluster, stack):
-        zookeeper = Surveyor(cluster.zookeeper.connect, tmp_path / "warehouse")
+        zookeeper = Surveyor(cluster.zookeeper_server.connect, tmp_path / "warehouse")
         _await_controller(cluster)
         _prepare(AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0}), cluster.bootstrap)
         assert zookeeper("migration", "check").code == 0
@@ -175,6 +175,6 @@ def _ask_about_restarts(kraft: Surveyor, cluster: MigratingCluster) -> None:
 
 
 def _await_controller(cluster: MigratingCluster) -> None:
-    with connected(ZooKeeperEndpoint(cluster.zookeeper.connect)) as client:
-        tree = KafkaTree(cluster.zookeeper.connect, client)
+    with connected(ZooKeeperEndpoint(cluster.zookeeper_server.connect)) as client:
+        tree = KafkaTree(cluster.zookeeper_server.connect, client)
         assert eventually(lambda: broker_in_control(tree))

@@ -31,7 +31,7 @@ def _found(surveyor: Surveyor, code: int) -> dict[str, tuple[str, str]]:
 def test_a_stock_cluster_may_migrate_until_a_broker_is_gone(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     with kafka_tree(cluster) as tree:
         assert eventually(lambda: broker_in_control(tree))
-    surveyor = Surveyor(cluster.zookeeper.connect, tmp_path / "warehouse")
+    surveyor = Surveyor(cluster.zookeeper_server.connect, tmp_path / "warehouse")
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     create_topics(admin, NewTopic("orders", 3, 2))
     credential = UserScramCredentialUpsertion("alice", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"pw")

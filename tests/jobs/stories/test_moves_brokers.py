@@ -49,7 +49,7 @@ def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             yield running
         return
     cluster = request.getfixturevalue("cluster")
-    surveyor = Surveyor(cluster.zookeeper.connect, folder / "warehouse")
+    surveyor = Surveyor(cluster.zookeeper_server.connect, folder / "warehouse")
     yield PlannedKafka(cluster, surveyor, AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0}))
 
 

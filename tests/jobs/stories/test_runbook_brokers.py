@@ -127,8 +127,8 @@ def hands(cluster: EmbeddedCluster) -> Iterator[Hands]:
 def test_the_runbook_says_what_commands_answer(
     hands: Hands, cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    substitutions = {cluster.zookeeper.connect: "zk1:2181/kafka", str(tmp_path): "/data"}
-    monkeypatch.setenv("SURVEYOR_ZOOKEEPER", cluster.zookeeper.connect)
+    substitutions = {cluster.zookeeper_server.connect: "zk1:2181/kafka", str(tmp_path): "/data"}
+    monkeypatch.setenv("SURVEYOR_ZOOKEEPER", cluster.zookeeper_server.connect)
     monkeypatch.setenv("SURVEYOR_WAREHOUSE", str(tmp_path / "surveyor"))
     monkeypatch.setattr("jobs.runtime.console.UNLIMITED_COLUMNS", 80)  # as on a narrow terminal
 

@@ -43,16 +43,16 @@ class SmallTortureCluster(TortureCluster):
 
     @property
     def hosts(self) -> str:
-        return self.cluster.zookeeper.connect
+        return self.cluster.zookeeper_server.connect
 
     def history(self) -> list[Transaction]:
         return [transaction for transaction in self._written() if transaction.zxid > self._before]
 
     def _written(self) -> list[Transaction]:
-        return transactions([self.cluster.zookeeper.folder / "data"])
+        return transactions([self.cluster.zookeeper_server.folder / "data"])
 
     def _mount(self, _: ExitStack) -> None:
         """The warehouse is the caller's."""
 
     def _start_servers(self, stack: ExitStack) -> None:
-        self.own_link = stack.enter_context(Link("committer to ZooKeeper", self.cluster.zookeeper.port))
+        self.own_link = stack.enter_context(Link("committer to ZooKeeper", self.cluster.zookeeper_server.port))

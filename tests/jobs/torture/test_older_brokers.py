@@ -52,7 +52,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
     with EmbeddedCluster(0) as running:
         for broker_id in REPLICAS:
             folder = running.folder / f"broker-{broker_id}"
-            running.brokers[broker_id] = kind(running.zookeeper.connect, broker_id, folder, overrides=overrides)
+            running.brokers[broker_id] = kind(running.zookeeper_server.connect, broker_id, folder, overrides=overrides)
             running.brokers[broker_id].start()
         for broker in running.brokers.values():
             broker.wait_ready()

@@ -6,8 +6,8 @@ from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from tests.jobs.torture.zookeeper_log import CHECK, CREATE, DELETE, SET, Op, transactions
 
 
-def test_each_write_is_there_with_its_session(zookeeper_server: EmbeddedZooKeeper, zookeeper: str) -> None:
-    client = KazooClient(zookeeper)
+def test_each_write_is_there_with_its_session(zookeeper_server: EmbeddedZooKeeper, zookeeper_hosts: str) -> None:
+    client = KazooClient(zookeeper_hosts)
     client.start()
     client.create("/a", b"made", ephemeral=True)
     client.set("/a", b"changed")

@@ -49,7 +49,7 @@ def kafka() -> Iterator[EmbeddedCluster]:
     with EmbeddedCluster(1, overrides=STATIC) as running, ExitStack() as stack:
         port = free_port()
         secured = EmbeddedKafka(
-            running.zookeeper.connect,
+            running.zookeeper_server.connect,
             1,
             running.folder / "broker-1",
             port=port,
@@ -68,7 +68,7 @@ def kafka() -> Iterator[EmbeddedCluster]:
 
 
 def registered(kafka: EmbeddedCluster) -> list[Broker]:
-    hosts = kafka.zookeeper.connect
+    hosts = kafka.zookeeper_server.connect
     with connected(ZooKeeperEndpoint(hosts)) as client:
         return read_cluster(client).brokers
 
@@ -134,13 +134,13 @@ def test_dynamic_settings_are_seen_in_the_broker_and_in_zookeeper(kafka: Embedde
 
     assert eventually(lambda: ask(registered(kafka))[1][UNCLEAN] == ("true", False))
     assert eventually(lambda: ask(registered(kafka))[0][MIN_ISR] == ("2", False))
-    with connected(ZooKeeperEndpoint(kafka.zookeeper.connect)) as client:
+    with connected(ZooKeeperEndpoint(kafka.zookeeper_server.connect)) as client:
         assert read_overrides(client) == ({1: {UNCLEAN: "true"}, 0: {MIN_ISR: "2"}}, [])
 
 
 def test_no_secret_is_told(kafka: EmbeddedCluster, tmp_path: Path) -> None:
     alter(kafka, 0, "listener.name.plaintext.ssl.keystore.password", SECRET)
-    with connected(ZooKeeperEndpoint(kafka.zookeeper.connect)) as client:
+    with connected(ZooKeeperEndpoint(kafka.zookeeper_server.connect)) as client:
         written, _ = client.get("/config/brokers/0")
         overrides, _ = read_overrides(client)
 

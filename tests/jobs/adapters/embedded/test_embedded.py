@@ -26,7 +26,7 @@ import signal, time
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would ignore it
 with EmbeddedCluster(1) as cluster:
-    print(cluster.folder, cluster.zookeeper.pid, cluster.brokers[0].pid, flush=True)
+    print(cluster.folder, cluster.zookeeper_server.pid, cluster.brokers[0].pid, flush=True)
     time.sleep(60)
 """
 
@@ -63,8 +63,8 @@ def test_zookeeper_serves_and_ends_with_its_block(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("milliseconds", [2_000, 6_000, 60_000])
-def test_session_timeouts_are_granted_as_asked(zookeeper: str, milliseconds: int) -> None:
-    client = KazooClient(zookeeper, timeout=milliseconds / 1000)
+def test_session_timeouts_are_granted_as_asked(zookeeper_hosts: str, milliseconds: int) -> None:
+    client = KazooClient(zookeeper_hosts, timeout=milliseconds / 1000)
     client.start()
     granted = client.client_id and client._session_timeout  # noqa: SLF001 - kazoo shows it nowhere else
     client.stop()
@@ -110,7 +110,7 @@ def test_killed_broker_is_forgotten_when_its_session_is_ended(cluster: EmbeddedC
     """Only its own: a twin that has the id, but another port, leaves the registration where it is."""
     broker = cluster.brokers[1]
     broker.kill()
-    EmbeddedKafka(cluster.zookeeper.connect, 1, tmp_path).expire()
+    EmbeddedKafka(cluster.zookeeper_server.connect, 1, tmp_path).expire()
     before = broker.is_registered()
     broker.expire()
     after = broker.is_registered()
@@ -142,14 +142,14 @@ def test_added_broker_has_its_rack_and_overrides(cluster: EmbeddedCluster) -> No
 
 def test_registered_id_is_refused(cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobs.adapters.embedded.servers.SESSION_TIMEOUT_MS", 500)
-    twin = EmbeddedKafka(cluster.zookeeper.connect, 0, tmp_path)
+    twin = EmbeddedKafka(cluster.zookeeper_server.connect, 0, tmp_path)
 
     with pytest.raises(SurveyorError, match=r"broker 0 is registered .*/brokers/ids/0.*choose another id"):
         twin.start()
 
 
 def test_failing_broker_names_its_log(cluster: EmbeddedCluster, tmp_path: Path) -> None:
-    broker = EmbeddedKafka(cluster.zookeeper.connect, 9, tmp_path, overrides={"num.io.threads": "none"})
+    broker = EmbeddedKafka(cluster.zookeeper_server.connect, 9, tmp_path, overrides={"num.io.threads": "none"})
 
     with (
         pytest.raises(SurveyorError, match=r"(?s)broker-9 ended with exit code 1.*Invalid value none") as raised,
@@ -213,7 +213,7 @@ def test_broker_moves_when_its_port_is_taken(
     monkeypatch.setattr(processes, "free_port", iter([taken_port, free_port()]).__next__)
     monkeypatch.setattr(processes, "is_free", lambda _port: True)
 
-    with EmbeddedKafka(cluster.zookeeper.connect, 8, tmp_path) as broker:
+    with EmbeddedKafka(cluster.zookeeper_server.connect, 8, tmp_path) as broker:
         assert broker.port != taken_port
 
 

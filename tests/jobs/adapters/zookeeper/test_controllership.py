@@ -34,8 +34,8 @@ THEIRS = 1000
 
 
 @pytest.fixture
-def other(zookeeper: str) -> Iterator[KazooClient]:
-    with connected(ZooKeeperEndpoint(zookeeper)) as client:
+def other(zookeeper_hosts: str) -> Iterator[KazooClient]:
+    with connected(ZooKeeperEndpoint(zookeeper_hosts)) as client:
         yield client
 
 

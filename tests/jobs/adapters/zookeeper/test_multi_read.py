@@ -42,9 +42,9 @@ def _ask_again() -> None:
 
 
 @pytest.fixture
-def old(zookeeper: str) -> Iterator[ZooKeeperProxy]:
+def old(zookeeper_hosts: str) -> Iterator[ZooKeeperProxy]:
     """A server before 3.6."""
-    with ZooKeeperProxy(zookeeper, knows_multi_read=False) as running:
+    with ZooKeeperProxy(zookeeper_hosts, knows_multi_read=False) as running:
         yield running
 
 

@@ -61,9 +61,9 @@ def enter(hosts: str, timeout: float) -> None:
 
 
 @pytest.mark.parametrize("below", ["", "/absent"])
-def test_wrong_chroot_is_unreadable(zookeeper: str, below: str) -> None:
+def test_wrong_chroot_is_unreadable(zookeeper_hosts: str, below: str) -> None:
     with (
-        connected(ZooKeeperEndpoint(zookeeper + below)) as client,
+        connected(ZooKeeperEndpoint(zookeeper_hosts + below)) as client,
         pytest.raises(UnreadableError, match=f"{below}: no Kafka cluster"),
     ):
         read_cluster(client)

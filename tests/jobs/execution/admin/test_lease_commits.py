@@ -214,9 +214,9 @@ def test_waiting_commit_hands_the_lease_to_a_cancellation(
     turned: list[tuple[Outcome, int | None]] = []
 
     def cancel() -> None:
-        with ZooKeeperSink(kafka.endpoint) as zookeeper:
+        with ZooKeeperSink(kafka.endpoint) as sink:
             stored = read_plan(surveyor.warehouse, plan.plan_id)
-            outcomes = cancel_running(settings, zookeeper, stored, skip_unsafe=False)
+            outcomes = cancel_running(settings, sink, stored, skip_unsafe=False)
             turned.extend((outcome.outcome, outcome.change.partition) for outcome in outcomes)
 
     thread = threading.Thread(target=cancel)

@@ -98,10 +98,10 @@ def test_never_over_an_existing_request(kafka: KafkaTree, controller: MovingCont
     before = kafka.dump()
 
     with (
-        ZooKeeperSink(kafka.endpoint) as zookeeper,
+        ZooKeeperSink(kafka.endpoint) as sink,
         pytest.raises(RequestExistsError, match=r"of another client exists in /admin/reassign_partitions \(t-1\)"),
     ):
-        ZnodeRequests(zookeeper, lambda: None).reassign({(T, 0): [3, 1]})
+        ZnodeRequests(sink, lambda: None).reassign({(T, 0): [3, 1]})
     assert (kafka.dump(), controller.waves) == (before, [])
 
 

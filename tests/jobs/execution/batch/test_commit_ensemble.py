@@ -22,7 +22,7 @@ DONE, ERROR = 0, 1
 
 
 @pytest.fixture
-def zookeeper(ensemble: Ensemble) -> str:
+def zookeeper_hosts(ensemble: Ensemble) -> str:
     return new_chroot(ensemble.connect)
 
 

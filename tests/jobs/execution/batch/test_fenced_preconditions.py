@@ -86,14 +86,14 @@ def test_absence_is_proved_and_leaves_nothing(
     assert ids_after == ids_before._replace(cversion=ids_before.cversion + 2, pzxid=ids_after.pzxid)
 
 
-def test_proof_of_absence_is_never_visible(tree: KafkaTree, control: Controllership, zookeeper: str) -> None:
+def test_proof_of_absence_is_never_visible(tree: KafkaTree, control: Controllership, zookeeper_hosts: str) -> None:
     """A broker that registers in one multi, as Kafka's do, never finds its id in use, and no client ever reads it."""
     tree.unregister(2)
     over = Event()
     registered: list[object] = []
 
     def come_and_go() -> None:
-        with connected(ZooKeeperEndpoint(zookeeper)) as client:
+        with connected(ZooKeeperEndpoint(zookeeper_hosts)) as client:
             while not over.is_set():
                 multi = client.transaction()
                 multi.create("/brokers/ids/2", b"", ephemeral=True)

@@ -132,8 +132,10 @@ def test_deleted_topic_makes_its_rows_stale(tree: KafkaTree, control: Controller
     assert tree.client.exists("/brokers/topics/t") is None
 
 
-def test_nothing_is_written_once_fenced(tree: KafkaTree, control: Controllership, plan: Plan, zookeeper: str) -> None:
-    with connected(ZooKeeperEndpoint(zookeeper)) as rival:
+def test_nothing_is_written_once_fenced(
+    tree: KafkaTree, control: Controllership, plan: Plan, zookeeper_hosts: str
+) -> None:
+    with connected(ZooKeeperEndpoint(zookeeper_hosts)) as rival:
         take_over(rival, RIVAL)
 
         written = write(control, plan)
@@ -145,11 +147,11 @@ def test_nothing_is_written_once_fenced(tree: KafkaTree, control: Controllership
 
 @pytest.mark.usefixtures("small_batches")
 def test_take_over_between_two_batches_fences_the_second(
-    tree: KafkaTree, control: Controllership, plan: Plan, zookeeper: str
+    tree: KafkaTree, control: Controllership, plan: Plan, zookeeper_hosts: str
 ) -> None:
     batches = FencedWriter(control, plan, max_hold=30).write(plan.changes)
     first = next(batches)
-    with connected(ZooKeeperEndpoint(zookeeper)) as rival:
+    with connected(ZooKeeperEndpoint(zookeeper_hosts)) as rival:
         take_over(rival, RIVAL)
         second = next(batches)
         with pytest.raises(FencedError, match="after our epoch 8") as raised:

@@ -115,7 +115,11 @@ def mark(kafka: KafkaTree) -> int:
 
 def written_since(cluster: EmbeddedCluster, zxid: int) -> list[Transaction]:
     """What was written to ZooKeeper, in its order."""
-    return [transaction for transaction in transactions([cluster.zookeeper.folder / "data"]) if transaction.zxid > zxid]
+    return [
+        transaction
+        for transaction in transactions([cluster.zookeeper_server.folder / "data"])
+        if transaction.zxid > zxid
+    ]
 
 
 @contextmanager

@@ -43,7 +43,7 @@ def commit_held(
         responses = BrokerResponses.of(notified.responses)
         broker_responses.record(settings.warehouse, responses.table(settings.warehouse.cluster))
 
-    with ZooKeeperSink(settings.zookeeper) as zookeeper:
-        assessment = check_before_commit(settings, zookeeper, plan, Mode.BATCH, limits)
-        apply_plan(settings, zookeeper, plan, assessment, hold.max_hold, held=HeldControllership(held, notify_brokers))
+    with ZooKeeperSink(settings.zookeeper_endpoint) as sink:
+        assessment = check_before_commit(settings, sink, plan, Mode.BATCH, limits)
+        apply_plan(settings, sink, plan, assessment, hold.max_hold, held=HeldControllership(held, notify_brokers))
     return read_plan(settings.warehouse, plan_id).row

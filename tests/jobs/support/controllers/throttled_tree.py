@@ -20,7 +20,7 @@ Overrides = dict[str, dict[str, str]]
 @contextmanager
 def own_lease(settings: Settings, plan_id: str, command: str) -> Iterator[Lease]:
     """The lease as a process has it that does nothing else."""
-    with ZooKeeperSink(settings.zookeeper) as zookeeper, lease_for(settings, zookeeper, plan_id, command) as lease:
+    with ZooKeeperSink(settings.zookeeper_endpoint) as sink, lease_for(settings, sink, plan_id, command) as lease:
         yield lease
 
 

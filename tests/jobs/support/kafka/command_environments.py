@@ -68,7 +68,7 @@ class CommandEnvironments:
     def lay_out(self, place: str, racks: Mapping[int, str | None], topics: Mapping[str, Replicas]) -> KafkaTree:
         """Make a cluster of brokers that only listen; the broker of a replica is down if it has no rack here."""
         brokers = self._stack.enter_context(FakeBrokers())
-        hosts = new_chroot(self.cluster.zookeeper.connect)
+        hosts = new_chroot(self.cluster.zookeeper_server.connect)
         tree = KafkaTree(hosts, self._stack.enter_context(connected(ZooKeeperEndpoint(hosts))), brokers)
         tree.lay_out(())
         for broker, rack in racks.items():

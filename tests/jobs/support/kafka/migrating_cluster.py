@@ -84,7 +84,7 @@ class MigratingCluster:
     """The cluster and the steps of its migration."""
 
     def __init__(self, folder: Path, brokers: int) -> None:
-        self.zookeeper = EmbeddedZooKeeper(folder / "zookeeper")
+        self.zookeeper_server = EmbeddedZooKeeper(folder / "zookeeper")
         self._folder = folder
         self._count = brokers
         self.brokers: list[MigratingBroker] = []
@@ -95,10 +95,10 @@ class MigratingCluster:
         return ",".join(broker.address for broker in self.brokers)
 
     def start(self, stack: ExitStack) -> None:
-        stack.enter_context(self.zookeeper)
+        stack.enter_context(self.zookeeper_server)
         for number in range(self._count):
             folder = self._folder / f"broker-{number}"
-            broker = MigratingBroker(self.zookeeper.connect, number, folder, heap=HEAP)
+            broker = MigratingBroker(self.zookeeper_server.connect, number, folder, heap=HEAP)
             stack.callback(broker.kill)
             broker.start()
             self.brokers.append(broker)
@@ -107,7 +107,7 @@ class MigratingCluster:
 
     def add_controller(self, stack: ExitStack) -> None:
         """Start the controller that will take the metadata over, with the cluster's id."""
-        with connected(ZooKeeperEndpoint(self.zookeeper.connect)) as client:
+        with connected(ZooKeeperEndpoint(self.zookeeper_server.connect)) as client:
             cluster_id = json.loads(read(client, "/cluster/id").data or b"{}")["id"]
         port = free_port()
         self.controller = MigratingController(
@@ -119,7 +119,7 @@ class MigratingCluster:
             heap=HEAP,
             cluster_id=cluster_id,
         )
-        self.controller.zookeeper_connect = self.zookeeper.connect
+        self.controller.zookeeper_connect = self.zookeeper_server.connect
         stack.callback(self.controller.kill)
         self.controller.start()
         self.controller.wait_ready()
@@ -134,7 +134,7 @@ class MigratingCluster:
     def roll_back(self) -> None:
         """Remove the controller and what it left in ZooKeeper, and restart the brokers without migration, at once."""
         self.controller.kill()
-        with connected(ZooKeeperEndpoint(self.zookeeper.connect)) as client:
+        with connected(ZooKeeperEndpoint(self.zookeeper_server.connect)) as client:
             for path in ("/controller", "/migration"):
                 client.delete(path)
         for broker in self.brokers:

@@ -50,7 +50,7 @@ def eventually(condition: Callable[[], bool], seconds: float = 60) -> bool:
 @contextmanager
 def kafka_tree(cluster: EmbeddedCluster, config: Path | None = None) -> Iterator[KafkaTree]:
     """The tree that real brokers keep."""
-    hosts = cluster.zookeeper.connect
+    hosts = cluster.zookeeper_server.connect
     with connected(ZooKeeperEndpoint(hosts, config)) as client:
         yield KafkaTree(hosts, client, config=config)
 

@@ -103,11 +103,11 @@ def _know_user(bootstrap: str) -> bool:
 def secured_cluster() -> Iterator[tuple[EmbeddedCluster, Certificates]]:
     """Two such brokers that know USER."""
     running = EmbeddedCluster(0)
-    running.zookeeper = GuardedZooKeeper(running.folder / "zookeeper")
+    running.zookeeper_server = GuardedZooKeeper(running.folder / "zookeeper")
     with running:
         certificates = Certificates.made_in(running.folder / "certificates")
         for broker_id in (0, 1):
-            secured = SecuredKafka(running.zookeeper.connect, broker_id, running.folder / f"broker-{broker_id}")
+            secured = SecuredKafka(running.zookeeper_server.connect, broker_id, running.folder / f"broker-{broker_id}")
             secured.certificates = certificates
             running.brokers[broker_id] = secured
             secured.start()

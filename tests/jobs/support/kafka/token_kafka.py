@@ -44,7 +44,7 @@ def token_cluster() -> Iterator[EmbeddedCluster]:
     running = EmbeddedCluster(0)
     with running:
         for broker_id in (0, 1):
-            broker = TokenKafka(running.zookeeper.connect, broker_id, running.folder / f"broker-{broker_id}")
+            broker = TokenKafka(running.zookeeper_server.connect, broker_id, running.folder / f"broker-{broker_id}")
             running.brokers[broker_id] = broker
             broker.start()
         for started in running.brokers.values():

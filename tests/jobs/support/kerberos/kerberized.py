@@ -69,13 +69,15 @@ class KerberizedKafka(EmbeddedKafka):
 def kerberized_cluster() -> Iterator[tuple[EmbeddedCluster, Kdc]]:
     """Two such brokers, their ZooKeeper and KDC; the address of TICKETS is registered as localhost."""
     running = EmbeddedCluster(0)
-    assert LOOPBACK in running.zookeeper.connect
+    assert LOOPBACK in running.zookeeper_server.connect
     with Kdc(running.folder / "kdc") as kdc:
-        running.zookeeper = zookeeper = KerberizedZooKeeper(running.folder / "zookeeper")
+        running.zookeeper_server = zookeeper = KerberizedZooKeeper(running.folder / "zookeeper")
         zookeeper.kdc = kdc
         with running:
             for broker_id in (0, 1):
-                broker = KerberizedKafka(running.zookeeper.connect, broker_id, running.folder / f"broker-{broker_id}")
+                broker = KerberizedKafka(
+                    running.zookeeper_server.connect, broker_id, running.folder / f"broker-{broker_id}"
+                )
                 broker.kdc = kdc
                 running.brokers[broker_id] = broker
                 broker.start()

@@ -33,7 +33,7 @@ def write_first_snapshot(surveyor: Surveyor, **conf: Any) -> None:  # noqa: ANN4
     """Write the rows of `surveyor snapshot`; `conf` are settings as in the cluster's section of a --conf file."""
     warehouse = surveyor.warehouse
     settings = Settings(warehouse.cluster, warehouse.uri, ClusterConf(zookeeper=surveyor.hosts, **conf))
-    small, read = read_driver_metadata(settings), read_in_process(settings.zookeeper)
+    small, read = read_driver_metadata(settings), read_in_process(settings.zookeeper_endpoint)
     end = settings.source.read_end()
     lay_tables(warehouse)
     rows = _rows(small, read, settings.conf.imbalance_threshold)
