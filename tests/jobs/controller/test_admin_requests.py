@@ -28,7 +28,6 @@ from schemas.znodes import (
 )
 from tests.jobs.controller.model.network import ModelResponse
 from tests.jobs.support.controllers.resident import (
-    assigned,
     drain_watches,
     initialize,
     put_assignment,
@@ -63,7 +62,7 @@ def test_requested_reassignment_completes(
     tree.client.create(REASSIGN, encode_partitions(orders))
 
     run_until_quiet(controller)
-    topic = assigned(tree, "orders")
+    topic = tree.assignment("orders")
     assert (topic.partitions[0], topic.adding_replicas, topic.removing_replicas) == ([1, 2, 0], {0: [2]}, {0: [0]})
     assert requests_to(tree, 2, "leader_and_isr")["orders", 0].is_new
     assert not requests_to(tree, 1, "leader_and_isr")["orders", 0].is_new
@@ -78,8 +77,8 @@ def test_requested_reassignment_completes(
     assert received[:5].count((0, "update_metadata")) == 1
     assert {(1, "leader_and_isr"), (2, "leader_and_isr")} < {*received[:5]}
     assert received[5] == (0, "stop_replica")  # as in Kafka, after the target was sent its leader
-    assert assigned(tree, "orders").partitions == {0: [1, 2], 1: [1, 2]}
-    assert assigned(tree, "orders").removing_replicas == {}
+    assert tree.assignment("orders").partitions == {0: [1, 2], 1: [1, 2]}
+    assert tree.assignment("orders").removing_replicas == {}
     state = tree.state("orders")
     assert (state.leader, state.isr, state.leader_epoch) == (1, [1, 2], 8)
     assert requests_to(tree, 0, "stop_replica")["orders", 0].delete_partition
@@ -88,10 +87,10 @@ def test_requested_reassignment_completes(
     tree.register(9)
     drain_watches(controller)
     run_until_quiet(controller)
-    assert assigned(tree, "orders").adding_replicas == {1: [9]}
+    assert tree.assignment("orders").adding_replicas == {1: [9]}
     put_isr(tree, "orders", [1, 2, 9], partition=1)
     run_until_quiet(controller)
-    assert assigned(tree, "orders").partitions[1] == [9, 2]
+    assert tree.assignment("orders").partitions[1] == [9, 2]
     assert tree.client.exists(REASSIGN) is None
     controller.log.close()
     kind = "withdraw_reassignment"
@@ -129,7 +128,7 @@ def test_request_for_a_topic_created_during_the_cycle_is_kept(
     run_until_quiet(controller)
 
     if asked == "move":
-        assert assigned(tree, "new").partitions == {0: [1, 0]}
+        assert tree.assignment("new").partitions == {0: [1, 0]}
     else:
         assert tree.client.exists("/brokers/topics/new") is None
 
@@ -177,7 +176,7 @@ def test_too_large_move_does_not_block_others(
     drain_watches(controller)
     assert controller.cycle()
 
-    assert (assigned(tree, "large").partitions[0], assigned(tree, "small").partitions[0]) == ([0, 1], [1, 0])
+    assert (tree.assignment("large").partitions[0], tree.assignment("small").partitions[0]) == ([0, 1], [1, 0])
     assert tree.version("large") == 0
     assert any("1 start_reassignment failed" in line for line in log)
     run_until_quiet(controller)
@@ -190,10 +189,10 @@ def test_too_large_move_does_not_block_others(
 
     monkeypatch.setattr("jobs.execution.batch.topic_znodes.MAX_ZNODE_BYTES", 1_000)
     run_until_quiet(controller)
-    assert assigned(tree, "large").partitions[0] == [0, 1]
+    assert tree.assignment("large").partitions[0] == [0, 1]
     clock[0] += 9
     run_until_quiet(controller)
-    assert assigned(tree, "large").partitions[0] == [0, 2, 1]
+    assert tree.assignment("large").partitions[0] == [0, 2, 1]
 
 
 def test_late_response_to_a_deletion_is_ignored(tree: KafkaTree, controller: ResidentController) -> None:

@@ -9,7 +9,7 @@ from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.controller.broker_apis.apis import BrokerApis
 from jobs.controller.controller import ResidentController
-from schemas.znodes import Endpoint, decode_assignment
+from schemas.znodes import Endpoint
 from tests.jobs.support.controllers.resident import initialize, put_assignment, requests_to, run_until_quiet
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.planner.frames import broker_config
@@ -31,7 +31,7 @@ def set_protocols(controller: ResidentController, *protocols: str) -> None:
 
 
 def topic_id(tree: KafkaTree, topic: str) -> str | None:
-    return decode_assignment(tree.client.get(f"/brokers/topics/{topic}")[0]).topic_id
+    return tree.assignment(topic).topic_id
 
 
 DISABLED, ENABLED = 0, 1
@@ -100,7 +100,7 @@ def test_topics_get_ids_before_brokers_are_sent_them(tree: KafkaTree, serving: R
     assert old is not None
     assert not old.startswith("-")
     assert topic_id(tree, "named") == before
-    assert decode_assignment(tree.client.get("/brokers/topics/old")[0]).partitions == {0: [0, 1]}
+    assert tree.assignment("old").partitions == {0: [0, 1]}
     assert serving.context.topic_of_id(old) == "old"
     put_assignment(tree, "new", {0: [1, 2]})
     run_until_quiet(serving)
@@ -176,7 +176,7 @@ def test_a_topic_that_has_lost_its_id_gets_it_back(tree: KafkaTree, serving: Res
         run_until_quiet(serving)
 
         assert topic_id(tree, "named") == before
-        assert decode_assignment(tree.client.get("/brokers/topics/named")[0]).partitions == replicas
+        assert tree.assignment("named").partitions == replicas
     assert tree.brokers is not None
     sent = [
         str(topic.topic_id)

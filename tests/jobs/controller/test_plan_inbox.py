@@ -34,7 +34,7 @@ from schemas.submitted_plan import SubmittedPlan, decode_submitted, encode_submi
 from schemas.znodes import State, TopicPartition, decode_partitions, encode_partitions, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.controllers.recorded_log import RecordedLog
-from tests.jobs.support.controllers.resident import assigned, drain_watches, run_until_quiet
+from tests.jobs.support.controllers.resident import drain_watches, run_until_quiet
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.rows.move_rows import CommitProcess, reassignment
 from tests.jobs.support.rows.plan_rows import election, store_plan
@@ -513,7 +513,7 @@ def test_cancelled_plan_reverts_moves(tree: KafkaTree, controller: ResidentContr
     assert eventually(lambda: not controller.cycle() and not cancels.is_alive())
 
     assert [(outcome.change.key, outcome.outcome) for outcome in outcomes] == [(("few", 0), Outcome.APPLIED)]
-    assignment = assigned(tree, "few")
+    assignment = tree.assignment("few")
     assert (assignment.partitions, assignment.adding_replicas, assignment.removing_replicas) == ({0: [0, 1]}, {}, {})
     assert partitions_drained_from(tree, 2, "stop_replica") == {0}
     run_until_quiet(controller)

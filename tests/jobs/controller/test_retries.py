@@ -13,7 +13,7 @@ from schemas.znodes import TopicPartition, encode_partitions
 from tests.jobs.controller.model.network import ModelResponse
 from tests.jobs.controller.test_auto_rebalance import context_of
 from tests.jobs.support.controllers.recorded_log import RecordedLog
-from tests.jobs.support.controllers.resident import assigned, initialize, requests_to, run_until_quiet
+from tests.jobs.support.controllers.resident import initialize, requests_to, run_until_quiet
 from tests.jobs.support.kafka.registrations import broker_without_endpoints
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -107,13 +107,13 @@ def test_move_continues_after_a_retried_stop(tree: KafkaTree, controller: Reside
     tree.brokers[0].refuses = FAILED
     tree.client.create("/admin/reassign_partitions", encode_partitions([TopicPartition("orders", 0, [1])]))
     run_until_quiet(controller)
-    assert assigned(tree, "orders").removing_replicas == {0: [0]}
+    assert tree.assignment("orders").removing_replicas == {0: [0]}
     tree.brokers[0].refuses = 0
 
     wait(1.0)
     run_until_quiet(controller)
 
-    assert assigned(tree, "orders").partitions == {0: [1]}
+    assert tree.assignment("orders").partitions == {0: [1]}
 
 
 def test_exhausted_retries_are_not_waited_for(

@@ -20,7 +20,7 @@ from jobs.repositories.plans.repository import Plan
 from jobs.runtime.settings import Settings
 from schemas.enums import OperationKind, Outcome, PlanKind
 from schemas.rows import Change, Operation, Row
-from schemas.znodes import State, decode_assignment, decode_partitions, encode_state
+from schemas.znodes import State, decode_partitions, encode_state
 from tests.docs.shown import fault
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.held import commit_held
@@ -155,7 +155,7 @@ def test_all_requests_are_completed(
     assert {name: ran.json[name] for name in ("cycles", "stale", "due")} == {"cycles": 3, "stale": 0, "due": 0}
     assert [step["what"] for step in ran.json["next"]] == ["see why"]
     assert [step["command"] for step in ran.json["next"] if fault(step["command"].split()[1:])] == []
-    assignment = decode_assignment(tree.client.get("/brokers/topics/moves")[0])
+    assignment = tree.assignment("moves")
     assert (assignment.partitions, assignment.adding_replicas, assignment.removing_replicas) == ({0: [1, 2]}, {}, {})
     assert (tree.state("moves").leader, tree.state("moves").isr) == (1, [1, 2])
     assert (tree.state("stray").leader, tree.state("lonely").leader) == (0, -1)
@@ -207,7 +207,7 @@ def test_a_move_is_ended_only_by_the_next_controller(surveyor: Surveyor, tree: K
         codes.append(surveyor("commit", plan.plan_id, "--mode", "batch", "--apply").code)
         tree.write(state_path("moves", 0), encode_state(replace(tree.state("moves"), isr=[1, 2])))
 
-    removing = decode_assignment(tree.client.get("/brokers/topics/moves")[0]).removing_replicas
+    removing = tree.assignment("moves").removing_replicas
     assert codes == [0, 0, 21 if between else 0]
     assert (removing, tree.client.exists(REASSIGN) is not None) == (({0: [0]}, True) if between else ({}, False))
 

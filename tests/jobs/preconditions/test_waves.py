@@ -19,7 +19,7 @@ from jobs.repositories.plans.repository import Plan
 from jobs.runtime.settings import settings_from
 from schemas.enums import Action, Outcome, PlanKind
 from schemas.rows import Row
-from schemas.znodes import Assignment, decode_assignment, encode_assignment
+from schemas.znodes import Assignment, encode_assignment
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
 
@@ -39,7 +39,7 @@ class KafkaController:
 
     def reassign(self, targets: dict[tuple[str, int], list[int]]) -> dict[tuple[str, int], int]:
         self.requests.append("reassign")
-        assigned = decode_assignment(self.tree.client.get(f"/brokers/topics/{T}")[0]).partitions
+        assigned = self.tree.assignment(T).partitions
         orders = {partition: order for (_, partition), order in targets.items() if partition != self.refuses}
         encoded = encode_assignment(Assignment(assigned | orders, {}, {}, TOPIC_ID))
         self.tree.client.set(f"/brokers/topics/{T}", encoded)
@@ -50,7 +50,7 @@ class KafkaController:
 
     def elect_preferred(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
         self.requests.append("elect")
-        replicas = decode_assignment(self.tree.client.get(f"/brokers/topics/{T}")[0]).partitions
+        replicas = self.tree.assignment(T).partitions
         for _, partition in partitions:
             leader = replicas[partition][0]
             text = f'{{"controller_epoch":7,"leader":{leader},"version":1,"leader_epoch":7,"isr":[0,1,2]}}'

@@ -30,7 +30,7 @@ from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import Controllership, take_over
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from schemas.znodes import TopicPartition, decode_assignment, encode_partitions
+from schemas.znodes import TopicPartition, encode_partitions
 from tests.jobs.stories.control_acts import (
     a_broker_fails_and_starts,
     a_broker_is_drained_and_comes_back,
@@ -269,7 +269,7 @@ def test_requests_are_carried_out_without_a_controller(
         for row in Warehouse(str(tmp_path / "warehouse"), "default").rows("commits", ("outcome", "=", "applied"))
     }
     assert applied >= {*STEPS}
-    assert decode_assignment(kafka.client.get("/brokers/topics/asked")[0]).partitions == {0: [2, 1]}
+    assert kafka.assignment("asked").partitions == {0: [2, 1]}
     assert [len(controlled.logs(broker, "asked")) for broker in cluster.brokers] == [0, 1, 1, 0]
     assert traffic.acknowledged <= traffic.stored(1)
     assert [controlled.logs(broker, "unwanted") for broker in cluster.brokers] == [[], [], [], []]

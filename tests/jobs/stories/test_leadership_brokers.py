@@ -15,7 +15,6 @@ from confluent_kafka.cimpl import NewTopic
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.connection import read
 from jobs.adapters.zookeeper.controllership import Controllership, controllership
-from schemas.znodes import decode_assignment
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.held import commit_held
 from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, topic_metadata
@@ -93,7 +92,7 @@ def leaders(kafka: KafkaTree, topic: str) -> dict[int, int]:
 
 
 def orders(kafka: KafkaTree, topic: str) -> dict[int, list[int]]:
-    return decode_assignment(kafka.client.get(f"/brokers/topics/{topic}")[0]).partitions
+    return kafka.assignment(topic).partitions
 
 
 def in_trouble(kafka: KafkaTree) -> dict[str, int]:

@@ -32,7 +32,7 @@ from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.ports import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.cluster import read_brokers
-from schemas.znodes import decode_assignment, encode_config
+from schemas.znodes import encode_config
 from tests.jobs.support.commands.control_process import (
     OURS,
     ControllerProcess,
@@ -179,7 +179,7 @@ def test_stock_brokers_at_their_defaults(tmp_path: Path) -> None:
         assert committed(cluster.bootstrap, 2) == {"while-one-is-dead", "at-the-end"}
 
         topics = story.kafka.client.get_children("/brokers/topics")
-        assignments = [decode_assignment(story.kafka.client.get(f"/brokers/topics/{name}")[0]) for name in topics]
+        assignments = [story.kafka.assignment(name) for name in topics]
         assert OURS not in {
             b for assignment in assignments for replicas in assignment.partitions.values() for b in replicas
         }
@@ -195,7 +195,7 @@ def test_a_rolling_upgrade_of_the_protocol(tmp_path: Path) -> None:
     """From 2.6, where leaders write ISRs themselves, to 3.9, where they ask; one broker at a time."""
     old = {"inter.broker.protocol.version": "2.6"}
     with EmbeddedCluster(3, overrides=old) as cluster, asked(cluster, tmp_path / "w") as story:
-        assert decode_assignment(story.kafka.client.get(f"/brokers/topics/{TOPIC}")[0]).topic_id is None
+        assert story.kafka.assignment(TOPIC).topic_id is None
         with Flow(cluster.bootstrap, TOPIC, PARTITIONS) as flow:
             for broker in cluster.brokers:
                 story.shut_down(broker)
@@ -204,7 +204,7 @@ def test_a_rolling_upgrade_of_the_protocol(tmp_path: Path) -> None:
         assert flow.failed == []
 
         def topic_id() -> str | None:
-            return decode_assignment(story.kafka.client.get(f"/brokers/topics/{TOPIC}")[0]).topic_id
+            return story.kafka.assignment(TOPIC).topic_id
 
         story.wait_until(lambda: topic_id() is not None)  # all brokers know topic ids now
         story.kill(0)
@@ -459,7 +459,7 @@ def test_kafkas_own_tools(tmp_path: Path) -> None:
 
 
 def assignment(story: Asked, topic: str) -> Mapping[int, Sequence[int]]:
-    return decode_assignment(story.kafka.client.get(f"/brokers/topics/{topic}")[0]).partitions
+    return story.kafka.assignment(topic).partitions
 
 
 def throttle(cluster: EmbeddedCluster, topic: str) -> None:

@@ -14,7 +14,7 @@ from jobs.adapters.brokers.admin import connected_admin
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.repositories.actor import this_actor
 from schemas.columns import TABLE_COLUMNS
-from schemas.znodes import Assignment, decode_assignment, encode_config
+from schemas.znodes import encode_config
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.controllers.throttled_tree import overrides
 from tests.jobs.support.kafka.planned_kafka import (
@@ -230,10 +230,6 @@ def tree(cluster: EmbeddedCluster) -> Iterator[KafkaTree]:
         yield connected
 
 
-def assignment(tree: KafkaTree, topic: str) -> Assignment:
-    return decode_assignment(tree.client.get(f"/brokers/topics/{topic}")[0])
-
-
 @ZOOKEEPER
 def test_status_says_how_to_clear_foreign_moves_and_failed_requests(
     kafka: PlannedKafka, tree: KafkaTree, tmp_path: Path
@@ -249,13 +245,13 @@ def test_status_says_how_to_clear_foreign_moves_and_failed_requests(
     kafka.plan("vain", "reassign", *kafka.targets(tmp_path, ("vain", 1, [2, 3])))
     dead = {("vain", 0): [1, 99]}
     tree.client.create(request, partitions(dead))
-    assert eventually(lambda: assignment(tree, "vain").adding_replicas.get(0) == [99])
+    assert eventually(lambda: tree.assignment("vain").adding_replicas.get(0) == [99])
     tree.client.set(request, partitions(dead | {("ghost", 0): [1], ("vain", 1): [1, 2]}))
 
     done = kafka.surveyor("commit", "vain", *APPLY, "--wait")
     assert done.code == 0, done.stderr
     assert "vain-0 to [1, 99] (not alive: 99); start broker 99, or cancel" in done.stderr
-    assert assignment(tree, "vain").partitions[1] == [2, 3]
+    assert tree.assignment("vain").partitions[1] == [2, 3]
 
     status = kafka.surveyor.json("status")
     commands = [step["command"] for step in status["due"] if " cancel " in f"{step['command']}"]
@@ -266,9 +262,9 @@ def test_status_says_how_to_clear_foreign_moves_and_failed_requests(
 
     after = kafka.surveyor.json("status")
     assert (after["moving"], after["stalled"], tree.client.exists(request)) == (0, [], None)
-    assert assignment(tree, "vain").partitions[0] == [1, 2]
+    assert tree.assignment("vain").partitions[0] == [1, 2]
     tree.client.create(request, partitions({("vain", 0): [2, 1]}))
-    assert eventually(lambda: assignment(tree, "vain").partitions[0] == [2, 1]), "Kafka still reads requests"
+    assert eventually(lambda: tree.assignment("vain").partitions[0] == [2, 1]), "Kafka still reads requests"
 
 
 @ZOOKEEPER

@@ -17,7 +17,6 @@ from kafka import KafkaConsumer, TopicPartition
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.core.errors import ExitCode
 from schemas.enums import NO_LEADER
-from schemas.znodes import decode_assignment
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.kafka.real_cluster import Traffic, eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
@@ -36,7 +35,7 @@ MOVES_A_WAVE: Final = 2
 
 
 def replicas(kafka: KafkaTree) -> dict[int, list[int]]:
-    return decode_assignment(kafka.client.get(f"/brokers/topics/{TOPIC}")[0]).partitions
+    return kafka.assignment(TOPIC).partitions
 
 
 def held(kafka: KafkaTree) -> list[int]:
@@ -109,7 +108,7 @@ def test_a_cluster_grows_and_shrinks(cluster: EmbeddedCluster, kafka: KafkaTree,
 
 
 def assigned(kafka: KafkaTree, topic: str) -> list[int]:
-    return decode_assignment(kafka.client.get(f"/brokers/topics/{topic}")[0]).partitions[0]
+    return kafka.assignment(topic).partitions[0]
 
 
 def stored(cluster: EmbeddedCluster, topic: str) -> list[int]:

@@ -17,7 +17,6 @@ from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanKind, PlanStatus
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
-from schemas.znodes import Assignment, decode_assignment
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.throttled_tree import overrides
 from tests.jobs.support.kafka.real_cluster import Traffic, eventually
@@ -65,12 +64,8 @@ def committed(surveyor: Surveyor, kafka: KafkaTree, plan: Plan, *more: str) -> s
     return done.stderr
 
 
-def assignment(kafka: KafkaTree, topic: str) -> Assignment:
-    return decode_assignment(kafka.client.get(f"/brokers/topics/{topic}")[0])
-
-
 def is_moving(kafka: KafkaTree, topic: str) -> bool:
-    assigned = assignment(kafka, topic)
+    assigned = kafka.assignment(topic)
     return bool(assigned.adding_replicas or assigned.removing_replicas)
 
 
@@ -92,7 +87,7 @@ def test_killed_between_two_throttled_waves(  # noqa: PLR0913, PLR0917 - fixture
             assert eventually(lambda: is_moving(kafka, topic))
             process.send_signal(signal.SIGKILL)
             process.wait(20)
-        caught = assignment(kafka, topic).partitions
+        caught = kafka.assignment(topic).partitions
         slowed = overrides(kafka)
         sped = {LEADER_RATE: "50000000", FOLLOWER_RATE: "50000000"}
         for broker in (0, 1, 3):
@@ -100,7 +95,7 @@ def test_killed_between_two_throttled_waves(  # noqa: PLR0913, PLR0917 - fixture
         assert eventually(lambda: not is_moving(kafka, topic))
         for broker in (0, 1, 3):
             assert admin.alter_override("broker", str(broker), dict.fromkeys(sped, str(SLOW))) == 0
-        between = assignment(kafka, topic).partitions
+        between = kafka.assignment(topic).partitions
         output = committed(surveyor, kafka, plan, "--throttle", "50MB/s")
 
     assert caught == {0: [3, 1, 0], 1: [1, 2]}
@@ -110,7 +105,7 @@ def test_killed_between_two_throttled_waves(  # noqa: PLR0913, PLR0917 - fixture
     }
     assert between == {0: [3, 1], 1: [1, 2]}
     assert "throttle of plan" in output
-    assert assignment(kafka, topic).partitions == {0: [3, 1], 1: [1, 3]}
+    assert kafka.assignment(topic).partitions == {0: [3, 1], 1: [1, 3]}
     assert (overrides(kafka), warehouse.rows("throttles")) == (before, [])
     assert traffic.failed == []
     assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
@@ -133,7 +128,7 @@ def test_rate_changed_in_mid_move_and_interrupted(
     assert (process.returncode, status, moving) == (25, PlanStatus.PARTIAL, True)
     assert "stays set while 1 partition is moving" in stdout
     assert f"`surveyor commit {plan.plan_id} --apply` continues" in stdout
-    assert assignment(kafka, topic).partitions == {0: [3, 1], 1: [1, 3]}
+    assert kafka.assignment(topic).partitions == {0: [3, 1], 1: [1, 3]}
     assert (overrides(kafka), warehouse.rows("throttles")) == (before, [])
 
 
@@ -152,7 +147,7 @@ def test_refuses_while_a_foreign_reassignment_runs(
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--apply", "--throttle", "1MB")
     running = admin.reassignments()
-    stood = assignment(kafka, topic).partitions
+    stood = kafka.assignment(topic).partitions
     for broker in (0, 1, 2):
         assert admin.alter_override("broker", str(broker), dict.fromkeys(slow)) == 0
     assert admin.alter_override("topic", topic, dict.fromkeys(theirs)) == 0
@@ -164,7 +159,7 @@ def test_refuses_while_a_foreign_reassignment_runs(
     assert before["brokers/0"] == slow
     assert (surveyor.commits(plan.plan_id), warehouse.rows("throttles")) == ([], [])
     committed(surveyor, kafka, plan, "--wait")
-    assert assignment(kafka, topic).partitions == {0: [3, 1], 1: [1, 0]}
+    assert kafka.assignment(topic).partitions == {0: [3, 1], 1: [1, 0]}
 
 
 SETS_AND_WAITS = """
@@ -200,7 +195,7 @@ def test_two_commits_with_throttles_at_once(kafka: KafkaTree, warehouse: Warehou
     assert f"for `surveyor commit {first.plan_id}`" in waiting
     assert still == (throttled, False)
     assert (one.returncode, two.returncode) == (0, 0), one_output + two_output
-    assert assignment(kafka, topic).partitions == {0: [3, 1], 1: [1, 3]}
+    assert kafka.assignment(topic).partitions == {0: [3, 1], 1: [1, 3]}
     assert (overrides(kafka), warehouse.rows("throttles")) == (before, [])
 
 
@@ -229,7 +224,7 @@ def test_by_orders_in_zookeeper(kafka: KafkaTree, warehouse: Warehouse, surveyor
 
     committed(surveyor, kafka, plan, "--via", "zookeeper", "--throttle", "20MB/s")
 
-    assert assignment(kafka, topic).partitions == {0: [3, 1], 1: [2, 1]}
+    assert kafka.assignment(topic).partitions == {0: [3, 1], 1: [2, 1]}
     assert kafka.state(topic, 1).leader == 2
     assert (overrides(kafka), warehouse.rows("throttles")) == (before, [])
     orders = ("/admin/reassign_partitions", "/admin/preferred_replica_election")

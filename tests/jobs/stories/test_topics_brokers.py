@@ -24,7 +24,7 @@ from jobs.repositories.plans.repository import Plan, read_plan
 from jobs.runtime.input_files import read_reassignment
 from schemas.enums import NO_LEADER, Action, PlanStatus
 from schemas.topic_configs import TIERED, TOPIC_CONFIGS
-from schemas.znodes import decode_assignment, decode_config
+from schemas.znodes import decode_config
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually, topic_metadata
 from tests.jobs.support.rows.operation_rows import alteration, deletion, expansion
@@ -88,7 +88,7 @@ def test_partitions_are_added_over_racks_as_kafka_adds_them(
     kafkas = AdminClient({"bootstrap.servers": cluster.bootstrap})
     kafkas.create_partitions([NewPartitions(twin, 9)])[twin].result(20)
 
-    ours, theirs = (decode_assignment(kafka.client.get(f"/brokers/topics/{name}")[0]) for name in (topic, twin))
+    ours, theirs = (kafka.assignment(name) for name in (topic, twin))
     assert sorted(ours.partitions) == list(range(9))
     assert ours.partitions == theirs.partitions
 
@@ -311,9 +311,7 @@ def test_kafkas_tool_reads_ours_and_we_read_kafkas(
 
     ours.write_text(surveyor.run("export", plan.plan_id, "--format", "kafka").stdout)
     executed = _tool(cluster, "--execute", "--reassignment-json-file", str(ours))
-    moved = eventually(
-        lambda: decode_assignment(kafka.client.get(f"/brokers/topics/{topic}")[0]).partitions[0] == [2, 0], seconds=60
-    )
+    moved = eventually(lambda: kafka.assignment(topic).partitions[0] == [2, 0], seconds=60)
     verified = surveyor.run("verify", plan.plan_id, "--zookeeper", kafka.hosts, "--format", "kafka").stdout
     theirs_of_it = _tool(cluster, "--verify", "--reassignment-json-file", str(ours), "--preserve-throttles")
     generate = ("--generate", "--topics-to-move-json-file", str(topics_file), "--broker-list", "0,1,2")

@@ -17,7 +17,6 @@ from kazoo.client import KazooClient
 from jobs.core.errors import ExitCode
 from schemas.enums import PlanStatus
 from schemas.rows import Row
-from schemas.znodes import decode_assignment
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -249,7 +248,7 @@ class ZooKeeperSteps(Steps):
         return topics
 
     def _replicas(self, topic: str) -> dict[int, list[int]]:
-        assignment = decode_assignment(self.client.get(f"/brokers/topics/{topic}")[0])
+        assignment = KafkaTree(self.cluster.hosts, self.client).assignment(topic)
         return {
             number: [broker for broker in replicas if broker not in assignment.removing_replicas.get(number, ())]
             for number, replicas in assignment.partitions.items()

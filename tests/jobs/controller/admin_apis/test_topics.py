@@ -6,7 +6,7 @@ import pytest
 
 from jobs.adapters.brokers.control_encoding import as_uuid
 from jobs.controller.admin_apis.requests import NO_TOPIC
-from schemas.znodes import decode_assignment, decode_config
+from schemas.znodes import decode_config
 from tests.jobs.controller.admin_apis.clients import AdminClient
 from tests.jobs.support.controllers.resident import run_until_quiet
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -18,7 +18,7 @@ TIMED_OUT: Final = 7
 def test_a_topic_is_created_with_the_brokers_defaults(tree: KafkaTree, admin: AdminClient) -> None:
     assert admin.create({"name": "new", "configs": {"retention.ms": "5000"}}) == {"new": (0, None)}
 
-    assignment = decode_assignment(tree.client.get("/brokers/topics/new")[0])
+    assignment = tree.assignment("new")
     assert assignment.partitions.keys() == {0, 1, 2}
     assert {len({*replicas}) for replicas in assignment.partitions.values()} == {2}
     assert assignment.topic_id is not None
@@ -34,7 +34,7 @@ def test_every_version_creates(tree: KafkaTree, admin: AdminClient, version: int
 
 def test_replicas_may_be_listed(tree: KafkaTree, admin: AdminClient) -> None:
     assert admin.create({"name": "hand", "assignments": {0: [2, 0], 1: [1, 2]}})["hand"] == (0, None)
-    assert decode_assignment(tree.client.get("/brokers/topics/hand")[0]).partitions == {0: [2, 0], 1: [1, 2]}
+    assert tree.assignment("hand").partitions == {0: [2, 0], 1: [1, 2]}
 
 
 REFUSED: Final[dict[str, tuple[int, dict[str, Any]]]] = {
@@ -96,12 +96,12 @@ def test_a_topic_without_a_live_replica_is_created_and_named_as_late(tree: Kafka
 def test_partitions_are_added(tree: KafkaTree, admin: AdminClient) -> None:
     assert admin.extend("orders", 4) == (0, None)
 
-    assignment = decode_assignment(tree.client.get("/brokers/topics/orders")[0])
+    assignment = tree.assignment("orders")
     assert (assignment.partitions[0], assignment.partitions[1]) == ([0, 1], [1, 2])
     assert {len({*replicas}) for replicas in assignment.partitions.values()} == {2}
     assert {tree.state("orders", number).leader_epoch for number in (2, 3)} == {0}
     assert admin.extend("orders", 6, [[2, 0], [0, 1]]) == (0, None)
-    assert decode_assignment(tree.client.get("/brokers/topics/orders")[0]).partitions[4] == [2, 0]
+    assert tree.assignment("orders").partitions[4] == [2, 0]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_partitions_are_refused(
     tree: KafkaTree, admin: AdminClient, error: int, asked: tuple[str, int, list[list[int]] | None]
 ) -> None:
     assert admin.extend(*asked)[0] == error
-    assert decode_assignment(tree.client.get("/brokers/topics/orders")[0]).partitions.keys() == {0, 1}
+    assert tree.assignment("orders").partitions.keys() == {0, 1}
 
 
 @pytest.mark.parametrize("version", range(6))

@@ -13,7 +13,6 @@ from jobs.execution.batch import transactions as fenced_multis
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import Outcome, PlanStatus
 from schemas.rows import Row
-from schemas.znodes import decode_assignment
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import creation, store_plan, topic_creation
 from tests.jobs.support.zookeeper.fenced import before_multis, write
@@ -55,7 +54,7 @@ def test_topic_that_fits_only_alone(
     written = write(control, wide_topic(tree, warehouse, 1_000))
 
     assert written.outcomes == dict.fromkeys(range(1_000), Outcome.APPLIED)
-    assert len(decode_assignment(tree.client.get(f"/brokers/topics/{LONG}")[0]).partitions) == 1_000
+    assert len(tree.assignment(LONG).partitions) == 1_000
     assert sent[0] > 800_000
     assert max(sent[1:]) <= fenced_multis.MULTI_BYTES
 

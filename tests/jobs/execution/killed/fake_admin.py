@@ -19,7 +19,7 @@ from jobs.execution import cancellation, commit, mode_selection
 from jobs.execution.admin import commit as commit_admin
 from jobs.execution.admin import connections, controller_client, waves
 from schemas.rows import Key
-from schemas.znodes import Assignment, State, decode_assignment, decode_partitions, encode_assignment, encode_state
+from schemas.znodes import Assignment, State, decode_partitions, encode_assignment, encode_state
 from tests.jobs.support.controllers.cancelling_controller import MovingController
 from tests.jobs.support.controllers.throttled_tree import override
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
@@ -70,7 +70,7 @@ class FakeAdmin(MovingController):
 
     def create_partitions(self, topic: str, total: int, added: list[list[int]]) -> int:
         with self._points("expansion"):
-            assignment = decode_assignment(self.tree.client.get(f"/brokers/topics/{topic}")[0])
+            assignment = self.tree.assignment(topic)
             more = dict(enumerate(added, len(assignment.partitions)))
             assert len(assignment.partitions) + len(more) == total
             self._assign(topic, Assignment({**assignment.partitions, **more}, {}, {}, assignment.topic_id), more)

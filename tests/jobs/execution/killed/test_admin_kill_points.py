@@ -17,7 +17,7 @@ from jobs.adapters.sinks.zookeeper import ZooKeeperReader
 from jobs.execution.admin.throttles import set_throttle
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanKind, PlanStatus
-from schemas.znodes import State, decode_assignment, encode_state
+from schemas.znodes import State, encode_state
 from tests.jobs.execution.killed import crash_runner
 from tests.jobs.execution.killed.commit_audit import CommitAudit
 from tests.jobs.execution.killed.crash_runner import KILLED, CrashRunner, Planned, planned, sampled_points
@@ -169,7 +169,7 @@ def shown(cluster: Planned) -> dict[str, Any]:
     """Everything that matters: replicas, leaders and their epochs, throttles, and the tables."""
     tree, topics = cluster.tree, {}
     for topic in tree.client.get_children("/brokers/topics"):
-        assignment = decode_assignment(tree.client.get(f"/brokers/topics/{topic}")[0])
+        assignment = tree.assignment(topic)
         topics[topic] = assignment, {number: tree.state(topic, number) for number in assignment.partitions}
     left = tree.client.get_children("/admin") + tree.client.get_children("/admin/delete_topics")
     changes = tree.client.get_children("/config/changes") if tree.client.exists("/config/changes") else []

@@ -20,7 +20,7 @@ from jobs.adapters.embedded.servers import EmbeddedZooKeeper, end_session
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import Outcome
 from schemas.rows import Key
-from schemas.znodes import State, decode_assignment, encode_state
+from schemas.znodes import State, encode_state
 from tests.jobs.execution.killed.commit_audit import CommitAudit
 from tests.jobs.execution.killed.crash_runner import (
     KILLED,
@@ -112,7 +112,7 @@ def request_sequence(runner: CrashRunner, server: EmbeddedZooKeeper, folder: Pat
 
 def copied(tree: KafkaTree) -> None:
     """Let leaders add the new replicas to the ISR, as their announcement causes."""
-    assigned = decode_assignment(tree.client.get("/brokers/topics/moves")[0])
+    assigned = tree.assignment("moves")
     for partition, adding in assigned.adding_replicas.items():
         state = tree.state("moves", partition)
         isr = [*state.isr, *(broker for broker in adding if broker not in state.isr)]

@@ -90,7 +90,7 @@ def test_a_wave_is_due_after_the_one_before(surveyor: Surveyor, tree: KafkaTree,
     back = [replace(row, replicas_after=row.replicas_before) for row in changes]
     for wave in reversed(list(by_wave(back))):
         _reassigned(tree, wave)
-    assert decode_assignment(tree.client.get("/brokers/topics/orders")[0]).partitions == ORDERS
+    assert tree.assignment("orders").partitions == ORDERS
 
 
 def test_waves_have_figures_reasons_and_one_id(surveyor: Surveyor, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from kafka.errors import KafkaTimeoutError
 
 from schemas.enums import NO_LEADER
 from schemas.rows import Key
-from schemas.znodes import Assignment, State, decode_assignment, encode_assignment, encode_state
+from schemas.znodes import Assignment, State, encode_assignment, encode_state
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 NOTHING_RUNS = 85
@@ -49,7 +49,7 @@ class MovingController:
         """The target of each moving partition."""
         moving = {}
         for topic in self.tree.client.get_children("/brokers/topics"):
-            assignment = decode_assignment(self.tree.client.get(f"/brokers/topics/{topic}")[0])
+            assignment = self.tree.assignment(topic)
             for partition, replicas in assignment.partitions.items():
                 removing = assignment.removing_replicas.get(partition, [])
                 if removing or assignment.adding_replicas.get(partition):
@@ -71,7 +71,7 @@ class MovingController:
         self.put_state(topic, partition, leader if leader in target else target[0], target)
 
     def assigned(self, topic: str, partition: int = 0) -> tuple[list[int], list[int], list[int]]:
-        assignment = decode_assignment(self.tree.client.get(f"/brokers/topics/{topic}")[0])
+        assignment = self.tree.assignment(topic)
         adding, removing = (
             lists.get(partition, []) for lists in (assignment.adding_replicas, assignment.removing_replicas)
         )
@@ -104,7 +104,7 @@ class MovingController:
         return 0
 
     def _write(self, topic: str, partition: int, replicas: list[int], adding: list[int], removing: list[int]) -> None:
-        assignment = decode_assignment(self.tree.client.get(f"/brokers/topics/{topic}")[0])
+        assignment = self.tree.assignment(topic)
         lists: list[dict[int, list[int]]] = [
             assignment.partitions,
             assignment.adding_replicas,

@@ -12,7 +12,6 @@ from jobs.controller.controller import ResidentController
 from schemas.znodes import (
     Assignment,
     State,
-    decode_assignment,
     encode_assignment,
     encode_state,
 )
@@ -73,4 +72,4 @@ def requests_to(tree: KafkaTree, broker: int, api: str) -> dict[tuple[str, int],
 
 
 def assigned(tree: KafkaTree, topic: str) -> Assignment:
-    return decode_assignment(tree.client.get(f"/brokers/topics/{topic}")[0])
+    return tree.assignment(topic)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from schemas.rows import Key
-from schemas.znodes import Assignment, State, decode_assignment, decode_partitions, encode_assignment, encode_state
+from schemas.znodes import Assignment, State, decode_partitions, encode_assignment, encode_state
 from tests.jobs.support.controllers.throttled_tree import ConfigBrokers
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
@@ -94,7 +94,7 @@ class MovingController(ConfigBrokers):
             self.set_state((topic, partition), isr=self.assignment(topic).partitions[partition])
 
     def assignment(self, topic: str) -> Assignment:
-        return decode_assignment(self.tree.client.get(f"/brokers/topics/{topic}")[0])
+        return self.tree.assignment(topic)
 
     def replicas(self, topic: str) -> dict[int, list[int]]:
         return self.assignment(topic).partitions

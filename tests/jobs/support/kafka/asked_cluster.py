@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.ports import LOOPBACK, free_port
-from schemas.znodes import State, decode_assignment
+from schemas.znodes import State
 from tests.jobs.support.commands.control_process import ControllerProcess, running_controller
 from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually, kafka_tree
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -34,7 +34,7 @@ class Asked:
         assert eventually(holds, seconds), (self.states(), self.controller.output[-3000:])
 
     def wait_until_whole(self) -> None:
-        replicas = decode_assignment(self.kafka.client.get(f"/brokers/topics/{TOPIC}")[0]).partitions
+        replicas = self.kafka.assignment(TOPIC).partitions
         self.wait_until(lambda: all({*state.isr} == {*replicas[p]} for p, state in enumerate(self.states())))
 
     def kill(self, broker: int) -> None:

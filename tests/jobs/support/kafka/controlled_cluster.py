@@ -16,7 +16,6 @@ from schemas.znodes import (
     Assignment,
     State,
     TopicPartition,
-    decode_assignment,
     decode_partitions,
     encode_assignment,
     encode_partitions,
@@ -94,7 +93,7 @@ class ControlledCluster:
             self.wait_until(lambda: self.assigned(topic).topic_id is not None)
 
     def assigned(self, topic: str) -> Assignment:
-        return decode_assignment(self.kafka.client.get(f"/brokers/topics/{topic}")[0])
+        return self.kafka.assignment(topic)
 
     def ask_to_move(self, topic: str, targets: Mapping[int, list[int]]) -> None:
         """Request all of these at once, in place of earlier requests."""

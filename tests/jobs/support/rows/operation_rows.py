@@ -12,7 +12,7 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 
 def _topic_id(tree: KafkaTree, topic: str) -> str | None:
-    return decode_assignment(tree.client.get(f"/brokers/topics/{topic}")[0]).topic_id
+    return tree.assignment(topic).topic_id
 
 
 def _operation(kind: OperationKind, topic: str, data: Row, sequence: int = 0) -> Row:

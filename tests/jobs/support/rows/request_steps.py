@@ -15,7 +15,7 @@ from schemas.enums import CONFIRMED_UNDER, LEADER_DURING_DELETE, Action, Operati
 from schemas.notices import STOP_REPLICA
 from schemas.response_codes import NONE
 from schemas.rows import Key, Row
-from schemas.znodes import Assignment, TopicPartition, decode_assignment, decode_partitions
+from schemas.znodes import TopicPartition, decode_assignment, decode_partitions
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -70,14 +70,10 @@ def _topics(tree: KafkaTree) -> set[str]:
     return {*tree.client.get_children("/brokers/topics")}
 
 
-def _assignment(tree: KafkaTree, topic: str) -> Assignment:
-    return decode_assignment(tree.client.get(f"/brokers/topics/{topic}")[0])
-
-
 def _move(warehouse: Warehouse, tree: KafkaTree, key: Key, order: list[int]) -> Row | None:
     """Start, narrow or end a move; None if the request is fulfilled. Once started, the target counts as in sync."""
     topic, partition = key
-    assigned, state = _assignment(tree, topic), tree.state(topic, partition)
+    assigned, state = tree.assignment(topic), tree.state(topic, partition)
     replicas = assigned.partitions[partition]
     adding = assigned.adding_replicas.get(partition, [])
     removing = assigned.removing_replicas.get(partition, [])
@@ -113,7 +109,7 @@ def _move(warehouse: Warehouse, tree: KafkaTree, key: Key, order: list[int]) -> 
 
 
 def _preferred(tree: KafkaTree, topic: str, partition: int) -> Iterator[Row]:
-    first = _assignment(tree, topic).partitions[partition][0]
+    first = tree.assignment(topic).partitions[partition][0]
     if tree.state(topic, partition).leader != first:
         yield election(tree, topic, partition, first) | {"stop_replica_to": []}
 

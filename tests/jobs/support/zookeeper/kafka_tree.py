@@ -14,7 +14,15 @@ from kazoo.client import KazooClient, TransactionRequest
 from kazoo.protocol.states import ZnodeStat
 
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from schemas.znodes import Assignment, State, decode_state, encode_assignment, encode_controller, encode_state
+from schemas.znodes import (
+    Assignment,
+    State,
+    decode_assignment,
+    decode_state,
+    encode_assignment,
+    encode_controller,
+    encode_state,
+)
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 
 CLUSTER_ID = "mN2cq7yVTnOp0vNYnbx6Rg"
@@ -129,6 +137,9 @@ class KafkaTree:
     def touch(self, path: str) -> None:
         """Write what a znode holds once more, so that its version moves."""
         self.client.set(path, self.client.get(path)[0])
+
+    def assignment(self, topic: str) -> Assignment:
+        return decode_assignment(self.client.get(f"/brokers/topics/{topic}")[0])
 
     def state(self, topic: str, partition: int = 0) -> State:
         return decode_state(self.client.get(state_path(topic, partition))[0])
