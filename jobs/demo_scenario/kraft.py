@@ -5,7 +5,6 @@ must be planned explicitly, makes it available again.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar, Final
 
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
@@ -34,17 +33,6 @@ class KRaftScenario(DemoScenario):
     @property
     def address(self) -> dict[str, str]:
         return {"bootstrap_servers": ",".join(self.cluster.nodes[node].address for node in self.first_brokers)}
-
-    @property
-    def bootstrap(self) -> str:
-        return self.cluster.bootstrap
-
-    @property
-    def folder(self) -> Path:
-        return self.cluster.folder
-
-    def add_newcomer(self) -> None:
-        self.cluster.add_broker(self.newcomer)
 
     def change(self) -> None:
         self.grow()

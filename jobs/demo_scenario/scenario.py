@@ -14,6 +14,8 @@ from signal import SIGTERM
 from typing import ClassVar, Final
 
 from jobs.adapters.delta.warehouse import values_of
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
 from jobs.adapters.zookeeper.connection import poll_until
 from jobs.core.errors import ExitCode, SurveyorError, UnreadableError
 from jobs.demo_scenario.traffic import Traffic, read_everything
@@ -43,6 +45,7 @@ class DemoScenario(ABC):
     run: Run
     name: str
     warehouse_uri: str
+    cluster: EmbeddedCluster | EmbeddedKRaftCluster
     _numbers: Iterator[int] = field(default_factory=lambda: count(1), init=False)
 
     commit_options: ClassVar[list[str]]
@@ -60,18 +63,9 @@ class DemoScenario(ABC):
         """The cluster's address: the name of its setting, and the value."""
 
     @property
-    @abstractmethod
     def bootstrap(self) -> str:
         """The brokers, for clients."""
-
-    @property
-    @abstractmethod
-    def folder(self) -> Path:
-        """The folder of the servers with their logs."""
-
-    @abstractmethod
-    def add_newcomer(self) -> None:
-        """Start the broker that joins, and wait until it is ready."""
+        return self.cluster.bootstrap
 
     @abstractmethod
     def change(self) -> None:
@@ -117,7 +111,7 @@ class DemoScenario(ABC):
     def grow(self) -> None:
         self.heading(f"Broker {self.newcomer} joins and receives replicas through Kafka's controller")
         with progress(f"starting broker {self.newcomer}"):
-            self.add_newcomer()
+            self.cluster.add_broker(self.newcomer)
         self.surveyor("snapshot")
         file = Path(self.warehouse_uri) / "reassignment.json"
         file.write_text(json.dumps({"version": 1, "partitions": self.targets()}), encoding="utf-8")
@@ -217,4 +211,6 @@ class DemoScenario(ABC):
                 return False
 
         if not poll_until(has_happened, bool, STEP_TIMEOUT_SECONDS):
-            raise SurveyorError(f"the step did not complete within {STEP_TIMEOUT_SECONDS:g} s; logs: {self.folder}")
+            raise SurveyorError(
+                f"the step did not complete within {STEP_TIMEOUT_SECONDS:g} s; logs: {self.cluster.folder}"
+            )

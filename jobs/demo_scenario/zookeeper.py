@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar, Final
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
@@ -42,17 +41,6 @@ class ZooKeeperScenario(DemoScenario):
     @property
     def address(self) -> dict[str, str]:
         return {"zookeeper": self.cluster.zookeeper_server.connect}
-
-    @property
-    def bootstrap(self) -> str:
-        return self.cluster.bootstrap
-
-    @property
-    def folder(self) -> Path:
-        return self.cluster.folder
-
-    def add_newcomer(self) -> None:
-        self.cluster.add_broker(self.newcomer)
 
     def change(self) -> None:
         self.lose_broker()
