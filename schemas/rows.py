@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 from msgspec import Struct
 
-from schemas.enums import STANDALONE, WHOLE_TOPIC, PlanKind
+from schemas.enums import STANDALONE, WHOLE_TOPIC, PlanKind, RequestKind
 from schemas.metadata_names import IN_KRAFT, IN_ZOOKEEPER, MetadataNames
 from schemas.znodes import Endpoint, State
 
@@ -207,6 +207,10 @@ class ZnodeRequest(TableRow, frozen=True, kw_only=True):
     def key(self) -> Key:
         """Topic and partition, of a deletion WHOLE_TOPIC; a notification of a log dir has neither."""
         return self.topic or "", WHOLE_TOPIC if self.partition is None else self.partition
+
+
+def topics_queued_for_deletion(requests: Iterable[ZnodeRequest]) -> frozenset[str]:
+    return frozenset(row.key[0] for row in requests if row.kind == RequestKind.DELETE_TOPIC)
 
 
 class BrokerConfig(TableRow, frozen=True, kw_only=True, gc=False):

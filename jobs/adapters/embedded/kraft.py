@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from jobs.adapters.embedded.ports import LOOPBACK, accepts, free_port
-from jobs.adapters.embedded.processes import Server, Servers, exit_on_sigterm, removed_unless_failed
-from jobs.adapters.embedded.servers import BROKER, BROKER_HEAP, FEW_AND_SMALL, kafka_java
-from jobs.adapters.java.app_cds import shared_classes
-from jobs.adapters.java.jars import KAFKA_VERSION, kafka_jars
+from jobs.adapters.embedded.processes import Servers, exit_on_sigterm, removed_unless_failed
+from jobs.adapters.embedded.servers import BROKER_HEAP, FEW_AND_SMALL, KafkaServer
+from jobs.adapters.java.jars import KAFKA_VERSION
 from jobs.core.errors import SurveyorError
 
 CLUSTER_ID: Final = "S3VydmV5b3JLUmFmdDAwMQ"
@@ -26,7 +25,7 @@ FORMAT_SECONDS: Final = 60.0
 """Time limit for formatting a folder."""
 
 
-class EmbeddedKRaftNode(Server):
+class EmbeddedKRaftNode(KafkaServer):
     """A node with the roles broker and controller; `voters` is the value of controller.quorum.voters.
 
     Without a controller port it is a broker only.
@@ -47,26 +46,12 @@ class EmbeddedKRaftNode(Server):
         cluster_id: str = CLUSTER_ID,
         kafka_version: str = KAFKA_VERSION,
     ) -> None:
-        super().__init__(f"node-{node_id}", folder, port)
-        self.kafka_version = kafka_version
+        super().__init__(f"node-{node_id}", folder, port, rack, overrides, heap, kafka_version)
         self.cluster_id = cluster_id
         self.node_id = node_id
         self.controller_port = controller_port
         self.voters = voters
-        self.rack = rack
-        self.overrides = dict(overrides or {})
         self.format_options = format_options
-        self.heap = heap
-        self.class_options = shared_classes(BROKER, lambda: self.jars)
-
-    @property
-    def jars(self) -> list[Path]:
-        """The class path, which determines the Kafka version."""
-        return kafka_jars(self.kafka_version)
-
-    @property
-    def address(self) -> str:
-        return f"{LOOPBACK}:{self.port}"
 
     def properties(self) -> dict[str, str]:
         rack = {} if self.rack is None else {"broker.rack": self.rack}
@@ -89,7 +74,7 @@ class EmbeddedKRaftNode(Server):
         }
 
     def command(self) -> list[str]:
-        java, config = kafka_java(self.folder, self.properties(), self.jars, self.heap, self.class_options)
+        java, config = self._java()
         self._format(java, config)
         return [*java, "kafka.Kafka", str(config)]
 

@@ -7,7 +7,8 @@ since their versions of ZooKeeper and slf4j differ. `jobs.adapters.embedded.clus
 import json
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,7 +21,7 @@ from jobs.adapters.embedded.ports import LOOPBACK, accepts, four_letter_word
 from jobs.adapters.embedded.processes import Server
 from jobs.adapters.java.app_cds import shared_classes
 from jobs.adapters.java.home import find_java
-from jobs.adapters.java.jars import kafka_jars, zookeeper_jars
+from jobs.adapters.java.jars import KAFKA_VERSION, kafka_jars, zookeeper_jars
 from jobs.adapters.java.resolvers import class_path
 from jobs.core.errors import SurveyorError
 from jobs.core.logs import quiet_logger
@@ -143,7 +144,55 @@ FEW_AND_SMALL: Final = {
 """Settings by which a broker of a small cluster starts soon."""
 
 
-class EmbeddedKafka(Server):
+class KafkaServer(Server):
+    """A Kafka process: a broker of a cluster with ZooKeeper, or a node of a KRaft cluster."""
+
+    def __init__(  # noqa: PLR0917 - what subclasses take
+        self,
+        name: str,
+        folder: Path,
+        port: int | None,
+        rack: str | None,
+        overrides: Mapping[str, str] | None,
+        heap: str,
+        kafka_version: str = KAFKA_VERSION,
+    ) -> None:
+        super().__init__(name, folder, port)
+        self.rack = rack
+        self.overrides = dict(overrides or {})
+        self.heap = heap
+        self.kafka_version = kafka_version
+        self.class_options = shared_classes(BROKER, lambda: self.jars)
+
+    @property
+    def jars(self) -> list[Path]:
+        """The class path, which determines the Kafka version."""
+        return kafka_jars(self.kafka_version)
+
+    @property
+    def address(self) -> str:
+        return f"{LOOPBACK}:{self.port}"
+
+    @abstractmethod
+    def properties(self) -> dict[str, str]:
+        """Return the settings."""
+
+    def command(self) -> list[str]:
+        java, config = self._java()
+        return [*java, "kafka.Kafka", str(config)]
+
+    def _java(self) -> tuple[list[str], Path]:
+        """Write the settings and those of the log; return the java that runs Kafka's classes, and the settings."""
+        lines = (f"{name}={value}\n" for name, value in self.properties().items())
+        config = write_file(self.folder / "server.properties", "".join(lines))
+        logging = write_file(self.folder / "log4j.properties", LOG4J)
+        # the first compiler (C1) only: on few cores, several brokers start in half the time
+        options = [f"-Xmx{self.heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        options += [f"-Dlog4j.configuration=file:{logging}", *self.class_options]
+        return [str(find_java()), *options, "-cp", class_path(self.jars)], config
+
+
+class EmbeddedKafka(KafkaServer):
     """A broker with Kafka's defaults, except for `properties`."""
 
     def __init__(
@@ -157,22 +206,9 @@ class EmbeddedKafka(Server):
         overrides: Mapping[str, str] | None = None,
         heap: str = BROKER_HEAP,
     ) -> None:
-        super().__init__(f"broker-{broker_id}", folder, port)
+        super().__init__(f"broker-{broker_id}", folder, port, rack, overrides, heap)
         self.zookeeper_connect = zookeeper_connect
         self.broker_id = broker_id
-        self.rack = rack
-        self.overrides = dict(overrides or {})
-        self.heap = heap
-        self.class_options = shared_classes(BROKER, lambda: self.jars)
-
-    @property
-    def jars(self) -> list[Path]:
-        """The class path, which determines the Kafka version."""
-        return kafka_jars()
-
-    @property
-    def address(self) -> str:
-        return f"{LOOPBACK}:{self.port}"
 
     def properties(self) -> dict[str, str]:
         rack = {} if self.rack is None else {"broker.rack": self.rack}
@@ -187,10 +223,6 @@ class EmbeddedKafka(Server):
             **rack,
             **self.overrides,
         }
-
-    def command(self) -> list[str]:
-        java, config = kafka_java(self.folder, self.properties(), self.jars, self.heap, self.class_options)
-        return [*java, "kafka.Kafka", str(config)]
 
     def start(self) -> None:
         """Start after the registration of an earlier run has expired, because a broker whose id is registered exits."""
@@ -252,19 +284,6 @@ def _session(connect: str) -> "Iterator[KazooClient]":
 def write_file(path: Path, text: str) -> Path:
     path.write_text(text)
     return path
-
-
-def kafka_java(
-    folder: Path, properties: Mapping[str, str], jars: Sequence[Path], heap: str, class_options: Sequence[str]
-) -> tuple[list[str], Path]:
-    """Write a broker's settings and those of its log; return the java that runs Kafka's classes, and the settings."""
-    lines = (f"{name}={value}\n" for name, value in properties.items())
-    config = write_file(folder / "server.properties", "".join(lines))
-    logging = write_file(folder / "log4j.properties", LOG4J)
-    # the first compiler (C1) only: on few cores, several brokers start in half the time
-    options = [f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    options += [f"-Dlog4j.configuration=file:{logging}", *class_options]
-    return [str(find_java()), *options, "-cp", class_path(jars)], config
 
 
 def end_session(connect: str, session_id: int) -> None:

@@ -10,9 +10,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from schemas.enums import RequestKind
 from schemas.metadata_names import IN_ZOOKEEPER, MetadataNames
-from schemas.rows import Broker, QuarantinedZnode, Voter, ZnodeRequest
+from schemas.rows import Broker, QuarantinedZnode, Voter, ZnodeRequest, topics_queued_for_deletion
 from schemas.security import SecurityReading
 
 TopicConfig = Mapping[str, str | None] | None
@@ -68,7 +67,7 @@ class ClusterMetadata:
     @property
     def deleting(self) -> frozenset[str]:
         """Topics queued for deletion."""
-        return frozenset(row.key[0] for row in self.requests if row.kind == RequestKind.DELETE_TOPIC)
+        return topics_queued_for_deletion(self.requests)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

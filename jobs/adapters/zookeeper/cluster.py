@@ -18,7 +18,7 @@ from jobs.core.errors import UnreadableError
 from schemas import znode_paths
 from schemas.enums import NO_CONTROLLER, UNKNOWN_EPOCH, RequestKind
 from schemas.kafka_decode_failures import ignored_reassignment, impact_of
-from schemas.rows import Broker, QuarantinedZnode, ZnodeRequest
+from schemas.rows import Broker, QuarantinedZnode, ZnodeRequest, topics_queued_for_deletion
 from schemas.znodes import (
     FORBIDDEN,
     FORBIDDEN_REASON,
@@ -87,11 +87,6 @@ class ClusterState:
         return None if self._is_opaque(CONTROLLER_EPOCH) else self.epoch
 
     @property
-    def control(self) -> dict[str, int | None]:
-        """The columns of SNAPSHOTS about the controller."""
-        return {"controller_id": self.controller_id, "controller_epoch": self.controller_epoch}
-
-    @property
     def controller_broker(self) -> int:
         """The broker that requests to the controller are sent to, NO_CONTROLLER if there is none."""
         return self.controller.broker_id
@@ -112,7 +107,7 @@ class ClusterState:
     @property
     def deleting(self) -> frozenset[str]:
         """Topics queued for deletion."""
-        return frozenset(row.key[0] for row in self.requests if row.kind == RequestKind.DELETE_TOPIC)
+        return topics_queued_for_deletion(self.requests)
 
 
 class EmptyRequest(NamedTuple):
