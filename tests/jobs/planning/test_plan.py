@@ -1,6 +1,5 @@
 """Plans on the command line: rows stored, equal plans for equal input, and refusals."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from deltalake import write_deltalake
 from jobs.repositories.plans.repository import read_plan, refuse_edited
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
+from tests.jobs.support.rows.input_files import input_file, reassignment_file, reassignment_json
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -41,17 +41,6 @@ def untouched(module_tree: KafkaTree, tmp_path_factory: pytest.TempPathFactory) 
     ready = Surveyor(module_tree.hosts, tmp_path_factory.mktemp("untouched") / "warehouse")
     write_first_snapshot(ready)
     return ready
-
-
-def _file(tmp_path: Path, content: object) -> str:
-    path = tmp_path / "input.json"
-    path.write_text(content if isinstance(content, str) else json.dumps(content))
-    return str(path)
-
-
-def _moves(*targets: tuple[str, int, list[int]]) -> object:
-    rows = [{"topic": topic, "partition": partition, "replicas": replicas} for topic, partition, replicas in targets]
-    return {"version": 1, "partitions": rows}
 
 
 def test_explicit_replicas(surveyor: Surveyor) -> None:
@@ -85,7 +74,7 @@ def test_planning_again_is_the_same_plan(surveyor: Surveyor) -> None:
 
 def test_a_name_is_refused_for_other_parameters(surveyor: Surveyor, tmp_path: Path) -> None:
     """Otherwise an election could return leadership to a broker about to be drained."""
-    file = _file(tmp_path, {"partitions": [{"topic": "orders", "partition": 0}]})
+    file = input_file(tmp_path, {"partitions": [{"topic": "orders", "partition": 0}]})
     first = surveyor.json("plan", "elect", "--preferred", "--path-to-json-file", file, "--name", "taken")
     for other in (("drain", "--brokers", "1"), ("elect", "--preferred"), ("reconcile",)):
         ran = surveyor("plan", *other, "--name", "taken")
@@ -203,7 +192,7 @@ def test_elect_rewrites_the_imbalance_with_its_threshold(surveyor: Surveyor, tre
 
 def test_election_file_names_rejections(surveyor: Surveyor, tmp_path: Path) -> None:
     elections = {"partitions": [{"topic": "orders", "partition": 0}, {"topic": "nope", "partition": 3}]}
-    plan = surveyor.json("plan", "elect", "--preferred", "--path-to-json-file", _file(tmp_path, elections))
+    plan = surveyor.json("plan", "elect", "--preferred", "--path-to-json-file", input_file(tmp_path, elections))
     assert plan["rejected"] == 2
     assert surveyor.rows("rejections", "topic", "code") == [
         ("nope", "UNKNOWN_PARTITION"),
@@ -214,7 +203,7 @@ def test_election_file_names_rejections(surveyor: Surveyor, tmp_path: Path) -> N
 def test_reassign_counts_moves(surveyor: Surveyor, tmp_path: Path, tree: KafkaTree) -> None:
     tree.register(3)
     write_first_snapshot(surveyor)
-    file = _file(tmp_path, _moves(("orders", 0, [0, 1, 3]), ("orders", 1, [2, 1, 0]), ("orders", 2, [2, 0, 1])))
+    file = reassignment_file(tmp_path, ("orders", 0, [0, 1, 3]), ("orders", 1, [2, 1, 0]), ("orders", 2, [2, 0, 1]))
     plan = surveyor.json("plan", "reassign", "--reassignment-json-file", file)
     assert (plan["changes"], plan["moves"], plan["rejected"]) == (2, 1, 1)
     assert surveyor.rows("changes", "partition", "replicas_after", "adding_after", "removing_after") == [
@@ -263,13 +252,13 @@ FILES = [
     ('{"partitions":[{"topic":"orders","partition":-1,"replicas":[1]}]}', 2, ">= 0"),
     ('{"partitions":[{"topic":"orders","partition":99999999999,"replicas":[1]}]}', 2, "<= 2147483647"),
     ('{"partitions":[{"topic":"orders","partition":0,"replicas":[99999999999]}]}', 2, "<= 2147483647"),
-    (_moves(), 2, "names no partition"),
+    (reassignment_json(), 2, "names no partition"),
 ]
 
 
 @pytest.mark.parametrize(("content", "code", "message"), FILES)
 def test_bad_reassignment_file(untouched: Surveyor, tmp_path: Path, content: object, code: int, message: str) -> None:
-    ran = untouched("plan", "reassign", "--reassignment-json-file", _file(tmp_path, content))
+    ran = untouched("plan", "reassign", "--reassignment-json-file", input_file(tmp_path, content))
     assert ran.code == code
     assert message in ran.stderr
     assert untouched.rows("plans", "plan_id") == []

@@ -11,6 +11,7 @@ import pytest
 
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.commands import Ran, Surveyor
+from tests.jobs.support.rows.input_files import reassignment_file
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration, state_path
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -74,10 +75,8 @@ def test_the_page_of_a_plan_warns_of_it(surveyor: Surveyor, tmp_path: Path) -> N
 
 
 def test_a_plan_of_named_partitions_is_not_about_others(surveyor: Surveyor, tmp_path: Path) -> None:
-    file = tmp_path / "file.json"
-    target = {"topic": "whole", "partition": 0, "replicas": [1, 3]}
-    file.write_text(json.dumps({"version": 1, "partitions": [target]}))
-    assert surveyor.json("plan", "reassign", "--reassignment-json-file", str(file))["warnings"] == []
+    file = reassignment_file(tmp_path, ("whole", 0, [1, 3]))
+    assert surveyor.json("plan", "reassign", "--reassignment-json-file", file)["warnings"] == []
 
 
 def test_a_refusal_says_that_the_topics_asked_for_are_not_understood(surveyor: Surveyor, tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from jobs.core.errors import SurveyorError
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.kafka.secured_kafka import PASSWORD, write_properties
+from tests.jobs.support.rows.input_files import reassignment_file
 from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -177,10 +178,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 
 def _targets(folder: Path, topic: str, *replicas: list[int]) -> list[str]:
-    rows = [{"topic": topic, "partition": number, "replicas": goal} for number, goal in enumerate(replicas)]
-    path = folder / f"{topic}.json"
-    path.write_text(json.dumps({"version": 1, "partitions": rows}))
-    return ["--reassignment-json-file", str(path)]
+    file = reassignment_file(folder, *((topic, number, goal) for number, goal in enumerate(replicas)))
+    return ["--reassignment-json-file", file]
 
 
 def _election(folder: Path, topic: str) -> list[str]:

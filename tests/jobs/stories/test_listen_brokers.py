@@ -3,7 +3,6 @@ with TLS and passwords, and a rolling upgrade. No acknowledged record is lost in
 """
 
 import base64
-import json
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,6 +44,7 @@ from tests.jobs.support.kafka.asked_cluster import PARTITIONS, TOPIC, Asked, ask
 from tests.jobs.support.kafka.kafka_tools import ELECTIONS, MOVES, TOPICS, Tools, java_login
 from tests.jobs.support.kafka.real_cluster import Flow, eventually, kafka_tree
 from tests.jobs.support.kafka.secured_kafka import write_properties
+from tests.jobs.support.rows.input_files import reassignment_file
 from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.jobs.support.zookeeper.zookeeper_proxy import MULTI, Hold, ZooKeeperProxy
@@ -433,10 +433,7 @@ def test_kafkas_own_tools(tmp_path: Path) -> None:
         before = assignment(story, "made")
         [joining] = {0, 1, 2} - {*before[0]}
         target = [joining, before[0][1]]
-        file = tmp_path / "moves.json"
-        entry = {"topic": "made", "partition": 0, "replicas": target}
-        file.write_text(json.dumps({"version": 1, "partitions": [entry]}))
-        named = ("--reassignment-json-file", str(file))
+        named = ("--reassignment-json-file", reassignment_file(tmp_path, ("made", 0, target)))
         tools.shown(MOVES, *named, "--execute", "--throttle", "10000")
         assert "made-0" in tools.shown(MOVES, "--list")
         assert "made-0 is still in progress" in tools.shown(MOVES, *named, "--verify")

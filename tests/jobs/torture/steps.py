@@ -18,6 +18,7 @@ from jobs.core.errors import ExitCode
 from schemas.enums import PlanStatus
 from schemas.rows import Row
 from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.rows.input_files import reassignment_file
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.jobs.torture.torture_cluster import SURVEYOR_IDS, CommandedCluster, Run, TortureCluster
@@ -204,14 +205,12 @@ class Steps(ABC):
 
     def _targets(self, choice: int) -> str:
         """Write a file that moves one replica of each partition to the broker that has none."""
-        moves = []
+        moves: list[tuple[str, int, list[int]]] = []
         for number, replicas in self._replicas(MOVED).items():
             (free,) = {*self.cluster.broker_ids} - {*replicas}
             target = [replicas[0], free] if (choice + number) % 2 else [free, replicas[1]]
-            moves.append({"topic": MOVED, "partition": number, "replicas": target})
-        path = self.cluster.folder / "targets.json"
-        path.write_text(json.dumps({"version": 1, "partitions": moves}))
-        return str(path)
+            moves.append((MOVED, number, target))
+        return reassignment_file(self.cluster.folder, *moves)
 
 
 @dataclass(kw_only=True)

@@ -1,6 +1,5 @@
 """`plan reassign` on the command line: each goal once, partitions left out, refusals and console output."""
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import pytest
 from schemas.rows import Row
 from schemas.znodes import Assignment, State, encode_assignment, encode_state
 from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.rows.input_files import input_file, reassignment_file, reassignment_json
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration, state_path
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -63,17 +63,6 @@ def _orders(surveyor: Surveyor, plan: Row) -> dict[int, list[int]]:
     return {partition: changed.get(partition, replicas) for partition, replicas in ORDERS.items()}
 
 
-def _file(tmp_path: Path, content: object) -> str:
-    path = tmp_path / "input.json"
-    path.write_text(content if isinstance(content, str) else json.dumps(content))
-    return str(path)
-
-
-def _targets(*targets: tuple[str, int, list[int]]) -> object:
-    rows = [{"topic": topic, "partition": partition, "replicas": replicas} for topic, partition, replicas in targets]
-    return {"version": 1, "partitions": rows}
-
-
 # goal (for orders only), moves, brokers of orders after
 QUESTIONS = [
     (["--add-brokers", "4"], 5, {0, 1, 2, 4}),
@@ -102,7 +91,7 @@ def test_lagging_replica_is_the_one_to_leave(surveyor: Surveyor) -> None:
 
 
 def test_topics_to_move_go_to_the_brokers_listed(surveyor: Surveyor, tmp_path: Path) -> None:
-    file = _file(tmp_path, {"version": 1, "topics": [{"topic": "orders"}]})
+    file = input_file(tmp_path, {"version": 1, "topics": [{"topic": "orders"}]})
     plan = surveyor.json("plan", "reassign", "--topics-to-move-json-file", file, "--broker-list", "2,3,4")
     held = Counter(broker for replicas in _orders(surveyor, plan).values() for broker in replicas)
     assert (plan["rejected"], set(held)) == (0, {2, 3, 4})
@@ -192,7 +181,7 @@ def test_what_is_gone_does_not_stop_the_rest(surveyor: Surveyor, tmp_path: Path)
     assert (both.code, both.json["moves"]) == (0, alone["moves"])
     assert "brokers 7 are unknown" in both.stderr
     assert "planned for 2" in both.stderr
-    file = _file(tmp_path, {"version": 1, "topics": [{"topic": "orders"}, {"topic": "nowhere"}]})
+    file = input_file(tmp_path, {"version": 1, "topics": [{"topic": "orders"}, {"topic": "nowhere"}]})
     plan = surveyor.json("plan", "reassign", "--topics-to-move-json-file", file, "--broker-list", "2,3,4")
     assert (plan["status"], plan["moves"] > 0) == ("planned", True)
     assert _rejected(surveyor, plan) == {"nowhere--1": "UNKNOWN_TOPIC"}
@@ -211,7 +200,7 @@ def test_as_people_read_it(surveyor: Surveyor) -> None:
 
 
 FOREIGN: list[tuple[object, str, dict[str, str]]] = [
-    (_targets(("orders", 0, [0, 3])), "orders-0: racks 2 → 1: [a]", {"orders-0": "RACKS_LOST"}),
+    (reassignment_json(("orders", 0, [0, 3])), "orders-0: racks 2 → 1: [a]", {"orders-0": "RACKS_LOST"}),
 ]
 
 
@@ -219,7 +208,7 @@ FOREIGN: list[tuple[object, str, dict[str, str]]] = [
 def test_foreign_plan_that_fails_the_lint(
     surveyor: Surveyor, tmp_path: Path, content: object, message: str, codes: dict[str, str]
 ) -> None:
-    command = ("plan", "reassign", "--reassignment-json-file", _file(tmp_path, content))
+    command = ("plan", "reassign", "--reassignment-json-file", input_file(tmp_path, content))
     ran = surveyor(*command, "--json")
     assert (ran.code, message in ran.stderr, ran.json["status"]) == (23, True, "refused")
     assert _rejected(surveyor, ran.json) == codes
@@ -227,7 +216,7 @@ def test_foreign_plan_that_fails_the_lint(
 
 
 def test_dead_replica_that_stays_is_a_warning(surveyor: Surveyor, tmp_path: Path) -> None:
-    ran = surveyor("plan", "reassign", "--reassignment-json-file", _file(tmp_path, _targets(("old", 0, [1, 9]))))
+    ran = surveyor("plan", "reassign", "--reassignment-json-file", reassignment_file(tmp_path, ("old", 0, [1, 9])))
     assert ran.code == 0, ran.stderr
     unknown = "its rack is unknown, because no snapshot contains its registration; its replicas count as in no rack"
     assert ran.stdout.splitlines()[-4:-2] == [
@@ -244,7 +233,7 @@ WRONG: list[tuple[list[str], object, int, str]] = [
     (["--topics-to-move-json-file", "FILE", "--broker-list", "1"], "{", 2, "truncated"),
     (["--topics-to-move-json-file", "FILE", "--broker-list", "1"], {"topics": []}, 2, "names no topic"),
     (["--topics-to-move-json-file", "FILE", "--broker-list", "1,2"], {"topics": [{"topic": "x"}]}, 23, "topics x are"),
-    (["--reassignment-json-file", "FILE", "--max-moves", "1"], _targets(), 2, "leave out --topics"),
+    (["--reassignment-json-file", "FILE", "--max-moves", "1"], reassignment_json(), 2, "leave out --topics"),
     (["--fix-racks", "--disable-rack-aware"], None, 2, "contradict"),
     (["--rebalance", "--topics", "("], None, 2, "--topics '(' is no regular expression"),
     (["--rebalance", "--topics", "orders, late"], None, 2, "expected one regular expression, as in 'orders|late'"),
@@ -275,7 +264,7 @@ WRONG: list[tuple[list[str], object, int, str]] = [
 def test_wrong_input_is_one_message(surveyor: Surveyor, tmp_path: Path) -> None:
     failures: list[Any] = []
     for arguments, content, code, message in WRONG:
-        given = [_file(tmp_path, content) if argument == "FILE" else argument for argument in arguments]
+        given = [input_file(tmp_path, content) if argument == "FILE" else argument for argument in arguments]
         ran = surveyor("plan", "reassign", *given)
         if (ran.code, message in ran.stderr, "Traceback" in ran.stderr) != (code, True, False):
             failures.append((arguments, ran.code, ran.stderr))

@@ -9,6 +9,7 @@ import pytest
 from schemas.znodes import State, encode_config, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
+from tests.jobs.support.rows.input_files import reassignment_file, reassignment_json
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -34,8 +35,7 @@ def surveyor(module_tree: KafkaTree, tmp_path_factory: pytest.TempPathFactory) -
         state_path("lost", 0), encode_state(State(controller_epoch=7, leader=-1, leader_epoch=6, isr=[DEAD]))
     )
     requests = {"waiting": [0], "settled": [2, 3], "gone": [1]}
-    rows = [{"topic": topic, "partition": 0, "replicas": replicas} for topic, replicas in requests.items()]
-    order = {"version": 1, "partitions": rows}
+    order = reassignment_json(*((topic, 0, replicas) for topic, replicas in requests.items()))
     module_tree.write("/admin/reassign_partitions", json.dumps(order).encode())
     ready = Surveyor(module_tree.hosts, tmp_path_factory.mktemp("held") / "warehouse")
     write_first_snapshot(ready)
@@ -92,20 +92,14 @@ def test_a_file_that_moves_them_is_refused(
 ) -> None:
     topic, replicas, reason, code = refused
     targets = {topic: replicas, "free": [1, 0]}
-    file = tmp_path / "targets.json"
-    rows = [{"topic": name, "partition": 0, "replicas": target} for name, target in targets.items()]
-    file.write_text(json.dumps({"version": 1, "partitions": rows}))
-    ran = surveyor("plan", "reassign", "--reassignment-json-file", str(file), "--json")
+    ran = surveyor("plan", "reassign", "--reassignment-json-file", _file(tmp_path, targets), "--json")
     rejections = surveyor.warehouse.rows("rejections", ("plan_id", "=", ran.json["plan_id"]))
     assert (ran.code, f"{topic}-0: {reason}" in ran.stderr, ran.json["status"]) == (23, True, "refused")
     assert [(row["topic"], row["code"]) for row in rejections] == [(topic, code)]
 
 
 def _file(tmp_path: Path, targets: dict[str, list[int]]) -> str:
-    file = tmp_path / "targets.json"
-    rows = [{"topic": name, "partition": 0, "replicas": replicas} for name, replicas in targets.items()]
-    file.write_text(json.dumps({"version": 1, "partitions": rows}))
-    return str(file)
+    return reassignment_file(tmp_path, *((topic, 0, replicas) for topic, replicas in targets.items()))
 
 
 @pytest.mark.parametrize("question", [["--remove-brokers", "1"], ["--replace", "1=3"], ["--reassignment-json-file"]])

@@ -1,6 +1,5 @@
 """`plan reassign` in waves and from files: rows stored, commit checks, console, export, and lint refusals."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from schemas.text import pluralise
 from schemas.znodes import Assignment, State, decode_assignment, encode_assignment, encode_state
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
+from tests.jobs.support.rows.input_files import reassignment_file
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, registration, state_path
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -56,15 +56,8 @@ def _of_plan(surveyor: Surveyor, table: str, plan: Row) -> list[Row]:
     return sorted(rows, key=lambda row: (row.get("wave", 0), row["topic"], row["partition"]))
 
 
-def _file(tmp_path: Path, *targets: tuple[str, int, list[int]]) -> str:
-    path = tmp_path / "input.json"
-    rows = [{"topic": topic, "partition": partition, "replicas": replicas} for topic, partition, replicas in targets]
-    path.write_text(json.dumps({"version": 1, "partitions": rows}))
-    return str(path)
-
-
 def _two_each(tmp_path: Path) -> str:
-    return _file(tmp_path, *(("orders", partition, replicas) for partition, replicas in TWO_EACH.items()))
+    return reassignment_file(tmp_path, *(("orders", partition, replicas) for partition, replicas in TWO_EACH.items()))
 
 
 def _reassigned(tree: KafkaTree, wave: list[Change]) -> None:
@@ -139,7 +132,7 @@ def test_a_question_of_the_optimiser_in_waves(surveyor: Surveyor) -> None:
 
 
 def test_a_file_with_faults_is_stored_as_refused(surveyor: Surveyor, tmp_path: Path) -> None:
-    file = _file(
+    file = reassignment_file(
         tmp_path,
         ("orders", 0, [3, 1]),
         ("orders", 1, [0, 0]),

@@ -3,7 +3,6 @@
 Brokers 1, 2, 3 and 7 are in rack a, 4, 5 and 6 in rack b; 36 partitions have two replicas in each; 7 holds none.
 """
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Final
@@ -12,6 +11,7 @@ import pytest
 
 from schemas.rows import Row
 from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.rows.input_files import reassignment_file
 from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker, partition, topic
 from tests.planner.placement.clusters import PARTITIONS, RACK_OF, two_in_each_rack
 
@@ -134,9 +134,7 @@ def test_a_file_is_judged_by_its_own_replication_factor(
     cluster.topics = [topic("t")]
     cluster.partitions["t", 0] = partition(before)
     cluster.snapshot()
-    file = tmp_path / "file.json"
-    file.write_text(json.dumps({"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": target}]}))
-    plan = surveyor.json("plan", "reassign", "--reassignment-json-file", str(file))
+    plan = surveyor.json("plan", "reassign", "--reassignment-json-file", reassignment_file(tmp_path, ("t", 0, target)))
     assert (plan["warnings"], plan["most_in_one_rack"]["fixable"]) == (warnings, fixable)
 
 
@@ -150,12 +148,11 @@ def test_a_rebalance_crowds_no_rack(surveyor: Surveyor) -> None:
 
 def test_a_file_that_crowds_a_rack_is_refused(surveyor: Surveyor, tmp_path: Path) -> None:
     """The dead broker 6 counts in the rack in which it was last seen."""
-    file = tmp_path / "file.json"
     row = next(number for number in range(PARTITIONS) if 6 in two_in_each_rack(number))
     before = two_in_each_rack(row)
     target = [broker for broker in before if broker != 6] + [7]
-    file.write_text(json.dumps({"version": 1, "partitions": [{"topic": "even", "partition": row, "replicas": target}]}))
-    question = ("plan", "reassign", "--reassignment-json-file", str(file), "--snapshot", "2")
+    file = reassignment_file(tmp_path, ("even", row, target))
+    question = ("plan", "reassign", "--reassignment-json-file", file, "--snapshot", "2")
     ran = surveyor(*question)
     assert ran.code == 23
     assert f"even-{row}: most replicas in one rack 2 → 3: [" in ran.stderr

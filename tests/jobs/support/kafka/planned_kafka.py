@@ -23,6 +23,7 @@ from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from schemas.lease import LeaseHolder
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.kafka.real_cluster import create_topics, eventually
+from tests.jobs.support.rows.input_files import reassignment_file
 
 RACKS: Final = {1: "a", 2: "b", 3: "c"}
 """The brokers of the cluster, and their racks."""
@@ -111,10 +112,7 @@ class PlannedKafka:
             return admin.reassignments()
 
     def targets(self, tmp_path: Path, *targets: tuple[str, int, list[int]]) -> list[str]:
-        rows = [{"topic": topic, "partition": number, "replicas": replicas} for topic, number, replicas in targets]
-        path = tmp_path / "targets.json"
-        path.write_text(json.dumps({"version": 1, "partitions": rows}))
-        return ["--reassignment-json-file", str(path)]
+        return ["--reassignment-json-file", reassignment_file(tmp_path, *targets)]
 
     def plan(self, name: str, *question: str) -> str:
         return str(self.surveyor.json("plan", *question, "--name", name)["plan_id"])

@@ -13,6 +13,7 @@ from kafka.admin import KafkaAdminClient, ScramMechanism, UserScramCredentialUps
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.ports import LOOPBACK
 from jobs.adapters.embedded.servers import EmbeddedKafka
+from tests.jobs.support.jaas import with_jaas
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.zookeeper.guarded_zookeeper import PASSWORD as OF_ZOOKEEPER
 from tests.jobs.support.zookeeper.guarded_zookeeper import USER as IN_ZOOKEEPER
@@ -84,10 +85,7 @@ class SecuredKafka(EmbeddedKafka):
         }
 
     def command(self) -> list[str]:
-        jaas = self.folder / "jaas.conf"
-        jaas.write_text(_JAAS, encoding="utf-8")
-        java, *rest = super().command()
-        return [java, f"-Djava.security.auth.login.config={jaas}", *rest]
+        return with_jaas(super().command(), self.folder, _JAAS)
 
 
 def _know_user(bootstrap: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Final
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.ports import LOOPBACK
 from jobs.adapters.embedded.servers import EmbeddedKafka, EmbeddedZooKeeper
+from tests.jobs.support.jaas import with_jaas
 from tests.jobs.support.kerberos.kdc import BROKER, USER, ZOOKEEPER, Kdc
 
 REAUTHENTICATION: Final = 1.0
@@ -26,11 +27,8 @@ class KerberizedZooKeeper(EmbeddedZooKeeper):
         )
 
     def command(self) -> list[str]:
-        jaas = self.folder / "jaas.conf"
-        jaas.write_text(self.kdc.jaas(ZOOKEEPER, "Server"), encoding="utf-8")
-        java, *rest = super().command()
-        krb5 = f"-Djava.security.krb5.conf={self.kdc.krb5_conf()}"
-        return [java, f"-Djava.security.auth.login.config={jaas}", krb5, *rest]
+        java, *rest = with_jaas(super().command(), self.folder, self.kdc.jaas(ZOOKEEPER, "Server"))
+        return [java, f"-Djava.security.krb5.conf={self.kdc.krb5_conf()}", *rest]
 
 
 class KerberizedKafka(EmbeddedKafka):
@@ -57,12 +55,9 @@ class KerberizedKafka(EmbeddedKafka):
         }
 
     def command(self) -> list[str]:
-        jaas = self.folder / "jaas.conf"
-        jaas.write_text(self.kdc.jaas(BROKER, "Client"), encoding="utf-8")
-        java, *rest = super().command()
+        java, *rest = with_jaas(super().command(), self.folder, self.kdc.jaas(BROKER, "Client"))
         krb5 = f"-Djava.security.krb5.conf={self.kdc.krb5_conf()}"
-        server = f"-Dzookeeper.server.principal={ZOOKEEPER}"
-        return [java, f"-Djava.security.auth.login.config={jaas}", krb5, server, *rest]
+        return [java, krb5, f"-Dzookeeper.server.principal={ZOOKEEPER}", *rest]
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives import serialization
 
 from jobs.adapters.embedded.ports import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
+from tests.jobs.support.jaas import with_jaas
 
 USER, PASSWORD = "kafka", "kafka-secret"
 
@@ -71,7 +72,4 @@ class GuardedZooKeeper(EmbeddedZooKeeper):
         )
 
     def command(self) -> list[str]:
-        jaas = self.folder / "jaas.conf"
-        jaas.write_text(_JAAS, encoding="utf-8")
-        java, *rest = super().command()
-        return [java, f"-Djava.security.auth.login.config={jaas}", *rest]
+        return with_jaas(super().command(), self.folder, _JAAS)
