@@ -354,3 +354,7 @@ class RequestKind(StrEnum):
     DELETE_TOPIC = "delete_topic"
     ISR_CHANGE = "isr_change"
     LOG_DIR = "log_dir"
+
+
+ADMIN_REQUESTS: Final = frozenset({RequestKind.REASSIGN, RequestKind.PREFERRED_ELECTION, RequestKind.DELETE_TOPIC})
+"""Requests in /admin."""

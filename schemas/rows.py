@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from schemas.enums import STANDALONE, WHOLE_TOPIC, PlanKind, RequestKind
 from schemas.metadata_names import IN_KRAFT, IN_ZOOKEEPER, MetadataNames
+from schemas.text import partition_name
 from schemas.znodes import Endpoint, State
 
 CONTROL: Final = "control"
@@ -362,7 +363,7 @@ class RejectionRecord(TableRow, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """Name in messages: orders-7, or the topic."""
-        return self.topic if self.partition == WHOLE_TOPIC else f"{self.topic}-{self.partition}"
+        return self.topic if self.partition == WHOLE_TOPIC else partition_name(self.topic, self.partition)
 
 
 class CandidateEvidence(TableRow, frozen=True, kw_only=True):
@@ -501,7 +502,7 @@ class ChangeSummary(Struct, frozen=True, kw_only=True, gc=False):
     @property
     def name(self) -> str:
         """Name in messages: orders-7."""
-        return f"{self.topic}-{self.partition}"
+        return partition_name(self.topic, self.partition)
 
 
 class Change(ChangeSummary, frozen=True, kw_only=True, gc=False):

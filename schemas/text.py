@@ -68,6 +68,15 @@ def with_others(first: str, count: int) -> str:
     return f"{first} and {pluralise(count - 1, 'other')}" if count > 1 else first
 
 
+def partition_name(topic: str, partition: int) -> str:
+    """Return how Kafka's tools name a partition.
+
+    >>> partition_name("orders", 3)
+    'orders-3'
+    """
+    return f"{topic}-{partition}"
+
+
 def other_topic(topic: str, planned: str | None, now: str | None) -> str:
     """Return why a topic is not the planned one: it was created again, or it lost its topic id.
 

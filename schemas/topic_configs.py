@@ -214,13 +214,14 @@ def unparsable_values(config: Mapping[str, str | None]) -> Iterator[str]:
     return value_faults({name: value for name, value in config.items() if value is not None and name not in _STRICTER})
 
 
-def conflicts(overrides: Mapping[str, str]) -> Iterator[str]:
-    """Yield the conflicts among a topic's overrides (`LogConfig.validateValues`), with Kafka's defaults.
+def conflicts(overrides: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield the conflicts among a topic's overrides (`LogConfig.validateValues`), with Kafka's defaults for None.
 
     >>> list(conflicts({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "9"}))
     ['min.compaction.lag.ms=10 is more than max.compaction.lag.ms=9']
     """
     least, most = "min.compaction.lag.ms", "max.compaction.lag.ms"
-    lags = {name: overrides.get(name, default) for name, default in ((least, "0"), (most, str(LONG)))}
+    given = {name: value for name, value in overrides.items() if value is not None}
+    lags = {name: given.get(name, default) for name, default in ((least, "0"), (most, str(LONG)))}
     if not list(value_faults(lags)) and int(parsed(lags[least])) > int(parsed(lags[most])):
         yield f"{least}={lags[least]} is more than {most}={lags[most]}"

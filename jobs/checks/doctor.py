@@ -14,7 +14,6 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Final
 
 from kazoo.client import KazooClient
@@ -22,7 +21,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.brokers.configs import KAFKA_DEFAULTS, Overrides, read_configs_and_failures, read_overrides
 from jobs.adapters.brokers.connection import unreachable_reasons
 from jobs.adapters.delta.store_check import require_conditional_writes
-from jobs.adapters.delta.warehouse_paths import is_local, refuse_unwritable
+from jobs.adapters.delta.warehouse_paths import existing_folder, is_local, refuse_unwritable
 from jobs.adapters.java.home import find_java, java_version
 from jobs.adapters.java.jars import cache_folder, has_delta_jars
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
@@ -116,9 +115,7 @@ def _warehouse(settings: Settings) -> Checks:
     where = settings.warehouse_uri
     refuse_unwritable(where)
     if is_local(where):
-        folder = Path(where).absolute()
-        existing_folder = next(part for part in (folder, *folder.parents) if part.is_dir())
-        free = shutil.disk_usage(existing_folder).free
+        free = shutil.disk_usage(existing_folder(where)).free
         enough = free >= MIN_FREE_BYTES
         yield CheckResult(
             "warehouse",

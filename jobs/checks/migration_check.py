@@ -4,7 +4,7 @@ Corresponds to `KRaftMigrationDriver` and `ZkMigrationClient` of Kafka 3.9, the 
 changed. What cannot be read counts as a fault, because it cannot be known to be carried over.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -29,7 +29,7 @@ from schemas.broker_protocol import Protocol
 from schemas.enums import NO_CONTROLLER, NO_LEADER, RequestKind
 from schemas.replica_assignment import is_reassigned
 from schemas.rows import Key, QuarantinedZnode
-from schemas.text import abbreviate, pluralise
+from schemas.text import abbreviate, join_ids, partition_name, pluralise
 from schemas.topic_configs import FOLLOWER_REPLICAS, LEADER_REPLICAS
 
 CONFIG_TIMEOUT_SECONDS: Final = 10.0
@@ -164,7 +164,7 @@ def _brokers(facts: MigrationFacts) -> Iterator[CheckResult]:
         )
     unread = sorted(row.broker_id for row in facts.state.brokers if not row.understood)
     if unread:
-        yield _fault("brokers", f"the registration of brokers {_ids(unread)} cannot be decoded", "surveyor doctor")
+        yield _fault("brokers", f"the registration of brokers {join_ids(unread)} cannot be decoded", "surveyor doctor")
     if not live:
         yield _fault("brokers", "none is registered", "check the chroot of --zookeeper; start brokers")
     elif not gone and not unread:
@@ -179,7 +179,9 @@ def _protocols(facts: MigrationFacts) -> Iterator[CheckResult]:
     early = sorted(broker for broker, release in releases.items() if release is None or release < MIGRATION_SINCE)
     if early:
         yield _fault(
-            "release", f"brokers {_ids(early)} run a release before 3.4, or an unknown one", "upgrade them to Kafka 3.9"
+            "release",
+            f"brokers {join_ids(early)} run a release before 3.4, or an unknown one",
+            "upgrade them to Kafka 3.9",
         )
     elif any(release < LAST_RELEASE for release in releases.values() if release):
         yield _warning(
@@ -202,13 +204,13 @@ def _protocol_versions(facts: MigrationFacts) -> Iterator[CheckResult]:
     if early:
         yield _fault(
             "protocol",
-            f"brokers {_ids(early)} run with {PROTOCOL_VERSION} before 3.4",
+            f"brokers {join_ids(early)} run with {PROTOCOL_VERSION} before 3.4",
             f"set {PROTOCOL_VERSION}=3.9 on all brokers",
         )
     if early_log_dirs:
         yield _fault(
             "log dirs",
-            f"brokers {_ids(early_log_dirs)} have several log dirs and run with {PROTOCOL_VERSION} before 3.7-IV2",
+            f"brokers {join_ids(early_log_dirs)} have several log dirs and run with {PROTOCOL_VERSION} before 3.7-IV2",
             f"set {PROTOCOL_VERSION}=3.9 on all brokers",
         )
     versions = {config.protocol for config in facts.configs.values()}
@@ -218,18 +220,18 @@ def _protocol_versions(facts: MigrationFacts) -> Iterator[CheckResult]:
     elif facts.configs and not early:
         yield CheckResult("protocol", CheckStatus.FINE, f"{PROTOCOL_VERSION} {_joined(versions)}")
     if several and not early_log_dirs:
-        yield CheckResult("log dirs", CheckStatus.FINE, f"brokers {_ids(several)} have several")
+        yield CheckResult("log dirs", CheckStatus.FINE, f"brokers {join_ids(several)} have several")
 
 
 def _configs(facts: MigrationFacts) -> Iterator[CheckResult]:
     """Settings that `KafkaConfig.validateValues` refuses once migration is enabled or process.roles is set."""
     generated = [broker for broker, config in sorted(facts.configs.items()) if (config.broker_id or "-1") == "-1"]
     if generated:
-        found = f"{BROKER_ID} of brokers {_ids(generated)} is generated, which a migration refuses"
+        found = f"{BROKER_ID} of brokers {join_ids(generated)} is generated, which a migration refuses"
         yield _fault("configs", found, f"set {BROKER_ID} in their server.properties to the id that they have")
     planes = [broker for broker, config in sorted(facts.configs.items()) if config.control_plane]
     if planes:
-        found = f"{CONTROL_PLANE_LISTENER} is set on brokers {_ids(planes)}, which KRaft refuses"
+        found = f"{CONTROL_PLANE_LISTENER} is set on brokers {join_ids(planes)}, which KRaft refuses"
         yield _fault("configs", found, f"remove {CONTROL_PLANE_LISTENER} from their server.properties")
     authorizers = {config.authorizer for config in facts.configs.values() if config.authorizer in ZOOKEEPER_AUTHORIZERS}
     if authorizers:
@@ -313,7 +315,7 @@ def _requests(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult
 
 
 def _names(keys: Iterable[Key]) -> list[str]:
-    return [f"{topic}-{partition}" for topic, partition in keys]
+    return [partition_name(topic, partition) for topic, partition in keys]
 
 
 def _carried(facts: MigrationFacts) -> Iterator[CheckResult]:
@@ -346,10 +348,6 @@ def _carried(facts: MigrationFacts) -> Iterator[CheckResult]:
         f"dynamic configs of {pluralise(len(carried.broker_configs), 'broker')}",
     ]
     yield CheckResult("carried over", CheckStatus.FINE, ", ".join(counted))
-
-
-def _ids(brokers: Sequence[int]) -> str:
-    return ", ".join(map(str, brokers))
 
 
 def _joined(values: Iterable[str | None]) -> str:

@@ -24,7 +24,7 @@ from schemas.rows import (
     RejectionRecord,
     operations_among,
 )
-from schemas.text import DRAINED_LEADS, LINES_SHOWN, join_words, plan_size, pluralise
+from schemas.text import DRAINED_LEADS, LINES_SHOWN, join_words, partition_name, plan_size, pluralise
 from schemas.topic_configs import MIN_ISR, UNCLEAN_ELECTION, boolean, whole_number
 
 
@@ -164,7 +164,11 @@ def evidence_line(evidence: CandidateEvidence) -> str:
     if snapshot_id is not None:
         at = format_cell(evidence.last_in_isr_at)
         in_sync = f"in sync until snapshot {snapshot_id} ({at})  leader epochs since {evidence.epochs_since}"
-    parts = [f"{evidence.topic}-{evidence.partition}", f"{evidence.rank}. broker {evidence.broker_id}", in_sync]
+    parts = [
+        partition_name(evidence.topic, evidence.partition),
+        f"{evidence.rank}. broker {evidence.broker_id}",
+        in_sync,
+    ]
     parts.append("log size unknown" if size is None else f"log of {size} bytes")
     return "  ".join(parts + ["Kafka's choice"] * evidence.kafkas_choice)
 

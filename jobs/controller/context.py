@@ -8,18 +8,15 @@ million, so partitions are indexed by broker.
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
 
 from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.cluster import EmptyRequest
 from planner.rules.inputs import PartitionInfo, TopicInfo
-from schemas.enums import UNKNOWN_EPOCH, RequestKind
+from schemas.enums import ADMIN_REQUESTS, UNKNOWN_EPOCH, RequestKind
 from schemas.notices import LEADER_AND_ISR, UPDATE_METADATA, Notice
 from schemas.rows import Broker, Key, ZnodeRequest
 from schemas.znode_json import LAST_EPOCH
-
-_ADMIN_REQUESTS: Final = frozenset({RequestKind.REASSIGN, RequestKind.PREFERRED_ELECTION, RequestKind.DELETE_TOPIC})
 
 
 @dataclass(slots=True)
@@ -88,7 +85,7 @@ class ControllerContext:
     @property
     def admin_requests(self) -> list[ZnodeRequest]:
         """Requests for a change, without the notifications, of which there may be very many."""
-        return [row for row in self.requests if row.kind in _ADMIN_REQUESTS]
+        return [row for row in self.requests if row.kind in ADMIN_REQUESTS]
 
     @property
     def requested_partitions(self) -> set[Key]:

@@ -73,7 +73,7 @@ from schemas.broker_protocol import Protocol
 from schemas.enums import DrainMode, OperationKind, Outcome, RejectionCode
 from schemas.response_codes import NONE, STALE_BROKER_EPOCH
 from schemas.rows import Change, Key, RejectionRecord, Snapshot
-from schemas.text import pluralise, with_others
+from schemas.text import partition_name, pluralise, with_others
 from schemas.znodes import Endpoint
 
 POLL_INTERVAL_SECONDS: Final = 2.0
@@ -310,7 +310,7 @@ class ResidentController:
             return
         able = {*self.context.live} - self.context.shutting_down - self.broker_requests.drained_brokers
         waiting = [
-            f"{row.topic}-{row.partition}"
+            partition_name(row.topic, row.partition)
             for row in self.context.partitions.values()
             if row.leader in able
             and able.intersection(row.replicas) - {*(row.isr or ())} - self.context.failed.get(row.key, set())

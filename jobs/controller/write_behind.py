@@ -34,7 +34,7 @@ from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader, pl
 from jobs.runtime.console import log
 from schemas.enums import Outcome, PlanKind, PlanStatus
 from schemas.rows import CONTROL, Change, DrainedBroker, RejectionRecord
-from schemas.text import pluralise
+from schemas.text import partition_name, pluralise
 
 FLUSH_INTERVAL_SECONDS: Final = 1.0
 """Seconds in which rows are collected before they are written."""
@@ -337,5 +337,5 @@ def _title(item: _Item) -> str:
         return "an ended drain"
     record = item.record if isinstance(item, _CycleFinished) else item
     subject = "the outcome of the cycle" if isinstance(item, _CycleFinished) else "the cycle"
-    names = ", ".join(f"{change.topic}-{change.partition}" for change in record.changes[:EXAMPLES])
+    names = ", ".join(partition_name(change.topic, change.partition) for change in record.changes[:EXAMPLES])
     return f"{subject} at {record.at:%H:%M:%S} with {pluralise(len(record.changes), 'change')} ({names or 'none'})"

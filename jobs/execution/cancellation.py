@@ -38,6 +38,7 @@ from jobs.execution.admin.zk_controller_client import (
     LEADER_RETURN_SECONDS,
     ZkReassignmentOverride,
 )
+from jobs.execution.commit_report import unapplied_lines
 from jobs.preconditions.cancellation import (
     CancellationPlan,
     PartitionStatus,
@@ -479,11 +480,7 @@ def _report(
 ) -> CommandResult:
     result = _result(plan, cancellation, outcomes)
     failed = [outcome for outcome in outcomes if outcome.outcome in {Outcome.FAILED, Outcome.UNKNOWN}]
-    failures = [
-        f"  {outcome.outcome}: {outcome.change.name}: {outcome.message}"
-        for outcome in outcomes
-        if outcome.outcome is not Outcome.APPLIED
-    ]
+    failures = unapplied_lines(outcomes)
     title = (
         f"plan {plan.title}: {plan.row.status}; {result['cancelled_now']} cancelled now, "
         f"{_counts_in_words(cancellation)}"

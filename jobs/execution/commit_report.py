@@ -111,7 +111,7 @@ def _review(
     yield f"plan {plan.title}: mode {preflight.mode} ({preflight.reason}); {pending_summary(plan, preflight.pending)}"
     lines = [f"  would be written: {change_line(change)}" for change in preflight.pending]
     yield from truncate(lines, list_all, everything=everything)
-    yield from truncate(_stale_lines(preflight.already_decided), list_all, everything=everything)
+    yield from truncate(unapplied_lines(preflight.already_decided), list_all, everything=everything)
     pending = changes_among(preflight.pending)
     yield from throttle_lines(settings.warehouse, plan, pending, running.throttle)
     yield from (f"  {line}" for line in volume_of(settings.warehouse, pending).lines(running.throttle))
@@ -192,7 +192,9 @@ def plan_result(settings: Settings, plan: Plan, commit_log: CommitLog, *, detail
     applied: Result = {"plan_id": plan.plan_id, "status": status, "applied_now": applied_now, **commit_log.counts()}
     summary = ", ".join(f"{count} {outcome}" for outcome, count in commit_log.counts().items() if count)
     summary += f" ({applied_now} of them now)" if applied_now < len(commit_log.of(Outcome.APPLIED)) else ""
-    stale = truncate(_stale_lines(commit_log.outcomes), command_line(settings, "show", "commits", plan.called, "--all"))
+    stale = truncate(
+        unapplied_lines(commit_log.outcomes), command_line(settings, "show", "commits", plan.called, "--all")
+    )
     if status in CLOSED:
         summary = _cancellation_summary(commit_log)
         title = f"plan {plan.title} {closed_line(settings.warehouse, row)}, while it was committed; {summary}"
@@ -248,7 +250,8 @@ def counts(outcomes: Sequence[RowOutcome]) -> dict[str, int]:
     return {outcome.value: of_rows.count(outcome) for outcome in Outcome if outcome is not Outcome.PENDING}
 
 
-def _stale_lines(outcomes: Sequence[RowOutcome]) -> list[str]:
+def unapplied_lines(outcomes: Sequence[RowOutcome]) -> list[str]:
+    """Return a line for each row that was not applied, with the reason."""
     return [
         f"  {outcome.outcome}: {outcome.change.name}: {outcome.message}"
         for outcome in outcomes

@@ -25,7 +25,7 @@ from planner.leadership.undrain import (
 )
 from schemas.enums import Action, DrainMode, Outcome, PlanKind, RejectionCode
 from schemas.rows import Broker, DrainedBroker, PlanRecord, Snapshot
-from schemas.text import MAX_PARTITIONS_NAMED
+from schemas.text import MAX_PARTITIONS_NAMED, join_ids
 
 
 def drain_planner(settings: Settings, requested: list[int], mode: DrainMode, *, allow_offline: bool) -> Planner:
@@ -72,7 +72,7 @@ def _drainable(ids: Sequence[int], brokers: Sequence[Broker], snapshot_id: int) 
     """Return the brokers that can be drained; a dead broker leads nothing, so it is an error only if all are dead."""
     understood = {row.broker_id: row.understood for row in brokers}
     gone = [str(broker) for broker in ids if broker not in understood]
-    live = ", ".join(map(str, sorted(understood))) or "none"
+    live = join_ids(sorted(understood)) or "none"
     reason = (
         f"--brokers: {', '.join(gone)} not alive in snapshot {snapshot_id}; alive are {live}. "
         "Of dead brokers, `surveyor status` names what is due"
@@ -93,7 +93,7 @@ def _keep_concerned(ids: Sequence[int], concerned: Container[int], reason: str) 
     if not rest:
         raise RefusedError(reason)
     if len(rest) < len(ids):
-        log(f"surveyor: {reason}; planned for {', '.join(map(str, rest))}")
+        log(f"surveyor: {reason}; planned for {join_ids(rest)}")
     return rest
 
 
@@ -103,7 +103,7 @@ def _refuse_no_leaders(
     """Raise RefusedError if no broker could lead: with all brokers last, the replica order would not change."""
     able = {row.broker_id for row in brokers if row.understood} - drained
     if not able.difference(ids):
-        others = f"; {', '.join(map(str, sorted(drained)))} drained already" if drained else ""
+        others = f"; {join_ids(sorted(drained))} drained already" if drained else ""
         raise RefusedError(
             f"--brokers: no broker of snapshot {snapshot_id} could lead{others}; name fewer",
         )
@@ -112,7 +112,7 @@ def _refuse_no_leaders(
 def _drained_among(ids: Sequence[int], drained: Mapping[int, DrainedBroker], snapshot: Snapshot) -> list[int]:
     """Return the brokers that are drained, as the snapshot has them."""
     not_drained_ids = [str(broker) for broker in ids if broker not in drained]
-    drained_ids = ", ".join(map(str, sorted(drained))) or "none"
+    drained_ids = join_ids(sorted(drained)) or "none"
     reason = (
         f"--brokers: {', '.join(not_drained_ids)} not drained; drained are {drained_ids}. "
         "A drain is active once its commit has begun; in resident mode it ends when another controller takes over"

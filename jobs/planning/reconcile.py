@@ -34,6 +34,7 @@ from planner.reconciliation.cycle import Cycle, CycleInput
 from planner.rules.decisions import FULFILLED, Decision
 from planner.rules.topic_deletion import Deletion, DeletionStep
 from schemas.enums import (
+    ADMIN_REQUESTS,
     CONFIRMED_UNDER,
     LEADER_DURING_DELETE,
     NO_CONTROLLER,
@@ -56,13 +57,12 @@ from schemas.replica_assignment import IS_REASSIGNED
 from schemas.response_codes import NONE
 from schemas.rows import CONTROL, BrokerResponseRow, Key, Operation, RejectionRecord, Topic, ZnodeRequest
 from schemas.tables import CHANGES, REJECTIONS
+from schemas.text import partition_name
 
 R = TypeVar("R", bound=Struct)
 
 MAX_WAITING_LINES: Final = 20
 """Maximum number of lines about waiting requests."""
-
-_REQUEST_KINDS: Final = frozenset({RequestKind.REASSIGN, RequestKind.PREFERRED_ELECTION, RequestKind.DELETE_TOPIC})
 
 STATELESS: Final = "leader IS NULL AND understood AND (action IS NOT NULL OR code IS NOT NULL)"
 """Condition for verdicts on partitions without a state znode: new, unless history has a state."""
@@ -121,7 +121,7 @@ def _cycle_input(tables: SnapshotTables, requests: list[ZnodeRequest]) -> CycleI
     """Return the input of a cycle, None if nothing is requested and nothing moves."""
     partitions = tables["partitions"]
     is_moving = partitions.where(IS_REASSIGNED).limit(1).count()
-    if not (is_moving or any(row.kind in _REQUEST_KINDS for row in requests)):
+    if not (is_moving or any(row.kind in ADMIN_REQUESTS for row in requests)):
         return None
     return CycleInput(
         partitions=partitions,
@@ -304,7 +304,7 @@ def _waiting_lines(tables: SnapshotTables, cycle: Cycle) -> Iterator[str]:
     """Yield what waits for the resident controller, Kafka's or `surveyor control`, and why."""
     rows = cycle.multi_step_work().orderBy("topic", "partition").limit(MAX_WAITING_LINES + 1).collect()
     for row in rows[:MAX_WAITING_LINES]:
-        name = row.topic if row.partition is None else f"{row.topic}-{row.partition}"
+        name = row.topic if row.partition is None else partition_name(row.topic, row.partition)
         yield f"  waiting for {_executor(tables)}: {name}: {row.what}: {row.why}"
     if len(rows) > MAX_WAITING_LINES:
         yield "  ... and more; `surveyor show requests` lists the requests in /admin"

@@ -18,6 +18,7 @@ from jobs.repositories.warehouse_status import default_min_isr_of
 from planner.columns.numpy_rules import min_isr_of
 from schemas.enums import Action
 from schemas.rows import ChangeSummary
+from schemas.text import partition_name
 
 MAX_FILTERED_TOPICS: Final = 1_000
 """Number of topics up to which only these topics are read from the snapshot."""
@@ -44,7 +45,7 @@ def stored_below_min_isr(warehouse: Warehouse, snapshot_id: int, changes: Stored
     minimum = _min_isr(warehouse, snapshot_id, smaller.values("topic"))
     candidates = smaller.where(smaller.lengths("isr_after") < max(minimum.values(), default=0))
     rows = values_of(candidates.table, "topic", "partition", "isr_after")
-    return [f"{topic}-{partition}" for topic, partition, isr in rows if len(isr) < minimum.get(topic, 0)]
+    return [partition_name(topic, partition) for topic, partition, isr in rows if len(isr) < minimum.get(topic, 0)]
 
 
 def short_lists(warehouse: Warehouse, snapshot_id: int, changes: Sequence[ChangeSummary]) -> list[str]:
@@ -67,7 +68,7 @@ def stored_short_lists(warehouse: Warehouse, snapshot_id: int, changes: StoredRo
         return []
     rows = reassigned.where(reassigned.with_same_key(may_be_short, "topic", "partition")).table
     last = {
-        f"{topic}-{partition}": len(replicas) < minimum.get(topic, 0)
+        partition_name(topic, partition): len(replicas) < minimum.get(topic, 0)
         for topic, partition, replicas in values_of(rows, "topic", "partition", "replicas_after")
     }
     return [name for name, short in last.items() if short]

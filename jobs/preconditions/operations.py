@@ -84,8 +84,7 @@ def _alteration(data: AlteredConfig, settings: TopicSettings) -> _Judged:
     if moved:
         value = "not set" if values[moved[0]] is None else values[moved[0]]
         return Outcome.STALE, f"{moved[0]} is now {value}: another client altered it since the snapshot"
-    merged = overrides | data.after
-    conflict = next(conflicts({name: value for name, value in merged.items() if value is not None}), None)
+    conflict = next(conflicts(overrides | data.after), None)
     return (
         None
         if conflict is None

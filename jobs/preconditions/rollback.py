@@ -35,7 +35,7 @@ from planner.rules.inputs import PartitionInfo, TopicInfo
 from schemas.enums import Action, LintCode, PlanKind, PlanStatus, RejectionCode
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key, RejectionRecord, Topic
-from schemas.text import LINES_SHOWN, pluralise
+from schemas.text import LINES_SHOWN, partition_name, pluralise
 
 FORMER_COLUMNS: Final = ("topic", "partition", "replicas", "adding_replicas", "removing_replicas")
 
@@ -179,7 +179,7 @@ def _refuse_running(
     plan: Plan, steps_by_key: Mapping[Key, list[Change]], partitions: Mapping[Key, PartitionInfo]
 ) -> None:
     running = [
-        f"{topic}-{partition}"
+        partition_name(topic, partition)
         for (topic, partition), row in partitions.items()
         if (steps := steps_by_key.get((topic, partition)))
         and status_of(steps_of(steps), assignment_of(row))[0] is ReassignmentStatus.IN_PROGRESS

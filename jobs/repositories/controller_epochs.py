@@ -7,6 +7,7 @@ have received. It needs no JVM.
 
 from typing import Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.warehouse import Warehouse
@@ -34,6 +35,11 @@ def _latest(warehouse: Warehouse, table: str) -> int:
     if not warehouse.has(table) or _COLUMN not in warehouse.columns(table):
         return 0
     epochs = warehouse.read(table, columns=[_COLUMN])[_COLUMN]
+    return latest_epoch(epochs)
+
+
+def latest_epoch(epochs: pa.ChunkedArray) -> int:
+    """Return the latest of these epochs before LAST_EPOCH, or 0 if there is none."""
     return pc.max(epochs.filter(pc.less(epochs, LAST_EPOCH))).as_py() or 0
 
 

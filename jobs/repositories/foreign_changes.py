@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-import pyarrow.compute as pc
-
 from jobs.adapters.delta.compatibility import (
     VERSION_PROPERTY,
     changed_properties,
@@ -18,7 +16,7 @@ from jobs.adapters.delta.compatibility import (
 )
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import UnreadableError
-from jobs.repositories.snapshots import STATE_TABLES, find_snapshot, is_whole, last_snapshot
+from jobs.repositories.snapshots import STATE_TABLES, find_snapshot, is_whole, last_snapshot, oldest_snapshot_id
 from schemas.columns import SCHEMA_VERSION, TABLE_COLUMNS
 
 UPGRADE: Final = "surveyor snapshot"
@@ -76,7 +74,7 @@ def _lost_files(warehouse: Warehouse) -> Iterator[ForeignChange]:
     newest = last_snapshot(warehouse) if warehouse.has("snapshots") else None
     if newest is None:
         return
-    oldest = pc.min(warehouse.read("snapshots", columns=["snapshot_id"])["snapshot_id"]).as_py()
+    oldest = oldest_snapshot_id(warehouse)
     for snapshot_id in sorted({newest.snapshot_id, oldest}, reverse=True):
         snapshot = find_snapshot(warehouse, snapshot_id)
         read = STATE_TABLES if snapshot_id == newest.snapshot_id else [*{*STATE_TABLES} - {"partitions"}]

@@ -40,6 +40,11 @@ def last_snapshot(warehouse: Warehouse) -> Snapshot | None:
     return warehouse.typed_rows(Snapshot, ("snapshot_id", "=", pc.max(ids).as_py()))[0]
 
 
+def oldest_snapshot_id(warehouse: Warehouse) -> int:
+    """Return the id of the oldest snapshot that is kept; there must be one."""
+    return int(pc.min(warehouse.read("snapshots", columns=["snapshot_id"])["snapshot_id"]).as_py())
+
+
 def find_snapshot(warehouse: Warehouse, snapshot_id: int | None = None) -> Snapshot:
     """Return the given or the newest snapshot; raise UsageError or UnreadableError if it does not exist."""
     if not warehouse.exists():
@@ -59,7 +64,7 @@ def find_snapshot(warehouse: Warehouse, snapshot_id: int | None = None) -> Snaps
 
 
 def _no_snapshot(warehouse: Warehouse, snapshot_id: int, newest: int) -> str:
-    oldest = pc.min(warehouse.read("snapshots", columns=["snapshot_id"])["snapshot_id"]).as_py()
+    oldest = oldest_snapshot_id(warehouse)
     dropped = ", dropped by `surveyor vacuum`" if 0 < snapshot_id < oldest else ""
     return (
         f"no snapshot {snapshot_id} of cluster {warehouse.cluster!r}{dropped}; "

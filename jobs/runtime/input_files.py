@@ -17,7 +17,7 @@ from jobs.core.errors import RefusedError, UsageError
 from jobs.core.text_files import read_text_file
 from jobs.runtime.console import log
 from schemas.rows import Row
-from schemas.text import pluralise
+from schemas.text import partition_name, pluralise
 
 T = TypeVar("T")
 
@@ -126,7 +126,7 @@ def read_reassignment(path: Path) -> list[Row]:
 def _check_log_dirs(path: Path, target: _Target) -> None:
     if target.log_dirs is None:
         return
-    name = f"{target.topic}-{target.partition}"
+    name = partition_name(target.topic, target.partition)
     if len(target.log_dirs) != len(target.replicas):
         counts = f"{pluralise(len(target.replicas), 'replica')} and {pluralise(len(target.log_dirs), 'log dir')}"
         raise UsageError(f"{path} has {counts} for {name}: give as many log dirs as replicas, or leave log_dirs out")

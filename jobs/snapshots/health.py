@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from jobs.adapters.delta.warehouse import values_of
 from jobs.adapters.sources.interface import TopicConfig
 from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, TOPICS
+from jobs.repositories.controller_epochs import latest_epoch
 from jobs.repositories.stored_rows import Bools, Ints, StoredRows
 from jobs.snapshots.cluster_view import ClusterView
 from planner.columns.numpy_rules import (
@@ -130,7 +131,7 @@ def health_of(view: ClusterView, *, default_min_isr: int, threshold: float, drai
     return Health(
         controller_id=view.controller_id,
         controller_epoch=view.controller_epoch,
-        latest_epoch=pc.max(epochs.filter(pc.less(epochs, LAST_EPOCH))).as_py() or 0,
+        latest_epoch=latest_epoch(epochs),
         migration=view.migration,
         live=live,
         not_understood_brokers=not_understood,

@@ -27,7 +27,7 @@ from jobs.runtime.settings import Settings
 from jobs.snapshots.staging import Tally, stage_topics
 from schemas.rows import Broker, BrokerConfig, QuarantinedZnode
 from schemas.security import SecurityReading
-from schemas.text import pluralise
+from schemas.text import join_ids, pluralise
 
 CONFIG_TIMEOUT_SECONDS: Final = 10.0
 """Time limit for the config requests to all brokers, which run while Spark starts and reads."""
@@ -135,4 +135,4 @@ def _warn_of_silent_brokers(configs: list[BrokerConfig]) -> None:
 
 def _names(broker_ids: set[int]) -> str:
     shown = sorted(broker_ids)[:10]
-    return ", ".join(map(str, shown)) + (", ..." if len(broker_ids) > len(shown) else "")
+    return join_ids(shown) + (", ..." if len(broker_ids) > len(shown) else "")

@@ -39,6 +39,7 @@ from jobs.web.render import Fact, about, alarming, fact, render, shown_time
 from schemas.digest import plan_header
 from schemas.enums import PlanStatus
 from schemas.rows import PlanRecord, Row, Snapshot
+from schemas.text import partition_name
 
 REASONS_SHOWN: Final = 20
 
@@ -390,7 +391,9 @@ def rejections_table(plan: PlanTables) -> EmbeddedTable:
 
 def _evidence(review: Review) -> EmbeddedTable:
     known = review.evidence().table
-    names = [f"{topic}-{partition}" for topic, partition in zip(*_lists(known, "topic", "partition"), strict=True)]
+    names = [
+        partition_name(topic, partition) for topic, partition in zip(*_lists(known, "topic", "partition"), strict=True)
+    ]
     at = [shown_time(time) for time in known["last_in_isr_at"].to_pylist()]
     rows = pa.table(
         {

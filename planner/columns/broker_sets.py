@@ -26,7 +26,11 @@ _CANDIDATES: Final = ("eligible", "electable", "informed")
 EMPTY: Final = "CAST(array() AS array<int>)"
 """An empty array of broker ids, in SQL."""
 
-_LED: Final = "coalesce(array_contains(live, leader) AND array_contains(isr, leader), false)"
+LED: Final = "coalesce(array_contains(live, leader) AND array_contains(isr, leader), false)"
+"""Whether a live broker in the ISR leads a partition, in SQL."""
+
+REFERENCED: Final = "concat(coalesce(replicas, array()), coalesce(isr, array()), array(leader))"
+"""The brokers that a partition names as replicas, in its ISR or as leader, in SQL."""
 
 
 def with_drained(brokers: DataFrame, drained: DataFrame) -> DataFrame:
@@ -97,14 +101,13 @@ def with_referenced_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFr
 
     For rules that consider no other brokers: set operations on a hundred broker ids per row took most of their time.
     """
-    referenced = "concat(coalesce(replicas, array()), coalesce(isr, array()), array(leader))"
     has_failed = FAILED in partitions.columns
     columns = partitions.columns if has_failed else [*partitions.columns, f"{EMPTY} AS {FAILED}"]
     excluded = [f"array_except(live, {name}) AS not_{name}" for name in _CANDIDATES]
     sets = live_brokers(brokers).selectExpr("live AS all_live", "drained AS all_drained", *excluded)
     return partitions.crossJoin(F.broadcast(sets)).selectExpr(
         *columns,
-        f"array_intersect(all_live, {referenced}) AS registered",
+        f"array_intersect(all_live, {REFERENCED}) AS registered",
         f"array_except(registered, {FAILED}) AS live" if has_failed else "registered AS live",
         "array_intersect(registered, all_drained) AS drained",
         "array_except(registered, not_eligible) AS eligible",
@@ -127,7 +130,7 @@ def no_brokers() -> Column:
 
 def is_led_in_isr() -> Column:
     """Whether a live member of the ISR leads the partition. Followers can only copy from such a leader."""
-    return F.expr(_LED)
+    return F.expr(LED)
 
 
 def intersect(broker_ids: Column, others: Column) -> Column:

@@ -13,7 +13,7 @@ from schemas import reasons
 from schemas.enums import RejectionCode
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Key
-from schemas.text import abbreviate
+from schemas.text import abbreviate, partition_name
 
 
 class Obstacle(NamedTuple):
@@ -103,7 +103,7 @@ class Reassignment:
 
     @property
     def name(self) -> str:
-        return f"{self.topic}-{self.partition}"
+        return partition_name(self.topic, self.partition)
 
     @property
     def is_void(self) -> bool:

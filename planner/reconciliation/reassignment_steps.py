@@ -16,7 +16,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import EMPTY, FAILED, in_order_of_choice, with_live_brokers
+from planner.columns.broker_sets import EMPTY, FAILED, LED, in_order_of_choice, with_live_brokers
 from planner.columns.change_rows import leader_and_isr_recipients
 from planner.columns.requested_partitions import KEY, requested_with_topics
 from planner.columns.sentences import drained_leads, sentence_sql
@@ -32,7 +32,7 @@ _CODES: Final = RejectionCode
 _REPLICA_COLUMNS: Final = {
     "under_way": "array_except(replicas, removing_replicas)",
     "origin": "array_except(replicas, adding_replicas)",
-    "is_led": "coalesce(array_contains(live, leader) AND array_contains(isr, leader), false)",
+    "is_led": LED,
 }
 """`under_way`: the target of a moving partition, or all replicas of others. `origin`: the replicas before the move."""
 

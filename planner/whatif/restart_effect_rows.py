@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField, StructType
 
-from planner.columns.broker_sets import EMPTY, with_referenced_brokers
+from planner.columns.broker_sets import EMPTY, REFERENCED, with_referenced_brokers
 from planner.columns.config_values import MIN_ISR_OVERRIDE, whole_number
 from planner.columns.sentences import sentence_sql
 from planner.columns.shape import shaped
@@ -148,8 +148,7 @@ def _min_isr_of_brokers(broker_configs: DataFrame) -> DataFrame:
 
 def _may_be_affected() -> str:
     """Return SQL for partitions that reference a restarted broker, or of which that is not known."""
-    referenced = "concat(coalesce(replicas, array()), coalesce(isr, array()), array(leader))"
-    return f"arrays_overlap({referenced}, restarting) IS TRUE OR (NOT understood AND size(replicas) = 0)"
+    return f"arrays_overlap({REFERENCED}, restarting) IS TRUE OR (NOT understood AND size(replicas) = 0)"
 
 
 def _with_counts(partitions: DataFrame) -> DataFrame:

@@ -24,6 +24,7 @@ from jobs.adapters.brokers.responses import BrokerResponse
 from jobs.core.logs import module_logger
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.rows import Broker
+from schemas.text import partition_name
 
 _LOG: Final = module_logger(__name__)
 _EXAMPLES: Final = 3
@@ -204,7 +205,7 @@ class BrokerQueue:
                 self._disconnect()
                 self._cancelled.wait(self._backoff)
             except Exception as error:  # noqa: BLE001 - what it contains is not known to be sent; the next request may be
-                names = [f"{notice.topic}-{notice.partition}" for notice in request.notices[:_EXAMPLES]]
+                names = [partition_name(notice.topic, notice.partition) for notice in request.notices[:_EXAMPLES]]
                 about = f"{request.api} ({', '.join(names) or 'live brokers'}) to broker {self.broker.broker_id}"
                 kind = type(error).__name__
                 _LOG.exception("surveyor: cannot send %s; it counts as not answered: %s: %s", about, kind, error)

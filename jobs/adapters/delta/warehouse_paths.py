@@ -150,12 +150,17 @@ def refuse_invalid_cluster_name(cluster: str) -> None:
         )
 
 
+def existing_folder(warehouse: str) -> Path:
+    """Return the folder of a local warehouse, or its first existing parent."""
+    folder = Path(warehouse).absolute()
+    return next(part for part in (folder, *folder.parents) if part.is_dir())
+
+
 def refuse_unwritable(warehouse: str) -> None:
     """Raise SurveyorError if the folder, or its first existing parent, is not writable."""
     if not is_local(warehouse):
         return
-    folder = Path(warehouse).absolute()
-    existing = next(part for part in (folder, *folder.parents) if part.is_dir())
+    existing = existing_folder(warehouse)
     try:
         Path(
             tempfile.mkdtemp(prefix=".surveyor-", dir=existing)

@@ -14,7 +14,7 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from jobs.adapters.brokers.admin import NONE
 from jobs.adapters.kraft.cluster import Move, refused
 from jobs.adapters.kraft.session import Session
-from jobs.adapters.kraft.topics import UNKNOWN_TOPIC, KRaftPartition, NamedTopic, read_named_topics
+from jobs.adapters.kraft.topics import TOPIC_OVERRIDE, UNKNOWN_TOPIC, KRaftPartition, NamedTopic, read_named_topics
 from schemas.current_state import (
     CurrentPartition,
     CurrentReassignments,
@@ -35,9 +35,6 @@ after the controller. So partitions are read until two readings, this far apart,
 """
 
 NOT_READ: Final = "it changed while it was read, or its reassignment is not listed"
-
-_TOPIC_OVERRIDE: Final = 1
-"""`config_source` of an override of a topic (DYNAMIC_TOPIC_CONFIG)."""
 
 
 def read_partitions(session: Session, keys: Iterable[Key]) -> dict[Key, CurrentPartition]:
@@ -88,7 +85,7 @@ def read_topic_overrides(session: Session, topics: Sequence[str]) -> dict[str, d
         elif result.error_code != NONE:
             raise refused(result.error_code, "topic", "DESCRIBE_CONFIGS")
         else:
-            rows = (row for row in result.configs if row.config_source == _TOPIC_OVERRIDE and row.value is not None)
+            rows = (row for row in result.configs if row.config_source == TOPIC_OVERRIDE and row.value is not None)
             overrides[result.resource_name] = {row.name: row.value for row in rows}
     return overrides
 

@@ -50,7 +50,7 @@ LEADER_NOT_AVAILABLE: Final = 5
 """The leader is not alive or there is none; the response has no leader then, and the rest is valid."""
 
 _UNKNOWN_EPOCH: Final = -1
-_TOPIC_CONFIG: Final = 1
+TOPIC_OVERRIDE: Final = 1
 """`config_source` of an override of a topic (DYNAMIC_TOPIC_CONFIG)."""
 
 _NO_TOPIC_ID: Final = UUID(int=0)
@@ -414,7 +414,7 @@ def _read_configs(
         for result in session.ask(DescribeConfigsRequest(resources=resources)).results:
             name = result.resource_name
             if result.error_code == NONE:
-                overrides = (row for row in result.configs if row.config_source == _TOPIC_CONFIG)
+                overrides = (row for row in result.configs if row.config_source == TOPIC_OVERRIDE)
                 configs[name] = {row.name: row.value for row in overrides}
             elif result.error_code != UNKNOWN_TOPIC:
                 configs[name] = None

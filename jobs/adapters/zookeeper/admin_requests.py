@@ -28,6 +28,7 @@ from jobs.adapters.zookeeper.multi_failure import multi_failure
 from jobs.core.errors import RefusedError, SurveyorError
 from schemas.current_state import Targets
 from schemas.rows import Key
+from schemas.text import partition_name
 from schemas.znodes import MalformedZnodeError, TopicPartition, decode_partitions, encode_partitions
 
 MAX_REQUEST_BYTES: Final = 900_000
@@ -253,7 +254,7 @@ def _partitions_in(znode: Znode) -> list[TopicPartition]:
 
 
 def _request_exists(client: KazooClient, path: str) -> RequestExistsError:
-    names = ",".join(f"{entry.topic}-{entry.partition}" for entry in _partitions_in(read(client, path))[:10])
+    names = ",".join(partition_name(entry.topic, entry.partition) for entry in _partitions_in(read(client, path))[:10])
     taken = f", or remove it with `surveyor cancel --partitions {names}`" if names and path == REASSIGN else ""
     return RequestExistsError(
         f"a request of another client exists in {path} ({names or 'cannot be decoded'}); "

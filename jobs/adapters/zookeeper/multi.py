@@ -56,6 +56,11 @@ class Delete:
 Op = Check | Create | SetData | Delete
 
 
+def create_or_set(path: str, data: bytes, version: int | None) -> Create | SetData:
+    """Return the operation that writes a znode: at this version, or with None one that must not exist."""
+    return Create(path, data) if version is None else SetData(path, data, version)
+
+
 def add(multi: TransactionRequest, ops: Iterable[Op]) -> None:
     """Add operations to a multi; created znodes get the client's default ACL.
 

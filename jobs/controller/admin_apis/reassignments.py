@@ -11,7 +11,7 @@ from jobs.adapters.request_server.api_handler import ApiMessage
 from jobs.adapters.request_server.messages import response_entity
 from jobs.adapters.zookeeper.cluster import PREFERRED_ELECTION, REASSIGN
 from jobs.adapters.zookeeper.connection import Znode, read
-from jobs.adapters.zookeeper.multi import Create, SetData
+from jobs.adapters.zookeeper.multi import create_or_set
 from jobs.controller.admin_apis.requests import (
     CHANGED,
     MAX_ATTEMPTS,
@@ -140,7 +140,7 @@ def _merge(api_context: AdminApiContext, path: str, entries: Collection[TopicPar
         znode = read(api_context.control.client, path)
         present = [entry for entry in _entries(znode) if (entry.topic, entry.partition) not in added]
         data = encode_partitions([*present, *entries])
-        op = Create(path, data) if znode.version is None else SetData(path, data, znode.version)
+        op = create_or_set(path, data, znode.version)
         refusal = api_context.write([op])
         if refusal != CHANGED:
             return refusal

@@ -15,7 +15,7 @@ from jobs.adapters.request_server.api_handler import ApiMessage
 from jobs.adapters.request_server.messages import response_entity
 from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS
 from jobs.adapters.zookeeper.connection import read
-from jobs.adapters.zookeeper.multi import Create, SetData
+from jobs.adapters.zookeeper.multi import Create, SetData, create_or_set
 from jobs.adapters.zookeeper.precondition_reader import topic_path
 from jobs.controller.admin_apis.requests import (
     CHANGED,
@@ -141,7 +141,7 @@ def _create(api_context: AdminApiContext, topic: ApiMessage, remaining_partition
     path = f"{CONFIGS}/{topic.name}"
     znode = read(api_context.control.client, path)
     data = encode_config(written)
-    setting = Create(path, data) if znode.version is None else SetData(path, data, znode.version)
+    setting = create_or_set(path, data, znode.version)
     if is_dry:
         return assignment
     refusal = api_context.write([setting, Create(topic_path(topic.name), encode_assignment(assignment))])

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 from jobs.adapters.zookeeper.cluster import PRODUCER_IDS
 from jobs.adapters.zookeeper.connection import LOST, Znode, read
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.adapters.zookeeper.multi import Create, Op, SetData
+from jobs.adapters.zookeeper.multi import Op, create_or_set
 from jobs.core.errors import RefusedError, SurveyorError
 
 BLOCK_SIZE: Final = 1000
@@ -83,4 +83,4 @@ def next_block(data: bytes | None) -> ProducerIdBlock:
 def _write(znode: Znode, broker: int, block: ProducerIdBlock) -> Op:
     stored = _Stored(1, broker, str(block.start), str(block.start + block.length - 1))
     data = msgspec.json.encode(stored)
-    return Create(PRODUCER_IDS, data) if znode.version is None else SetData(PRODUCER_IDS, data, znode.version)
+    return create_or_set(PRODUCER_IDS, data, znode.version)

@@ -49,7 +49,7 @@ from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from schemas.enums import NO_CONTROLLER, WITHDRAWALS, Action, OperationKind, Outcome, Step
 from schemas.rows import Change, Operation, PlanRow, changes_among, operations_among
-from schemas.text import pluralise
+from schemas.text import partition_name, pluralise
 
 RESIGN_TIMEOUT_SECONDS: Final = 20.0
 """Seconds to wait for a broker to become the controller after Surveyor resigns."""
@@ -354,7 +354,7 @@ def _leaderless_text(leaderless: Mapping[tuple[str, int], int]) -> str:
     2 partitions have no leader (orders-0, orders-1): the brokers elected to lead them answered \
 KafkaStorageError (56); the changes are stored in ZooKeeper, so take a new snapshot and plan again
     """
-    names = [f"{topic}-{partition}" for topic, partition in sorted(leaderless)]
+    names = [partition_name(topic, partition) for topic, partition in sorted(leaderless)]
     shown = ", ".join(names[:_MAX_EXAMPLES]) + ", ..." * (len(names) > _MAX_EXAMPLES)
     errors = ", ".join(error_name(error) for error in sorted(set(leaderless.values())))
     return (

@@ -28,7 +28,7 @@ from jobs.core.signals import interrupted
 from jobs.runtime.console import log
 from schemas.notices import UPDATE_METADATA, Notice
 from schemas.rows import Broker, Change
-from schemas.text import broker_list, join_ids, pluralise
+from schemas.text import broker_list, join_ids, partition_name, pluralise
 from schemas.znodes import MalformedZnodeError, decode_state
 
 EPOCH_STEPS: Final = tuple(2**doubled for doubled in range(17))
@@ -269,7 +269,7 @@ def broker_error_lines(responses: BrokerResponses) -> list[str]:
 def _partitions_of(response: BrokerResponse) -> Iterator[str | None]:
     if response.api == UPDATE_METADATA:
         return iter([None])
-    return (f"{notice.topic}-{notice.partition}" for notice in response.notices)
+    return (partition_name(notice.topic, notice.partition) for notice in response.notices)
 
 
 def _error_line(api: str, error: int, rows: Sequence[tuple[int, str | None]]) -> str:

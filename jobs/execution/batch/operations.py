@@ -13,7 +13,7 @@ from kazoo.exceptions import KazooException
 from jobs.adapters.zookeeper.cluster import CONFIG_CHANGES, CONFIGS, DELETE_TOPICS, TOPICS
 from jobs.adapters.zookeeper.connection import LOST, read
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, fenced
-from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Op, SetData
+from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Op, create_or_set
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.adapters.zookeeper.precondition_reader import read_operations
 from jobs.core.errors import FencedError, UnreadableError
@@ -141,4 +141,4 @@ def _config_write(task: Operation, settings: TopicSettings) -> Op:
     config = encode_config({key: value for key, value in after.items() if value is not None})
     path = f"{CONFIGS}/{task.topic}"
     version = settings.config_version
-    return Create(path, config) if version is None else SetData(path, config, version)
+    return create_or_set(path, config, version)

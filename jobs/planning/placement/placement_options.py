@@ -18,6 +18,7 @@ from jobs.repositories.snapshots import live_brokers_as_of, refuse_empty
 from jobs.runtime.input_files import parse_broker_ids, parse_replacements, read_topics_to_move
 from planner.placement.problem import PlacementGoal
 from planner.placement.waves import WaveLimits
+from schemas.text import join_ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +77,7 @@ class StatedRequest:
         option, ids = self.taking
         understood = {row.broker_id: row.understood for row in live_brokers_as_of(tables.warehouse, tables.snapshot)}
         drained = drained_brokers(tables.warehouse)
-        live = ", ".join(map(str, sorted(understood))) or "none"
+        live = join_ids(sorted(understood)) or "none"
         for broker in sorted(ids):
             if broker not in understood:
                 where = f"snapshot {tables.snapshot.snapshot_id}; alive are {live}"

@@ -67,8 +67,7 @@ class ConfigRequest:
         )
 
     def _refuse_conflicts(self, config: Overrides) -> None:
-        merged = config | self.overrides
-        fault = next(conflicts({name: value for name, value in merged.items() if value is not None}), None)
+        fault = next(conflicts(config | self.overrides), None)
         if fault is not None:
             raise RefusedError(f"topic {self.topic}: {fault}; Kafka refuses such a pair; set or delete one of them")
 
