@@ -189,12 +189,12 @@ def test_no_other_command_writes_during_a_commit(  # noqa: PLR0913, PLR0917 - a 
     status: str,
 ) -> None:
     command, *more = prepare(kafka, controller, plan)
-    ledger = [
+    committed = [
         {**asdict(change), "attempt": 1, "outcome": outcome, "committed_at": COMMITTED_AT}
         for change in plan.changes
         for outcome in ("pending", "applied")
     ]
-    surveyor.warehouse.append("commits", [{key: row[key] for key in COMMITTED} for row in ledger])
+    surveyor.warehouse.append("commits", [{key: row[key] for key in COMMITTED} for row in committed])
     surveyor.warehouse.update("plans", "true", status=f"'{status}'")
     before = kafka.dump()
 
