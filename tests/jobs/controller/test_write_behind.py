@@ -103,7 +103,7 @@ def test_too_many_buffered_rows_are_dropped(
     log_writer.close()
 
     assert [row["action"] for row in log_writer.warehouse.rows("commits")] == ["hand_back"]
-    assert "actions since the failed write will not be recorded" in capsys.readouterr().err
+    assert "those since the failed write are discarded" in capsys.readouterr().err
 
 
 def test_unconvertible_record_is_named_and_the_rest_of_its_batch_written(

@@ -314,7 +314,7 @@ def test_the_report_says_that_a_migration_was_rolled_back(
     [
         (["--migration", "1"], "--migration 1: expected the ids of two snapshots"),
         (["--migration", "1,x"], "--migration 1,x: expected the ids of two snapshots"),
-        (["--migration", "1,2", "--snapshot", "1"], "omit --all, --plan and --snapshot"),
+        (["--migration", "1,2", "--snapshot", "1"], "omit --plan and --snapshot"),
         (["--migration", "1,9"], "no snapshot 9"),
         (["--migration", "1,1"], "snapshot 1 is from ZooKeeper; BEFORE is a snapshot from ZooKeeper"),
         (["--rolled-back"], "add --migration BEFORE,AFTER"),

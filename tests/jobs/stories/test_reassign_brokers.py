@@ -1,6 +1,6 @@
 """Reassignments on real brokers: throttled, killed between two waves and gone on with, refused, and by ZooKeeper.
 
-Replicas on three brokers move to a fourth. A producer with acks=all and a consumer lose nothing.
+Three brokers and a fourth. A producer with acks=all and a consumer lose nothing.
 """
 
 import signal
@@ -24,12 +24,18 @@ from tests.jobs.support.rows.move_rows import commit_process, reassignment
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
-pytestmark = pytest.mark.cluster(4)
-
 REPLICAS = {0: [0, 1], 1: [1, 2]}
 RECORDS, RECORD_BYTES = 1000, 4000
 SLOW = 150_000
 REFUSED = 23
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    """Three brokers, of which one is the controller, and a fourth that joins."""
+    with EmbeddedCluster(3) as running:
+        running.add_broker(3)
+        yield running
 
 
 @pytest.fixture

@@ -192,7 +192,7 @@ def test_what_goes_with_a_topic_is_warned_of(small: Warehouse) -> None:
     delete = {"sequence": 0, "kind": OperationKind.DELETE_TOPIC.value, "topic": "orders", "data": "{}"}
     warned = _warnings(_plan_page(small, stored_plan(small, [], operations=[delete], kind=PlanKind.DELETE)))
     assert warned[-1] == "a deletion cannot be undone"
-    assert warned[-2].startswith("topic orders goes")
+    assert warned[-2].startswith("topic orders would be deleted with")
 
 
 @pytest.mark.parametrize(("status", "is_shown"), [("planned", True), ("cancelled", False), ("refused", False)])

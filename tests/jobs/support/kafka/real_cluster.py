@@ -97,7 +97,7 @@ def broker_in_control(tree: KafkaTree) -> bool:
     """
     state = read_cluster(tree.client)
     named = {_controller_reported_by(address) for row in state.brokers for address in bootstrap([row], {})}
-    return state.controller.broker_id in (0, 1, 2) and named == {state.controller.broker_id}
+    return state.controller.broker_id in state.live and named == {state.controller.broker_id}
 
 
 def _controller_reported_by(broker: str) -> int | None:
