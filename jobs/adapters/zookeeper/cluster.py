@@ -256,7 +256,12 @@ def brokers_and_deletions(client: KazooClient, broker_ids: Iterable[int]) -> tup
 
 
 def _read_controller(client: KazooClient, quarantine: _Quarantine) -> ClusterState:
-    controller, epoch = read(client, CONTROLLER), read(client, CONTROLLER_EPOCH)
+    """Read the epoch first: a controller that takes over afterwards changes its version, so a multi is refused.
+
+    The version of /controller does not tell that: a znode that was created again begins with version 0.
+    """
+    epoch = read(client, CONTROLLER_EPOCH)
+    controller = read(client, CONTROLLER)
     cluster_id, migration = read_permitted(client, [CLUSTER_ID, MIGRATION])
     registered = quarantine.decoded(controller, decode_controller, Controller(NO_CONTROLLER, -1))
     owner = controller.stat.ephemeralOwner if controller.stat else 0

@@ -12,11 +12,13 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError
 from kazoo.security import make_acl
 
+from jobs.adapters.zookeeper import cluster
 from jobs.adapters.zookeeper import controllership as module
 from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.connection import Znode, connected, read
 from jobs.adapters.zookeeper.controllership import (
     Controllership,
+    ControllershipHeldError,
     OvertakenError,
     SessionLostError,
     controllership,
@@ -213,6 +215,26 @@ def test_racing_take_overs_get_one_epoch_each(tree: KafkaTree, other: KazooClien
     assert tree.client.get("/controller_epoch")[0] == b"9"
     assert read_cluster(other).controller.broker_id == last.controller_id
     last.refuse_fenced()
+
+
+def test_a_take_over_between_two_reads_is_not_replaced(
+    tree: KafkaTree, other: KazooClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two standbys that follow a broker, one is the controller, also if the other one reads at that time."""
+    winners: list[Controllership] = []
+
+    def read_slowly(client: KazooClient, path: str) -> Znode:
+        znode = read(client, path)
+        if client is tree.client and path in {"/controller", "/controller_epoch"} and not winners:
+            winners.append(take_over(other, OURS))
+        return znode
+
+    monkeypatch.setattr(cluster, "read", read_slowly)
+
+    with pytest.raises(ControllershipHeldError):
+        take_over(tree.client, OURS, release_timeout=0.5)
+    winners[0].refuse_fenced()
+    assert (len(winners), tree.client.get("/controller_epoch")[0]) == (1, b"8")
 
 
 def test_gives_up_where_others_always_come_first(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
