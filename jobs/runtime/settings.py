@@ -278,7 +278,7 @@ SINGLE_CLUSTER_OPTIONS: Final = (
     *("cluster", "zookeeper", "bootstrap_servers", "zookeeper_config", "command_config"),
     *("snapshot", "as_of", "to_snapshot", "plan"),
     *("brokers", "broker_list", "add_brokers", "remove_brokers", "replace", "replica_assignment", "restart"),
-    *("partition", "migration", "watch"),
+    *("partition", "migration", "rolled_back", "watch"),
     *("path_to_json_file", "reassignment_json_file", "topics_to_move_json_file", "topics_json_file", "sizes"),
 )
 """Options whose value is that of one cluster: its name and connections, its snapshots, brokers and partitions."""
