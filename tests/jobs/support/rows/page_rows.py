@@ -102,7 +102,7 @@ def lived_in(warehouse: Warehouse) -> Cluster:
         [2, 3], **{**bad, "leader": -1, "isr": [2], "offline_replicas": [2], "partition_state": "Offline"}
     )
     cluster.partitions[(HOSTILE, 0)] = partition([0, 3], **{**bad, "isr": [0]})
-    _snapshot_of_all(cluster)
+    cluster.snapshot()
     _skewed(warehouse)
     joined = [{"snapshot_id": 1, "kind": "BrokerJoined", "subject": f"broker {number}"} for number in range(3)]
     later = [(2, "BrokerJoined", "broker 3"), (3, "BrokerFailed", "broker 2")]
@@ -116,17 +116,6 @@ def lived_in(warehouse: Warehouse) -> Cluster:
         "whatif", [{**loss, "scenario": f"rack {HOSTILE}"}, {**loss, "scenario": "broker 3", "newly_offline": 0}]
     )
     return cluster
-
-
-def _snapshot_of_all(cluster: Cluster) -> None:
-    """Take the snapshot; the helper alone would keep only Online partitions in the table."""
-    offline = {key: row for key, row in cluster.partitions.items() if row["partition_state"] != "Online"}
-    number = cluster.snapshot()
-    rows = [{**row, "topic": key[0], "partition": key[1], "snapshot_id": number} for key, row in offline.items()]
-    cluster.warehouse.append("partitions", rows)
-    (snapshot,) = cluster.warehouse.rows("snapshots", ("snapshot_id", "=", number))
-    versions = {**snapshot["versions"], "partitions": cluster.warehouse.version("partitions")}
-    cluster.warehouse.replace("snapshots", [{**snapshot, "versions": versions}], f"snapshot_id = {number}")
 
 
 def _skewed(warehouse: Warehouse) -> None:
