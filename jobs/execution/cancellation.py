@@ -7,10 +7,10 @@ is: cancelling again does the rest.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from dataclasses import dataclass, field
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -61,8 +61,6 @@ from schemas.enums import Action, Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import Brokers, Change, CommitRecord, Key, PlanRow
 from schemas.text import LINES_SHOWN, pluralise
 
-T = TypeVar("T")
-
 _DONE_CODES: Final = {NONE, NO_REASSIGNMENT_IN_PROGRESS}
 
 _STATUS_BEFORE: Final = {
@@ -80,30 +78,43 @@ _UNCHANGED_TEXTS: Final = {
 
 def refuse_unsafe(plan: Plan, cancellation: CancellationPlan) -> None:
     """Raise RefusedError, with the reason for each partition, if a cancellation would lose data or replicas."""
+    if refusal_of_unsafe := _unsafe_refusal(f"plan {plan.title}", cancellation):
+        raise refusal_of_unsafe
+
+
+def _unsafe_refusal(subject: str, cancellation: CancellationPlan) -> RefusedError | None:
     unsafe = [
         f"{partition.change.name}: {partition.risk.code}: {partition.risk.reason}"
         for partition in cancellation.unsafe
         if partition.risk is not None
     ]
-    if unsafe:
-        overflow = f"\n  and {len(unsafe) - LINES_SHOWN} more" if len(unsafe) > LINES_SHOWN else ""
-        options = f"--skip-unsafe{allowed_by_option(partition_status.risk for partition_status in cancellation.unsafe)}"
-        listed = "\n  ".join(unsafe[:LINES_SHOWN])
-        raise RefusedError(
-            f"plan {plan.title} is not cancelled: {pluralise(len(unsafe), 'partition')} would lose data or "
-            f"replicas; start these brokers, or let those partitions continue with {options}:"
-            f"\n  {listed}{overflow}",
-        )
+    if not unsafe:
+        return None
+    overflow = f"\n  and {len(unsafe) - LINES_SHOWN} more" if len(unsafe) > LINES_SHOWN else ""
+    options = f"--skip-unsafe{allowed_by_option(partition_status.risk for partition_status in cancellation.unsafe)}"
+    listed = "\n  ".join(unsafe[:LINES_SHOWN])
+    return RefusedError(
+        f"{subject} is not cancelled: {pluralise(len(unsafe), 'partition')} would lose data or "
+        f"replicas; start these brokers, or let those partitions continue with {options}:"
+        f"\n  {listed}{overflow}",
+    )
 
 
 def read_cancellation(
-    reader: Reader, settings: Settings, plan: Plan, *, fewer_copies: bool = False
+    reader: Reader, settings: Settings, plan: Plan, keys: Collection[Key] | None = None, *, fewer_copies: bool = False
 ) -> CancellationPlan:
-    """Read the cluster, and return the status of everything in a plan; see `plan_cancellation`."""
+    """Read the cluster, and return the status of everything in a plan, or of the reassignments of these partitions.
+
+    See `plan_cancellation`.
+    """
     refuse_cancellation(plan)
     state = reader.read_cluster()
+    moves = [change for change in plan.changes if change.action == Action.REASSIGN]
+    if keys is not None:
+        current = reader.read_current([move for move in moves if move.key in keys])
+        return plan_cancellation(settings, plan, state, current, None, fewer_copies=fewer_copies)
     current = reader.read_current(plan.changes)
-    has_others = plan.tasks or any(change.action != Action.REASSIGN for change in plan.changes)
+    has_others = plan.tasks or len(moves) < len(plan.changes)
     operations = reader.read_operations(plan.tasks) if has_others else None
     return plan_cancellation(settings, plan, state, current, operations, fewer_copies=fewer_copies)
 
@@ -211,6 +222,32 @@ def _still_safe(
 
 
 @dataclass(frozen=True, slots=True)
+class _Judgement:
+    """Which partitions may be requested now, and the outcomes of the others."""
+
+    due: Sequence[PartitionStatus]
+    set_aside: Sequence[RowOutcome]
+    refusal: RefusedError | None = None
+    """Why nothing is requested at all."""
+
+
+Judge = Callable[[Sequence[PartitionStatus]], _Judgement]
+"""Reads partitions again, and judges them."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What has been requested of one step, and the answers."""
+
+    requested: list[PartitionStatus] = field(default_factory=list)
+    set_aside: list[RowOutcome] = field(default_factory=list)
+    codes: dict[Key, int] = field(default_factory=dict)
+    why_unknown: str = "the controller's answer did not name it"
+    failed: set[Key] = field(default_factory=set)
+    """Partitions whose request ended with an error, so that waiting for them is useless."""
+
+
+@dataclass(frozen=True, slots=True)
 class _CancellationRun:
     settings: Settings
     plan: Plan
@@ -230,68 +267,38 @@ class _CancellationRun:
         return {status.key: status for status in statuses}
 
     def cancel(self, in_progress: Sequence[PartitionStatus]) -> list[RowOutcome]:
-        if not in_progress:
-            return []
-        self._intend(Step.CANCEL, in_progress)
-        cancellation = self._judge_again(
-            Step.CANCEL,
-            in_progress,
-            lambda: read_cancellation(self.reader, self.settings, self.plan, fewer_copies=self.fewer_copies),
-        )
-        safe, set_aside = _still_safe(in_progress, cancellation)
-        if not self.skip_unsafe and any(row.outcome is Outcome.SKIPPED for row in set_aside):
-            skipped = (RowOutcome(_row(status, Step.CANCEL), Outcome.SKIPPED, "others are unsafe") for status in safe)
-            self.commit_log.append_now([*set_aside, *skipped])
-            refuse_unsafe(self.plan, cancellation)
         # a request in /admin names the target replicas; the Admin API takes None to cancel
-        outcomes = self._ask(Step.CANCEL, safe, _replicas_before if self.uses_override else lambda _: None)
-        self.commit_log.append_now(set_aside)  # not before the request, as storing takes time
-        return set_aside + outcomes
+        target_of = _replicas_before if self.uses_override else lambda _: None
+        return self._carry_out(Step.CANCEL, in_progress, self._judge_cancellation, target_of)
+
+    def _judge_cancellation(self, in_progress: Sequence[PartitionStatus]) -> _Judgement:
+        keys = {status.key for status in in_progress}
+        cancellation = read_cancellation(self.reader, self.settings, self.plan, keys, fewer_copies=self.fewer_copies)
+        safe, set_aside = _still_safe(in_progress, cancellation)
+        whole = "" if len(in_progress) == len(self.cancellation.safe) else "the rest of "
+        refusal = None if self.skip_unsafe else _unsafe_refusal(f"{whole}plan {self.plan.title}", cancellation)
+        return _Judgement(safe, set_aside, refusal)
 
     @property
     def uses_override(self) -> bool:
         """Whether `surveyor control` is the controller that is asked."""
         return isinstance(self.admin, ZkReassignmentOverride)
 
-    def _judge_again(self, step: Step, partitions: Sequence[PartitionStatus], judge: Callable[[], T]) -> T:
-        """Return the judgement that a request rests on, because storing the intents and checking the lease take time.
-
-        If it cannot be made, nothing is requested, and that is recorded.
-        """
-
-        def judge_for_controller() -> T:
-            refuse_other_controller(self.reader, was_resident=self.uses_override)
-            return judge()
-
-        try:
-            return judge_under_lease(self.lease, judge_for_controller)
-        except SurveyorError as error:
-            message = f"not requested: {error}".partition("\n")[0]
-            self.commit_log.append_now(
-                RowOutcome(_row(partition, step), Outcome.SKIPPED, message) for partition in partitions
-            )
-            raise
-
     def restore(self, statuses: Mapping[Key, PartitionStatus]) -> list[RowOutcome]:
-        """Request the order before for partitions in which only the order differs.
-
-        Storing the intents takes time, so they are judged again just before: another client may move them by now.
-        """
+        """Request the order before for partitions in which only the order differs."""
         out_of_order = [status for status in statuses.values() if status.status is ReassignmentStatus.OUT_OF_ORDER]
-        if not out_of_order:
-            return []
-        self._intend(Step.RESTORE_ORDER, out_of_order)
-        keys = [status.key for status in out_of_order]
-        now = self._judge_again(Step.RESTORE_ORDER, out_of_order, lambda: self.read(keys))
+        return self._carry_out(Step.RESTORE_ORDER, out_of_order, self._judge_order, _replicas_before)
+
+    def _judge_order(self, out_of_order: Sequence[PartitionStatus]) -> _Judgement:
+        """Set partitions aside that another client has moved."""
+        now = self.read([status.key for status in out_of_order])
+        due = [status for status in out_of_order if now[status.key].status is ReassignmentStatus.OUT_OF_ORDER]
         moved = [
             RowOutcome(_row(status, Step.RESTORE_ORDER), Outcome.STALE, f"left alone: {now[status.key].detail}")
             for status in out_of_order
             if now[status.key].status is not ReassignmentStatus.OUT_OF_ORDER
         ]
-        due = [status for status in out_of_order if now[status.key].status is ReassignmentStatus.OUT_OF_ORDER]
-        outcomes = self._ask(Step.RESTORE_ORDER, due, _replicas_before)
-        self.commit_log.append_now(moved)
-        return moved + outcomes
+        return _Judgement(due, moved)
 
     def record_interrupted(self) -> None:
         """Record the outcomes of partitions whose cancellation was intended by a command that was then killed."""
@@ -314,22 +321,86 @@ class _CancellationRun:
             )
         self.commit_log.append_now(outcomes)
 
-    def _intend(self, step: Step, partitions: Sequence[PartitionStatus]) -> None:
-        self.commit_log.append_now(RowOutcome(_row(partition, step), Outcome.PENDING, "") for partition in partitions)
-
-    def _ask(
+    def _carry_out(
         self,
         step: Step,
         partitions: Sequence[PartitionStatus],
+        judge: Judge,
         target_of: Callable[[PartitionStatus], list[int] | None],
     ) -> list[RowOutcome]:
-        """Request all, wait until the result shows in ZooKeeper, and judge by that: an answer may be lost."""
+        """Record the intents, request all in as many requests as needed, and record the outcomes.
+
+        After an error, what was requested before it and what was not is recorded as well.
+        """
         if not partitions:
             return []
-        with progress(f"asking Kafka's controller: {step}"):
-            codes, why_unknown = self._request({partition.key: target_of(partition) for partition in partitions})
-        refused = {key for key, code in codes.items() if code not in _DONE_CODES}
-        statuses = self._wait([partition.key for partition in partitions], _STATUS_BEFORE[step], refused)
+        self.commit_log.append_now(RowOutcome(_row(partition, step), Outcome.PENDING, "") for partition in partitions)
+        done = _Progress()
+        try:
+            with progress(f"asking Kafka's controller: {step}"):
+                self._request(partitions, judge, target_of, done)
+        except SurveyorError as error:
+            self._record(step, partitions, done, f"not requested: {error}".partition("\n")[0])
+            raise
+        return self._record(step, partitions, done, f"not requested: {done.why_unknown} to an earlier request")
+
+    def _request(
+        self,
+        partitions: Sequence[PartitionStatus],
+        judge: Judge,
+        target_of: Callable[[PartitionStatus], list[int] | None],
+        done: _Progress,
+    ) -> None:
+        """Send one request after another, each judged right before it, until an answer is lost.
+
+        Storing the intents, checking the lease and an earlier request take time. Raise SurveyorError if a request
+        cannot be judged, or is refused.
+        """
+        for number, portion in enumerate(portions(self._judge(partitions, judge, done))):
+            due = self._judge(portion, judge, done) if number else portion
+            if not due:
+                continue
+            try:
+                codes = self.admin.reassign({partition.key: target_of(partition) for partition in due})
+            except RefusedError:
+                raise  # nothing was sent
+            except (SurveyorError, *UNKNOWN_OUTCOME) as error:
+                done.requested += due
+                done.why_unknown = f"no answer came ({describe_error(error)})"
+                if isinstance(error, SurveyorError):
+                    done.failed |= {partition.key for partition in due}
+                    raise
+                return
+            done.requested += due
+            done.codes |= codes
+
+    def _judge(self, partitions: Sequence[PartitionStatus], judge: Judge, done: _Progress) -> Sequence[PartitionStatus]:
+        """Return which partitions may be requested now, under the lease and of the same controller as before."""
+
+        def judge_for_controller() -> _Judgement:
+            refuse_other_controller(self.reader, was_resident=self.uses_override)
+            return judge(partitions)
+
+        judgement = judge_under_lease(self.lease, judge_for_controller)
+        done.set_aside += judgement.set_aside
+        if judgement.refusal is not None:
+            raise judgement.refusal
+        return judgement.due
+
+    def _record(
+        self, step: Step, partitions: Sequence[PartitionStatus], done: _Progress, why_unrequested: str
+    ) -> list[RowOutcome]:
+        """Record the outcomes of all; wait until those of requests show in the cluster, as an answer may be lost."""
+        decided = {partition.key for partition in done.requested} | {row.change.key for row in done.set_aside}
+        unrequested = [
+            RowOutcome(_row(partition, step), Outcome.SKIPPED, why_unrequested)
+            for partition in partitions
+            if partition.key not in decided
+        ]
+        self.commit_log.append_now([*done.set_aside, *unrequested])
+        refused = {key for key, code in done.codes.items() if code not in _DONE_CODES}
+        keys = [partition.key for partition in done.requested]
+        statuses = self._wait(keys, _STATUS_BEFORE[step], refused | done.failed) if keys else {}
         moving_back = {
             key for key in statuses if self.uses_override and statuses[key].status is ReassignmentStatus.DIVERGED
         } - refused
@@ -338,22 +409,11 @@ class _CancellationRun:
                 _row(partition, step), Outcome.UNKNOWN, f"requested, and moving back: {statuses[partition.key].detail}"
             )
             if partition.key in moving_back
-            else _outcome(partition, statuses[partition.key], step, codes.get(partition.key), why_unknown)
-            for partition in partitions
+            else _outcome(partition, statuses[partition.key], step, done.codes.get(partition.key), done.why_unknown)
+            for partition in done.requested
         ]
         self.commit_log.append_now(outcomes)
-        return outcomes
-
-    def _request(self, targets: Mapping[Key, list[int] | None]) -> tuple[Mapping[Key, int], str]:
-        codes: dict[Key, int] = {}
-        for number, keys in enumerate(portions([*targets])):
-            if number:
-                self.lease.refuse_lost()
-            try:
-                codes |= self.admin.reassign({key: targets[key] for key in keys})
-            except UNKNOWN_OUTCOME as error:
-                return codes, f"no answer came ({describe_error(error)})"
-        return codes, "the controller's answer did not name it"
+        return [*done.set_aside, *unrequested, *outcomes]
 
     def _wait(
         self, keys: Sequence[Key], until_not: ReassignmentStatus, refused: set[Key]
@@ -485,7 +545,7 @@ def _report(
         f"plan {plan.title}: {plan.row.status}; {result['cancelled_now']} cancelled now, "
         f"{_counts_in_words(cancellation)}"
     )
-    is_unfinished = bool(failed or cancellation.safe)
+    is_unfinished = bool(failed or cancellation.safe or cancellation.of(ReassignmentStatus.OUT_OF_ORDER))
     steps = _steps(settings, plan, cancellation, again=is_unfinished)
     return CommandResult(
         result,

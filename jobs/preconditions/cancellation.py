@@ -90,13 +90,14 @@ def plan_cancellation(
 ) -> CancellationPlan:
     """Return the status of everything in a plan; raise RefusedError if plan or cluster do not allow a cancellation.
 
-    `operations` is None if the plan has reassignments only. `fewer_copies`: leaving a partition with fewer copies than
-    before is not a risk.
+    The reassignments are those of the partitions in `current`. `operations` is None if there are only reassignments,
+    or nothing else is to be judged. `fewer_copies`: leaving a partition with fewer copies than before is not a risk.
     """
     refuse_cancellation(plan)
     refuse_migration(state.migration)
     refuse_other_cluster(settings, plan, state)
-    moves = partitions_of(state, steps_by_partition(plan.changes), current.partitions, fewer_copies=fewer_copies)
+    steps = {key: moves for key, moves in steps_by_partition(plan.changes).items() if key in current.partitions}
+    moves = partitions_of(state, steps, current.partitions, fewer_copies=fewer_copies)
     other_changes = [change for change in plan.changes if change.action != Action.REASSIGN]
     others = dataclasses.replace(plan, changes=other_changes)
     other_statuses = [] if operations is None else verify_plan(others, current, operations)
