@@ -173,7 +173,7 @@ def _is_due(partition: _Partition) -> bool:
     return partition.risk is None and (partition.is_moving or partition.request is not None)
 
 
-def _refuse_unsafe(partitions: Iterable[_Partition]) -> None:
+def _refuse_unsafe(partitions: Sequence[_Partition], subject: str = "nothing is") -> None:
     unsafe = [
         f"{partition.name}: {partition.risk.code}: {partition.risk.reason}"
         for partition in partitions
@@ -183,7 +183,7 @@ def _refuse_unsafe(partitions: Iterable[_Partition]) -> None:
         listed = "\n  ".join(unsafe[:LINES_SHOWN])
         option = allowed_by_option(partition.risk for partition in partitions)
         raise RefusedError(
-            f"nothing is cancelled: {pluralise(len(unsafe), 'partition')} would lose data or replicas; start these "
+            f"{subject} cancelled: {pluralise(len(unsafe), 'partition')} would lose data or replicas; start these "
             f"brokers, or let those partitions continue with --skip-unsafe{option}:\n  {listed}"
         )
 
@@ -207,20 +207,13 @@ def _apply(
         audit = _Audit(settings.warehouse)
         audit.record(dict.fromkeys(pending, (Outcome.PENDING, "")))
         try:
-            requested, codes = run.request()
+            run.request()
         except SurveyorError as error:
-            outcome = (Outcome.UNKNOWN, "interrupted") if run.has_requested else (Outcome.SKIPPED, "not requested")
-            audit.record(dict.fromkeys(pending, (outcome[0], f"{outcome[1]}: {error}")))
+            audit.record(run.outcomes_after(error))
+            if run.requested:
+                audit.record(_outcomes(run.wait(), run.reasons))
             raise
-    reasons = {
-        key: f"the controller refused: {refusal(code, 'cluster', 'ALTER')}"
-        for key, code in codes.items()
-        if code not in {NONE, NO_REASSIGNMENT_IN_PROGRESS}
-    }
-    is_moved_back = connection is None and any(partition.is_moving for partition in requested)
-    timeout_seconds = LEADER_RETURN_SECONDS if is_moved_back else CANCELLATION_TIMEOUT_SECONDS
-    final = _wait(reader, [partition.key for partition in requested], reasons.keys(), timeout_seconds)
-    return _report(final, reasons, run.unsafe, audit)
+    return _report(run.wait(), run.reasons, run.unsafe, audit)
 
 
 def _connection(stack: ExitStack, settings: Settings, reader: Reader) -> Admin | AdminUnavailableError | None:
@@ -245,15 +238,20 @@ class _CancellationRun:
     """The partitions to be cancelled, as they were before the intents were recorded."""
     skip_unsafe: bool
     fewer_copies: bool
-    has_requested: bool = False
-    """Whether a request may have been removed or sent."""
+    begun: set[Key] = field(default_factory=set)
+    """Partitions whose request may have been removed, or whose cancellation may have been requested."""
+    requested: list[_Partition] = field(default_factory=list)
+    """Partitions for which all is done, or that are left out after a lost answer."""
+    reasons: dict[Key, tuple[Outcome, str]] = field(default_factory=dict)
+    """Outcomes of partitions that still move because the controller refused, or was not asked any more."""
     unsafe: list[_Partition] = field(default_factory=list)
     """Partitions that can no longer be cancelled safely, and continue."""
 
-    def request(self) -> tuple[list[_Partition], Mapping[Key, int]]:
-        """Remove requests and ask the controller; return the partitions that this is for, and its codes.
+    def request(self) -> None:
+        """Remove requests and ask the controller.
 
-        Recording the intents took time, and so does the removal of requests: partitions are judged again after both.
+        Recording the intents took time, and so do the removal of requests and each request: partitions are judged again
+        after each.
         """
         partitions = self._judge_again(self.pending)
         requested = {
@@ -262,11 +260,33 @@ class _CancellationRun:
             if partition.request is not None and not (self.connection is None and partition.is_moving)
         }
         if requested:
-            self.has_requested = True
+            self.begun |= requested
             self.reader.withdraw_requests(requested)
             partitions = self._judge_again([partition.key for partition in partitions])
-        self.has_requested = True
-        return partitions, self._ask([partition for partition in partitions if partition.unreadable_reason is None])
+        if self.connection is None:
+            self._move_back(partitions)
+        elif isinstance(self.connection, AdminUnavailableError):
+            self.requested += partitions
+        else:
+            self._ask(self.connection, partitions)
+
+    def wait(self) -> list[_Partition]:
+        """Wait until what was requested shows in the cluster, and return how it is then."""
+        is_moved_back = self.connection is None and any(partition.is_moving for partition in self.requested)
+        timeout_seconds = LEADER_RETURN_SECONDS if is_moved_back else CANCELLATION_TIMEOUT_SECONDS
+        keys = [partition.key for partition in self.requested]
+        return _wait(self.reader, keys, self.reasons.keys(), timeout_seconds)
+
+    def outcomes_after(self, error: SurveyorError) -> dict[Key, tuple[Outcome, str]]:
+        """Return the outcomes of partitions that were not requested before this error, or perhaps were."""
+        requested = {partition.key for partition in self.requested}
+        return {
+            key: (Outcome.UNKNOWN, f"interrupted: {error}")
+            if key in self.begun
+            else (Outcome.SKIPPED, f"not requested: {error}")
+            for key in self.pending
+            if key not in requested
+        }
 
     def refuse_unavailable(self, partitions: Iterable[_Partition]) -> None:
         """Raise AdminUnavailableError if a controller that does not answer is needed; to remove a request it is not."""
@@ -290,22 +310,48 @@ class _CancellationRun:
             if partition.unreadable_reason is not None and self.pending[partition.key].unreadable_reason is None:
                 raise UnreadableError(f"{partition.name} can no longer be decoded: {partition.unreadable_reason}")
         if not self.skip_unsafe:
-            _refuse_unsafe(partitions)
+            _refuse_unsafe(partitions, "the rest is not" if self.requested else "nothing is")
         self.refuse_unavailable(partitions)
         return partitions
 
-    def _ask(self, partitions: Sequence[_Partition]) -> Mapping[Key, int]:
-        """Ask the controller; the codes are by partition. One that cannot be decoded is not judged, nor asked for."""
-        if self.connection is None:
-            back = {
-                partition.key: partition.now.origin
-                for partition in partitions
-                if partition.is_moving and partition.now is not None
+    def _move_back(self, partitions: Sequence[_Partition]) -> None:
+        """Request the original replicas from `surveyor control`."""
+        back = {
+            partition.key: partition.now.origin
+            for partition in partitions
+            if partition.is_moving and partition.now is not None and partition.unreadable_reason is None
+        }
+        self.begun |= back.keys()
+        if back:
+            ZkReassignmentOverride(self.reader.zookeeper_client).reassign(back)
+        self.requested += partitions
+
+    def _ask(self, admin: Admin, partitions: Sequence[_Partition]) -> None:
+        """Send one request after another, each judged right before it, until an answer is lost.
+
+        A partition that cannot be decoded is not judged, nor asked for.
+        """
+        lost_response: str | None = None
+        for number, portion in enumerate(portions(partitions)):
+            if lost_response is not None:
+                skipped = (Outcome.SKIPPED, f"not requested: {lost_response} to an earlier request")
+                self.reasons |= dict.fromkeys((partition.key for partition in portion), skipped)
+                self.requested += portion
+                continue
+            due = self._judge_again([partition.key for partition in portion]) if number else portion
+            keys = [partition.key for partition in due if partition.unreadable_reason is None]
+            self.begun |= {*keys}
+            try:
+                codes = admin.reassign(dict.fromkeys(keys)) if keys else {}
+            except UNKNOWN_OUTCOME as error:
+                lost_response, codes = f"no answer came ({describe_error(error)})", {}
+                log(f"surveyor: {lost_response}; what the cluster shows decides", logging.WARNING)
+            self.requested += due
+            self.reasons |= {
+                key: (Outcome.FAILED, f"the controller refused: {refusal(code, 'cluster', 'ALTER')}")
+                for key, code in codes.items()
+                if code not in {NONE, NO_REASSIGNMENT_IN_PROGRESS}
             }
-            return ZkReassignmentOverride(self.reader.zookeeper_client).reassign(back) if back else {}
-        if isinstance(self.connection, AdminUnavailableError) or not partitions:
-            return {}
-        return _request_cancellation(self.connection, [partition.key for partition in partitions], self.lease)
 
 
 @dataclass(slots=True)
@@ -333,23 +379,6 @@ class _Audit:
             log(f"surveyor: could not record the cancellation in table commits: {error}")
 
 
-def _request_cancellation(admin: Admin, keys: Sequence[Key], lease: Lease) -> Mapping[Key, int]:
-    """Ask the controller to cancel; return the codes by partition, none of those without an answer.
-
-    After a lost answer nothing more is requested.
-    """
-    codes: dict[Key, int] = {}
-    for number, portion in enumerate(portions(keys)):
-        if number:
-            lease.refuse_lost()
-        try:
-            codes |= admin.reassign(dict.fromkeys(portion))
-        except UNKNOWN_OUTCOME as error:
-            log(f"surveyor: no answer came ({describe_error(error)}); what the cluster shows decides", logging.WARNING)
-            break
-    return codes
-
-
 def _wait(
     reader: Reader, requested: Sequence[Key], refused: AbstractSet[Key], timeout_seconds: float
 ) -> list[_Partition]:
@@ -369,27 +398,42 @@ def _wait(
     return poll_until(read_again, are_finished, timeout_seconds)
 
 
+def _is_unfinished(partition: _Partition) -> bool:
+    return partition.is_moving or partition.request is not None
+
+
+def _outcomes(
+    final: Sequence[_Partition], reasons: Mapping[Key, tuple[Outcome, str]]
+) -> dict[Key, tuple[Outcome, str]]:
+    """Return the outcomes by what the cluster shows; `reasons` are those of partitions that still move."""
+    invisible = (Outcome.UNKNOWN, "requested, and not visible yet")
+    return {
+        partition.key: reasons.get(partition.key, invisible)
+        if _is_unfinished(partition)
+        else (Outcome.APPLIED, _unchanged_text(partition))
+        for partition in final
+    }
+
+
 def _report(
-    final: Sequence[_Partition], reasons: Mapping[Key, str], unsafe: Sequence[_Partition], audit: _Audit
+    final: Sequence[_Partition],
+    reasons: Mapping[Key, tuple[Outcome, str]],
+    unsafe: Sequence[_Partition],
+    audit: _Audit,
 ) -> CommandResult:
-    """Record the outcomes, and return what shows them; `reasons` are those of refusals, `unsafe` were not requested."""
-    unfinished = [partition for partition in final if partition.is_moving or partition.request is not None]
-    cancelled = [partition for partition in final if partition not in unfinished]
+    """Record the outcomes, and return what shows them; `unsafe` were not requested."""
+    unfinished = [partition for partition in final if _is_unfinished(partition)]
+    cancelled = [partition for partition in final if not _is_unfinished(partition)]
     audit.record(
-        {
-            partition.key: (Outcome.FAILED, reasons[partition.key])
-            if partition.key in reasons
-            else (Outcome.UNKNOWN, "requested, and not visible yet")
-            for partition in unfinished
-        }
-        | {partition.key: (Outcome.APPLIED, _unchanged_text(partition)) for partition in cancelled}
+        _outcomes(final, reasons)
         | {
             partition.key: (Outcome.SKIPPED, f"continues: {partition.risk.reason}")
             for partition in unsafe
             if partition.risk is not None
         }
     )
-    lines = [f"  {partition.name}  {reasons.get(partition.key, 'still moves')}" for partition in unfinished]
+    still_moves = (Outcome.UNKNOWN, "still moves")
+    lines = [f"  {partition.name}  {reasons.get(partition.key, still_moves)[1]}" for partition in unfinished]
     lines += [f"  {partition.name}  {_unchanged_text(partition)}" for partition in cancelled]
     lines += [partition.line for partition in unsafe]
     result = _result([*final, *unsafe]) | {"cancelled_now": len(cancelled), "failed": len(unfinished)}

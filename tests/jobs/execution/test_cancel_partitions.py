@@ -5,10 +5,11 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from kafka.errors import KafkaTimeoutError
 
 from jobs.adapters.sinks.zookeeper import ZooKeeperReader
 from jobs.adapters.zookeeper import connection
-from jobs.adapters.zookeeper.lease import Lease
+from jobs.adapters.zookeeper.lease import LEASE, Lease
 from jobs.console_output.commits import NO_SNAPSHOT
 from jobs.execution.partition_cancellation import _Audit
 from jobs.repositories.actor import this_process
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 T = "web-logs"
 REASSIGN = "/admin/reassign_partitions"
-DONE, ERROR, USAGE, REFUSED = 0, 1, 2, 23
+DONE, ERROR, USAGE, REFUSED, RUNNING = 0, 1, 2, 23, 25
 
 
 @pytest.fixture
@@ -182,9 +183,66 @@ def test_judged_again_after_each_wait(  # noqa: PLR0913, PLR0917 - a table
     (outcome,) = {
         row["outcome"] for row in surveyor.commits(NO_PLAN) if row["partition"] == 0 and row["outcome"] != "pending"
     }
-    is_begun = wait == "removal" and not flags
-    assert outcome == ("unknown" if is_begun else "skipped")
+    assert outcome == "skipped"
     assert (f"{T}-0  continues: NO_ELIGIBLE_LEADER" in done.stdout) == bool(flags)
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "flags", "code", "message"),
+    [
+        ("unsafe", (), REFUSED, "not requested: the rest is not cancelled: 1 partition would lose data"),
+        ("unsafe", ("--skip-unsafe",), DONE, ""),
+        ("lease lost", (), RUNNING, "not requested: "),
+        ("control begins", (), REFUSED, "not requested: `surveyor control` has become the controller"),
+        ("no answer", (), ERROR, "not requested: no answer came (KafkaTimeoutError: after 20 s) to an earlier request"),
+    ],
+)
+def test_each_request_of_a_large_cancellation_is_judged(  # noqa: PLR0913, PLR0917 - a table
+    tree: KafkaTree,
+    surveyor: Surveyor,
+    controller: MovingController,
+    monkeypatch: pytest.MonkeyPatch,
+    meanwhile: str,
+    flags: tuple[str, ...],
+    code: int,
+    message: str,
+) -> None:
+    """With one partition in a request; after the first, something happens, and all partitions have an outcome."""
+    lay_tables(surveyor.warehouse)
+    monkeypatch.setattr("jobs.adapters.brokers.admin.MAX_PARTITIONS_PER_REQUEST", 1)
+    monkeypatch.setattr("jobs.execution.partition_cancellation.CANCELLATION_TIMEOUT_SECONDS", 0.0)
+    controller.reassign({(T, number): [0, 1, 9] for number in (1, 2)})
+    controller.requests.clear()
+    tree.client.delete(REASSIGN)
+    reassign = controller.reassign
+
+    def happen(targets: Any) -> Any:  # noqa: ANN401 - those of the original
+        codes = reassign(targets)
+        if len(controller.requests) > 1:
+            return codes
+        if meanwhile == "unsafe":
+            controller.put_state(T, 1, 9, [9])
+        elif meanwhile == "lease lost":
+            tree.client.delete(LEASE)
+        elif meanwhile == "control begins":
+            monkeypatch.setattr(ZooKeeperReader, "read_resident_controller", lambda _: this_process("control"))
+        else:
+            raise KafkaTimeoutError("after 20 s")
+        return codes
+
+    monkeypatch.setattr(controller, "reassign", happen)
+
+    done = cancel(surveyor, tree, f"{T}-0,{T}-1,{T}-2", "--apply", *flags)
+
+    outcomes = {
+        row["partition"]: (row["outcome"], row["message"])
+        for row in surveyor.commits(NO_PLAN)
+        if row["outcome"] != "pending"
+    }
+    assert done.exit_code == code, done.stdout + done.stderr
+    assert controller.requests == [{(T, number): None} for number in ([0, 2] if flags else [0])]
+    assert [outcomes[number][0] for number in range(3)] == ["applied", "skipped", "applied" if flags else "skipped"]
+    assert message in outcomes[2][1]
 
 
 def test_nothing_is_requested_if_each_check_of_the_lease_takes_long(
