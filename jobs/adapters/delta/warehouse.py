@@ -382,10 +382,21 @@ class Warehouse:
         self._commit(table, write)
 
     def compact(self, table: str) -> None:
-        """Merge the cluster's small files; no row changes."""
-        self._commit(
-            table, lambda: self._open(table).optimize.compact([("cluster", "=", self.cluster)], TARGET_FILE_BYTES)
-        )
+        """Merge the cluster's small files; no row changes.
+
+        If another process removes the log entry of the version that is merged, as a vacuum on a store without locks
+        does, they are merged again.
+        """
+
+        def merge() -> None:
+            try:
+                self._open(table).optimize.compact([("cluster", "=", self.cluster)], TARGET_FILE_BYTES)
+            except DeltaError as error:
+                if _LOST_VERSION not in str(error):
+                    raise
+                raise CommitFailedError(str(error)) from None
+
+        self._commit(table, merge)
 
     def update(self, table: str, where: str, **updates: str) -> None:
         """Set columns to SQL expressions in the cluster's rows that satisfy `where`."""
@@ -412,6 +423,13 @@ class Warehouse:
             )
         except CommitFailedError as error:
             raise self._uncommitted(table, error) from None
+        except DeltaError as error:
+            if _LOST_VERSION not in str(error):
+                raise
+            raise SurveyorError(
+                f"table {table} at {absolute(self.path(table))} was not written: its log was cleaned by another "
+                f"process in the meantime ({_first_line(error)}); run the same command again",
+            ) from None
 
     def _uncommitted(self, table: str, error: CommitFailedError) -> SurveyorError:
         """Return the error for a commit that Delta did not accept, with the reason that another program made."""
@@ -623,6 +641,10 @@ def _update_checks(table: DeltaTable, checks: Mapping[str, str]) -> None:
 
 def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+
+
+_LOST_VERSION: Final = "Invalid table version"
+"""How deltalake's error begins if a log entry that it needs is no longer there."""
 
 
 def _is_conflict(error: BaseException) -> bool:

@@ -251,7 +251,7 @@ def test_a_resident_controller_and_what_it_leaves_to_kafkas_controller(
     with run_during_control(act):
         ran = surveyor.run("control", "--apply", "--yes", "--zookeeper", kafka.hosts, *way.options, *listen)
     assert ran.exit_code == 130, ran.output
-    assert "requests of Kafka's tools at MUTUAL, USERS are refused with the name of the command" in ran.stderr
+    assert "requests of Kafka's tools at MUTUAL, USERS are refused; the error names the command" in ran.stderr
 
     assert eventually(lambda: all(map(knows_controller, cluster.brokers.values())))
     elect_preferred(cluster, "ours")

@@ -38,9 +38,9 @@ def written_at_once(folder: str) -> Lines:
         for worker in range(WORKERS)
     ]
     lines: Lines = {cluster: [] for cluster in CLUSTERS}
-    for cluster, process in running:
-        stdout, stderr = process.communicate(timeout=300 + 60 * ROUNDS)
-        assert process.returncode == 0, stderr
+    ended = [(cluster, process, *process.communicate(timeout=300 + 60 * ROUNDS)) for cluster, process in running]
+    for cluster, process, stdout, stderr in ended:
+        assert process.returncode == 0, stderr.decode()
         lines[cluster] += map(json.loads, stdout.splitlines())
     return lines
 

@@ -1,5 +1,6 @@
 """Tables written without Spark's help: newer columns, rows superseded in a stream, files copied from table to table."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from pyspark.sql.types import StructField, StructType
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse, as_rows
-from jobs.core.errors import UnreadableError
+from jobs.core.errors import SurveyorError, UnreadableError
 from planner.history.snapshot_diff import KEY
 from schemas.rows import Row
 from schemas.tables import BROKERS, CHANGES, SPARK_SCHEMAS
@@ -151,3 +152,34 @@ def test_rows_of_commits_cannot_be_changed(tmp_path: Path) -> None:
         table.delete("attempt = 1")
     assert table.optimize.compact()["numFilesRemoved"] == 2
     assert sorted(row["attempt"] for row in warehouse.rows("commits")) == [1, 2]
+
+
+def test_a_log_that_another_process_cleans_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a store without locks a vacuum may remove the entry of the version that a write has read."""
+    warehouse = Warehouse(str(tmp_path), "c")
+    warehouse.ensure_tables()
+    for plan in "ab":
+        warehouse.append("plans", [{"plan_id": plan, "status": "planned"}])
+    opened = Warehouse._open  # noqa: SLF001 - what another process does right after the table was opened
+    overtaken: list[DeltaTable] = []
+
+    def open_and_be_overtaken(self: Warehouse, table: str, version: int | None = None) -> DeltaTable:
+        delta = opened(self, table, version)
+        if not overtaken:
+            overtaken.append(delta)
+            other = Warehouse(str(tmp_path), "c")
+            other.append("plans", [{"plan_id": f"other {delta.version()}", "status": "planned"}])
+            DeltaTable(other.path(table)).create_checkpoint()
+            for version_read in range(delta.version() + 1):
+                (tmp_path / table / "_delta_log" / f"{version_read:020}.json").unlink(missing_ok=True)
+        return delta
+
+    monkeypatch.setattr(Warehouse, "_open", open_and_be_overtaken)
+    monkeypatch.setattr("jobs.adapters.delta.locked_writes.locked", lambda *_, **__: nullcontext())
+
+    with pytest.raises(SurveyorError, match=r"table plans .* its log was cleaned by another process .* run the same"):
+        warehouse.update("plans", "plan_id = 'a'", status="'committed'")
+    overtaken.clear()
+    warehouse.compact("plans")
+    statuses = {row["plan_id"]: row["status"] for row in warehouse.rows("plans")}
+    assert (len(overtaken), len(statuses), set(statuses.values())) == (1, 4, {"planned"})
