@@ -195,9 +195,8 @@ class AdminCommit:
         self.commit_log.refuse_closed()
         judged_at = time.monotonic()
         pending = self._recheck(pending, 0.0)  # setting the throttle and reading the plan's status took time
-        request_changes(self.sink, self.commit_log, self.controller, pending, self.lease, self._judge_again, judged_at)
-        with self.sink.reading() as reader:
-            record_concurrent_changes(reader, self.commit_log, pending, self.premises)
+        parts = self.sink, self.commit_log, self.controller
+        request_changes(*parts, pending, self.lease, self._judge_again, self._read_back, judged_at)
         stale = {outcome.change.place for outcome in self.commit_log.of(Outcome.STALE)}
         requested = [row for row in pending if row.place not in stale]
         log(f"  wave {wave[0].wave}: {pluralise(len(requested), 'change')} requested")
@@ -210,6 +209,10 @@ class AdminCommit:
         """Judge the changes of the next requests; raise RefusedError if the plan was closed meanwhile."""
         self.commit_log.refuse_closed()
         return self._recheck(rows, 0.0)
+
+    def _read_back(self, requested: Sequence[PlanRow]) -> None:
+        with self.sink.reading() as reader:
+            record_concurrent_changes(reader, self.commit_log, requested, self.premises)
 
     def _throttle(self, upcoming: Sequence[Change] = ()) -> None:
         """Throttle the replicas that move now and those that are about to."""

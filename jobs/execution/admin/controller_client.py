@@ -90,6 +90,9 @@ Requests = Iterable[tuple[Sequence[PlanRow], Send]]
 Recheck = Callable[[Sequence[PlanRow]], list[PlanRow]]
 """Reads again what changes rest on; returns those that are still due, and records the outcomes of the others."""
 
+ReadBack = Callable[[Sequence[PlanRow]], None]
+"""Reads the changes of a request from the cluster, once their outcomes are recorded."""
+
 JUDGED_SECONDS: Final = 5.0
 """Seconds for which a reading of what changes rest on is current enough to request them."""
 
@@ -112,6 +115,7 @@ def request_changes(  # noqa: PLR0917 - where, what, and under which checks
     pending: Sequence[PlanRow],
     lease: Lease,
     recheck: Recheck,
+    read_back: ReadBack,
     judged_at: float,
 ) -> None:
     """Request the pending changes, kind by kind, and record the outcomes from the answers.
@@ -126,6 +130,7 @@ def request_changes(  # noqa: PLR0917 - where, what, and under which checks
             with progress(f"asking Kafka's controller: {kind}"):
                 for outcomes in _send_in_turn(sink, requests, lease, judgement):
                     commit_log.add_outcomes(outcomes)
+                    read_back([outcome.change for outcome in outcomes])
 
 
 @dataclass(slots=True)
@@ -211,7 +216,8 @@ def _send_in_turn(sink: Sink, requests: Requests, lease: Lease, judgement: _Judg
         end += len(planned)
         if lost_response is not None:
             reason = f"not requested: {lost_response} to an earlier request"
-            yield [RowOutcome(change, Outcome.SKIPPED, reason) for change in planned]
+            rest = [change for change in planned if change.place not in judgement.not_due]
+            yield [RowOutcome(change, Outcome.SKIPPED, reason) for change in rest]
             continue
         for _ in range(MAX_LEASE_CHECKS):
             changes = judgement.still_due(planned, all_changes[end : end + JUDGED_TOGETHER])
@@ -268,7 +274,7 @@ def _ask(sink: Sink, changes: Sequence[PlanRow], send: Send) -> tuple[list[RowOu
             shown, why_unknown = _read_back(sink, late, lost_response)
             codes = {key: code for key, code in codes.items() if code != REQUEST_TIMED_OUT} | {**shown}
         codes = {**codes, **_repeated(sink, changes, codes, REPEATED)}
-    return [_outcome(change, codes, why_unknown) for change in changes], lost_response
+    return [outcome_of(change, codes, why_unknown) for change in changes], lost_response
 
 
 def _answered(changes: Sequence[PlanRow], codes: Codes, wanted: Collection[int]) -> list[PlanRow]:
@@ -340,7 +346,8 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
 
-def _outcome(change: PlanRow, codes: Codes, why_unknown: str) -> RowOutcome:
+def outcome_of(change: PlanRow, codes: Codes, why_unknown: str) -> RowOutcome:
+    """Return the outcome by the controller's answer; `why_unknown` explains a missing one."""
     code = codes.get(change.key)
     if code is None:
         return RowOutcome(change, Outcome.UNKNOWN, why_unknown)

@@ -72,8 +72,9 @@ def record_concurrent_changes(
     reader: Reader, commit_log: CommitLog, requested: Sequence[PlanRow], premises: Premises
 ) -> None:
     """Read back the accepted changes that were planned without versions; record what the requests do not explain."""
-    applied = {outcome.change.place for outcome in commit_log.of(Outcome.APPLIED)}
-    accepted = [row for row in changes_among(requested) if row.place in applied and is_unversioned(row)]
+    unversioned = [row for row in changes_among(requested) if is_unversioned(row)]
+    applied = {outcome.change.place for outcome in commit_log.of(Outcome.APPLIED)} if unversioned else set()
+    accepted = [row for row in unversioned if row.place in applied]
     if accepted:
         reader.sync()
         found = read_back(accepted, reader.read_current(accepted), premises)

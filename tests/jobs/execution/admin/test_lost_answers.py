@@ -231,6 +231,31 @@ def test_later_requests_are_not_sent(
     assert (done.exit_code, controller.requests, outcomes) == (ERROR, [("alter", "")], {T: "unknown", U: "skipped"})
 
 
+def test_a_change_that_is_not_due_has_one_outcome(
+    tree: KafkaTree,
+    controller: AnswerlessController,
+    surveyor: Surveyor,
+    warehouse: Warehouse,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is found to be stale with the changes of a request whose answer is then lost."""
+    monkeypatch.setattr("jobs.execution.admin.controller_client.JUDGED_SECONDS", 0.0)
+    plan = alters_both(warehouse, tree)
+    readings = count(1)
+
+    def altered(*arguments: Any) -> Any:  # noqa: ANN401 - those of the original
+        if next(readings) == 3:
+            override(tree, "topic", U, {"retention.ms": "9"})
+        return recheck_wave(*arguments)
+
+    monkeypatch.setattr("jobs.execution.admin.commit.recheck_wave", altered)
+
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
+
+    outcomes = sorted((row["topic"], row["outcome"]) for row in outcomes_of(surveyor, plan))
+    assert (controller.requests, outcomes) == ([("alter", "")], [(T, "applied"), (U, "stale")]), done.stderr
+
+
 def test_interrupted_request_is_not_recorded_as_skipped(
     tree: KafkaTree, controller: AnswerlessController, surveyor: Surveyor, warehouse: Warehouse
 ) -> None:

@@ -68,7 +68,15 @@ def test_each_request_of_a_long_wave_is_judged_again(  # noqa: PLR0913, PLR0917 
     monkeypatch: pytest.MonkeyPatch,
     meanwhile: str,
 ) -> None:
-    """With one partition in a request; between the first and the second, seconds later, something happens."""
+    """With one partition in a request; between the first and the second, seconds later, something happens.
+
+    The first is read back before that, so it is also if the wave stops.
+    """
+    read_back: list[tuple[list[Any], int]] = []
+    monkeypatch.setattr(
+        "jobs.execution.admin.commit.record_concurrent_changes",
+        lambda _, __, rows, ___: read_back.append(([row.key for row in rows], len(controller.waves))),
+    )
     monkeypatch.setattr("jobs.adapters.brokers.admin.MAX_PARTITIONS_PER_REQUEST", 1)
     monkeypatch.setattr("jobs.execution.admin.controller_client.JUDGED_SECONDS", 0.0)
     monkeypatch.setattr("jobs.execution.admin.controller_client.JUDGED_TOGETHER", 1)
@@ -95,6 +103,7 @@ def test_each_request_of_a_long_wave_is_judged_again(  # noqa: PLR0913, PLR0917 
 
     outcomes = {partition: outcome for partition, (outcome, _) in last_words(surveyor, plan).items()}
     assert controller.waves == [[(T, 0)]], done.stderr
+    assert read_back[0] == ([(T, 0)], 1)
     assert (outcomes[0], outcomes[1]) == ("applied", "stale" if meanwhile == "moved" else "skipped"), done.stderr
 
 

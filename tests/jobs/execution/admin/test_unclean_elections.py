@@ -93,7 +93,8 @@ def outcomes(leader: int) -> tuple[list[Key], dict[int, tuple[str, str]]]:
     controller = SimpleNamespace(elect_unclean=elect_unclean, takes_whole_waves=False)
     parts = SimpleNamespace(reading=reading), commit_log, controller
     lease = SimpleNamespace(refuse_lost=lambda: None)
-    request_changes(*cast("tuple[Any, Any, Any]", parts), [CLEAN, UNCLEAN], cast("Any", lease), list, time.monotonic())
+    given = cast("tuple[Any, Any, Any]", parts)
+    request_changes(*given, [CLEAN, UNCLEAN], cast("Any", lease), list, lambda _: None, time.monotonic())
     return asked, {row.change.key[1]: (row.outcome.value, row.message) for row in judged}
 
 
