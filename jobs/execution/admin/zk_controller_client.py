@@ -5,8 +5,8 @@ partition.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
 
 from kazoo.client import KazooClient
 
@@ -24,7 +24,7 @@ from jobs.adapters.zookeeper.precondition_reader import (
     topic_path,
 )
 from jobs.core.errors import SurveyorError
-from jobs.execution.admin.controller_client import Codes
+from jobs.execution.admin.controller_client import Codes, outcome_of
 from jobs.execution.admin.waves import read_and_judge, read_statuses
 from jobs.preconditions.running_reassignments import reassignments_of
 from jobs.repositories.plans.commit_log import CommitLog
@@ -49,6 +49,22 @@ CANCELLATION_TIMEOUT_SECONDS: Final = 15.0
 
 LEADER_RETURN_SECONDS: Final = 60.0
 """Seconds for `surveyor control` to move partitions back: it takes some cycles, in which brokers stop replicas."""
+
+
+_Codes = dict[Key, int | str]
+"""NONE for each partition that is as requested, and a message for the others."""
+
+
+@dataclass(slots=True)
+class _Requests:
+    """How far a wave is that takes several requests."""
+
+    carried_out: list[Key] = field(default_factory=list)
+    """Partitions of the requests that the controller has removed."""
+    placed: list[Key] = field(default_factory=list)
+    """Partitions of the last request, which may exist."""
+    decided: dict[Key, RowOutcome] = field(default_factory=dict)
+    """Outcomes of partitions that were not due any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +92,54 @@ class ZkControllerClient:
         plan = reassignments_of(self.commit_log.plan)
         earlier = [TopicPartition(*move.key, move.replicas_after) for move in plan]
         moves = {move.key: move for move in plan if targets.get(move.key) == move.replicas_after}
-        decided: dict[Key, RowOutcome] = {}
-        with progress("replicas move by request in /admin/reassign_partitions"):
-            self.requests.reassign(targets, earlier, self._judge(moves, decided))
-        requested = [move for key, move in moves.items() if key not in decided]
-        return {**_poll_codes(lambda: self._reassignment_codes(requested), len(requested)), **decided}
 
-    def _judge(self, changes: Mapping[Key, Change], decided: dict[Key, RowOutcome]) -> Recheck:
-        """Return the function that judges the changes of each request, and adds outcomes of the others to `decided`."""
+        def send(recheck: Recheck) -> None:
+            self.requests.reassign(targets, earlier, recheck)
+
+        with progress("replicas move by request in /admin/reassign_partitions"):
+            return self._carry_out(moves, send, self._reassignment_codes)
+
+    def _carry_out(
+        self,
+        changes: Mapping[Key, Change],
+        send: Callable[[Recheck], None],
+        read_codes: Callable[[list[Change]], _Codes],
+    ) -> Codes:
+        """Send the requests, each judged right before it; return the codes that the cluster shows.
+
+        After an error, the outcomes of the requests that were carried out before it are recorded.
+        """
+        requests = _Requests()
+        try:
+            send(self._judge(changes, requests))
+        except SurveyorError:
+            self._record_carried_out([changes[key] for key in requests.carried_out], read_codes)
+            self.commit_log.add_outcomes(requests.decided.values())
+            raise
+        requested = [change for key, change in changes.items() if key not in requests.decided]
+        return {**_poll_codes(lambda: read_codes(requested), len(requested)), **requests.decided}
+
+    def _record_carried_out(self, changes: list[Change], read_codes: Callable[[list[Change]], _Codes]) -> None:
+        why_unknown, codes = "", _Codes()
+        try:
+            codes = _poll_codes(lambda: read_codes(changes), len(changes))
+        except SurveyorError as error:
+            why_unknown = f"requested, and the cluster could not be read: {error}".partition("\n")[0]
+        self.commit_log.add_outcomes(outcome_of(change, codes, why_unknown) for change in changes)
+
+    def _judge(self, changes: Mapping[Key, Change], requests: _Requests) -> Recheck:
+        """Return the function that judges the changes of each request; the one before it is carried out by then."""
 
         def judge(chunk: Sequence[TopicPartition]) -> list[TopicPartition]:
+            requests.carried_out += requests.placed
+            requests.placed = []
             self.commit_log.refuse_closed()
             self.lease.refuse_lost()
             outcomes = self._not_due([changes[request.topic, request.partition] for request in chunk])
-            decided.update(outcomes)
-            return [request for request in chunk if (request.topic, request.partition) not in outcomes]
+            requests.decided |= outcomes
+            due = [request for request in chunk if (request.topic, request.partition) not in outcomes]
+            requests.placed = [(request.topic, request.partition) for request in due]
+            return due
 
         return judge
 
@@ -103,13 +152,14 @@ class ZkControllerClient:
     def elect_preferred(self, partitions: Sequence[Key]) -> Codes:
         plan = self.commit_log.plan.changes
         elections = {change.key: change for change in plan if change.action == Action.ELECT_PREFERRED}
-        decided: dict[Key, RowOutcome] = {}
-        with progress("elections by request in /admin/preferred_replica_election"):
-            self.requests.elect_preferred(partitions, self._judge(elections, decided))
-        requested = [key for key in partitions if key not in decided]
-        return {**_poll_codes(lambda: self._election_codes(requested), len(requested)), **decided}
 
-    def _reassignment_codes(self, moves: Sequence[Change]) -> dict[tuple[str, Any], int | str]:
+        def send(recheck: Recheck) -> None:
+            self.requests.elect_preferred(partitions, recheck)
+
+        with progress("elections by request in /admin/preferred_replica_election"):
+            return self._carry_out({key: elections[key] for key in partitions}, send, self._election_codes)
+
+    def _reassignment_codes(self, moves: Sequence[Change]) -> _Codes:
         with self.session.connected() as client:
             statuses = read_statuses(ZooKeeperReader(client), moves, self.commit_log.plan)
         refused = "the controller removed the request, and "
@@ -118,14 +168,15 @@ class ZkControllerClient:
             for move, status, detail in statuses
         }
 
-    def _election_codes(self, partitions: Sequence[Key]) -> dict[tuple[str, Any], int | str]:
+    def _election_codes(self, elections: Sequence[Change]) -> _Codes:
+        partitions = [election.key for election in elections]
         topics = sorted({topic for topic, _ in partitions})
         with self.session.connected() as client:
             sync(client)
             topic_znodes = read_many(client, [topic_path(topic) for topic in topics])
             states = read_many(client, [state_path(key) for key in partitions])
         by_topic = {topic: current_topic(znode) for topic, znode in zip(topics, topic_znodes, strict=True)}
-        codes: dict[tuple[str, Any], int | str] = {}
+        codes = _Codes()
         for (topic, number), znode in zip(partitions, states, strict=True):
             partition = current_partition(by_topic[topic], number, znode)
             assignment, led = partition.assignment, None if partition.state is None else partition.state.leader
@@ -165,9 +216,7 @@ def _may_be_led_back(topic: CurrentTopic, partition: int, target: Sequence[int])
     return assignment is not None and (assignment.is_moving or {*assignment.replicas} == {*target})
 
 
-def _poll_codes(
-    read_codes: Callable[[], dict[tuple[str, Any], int | str]], expected: int
-) -> dict[tuple[str, Any], int | str]:
+def _poll_codes(read_codes: Callable[[], _Codes], expected: int) -> _Codes:
     """Poll until all partitions are as requested, COMPLETION_SECONDS at most.
 
     The controller may delete the request before its last write is visible.

@@ -10,6 +10,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sinks.zookeeper import ZooKeeperSink
 from jobs.adapters.zookeeper import admin_requests as orders
 from jobs.adapters.zookeeper.admin_requests import RequestExistsError, ZnodeRequests, chunks
+from jobs.adapters.zookeeper.lease import LEASE
 from jobs.core.errors import RefusedError
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanKind, PlanStatus
@@ -215,6 +216,35 @@ def test_an_election_is_judged_right_before_its_request(
 
     assert controller.elected == [("led", 0)], done.stderr
     assert "stale: led-1: the leader is no longer 0" in done.stdout
+
+
+@pytest.mark.parametrize("kind", ["elections", "reassignments"])
+def test_requests_before_an_error_have_their_outcomes(  # noqa: PLR0913, PLR0917 - fixtures
+    kafka: KafkaTree,
+    controller: MovingController,
+    surveyor: Surveyor,
+    warehouse: Warehouse,
+    plan: Plan,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
+    """The lease is lost while the first of two requests is carried out."""
+    monkeypatch.setattr(orders, "MAX_REQUEST_BYTES", 60 if kind == "elections" else 80)
+    if kind == "elections":
+        kafka.add_topic("led", {0: [1, 0, 2], 1: [1, 0, 2]})
+        for partition in (0, 1):
+            controller.set_state(("led", partition), leader=0)
+        plan = store_plan(warehouse, kafka, [election(kafka, "led", partition, leader=1) for partition in (0, 1)])
+    controller.events = [lambda: kafka.client.delete(LEASE)]
+
+    done = run(surveyor, kafka.hosts, plan)
+
+    outcomes = [(row["partition"], row["outcome"]) for row in surveyor.commits(plan.plan_id)]
+    assert (done.exit_code, controller.elected + controller.waves) == (
+        RUNNING,
+        [("led", 0)] if kind == "elections" else [[(T, 0)]],
+    ), done.stderr
+    assert sorted(row for row in outcomes if row[1] != "pending") == [(0, "applied"), (1, "skipped")]
 
 
 def test_elections_by_request(
