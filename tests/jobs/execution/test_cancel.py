@@ -12,6 +12,7 @@ from kafka.errors import KafkaTimeoutError
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sinks.zookeeper import ZooKeeperReader
 from jobs.adapters.zookeeper.lease import LEASE, Lease
+from jobs.core.errors import RefusedError, SurveyorError
 from jobs.repositories.actor import Actor, this_process
 from jobs.repositories.plans.commit_log import CommitLog, close_plan
 from jobs.repositories.plans.commit_rows import RowOutcome
@@ -157,6 +158,24 @@ def control_begins(tree: KafkaTree, controller: MovingController, monkeypatch: p
     monkeypatch.setattr(ZooKeeperReader, "read_resident_controller", lambda _: this_process("control"))
 
 
+def next_is_too_large(tree: KafkaTree, controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> None:
+    del tree
+
+    def refuse(_: object) -> Any:  # noqa: ANN401 - it never returns
+        raise RefusedError("/admin/reassign_partitions would take 900,001 bytes")
+
+    monkeypatch.setattr(controller, "reassign", refuse)
+
+
+def next_fails(tree: KafkaTree, controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> None:
+    del tree
+
+    def fail(_: object) -> Any:  # noqa: ANN401 - it never returns
+        raise SurveyorError("/admin/reassign_partitions could not be written")
+
+    monkeypatch.setattr(controller, "reassign", fail)
+
+
 def answer_is_lost(tree: KafkaTree, controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> None:
     del tree, controller, monkeypatch
     raise KafkaTimeoutError("after 20 s")
@@ -169,6 +188,8 @@ def answer_is_lost(tree: KafkaTree, controller: MovingController, monkeypatch: p
         (broker_dies, ("--skip-unsafe",), DONE, ""),
         (lease_is_lost, (), RUNNING, "not requested: "),
         (control_begins, (), REFUSED, "not requested: `surveyor control` has become the controller"),
+        (next_is_too_large, (), REFUSED, "not requested: /admin/reassign_partitions would take 900,001 bytes"),
+        (next_fails, (), ERROR, "not requested: /admin/reassign_partitions could not be written"),
         (answer_is_lost, (), ERROR, "not requested: no answer came (KafkaTimeoutError: after 20 s) to an earlier"),
     ],
 )
@@ -206,7 +227,7 @@ def test_each_request_of_a_large_cancellation_is_judged(  # noqa: PLR0913, PLR09
         {(T, partition): None} for partition in ([0, 2] if flags else [0])
     ]
     assert controller.assigned(T, 1)[1] == [2, 3]
-    assert (outcomes[0][0], outcomes[1][0]) == ("applied", "skipped")
+    assert (outcomes[0][0], outcomes[1][0]) == ("applied", "unknown" if meanwhile is next_fails else "skipped")
     assert outcomes[2][0] == ("applied" if flags else "skipped")
     assert message in outcomes[2][1]
 
