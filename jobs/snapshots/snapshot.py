@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -121,15 +121,16 @@ def _write_under_next_id(
     turn: _Turn,
 ) -> tuple[Row, dict[str, int]]:
     """Write the snapshot under the next id; retry if another process that ignores the lock took that id."""
+    warehouse = replace(settings.warehouse, refuse_write=turn.refuse_lost)
+    tables = replace(tables, warehouse=warehouse)
     while True:
-        last = last_snapshot(settings.warehouse)
-        last = None if last is None else with_readable_versions(settings.warehouse, last)
+        last = last_snapshot(warehouse)
+        last = None if last is None else with_readable_versions(warehouse, last)
         snapshot_id = 1 if last is None else last.snapshot_id + 1
-        writer = SnapshotWriter(settings, tables, reading, last, snapshot_id, phases, turn.refuse_lost)
+        writer = SnapshotWriter(settings, tables, reading, last, snapshot_id, phases)
         counts = writer.write()
         row = _row(settings, reading, began, writer.versions) | {"snapshot_id": snapshot_id, **counts}
-        turn.refuse_lost()
-        if settings.warehouse.insert("snapshots", row, ("snapshot_id", "=", snapshot_id)) is None:
+        if warehouse.insert("snapshots", row, ("snapshot_id", "=", snapshot_id)) is None:
             return row, counts
         log(f"surveyor: another process wrote snapshot {snapshot_id} in the meantime; writing this one again")
 

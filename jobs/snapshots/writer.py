@@ -5,7 +5,7 @@ rows of an id that was never completed. The snapshot names the versions that it 
 the newest ones, which could be those of another process.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -76,7 +76,7 @@ class PartitionDiff:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotWriter:
-    """Writes the tables of one snapshot."""
+    """Writes the tables of one snapshot; `tables` refuse writes once another process may write a snapshot."""
 
     settings: Settings
     tables: SparkWarehouse
@@ -84,8 +84,6 @@ class SnapshotWriter:
     last: Snapshot | None
     snapshot_id: int
     phases: Phases
-    refuse_lost: Callable[[], None]
-    """Called right before each write; raises an error if another process may write a snapshot of the cluster."""
     versions: dict[str, int] = field(default_factory=dict)
     """The version of each table in which the cluster's rows are those of this snapshot."""
     _rows_before: dict[str, list[Row]] = field(default_factory=dict)
@@ -200,7 +198,6 @@ class SnapshotWriter:
         ):
             if self.last is None or self.has_changed(name, rows, self.last):
                 stamped_rows = [{**columns_of(row), "snapshot_id": self.snapshot_id} for row in rows]
-                self.refuse_lost()
                 self.versions[name] = self.tables.warehouse.replace(name, stamped_rows)
         self.write_last_seen()
 
@@ -223,14 +220,12 @@ class SnapshotWriter:
             return
         rows = last_seen_after(warehouse, last, self.reading.metadata.brokers)
         if self.has_changed(LastSeenBroker.TABLE, rows, last):
-            self.refuse_lost()
             self.versions[LastSeenBroker.TABLE] = warehouse.replace(LastSeenBroker.TABLE, rows)
 
     def write_topics(self, topics: DataFrame) -> pa.Table:
         """Write the topics if they changed; return them."""
         rows = self.tables.collect_arrow("topics", topics)
         if self.last is None or self.written_since_last_snapshot("topics") or self.topics_differ(self.last, rows):
-            self.refuse_lost()
             self.versions["topics"] = self.tables.warehouse.replace_by("topics", rows)
         return rows
 
@@ -248,21 +243,17 @@ class SnapshotWriter:
         tables = self.tables
         if self.last is None:
             rows = now.derived(now.partitions).transform(stamped, self.snapshot_id)
-            self.refuse_lost()
             version = self.versions["partitions"] = tables.replace_counted("partitions", rows, count)
-            self.refuse_lost()
             tables.copy("partitions", version, "partition_history")
             return
         changed = change.changed if change else 0
         if changed or self.written_since_last_snapshot("partition_history"):
             rows = change.history(self.snapshot_id) if change else tables.frame("partitions", [])
-            self.refuse_lost()
             tables.replace_counted("partition_history", rows, changed, f"snapshot_id >= {self.snapshot_id}")
         if self.written_since_last_snapshot("partitions"):
             newest = self.versions["partitions"] = tables.warehouse.version("partitions")
             change = self.changed_since(tables.read("partitions", newest), now)
         if change:
-            self.refuse_lost()
             self.versions["partitions"] = self.update_partitions(change, count)
 
     def update_partitions(self, change: PartitionDiff, count: int) -> int:
@@ -277,7 +268,6 @@ class SnapshotWriter:
     def write_imbalance(self, now: "CurrentTables") -> None:
         skew = imbalance(now.partitions, now.topics, self.snapshot_id, self.settings.conf.imbalance_threshold)
         rows = [row.asDict() for row in skew.collect()]
-        self.refuse_lost()
         self.tables.warehouse.replace("imbalance", rows, self.own_rows)
 
     def write_events(self, now: "CurrentTables", change: PartitionDiff | None, topics: pa.Table) -> None:
@@ -286,7 +276,6 @@ class SnapshotWriter:
         if self.last is not None:
             events += [*self.small_events(self.last), *self.topic_id_events(self.last, topics)]
             events += self.partition_events(now, change)
-        self.refuse_lost()
         if events:
             self.tables.replace_counted(
                 "events", as_events(events, self.snapshot_id), change.count if change else 0, self.own_rows

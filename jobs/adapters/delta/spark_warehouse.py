@@ -160,6 +160,7 @@ class SparkWarehouse:
         """
 
         def written() -> int:
+            self.warehouse.refuse_write()
             write()
             return self.warehouse.version(table)
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
 from typing import Any, Final, TypeVar
@@ -62,12 +62,22 @@ _SAME_ROWS: Final = frozenset(
 AnyRow = Mapping[str, Any] | TableRow | Change
 
 
+def _permit() -> None:
+    """Permit a write."""
+
+
 @dataclass(frozen=True, slots=True)
 class Warehouse:
     """All tables at `warehouse`, as one cluster sees them."""
 
     uri: str
     cluster: str
+    refuse_write: Callable[[], None] = field(default=_permit, repr=False, compare=False)
+    """Called in each attempt at a write, after its table was opened; raises an error to refuse it.
+
+    A process that was suspended may have lost its lease between two attempts. What other processes commit after the
+    table was opened conflicts with the attempt.
+    """
 
     def path(self, table: str) -> str:
         return f"{self.uri.rstrip('/')}/{table}"
@@ -91,11 +101,11 @@ class Warehouse:
         if found := write_incompatibility(table):
             raise SurveyorError(f"table {name} at {absolute(self.path(name))} {found.found}; {found.remedy}")
         if {*TABLE_COLUMNS[name].names} - _columns_of(table):
-            self._commit(name, lambda: _add_columns(self._open(name), TABLE_COLUMNS[name]))
+            self._commit(name, lambda delta: _add_columns(delta, TABLE_COLUMNS[name]))
         if _checks_of(table) != checks.keys():
-            self._commit(name, lambda: _update_checks(self._open(name), checks))
+            self._commit(name, lambda delta: _update_checks(delta, checks))
         if changed_properties(name, table):
-            self._commit(name, lambda: _reset_properties(name, self._open(name)))
+            self._commit(name, lambda delta: _reset_properties(name, delta))
 
     def exists(self) -> bool:
         """Return whether the warehouse has been used, that is, whether table `snapshots` exists."""
@@ -193,11 +203,7 @@ class Warehouse:
     def append_all(self, table: str, rows: pa.Table) -> None:
         """Append rows that already have all columns of the table, including `cluster`."""
         if rows.num_rows:
-            self._commit(table, lambda: self._append(table, rows), shared=True)
-
-    def _append(self, table: str, rows: pa.Table) -> None:
-        delta = self._open(table)
-        write_deltalake(delta, _with_other_columns(delta, rows), mode="append")
+            self._commit(table, lambda delta: _append(delta, rows), shared=True)
 
     def replace(self, table: str, rows: Iterable[AnyRow], where: str = "true") -> int:
         """Replace the cluster's rows that satisfy `where` by these rows; column `cluster` is filled in.
@@ -211,8 +217,7 @@ class Warehouse:
         data = rows.cast(schema_of(table))
         predicate = self._own(where)
 
-        def write() -> int:
-            delta = self._open(table)
+        def write(delta: DeltaTable) -> int:
             if data.num_rows:
                 write_deltalake(delta, _with_other_columns(delta, data), mode="overwrite", predicate=predicate)
             else:
@@ -225,8 +230,7 @@ class Warehouse:
         """Replace the cluster's rows that satisfy `where` by batches, which a repeated attempt asks for again."""
         predicate = self._own(where)
 
-        def write() -> int:
-            delta = self._open(table)
+        def write(delta: DeltaTable) -> int:
             schema = _with_other_columns(delta, schema_of(table).empty_table()).schema
             rows = (_with_other_columns(delta, pa.table(batch)) for batch in batches() if batch.num_rows)
             parts = chain.from_iterable(part.to_batches() for part in rows)
@@ -239,7 +243,7 @@ class Warehouse:
     def delete(self, table: str, where: str) -> None:
         """Delete the cluster's rows that satisfy `where`."""
         predicate = self._own(where)
-        self._commit(table, lambda: self._open(table).delete(predicate))
+        self._commit(table, lambda delta: delta.delete(predicate))
 
     def transform_rows(
         self,
@@ -256,8 +260,7 @@ class Warehouse:
         """
         predicate = self._own(_condition(limit))
 
-        def write() -> None:
-            delta = self._open(table)
+        def write(delta: DeltaTable) -> None:
             stored = self._own_rows(table, delta, limit)
             rows = make(stored)
             if rows is stored:
@@ -278,8 +281,7 @@ class Warehouse:
         rows = self.arrow(table, [row])
         predicate = self._own(" AND ".join(map(_condition, filters)))
 
-        def write() -> Row | None:
-            delta = self._open(table)
+        def write(delta: DeltaTable) -> Row | None:
             existing = as_rows(self._own_rows(table, delta, *filters))
             if not existing:
                 added = _with_other_columns(delta, rows)
@@ -295,8 +297,7 @@ class Warehouse:
         """
         taken = _joined_keys(changed, key)
 
-        def write() -> int:
-            delta = self._open(table)
+        def write(delta: DeltaTable) -> int:
             dataset = delta.to_pyarrow_dataset(filesystem=native_files(self.path(table)))
             stored = dataset.scanner(filter=pc.field("cluster") == self.cluster).to_batches()
             rest = (batch.filter(pc.invert(pc.is_in(_joined_keys(batch, key), taken))) for batch in stored)
@@ -375,8 +376,7 @@ class Warehouse:
         """
         own_partition = [("cluster", "=", self.cluster)]
 
-        def write() -> None:
-            delta = self._open(table)
+        def write(delta: DeltaTable) -> None:
             delta.create_write_transaction(list(files), "overwrite", delta.schema(), ["cluster"], own_partition)
 
         self._commit(table, write)
@@ -387,10 +387,11 @@ class Warehouse:
         If another process removes the log entry of the version that is merged, as a vacuum on a store without locks
         does, they are merged again.
         """
+        own_partition = [("cluster", "=", self.cluster)]
 
-        def merge() -> None:
+        def merge(delta: DeltaTable) -> None:
             try:
-                self._open(table).optimize.compact([("cluster", "=", self.cluster)], TARGET_FILE_BYTES)
+                delta.optimize.compact(own_partition, TARGET_FILE_BYTES)
             except DeltaError as error:
                 if _LOST_VERSION not in str(error):
                     raise
@@ -401,21 +402,27 @@ class Warehouse:
     def update(self, table: str, where: str, **updates: str) -> None:
         """Set columns to SQL expressions in the cluster's rows that satisfy `where`."""
         predicate = self._own(where)
-        self._commit(table, lambda: self._open(table).update(predicate=predicate, updates=updates))
+        self._commit(table, lambda delta: delta.update(predicate=predicate, updates=updates))
 
     def _own(self, where: str) -> str:
         """Return the condition `where` for the cluster's rows alone."""
         return f"cluster = {quoted(self.cluster)} AND ({where})"
 
     def _commit(
-        self, table: str, write: Callable[[], T], *, shared: bool = False, lock_seconds: float | None = None
+        self, table: str, write: Callable[[DeltaTable], T], *, shared: bool = False, lock_seconds: float | None = None
     ) -> T:
-        """Write under the table's lock, exclusive or `shared` with other appends; retry after a conflict."""
+        """Write under the table's lock, exclusive or `shared` with other appends; open it again after a conflict."""
+
+        def attempt() -> T:
+            delta = self._open(table)
+            self.refuse_write()
+            return write(delta)
+
         try:
             return write_locked(
                 self.uri,
                 table,
-                write,
+                attempt,
                 _is_conflict,
                 backoff_seconds=COMMIT_BACKOFF_SECONDS,
                 shared=shared,
@@ -488,6 +495,10 @@ def columns_of(row: AnyRow) -> Mapping[str, Any]:
     return row if isinstance(row, Mapping) else row.columns()
 
 
+def _append(delta: DeltaTable, rows: pa.Table) -> None:
+    write_deltalake(delta, _with_other_columns(delta, rows), mode="append")
+
+
 def _condition(condition: Filter) -> str:
     """Format a comparison as SQL.
 
@@ -500,9 +511,9 @@ def _condition(condition: Filter) -> str:
 
 def _with_other_columns(delta: DeltaTable, rows: pa.Table) -> pa.Table:
     """Add the columns that another program added to a table, as nulls; deltalake takes no rows without them."""
-    for field in delta.schema().fields:
-        if field.name not in rows.schema.names:
-            rows = rows.append_column(field.name, pa.nulls(rows.num_rows, pa.field(field.to_arrow()).type))
+    for column in delta.schema().fields:
+        if column.name not in rows.schema.names:
+            rows = rows.append_column(column.name, pa.nulls(rows.num_rows, pa.field(column.to_arrow()).type))
     return rows
 
 
@@ -597,8 +608,8 @@ def _create(path: str) -> None:
     name = path.rpartition("/")[2]
     required = {"cluster", *KEYS[name]}
     columns = TABLE_COLUMNS[name].json
-    for field in columns["fields"]:
-        field["nullable"] = field["name"] not in required
+    for column in columns["fields"]:
+        column["nullable"] = column["name"] not in required
     table = DeltaTable.create(
         path,
         schema=Schema.from_json(json.dumps(columns)),

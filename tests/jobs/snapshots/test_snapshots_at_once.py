@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
 
@@ -225,8 +226,38 @@ def test_a_snapshot_that_lost_its_lease_writes_nothing_more(
 
 
 @pytest.mark.usefixtures("on_a_store")
-def test_the_lease_is_checked_right_before_each_write(
+def test_a_snapshot_that_lost_its_lease_during_a_write_does_not_repeat_it(
     surveyor: Surveyor, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was stopped after its last check, and another process has written history under the same id."""
+    warehouse = surveyor.warehouse
+    take_snapshot(settings)
+    change_state(surveyor.hosts, 1, epoch=6)
+    row = next(row for row in warehouse.rows("partition_history") if row["partition"] == 2)
+    theirs = row | {"snapshot_id": 2, "leader_epoch": 7}
+    stopped = list[str]()
+
+    def stopping(delta: DeltaTable, rows: Any, **options: Any) -> None:  # noqa: ANN401 - deltalake's
+        if delta.table_uri.rstrip("/").endswith("/partition_history") and not stopped:
+            stopped.append("for a while")
+            warehouse.delete("leases", "true")
+            SnapshotLease(warehouse, this_process("snapshot"), print).take(0.0)
+            warehouse.replace("partition_history", [theirs], "snapshot_id >= 2")
+        write_deltalake(delta, rows, **options)
+
+    monkeypatch.setattr(warehouse_module, "write_deltalake", stopping)
+    with pytest.raises(SnapshotLeaseLostError, match="this snapshot was not completed"):
+        take_snapshot(settings)
+
+    assert stopped
+    assert warehouse.rows("partition_history", ("snapshot_id", "=", 2)) == [theirs]
+    assert len(warehouse.rows("snapshots")) == 1
+
+
+@pytest.mark.usefixtures("on_a_store")
+@pytest.mark.parametrize("by_spark", [False, True], ids=["by deltalake", "by Spark, as on HDFS"])
+def test_the_lease_is_checked_in_each_attempt_at_a_write(
+    surveyor: Surveyor, settings: Settings, monkeypatch: pytest.MonkeyPatch, *, by_spark: bool
 ) -> None:
     steps, check = list[str](), SnapshotLease.refuse_lost
 
@@ -234,21 +265,27 @@ def test_the_lease_is_checked_right_before_each_write(
         steps.append("check")
         check(lease)
 
-    def written(warehouse: str, table: str, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - as it is
-        steps.append(table)
-        return write_locked(warehouse, table, *arguments, **options)
+    def written(warehouse: str, table: str, write: Callable[[], Any], *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - as it is
+        def attempt() -> Any:  # noqa: ANN401 - as it is
+            steps.append(table)
+            return write()
+
+        return write_locked(warehouse, table, attempt, *arguments, **options)
 
     monkeypatch.setattr(SnapshotLease, "refuse_lost", checked)
     for module in (warehouse_module, spark_warehouse):
         monkeypatch.setattr(module, "write_locked", written)
+    if by_spark:
+        monkeypatch.setattr(spark_warehouse, "takes_spark_commits", lambda _: True)
+        monkeypatch.setattr(spark_warehouse, "MAX_DRIVER_ROWS", 0)
     for epoch in range(6, 8):
         take_snapshot(settings)
         change_state(surveyor.hosts, 1, epoch)
     take_snapshot(settings)
 
-    writes = [(step, before) for before, step in pairwise(steps) if step not in {"check", "leases"}]
-    assert {table for table, _ in writes} >= {"brokers", "topics", "partitions", "partition_history", "snapshots"}
-    assert {before for _, before in writes} == {"check"}
+    attempts = [(step, after) for step, after in pairwise(steps) if step not in {"check", "leases"}]
+    assert {table for table, _ in attempts} >= {"brokers", "topics", "partitions", "partition_history", "snapshots"}
+    assert {after for _, after in attempts} == {"check"}
 
 
 @pytest.mark.parametrize("is_changed", [False, True])

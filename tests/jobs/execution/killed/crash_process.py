@@ -131,7 +131,7 @@ def mark(points: Points, meetings: Meetings) -> None:
         points.reach("after an answer")
         return payload
 
-    def writing(warehouse: Warehouse, table: str, write: Callable[[], Any], **limits: Any) -> Any:  # noqa: ANN401
+    def writing(warehouse: Warehouse, table: str, write: Callable[..., Any], **limits: Any) -> Any:  # noqa: ANN401
         points.reach("before a table's write")
         written = retried(warehouse, table, write, **limits)
         points.reach("after a table's write")
