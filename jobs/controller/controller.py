@@ -578,14 +578,19 @@ class ResidentController:
     def _take_isr_changes(self) -> set[Key]:
         """Send brokers the ISRs that leaders have changed; return the partitions to be decided on.
 
-        A change of an ISR alone makes nothing due but the next step of a reassignment, or of a request.
+        A change of an ISR makes the next step of a reassignment or of a request due, or the removal of a member that
+        has failed since the change was written. The failure was decided on without it.
         """
         asked, outdated = self.isr_writer.drain_written()
         if not (asked or outdated):
             return set()
         changed = self.reader.refresh_partitions(outdated)
         self.broker_requests.send_metadata(asked | outdated)
-        return changed | (asked & (self.context.moving | self.context.requested_partitions))
+        due = self.context.moving | self.context.requested_partitions
+        serving = {*self.context.live} - self._bounced
+        rows = ((key, self.context.partitions.get(key)) for key in asked)
+        with_failed = {key for key, row in rows if row is not None and not serving.issuperset(row.isr or ())}
+        return changed | (asked & due) | with_failed
 
     def _shut_down(self) -> None:
         """Carry out the controlled shutdowns that brokers ask for, and answer them.

@@ -11,6 +11,7 @@ from jobs.adapters.zookeeper.controllership import Controllership, take_over
 from jobs.adapters.zookeeper.multi import Op
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.controller.broker_apis.apis import BrokerApis
+from jobs.controller.broker_apis.isr_writer import IsrWriter
 from jobs.controller.controller import ResidentController
 from schemas.znodes import State, TopicPartition, encode_partitions, encode_state
 from tests.jobs.controller.broker_apis.asking import SECONDS, AskingBrokers, Proposed
@@ -185,6 +186,26 @@ def test_a_broker_that_died_unnoticed_does_not_join(tree: KafkaTree, asking: Ask
     [(error, isr, _)] = asking.alter(0, Proposed([0, 1, 2], partition_epoch=1))
 
     assert (error in {55, INELIGIBLE_REPLICA}, isr, tree.state("orders").isr) == (True, [], [0, 1])
+
+
+def test_a_broker_that_dies_right_after_it_joined_leaves_the_isr(
+    tree: KafkaTree, started: ResidentController, asking: AskingBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cycle decides on its failure before the thread has filed the ISR that it had just written."""
+    rows = [broker_config(broker, "inter.broker.protocol.version", "3.9-IV0") for broker in range(3)]
+    started.engine.set_broker_configs(rows)
+    assert asking.alter(0, Proposed([0, 1])) == [(0, [0, 1], 1)]
+    run_until_quiet(started)
+    with monkeypatch.context() as unfiled:
+        unfiled.setattr(IsrWriter, "drain_written", lambda _: (set(), set()))
+        assert asking.alter(0, Proposed([0, 1, 2], partition_epoch=1)) == [(0, [0, 1, 2], 2)]
+        tree.unregister(2)
+        run_until_quiet(started)
+    assert (started.context.live, tree.state("orders").isr) == ([0, 1], [0, 1, 2])
+
+    run_until_quiet(started)
+
+    assert tree.state("orders").isr == [0, 1]
 
 
 def test_the_next_controller_is_asked_after_a_take_over(
