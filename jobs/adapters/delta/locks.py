@@ -50,20 +50,35 @@ def locked(warehouse: str, name: str, *, shared: bool = False, timeout_seconds: 
     Raise SurveyorError with the holder's name after `timeout_seconds`, LOCK_TIMEOUT_SECONDS by default. On object
     stores only threads of this process exclude each other.
     """
+    limit = LOCK_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
     if not is_local(warehouse):
-        with nullcontext() if shared else _thread_locks.setdefault((warehouse, name), RLock()):
+        with nullcontext() if shared else _thread_lock(warehouse, name, limit):
             yield False
         return
     path = Path(warehouse, FOLDER, f"{quote(name, safe='')}.lock")
     descriptor = _opened(path)
     try:
-        limit = LOCK_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
         waited = _acquire(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, path, name, limit)
         if not shared:
             _sign(descriptor)
         yield waited
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def _thread_lock(warehouse: str, name: str, timeout_seconds: float) -> Iterator[None]:
+    """Hold a lock that excludes other threads of this process."""
+    lock = _thread_locks.setdefault((warehouse, name), RLock())
+    if not lock.acquire(timeout=timeout_seconds):
+        raise SurveyorError(
+            f"another thread of this process has held the lock {name} of {warehouse} for {timeout_seconds:.0f} s: "
+            "check whether the warehouse answers, then run the same command again",
+        )
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def holder(warehouse: str, name: str) -> str:

@@ -89,6 +89,19 @@ def test_threads_take_turns_on_object_stores() -> None:
         assert pool.submit(commit, 0).result(60) is None
 
 
+def test_a_thread_waits_for_a_limited_time_on_object_stores() -> None:
+    """A store that does not answer may hold up one thread, and with it every other one, such as a lease's renewal."""
+
+    def wait() -> None:
+        with locked("s3://bucket/limits", "t", timeout_seconds=0.1):
+            pass
+
+    with ThreadPoolExecutor(1) as pool, locked("s3://bucket/limits", "t"):
+        refused = pool.submit(wait).exception(60)
+    assert isinstance(refused, SurveyorError)
+    assert str(refused).startswith("another thread of this process has held the lock t of s3://bucket/limits for 0 s")
+
+
 def _topic(topic: str, snapshot: int) -> dict[str, Any]:
     return {"topic": topic, "snapshot_id": snapshot, "config": {}, "understood": True}
 
