@@ -91,7 +91,7 @@ def test_without_a_terminal_nothing_is_deleted(surveyor: Surveyor, tree: KafkaTr
     (error,) = done.stderr.splitlines()
     assert error.startswith(f"surveyor: plan {plan.plan_id} deletes topics, and there is no terminal to ask on")
     assert (
-        "give --yes to delete them: topic payments goes; how many partitions, records and bytes is unknown; warning"
+        "give --yes to delete them: topic payments would be deleted; how many partitions, records and bytes is unknown"
         in error
     )
 
@@ -103,7 +103,7 @@ def test_yes_asks_no_question(surveyor: Surveyor, tree: KafkaTree, monkeypatch: 
     monkeypatch.setattr("jobs.execution.commit_report.is_terminal", lambda: True)
     done = surveyor.apply(tree.hosts, plan.plan_id)
 
-    assert "  topic payments goes; how many partitions, records and bytes is unknown\n" in dry.stdout
+    assert "  topic payments would be deleted; how many partitions, records and bytes is unknown\n" in dry.stdout
     assert done.exit_code == 0
 
 

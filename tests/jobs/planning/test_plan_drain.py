@@ -273,7 +273,7 @@ def test_broker_that_is_not_understood_cannot_be_drained(surveyor: Surveyor, tre
     tree.client.set("/brokers/ids/1", b"{")
     surveyor.json("snapshot")
     ran = surveyor("plan", "drain", "--brokers", "1")
-    assert (ran.code, "/brokers/ids/1 is not understood" in ran.stderr) == (23, True)
+    assert (ran.code, "/brokers/ids/1 cannot be decoded" in ran.stderr) == (23, True)
 
 
 EMPTY = [

@@ -21,7 +21,7 @@ SHOWN = {
     "jobs/controller/lifecycle.py": "snapshots.taken_at of a snapshot that does not exist, which no table has",
     "jobs/controller/state_writer.py": "plans.created_at of changes that are no stored plan",
     "jobs/controller/write_behind.py": "plans.created_at",
-    "jobs/execution/admin/lease.py": "start time of the holder, shown to processes that wait",
+    "jobs/repositories/actor.py": "start time of the holder, shown to processes that wait",
     "jobs/execution/admin/throttles.py": "throttles.set_at",
     "jobs/web/dashboard/app.py": "ages",
     "jobs/web/dashboard/sections.py": "ages",
@@ -44,6 +44,7 @@ JUDGED = {
     "jobs/execution/admin/controller_client.py": "a long check of the lease is done again",
     "jobs/checks/doctor.py": "doctor compares it with the time of the last snapshot",
     "jobs/execution/preflight.py": "--max-plan-age; a plan from the future is refused, too",
+    "jobs/repositories/snapshot_tables.py": "whether a snapshot is read at once or lazily; the rows are the same",
     "jobs/snapshots/vacuum.py": "vacuum; touches no cluster, and keeps the newest snapshot",
 }
 
