@@ -11,8 +11,8 @@ from typing import Final
 
 from jobs.adapters.brokers.admin import read_properties
 from jobs.adapters.brokers.configs import KRAFT_DEFAULTS, read_configs_and_failures
-from jobs.adapters.brokers.permissions import NEEDS
-from jobs.adapters.kraft.probes import SupportedVersions, probe_addresses, read_supported_versions
+from jobs.adapters.brokers.permission_refusal import NEEDS
+from jobs.adapters.kraft.doctor_requests import SupportedVersions, probe_addresses, read_supported_versions
 from jobs.adapters.kraft.session import Quorum, Session, read_from_broker
 from jobs.adapters.sources.interface import ClusterSource, LiveReading
 from jobs.adapters.sources.kraft import bootstrap_addresses

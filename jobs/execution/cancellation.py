@@ -22,7 +22,7 @@ from jobs.adapters.brokers.admin import (
     describe_error,
     portions,
 )
-from jobs.adapters.brokers.permissions import refusal
+from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sinks.interface import Lease, Reader, Sink
 from jobs.adapters.zookeeper.connection import poll_until
@@ -39,7 +39,7 @@ from jobs.execution.admin.zk_controller_client import (
     ZkReassignmentOverride,
 )
 from jobs.execution.commit_report import unapplied_lines
-from jobs.preconditions.cancellation import (
+from jobs.preconditions.cancellation_plan import (
     CancellationPlan,
     PartitionStatus,
     allowed_by_option,

@@ -25,7 +25,7 @@ from jobs.adapters.brokers.admin import (
     describe_error,
     portions,
 )
-from jobs.adapters.brokers.permissions import refusal
+from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sinks.interface import Cluster, Lease, Reader
 from jobs.adapters.zookeeper.connection import poll_until
@@ -40,7 +40,7 @@ from jobs.execution.admin.zk_controller_client import (
     ZkReassignmentOverride,
 )
 from jobs.execution.cancellation import refuse_other_controller
-from jobs.preconditions.cancellation import allowed_by_option
+from jobs.preconditions.cancellation_plan import allowed_by_option
 from jobs.repositories.plans.commit_rows import NO_PLAN, AuditEntry, CommitRows, next_attempt
 from jobs.runtime.console import CommandResult, confirm, is_terminal, log
 from jobs.runtime.settings import Settings

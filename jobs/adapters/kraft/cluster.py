@@ -10,7 +10,7 @@ from kafka.protocol.metadata import ApiVersionsRequest
 
 from jobs.adapters.brokers.admin import NONE
 from jobs.adapters.brokers.fanout import Ask
-from jobs.adapters.brokers.permissions import NOT_PERMITTED, refusal
+from jobs.adapters.brokers.permission_refusal import NOT_PERMITTED, refusal
 from jobs.adapters.kraft.session import Session
 from schemas.enums import RequestKind
 from schemas.replica_assignment import target

@@ -13,7 +13,7 @@ from kafka.protocol.admin import DescribeQuorumRequest
 
 from jobs.adapters.brokers.admin import NONE, describe_error
 from jobs.adapters.brokers.fanout import TimedAsk, connected_broker
-from jobs.adapters.brokers.permissions import NOT_PERMITTED, refusal
+from jobs.adapters.brokers.permission_refusal import NOT_PERMITTED, refusal
 from jobs.core.errors import UnreadableError, UsageError
 from schemas.enums import METADATA_TOPIC, NO_CONTROLLER
 from schemas.rows import Voter

@@ -23,7 +23,7 @@ from kafka.protocol.metadata import MetadataRequest
 from msgspec import Struct
 
 from jobs.adapters.brokers.admin import NONE
-from jobs.adapters.brokers.permissions import refusal
+from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.delta.warehouse import schema_of
 from jobs.adapters.kraft.cluster import REASSIGNMENTS, Move, NotPermittedError, RefusedRequestError, read_moves
 from jobs.adapters.kraft.session import Session, StaleMetadataError

@@ -13,7 +13,7 @@ from kafka.protocol.admin import DescribeConfigsRequest, DescribeLogDirsRequest
 
 from jobs.adapters.brokers.admin import NONE
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
-from jobs.adapters.brokers.permissions import refusal
+from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.kraft.cluster import RefusedRequestError
 from schemas.broker_configs import AUTHORIZER
 from schemas.enums import METADATA_TOPIC

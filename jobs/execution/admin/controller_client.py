@@ -23,7 +23,7 @@ from jobs.adapters.brokers.admin import (
     error_name,
     portions,
 )
-from jobs.adapters.brokers.permissions import refusal
+from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.sinks.interface import Lease, Sink
 from jobs.adapters.zookeeper.connection import poll_until
 from jobs.core.errors import SurveyorError

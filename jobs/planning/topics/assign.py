@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from jobs.core.errors import Fault, RefusedError, UsageError, raise_any
 from jobs.planning.broker_features import config_notes, have_topic_ids
 from jobs.planning.plan_draft import PlanDraft
-from jobs.planning.topics.new_partitions import (
+from jobs.planning.topics.new_partition_placement import (
     BALANCED,
     RACK_AWARE,
     SIMPLE,

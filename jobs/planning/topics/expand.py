@@ -9,7 +9,7 @@ from jobs.core.errors import RefusedError, UsageError, raise_any
 from jobs.planning.plan_draft import PlanDraft
 from jobs.planning.planning_tables import requests_of
 from jobs.planning.topics.existing_topic import ExistingTopic, find_topic, is_assignment_understood
-from jobs.planning.topics.new_partitions import (
+from jobs.planning.topics.new_partition_placement import (
     SPREAD_LATER,
     assign_topics,
     crowded,

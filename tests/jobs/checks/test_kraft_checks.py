@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from jobs.adapters.brokers.permissions import refusal
+from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.kraft.session import Quorum
 from jobs.adapters.sources.interface import ClusterMetadata, LiveReading
 from jobs.checks.common_checks import CheckStatus
