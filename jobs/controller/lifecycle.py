@@ -7,13 +7,12 @@ no dead leader is replaced.
 
 import gc
 import logging
-import socket
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Event
 from typing import Any, Final
@@ -24,14 +23,7 @@ from msgspec.structs import replace
 
 from jobs.adapters.brokers.configs import read_broker_configs, read_overrides
 from jobs.adapters.brokers.connection import refuse_unresponsive
-from jobs.adapters.request_server.authentication import (
-    SCRAM,
-    Credentials,
-    RefusedCredentialsError,
-    ScramCredential,
-)
-from jobs.adapters.request_server.config import PROTOCOL, ListenConfig, Security, listener_key
-from jobs.adapters.request_server.server import RequestServer
+from jobs.adapters.request_server.config import ListenConfig
 from jobs.adapters.zookeeper.cluster import CONTROLLER, DELETE_TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import LOST, connected, forbidden, poll_until, with_retries
 from jobs.adapters.zookeeper.controllership import (
@@ -42,21 +34,14 @@ from jobs.adapters.zookeeper.controllership import (
     controllership,
     refuse_take_over,
 )
-from jobs.adapters.zookeeper.scram_users import scram_credential
-from jobs.controller.broker_apis.apis import BrokerApis
 from jobs.controller.broker_protocols import complete_configs, refuse_protocols
 from jobs.controller.context import ControllerContext
 from jobs.controller.controller import ResidentController
 from jobs.controller.controller_node import (
-    authorizer_of,
-    controller_endpoints,
-    listeners_without_controller,
-    logins_of,
-    mechanisms_of,
-    refuse_other_security,
     with_logins,
 )
 from jobs.controller.decision_engine import DecisionEngine, Decisions
+from jobs.controller.listening import Services, listening
 from jobs.controller.lost_states import lost_states
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.metrics import ControllerMetrics, serve
@@ -83,18 +68,12 @@ from jobs.runtime.console import CommandResult, confirm, is_terminal, log, trunc
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
-from schemas.broker_configs import AUTHORIZER
 from schemas.enums import NO_CONTROLLER, Step
 from schemas.rows import Snapshot
 from schemas.text import pluralise
-from schemas.znode_json import PLAINTEXT
-from schemas.znodes import Endpoint
 
 CONFIG_TIMEOUT_SECONDS: Final = 10.0
 """Seconds for all brokers to return their configs; those that do not are asked once more."""
-
-REACH_SECONDS: Final = 2.0
-"""Seconds for a connection to our own advertised address."""
 
 PREPARE_AGAIN_SECONDS: Final = 300.0
 """Seconds after which a standby reads the cluster and the brokers' settings again."""
@@ -107,8 +86,6 @@ RECONNECT_SECONDS: Final = 1.0
 
 MAX_WAIT_SECONDS: Final = 60.0
 """Maximum seconds until a standby tries again: after each take-over that fails, it waits twice as long."""
-
-_UNREACHABLE_EFFECT: Final = {"brokers": "no replica joins an ISR", "clients": "Kafka's tools time out"}
 
 SWITCH_INTERVAL_SECONDS: Final = 0.001
 """Seconds after which a busy thread lets another one run; Python's 0.005 is longer than ZooKeeper takes to answer.
@@ -155,19 +132,6 @@ class Preparation:
 
 
 @dataclass(frozen=True, slots=True)
-class Services:
-    """What this process serves, over all its controllerships."""
-
-    metrics: ControllerMetrics
-    apis: BrokerApis | None = None
-    """Answers brokers' requests; None if they are not served."""
-    served: Sequence[Endpoint] = ()
-    """The endpoints that receive them."""
-    logins: Mapping[str, Security] = field(default_factory=dict)
-    """How the clients of listeners log in there, by listener."""
-
-
-@dataclass(frozen=True, slots=True)
 class Term:
     """One controllership that has ended: its totals, and the error that ended it, None if it resigned."""
 
@@ -196,7 +160,12 @@ def control_cluster(settings: Settings, options: ControlOptions) -> CommandResul
             prepared = _prepare_first(settings, options, tables.result)
         if not options.yes and is_terminal() and not confirm("become the controller of this cluster?"):
             raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
-        with defer_signals(), _listening(settings, options, prepared, metrics) as services:
+        with (
+            defer_signals(),
+            listening(
+                settings, options.listen, prepared.context.brokers, prepared.engine.broker_configs, metrics
+            ) as services,
+        ):
             if options.standby:
                 return _stand_by(settings, options, prepared, services)
             timeout = None if options.replace else RELEASE_TIMEOUT_SECONDS
@@ -239,121 +208,6 @@ def _metrics(settings: Settings, options: ControlOptions) -> Iterator[Controller
             yield metrics
         finally:
             server.shutdown()
-
-
-@contextmanager
-def _listening(
-    settings: Settings, options: ControlOptions, prepared: Preparation, metrics: ControllerMetrics
-) -> Iterator[Services]:
-    """Yield the services of this process; brokers' requests are received only with `--listen`.
-
-    Until this process is the controller, it answers NOT_CONTROLLER.
-    """
-    brokers = [*prepared.context.brokers.values()]
-    if options.listen is None:
-        _warn_of_time_outs(listeners_without_controller((), brokers), is_listening=False)
-        yield Services(metrics)
-        return
-    apis = BrokerApis()
-    with _credentials(settings, options.listen) as credentials:
-        server = RequestServer(options.listen, apis, credentials)
-        server.start()
-        try:
-            # what the brokers' listeners need is refused before the take-over
-            named = controller_endpoints(prepared.engine.broker_configs, brokers, server.endpoints)
-            _refuse_other_logins(options.listen, prepared)
-            client_listeners = {endpoint.listener for endpoint in server.endpoints}
-            for endpoint in named:
-                senders = "clients" if endpoint.listener in client_listeners else "brokers"
-                address = f"{endpoint.listener}://{endpoint.host}:{endpoint.port}"
-                log(f"surveyor: {senders}' requests are received at {address}")
-                _warn_if_unreachable(endpoint, senders)
-            _log_refused_tools(prepared, client_listeners)
-            _warn_of_time_outs(listeners_without_controller(named, brokers), is_listening=True)
-            yield Services(metrics, apis, server.endpoints, options.listen.logins)
-        finally:
-            apis.stop()
-            server.stop()
-
-
-def _warn_of_time_outs(listeners: Mapping[str, str], *, is_listening: bool) -> None:
-    """Warn of listeners whose clients do not find the controller: Kafka's tools wait there, and then time out.
-
-    `listeners`: their security protocols by name.
-    """
-    if not listeners:
-        return
-    names = ", ".join(listeners)
-    name, protocol = next(iter(listeners.items()))
-    option = f"--listen {name}://HOST:PORT, too" if is_listening else "--listen HOST:PORT"
-    if is_listening and protocol != PLAINTEXT:
-        option += f" (with {listener_key(name, PROTOCOL)}={protocol} in the file of --listen-config)"
-    log(
-        f"surveyor: warning: clients of listener {names} do not find the controller: kafka-topics, "
-        f"kafka-reassign-partitions, kafka-leader-election and admin clients time out there. Give {option}, or use "
-        "`surveyor plan` and `surveyor commit`",
-        logging.WARNING,
-    )
-
-
-def _refuse_other_logins(config: ListenConfig, prepared: Preparation) -> None:
-    """Raise RefusedError if clients log in otherwise at our address than at that of brokers.
-
-    Warn of clients that cannot log in here: they go on at the brokers, but their admin clients time out.
-    """
-    for name, security in config.logins.items():
-        theirs = logins_of(name, prepared.engine.broker_configs)
-        refuse_other_security(name, security, theirs)
-        accepted = {mechanism for values in theirs.values() for mechanism in mechanisms_of(name, values)}
-        if security.mechanisms and (others := sorted(accepted - {*security.mechanisms})):
-            log(
-                f"surveyor: warning: clients of listener {name} that log in by {', '.join(others)} do not reach the "
-                "controller: kafka-topics, kafka-reassign-partitions, kafka-leader-election and admin clients time out "
-                "there. Use `surveyor plan` and `surveyor commit`",
-                logging.WARNING,
-            )
-
-
-def _log_refused_tools(prepared: Preparation, listeners: Collection[str | None]) -> None:
-    """Log that Kafka's tools get errors at the listeners of clients, if brokers have an authorizer."""
-    authorizer, names = authorizer_of(prepared.engine.broker_configs), sorted(name for name in listeners if name)
-    if names and authorizer != "":
-        state = f"brokers have {AUTHORIZER}={authorizer}" if authorizer else f"no broker reports its {AUTHORIZER}"
-        log(
-            f"surveyor: {state}: requests of Kafka's tools at {', '.join(names)} are refused; the error names the "
-            "command to use"
-        )
-
-
-def _warn_if_unreachable(endpoint: Endpoint, senders: str) -> None:
-    """Warn if an advertised address cannot be reached from this host; `senders` on other hosts may still reach it."""
-    try:
-        socket.create_connection((endpoint.host, endpoint.port), REACH_SECONDS).close()
-    except OSError as error:
-        log(
-            f"surveyor: warning: cannot connect from here to {endpoint.host}:{endpoint.port}, the address for "
-            f"{senders} ({error.strerror or error}): if {senders} cannot either, {_UNREACHABLE_EFFECT[senders]}. "
-            "Give --advertise HOST:PORT",
-            logging.WARNING,
-        )
-
-
-@contextmanager
-def _credentials(settings: Settings, config: ListenConfig) -> Iterator[Credentials]:
-    """Yield how SCRAM credentials are read: by a session of their own, while the process runs."""
-    if not any(mechanism in SCRAM for binding in config.bindings for mechanism in binding.security.mechanisms):
-        yield lambda _user, _mechanism: None
-        return
-    with connected(settings.zookeeper_endpoint) as client:
-
-        def read(user: str, mechanism: str) -> ScramCredential | None:
-            try:
-                return scram_credential(client, user, mechanism)
-            except (SurveyorError, *LOST) as error:
-                log(f"surveyor: SCRAM credentials cannot be read: {error}", logging.WARNING)
-                raise RefusedCredentialsError from None
-
-        yield read
 
 
 def _result_of(term: Term) -> CommandResult:

@@ -1,0 +1,173 @@
+"""The address at which the resident controller is asked: what is received there, and which warnings it needs."""
+
+import logging
+import socket
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from jobs.adapters.request_server.authentication import (
+    SCRAM,
+    Credentials,
+    RefusedCredentialsError,
+    ScramCredential,
+)
+from jobs.adapters.request_server.config import PROTOCOL, ListenConfig, Security, listener_key
+from jobs.adapters.request_server.server import RequestServer
+from jobs.adapters.zookeeper.connection import LOST, connected
+from jobs.adapters.zookeeper.scram_users import scram_credential
+from jobs.controller.broker_apis.apis import BrokerApis
+from jobs.controller.controller_node import (
+    authorizer_of,
+    controller_endpoints,
+    listeners_without_controller,
+    logins_of,
+    mechanisms_of,
+    refuse_other_security,
+)
+from jobs.controller.metrics import ControllerMetrics
+from jobs.core.errors import SurveyorError
+from jobs.runtime.console import log
+from jobs.runtime.settings import Settings
+from schemas.broker_configs import AUTHORIZER
+from schemas.rows import Broker, BrokerConfig
+from schemas.znode_json import PLAINTEXT
+from schemas.znodes import Endpoint
+
+REACH_SECONDS: Final = 2.0
+"""Seconds for a connection to our own advertised address."""
+
+_UNREACHABLE_EFFECT: Final = {"brokers": "no replica joins an ISR", "clients": "Kafka's tools time out"}
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What this process serves, over all its controllerships."""
+
+    metrics: ControllerMetrics
+    apis: BrokerApis | None = None
+    """Answers brokers' requests; None if they are not served."""
+    served: Sequence[Endpoint] = ()
+    """The endpoints that receive them."""
+    logins: Mapping[str, Security] = field(default_factory=dict)
+    """How the clients of listeners log in there, by listener."""
+
+
+@contextmanager
+def listening(
+    settings: Settings,
+    listen: ListenConfig | None,
+    registered: Mapping[int, Broker],
+    configs: Sequence[BrokerConfig],
+    metrics: ControllerMetrics,
+) -> Iterator[Services]:
+    """Yield the services of this process; brokers' requests are received only with `--listen`.
+
+    Until this process is the controller, it answers NOT_CONTROLLER.
+    """
+    brokers = [*registered.values()]
+    if listen is None:
+        _warn_of_time_outs(listeners_without_controller((), brokers), is_listening=False)
+        yield Services(metrics)
+        return
+    apis = BrokerApis()
+    with _credentials(settings, listen) as credentials:
+        server = RequestServer(listen, apis, credentials)
+        server.start()
+        try:
+            # what the brokers' listeners need is refused before the take-over
+            named = controller_endpoints(configs, brokers, server.endpoints)
+            _refuse_other_logins(listen, configs)
+            client_listeners = {endpoint.listener for endpoint in server.endpoints}
+            for endpoint in named:
+                senders = "clients" if endpoint.listener in client_listeners else "brokers"
+                address = f"{endpoint.listener}://{endpoint.host}:{endpoint.port}"
+                log(f"surveyor: {senders}' requests are received at {address}")
+                _warn_if_unreachable(endpoint, senders)
+            _log_refused_tools(configs, client_listeners)
+            _warn_of_time_outs(listeners_without_controller(named, brokers), is_listening=True)
+            yield Services(metrics, apis, server.endpoints, listen.logins)
+        finally:
+            apis.stop()
+            server.stop()
+
+
+def _warn_of_time_outs(listeners: Mapping[str, str], *, is_listening: bool) -> None:
+    """Warn of listeners whose clients do not find the controller: Kafka's tools wait there, and then time out.
+
+    `listeners`: their security protocols by name.
+    """
+    if not listeners:
+        return
+    names = ", ".join(listeners)
+    name, protocol = next(iter(listeners.items()))
+    option = f"--listen {name}://HOST:PORT, too" if is_listening else "--listen HOST:PORT"
+    if is_listening and protocol != PLAINTEXT:
+        option += f" (with {listener_key(name, PROTOCOL)}={protocol} in the file of --listen-config)"
+    log(
+        f"surveyor: warning: clients of listener {names} do not find the controller: kafka-topics, "
+        f"kafka-reassign-partitions, kafka-leader-election and admin clients time out there. Give {option}, or use "
+        "`surveyor plan` and `surveyor commit`",
+        logging.WARNING,
+    )
+
+
+def _refuse_other_logins(config: ListenConfig, configs: Sequence[BrokerConfig]) -> None:
+    """Raise RefusedError if clients log in otherwise at our address than at that of brokers.
+
+    Warn of clients that cannot log in here: they go on at the brokers, but their admin clients time out.
+    """
+    for name, security in config.logins.items():
+        theirs = logins_of(name, configs)
+        refuse_other_security(name, security, theirs)
+        accepted = {mechanism for values in theirs.values() for mechanism in mechanisms_of(name, values)}
+        if security.mechanisms and (others := sorted(accepted - {*security.mechanisms})):
+            log(
+                f"surveyor: warning: clients of listener {name} that log in by {', '.join(others)} do not reach the "
+                "controller: kafka-topics, kafka-reassign-partitions, kafka-leader-election and admin clients time out "
+                "there. Use `surveyor plan` and `surveyor commit`",
+                logging.WARNING,
+            )
+
+
+def _log_refused_tools(configs: Sequence[BrokerConfig], listeners: Collection[str | None]) -> None:
+    """Log that Kafka's tools get errors at the listeners of clients, if brokers have an authorizer."""
+    authorizer, names = authorizer_of(configs), sorted(name for name in listeners if name)
+    if names and authorizer != "":
+        state = f"brokers have {AUTHORIZER}={authorizer}" if authorizer else f"no broker reports its {AUTHORIZER}"
+        log(
+            f"surveyor: {state}: requests of Kafka's tools at {', '.join(names)} are refused; the error names the "
+            "command to use"
+        )
+
+
+def _warn_if_unreachable(endpoint: Endpoint, senders: str) -> None:
+    """Warn if an advertised address cannot be reached from this host; `senders` on other hosts may still reach it."""
+    try:
+        socket.create_connection((endpoint.host, endpoint.port), REACH_SECONDS).close()
+    except OSError as error:
+        log(
+            f"surveyor: warning: cannot connect from here to {endpoint.host}:{endpoint.port}, the address for "
+            f"{senders} ({error.strerror or error}): if {senders} cannot either, {_UNREACHABLE_EFFECT[senders]}. "
+            "Give --advertise HOST:PORT",
+            logging.WARNING,
+        )
+
+
+@contextmanager
+def _credentials(settings: Settings, config: ListenConfig) -> Iterator[Credentials]:
+    """Yield how SCRAM credentials are read: by a session of their own, while the process runs."""
+    if not any(mechanism in SCRAM for binding in config.bindings for mechanism in binding.security.mechanisms):
+        yield lambda _user, _mechanism: None
+        return
+    with connected(settings.zookeeper_endpoint) as client:
+
+        def read(user: str, mechanism: str) -> ScramCredential | None:
+            try:
+                return scram_credential(client, user, mechanism)
+            except (SurveyorError, *LOST) as error:
+                log(f"surveyor: SCRAM credentials cannot be read: {error}", logging.WARNING)
+                raise RefusedCredentialsError from None
+
+        yield read
