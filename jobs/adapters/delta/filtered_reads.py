@@ -44,9 +44,10 @@ def read_where(
 
     dataset = table.to_pyarrow_dataset(filesystem=files)
     needed = list(dataset.get_fragments(_all(filters, _plain_column)))
+    system = dataset.filesystem
     if files is None:
-        needed = [_in_memory(fragment) for fragment in needed]
-    pruned = FileSystemDataset(needed, dataset.schema, dataset.format, dataset.filesystem)
+        needed, system = [_in_memory(fragment) for fragment in needed], fs.LocalFileSystem()  # which none of them uses
+    pruned = FileSystemDataset(needed, dataset.schema, dataset.format, system)
     return pruned.to_table(columns=columns, filter=_all(filters, _text_column))
 
 
@@ -81,7 +82,7 @@ def native_files(path: str) -> fs.FileSystem | None:
 
     deltalake's file system is written in Python. Arrow's threads may release it, or a file of it, while the interpreter
     shuts down, which aborts a successful process with exit code 134. So `read_where` reads files of such a store
-    itself.
+    itself, and gives Arrow's threads another file system.
     """
     if not _is_read_by_arrow(path):
         return None
