@@ -22,6 +22,7 @@ from jobs.runtime.console import LogLine
 from schemas.notices import UPDATE_METADATA, Notice
 from schemas.response_codes import KAFKA_STORAGE_ERROR, ResponseMeaning
 from schemas.rows import Key
+from schemas.text import partition_name, with_others
 
 FIRST_DELAY_SECONDS: Final = 1.0
 MAX_DELAY_SECONDS: Final = 30.0
@@ -135,13 +136,12 @@ class RetryQueue:
         if backoff.logged_refusals == backoff.refusals or backoff.refusals not in {1, MAX_RETRIES}:
             return
         backoff.logged_refusals = backoff.refusals
-        partitions = [f"{topic}-{number}" for _, (topic, number) in backoff.notices]
-        about = f" for {partitions[0]}" if partitions else ""
-        others = f" and {len(partitions) - 1} others" if len(partitions) > 1 else ""
+        partitions = [partition_name(topic, number) for _, (topic, number) in backoff.notices]
+        about = f" for {with_others(partitions[0], len(partitions))}" if partitions else ""
         count_text = "" if backoff.refusals == 1 else f", {backoff.refusals} times so far: check its log"
         errors = ", ".join(map(error_name, sorted(codes)))
         self.log_line(
-            f"surveyor: broker {broker} answered {api}{about}{others} with {errors}{count_text}; retrying",
+            f"surveyor: broker {broker} answered {api}{about} with {errors}{count_text}; retrying",
             logging.WARNING,
         )
 
