@@ -170,12 +170,15 @@ def test_a_complete_move_is_rolled_back(kafka: PlannedKafka, tmp_path: Path) -> 
 def test_moves_and_throttles_of_another_client_are_cancelled(kafka: PlannedKafka) -> None:
     """Those that no plan requested: the throttle first stops the move, and is removed once nothing moves."""
     kafka.create({"other": [[1, 2]]})
-    kafka.fill("other", 1)
+    # A throttle stops a replica after its first fetch, which has up to 1 MiB of a partition
+    kafka.fill("other", 10)
     rate, replicas = dict.fromkeys(RATES, "1"), dict.fromkeys(THROTTLED, "*")
     with connected_admin(kafka.cluster.bootstrap.split(","), {}) as admin:
         for broker in RACKS:
             assert admin.alter_override("broker", str(broker), rate) == 0
         assert admin.alter_override("topic", "other", replicas) == 0
+        assert eventually(lambda: all(kafka.config("broker", str(broker)) == rate for broker in RACKS))
+        assert eventually(lambda: kafka.config("topic", "other") == replicas)
         assert admin.reassign({("other", 0): [3, 2]}) == {("other", 0): 0}
     assert kafka.surveyor("cancel", "--throttles", *APPLY).code == 23
     result = kafka.surveyor.json("cancel", "--partitions", "other-0", *APPLY)
