@@ -19,6 +19,10 @@ AsOf = Annotated[
     int | None,
     typer.Option("--as-of", help="Show this snapshot [default: the newest].", autocompletion=known_snapshots),
 ]
+UpTo = Annotated[
+    int | None,
+    typer.Option("--as-of", help="Show up to this snapshot [default: the newest].", autocompletion=known_snapshots),
+]
 Now = Annotated[bool, typer.Option("--now", help="Show the live cluster instead of a snapshot.")]
 Topic = Annotated[str | None, typer.Option(help="Show only this topic.", autocompletion=known_topics)]
 
@@ -191,12 +195,7 @@ def snapshots(settings: Settings) -> None:
 def events(
     settings: Settings,
     *,
-    as_of: Annotated[
-        int | None,
-        typer.Option(
-            "--as-of", help="Show events up to this snapshot [default: the newest].", autocompletion=known_snapshots
-        ),
-    ] = None,
+    as_of: UpTo = None,
 ) -> None:
     """List the events between snapshots, the newest last."""
     from jobs.console_output.stored_tables import show_events
@@ -211,11 +210,12 @@ def history(
     *,
     topic: Annotated[str, typer.Option(help="Name of the topic.", autocompletion=known_topics)],
     partition: Annotated[int | None, typer.Option(min=0, help="Show only this partition.")] = None,
+    as_of: UpTo = None,
 ) -> None:
     """Show a partition's leaders over time: each snapshot in which it changed."""
     from jobs.console_output.stored_tables import show_history
 
-    show_history(settings, topic, partition)
+    show_history(settings, topic, partition, as_of)
 
 
 @app.command(rich_help_panel=HISTORY)

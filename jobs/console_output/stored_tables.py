@@ -221,14 +221,14 @@ def show_events(settings: Settings, snapshot_id: int | None) -> None:
     )
 
 
-def show_history(settings: Settings, topic: str, partition: int | None) -> None:
-    """Show each snapshot in which a partition changed."""
-    newest = find_snapshot(settings.warehouse)
-    refuse_unknown_topic(settings, topic, newest, ever=True)
+def show_history(settings: Settings, topic: str, partition: int | None, snapshot_id: int | None = None) -> None:
+    """Show each snapshot in which a partition changed, up to a snapshot."""
+    last = find_snapshot(settings.warehouse, snapshot_id)
+    refuse_unknown_topic(settings, topic, last, ever=True)
     filters: list[Filter] = [("topic", "=", topic)]
     if partition is not None:
         filters.append(("partition", "=", partition))
-    filters.append(("snapshot_id", "<=", newest.snapshot_id))  # an incomplete snapshot may have written later rows
+    filters.append(("snapshot_id", "<=", last.snapshot_id))  # an incomplete snapshot may have written later rows
     found = settings.warehouse.rows("partition_history", *filters)
     named = ("snapshot_id", "in", sorted({row["snapshot_id"] for row in found}))
     snapshots = settings.warehouse.read("snapshots", named, columns=["snapshot_id", "taken_at"])
@@ -236,7 +236,8 @@ def show_history(settings: Settings, topic: str, partition: int | None) -> None:
     # None if vacuum deleted the snapshot; its row is still valid
     rows = [{**row, "taken_at": taken.get(row["snapshot_id"])} for row in found]
     if not rows:
-        raise UsageError(f"no snapshot contains {topic if partition is None else f'{topic}-{partition}'}")
+        name = topic if partition is None else f"{topic}-{partition}"
+        raise UsageError(f"no snapshot up to {last.snapshot_id} contains {name}")
     rows.sort(key=itemgetter("partition", "snapshot_id"))
     columns = ("snapshot_id", "taken_at", "partition", "leader", "isr", "replicas", "partition_state")
     write_table(settings, f"history of {topic}", columns, rows)

@@ -172,8 +172,10 @@ def test_show_as_of_and_history(tree: KafkaTree, tmp_path: Path) -> None:
     state = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":6,"isr":[1]}'
     tree.write("/brokers/topics/orders/partitions/0/state", state)
     surveyor.json("snapshot")
-    rows = surveyor.json("show", "history", "--topic", "orders", "--partition", "0")["rows"]
-    assert [(row["snapshot_id"], row["leader"], row["isr"]) for row in rows] == [(1, 0, [0, 1]), (2, 1, [1])]
+    history = ("show", "history", "--topic", "orders", "--partition", "0")
+    changes = [(row["snapshot_id"], row["leader"], row["isr"]) for row in surveyor.json(*history)["rows"]]
+    assert changes == [(1, 0, [0, 1]), (2, 1, [1])]
+    assert [row["snapshot_id"] for row in surveyor.json(*history, "--as-of", "1")["rows"]] == [1]
     assert surveyor.json("show", "partitions", "--as-of", "1")["rows"][0]["leader"] == 0
     assert surveyor.json("show", "partitions")["rows"][0]["leader"] == 1
     assert "orders" in surveyor("show", "topics").stdout
