@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 import pyarrow as pa
 from msgspec import Struct
 
-from jobs.adapters.delta.warehouse import as_rows, schema_of, typed
+from jobs.adapters.delta.warehouse import Warehouse, as_rows, schema_of, typed, values_of
 from jobs.core.masking import masked_text
 from jobs.sql_views.database import Summaries, structs_of
 from jobs.sql_views.views import BrokerLeadership, ClusterSummary, RecordedLeadership
@@ -303,25 +303,29 @@ _WHATIF: Final = (
 def _whatif(at: Summaries) -> dict[str, Any]:
     """Return the worst rows of each kind of loss, at this snapshot or at the last one simulated before it."""
     number = at.snapshot.snapshot_id
-    rows = at.warehouse.read("whatif", ("snapshot_id", "<=", number)) if at.warehouse.has("whatif") else pa.table({})
-    impacts = typed(LossImpact, rows)
+    simulated_on = _newest_simulations(at.warehouse, number)
     result: dict[str, Any] = {"not_asked": [], "tables": []}
     for lose in FailureScenario:
-        newest = max((impact.snapshot_id for impact in impacts if impact.lose == lose.value), default=None)
+        newest = simulated_on.get(lose.value)
         if newest is None:
             command = f"surveyor whatif --cluster {quote(at.warehouse.cluster)} --lose {lose.value}"
             result["not_asked"].append({"lose": lose.value, "command": command})
             continue
-        simulated = [
-            (place, impact)
-            for place, impact in enumerate(impacts)
-            if (impact.lose, impact.snapshot_id) == (lose.value, newest)
-        ]
-        worst = sorted(simulated, key=lambda numbered: _severity(numbered[1]))[:WORST]
+        rows = at.warehouse.read("whatif", ("snapshot_id", "=", newest), ("lose", "=", lose.value))
+        simulated = typed(LossImpact, rows)
+        worst = sorted(range(len(simulated)), key=lambda place: _severity(simulated[place]))[:WORST]
         when = "" if newest == number else f", on snapshot {newest}"
         caption = f"Losing {lose.value}: the worst {len(worst)} of {len(simulated)}{when}"
-        result["tables"].append(_losses(lose, rows.take([place for place, _ in worst]), caption))
+        result["tables"].append(_losses(lose, rows.take(worst), caption))
     return result
+
+
+def _newest_simulations(warehouse: Warehouse, until: int) -> dict[str, int]:
+    """Return the newest snapshot up to `until` on which each kind of loss was simulated."""
+    if not warehouse.has("whatif"):
+        return {}
+    rows = warehouse.read("whatif", ("snapshot_id", "<=", until), columns=["snapshot_id", "lose"])
+    return dict(values_of(rows.group_by("lose").aggregate([("snapshot_id", "max")]), "lose", "snapshot_id_max"))
 
 
 def _severity(impact: LossImpact) -> tuple[object, ...]:

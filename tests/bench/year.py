@@ -5,7 +5,7 @@
 The rows of the year are made here, as nightly vacuums would have left them: a partition changes every hour, brokers,
 their configs and topics every day, and each snapshot has the imbalance of every broker. All commands are whole
 processes, in turn on both warehouses. The young one begins with a few days of a year ago, so that a vacuum deletes the
-same day from both.
+same day from both. The dashboard is started and opened until its first chart is drawn.
 """
 
 import resource
@@ -26,6 +26,7 @@ from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from tests.bench.clusters.synthetic import Cluster, cluster
 from tests.bench.cold import run_command
+from tests.bench.dashboard import opened_dashboard
 from tests.bench.figures import Figure, median_of, seconds_of
 
 PARTITIONS: Final = 10_000
@@ -44,6 +45,7 @@ COMMANDS: Final = (
     ("plan", "reconcile"),
     ("show", "history", "--topic", "topic-00001"),
     ("status",),
+    ("dashboard",),
     ("vacuum", "--keep"),
 )
 
@@ -103,7 +105,9 @@ def _timed(synthetic: Cluster, warehouse: Warehouse, *command: str) -> tuple[flo
     return seconds, usage.ru_utime + usage.ru_stime - before.ru_utime - before.ru_stime
 
 
-def _run(synthetic: Cluster, warehouse: Warehouse, *command: str) -> str:
+def _run(synthetic: Cluster, warehouse: Warehouse, *command: str) -> object:
+    if command[0] == "dashboard":
+        return opened_dashboard(["--warehouse", warehouse.uri])
     needs_cluster = command[0] in {"snapshot", "status"}
     where = ("--zookeeper", synthetic.hosts) if needs_cluster else ()
     return run_command(*command, *where, "--warehouse", warehouse.uri)

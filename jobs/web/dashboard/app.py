@@ -9,8 +9,11 @@ import sys
 from datetime import UTC, datetime
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
 import streamlit as st
 
+from jobs.adapters.delta.warehouse import typed
 from jobs.core.errors import SurveyorError
 from jobs.core.units import format_duration
 from jobs.web.dashboard.cache import SnapshotRef, clusters, snapshots
@@ -19,8 +22,10 @@ from jobs.web.dashboard.sections import CLUSTER, FLEET, PAGES, fleet
 from jobs.web.render import shown_time
 from schemas.rows import Snapshot
 
-# Keys of the session state: the position of the slider, and the cluster and its newest snapshot at the last run.
+# Keys of the session state: the number on the slider, the same in the box, and the cluster and its newest snapshot at
+# the last run.
 SLIDER: Final = "snapshot"
+BOX: Final = "snapshot number"
 NEWEST: Final = "newest"
 
 # The parameter of the address with the cluster that a link leads to.
@@ -65,20 +70,40 @@ def _show(arguments: argparse.Namespace) -> None:
     PAGES[page](SnapshotRef(arguments.warehouse, cluster, snapshot.snapshot_id), arguments.max_plan_age_hours)
 
 
-def _chosen(cluster: str, taken: list[Snapshot]) -> Snapshot:
-    """Return the snapshot selected by the slider, by default the newest; a single snapshot has no slider."""
-    by_id = {row.snapshot_id: row for row in taken}
-    _follow(cluster, list(by_id))
-    return by_id[st.select_slider("Snapshot", list(by_id), key=SLIDER)] if len(by_id) > 1 else taken[0]
+def _chosen(cluster: str, taken: pa.Table) -> Snapshot:
+    """Return the snapshot selected by the slider or in the box, by default the newest; a single one has neither.
+
+    The browser receives the first and the last number only, because a year may have 100,000 snapshots. A number without
+    a snapshot selects the last one before it.
+    """
+    numbers = taken["snapshot_id"].to_numpy()
+    first, newest = int(numbers[0]), int(numbers[-1])
+    selected = _follow(cluster, first, newest)
+    if first < newest:
+        st.slider("Snapshot", first, newest, key=SLIDER, on_change=_copy, args=(SLIDER, BOX))
+        st.number_input("Snapshot number", first, newest, key=BOX, on_change=_copy, args=(BOX, SLIDER))
+    place = int(np.searchsorted(numbers, selected, side="right")) - 1
+    return typed(Snapshot, taken.slice(place, 1))[0]
 
 
-def _follow(cluster: str, numbers: list[int]) -> None:
-    """Move the slider to the newest snapshot, unless the user selected an older one of this cluster."""
+def _follow(cluster: str, first: int, newest: int) -> int:
+    """Move the slider to the newest snapshot, unless the user selected an older one of this cluster; return the number.
+
+    A number that stays is set again, because a slider with another end would lose it.
+    """
     state = st.session_state
-    last_cluster, newest = state.get(NEWEST, (None, None))
-    if last_cluster != cluster or state.get(SLIDER) not in numbers or state[SLIDER] == newest:
-        state[SLIDER] = numbers[-1]
-    state[NEWEST] = cluster, numbers[-1]
+    last_cluster, last_newest = state.get(NEWEST, (None, None))
+    selected: int = state.get(SLIDER, newest)
+    if last_cluster != cluster or not first <= selected <= newest or selected == last_newest:
+        selected = newest
+    state[SLIDER] = state[BOX] = selected
+    state[NEWEST] = cluster, newest
+    return selected
+
+
+def _copy(source: str, target: str) -> None:
+    """Give one of the two inputs the number of the other."""
+    st.session_state[target] = st.session_state[source]
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
-from jobs.adapters.delta.warehouse import Warehouse, typed
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.masking import masked_text
 from jobs.repositories.snapshots import find_snapshot
 from jobs.runtime.settings import ClusterConf
@@ -21,7 +21,6 @@ from jobs.web.cluster_page import commits, leaders_over_time, plans, unhealthy_p
 from jobs.web.fleet_page import FleetRow, HealthAtSnapshot, newest_health, rows_of
 from jobs.web.plan_page import PlanTables
 from jobs.web.report import summaries
-from schemas.rows import Snapshot
 
 CACHE_SECONDS: Final = 5
 """Lifetime of cached data that can grow."""
@@ -70,11 +69,10 @@ def _health(place: SnapshotRef) -> HealthAtSnapshot:
 
 
 @st.cache_resource(ttl=CACHE_SECONDS, show_spinner=False)
-def snapshots(uri: str, cluster: str) -> list[Snapshot]:
+def snapshots(uri: str, cluster: str) -> pa.Table:
     """Return snapshot_id, taken_at and cluster_id of the snapshots of a cluster, the oldest first."""
     columns = ["snapshot_id", "taken_at", "cluster_id"]
-    rows = Warehouse(uri, cluster).read("snapshots", columns=columns).sort_by("snapshot_id")
-    return typed(Snapshot, rows)
+    return Warehouse(uri, cluster).read("snapshots", columns=columns).sort_by("snapshot_id")
 
 
 @st.cache_resource(max_entries=CACHED_SNAPSHOTS, show_spinner=False)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -63,9 +64,11 @@ def test_the_slider_goes_through_history(warehouse: Warehouse, monkeypatch: pyte
     assert "snapshot 3 (id id) taken 2026-11-21 12:00:00 UTC" in app.text[0].value
     assert [element.value for element in app.markdown] == []  # as docstrings of names in the script would be
     assert (_cards(app)["partitions offline"], len(_cells(app))) == ("1", 2)
-    earlier = _calm(app.select_slider(key="snapshot").set_value(1).run())
+    earlier = _calm(app.slider(key="snapshot").set_value(1).run())
     assert "snapshot 1 (id id) taken 2026-11-21 10:00:00 UTC" in earlier.text[0].value
     assert (_cards(earlier)["partitions offline"], len(earlier.dataframe)) == ("0", 0)
+    typed = _calm(app.number_input(key="snapshot number").set_value(2).run())
+    assert (typed.slider(key="snapshot").value, typed.text[0].value[:10]) == (2, "snapshot 2")
 
 
 def test_the_slider_stays_on_the_newest_until_a_user_moves_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,14 +81,29 @@ def test_the_slider_stays_on_the_newest_until_a_user_moves_it(tmp_path: Path, mo
     cache.snapshots.clear()
     cluster.snapshot()
     app = _calm(app.run())
-    assert app.select_slider(key="snapshot").value == 4
-    app = _calm(app.select_slider(key="snapshot").set_value(2).run())
+    assert app.slider(key="snapshot").value == 4
+    app = _calm(app.slider(key="snapshot").set_value(2).run())
     cache.snapshots.clear()
     cluster.snapshot()
     app = _calm(app.run())
-    assert app.select_slider(key="snapshot").value == 2
+    assert app.slider(key="snapshot").value == 2
     app = _calm(app.selectbox(key="cluster").set_value("other").run())
-    assert app.select_slider(key="snapshot").value == 4
+    assert app.slider(key="snapshot").value == 4
+
+
+def test_a_browser_receives_no_list_of_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A year of them would be sent at each click; a number that no snapshot has selects the last one before it."""
+    warehouse = Warehouse(str(tmp_path / "warehouse"), "default")
+    lived_in(warehouse)
+    snapshots = warehouse.read("snapshots").sort_by("snapshot_id")
+    numbers = pa.array([1, 2, 100_000], snapshots.schema.field("snapshot_id").type)
+    place = snapshots.schema.get_field_index("snapshot_id")
+    warehouse.replace_by("snapshots", snapshots.set_column(place, snapshots.schema.field(place), numbers))
+    app = _opened(warehouse, monkeypatch)
+    assert "snapshot 100000 " in app.text[0].value
+    assert app.slider(key="snapshot").proto.ByteSize() < 1_000
+    app = _calm(app.slider(key="snapshot").set_value(99_999).run())
+    assert "snapshot 2 " in app.text[0].value
 
 
 def test_bars_say_who_is_gone_and_what_is_left_out(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:

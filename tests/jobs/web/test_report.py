@@ -103,6 +103,16 @@ def test_a_report_as_of_an_older_snapshot(small: Warehouse, tmp_path: Path) -> N
     assert [row[:2] for row in _cells(page, "leaders")][-1] == ["orders-1", "2"]
 
 
+def test_a_report_has_the_newest_simulation_of_each_loss(small: Warehouse, tmp_path: Path) -> None:
+    """Of losing a broker that is the one of snapshot 3, of losing a rack that of snapshot 2."""
+    loss = {"lose": "racks=1", "lost": [1], "offline": 0, "newly_offline": 0}
+    small.append("whatif", [{**loss, "snapshot_id": number, "scenario": f"rack of {number}"} for number in (1, 2)])
+    page = _page(small, tmp_path / "page.html")
+    assert [row[0] for row in _cells(page, "whatif-racks")] == ["rack of 2"]
+    assert "Losing racks=1: the worst 1 of 1, on snapshot 2" in page
+    assert "Losing brokers=1: the worst 2 of 2<" in page
+
+
 def test_report_lists_no_plan_or_commit_after_its_snapshot(small: Warehouse, tmp_path: Path) -> None:
     """The plan is on snapshot 3, and its commits came after it."""
     pages = [_page(small, tmp_path / f"{number}.html", "--snapshot", str(number)) for number in (2, 3)]
