@@ -84,6 +84,9 @@ COMMANDS: Final[Mapping[int, str]] = {
 }
 """The commands that do what the requests ask for. `kafka-reassign-partitions` lists before it moves anything."""
 
+WAITING: Final = COMMANDS.keys() - {LIST_REASSIGNMENTS}
+"""Requests whose answer waits until a cycle has done what they ask for."""
+
 
 def refusal_of(api: int, caller: Caller, authorizer: str | None, *, is_served: bool = True) -> ApiError | None:
     """Return the answer to a client for which nothing is carried out, None if its requests are served.

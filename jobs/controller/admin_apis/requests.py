@@ -7,22 +7,30 @@ as the client does.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import IntEnum
+from threading import Event, Semaphore
 from typing import Any, Final, NamedTuple
 
 from jobs.adapters.kio_imports import ErrorCode
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi import Op
 from jobs.controller.context import ControllerContext
+from jobs.core.errors import SurveyorError
 from jobs.execution.batch.topic_znodes import too_large
 from schemas.broker_protocol import Protocol
 from schemas.rows import BrokerConfig
 from schemas.znodes import Endpoint
 
 POLL_SECONDS: Final = 0.02
-"""Seconds between two looks at what the cycle has done."""
+"""Seconds between the first two looks at what the cycle has done; the interval grows with the wait."""
+
+MAX_POLL_SECONDS: Final = 0.5
+"""Maximum number of seconds between two looks."""
+
+MAX_ACTIVE_REQUESTS: Final = 8
+"""Requests that are worked on at the same time; those that wait for a cycle do not count."""
 
 MAX_WAIT_SECONDS: Final = 60.0
 """Maximum number of seconds that a client may have the answer wait."""
@@ -100,6 +108,10 @@ class AdminApiContext:
     endpoints: Callable[[], Sequence[Endpoint]] = tuple
     """Where brokers and clients see us, under the names of their listeners."""
     cluster_id: str | None = None
+    ended: Event = field(default_factory=Event)
+    """Set when the controllership has ended: no cycle will do what is waited for."""
+    turns: Semaphore = field(default_factory=lambda: Semaphore(MAX_ACTIVE_REQUESTS))
+    """What each request holds while it is worked on."""
 
     def refuse_client(self) -> None:
         """Raise RefusedRequestError if nothing is carried out for this client."""
@@ -123,13 +135,25 @@ class AdminApiContext:
         return ApiError(AdminError.POLICY_VIOLATION, str(refused)) if refused.is_final else CHANGED
 
     def await_cycle(self, is_done: Callable[[], bool], seconds: float) -> bool:
-        """Wait until the cycle has done something; return whether it has."""
+        """Wait until the cycle has done something; return whether it has.
+
+        Other requests are worked on meanwhile. Raise SurveyorError if the controllership ends.
+        """
         self.wake()
-        deadline = time.monotonic() + min(seconds, MAX_WAIT_SECONDS)
+        self.turns.release()
+        try:
+            return self._await(is_done, min(seconds, MAX_WAIT_SECONDS))
+        finally:
+            self.turns.acquire()
+
+    def _await(self, is_done: Callable[[], bool], seconds: float) -> bool:
+        began = time.monotonic()
         while not is_done():
-            if time.monotonic() > deadline:
+            waited = time.monotonic() - began
+            if waited > seconds:
                 return False
-            time.sleep(POLL_SECONDS)
+            if self.ended.wait(min(max(POLL_SECONDS, waited / 10), MAX_POLL_SECONDS)):
+                raise SurveyorError("this process is no longer the controller")
         return True
 
 

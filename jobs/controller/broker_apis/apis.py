@@ -6,6 +6,7 @@ controllership may end earlier. A broker that receives NOT_CONTROLLER looks for 
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import count
 from threading import Lock
@@ -15,7 +16,7 @@ from kazoo.exceptions import KazooException
 
 from jobs.adapters.request_server.api_handler import ApiMessage, Caller, ServerListener
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.controller.admin_apis.apis import CONFIG_VERSIONS, handle_admin, refusal_of
+from jobs.controller.admin_apis.apis import CONFIG_VERSIONS, WAITING, handle_admin, refusal_of
 from jobs.controller.admin_apis.apis import VERSIONS as ADMIN_VERSIONS
 from jobs.controller.admin_apis.broker_level_requests import concerns_controller
 from jobs.controller.admin_apis.cluster_metadata import (
@@ -50,8 +51,11 @@ _LOG: Final = module_logger(__name__)
 _NOT_CONTROLLER: Final = 41
 _UNKNOWN_SERVER_ERROR: Final = -1
 
-ADMIN_THREADS: Final = 8
-"""Requests of people that are answered at the same time; each may wait until a cycle has done what it asks for."""
+MAX_WAITING_REQUESTS: Final = 200
+"""Requests of people that may wait at the same time until a cycle has done what they ask for."""
+
+_QUICK_THREADS: Final = 4
+"""Threads for requests that wait for no cycle."""
 
 _BROKER_ID_NOT_REGISTERED: Final = 102
 
@@ -133,8 +137,11 @@ class BrokerApis:
         default_factory=lambda: ThreadPoolExecutor(max_workers=1, thread_name_prefix="producer-ids")
     )
 
-    _admin_executor: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(ADMIN_THREADS, thread_name_prefix="admin-requests")
+    _waiting_executor: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(MAX_WAITING_REQUESTS, thread_name_prefix="admin-requests")
+    )
+    _quick_executor: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(_QUICK_THREADS, thread_name_prefix="quick-requests")
     )
 
     def open(self, active: ActiveController) -> None:
@@ -148,6 +155,7 @@ class BrokerApis:
         with self._lock:
             active, self._active = self._active, None
         if active is not None:
+            active.api_context.ended.set()
             active.isr_writer.stop()
             active.shutdowns.stop()
 
@@ -155,7 +163,8 @@ class BrokerApis:
         """Stop answering requests; called at the end of the process."""
         self.close()
         self._executor.shutdown()
-        self._admin_executor.shutdown(wait=False, cancel_futures=True)
+        for executor in (self._waiting_executor, self._quick_executor):
+            executor.shutdown(wait=False, cancel_futures=True)
 
     def versions(self, listener: ServerListener) -> Mapping[int, tuple[int, int]]:
         """Return the APIs that are answered, with their first and last version; `refusal_of` refuses some of them.
@@ -216,7 +225,8 @@ class BrokerApis:
                 if api_key == METADATA and not (caller.is_verified and active.serves_clients_of(caller.clients_of)):
                     raise ConnectionAbortedError("brokers know whether this client may ask them")
                 api_context = active.api_context_for(api_key, caller)
-                return self._admin_executor.submit(_handle_admin, api_context, api_key, version, request)
+                executor = self._waiting_executor if api_key in WAITING else self._quick_executor
+                return executor.submit(_handle_admin, api_context, api_key, version, request)
         raise ValueError(f"API {api_key} is not served")
 
 
@@ -265,7 +275,8 @@ def _allocate_producer_ids(active: ActiveController | None, version: int, reques
 
 def _handle_admin(api_context: AdminApiContext, api_key: int, version: int, request: ApiMessage) -> ApiMessage:
     try:
-        return handle_admin(api_context, api_key, version, request)
+        with api_context.turns if api_key in WAITING else nullcontext():
+            return handle_admin(api_context, api_key, version, request)
     except (SurveyorError, KazooException) as error:  # the client asks again, and looks for the controller first
         raise ConnectionAbortedError(str(error)) from None
 

@@ -92,6 +92,11 @@ class AdminClient:
             for result in response.responses
         }
 
+    def send_deletion(self, name: str) -> Any:  # noqa: ANN401 - a future
+        """Begin to delete a topic; return the answer to come."""
+        request = _request(20, 5).DeleteTopicsRequest(topic_names=(name,), timeout=milliseconds(30_000))
+        return self.apis.submit(CALLER, 20, 5, request)
+
     def delete_by_id(self, topic_id: Any) -> tuple[str | None, int]:  # noqa: ANN401 - a UUID
         """Delete a topic by its id; return its name and the error code."""
         module = _request(20, 6)

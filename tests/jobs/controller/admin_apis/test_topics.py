@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 
 from jobs.adapters.brokers.control_encoding import as_uuid
-from jobs.controller.admin_apis.requests import NO_TOPIC
+from jobs.controller.admin_apis.requests import MAX_ACTIVE_REQUESTS, NO_TOPIC
 from schemas.znodes import decode_config
 from tests.jobs.controller.admin_apis.clients import AdminClient
 from tests.jobs.support.controllers.resident import run_until_quiet
@@ -147,6 +147,22 @@ def test_a_deletion_that_waits_is_named_as_late(tree: KafkaTree, admin: AdminCli
     assert admin.delete("orders", timeout=300)["orders"][0] == TIMED_OUT
     assert tree.client.exists("/admin/delete_topics/orders")
     assert admin.create({"name": "orders"})["orders"][0] == 36
+
+
+def test_requests_that_wait_hold_up_no_other_and_end_with_the_controllership(
+    tree: KafkaTree, admin: AdminClient
+) -> None:
+    """More deletions than are worked on at once wait for a broker that is down; their clients look for a controller."""
+    tree.unregister(1)
+    run_until_quiet(admin.controller)
+    waiting = [admin.send_deletion("orders") for _ in range(3 * MAX_ACTIVE_REQUESTS)]
+
+    assert admin.create({"name": "new", "factor": 2}, timeout=5_000)["new"][0] == 0
+    assert admin.reassignments() == {}
+    assert not any(deletion.done() for deletion in waiting)
+
+    admin.apis.close()
+    assert {type(deletion.exception(5)) for deletion in waiting} == {ConnectionAbortedError}
 
 
 def test_a_topic_is_deleted_twice(tree: KafkaTree, admin: AdminClient) -> None:
