@@ -1,6 +1,7 @@
 """Brokers, features, running reassignments and dynamic broker configs of a KRaft cluster, from one of its brokers."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -92,11 +93,15 @@ def read_metadata_version(session: Session) -> int | None:
     return next((int(row.max_version_level) for row in features if row.name == METADATA_VERSION), None)
 
 
-def read_moves(session: Session) -> dict[Key, Move]:
-    """Return the running reassignments by partition; raise RefusedRequestError if they are not listed."""
+def read_moves(session: Session, keys: Iterable[Key] | None = None) -> dict[Key, Move]:
+    """Return the running reassignments by partition, all or those of some partitions.
+
+    Raise RefusedRequestError if they are not listed.
+    """
     if not session.has_controller:
         raise RefusedRequestError(str(session.quorum_fault))
-    response = session.ask(ListPartitionReassignmentsRequest(timeout_ms=_CONTROLLER_TIMEOUT_MS, topics=None))
+    topics = None if keys is None else _topics_of(keys)
+    response = session.ask(ListPartitionReassignmentsRequest(timeout_ms=_CONTROLLER_TIMEOUT_MS, topics=topics))
     if response.error_code != NONE:
         raise refused(response.error_code, "cluster")
     return {
@@ -106,6 +111,14 @@ def read_moves(session: Session) -> dict[Key, Move]:
         for topic in response.topics
         for row in topic.partitions
     }
+
+
+def _topics_of(keys: Iterable[Key]) -> list[Any]:
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for topic, partition in keys:
+        numbers[topic].append(partition)
+    row = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
+    return [row(name=topic, partition_indexes=partitions) for topic, partitions in numbers.items()]
 
 
 def request_rows(moves: Mapping[Key, Move]) -> list[ZnodeRequest]:

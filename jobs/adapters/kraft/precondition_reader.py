@@ -14,7 +14,15 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from jobs.adapters.brokers.admin import NONE
 from jobs.adapters.kraft.cluster import Move, refused
 from jobs.adapters.kraft.session import Session
-from jobs.adapters.kraft.topics import TOPIC_OVERRIDE, UNKNOWN_TOPIC, KRaftPartition, NamedTopic, read_named_topics
+from jobs.adapters.kraft.topics import (
+    TOPIC_OVERRIDE,
+    UNKNOWN_TOPIC,
+    KRaftPartition,
+    NamedTopic,
+    permitted_moves,
+    read_named_partitions,
+    read_named_topics,
+)
 from schemas.current_state import (
     CurrentPartition,
     CurrentReassignments,
@@ -38,13 +46,12 @@ NOT_READ: Final = "it changed while it was read, or its reassignment is not list
 
 
 def read_partitions(session: Session, keys: Iterable[Key]) -> dict[Key, CurrentPartition]:
-    """Read the topics and states of these partitions."""
+    """Read the topics and states of these partitions; the topics have an assignment for these partitions only."""
     unique_keys = list(dict.fromkeys(keys))
-    names = [topic for topic, _ in unique_keys]
-    before = _partitions(unique_keys, read_named_topics(session, names, with_configs=False)[0])
+    before = _partitions(unique_keys, read_named_partitions(session, unique_keys))
     for _ in range(MAX_READINGS):
         time.sleep(SETTLING_SECONDS)
-        current = _partitions(unique_keys, read_named_topics(session, names, with_configs=False)[0])
+        current = _partitions(unique_keys, read_named_partitions(session, unique_keys))
         if current == before:
             return current
         before = current
@@ -65,7 +72,7 @@ def read_operations(session: Session, operations: Sequence[Operation]) -> Operat
 
 def read_reassignments(session: Session, live: Collection[int]) -> CurrentReassignments:
     """Read all running reassignments, and their partitions."""
-    _, moves = read_named_topics(session, [], with_configs=False)
+    moves = permitted_moves(session)
     not_understood = ["running reassignments (they are not listed)"] if moves is None else []
     running: Mapping[Key, Move] = moves or {}
     targets = {key: target(move.replicas, move.removing) for key, move in running.items()}

@@ -9,7 +9,7 @@ A large cluster is read in shares of its topics (`read_share`), by several proce
 
 from base64 import urlsafe_b64encode
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
@@ -198,12 +198,28 @@ def read_named_topics(
 
     A topic that does not exist is left out. Without the reassignments, no partition is understood.
     """
-    quarantine: list[QuarantinedZnode] = []
-    topics, moves = _read_untorn(session, sorted(set(names)), lambda: _permitted_moves(session))
-    configs = _read_configs(session, topics, quarantine) if with_configs else dict.fromkeys(topics)
-    topics = {name: row for name, row in topics.items() if name in configs}
+    topics, moves = _read_untorn(session, sorted(set(names)), lambda: permitted_moves(session))
+    configs = _read_configs(session, topics, []) if with_configs else dict.fromkeys(topics)
+    return _named({name: row for name, row in topics.items() if name in configs}, moves, configs), moves
+
+
+def read_named_partitions(session: Session, keys: Collection[Key]) -> dict[str, NamedTopic]:
+    """Read these partitions and their running reassignments; their topics are returned without other partitions.
+
+    What else the cluster has, or moves, is not read: a large plan is read in portions while much of it is moving.
+    """
+    names = sorted({topic for topic, _ in keys})
+    topics, moves = _read_untorn(session, names, lambda: permitted_moves(session, keys), frozenset(keys))
+    return _named(topics, moves, dict.fromkeys(topics))
+
+
+def _named(
+    topics: Mapping[str, _Topic],
+    moves: Mapping[Key, Move] | None,
+    configs: Mapping[str, dict[str, str | None] | None],
+) -> dict[str, NamedTopic]:
     columns = _merged(topics)
-    _add_moves(columns, moves, quarantine)
+    _add_moves(columns, moves, [])
     rows: dict[str, list[KRaftPartition]] = {name: [] for name in topics}
     for values in zip(*(columns[name] for name in PARTITION_COLUMNS), strict=True):
         row = KRaftPartition(**dict(zip(PARTITION_COLUMNS, values, strict=True)))
@@ -211,30 +227,36 @@ def read_named_topics(
     return {
         name: NamedTopic(topic_id=row.topic_id, partitions=rows[name], fault=row.fault, config=configs[name])
         for name, row in topics.items()
-    }, moves
+    }
 
 
 def _read_untorn(
-    session: Session, names: Sequence[str] | None, list_moves: Callable[[], dict[Key, Move] | None]
+    session: Session,
+    names: Sequence[str] | None,
+    list_moves: Callable[[], dict[Key, Move] | None],
+    keys: frozenset[Key] | None = None,
 ) -> tuple[dict[str, _Topic], dict[Key, Move] | None]:
-    """Read topics between two lists of the running reassignments, and those that are torn once more."""
+    """Read topics between two lists of the running reassignments, and those that are torn once more.
+
+    With `keys`, only these partitions are read.
+    """
     before = list_moves()
-    topics = _read(session, names)
+    topics = _read(session, names, keys)
     moves = None if before is None else list_moves()
     if before is not None and moves is not None and (torn := _torn(topics, before, moves)):
-        again = _read(session, sorted(torn))
+        again = _read(session, sorted(torn), keys)
         topics = {name: row for name, row in topics.items() if name not in torn} | again
         moves = list_moves()
     return topics, moves
 
 
-def _permitted_moves(session: Session) -> dict[Key, Move] | None:
-    """Return the running reassignments; None if this client may not list them.
+def permitted_moves(session: Session, keys: Iterable[Key] | None = None) -> dict[Key, Move] | None:
+    """Return the running reassignments, all or those of some partitions; None if this client may not list them.
 
     Raise StaleMetadataError for any other refusal, as of a controller that was just replaced; then try again.
     """
     try:
-        return read_moves(session)
+        return read_moves(session, keys)
     except NotPermittedError:
         return None
     except RefusedRequestError as error:
@@ -256,11 +278,16 @@ def listed_moves(session: Session, quarantine: list[QuarantinedZnode]) -> dict[K
         return None
 
 
-def _pages(session: Session, names: Sequence[str] | None) -> Iterator[Sequence[Any]]:
-    """Yield pages of topics; one response of all topics from a broker that does not know pages."""
+def _pages(
+    session: Session, names: Sequence[str] | None, span: tuple[Key, Key] | None = None
+) -> Iterator[Sequence[Any]]:
+    """Yield pages of topics; one response of all topics from a broker that does not know pages.
+
+    `span` is the first and the last partition that are needed: pages before and after it are not requested.
+    """
     page = DescribeTopicPartitionsRequest
     left = sorted(names or ())  # as brokers sort them
-    cursor: tuple[str, int] | None = None
+    cursor = span[0] if span is not None and left[:1] == [span[0][0]] else None
     while True:
         start = None if cursor is None else page.Cursor(topic_name=cursor[0], partition_index=cursor[1])
         topics = [page.TopicRequest(name=name) for name in left]
@@ -277,6 +304,8 @@ def _pages(session: Session, names: Sequence[str] | None) -> Iterator[Sequence[A
         if cursor == (following.topic_name, following.partition_index):
             raise KafkaProtocolError(f"DescribeTopicPartitions stays at {cursor}")
         cursor = following.topic_name, following.partition_index
+        if span is not None and cursor > span[1]:
+            return
         left = left[bisect_left(left, following.topic_name) :]
         if names is not None and not left:  # a request without names would be for all topics
             return
@@ -288,13 +317,14 @@ def _all_topics(session: Session, names: Sequence[str] | None) -> Sequence[Any]:
     return topics
 
 
-def _read(session: Session, names: Sequence[str] | None) -> dict[str, _Topic]:
-    """Read topics by name; one that does not exist is left out."""
+def _read(session: Session, names: Sequence[str] | None, keys: frozenset[Key] | None = None) -> dict[str, _Topic]:
+    """Read topics by name, or only these partitions of them; a topic that does not exist is left out."""
     read: dict[str, _Topic] = {}
     if names is not None and not names:
         return read
     lists = [None] if names is None else [names[i : i + TOPICS_PER_LIST] for i in range(0, len(names), TOPICS_PER_LIST)]
-    for page in chain.from_iterable(_pages(session, some) for some in lists):
+    span = (min(keys), max(keys)) if keys else None
+    for page in chain.from_iterable(_pages(session, some, span) for some in lists):
         for row in page:
             if row.error_code == UNKNOWN_TOPIC or row.name is None:
                 continue
@@ -304,7 +334,10 @@ def _read(session: Session, names: Sequence[str] | None) -> dict[str, _Topic]:
                 topic = read[row.name] = _Topic(topic_id, {name: [] for name in PARTITION_COLUMNS})
             if row.error_code != NONE:
                 topic.fault = refusal(row.error_code, "topic")
-            _extend(topic.columns, row.name, row.partitions)
+            rows = row.partitions
+            if keys is not None:
+                rows = [partition for partition in rows if (row.name, partition.partition_index) in keys]
+            _extend(topic.columns, row.name, rows)
     return read
 
 

@@ -210,9 +210,9 @@ class AdminCommit:
         self.commit_log.refuse_closed()
         return self._recheck(rows, 0.0)
 
-    def _read_back(self, requested: Sequence[PlanRow]) -> None:
+    def _read_back(self, accepted: Sequence[PlanRow]) -> None:
         with self.sink.reading() as reader:
-            record_concurrent_changes(reader, self.commit_log, requested, self.premises)
+            record_concurrent_changes(reader, self.commit_log, accepted, self.premises)
 
     def _throttle(self, upcoming: Sequence[Change] = ()) -> None:
         """Throttle the replicas that move now and those that are about to."""

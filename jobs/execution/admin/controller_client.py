@@ -91,7 +91,7 @@ Recheck = Callable[[Sequence[PlanRow]], list[PlanRow]]
 """Reads again what changes rest on; returns those that are still due, and records the outcomes of the others."""
 
 ReadBack = Callable[[Sequence[PlanRow]], None]
-"""Reads the changes of a request from the cluster, once their outcomes are recorded."""
+"""Reads the accepted changes of a request from the cluster, once their outcomes are recorded."""
 
 JUDGED_SECONDS: Final = 5.0
 """Seconds for which a reading of what changes rest on is current enough to request them."""
@@ -130,7 +130,7 @@ def request_changes(  # noqa: PLR0917 - where, what, and under which checks
             with progress(f"asking Kafka's controller: {kind}"):
                 for outcomes in _send_in_turn(sink, requests, lease, judgement):
                     commit_log.add_outcomes(outcomes)
-                    read_back([outcome.change for outcome in outcomes])
+                    read_back([outcome.change for outcome in outcomes if outcome.outcome is Outcome.APPLIED])
 
 
 @dataclass(slots=True)

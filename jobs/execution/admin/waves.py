@@ -55,8 +55,11 @@ def recheck_wave(
     pending, outcomes = poll_until(
         lambda: read_and_judge(reader, changes, premises), lambda judged: not _any_stale(judged[1]), timeout_seconds
     )
+    commit_log.add_outcomes(outcomes)
+    if not operations:
+        return [*pending]
     pending_operations, operation_outcomes = judge_operations(operations, reader.read_operations(operations))
-    commit_log.add_outcomes([*outcomes, *operation_outcomes])
+    commit_log.add_outcomes(operation_outcomes)
     return [*pending, *pending_operations]
 
 
@@ -69,15 +72,13 @@ def read_and_judge(
 
 
 def record_concurrent_changes(
-    reader: Reader, commit_log: CommitLog, requested: Sequence[PlanRow], premises: Premises
+    reader: Reader, commit_log: CommitLog, accepted: Sequence[PlanRow], premises: Premises
 ) -> None:
-    """Read back the accepted changes that were planned without versions; record what the requests do not explain."""
-    unversioned = [row for row in changes_among(requested) if is_unversioned(row)]
-    applied = {outcome.change.place for outcome in commit_log.of(Outcome.APPLIED)} if unversioned else set()
-    accepted = [row for row in unversioned if row.place in applied]
-    if accepted:
+    """Read back accepted changes that were planned without versions; record what the requests do not explain."""
+    unversioned = [row for row in changes_among(accepted) if is_unversioned(row)]
+    if unversioned:
         reader.sync()
-        found = read_back(accepted, reader.read_current(accepted), premises)
+        found = read_back(unversioned, reader.read_current(unversioned), premises)
         commit_log.replace_outcomes(found)
         for outcome in found:
             log(f"surveyor: {outcome.change.name}: {outcome.message}", logging.WARNING)

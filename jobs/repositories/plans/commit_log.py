@@ -115,7 +115,8 @@ class CommitLog:
     def replace_outcomes(self, outcomes: Iterable[RowOutcome]) -> None:
         """Replace the outcomes of the same changes, such as accepted requests that failed later."""
         newer = {outcome.change.place: outcome for outcome in outcomes}
-        self.outcomes = [newer.get(outcome.change.place, outcome) for outcome in self.outcomes]
+        if newer:
+            self.outcomes = [newer.get(outcome.change.place, outcome) for outcome in self.outcomes]
 
     def close(self) -> None:
         """Write the outcomes and the plan's new status; an attempt refused before it started writes nothing."""

@@ -17,9 +17,9 @@ from kafka.protocol.metadata import MetadataResponse
 
 from jobs.adapters.kraft.cluster import read_cluster
 from jobs.adapters.kraft.session import Session, read_from_broker
-from jobs.adapters.kraft.topics import TopicReading, has_at_most, list_topics, read_topics
+from jobs.adapters.kraft.topics import TopicReading, has_at_most, list_topics, read_named_partitions, read_topics
 from schemas.rows import Row
-from tests.jobs.support.kafka.paged_brokers import NOT_PAGED, PagedCluster
+from tests.jobs.support.kafka.paged_brokers import NOT_PAGED, PAGED, Move, PagedCluster
 
 TOPIC_ID = UUID("287b6c7c-f939-47f0-9cef-536d485d3e57")
 
@@ -134,6 +134,23 @@ def test_pages_begin_where_the_last_one_ended() -> None:
     first, second = (type(request).decode(request.encode(version=0), version=0) for request in broker.requests)
     assert first.cursor is None
     assert (second.cursor.topic_name, second.cursor.partition_index) == ("a", 1)
+
+
+def test_of_named_partitions_nothing_else_is_read() -> None:
+    """Neither the pages before and after them, nor the other reassignments, of which a large plan makes many."""
+    cluster = PagedCluster(2, 5_000, brokers=4)
+    cluster.start()
+    first, second = cluster.names
+    for name in cluster.names:
+        cluster.requested[name] = {number: Move(name, number, [0, 1, 3, 2], [3], [2]) for number in range(5_000)}
+    keys = [*((first, number) for number in range(4_500, 5_001)), *((second, number) for number in range(400))]
+    topics = read_from_broker(
+        [cluster.bootstrap.split(",")[0]], {}, lambda session: read_named_partitions(session, keys)
+    )
+    read = [(row.topic, row.partition) for topic in topics.values() for row in topic.partitions]
+    assert sorted(read) == sorted({*keys} - {(first, 5_000)})
+    assert {tuple(row.adding_replicas) for topic in topics.values() for row in topic.partitions} == {(3,)}
+    assert ([request for _, request in cluster.asked].count(PAGED), cluster.listed) == (1, 2 * 900)
 
 
 def test_counting_stops_above_the_limit() -> None:

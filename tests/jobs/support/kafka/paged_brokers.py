@@ -1,9 +1,10 @@
-"""Simulated brokers of a KRaft cluster that answer the requests of a snapshot, in a process of their own or as threads.
+"""Simulated brokers of a KRaft cluster that answer the requests of a snapshot and of moves, as a process or as threads.
 
     python -m tests.jobs.support.kafka.paged_brokers TOPICS PARTITIONS BROKERS NEWEST_API
 
 prints the ports, one a line, and runs until its standard input ends. Real brokers cannot hold a million partitions on a
 test machine. The bytes of a topic's partitions are encoded once, so that the time of a request is mostly the client's.
+A move that was requested never ends.
 """
 
 import socket
@@ -14,11 +15,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
 from threading import Thread
 from typing import Any, Final
 from uuid import UUID
 
 from kafka.protocol.admin import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
     DescribeAclsResponse,
     DescribeClientQuotasResponse,
     DescribeClusterResponse,
@@ -29,6 +34,7 @@ from kafka.protocol.admin import (
     DescribeTopicPartitionsResponse,
     DescribeUserScramCredentialsResponse,
     ListConfigResourcesResponse,
+    ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, MetadataResponse
@@ -46,7 +52,7 @@ OVERRIDE, DEFAULT = 1, 5
 SETTINGS: Final = [f"a.setting.of.topics.number.{number:02}" for number in range(34)]
 """As many as a topic of Kafka 4 has; of each topic the first is overridden."""
 
-_SPOKEN: Final = {18: 4, 55: 2, 60: 2, 46: 0, 32: 4, 3: 12, 29: 3, 48: 1, 50: 0, 75: 0, 74: 1}
+_SPOKEN: Final = {18: 4, 55: 2, 60: 2, 45: 0, 46: 0, 32: 4, 3: 12, 29: 3, 48: 1, 50: 0, 75: 0, 74: 1}
 """Highest version by API key."""
 _ADDED: Final = {NOT_PAGED: frozenset({75, 74}), PAGED: frozenset({74}), LISTED: frozenset[int]()}
 
@@ -54,6 +60,7 @@ _Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 _Partition = _Topic.DescribeTopicPartitionsResponsePartition
 _OldTopic = MetadataResponse.MetadataResponseTopic
 _Moving = ListPartitionReassignmentsResponse.OngoingTopicReassignment
+_Accepted = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
 _Config = DescribeConfigsResponse.DescribeConfigsResult
 
 
@@ -79,6 +86,10 @@ class PagedCluster:
     ports: list[int] = field(default_factory=list)
     moves: list[list[Move]] = field(default_factory=lambda: [[]])
     """What successive requests for reassignments list; the last list stays."""
+    requested: dict[str, dict[int, Move]] = field(default_factory=dict)
+    """The moves that were requested, by topic and partition."""
+    listed: int = 0
+    """Moves in all lists that were sent."""
     hidden: frozenset[str] = frozenset()
     """Topics that the client may not describe."""
     behind: frozenset[int] = frozenset()
@@ -94,6 +105,9 @@ class PagedCluster:
 
     def replicas(self, topic: int, partition: int) -> list[int]:
         return [(topic + partition + more) % self.brokers for more in range(min(3, self.brokers))]
+
+    def _placed(self, topic: int) -> list[list[int]]:
+        return [self.replicas(topic, number) for number in range(self.partitions)]
 
     def start(self) -> None:
         """Listen with one port a broker; threads end with the process."""
@@ -127,6 +141,7 @@ class PagedCluster:
             18: self._versions,
             55: self._quorum,
             60: self._cluster,
+            45: self._reassign,
             46: self._reassignments,
             32: self._configs,
             3: self._metadata,
@@ -179,12 +194,49 @@ class PagedCluster:
             error_code=0, error_message=None, cluster_id="paged", controller_id=0, brokers=brokers, version=version
         )
 
-    def _reassignments(self, *_: object) -> Any:  # noqa: ANN401
+    def _reassign(self, version: int, body: bytes) -> Any:  # noqa: ANN401
+        request = AlterPartitionReassignmentsRequest.decode(_after_tags(body), version=version)
+        row = _Accepted.ReassignablePartitionResponse
+        for topic in request.topics:
+            moves = self.requested.setdefault(topic.name, {})
+            for partition in topic.partitions:
+                before = self.replicas(self._numbers[topic.name], partition.partition_index)
+                adding, removing = (
+                    [broker for broker in some if broker not in others]
+                    for some, others in ((partition.replicas, before), (before, partition.replicas))
+                )
+                replicas = [*partition.replicas, *removing]
+                moves[partition.partition_index] = Move(
+                    topic.name, partition.partition_index, replicas, adding, removing
+                )
+        topics = [
+            _Accepted(
+                name=topic.name,
+                partitions=[
+                    row(partition_index=partition.partition_index, error_code=0, error_message=None)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+        return AlterPartitionReassignmentsResponse(
+            throttle_time_ms=0, error_code=0, error_message=None, responses=topics
+        )
+
+    def _reassignments(self, version: int, body: bytes) -> Any:  # noqa: ANN401
         moves = self.moves.pop(0) if len(self.moves) > 1 else self.moves[0]
+        request = ListPartitionReassignmentsRequest.decode(_after_tags(body), version=version)
+        if request.topics is None:
+            moves = [*moves, *(move for of_topic in self.requested.values() for move in of_topic.values())]
+        else:
+            named = {(topic.name, number) for topic in request.topics for number in topic.partition_indexes}
+            running = (self.requested.get(topic, {}).get(number) for topic, number in sorted(named))
+            moves = [*(move for move in moves if (move.topic, move.partition) in named), *filter(None, running)]
+        self.listed += len(moves)
         row = _Moving.OngoingPartitionReassignment
         topics = [
             _Moving(
-                name=move.topic,
+                name=name,
                 partitions=[
                     row(
                         partition_index=move.partition,
@@ -192,9 +244,10 @@ class PagedCluster:
                         adding_replicas=move.adding,
                         removing_replicas=move.removing,
                     )
+                    for move in of_topic
                 ],
             )
-            for move in moves
+            for name, of_topic in groupby(moves, attrgetter("topic"))
         ]
         return ListPartitionReassignmentsResponse(throttle_time_ms=0, error_code=0, error_message=None, topics=topics)
 
@@ -282,6 +335,9 @@ class PagedCluster:
         topic = self._numbers[name]
         head = struct.pack(">h", 0) + _string(name) + topic_id(topic).bytes + b"\0"
         rows = self._blobs[topic % self.brokers][first : first + count]
+        for number, move in self.requested.get(name, {}).items():
+            if first <= number < first + count:
+                rows[number - first] = _partition_bytes(number, move.replicas, self.replicas(topic, number))
         return head + _varint(len(rows) + 1) + b"".join(rows) + struct.pack(">i", -(2**31)) + b"\0"
 
     @cached_property
@@ -292,7 +348,7 @@ class PagedCluster:
     def _blobs(self) -> list[list[bytes]]:
         """The bytes of each partition; replicas repeat after as many topics as there are brokers."""
         return [
-            [_partition_bytes(number, self.replicas(topic, number)) for number in range(self.partitions)]
+            [_partition_bytes(number, placed, placed) for number, placed in enumerate(self._placed(topic))]
             for topic in range(self.brokers)
         ]
 
@@ -301,10 +357,10 @@ def topic_id(topic: int) -> UUID:
     return UUID(int=topic + 1)
 
 
-def _partition_bytes(number: int, placed: Sequence[int]) -> bytes:
-    replicas = _varint(len(placed) + 1) + struct.pack(f">{len(placed)}i", *placed)
+def _partition_bytes(number: int, placed: Sequence[int], isr: Sequence[int]) -> bytes:
+    replicas, in_sync = (_varint(len(some) + 1) + struct.pack(f">{len(some)}i", *some) for some in (placed, isr))
     none = _varint(1)
-    return struct.pack(">hiii", 0, number, placed[0], 0) + replicas * 2 + none * 3 + b"\0"
+    return struct.pack(">hiii", 0, number, isr[0], 0) + replicas + in_sync + none * 3 + b"\0"
 
 
 def _config_of(name: str) -> bytes:
