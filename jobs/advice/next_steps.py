@@ -98,6 +98,15 @@ def _migration(situation: ClusterSituation) -> Iterator[Suggestion]:
         yield Suggestion(migration_notice(sign))
 
 
+def _quorum(situation: ClusterSituation) -> Iterator[Suggestion]:
+    """Without contact to the quorum's leader brokers answer from old metadata; the doctor says why there is none."""
+    if situation.health.controller_id is None and not situation.names.has_znodes:
+        yield Suggestion(
+            "the quorum's leader is unknown: without one no partition gets another leader, and this state may be old",
+            "doctor",
+        )
+
+
 def _blocked(situation: ClusterSituation) -> Iterator[Suggestion]:
     blocking = situation.health.blocking
     yield from (repair_suggestion(row, situation.latest_epoch) for row in blocking[:BLOCKING_SHOWN])
@@ -337,6 +346,7 @@ def _quarantine(situation: ClusterSituation) -> Iterator[Suggestion]:
 
 RULES: Final[Sequence[Callable[[ClusterSituation], Iterator[Suggestion]]]] = (
     _migration,
+    _quorum,
     _blocked,
     _epoch,
     _last_epoch,

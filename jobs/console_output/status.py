@@ -182,10 +182,13 @@ def _controller(health: Health, surveyor_id: int, names: MetadataNames) -> str:
     'Surveyor, as 99, epoch not understood'
     >>> _controller(Named(controller_id=3000, controller_epoch=7, live=[2]), 99, IN_KRAFT)
     'node 3000, epoch 7'
+    >>> _controller(Named(controller_id=None, controller_epoch=None, live=[2]), 99, IN_KRAFT)
+    'unknown, epoch unknown'
     """
-    epoch = "not understood" if health.controller_epoch is None else str(health.controller_epoch)
+    unread = "not understood" if names.has_znodes else "unknown"
+    epoch = unread if health.controller_epoch is None else str(health.controller_epoch)
     if health.controller_id is None:
-        name = "not understood"
+        name = unread
     elif health.controller_id == NO_CONTROLLER:
         name = "none"
     elif health.controller_id in health.live:

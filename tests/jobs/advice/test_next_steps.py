@@ -241,6 +241,18 @@ def test_no_step_on_a_kraft_cluster_is_about_zookeeper(columns: dict[str, object
     assert words_of_zookeeper(*(f"{step.what} {step.command}" for step in steps_due)) == []
 
 
+def test_without_the_leader_of_the_quorum_everything_else_is_less_urgent() -> None:
+    situation = ClusterSituation(
+        health=replace(WELL, controller_id=None, controller_epoch=None, quarantined=2, gone={1: 4}),
+        warehouse_status=WarehouseStatus(snapshot=SNAPSHOT),
+        now=NOW,
+        max_plan_age=DAY,
+        names=IN_KRAFT,
+    )
+    first, *_ = next_steps(situation)
+    assert (first.what.partition(":")[0], first.command) == ("the quorum's leader is unknown", "doctor")
+
+
 def test_a_quorum_is_not_behind_the_epochs_of_zookeeper() -> None:
     """A migrated cluster keeps its id and its warehouse, and its quorum counts from zero."""
     recent = WarehouseStatus(snapshot=SNAPSHOT, latest_epoch=57)
