@@ -37,11 +37,12 @@ for words in json.loads(sys.argv[1]):
 from airflow.api_fastapi.app import create_app
 from airflow.dag_processing.dagbag import DagBag
 from airflow.models.asset import AssetEvent
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.settings import AIRFLOW_HOME, Session
 from fastapi.testclient import TestClient
 from surveyor_operators import RunSnapshotOperator
 from surveyor_outcomes import raise_for
-from surveyor_settings import CLUSTERS, Settings, settings
+from surveyor_settings import CLUSTERS, settings
 
 
 def bag(clusters: str) -> DagBag:
@@ -125,9 +126,15 @@ def surrounded(
 
 @contextmanager
 def submitting_by(binary: str | None) -> Iterator[None]:
-    """Let operators prepare as they do, and then call this spark-submit, if one is given."""
-    submission, other = Settings.submission, {} if binary is None else {"spark_submit": binary}
-    with patch.object(Settings, "submission", lambda ours: submission(ours) | other):
+    """Let operators prepare as they do, and then call this spark-submit, if one is given.
+
+    It is the provider's hook that calls it. Surveyor's own modules are no place for this: they are in the folder of
+    plugins, which Airflow loads a second time, so that a DAG may have other classes than this module has.
+    """
+    if binary is None:
+        yield
+        return
+    with patch.object(SparkSubmitHook, "_get_spark_binary_path", lambda _: [binary]):
         yield
 
 
