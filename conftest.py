@@ -66,6 +66,12 @@ UNIT = "unit"
 WAITS = re.compile(r"_brokers\.py|/stories/|/test_elsewhere\.py|/test_interrupts\.py|_killed\.py")
 """Files whose tests mostly wait for servers and processes of their own."""
 
+LONG = re.compile(
+    r"/test_(dags_brokers|kraft_plans_brokers|elsewhere|listen_brokers|demo|moves_brokers|leadership_brokers"
+    r"|bare_environment|standby|migration_brokers|pages_brokers|runbook_brokers)\.py"
+)
+"""Files of one and a half minutes and more, which begin first: no worker is left alone with one at the end."""
+
 TWO_VERSIONS = "test_leadership_brokers.py"
 """The longest file: each of its tests runs on clusters of two protocol versions, and nothing else is shared."""
 
@@ -90,7 +96,8 @@ class ByFileAndCluster(LoadFileScheduling):
     """Gives a worker a whole file, as its tests share servers; a file with clusters of two versions goes to two.
 
     Stories on real servers take longest and mostly wait. Every other worker takes those first and the rest takes them
-    last, so that at any time some workers compute while others wait.
+    last, so that at any time some workers compute while others wait. Of each kind the long ones come first, whatever
+    the order in which pytest-randomly has put the files.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -99,8 +106,8 @@ class ByFileAndCluster(LoadFileScheduling):
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         waits = self.nodes.index(node) % 2 == 0
-        suiting = (scope for scope in self.workqueue if bool(WAITS.search(scope)) == waits)
-        self.workqueue.move_to_end(next(suiting, next(iter(self.workqueue))), last=False)
+        first = min(self.workqueue, key=lambda scope: (bool(WAITS.search(scope)) != waits, LONG.search(scope) is None))
+        self.workqueue.move_to_end(first, last=False)
         super()._assign_work_unit(node)
 
 
