@@ -19,6 +19,16 @@ HIVE_SITE = """<configuration>
 <property><name>hive.metastore.warehouse.dir</name><value>{}/schemas</value></property>
 </configuration>"""
 
+TWICE = """
+from jobs.entry import main
+for _ in range(2):
+    try:
+        main()
+    except SystemExit as ended:
+        assert not ended.code, ended.code
+"""
+"""Registers what is registered already, in the JVM of the first time."""
+
 BY_NAME = """
 from jobs.adapters.spark.session import start_session
 spark = start_session("test", {"spark.sql.catalogImplementation": "hive"})
@@ -101,19 +111,11 @@ def test_spark_finds_the_tables_by_name(surveyor: Surveyor, tmp_path: Path) -> N
     before = versions(surveyor)
     variables = os.environ | {"SPARK_CONF_DIR": str(tmp_path / "conf"), "PYTHONPATH": str(Path(__file__).parents[3])}
     variables.pop("SPARK_REMOTE", None)
-    catalog = [
-        sys.executable,
-        "-m",
-        "jobs.entry",
-        "catalog",
-        "--warehouse",
-        str(surveyor.folder),
-        "--apply",
-        "--yes",
-    ]
+    catalog = ["catalog", "--warehouse", str(surveyor.folder), "--apply", "--yes"]
 
-    for command in (catalog, catalog, [sys.executable, "-c", BY_NAME]):
-        ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=variables)
+    for code in ([TWICE, *catalog], [BY_NAME]):
+        python = [sys.executable, "-c", *code]
+        ran = subprocess.run(python, capture_output=True, text=True, check=False, cwd=tmp_path, env=variables)
         assert ran.returncode == 0, ran.stderr
 
     assert ran.stdout.strip() == f"{sorted([*TABLE_COLUMNS, *VIEWS])} [4, 1, 3] 3"
