@@ -14,6 +14,7 @@ import pytest
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
 from jobs.adapters.embedded.ports import LOOPBACK, free_port
+from jobs.adapters.embedded.servers import end_session
 from jobs.adapters.zookeeper.connection import SESSION_TIMEOUT
 from tests.jobs.support.controllers.resident import put_assignment
 from tests.jobs.support.kafka.real_cluster import eventually
@@ -224,8 +225,11 @@ def test_a_standby_waits_while_it_could_not_read_what_is_deleted(tree: KafkaTree
     before = epoch(tree)
     tree.client.set_acls("/admin/delete_topics", [make_acl("world", "anyone", create=True, delete=True, admin=True)])
 
+    session = owner(tree)
     active.process.kill()
-    assert eventually(lambda: owner(tree) is None)
+    assert session is not None
+    end_session(tree.hosts, session)
+    assert owner(tree) is None
     assert standby.logged("denies Surveyor permission to list /admin/delete_topics")
     time.sleep(3)
     assert (epoch(tree), standby.output.count("permission to list")) == (before, 1)
