@@ -1,6 +1,7 @@
 """The demo is the main job: it must end well, with its last line, and leave no process behind.
 
-It is run as `make demo` runs it, for a user who has never run anything of Surveyor.
+It is run as `make demo` runs it, for a user who has never run anything of Surveyor; the other one for a user who has
+archives of classes, as `make setup` makes them.
 """
 
 import re
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.adapters.java.jars import cache_folder
 from tests.jobs.support.commands.bare import bare, home
 
 pytestmark = [pytest.mark.brokers, pytest.mark.spark]
@@ -27,6 +29,8 @@ SHOWN = {
 @pytest.mark.parametrize("command", SHOWN)
 def test_demo_loses_nothing_and_leaves_nothing(tmp_path: Path, command: str) -> None:
     user = home(tmp_path / "home")
+    if command != "demo":
+        (user / ".cache" / "kafka-surveyor" / "archives").symlink_to(cache_folder().absolute() / "archives")
     done = bare(f"{Path(sys.executable).parent}/surveyor {command}", tmp_path, user, TMPDIR=str(tmp_path))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     last = re.fullmatch(r"records acked=(\d+) read=(\d+) lost=0", done.stdout.splitlines()[-1])
