@@ -7,42 +7,29 @@ is: cancelling again does the rest.
 """
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from msgspec.structs import replace
 
-from jobs.adapters.brokers.admin import (
-    NO_REASSIGNMENT_IN_PROGRESS,
-    NONE,
-    UNKNOWN_OUTCOME,
-    Admin,
-    describe_error,
-    portions,
-)
-from jobs.adapters.brokers.permission_refusal import refusal
+from jobs.adapters.brokers.admin import Admin
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sinks.interface import Lease, Reader, Sink
 from jobs.adapters.zookeeper.connection import poll_until
 from jobs.advice.plans import after_cancellation
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
+from jobs.execution.admin.cancellation_requests import CancellationRequests, Judgement, Reason, unsafe_refusal
 from jobs.execution.admin.commit import end_throttle
 from jobs.execution.admin.connections import admin_of
-from jobs.execution.admin.controller_client import judge_under_lease
 from jobs.execution.admin.lease import LEASE_HANDOVER_SECONDS, LeaseGuardedAdmin, lease_for
 from jobs.execution.admin.throttles import throttle_rows
-from jobs.execution.admin.zk_controller_client import (
-    CANCELLATION_TIMEOUT_SECONDS,
-    LEADER_RETURN_SECONDS,
-    ZkReassignmentOverride,
-)
+from jobs.execution.admin.zk_controller_client import ZkReassignmentOverride
 from jobs.execution.commit_report import unapplied_lines
 from jobs.preconditions.cancellation_plan import (
     CancellationPlan,
     PartitionStatus,
-    allowed_by_option,
     partitions_of,
     plan_cancellation,
     refuse_cancellation,
@@ -59,9 +46,7 @@ from planner.reassignment.reassignment_status import ReassignmentStatus
 from planner.reassignment.rollback import steps_by_partition
 from schemas.enums import Action, Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import Brokers, Change, CommitRecord, Key, PlanRow
-from schemas.text import LINES_SHOWN, pluralise
-
-_DONE_CODES: Final = {NONE, NO_REASSIGNMENT_IN_PROGRESS}
+from schemas.text import LINES_SHOWN
 
 _STATUS_BEFORE: Final = {
     Step.CANCEL: ReassignmentStatus.IN_PROGRESS,
@@ -76,28 +61,10 @@ _UNCHANGED_TEXTS: Final = {
 }
 
 
-def refuse_unsafe(plan: Plan, cancellation: CancellationPlan) -> None:
-    """Raise RefusedError, with the reason for each partition, if a cancellation would lose data or replicas."""
-    if refusal_of_unsafe := _unsafe_refusal(f"plan {plan.title}", cancellation):
-        raise refusal_of_unsafe
-
-
 def _unsafe_refusal(subject: str, cancellation: CancellationPlan) -> RefusedError | None:
-    unsafe = [
-        f"{partition.change.name}: {partition.risk.code}: {partition.risk.reason}"
-        for partition in cancellation.unsafe
-        if partition.risk is not None
-    ]
-    if not unsafe:
-        return None
-    overflow = f"\n  and {len(unsafe) - LINES_SHOWN} more" if len(unsafe) > LINES_SHOWN else ""
-    options = f"--skip-unsafe{allowed_by_option(partition_status.risk for partition_status in cancellation.unsafe)}"
-    listed = "\n  ".join(unsafe[:LINES_SHOWN])
-    return RefusedError(
-        f"{subject} is not cancelled: {pluralise(len(unsafe), 'partition')} would lose data or "
-        f"replicas; start these brokers, or let those partitions continue with {options}:"
-        f"\n  {listed}{overflow}",
-    )
+    """Return the refusal, with the reason for each partition, if a cancellation would lose data or replicas."""
+    risks = ((status.change.name, status.risk) for status in cancellation.partitions)
+    return unsafe_refusal(f"{subject} is not", risks)
 
 
 def read_cancellation(
@@ -163,8 +130,9 @@ def _cancel_leased(
         needs_admin = throttled or not is_resident
         admin = stack.enter_context(admin_of(settings, reader.read_cluster())) if needs_admin else None
         cancellation = read_cancellation(reader, settings, plan, fewer_copies=fewer_copies)
-        if not skip_unsafe:
-            refuse_unsafe(plan, cancellation)
+        refused = None if skip_unsafe else _unsafe_refusal(f"plan {plan.title}", cancellation)
+        if refused is not None:
+            raise refused
         controller = ZkReassignmentOverride(reader.zookeeper_client) if is_resident or admin is None else admin
         run = _CancellationRun(
             settings, plan, commit_log, reader, controller, cancellation, lease, skip_unsafe, fewer_copies
@@ -194,59 +162,6 @@ def _was_requested(warehouse: Warehouse, plan: Plan) -> bool:
     )
 
 
-def refuse_other_controller(reader: Reader, *, was_resident: bool) -> None:
-    """Raise RefusedError if `surveyor control` is the controller now and was not before, or the other way round."""
-    if (reader.read_resident_controller() is not None) != was_resident:
-        change = "is no longer" if was_resident else "has become"
-        raise RefusedError(f"`surveyor control` {change} the controller; run the same command again")
-
-
-def _still_safe(
-    in_progress: Sequence[PartitionStatus], cancellation: CancellationPlan
-) -> tuple[list[PartitionStatus], list[RowOutcome]]:
-    """Return which partitions are still in progress and safe to cancel, and the outcomes of the others.
-
-    A reassignment that another client has requested meanwhile is not judged, and left alone.
-    """
-    now = {status.key: status for status in reversed(cancellation.partitions)}  # reassignments come first
-    safe, outcomes = [], []
-    for status in in_progress:
-        current = now[status.key]
-        if current.risk is not None:
-            outcomes.append(RowOutcome(_row(status, Step.CANCEL), Outcome.SKIPPED, f"continues: {current.risk.reason}"))
-        elif current.status is ReassignmentStatus.IN_PROGRESS:
-            safe.append(status)
-        else:
-            outcomes.append(_outcome(status, current, Step.CANCEL, None, ""))
-    return safe, outcomes
-
-
-@dataclass(frozen=True, slots=True)
-class _Judgement:
-    """Which partitions may be requested now, and the outcomes of the others."""
-
-    due: Sequence[PartitionStatus]
-    set_aside: Sequence[RowOutcome]
-    refusal: RefusedError | None = None
-    """Why nothing is requested at all."""
-
-
-Judge = Callable[[Sequence[PartitionStatus]], _Judgement]
-"""Reads partitions again, and judges them."""
-
-
-@dataclass(slots=True)
-class _Progress:
-    """What has been requested of one step, and the answers."""
-
-    requested: list[PartitionStatus] = field(default_factory=list)
-    set_aside: list[RowOutcome] = field(default_factory=list)
-    codes: dict[Key, int] = field(default_factory=dict)
-    why_unknown: str = "the controller's answer did not name it"
-    failed: set[Key] = field(default_factory=set)
-    """Partitions whose request ended with an error, so that waiting for them is useless."""
-
-
 @dataclass(frozen=True, slots=True)
 class _CancellationRun:
     settings: Settings
@@ -259,46 +174,58 @@ class _CancellationRun:
     skip_unsafe: bool
     fewer_copies: bool
 
-    def read(self, keys: Sequence[Key]) -> dict[Key, PartitionStatus]:
+    def read(self, keys: Iterable[Key]) -> dict[Key, PartitionStatus]:
         steps = steps_by_partition(self.plan.changes)
         self.reader.sync()
-        current = self.reader.read_partitions(keys)
-        statuses = partitions_of(self.cancellation.state, {key: steps[key] for key in keys}, current)
+        own = {key: steps[key] for key in keys}
+        statuses = partitions_of(self.cancellation.state, own, self.reader.read_partitions(own))
         return {status.key: status for status in statuses}
 
     def cancel(self, in_progress: Sequence[PartitionStatus]) -> list[RowOutcome]:
-        # a request in /admin names the target replicas; the Admin API takes None to cancel
-        target_of = _replicas_before if self.uses_override else lambda _: None
-        return self._carry_out(Step.CANCEL, in_progress, self._judge_cancellation, target_of)
+        return self._carry_out(Step.CANCEL, in_progress, self._judge_cancellation)
 
-    def _judge_cancellation(self, in_progress: Sequence[PartitionStatus]) -> _Judgement:
+    def restore(self, statuses: Mapping[Key, PartitionStatus]) -> list[RowOutcome]:
+        """Request the order before for partitions in which only the order differs."""
+        out_of_order = [status for status in statuses.values() if status.status is ReassignmentStatus.OUT_OF_ORDER]
+        return self._carry_out(Step.RESTORE_ORDER, out_of_order, self._judge_order)
+
+    def _judge_cancellation(self, in_progress: Sequence[PartitionStatus]) -> Judgement:
+        """Set partitions aside that are no longer safe to cancel or not in progress any more.
+
+        A reassignment that another client has requested meanwhile is not judged, and left alone.
+        """
         keys = {status.key for status in in_progress}
         cancellation = read_cancellation(self.reader, self.settings, self.plan, keys, fewer_copies=self.fewer_copies)
-        safe, set_aside = _still_safe(in_progress, cancellation)
+        now = {status.key: status for status in reversed(cancellation.partitions)}  # reassignments come first
+        targets: dict[Key, list[int] | None] = {}
+        set_aside: dict[Key, Reason] = {}
+        for status in in_progress:
+            current = now[status.key]
+            if current.risk is not None:
+                set_aside[status.key] = Outcome.SKIPPED, f"continues: {current.risk.reason}"
+            elif current.status is ReassignmentStatus.IN_PROGRESS:
+                # a request in /admin names the target replicas; the Admin API takes None to cancel
+                targets[status.key] = _replicas_before(status) if self.uses_override else None
+            else:
+                set_aside[status.key] = _changed_reason(status, current)
         whole = "" if len(in_progress) == len(self.cancellation.safe) else "the rest of "
         refusal = None if self.skip_unsafe else _unsafe_refusal(f"{whole}plan {self.plan.title}", cancellation)
-        return _Judgement(safe, set_aside, refusal)
+        return Judgement(targets, set_aside, refusal)
+
+    def _judge_order(self, out_of_order: Sequence[PartitionStatus]) -> Judgement:
+        """Set partitions aside that another client has moved."""
+        now = self.read(status.key for status in out_of_order)
+        due = [status for status in out_of_order if now[status.key].status is ReassignmentStatus.OUT_OF_ORDER]
+        targets = {status.key: _replicas_before(status) for status in due}
+        moved = {
+            key: (Outcome.STALE, f"left alone: {current.detail}") for key, current in now.items() if key not in targets
+        }
+        return Judgement(targets, moved)
 
     @property
     def uses_override(self) -> bool:
         """Whether `surveyor control` is the controller that is asked."""
         return isinstance(self.admin, ZkReassignmentOverride)
-
-    def restore(self, statuses: Mapping[Key, PartitionStatus]) -> list[RowOutcome]:
-        """Request the order before for partitions in which only the order differs."""
-        out_of_order = [status for status in statuses.values() if status.status is ReassignmentStatus.OUT_OF_ORDER]
-        return self._carry_out(Step.RESTORE_ORDER, out_of_order, self._judge_order, _replicas_before)
-
-    def _judge_order(self, out_of_order: Sequence[PartitionStatus]) -> _Judgement:
-        """Set partitions aside that another client has moved."""
-        now = self.read([status.key for status in out_of_order])
-        due = [status for status in out_of_order if now[status.key].status is ReassignmentStatus.OUT_OF_ORDER]
-        moved = [
-            RowOutcome(_row(status, Step.RESTORE_ORDER), Outcome.STALE, f"left alone: {now[status.key].detail}")
-            for status in out_of_order
-            if now[status.key].status is not ReassignmentStatus.OUT_OF_ORDER
-        ]
-        return _Judgement(due, moved)
 
     def record_interrupted(self) -> None:
         """Record the outcomes of partitions whose cancellation was intended by a command that was then killed."""
@@ -311,22 +238,20 @@ class _CancellationRun:
         ended = {step for step, outcome in steps if outcome != Outcome.PENDING}
         unfinished = {step for step, _ in steps} - ended
         moves = {(change.wave, change.key): change for change in self.plan.changes if change.action == Action.REASSIGN}
-        statuses = self.read(list(dict.fromkeys((topic, partition) for _, topic, partition, _ in unfinished)))
+        statuses = self.read((topic, partition) for _, topic, partition, _ in unfinished)
         outcomes = []
         for wave, topic, partition, action in sorted(unfinished):
             current = statuses[topic, partition]
             planned = dataclasses.replace(current, change=moves[wave, current.key])
-            outcomes.append(
-                _outcome(planned, current, Step(action), None, "the cancellation that requested it was killed")
-            )
+            killed = Outcome.UNKNOWN, f"the cancellation that requested it was killed; {current.detail}"
+            outcomes.append(_outcome(planned, current, Step(action), killed))
         self.commit_log.append_now(outcomes)
 
     def _carry_out(
         self,
         step: Step,
         partitions: Sequence[PartitionStatus],
-        judge: Judge,
-        target_of: Callable[[PartitionStatus], list[int] | None],
+        judge: Callable[[Sequence[PartitionStatus]], Judgement],
     ) -> list[RowOutcome]:
         """Record the intents, request all in as many requests as needed, and record the outcomes.
 
@@ -335,99 +260,45 @@ class _CancellationRun:
         if not partitions:
             return []
         self.commit_log.append_now(RowOutcome(_row(partition, step), Outcome.PENDING, "") for partition in partitions)
-        done = _Progress()
+        before = {partition.key: partition for partition in partitions}
+        requests = CancellationRequests(self.reader, self.admin, self.lease)
         try:
             with progress(f"asking Kafka's controller: {step}"):
-                self._request(partitions, judge, target_of, done)
+                requests.send([*before], lambda keys: judge([before[key] for key in keys]))
         except SurveyorError as error:
-            self._record(step, partitions, done, f"not requested: {error}".partition("\n")[0])
+            self._record(step, before, requests, error)
             raise
-        return self._record(step, partitions, done, f"not requested: {done.why_unknown} to an earlier request")
-
-    def _request(
-        self,
-        partitions: Sequence[PartitionStatus],
-        judge: Judge,
-        target_of: Callable[[PartitionStatus], list[int] | None],
-        done: _Progress,
-    ) -> None:
-        """Send one request after another, each judged right before it, until an answer is lost.
-
-        Storing the intents, checking the lease and an earlier request take time. Raise SurveyorError if a request
-        cannot be judged, or is refused.
-        """
-        for number, portion in enumerate(portions(self._judge(partitions, judge, done))):
-            due = self._judge(portion, judge, done) if number else portion
-            if not due:
-                continue
-            try:
-                codes = self.admin.reassign({partition.key: target_of(partition) for partition in due})
-            except RefusedError:
-                raise  # nothing was sent
-            except (SurveyorError, *UNKNOWN_OUTCOME) as error:
-                done.requested += due
-                done.why_unknown = f"no answer came ({describe_error(error)})"
-                if isinstance(error, SurveyorError):
-                    done.failed |= {partition.key for partition in due}
-                    raise
-                return
-            done.requested += due
-            done.codes |= codes
-
-    def _judge(self, partitions: Sequence[PartitionStatus], judge: Judge, done: _Progress) -> Sequence[PartitionStatus]:
-        """Return which partitions may be requested now, under the lease and of the same controller as before."""
-
-        def judge_for_controller() -> _Judgement:
-            refuse_other_controller(self.reader, was_resident=self.uses_override)
-            return judge(partitions)
-
-        judgement = judge_under_lease(self.lease, judge_for_controller)
-        done.set_aside += judgement.set_aside
-        if judgement.refusal is not None:
-            raise judgement.refusal
-        return judgement.due
+        return self._record(step, before, requests, None)
 
     def _record(
-        self, step: Step, partitions: Sequence[PartitionStatus], done: _Progress, why_unrequested: str
+        self,
+        step: Step,
+        before: Mapping[Key, PartitionStatus],
+        requests: CancellationRequests,
+        error: SurveyorError | None,
     ) -> list[RowOutcome]:
         """Record the outcomes of all; wait until those of requests show in the cluster, as an answer may be lost."""
-        decided = {partition.key for partition in done.requested} | {row.change.key for row in done.set_aside}
-        unrequested = [
-            RowOutcome(_row(partition, step), Outcome.SKIPPED, why_unrequested)
-            for partition in partitions
-            if partition.key not in decided
-        ]
-        self.commit_log.append_now([*done.set_aside, *unrequested])
-        refused = {key for key, code in done.codes.items() if code not in _DONE_CODES}
-        keys = [partition.key for partition in done.requested]
-        statuses = self._wait(keys, _STATUS_BEFORE[step], refused | done.failed) if keys else {}
-        moving_back = {
-            key for key in statuses if self.uses_override and statuses[key].status is ReassignmentStatus.DIVERGED
-        } - refused
+        unrequested = dict.fromkeys(before.keys() - {*requests.requested}, requests.unrequested_reason(error))
+        reasons = unrequested | requests.set_aside
+        skipped = [RowOutcome(_row(before[key], step), *reasons[key]) for key in before if key in reasons]
+        self.commit_log.append_now(skipped)
+        statuses = self._wait(step, requests) if requests.requested else {}
         outcomes = [
-            RowOutcome(
-                _row(partition, step), Outcome.UNKNOWN, f"requested, and moving back: {statuses[partition.key].detail}"
-            )
-            if partition.key in moving_back
-            else _outcome(partition, statuses[partition.key], step, done.codes.get(partition.key), done.why_unknown)
-            for partition in done.requested
+            RowOutcome(_row(before[key], step), Outcome.UNKNOWN, f"requested, and moving back: {current.detail}")
+            if self.uses_override and current.status is ReassignmentStatus.DIVERGED and key not in requests.refused
+            else _outcome(before[key], current, step, requests.unchanged_reason(key, current.detail))
+            for key, current in statuses.items()
         ]
         self.commit_log.append_now(outcomes)
-        return [*done.set_aside, *unrequested, *outcomes]
+        return [*skipped, *outcomes]
 
-    def _wait(
-        self, keys: Sequence[Key], until_not: ReassignmentStatus, refused: set[Key]
-    ) -> dict[Key, PartitionStatus]:
-        unfinished = {until_not, ReassignmentStatus.DIVERGED} if self.uses_override else {until_not}
+    def _wait(self, step: Step, requests: CancellationRequests) -> dict[Key, PartitionStatus]:
+        unfinished = {_STATUS_BEFORE[step]} | ({ReassignmentStatus.DIVERGED} if self.uses_override else set())
 
         def are_finished(statuses: Mapping[Key, PartitionStatus]) -> bool:
-            return not {key for key, status in statuses.items() if status.status in unfinished} - refused
+            return not {key for key, status in statuses.items() if status.status in unfinished} - requests.hopeless
 
-        return poll_until(
-            lambda: self.read(keys),
-            are_finished,
-            LEADER_RETURN_SECONDS if self.uses_override else CANCELLATION_TIMEOUT_SECONDS,
-        )
+        return poll_until(lambda: self.read(requests.requested), are_finished, requests.timeout_seconds)
 
 
 def _replicas_before(partition: PartitionStatus) -> Brokers | None:
@@ -439,28 +310,22 @@ def _row(partition: PartitionStatus, step: Step) -> PlanRow:
     return replace(partition.change, action=step.value)
 
 
-def _outcome(
-    before: PartitionStatus, now: PartitionStatus, step: Step, code: int | None, why_unknown: str
-) -> RowOutcome:
-    """Judge a step by the status before and now; `why_unknown` explains a missing answer."""
-    row = _row(before, step)
-    if now.status is _STATUS_BEFORE[step]:
-        if code is None:
-            return RowOutcome(row, Outcome.UNKNOWN, f"{why_unknown}; {now.detail}")
-        if code in _DONE_CODES:
-            return RowOutcome(row, Outcome.UNKNOWN, f"accepted, but not visible yet: {now.detail}")
-        return RowOutcome(row, Outcome.FAILED, f"the controller refused: {refusal(code, 'cluster', 'ALTER')}")
-    is_back = (
-        now.status in {ReassignmentStatus.NOT_STARTED, ReassignmentStatus.OUT_OF_ORDER} and now.change.wave == row.wave
-    )
-    if is_back and now.stranded:
+def _outcome(before: PartitionStatus, now: PartitionStatus, step: Step, unchanged: Reason) -> RowOutcome:
+    """Judge a step by the status before and now; `unchanged` is the outcome if it is as before."""
+    reason = unchanged if now.status is _STATUS_BEFORE[step] else _changed_reason(before, now)
+    return RowOutcome(_row(before, step), *reason)
+
+
+def _changed_reason(before: PartitionStatus, now: PartitionStatus) -> Reason:
+    is_back = now.status in {ReassignmentStatus.NOT_STARTED, ReassignmentStatus.OUT_OF_ORDER}
+    if is_back and now.change.wave == before.change.wave:
+        if not now.stranded:
+            return Outcome.APPLIED, now.detail
         reason = "its in-sync replicas were removed while it was cancelled, so no replica can lead it"
-        return RowOutcome(row, Outcome.FAILED, f"{reason}: {now.detail}; start its brokers, or recover it")
-    if is_back:
-        return RowOutcome(row, Outcome.APPLIED, now.detail)
+        return Outcome.FAILED, f"{reason}: {now.detail}; start its brokers, or recover it"
     completed = now.status in {ReassignmentStatus.COMPLETE, ReassignmentStatus.NOT_STARTED}
     reason = "it was complete before it could be cancelled; roll it back" if completed else "another client changed it"
-    return RowOutcome(row, Outcome.STALE, f"{reason}: {now.detail}")
+    return Outcome.STALE, f"{reason}: {now.detail}"
 
 
 def cancel_plan(
@@ -515,11 +380,9 @@ def _cancel_stored(
 
 
 def _refuse(plan: Plan, cancellation: CancellationPlan) -> None:
-    try:
-        refuse_unsafe(plan, cancellation)
-    except SurveyorError as error:
-        error.result = _result(plan, cancellation)
-        raise
+    if refusal := _unsafe_refusal(f"plan {plan.title}", cancellation):
+        refusal.result = _result(plan, cancellation)
+        raise refusal
 
 
 def _has_work(plan: Plan, cancellation: CancellationPlan) -> bool:

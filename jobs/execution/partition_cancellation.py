@@ -6,41 +6,24 @@ changes and watches it again when it receives a reassignment request. So the con
 partitions whose request was removed.
 """
 
-import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from deltalake.exceptions import DeltaError
 
-from jobs.adapters.brokers.admin import (
-    NO_REASSIGNMENT_IN_PROGRESS,
-    NONE,
-    UNKNOWN_OUTCOME,
-    Admin,
-    AdminUnavailableError,
-    describe_error,
-    portions,
-)
-from jobs.adapters.brokers.permission_refusal import refusal
+from jobs.adapters.brokers.admin import Admin, AdminUnavailableError
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.sinks.interface import Cluster, Lease, Reader
+from jobs.adapters.sinks.interface import Lease, Reader
 from jobs.adapters.zookeeper.connection import poll_until
 from jobs.adapters.zookeeper.migration_signs import refuse_migration
-from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UnreadableError, UsageError
+from jobs.core.errors import ExitCode, SurveyorError, UnreadableError, UsageError
+from jobs.execution.admin.cancellation_requests import CancellationRequests, Judgement, Reason, unsafe_refusal
 from jobs.execution.admin.connections import admin_of
-from jobs.execution.admin.controller_client import judge_under_lease
 from jobs.execution.admin.lease import lease_for
-from jobs.execution.admin.zk_controller_client import (
-    CANCELLATION_TIMEOUT_SECONDS,
-    LEADER_RETURN_SECONDS,
-    ZkReassignmentOverride,
-)
-from jobs.execution.cancellation import refuse_other_controller
-from jobs.preconditions.cancellation_plan import allowed_by_option
+from jobs.execution.admin.zk_controller_client import ZkReassignmentOverride
 from jobs.repositories.plans.commit_rows import NO_PLAN, AuditEntry, CommitRows, next_attempt
 from jobs.runtime.console import CommandResult, confirm, is_terminal, log
 from jobs.runtime.settings import Settings
@@ -73,12 +56,27 @@ class _Partition:
         return self.now is not None and self.now.is_moving
 
     @property
+    def is_unfinished(self) -> bool:
+        return self.is_moving or self.request is not None
+
+    @property
+    def _changes(self) -> str:
+        return f"adding {list(self.now.adding)}, removing {list(self.now.removing)}" if self.now else ""
+
+    @property
+    def unfinished_text(self) -> str:
+        """What is left of it once its cancellation was requested."""
+        moves = [f"it still moves, {self._changes}"] if self.is_moving else []
+        request = [] if self.request is None else [f"its request for {self.request} still exists"]
+        return "; ".join([*moves, *request])
+
+    @property
     def line(self) -> str:
         parts = []
         if self.risk is not None:
             parts.append(f"continues: {self.risk.code}: {self.risk.reason}")
         elif self.is_moving and self.now is not None:
-            parts.append(f"to be cancelled: adding {list(self.now.adding)}, removing {list(self.now.removing)}")
+            parts.append(f"to be cancelled: {self._changes}")
             parts.append(f"back to {self.now.origin}")
         if self.request is not None:
             parts.append(f"its request for {self.request} to be removed from /admin/reassign_partitions")
@@ -123,7 +121,7 @@ def cancel_partitions(
     """Cancel the reassignments of these partitions and remove requests for them, or show what that would do."""
     keys = parse_partitions(text)
     with settings.sink as sink, sink.reading() as reader:
-        _, partitions = _read(reader, keys, fewer_copies=fewer_copies)
+        partitions = _read(reader, keys, fewer_copies=fewer_copies)
         if not skip_unsafe:
             _refuse_unsafe(partitions)
         pending = [partition for partition in partitions if _is_due(partition)]
@@ -144,7 +142,7 @@ def cancel_partitions(
             return _apply(settings, reader, keys, lease, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
 
 
-def _read(reader: Reader, keys: Sequence[Key], *, fewer_copies: bool) -> tuple[Cluster, list[_Partition]]:
+def _read(reader: Reader, keys: Sequence[Key], *, fewer_copies: bool) -> list[_Partition]:
     state = reader.read_cluster()
     refuse_migration(state.migration)
     requests = reader.read_requests()
@@ -165,27 +163,17 @@ def _read(reader: Reader, keys: Sequence[Key], *, fewer_copies: bool) -> tuple[C
             else None
         )
         partitions.append(_Partition(key, current, request, risk))
-    return state, partitions
+    return partitions
 
 
 def _is_due(partition: _Partition) -> bool:
     """Whether the partition is moving or requested, and can be cancelled safely."""
-    return partition.risk is None and (partition.is_moving or partition.request is not None)
+    return partition.risk is None and partition.is_unfinished
 
 
-def _refuse_unsafe(partitions: Sequence[_Partition], subject: str = "nothing is") -> None:
-    unsafe = [
-        f"{partition.name}: {partition.risk.code}: {partition.risk.reason}"
-        for partition in partitions
-        if partition.risk is not None
-    ]
-    if unsafe:
-        listed = "\n  ".join(unsafe[:LINES_SHOWN])
-        option = allowed_by_option(partition.risk for partition in partitions)
-        raise RefusedError(
-            f"{subject} cancelled: {pluralise(len(unsafe), 'partition')} would lose data or replicas; start these "
-            f"brokers, or let those partitions continue with --skip-unsafe{option}:\n  {listed}"
-        )
+def _refuse_unsafe(partitions: Iterable[_Partition], subject: str = "nothing is") -> None:
+    if refusal := unsafe_refusal(subject, ((partition.name, partition.risk) for partition in partitions)):
+        raise refusal
 
 
 def _apply(
@@ -197,29 +185,34 @@ def _apply(
     the cancellation is requested.
     """
     with ExitStack() as stack:
-        connection = _connection(stack, settings, reader)
-        _, partitions = _read(reader, keys, fewer_copies=fewer_copies)
+        requests = CancellationRequests(reader, _controller(stack, settings, reader), lease)
+        partitions = _read(reader, keys, fewer_copies=fewer_copies)
         if not skip_unsafe:
             _refuse_unsafe(partitions)
         pending = {partition.key: partition for partition in partitions if _is_due(partition)}
-        run = _CancellationRun(reader, connection, lease, pending, skip_unsafe, fewer_copies)
+        run = _CancellationRun(requests, pending, skip_unsafe, fewer_copies)
         run.refuse_unavailable(partitions)
         audit = _Audit(settings.warehouse)
         audit.record(dict.fromkeys(pending, (Outcome.PENDING, "")))
         try:
             run.request()
         except SurveyorError as error:
-            audit.record(run.outcomes_after(error))
-            if run.requested:
-                audit.record(_outcomes(run.wait(), run.reasons))
+            audit.record(run.unrequested(error))
+            if requests.requested:
+                audit.record(run.outcomes(run.wait(requests.requested)))
             raise
-    return _report(run.wait(), run.reasons, run.unsafe, audit)
+    final = run.wait([key for key in pending if key not in requests.set_aside])
+    outcomes = run.outcomes(final)
+    audit.record(outcomes | requests.set_aside)
+    return _report(final, outcomes, [run.judged[key] for key in requests.set_aside])
 
 
-def _connection(stack: ExitStack, settings: Settings, reader: Reader) -> Admin | AdminUnavailableError | None:
-    """Return the Admin API, or why it does not answer; None if `surveyor control` is the controller."""
+def _controller(
+    stack: ExitStack, settings: Settings, reader: Reader
+) -> Admin | ZkReassignmentOverride | AdminUnavailableError:
+    """Return the Admin API, or why it does not answer; or `surveyor control`, if that is the controller."""
     if reader.read_resident_controller() is not None:
-        return None
+        return ZkReassignmentOverride(reader.zookeeper_client)
     try:
         return stack.enter_context(admin_of(settings, reader.read_cluster()))
     except AdminUnavailableError as error:
@@ -230,128 +223,103 @@ def _connection(stack: ExitStack, settings: Settings, reader: Reader) -> Admin |
 class _CancellationRun:
     """Cancellation of some partitions by a controller, under the lease."""
 
-    reader: Reader
-    connection: Admin | AdminUnavailableError | None
-    """The Admin API, or why it does not answer; None if `surveyor control` is the controller."""
-    lease: Lease
+    requests: CancellationRequests
     pending: Mapping[Key, _Partition]
     """The partitions to be cancelled, as they were before the intents were recorded."""
     skip_unsafe: bool
     fewer_copies: bool
-    begun: set[Key] = field(default_factory=set)
-    """Partitions whose request may have been removed, or whose cancellation may have been requested."""
-    requested: list[_Partition] = field(default_factory=list)
-    """Partitions for which all is done, or that are left out after a lost answer."""
-    reasons: dict[Key, tuple[Outcome, str]] = field(default_factory=dict)
-    """Outcomes of partitions that still move because the controller refused, or was not asked any more."""
-    unsafe: list[_Partition] = field(default_factory=list)
-    """Partitions that can no longer be cancelled safely, and continue."""
+    judged: dict[Key, _Partition] = field(default_factory=dict)
+    """Partitions as they were last judged."""
+    removed: Collection[Key] = ()
+    """Partitions whose request may have been removed."""
 
     def request(self) -> None:
-        """Remove requests and ask the controller.
+        """Remove requests and ask the controller; partitions are judged again after each, as each takes time."""
+        keys = [*self.pending]
+        self.requests.judge_again(keys, self._judge)
+        removed = [key for key in keys if key not in self.requests.set_aside and self._is_removable(self.judged[key])]
+        if removed:
+            self.removed = removed
+            self.requests.reader.withdraw_requests(removed)
+        self.requests.send([key for key in keys if key not in self.requests.set_aside], self._judge)
 
-        Recording the intents took time, and so do the removal of requests and each request: partitions are judged again
-        after each.
-        """
-        partitions = self._judge_again(self.pending)
-        requested = {
-            partition.key
-            for partition in partitions
-            if partition.request is not None and not (self.connection is None and partition.is_moving)
-        }
-        if requested:
-            self.begun |= requested
-            self.reader.withdraw_requests(requested)
-            partitions = self._judge_again([partition.key for partition in partitions])
-        if self.connection is None:
-            self._move_back(partitions)
-        elif isinstance(self.connection, AdminUnavailableError):
-            self.requested += partitions
-        else:
-            self._ask(self.connection, partitions)
+    def _is_removable(self, partition: _Partition) -> bool:
+        """Whether a request has to be removed; `surveyor control` follows the request to move a partition back."""
+        return partition.request is not None and not (self.requests.is_resident and partition.is_moving)
 
-    def wait(self) -> list[_Partition]:
+    def wait(self, keys: Sequence[Key]) -> list[_Partition]:
         """Wait until what was requested shows in the cluster, and return how it is then."""
-        is_moved_back = self.connection is None and any(partition.is_moving for partition in self.requested)
-        timeout_seconds = LEADER_RETURN_SECONDS if is_moved_back else CANCELLATION_TIMEOUT_SECONDS
-        keys = [partition.key for partition in self.requested]
-        return _wait(self.reader, keys, self.reasons.keys(), timeout_seconds)
+        requests = self.requests
+        unsent = {*keys}.difference(requests.requested) if requests.lost_response else set()
 
-    def outcomes_after(self, error: SurveyorError) -> dict[Key, tuple[Outcome, str]]:
-        """Return the outcomes of partitions that were not requested before this error, or perhaps were."""
-        requested = {partition.key for partition in self.requested}
+        def read_again() -> list[_Partition]:
+            requests.reader.sync()
+            return _read(requests.reader, keys, fewer_copies=True)
+
+        def are_finished(partitions: Sequence[_Partition]) -> bool:
+            unfinished = {partition.key for partition in partitions if partition.is_unfinished}
+            return not unfinished - requests.hopeless - unsent
+
+        return poll_until(read_again, are_finished, requests.timeout_seconds)
+
+    def outcomes(self, final: Sequence[_Partition]) -> dict[Key, Reason]:
+        """Return the outcomes by what the cluster shows."""
+        return {partition.key: self._reason(partition) for partition in final}
+
+    def _reason(self, partition: _Partition) -> Reason:
+        if not partition.is_unfinished:
+            return Outcome.APPLIED, _unchanged_text(partition)
+        if partition.key in self.requests.requested:
+            return self.requests.unchanged_reason(partition.key, partition.unfinished_text)
+        if self.requests.lost_response:
+            return self.requests.unrequested_reason(None)
+        return Outcome.UNKNOWN, partition.unfinished_text
+
+    def unrequested(self, error: SurveyorError) -> dict[Key, Reason]:
+        """Return the outcomes of partitions that were not requested before this error."""
+        interrupted = Outcome.UNKNOWN, f"interrupted: {error}"
+        skipped = self.requests.unrequested_reason(error)
         return {
-            key: (Outcome.UNKNOWN, f"interrupted: {error}")
-            if key in self.begun
-            else (Outcome.SKIPPED, f"not requested: {error}")
+            key: self.requests.set_aside.get(key, interrupted if key in self.removed else skipped)
             for key in self.pending
-            if key not in requested
+            if key not in self.requests.requested
         }
 
     def refuse_unavailable(self, partitions: Iterable[_Partition]) -> None:
         """Raise AdminUnavailableError if a controller that does not answer is needed; to remove a request it is not."""
         is_needed = any(partition.is_moving and partition.risk is None for partition in partitions)
-        if isinstance(self.connection, AdminUnavailableError) and is_needed:
-            raise self.connection
+        if isinstance(self.requests.controller, AdminUnavailableError) and is_needed:
+            raise self.requests.controller
 
-    def _judge_again(self, keys: Iterable[Key]) -> list[_Partition]:
-        """Return the partitions that can be cancelled by now, and note the others.
-
-        Raise SurveyorError if nothing can be requested, as LeaseLostError.
-        """
-        partitions = judge_under_lease(self.lease, lambda: self._read(list(keys)))
-        self.unsafe += [partition for partition in partitions if partition.risk is not None]
-        return [partition for partition in partitions if partition.risk is None]
-
-    def _read(self, keys: Sequence[Key]) -> list[_Partition]:
-        refuse_other_controller(self.reader, was_resident=self.connection is None)
-        _, partitions = _read(self.reader, keys, fewer_copies=self.fewer_copies)
+    def _judge(self, keys: Sequence[Key]) -> Judgement:
+        """Set partitions aside that are not safe any more; one that cannot be decoded is not judged, nor asked for."""
+        partitions = _read(self.requests.reader, keys, fewer_copies=self.fewer_copies)
         for partition in partitions:
             if partition.unreadable_reason is not None and self.pending[partition.key].unreadable_reason is None:
                 raise UnreadableError(f"{partition.name} can no longer be decoded: {partition.unreadable_reason}")
         if not self.skip_unsafe:
-            _refuse_unsafe(partitions, "the rest is not" if self.requested else "nothing is")
+            _refuse_unsafe(partitions, "the rest is not" if self.requests.requested else "nothing is")
         self.refuse_unavailable(partitions)
-        return partitions
+        self.judged |= {partition.key: partition for partition in partitions}
+        return Judgement(
+            self._targets(partition for partition in partitions if partition.risk is None),
+            {
+                partition.key: (Outcome.SKIPPED, f"continues: {partition.risk.reason}")
+                for partition in partitions
+                if partition.risk is not None
+            },
+        )
 
-    def _move_back(self, partitions: Sequence[_Partition]) -> None:
-        """Request the original replicas from `surveyor control`."""
-        back = {
-            partition.key: partition.now.origin
-            for partition in partitions
-            if partition.is_moving and partition.now is not None and partition.unreadable_reason is None
-        }
-        self.begun |= back.keys()
-        if back:
-            ZkReassignmentOverride(self.reader.zookeeper_client).reassign(back)
-        self.requested += partitions
-
-    def _ask(self, admin: Admin, partitions: Sequence[_Partition]) -> None:
-        """Send one request after another, each judged right before it, until an answer is lost.
-
-        A partition that cannot be decoded is not judged, nor asked for.
-        """
-        lost_response: str | None = None
-        for number, portion in enumerate(portions(partitions)):
-            if lost_response is not None:
-                skipped = (Outcome.SKIPPED, f"not requested: {lost_response} to an earlier request")
-                self.reasons |= dict.fromkeys((partition.key for partition in portion), skipped)
-                self.requested += portion
-                continue
-            due = self._judge_again([partition.key for partition in portion]) if number else portion
-            keys = [partition.key for partition in due if partition.unreadable_reason is None]
-            self.begun |= {*keys}
-            try:
-                codes = admin.reassign(dict.fromkeys(keys)) if keys else {}
-            except UNKNOWN_OUTCOME as error:
-                lost_response, codes = f"no answer came ({describe_error(error)})", {}
-                log(f"surveyor: {lost_response}; what the cluster shows decides", logging.WARNING)
-            self.requested += due
-            self.reasons |= {
-                key: (Outcome.FAILED, f"the controller refused: {refusal(code, 'cluster', 'ALTER')}")
-                for key, code in codes.items()
-                if code not in {NONE, NO_REASSIGNMENT_IN_PROGRESS}
+    def _targets(self, safe: Iterable[_Partition]) -> dict[Key, list[int] | None]:
+        """Return what to request; Kafka's controller watches /admin again once it is asked to cancel anything."""
+        readable = [partition for partition in safe if partition.unreadable_reason is None]
+        if isinstance(self.requests.controller, AdminUnavailableError):
+            return {}
+        if self.requests.is_resident:
+            return {
+                partition.key: partition.now.origin for partition in readable if partition.now and partition.is_moving
             }
+        return dict.fromkeys(partition.key for partition in readable)
 
 
 @dataclass(slots=True)
@@ -364,7 +332,7 @@ class _Audit:
     warehouse: Warehouse
     rows: CommitRows | None = None
 
-    def record(self, outcomes: Mapping[Key, tuple[Outcome, str]]) -> None:
+    def record(self, outcomes: Mapping[Key, Reason]) -> None:
         try:
             if self.rows is None:
                 if not self.warehouse.exists():
@@ -379,62 +347,11 @@ class _Audit:
             log(f"surveyor: could not record the cancellation in table commits: {error}")
 
 
-def _wait(
-    reader: Reader, requested: Sequence[Key], refused: AbstractSet[Key], timeout_seconds: float
-) -> list[_Partition]:
-    """Read until no partition moves or is requested, but for those that the controller refused."""
-
-    def read_again() -> list[_Partition]:
-        reader.sync()
-        return _read(reader, requested, fewer_copies=True)[1]
-
-    def are_finished(partitions: Sequence[_Partition]) -> bool:
-        return not any(
-            partition.is_moving or partition.request is not None
-            for partition in partitions
-            if partition.key not in refused
-        )
-
-    return poll_until(read_again, are_finished, timeout_seconds)
-
-
-def _is_unfinished(partition: _Partition) -> bool:
-    return partition.is_moving or partition.request is not None
-
-
-def _outcomes(
-    final: Sequence[_Partition], reasons: Mapping[Key, tuple[Outcome, str]]
-) -> dict[Key, tuple[Outcome, str]]:
-    """Return the outcomes by what the cluster shows; `reasons` are those of partitions that still move."""
-    invisible = (Outcome.UNKNOWN, "requested, and not visible yet")
-    return {
-        partition.key: reasons.get(partition.key, invisible)
-        if _is_unfinished(partition)
-        else (Outcome.APPLIED, _unchanged_text(partition))
-        for partition in final
-    }
-
-
-def _report(
-    final: Sequence[_Partition],
-    reasons: Mapping[Key, tuple[Outcome, str]],
-    unsafe: Sequence[_Partition],
-    audit: _Audit,
-) -> CommandResult:
-    """Record the outcomes, and return what shows them; `unsafe` were not requested."""
-    unfinished = [partition for partition in final if _is_unfinished(partition)]
-    cancelled = [partition for partition in final if not _is_unfinished(partition)]
-    audit.record(
-        _outcomes(final, reasons)
-        | {
-            partition.key: (Outcome.SKIPPED, f"continues: {partition.risk.reason}")
-            for partition in unsafe
-            if partition.risk is not None
-        }
-    )
-    still_moves = (Outcome.UNKNOWN, "still moves")
-    lines = [f"  {partition.name}  {reasons.get(partition.key, still_moves)[1]}" for partition in unfinished]
-    lines += [f"  {partition.name}  {_unchanged_text(partition)}" for partition in cancelled]
+def _report(final: Sequence[_Partition], outcomes: Mapping[Key, Reason], unsafe: Sequence[_Partition]) -> CommandResult:
+    """Return what shows the outcomes; `unsafe` were not requested."""
+    unfinished = [partition for partition in final if partition.is_unfinished]
+    cancelled = [partition for partition in final if not partition.is_unfinished]
+    lines = [f"  {partition.name}  {outcomes[partition.key][1]}" for partition in [*unfinished, *cancelled]]
     lines += [partition.line for partition in unsafe]
     result = _result([*final, *unsafe]) | {"cancelled_now": len(cancelled), "failed": len(unfinished)}
     return CommandResult(

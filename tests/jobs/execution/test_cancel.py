@@ -1,19 +1,16 @@
 """`surveyor cancel`: dry unless --apply, safe or refused, the same result after a crash; its output and records."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka.errors import KafkaTimeoutError
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.sinks.zookeeper import ZooKeeperReader
-from jobs.adapters.zookeeper.lease import LEASE, Lease
-from jobs.core.errors import RefusedError, SurveyorError
-from jobs.repositories.actor import Actor, this_process
+from jobs.adapters.zookeeper.lease import Lease
+from jobs.repositories.actor import Actor
 from jobs.repositories.plans.commit_log import CommitLog, close_plan
 from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import Plan
@@ -126,110 +123,6 @@ def test_a_large_cancellation_is_sent_in_requests_of_bounded_size(
     assert cancel(surveyor, tree, "--apply").exit_code == DONE
     assert controller.requests == requests
     assert assignments(controller) == CANCELLED
-
-
-@pytest.fixture
-def large(tree: KafkaTree, warehouse: Warehouse, controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> Plan:
-    """Partitions 0 to 2 move from [0, 1] to [2, 3]; a request is of one partition."""
-    monkeypatch.setattr("jobs.adapters.brokers.admin.MAX_PARTITIONS_PER_REQUEST", 1)
-    tree.register(3)
-    tree.add_topic(T, {partition: [0, 1] for partition in range(3)})
-    changes = [move(tree, partition, [2, 3]) for partition in range(3)]
-    stored = store_plan(warehouse, tree, changes, kind="reassign", name="moves", status="partial", moves=3)
-    controller.reassign({(T, partition): [2, 3] for partition in range(3)})
-    controller.requests.clear()
-    return stored
-
-
-def broker_dies(tree: KafkaTree, controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> None:
-    """0 was the only original replica of 1 in sync: the copies on 2 and 3 have the data alone."""
-    del monkeypatch
-    tree.unregister(0)
-    controller.put_state(T, 1, 2, [2, 3])
-
-
-def lease_is_lost(tree: KafkaTree, controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> None:
-    del controller, monkeypatch
-    tree.client.delete(LEASE)
-
-
-def control_begins(tree: KafkaTree, controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> None:
-    del tree, controller
-    monkeypatch.setattr(ZooKeeperReader, "read_resident_controller", lambda _: this_process("control"))
-
-
-def next_is_too_large(tree: KafkaTree, controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> None:
-    del tree
-
-    def refuse(_: object) -> Any:  # noqa: ANN401 - it never returns
-        raise RefusedError("/admin/reassign_partitions would take 900,001 bytes")
-
-    monkeypatch.setattr(controller, "reassign", refuse)
-
-
-def next_fails(tree: KafkaTree, controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> None:
-    del tree
-
-    def fail(_: object) -> Any:  # noqa: ANN401 - it never returns
-        raise SurveyorError("/admin/reassign_partitions could not be written")
-
-    monkeypatch.setattr(controller, "reassign", fail)
-
-
-def answer_is_lost(tree: KafkaTree, controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> None:
-    del tree, controller, monkeypatch
-    raise KafkaTimeoutError("after 20 s")
-
-
-@pytest.mark.parametrize(
-    ("meanwhile", "flags", "code", "message"),
-    [
-        (broker_dies, (), REFUSED, "(moves) is not cancelled: 1 partition would lose data"),
-        (broker_dies, ("--skip-unsafe",), DONE, ""),
-        (lease_is_lost, (), RUNNING, "not requested: "),
-        (control_begins, (), REFUSED, "not requested: `surveyor control` has become the controller"),
-        (next_is_too_large, (), REFUSED, "not requested: /admin/reassign_partitions would take 900,001 bytes"),
-        (next_fails, (), ERROR, "not requested: /admin/reassign_partitions could not be written"),
-        (answer_is_lost, (), ERROR, "not requested: no answer came (KafkaTimeoutError: after 20 s) to an earlier"),
-    ],
-)
-def test_each_request_of_a_large_cancellation_is_judged(  # noqa: PLR0913, PLR0917 - a table
-    tree: KafkaTree,
-    surveyor: Surveyor,
-    controller: MovingController,
-    large: Plan,
-    monkeypatch: pytest.MonkeyPatch,
-    meanwhile: Callable[[KafkaTree, MovingController, pytest.MonkeyPatch], None],
-    flags: tuple[str, ...],
-    code: int,
-    message: str,
-) -> None:
-    """Something happens after the first request; what was sent before has an outcome, and so has the rest."""
-    reassign = controller.reassign
-
-    def happen(targets: Any) -> Any:  # noqa: ANN401 - those of the original
-        codes = reassign(targets)
-        if len(controller.requests) == 1:
-            meanwhile(tree, controller, monkeypatch)
-        return codes
-
-    monkeypatch.setattr(controller, "reassign", happen)
-
-    done = cancel(surveyor, tree, "--apply", *flags)
-
-    outcomes = {
-        row["partition"]: (row["outcome"], row["message"])
-        for row in surveyor.commits(large.plan_id)
-        if row["action"] == Step.CANCEL and row["partition"] is not None and row["outcome"] != "pending"
-    }
-    assert done.exit_code == code, done.stdout + done.stderr
-    assert [request for request in controller.requests if None in request.values()] == [
-        {(T, partition): None} for partition in ([0, 2] if flags else [0])
-    ]
-    assert controller.assigned(T, 1)[1] == [2, 3]
-    assert (outcomes[0][0], outcomes[1][0]) == ("applied", "unknown" if meanwhile is next_fails else "skipped")
-    assert outcomes[2][0] == ("applied" if flags else "skipped")
-    assert message in outcomes[2][1]
 
 
 @pytest.mark.usefixtures("controller")
@@ -564,28 +457,6 @@ def test_order_is_not_restored_on_an_old_judgement(
     assert (done.exit_code, controller.assigned(T, 1)[1]) == (DONE, [3]), done.stderr
     outcomes = [(row["action"], row["outcome"]) for row in surveyor.commits(plan.plan_id) if row["partition"] == 1]
     assert ("restore_order", "stale") in outcomes
-
-
-@pytest.mark.parametrize("is_resident", [True, False])
-@pytest.mark.usefixtures("plan")
-def test_nothing_is_requested_of_another_controller(
-    tree: KafkaTree,
-    surveyor: Surveyor,
-    controller: MovingController,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    is_resident: bool,
-) -> None:
-    """`surveyor control` begins, or ends, while the intents are stored."""
-    holders = [this_process("control"), None] if is_resident else [None, this_process("control")]
-    monkeypatch.setattr(ZooKeeperReader, "read_resident_controller", lambda _: holders.pop(0))
-    before = assignments(controller), tree.client.get_children("/admin")
-
-    done = cancel(surveyor, tree, "--apply")
-
-    assert (done.exit_code, controller.requests) == (REFUSED, []), done.stderr
-    assert (assignments(controller), tree.client.get_children("/admin")) == before
-    assert f"`surveyor control` {'is no longer' if is_resident else 'has become'} the controller" in done.stderr
 
 
 def test_losing_all_in_sync_replicas_is_no_success(

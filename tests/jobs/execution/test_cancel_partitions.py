@@ -5,14 +5,12 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kafka.errors import KafkaTimeoutError
 
 from jobs.adapters.sinks.zookeeper import ZooKeeperReader
 from jobs.adapters.zookeeper import connection
-from jobs.adapters.zookeeper.lease import LEASE, Lease
+from jobs.adapters.zookeeper.lease import Lease
 from jobs.console_output.commits import NO_SNAPSHOT
 from jobs.execution.partition_cancellation import _Audit
-from jobs.repositories.actor import this_process
 from jobs.repositories.plans.commit_rows import NO_PLAN
 from jobs.sql_views.database import Summaries
 from tests.jobs.support.commands.command_line import Surveyor
@@ -187,64 +185,6 @@ def test_judged_again_after_each_wait(  # noqa: PLR0913, PLR0917 - a table
     assert (f"{T}-0  continues: NO_ELIGIBLE_LEADER" in done.stdout) == bool(flags)
 
 
-@pytest.mark.parametrize(
-    ("meanwhile", "flags", "code", "message"),
-    [
-        ("unsafe", (), REFUSED, "not requested: the rest is not cancelled: 1 partition would lose data"),
-        ("unsafe", ("--skip-unsafe",), DONE, ""),
-        ("lease lost", (), RUNNING, "not requested: "),
-        ("control begins", (), REFUSED, "not requested: `surveyor control` has become the controller"),
-        ("no answer", (), ERROR, "not requested: no answer came (KafkaTimeoutError: after 20 s) to an earlier request"),
-    ],
-)
-def test_each_request_of_a_large_cancellation_is_judged(  # noqa: PLR0913, PLR0917 - a table
-    tree: KafkaTree,
-    surveyor: Surveyor,
-    controller: MovingController,
-    monkeypatch: pytest.MonkeyPatch,
-    meanwhile: str,
-    flags: tuple[str, ...],
-    code: int,
-    message: str,
-) -> None:
-    """With one partition in a request; after the first, something happens, and all partitions have an outcome."""
-    lay_tables(surveyor.warehouse)
-    monkeypatch.setattr("jobs.adapters.brokers.admin.MAX_PARTITIONS_PER_REQUEST", 1)
-    monkeypatch.setattr("jobs.execution.partition_cancellation.CANCELLATION_TIMEOUT_SECONDS", 0.0)
-    controller.reassign({(T, number): [0, 1, 9] for number in (1, 2)})
-    controller.requests.clear()
-    tree.client.delete(REASSIGN)
-    reassign = controller.reassign
-
-    def happen(targets: Any) -> Any:  # noqa: ANN401 - those of the original
-        codes = reassign(targets)
-        if len(controller.requests) > 1:
-            return codes
-        if meanwhile == "unsafe":
-            controller.put_state(T, 1, 9, [9])
-        elif meanwhile == "lease lost":
-            tree.client.delete(LEASE)
-        elif meanwhile == "control begins":
-            monkeypatch.setattr(ZooKeeperReader, "read_resident_controller", lambda _: this_process("control"))
-        else:
-            raise KafkaTimeoutError("after 20 s")
-        return codes
-
-    monkeypatch.setattr(controller, "reassign", happen)
-
-    done = cancel(surveyor, tree, f"{T}-0,{T}-1,{T}-2", "--apply", *flags)
-
-    outcomes = {
-        row["partition"]: (row["outcome"], row["message"])
-        for row in surveyor.commits(NO_PLAN)
-        if row["outcome"] != "pending"
-    }
-    assert done.exit_code == code, done.stdout + done.stderr
-    assert controller.requests == [{(T, number): None} for number in ([0, 2] if flags else [0])]
-    assert [outcomes[number][0] for number in range(3)] == ["applied", "skipped", "applied" if flags else "skipped"]
-    assert message in outcomes[2][1]
-
-
 def test_nothing_is_requested_if_each_check_of_the_lease_takes_long(
     tree: KafkaTree, surveyor: Surveyor, controller: MovingController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,25 +194,6 @@ def test_nothing_is_requested_if_each_check_of_the_lease_takes_long(
 
     assert (done.exit_code, controller.requests, requested(tree)) == (ERROR, [], REQUESTED)
     assert "each check of the lease took more than 0 s; run the same command again" in done.stderr
-
-
-@pytest.mark.parametrize("is_resident", [True, False])
-def test_nothing_is_requested_of_another_controller(
-    tree: KafkaTree,
-    surveyor: Surveyor,
-    controller: MovingController,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    is_resident: bool,
-) -> None:
-    """`surveyor control` begins, or ends, while the intents are recorded."""
-    holders = [this_process("control"), None] if is_resident else [None, this_process("control")]
-    monkeypatch.setattr(ZooKeeperReader, "read_resident_controller", lambda _: holders.pop(0))
-
-    done = cancel(surveyor, tree, f"{T}-0,ghost-3", "--apply")
-
-    assert (done.exit_code, controller.requests, requested(tree)) == (REFUSED, [], REQUESTED)
-    assert f"`surveyor control` {'is no longer' if is_resident else 'has become'} the controller" in done.stderr
 
 
 def test_what_cannot_be_decoded_is_not_cancelled(

@@ -16,8 +16,8 @@ from kazoo.client import KazooClient
 from jobs.adapters.brokers.admin import Creation
 from jobs.adapters.zookeeper import admin_requests
 from jobs.execution import cancellation, commit, mode_selection
+from jobs.execution.admin import cancellation_requests, connections, controller_client, waves
 from jobs.execution.admin import commit as commit_admin
-from jobs.execution.admin import connections, controller_client, waves
 from schemas.rows import Key
 from schemas.znodes import Assignment, State, decode_partitions, encode_assignment, encode_state
 from tests.jobs.support.controllers.cancelling_controller import MovingController
@@ -148,7 +148,7 @@ def install(hosts: str, reach: Reach, *, stuck: bool) -> None:
     changed[waves] = {"time": clock, "PREVIOUS_WAVE_SECONDS": 0.0}
     changed[admin_requests] = {"time": clock}
     changed[commit_admin] |= {"PREVIOUS_WAVE_SECONDS": 0.0}
-    changed[cancellation] |= {"CANCELLATION_TIMEOUT_SECONDS": 0.0}
+    changed[cancellation_requests] = {"CANCELLATION_TIMEOUT_SECONDS": 0.0}
     changed[controller_client] = {"READ_BACK_SECONDS": 0.0}
     for module, names in changed.items():
         for name, value in names.items():

@@ -134,7 +134,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> MovingControl
         "jobs.execution.mode_selection",
     ):
         monkeypatch.setattr(f"{module}.admin_of", admin_of)
-    monkeypatch.setattr("jobs.execution.cancellation.CANCELLATION_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr("jobs.execution.admin.cancellation_requests.CANCELLATION_TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr("jobs.execution.admin.controller_client.READ_BACK_SECONDS", 0.0)
     return controller
 

@@ -1,0 +1,178 @@
+"""The requests of a cancellation to the controller, one after another, as `cancel PLAN` and `cancel --partitions` send
+them.
+
+A request that rests on an old reading could delete the last replica in sync. So the partitions of each request are read
+and judged right before it is sent, under the lease, and only while the same controller is asked as before. After a lost
+answer no further request is sent, and the cluster shows what happened to those before.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from jobs.adapters.brokers.admin import (
+    NO_REASSIGNMENT_IN_PROGRESS,
+    NONE,
+    UNKNOWN_OUTCOME,
+    Admin,
+    AdminUnavailableError,
+    describe_error,
+    portions,
+)
+from jobs.adapters.brokers.permission_refusal import refusal
+from jobs.adapters.sinks.interface import Lease, Reader
+from jobs.core.errors import RefusedError, SurveyorError
+from jobs.execution.admin.controller_client import judge_under_lease
+from jobs.execution.admin.zk_controller_client import (
+    CANCELLATION_TIMEOUT_SECONDS,
+    LEADER_RETURN_SECONDS,
+    ZkReassignmentOverride,
+)
+from jobs.preconditions.cancellation_plan import allowed_by_option
+from jobs.runtime.console import log
+from planner.reassignment.reassignment_status import CancellationRisk
+from schemas.enums import Outcome
+from schemas.rows import Key
+from schemas.text import LINES_SHOWN, pluralise
+
+_DONE_CODES: Final = {NONE, NO_REASSIGNMENT_IN_PROGRESS}
+
+UNNAMED: Final = "the controller's answer did not name it"
+
+Reason = tuple[Outcome, str]
+"""An outcome, and the message that explains it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What may be requested of some partitions, by a reading of the cluster."""
+
+    targets: Mapping[Key, list[int] | None]
+    """The replicas to request of those that may be requested; None cancels a reassignment."""
+    set_aside: Mapping[Key, Reason]
+    """The outcomes of others."""
+    refusal: RefusedError | None = None
+    """Why nothing may be requested at all."""
+
+
+Judge = Callable[[Sequence[Key]], Judgement]
+"""Reads partitions, and judges them; it is called again if the reading gets old, so it has no other effect."""
+
+
+@dataclass(slots=True)
+class CancellationRequests:
+    """What has been requested of the controller, and the answers."""
+
+    reader: Reader
+    controller: Admin | ZkReassignmentOverride | AdminUnavailableError
+    """The Admin API, or why it does not answer; or `surveyor control`, if that is the controller."""
+    lease: Lease
+    requested: list[Key] = field(default_factory=list)
+    """Partitions of requests that were sent, or perhaps were."""
+    set_aside: dict[Key, Reason] = field(default_factory=dict)
+    """Outcomes of partitions that must not or need not be requested any more."""
+    lost_response: str | None = None
+    """What happened to the answer to the last request, if it did not come."""
+    _codes: dict[Key, int] = field(default_factory=dict)
+    _failed: list[Key] = field(default_factory=list)
+    """Partitions whose request ended with an error, so that waiting for them is useless."""
+
+    @property
+    def is_resident(self) -> bool:
+        """Whether `surveyor control` is the controller that is asked."""
+        return isinstance(self.controller, ZkReassignmentOverride)
+
+    def judge_again(self, keys: Sequence[Key], judge: Judge) -> Mapping[Key, list[int] | None]:
+        """Return the targets of what may be requested now, and note the outcomes of the others.
+
+        Raise SurveyorError if nothing may be requested, as LeaseLostError.
+        """
+
+        def judge_for_controller() -> Judgement:
+            refuse_other_controller(self.reader, was_resident=self.is_resident)
+            return judge(keys)
+
+        judgement = judge_under_lease(self.lease, judge_for_controller)
+        self.set_aside |= judgement.set_aside
+        if judgement.refusal is not None:
+            raise judgement.refusal
+        return judgement.targets
+
+    def send(self, keys: Sequence[Key], judge: Judge) -> None:
+        """Send one request after another, each judged right before it, until an answer is lost.
+
+        Storing intents, checking the lease and an earlier request take time. Raise SurveyorError if a request cannot be
+        judged, or is refused.
+        """
+        due = self.judge_again(keys, judge)
+        for number, portion in enumerate(portions([*due])):
+            targets = self.judge_again(portion, judge) if number else {key: due[key] for key in portion}
+            if not targets:
+                continue
+            if isinstance(self.controller, AdminUnavailableError):
+                raise self.controller
+            try:
+                codes = self.controller.reassign(targets)
+            except RefusedError:
+                raise  # nothing was sent
+            except (SurveyorError, *UNKNOWN_OUTCOME) as error:
+                self.requested += targets
+                self.lost_response = f"no answer came ({describe_error(error)})"
+                if isinstance(error, SurveyorError):
+                    self._failed += targets
+                    raise
+                log(f"surveyor: {self.lost_response}; what the cluster shows decides", logging.WARNING)
+                return
+            self.requested += targets
+            self._codes |= codes
+
+    @property
+    def refused(self) -> set[Key]:
+        """Partitions that the controller refused."""
+        return {key for key, code in self._codes.items() if code not in _DONE_CODES}
+
+    @property
+    def hopeless(self) -> set[Key]:
+        """Partitions whose state does not change because of their request."""
+        return self.refused.union(self._failed)
+
+    @property
+    def timeout_seconds(self) -> float:
+        """Seconds for the requests to show in the cluster."""
+        return LEADER_RETURN_SECONDS if self.requested and self.is_resident else CANCELLATION_TIMEOUT_SECONDS
+
+    def unchanged_reason(self, key: Key, detail: str) -> Reason:
+        """Return the outcome of a requested partition that is as before; `detail` describes its state."""
+        code = self._codes.get(key)
+        if code is None:
+            return Outcome.UNKNOWN, f"{self.lost_response or UNNAMED}; {detail}"
+        if code in _DONE_CODES:
+            return Outcome.UNKNOWN, f"accepted, but not visible yet: {detail}"
+        return Outcome.FAILED, f"the controller refused: {refusal(code, 'cluster', 'ALTER')}"
+
+    def unrequested_reason(self, error: SurveyorError | None) -> Reason:
+        """Return the outcome of partitions that were not requested before this error, or before an answer was lost."""
+        reason = f"{self.lost_response} to an earlier request" if error is None else f"{error}".partition("\n")[0]
+        return Outcome.SKIPPED, f"not requested: {reason}"
+
+
+def refuse_other_controller(reader: Reader, *, was_resident: bool) -> None:
+    """Raise RefusedError if `surveyor control` is the controller now and was not before, or the other way round."""
+    if (reader.read_resident_controller() is not None) != was_resident:
+        change = "is no longer" if was_resident else "has become"
+        raise RefusedError(f"`surveyor control` {change} the controller; run the same command again")
+
+
+def unsafe_refusal(subject: str, risks: Iterable[tuple[str, CancellationRisk | None]]) -> RefusedError | None:
+    """Return the refusal of a cancellation that would lose data or replicas, by the name and risk of each partition."""
+    unsafe = [(name, risk) for name, risk in risks if risk is not None]
+    if not unsafe:
+        return None
+    lines = [f"\n  {name}: {risk.code}: {risk.reason}" for name, risk in unsafe[:LINES_SHOWN]]
+    overflow = f"\n  and {len(unsafe) - LINES_SHOWN} more" if len(unsafe) > LINES_SHOWN else ""
+    return RefusedError(
+        f"{subject} cancelled: {pluralise(len(unsafe), 'partition')} would lose data or replicas; start these brokers, "
+        f"or let those partitions continue with --skip-unsafe{allowed_by_option(risk for _, risk in unsafe)}:"
+        f"{''.join(lines)}{overflow}"
+    )
