@@ -36,12 +36,30 @@ def encode_holder(holder: LeaseHolder) -> bytes:
     return msgspec.json.encode(holder)
 
 
-def decode_holder(data: bytes | None) -> LeaseHolder:
+def decode_holder(data: bytes | str | None) -> LeaseHolder:
     """Decode a lease holder; raise MalformedZnodeError for anything else."""
     try:
         return msgspec.json.decode(data or b"", type=LeaseHolder)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedZnodeError(str(error)) from None
+
+
+def known_holder(data: bytes | str | None) -> LeaseHolder | None:
+    """Decode a lease holder; return None if there is none, or if it is of another version."""
+    try:
+        return decode_holder(data)
+    except MalformedZnodeError:
+        return None
+
+
+def holder_text(data: bytes | str | None) -> str:
+    """Describe the holder of a lease."""
+    return str(known_holder(data) or f"a process of another version ({data!r:.200})")
+
+
+def holder_now(data: bytes | str | None) -> str:
+    """Return who has a lease that was lost, None if it has no holder."""
+    return "it has no holder now" if data is None else f"{holder_text(data)} has it now"
 
 
 def waiting_text(holder: str, timeout_seconds: float, until: str = "") -> str:
@@ -57,9 +75,10 @@ def held_text(holder: str, place: str, advice: str, until: str = "") -> str:
     return f"{holder} has the lease of this cluster ({place}){until}, and only one process may at a time: {advice}"
 
 
-def held_advice(own_plan: str, holder_plan: str | None) -> str:
-    """Return what helps against a holder that carries out `holder_plan`; each plan is empty if there is none."""
-    if own_plan and own_plan == holder_plan:
+def held_advice(own_plan: str, data: bytes | str | None) -> str:
+    """Return what helps against another holder; `own_plan` is empty if this process carries out none."""
+    other = known_holder(data)
+    if own_plan and other is not None and own_plan == other.plan:
         return "interrupt it and run this again: the requested moves continue, and this commit resumes from there"
     return "wait until it is done, or interrupt it, then run this again"
 

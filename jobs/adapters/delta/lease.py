@@ -33,15 +33,16 @@ from jobs.adapters.delta.warehouse import Warehouse, typed
 from jobs.core.errors import LeaseHeldError, LeaseLostError, SurveyorError
 from schemas.lease import (
     LeaseHolder,
-    decode_holder,
     encode_holder,
     held_advice,
     held_text,
+    holder_now,
+    holder_text,
+    known_holder,
     lost_text,
     waiting_text,
 )
 from schemas.rows import LeaseRecord
-from schemas.znodes import MalformedZnodeError
 
 LEASE_SECONDS: Final = 30.0
 """Seconds from a renewal to the deadline."""
@@ -248,27 +249,14 @@ class WarehouseLease:
         return self.warehouse.arrow(_TABLE, [{"token": token, "holder": holder, "deadline": deadline}])
 
     def _waiting_for(self, other: LeaseRecord, timeout: float) -> str:
-        return waiting_text(holder_of(other), timeout, _until(other))
+        return waiting_text(holder_text(other.holder), timeout, _until(other))
 
     def _lost(self, reason: str) -> LeaseLostError:
         return LeaseLostError(lost_text(f"lease of this cluster in table {_TABLE}", reason))
 
     def _held_by(self, other: LeaseRecord) -> SurveyorError:
-        advice = held_advice(self.holder.plan, _plan_of(other))
-        return LeaseHeldError(held_text(holder_of(other), f"table {_TABLE}", advice, _until(other)))
-
-
-class NoLease(WarehouseLease):
-    """A lease that excludes no other process, for clusters with commit_lease = false."""
-
-    def take(self, timeout: float) -> None:
-        del timeout
-
-    def refuse_lost(self) -> None:
-        """Do nothing: this lease cannot be lost."""
-
-    def release(self) -> None:
-        """Do nothing: no process waits for this lease."""
+        advice = held_advice(self.holder.plan, other.holder)
+        return LeaseHeldError(held_text(holder_text(other.holder), f"table {_TABLE}", advice, _until(other)))
 
 
 @contextmanager
@@ -315,10 +303,7 @@ def current_holder(warehouse: Warehouse) -> LeaseHolder | None:
     """Return the holder of the lease of what changes the cluster, None if there is none or it cannot be decoded."""
     rows = warehouse.typed_rows(LeaseRecord) if warehouse.has(_TABLE) else []
     valid = _valid(row for row in rows if not is_of_snapshot(row))
-    try:
-        return decode_holder(valid[0].holder.encode()) if valid else None
-    except MalformedZnodeError:
-        return None
+    return known_holder(valid[0].holder) if valid else None
 
 
 def _deadline_of_renewal() -> datetime:
@@ -337,30 +322,12 @@ def _valid(rows: Iterable[LeaseRecord]) -> list[LeaseRecord]:
 
 def is_of_snapshot(row: LeaseRecord) -> bool:
     """Return whether a row is the lease of a snapshot; one that cannot be decoded is not."""
-    try:
-        return decode_holder(row.holder.encode()).command == SNAPSHOT
-    except MalformedZnodeError:
-        return False
-
-
-def holder_of(row: LeaseRecord) -> str:
-    """Describe the holder of the lease."""
-    try:
-        return str(decode_holder(row.holder.encode()))
-    except MalformedZnodeError:
-        return f"a process of another version ({row.holder[:200]!r})"
-
-
-def _plan_of(row: LeaseRecord) -> str | None:
-    """The plan that the holder commits."""
-    try:
-        return decode_holder(row.holder.encode()).plan
-    except MalformedZnodeError:
-        return None
+    holder = known_holder(row.holder)
+    return holder is not None and holder.command == SNAPSHOT
 
 
 def _holder_now(rows: list[LeaseRecord]) -> str:
-    return f"{holder_of(rows[0])} has it now" if rows else "it has no holder now"
+    return holder_now(rows[0].holder if rows else None)
 
 
 def _until(row: LeaseRecord) -> str:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from jobs.adapters.delta.lease import SNAPSHOT, WarehouseLease, holder_of, is_of_snapshot, renewed, shown
+from jobs.adapters.delta.lease import SNAPSHOT, WarehouseLease, is_of_snapshot, renewed, shown
 from jobs.adapters.delta.locks import LOCK_TIMEOUT_SECONDS
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_paths import is_local
 from jobs.core.errors import LeaseLostError, SnapshotLeaseLostError, SurveyorError
-from schemas.lease import LeaseHolder
+from schemas.lease import LeaseHolder, holder_text
 from schemas.rows import LeaseRecord
 
 
@@ -31,14 +31,14 @@ class SnapshotLease(WarehouseLease):
     def _waiting_for(self, other: LeaseRecord, timeout: float) -> str:
         self.has_waited = True
         return (
-            f"surveyor: waiting for another snapshot, by {holder_of(other)}, {timeout:g} s at most; if that process "
-            f"was killed, until {shown(other.deadline)}"
+            f"surveyor: waiting for another snapshot, by {holder_text(other.holder)}, {timeout:g} s at most; if that "
+            f"process was killed, until {shown(other.deadline)}"
         )
 
     def _held_by(self, other: LeaseRecord) -> SurveyorError:
         return SurveyorError(
-            f"{holder_of(other)} still takes a snapshot of this cluster (table leases): check whether that process "
-            "still works, then run this again"
+            f"{holder_text(other.holder)} still takes a snapshot of this cluster (table leases): check whether that "
+            "process still works, then run this again"
         )
 
     def _lost(self, reason: str) -> LeaseLostError:

@@ -159,9 +159,6 @@ class Sink(Protocol):
         `timeout_seconds` is how long to wait for a holder that lives; None waits only until it shows that it does.
         """
 
-    def no_lease(self, holder: LeaseHolder, notify: Callable[[str], None]) -> Lease:
-        """Return a lease that excludes no other process."""
-
     @property
     def zookeeper_session(self) -> ZooKeeperSession:
         """The session; raise RefusedError for a cluster without ZooKeeper."""

@@ -15,7 +15,6 @@ from msgspec.structs import asdict
 
 from jobs.adapters.brokers.admin import read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
-from jobs.adapters.delta import lease as warehouse_lease
 from jobs.adapters.delta.lease import WarehouseLease, current_holder, leased
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.kraft import precondition_reader
@@ -214,9 +213,6 @@ class KRaftSink:
     ) -> Iterator[WarehouseLease]:
         with leased(self.warehouse, holder, timeout_seconds, notify) as lease:
             yield lease
-
-    def no_lease(self, holder: LeaseHolder, notify: Callable[[str], None]) -> warehouse_lease.NoLease:
-        return warehouse_lease.NoLease(self.warehouse, holder, notify)
 
     @property
     def zookeeper_session(self) -> NoReturn:

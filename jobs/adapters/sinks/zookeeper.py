@@ -13,7 +13,7 @@ from jobs.adapters.zookeeper import precondition_reader
 from jobs.adapters.zookeeper.admin_requests import withdraw
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONFIGS, TOPICS, ClusterState, read_cluster, reassign_requests
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, sync
-from jobs.adapters.zookeeper.lease import Lease, NoLease, current_holder, leased
+from jobs.adapters.zookeeper.lease import Lease, current_holder, leased
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.plan_submission import resident
 from jobs.adapters.zookeeper.topics import read_topic_rows
@@ -114,9 +114,6 @@ class ZooKeeperSink(ZooKeeperSession):
         timeout = lease_znode.LEASE_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
         with self.connected() as client, leased(client, holder, timeout, notify) as lease:
             yield lease
-
-    def no_lease(self, holder: LeaseHolder, notify: Callable[[str], None]) -> Lease:
-        return NoLease(None, holder, notify)
 
     @property
     def zookeeper_session(self) -> ZooKeeperSession:

@@ -27,14 +27,15 @@ from jobs.adapters.zookeeper.controllership import NOT_CONNECTED, session_of
 from jobs.core.errors import LeaseHeldError, LeaseLostError, RefusedError
 from schemas.lease import (
     LeaseHolder,
-    decode_holder,
     encode_holder,
     held_advice,
     held_text,
+    holder_now,
+    holder_text,
+    known_holder,
     lost_text,
     waiting_text,
 )
-from schemas.znodes import MalformedZnodeError
 
 LEASE: Final = "/surveyor/commit"
 
@@ -66,7 +67,7 @@ class Lease:
             if time.monotonic() > deadline:
                 raise LeaseHeldError(_held_message(other, self.holder))
             if not waiting:
-                self.notify(waiting_text(holder_of(other), timeout))
+                self.notify(waiting_text(holder_text(other.data), timeout))
                 waiting = True
             time.sleep(_POLL_SECONDS)
 
@@ -96,7 +97,7 @@ class Lease:
         except LOST as error:
             raise _lost(f"ZooKeeper does not respond, {type(error).__name__}") from None
         if not self.session or node.stat is None or node.stat.ephemeralOwner != self.session:
-            raise _lost("it has no holder now" if node.stat is None else f"{holder_of(node)} has it now")
+            raise _lost(holder_now(None if node.stat is None else node.data or b""))
 
     def release(self) -> None:
         """Release the lease, so that another process can take it while this one continues without writing.
@@ -108,19 +109,6 @@ class Lease:
             node = read_latest(self.client, LEASE) if session else None
             if node and node.stat and node.stat.ephemeralOwner == session == session_of(self.client):
                 await_result(self.client.delete_async(LEASE))
-
-
-class NoLease(Lease):
-    """A lease that excludes no other process, for clusters with commit_lease = false."""
-
-    def take(self, timeout: float) -> None:
-        """Do nothing: several processes can have this lease at once."""
-
-    def refuse_lost(self) -> None:
-        """Do nothing: this lease cannot be lost."""
-
-    def release(self) -> None:
-        """Do nothing: no process waits for this lease."""
 
 
 @contextmanager
@@ -138,34 +126,15 @@ def leased(client: KazooClient, holder: LeaseHolder, timeout: float, notify: Cal
 
 def current_holder(client: KazooClient) -> LeaseHolder | None:
     """Return the holder of the lease, None if there is none or it cannot be decoded."""
-    node = read_latest(client, LEASE)
-    try:
-        return None if node.stat is None else decode_holder(node.data)
-    except MalformedZnodeError:
-        return None
-
-
-def holder_of(node: Znode) -> str:
-    """Describe the holder of the lease."""
-    try:
-        return str(decode_holder(node.data))
-    except MalformedZnodeError:
-        return f"a process of another version ({node.data!r:.200})"
+    return known_holder(read_latest(client, LEASE).data)
 
 
 def _held_message(node: Znode, own: LeaseHolder) -> str:
-    advice = held_advice(own.plan, _plan_of(node))
+    advice = held_advice(own.plan, node.data)
     if node.stat is not None and not node.stat.ephemeralOwner:
         advice = f"it was created by hand and stays until it is deleted: `delete {LEASE}` in zookeeper-shell"
-    return held_text(holder_of(node), LEASE, advice)
+    return held_text(holder_text(node.data), LEASE, advice)
 
 
 def _lost(reason: str) -> LeaseLostError:
     return LeaseLostError(lost_text(f"lease {LEASE}", reason))
-
-
-def _plan_of(node: Znode) -> str | None:
-    try:
-        return decode_holder(node.data).plan
-    except MalformedZnodeError:
-        return None

@@ -16,6 +16,19 @@ LEASE_HANDOVER_SECONDS: Final = 60.0
 """Seconds that a cancellation waits for a commit to release the lease: it does so between two polls or requests."""
 
 
+class NoLease:
+    """A lease that excludes no other process and cannot be lost, for clusters with commit_lease = false."""
+
+    def take(self, timeout: float) -> None:
+        """Do nothing: several processes can have this lease at once."""
+
+    def refuse_lost(self) -> None:
+        """Do nothing: this lease cannot be lost."""
+
+    def release(self) -> None:
+        """Do nothing: no process waits for this lease."""
+
+
 @contextmanager
 def lease_for(
     settings: Settings, sink: Sink, plan_id: str, command: str, timeout_seconds: float | None = None
@@ -30,7 +43,7 @@ def lease_for(
             with sink.lease(holder, timeout_seconds, log) as lease:
                 yield lease
         else:
-            yield sink.no_lease(holder, log)
+            yield NoLease()
 
 
 @dataclass(frozen=True, slots=True)
