@@ -130,20 +130,24 @@ class Settings:
     @property
     def source(self) -> "ClusterSource":
         """Where the cluster's metadata is read from; raise UsageError if no address is given."""
-        from jobs.adapters.sources.choice import source_of  # noqa: PLC0415 - kazoo, kafka-python and Arrow
-
         if self.conf.bootstrap_servers is not None:
-            return source_of(self.conf.bootstrap_servers, self.conf.command_config)
-        return source_of(self.zookeeper_endpoint, self.conf.command_config)
+            from jobs.adapters.sources.kraft import KRaftSource  # noqa: PLC0415 - kafka-python and Arrow
+
+            return KRaftSource(self.conf.bootstrap_servers, self.conf.command_config)
+        from jobs.adapters.sources.zookeeper import ZooKeeperSource  # noqa: PLC0415 - kazoo and Arrow
+
+        return ZooKeeperSource(self.zookeeper_endpoint)
 
     @property
     def sink(self) -> "Sink":
         """The cluster that plans are carried out in; raise UsageError if no address is given."""
-        from jobs.adapters.sinks.choice import sink_of  # noqa: PLC0415 - kazoo, kafka-python and Arrow
-
         if self.conf.bootstrap_servers is not None:
-            return sink_of(self.conf.bootstrap_servers, self.conf.command_config, self.warehouse)
-        return sink_of(self.zookeeper_endpoint, self.conf.command_config, self.warehouse)
+            from jobs.adapters.sinks.kraft import KRaftSink  # noqa: PLC0415 - kafka-python and Arrow
+
+            return KRaftSink(self.conf.bootstrap_servers, self.warehouse, self.conf.command_config)
+        from jobs.adapters.sinks.zookeeper import ZooKeeperSink  # noqa: PLC0415 - kazoo and Arrow
+
+        return ZooKeeperSink(self.zookeeper_endpoint)
 
     @property
     def address_option(self) -> str:

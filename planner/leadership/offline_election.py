@@ -12,13 +12,14 @@ from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import FAILED
 from planner.columns.change_rows import as_rejections, changed
+from planner.columns.derived_columns import partition_state
 from planner.columns.requested_partitions import KEY, NO_ELECTION_REASONS, reason_by_code, unsuitable_code
 from planner.columns.sentences import sentence
 from planner.leadership.election import ELECTED, no_leader_reason, with_election
-from planner.leadership.transition_columns import with_transition
 from planner.leadership.unclean_config import with_unclean_allowed
+from planner.rules.state_machines import TRANSITIONS, allowed_transition
 from schemas import reasons
-from schemas.enums import Action, RejectionCode
+from schemas.enums import Action, PartitionState, RejectionCode
 
 
 def candidates_without_leader(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
@@ -29,6 +30,27 @@ def candidates_without_leader(partitions: DataFrame, brokers: DataFrame) -> Data
     if FAILED not in partitions.columns:
         return without
     return without.unionByName(led.where(F.array_contains(FAILED, F.col("leader"))).select(*KEY))
+
+
+def current_state() -> Column:
+    """Return the state of a partition, as a new controller initializes it."""
+    leader = F.col("leader")
+    state = partition_state(leader, F.array_contains("live", leader))
+    return F.when(F.col("replicas").isNull(), PartitionState.NON_EXISTENT.value).otherwise(state)
+
+
+def legal(state: Column, action: Action) -> Column:
+    """Return whether a partition in `state` may take the action."""
+    _, starts = TRANSITIONS[action]
+    return state.isin(*(start.value for start in starts))
+
+
+def with_transition(partitions: DataFrame, action: Action) -> DataFrame:
+    """Add `state`, and `illegal`: why the action is not allowed in that state, null if it is."""
+    reason = F.concat(F.lit("it is "), F.col("state"), F.lit(f"; {allowed_transition(action)}"))
+    return partitions.withColumns({"state": current_state()}).withColumns(
+        {"illegal": F.when(~legal(F.col("state"), action), reason)},
+    )
 
 
 def _code() -> Column:

@@ -18,7 +18,8 @@ from jobs.adapters.brokers.admin import connected_admin
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
 from jobs.adapters.embedded.processes import Server
-from jobs.adapters.sinks.choice import sink_of
+from jobs.adapters.sinks.kraft import KRaftSink
+from jobs.adapters.sinks.zookeeper import ZooKeeperSink
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from schemas.lease import LeaseHolder
 from tests.jobs.support.commands.commands import Ran, Surveyor
@@ -52,8 +53,9 @@ class PlannedKafka:
     def lease_holder(self) -> LeaseHolder | None:
         """The holder of the cluster's lease, wherever that is."""
         hosts = self.surveyor.hosts
-        address = ZooKeeperEndpoint(hosts) if isinstance(self.cluster, EmbeddedCluster) else hosts
-        with sink_of(address, None, self.surveyor.warehouse) as sink, sink.reading() as reader:
+        with_zookeeper = isinstance(self.cluster, EmbeddedCluster)
+        sink = ZooKeeperSink(ZooKeeperEndpoint(hosts)) if with_zookeeper else KRaftSink(hosts, self.surveyor.warehouse)
+        with sink, sink.reading() as reader:
             return reader.read_lease_holder()
 
     def create(self, topics: Mapping[str, list[list[int]]], **config: str) -> None:
