@@ -69,7 +69,7 @@ def control(
     ] = None,
 ) -> CommandResult:
     """Run as the cluster's controller until stopped."""
-    from jobs.adapters.request_server.config import ListenConfig
+    from jobs.adapters.request_server.listen_config import ListenConfig
     from jobs.controller.lifecycle import ControlOptions, control_cluster
     from jobs.core.addresses import parse_address
     from jobs.runtime.input_files import parse_broker_ids

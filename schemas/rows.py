@@ -339,7 +339,7 @@ class ThrottledConfig(TableRow, frozen=True, kw_only=True):
 class LeaseRecord(TableRow, frozen=True, kw_only=True):
     """One row of LEASES, a lease of a cluster without ZooKeeper, or of snapshots on a store without locks.
 
-    `holder` is a `schemas.lease.LeaseHolder`, whose command says which of the two it is.
+    `holder` is a `schemas.lease_holder.LeaseHolder`, whose command says which of the two it is.
     """
 
     TABLE = "leases"

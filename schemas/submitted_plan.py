@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from schemas.lease import LeaseHolder
+from schemas.lease_holder import LeaseHolder
 from schemas.znodes import MalformedZnodeError
 
 

@@ -18,8 +18,8 @@ from jobs.runtime.console import CommandResult, Result, log, truncate
 from jobs.runtime.output import emit
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
+from planner.reassignment.partition_rollback import steps_by_partition
 from planner.reassignment.reassignment_status import ReassignmentStatus
-from planner.reassignment.rollback import steps_by_partition
 from schemas.current_state import CurrentPartition
 from schemas.rows import Change, Key, PlanRow, changes_among
 

@@ -19,7 +19,7 @@ from kazoo.exceptions import SessionExpiredError
 
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.listeners import PLAIN
-from jobs.adapters.request_server.config import Security
+from jobs.adapters.request_server.listen_config import Security
 from jobs.adapters.zookeeper.connection import LOST
 from jobs.adapters.zookeeper.controllership import SESSION_OVER, Controllership, SessionLostError
 from jobs.adapters.zookeeper.multi_failure import MultiFailure

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from jobs.adapters.brokers.configs import read_broker_configs, read_overrides
 from jobs.adapters.brokers.connection import refuse_unresponsive
-from jobs.adapters.request_server.config import ListenConfig
+from jobs.adapters.request_server.listen_config import ListenConfig
 from jobs.adapters.zookeeper.cluster import CONTROLLER, DELETE_TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import LOST, connected, forbidden, poll_until, with_retries
 from jobs.adapters.zookeeper.controllership import (
@@ -59,7 +59,7 @@ from jobs.core.errors import (
 )
 from jobs.core.logs import is_json
 from jobs.core.signals import defer_signals, exit_code, interrupted
-from jobs.execution.batch.commit import RESIGN_TIMEOUT_SECONDS, refuse_unreachable
+from jobs.execution.batch.batch_commit import RESIGN_TIMEOUT_SECONDS, refuse_unreachable
 from jobs.repositories.controller_epochs import latest_recorded_epoch
 from jobs.repositories.drained_brokers import expired_drain_lines, remove_expired
 from jobs.repositories.plans.commit_rows import AuditEntry

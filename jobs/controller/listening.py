@@ -13,7 +13,7 @@ from jobs.adapters.request_server.authentication import (
     RefusedCredentialsError,
     ScramCredential,
 )
-from jobs.adapters.request_server.config import PROTOCOL, ListenConfig, Security, listener_key
+from jobs.adapters.request_server.listen_config import PROTOCOL, ListenConfig, Security, listener_key
 from jobs.adapters.request_server.server import RequestServer
 from jobs.adapters.zookeeper.connection import LOST, connected
 from jobs.adapters.zookeeper.scram_users import scram_credential

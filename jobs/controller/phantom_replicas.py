@@ -1,7 +1,7 @@
 """Rewrites the assignments of new topics that name the controller as a replica, before their first states.
 
 While this controller is among the live brokers, a broker that creates a topic may assign replicas to it
-(`planner.rules.phantom_replicas`). No broker has been sent such a partition: its first state is written afterwards.
+(`planner.rules.phantom_replacement`). No broker has been sent such a partition: its first state is written afterwards.
 """
 
 from collections.abc import Callable, Collection
@@ -15,7 +15,7 @@ from jobs.adapters.zookeeper.multi import SetData
 from jobs.adapters.zookeeper.precondition_reader import topic_path
 from jobs.controller.context import ControllerContext
 from jobs.controller.metadata_reader import MetadataReader
-from planner.rules.phantom_replicas import without_phantom
+from planner.rules.phantom_replacement import without_phantom
 from schemas.rows import Key
 from schemas.text import pluralise
 from schemas.znodes import MalformedZnodeError, decode_assignment, encode_assignment

@@ -29,7 +29,7 @@ from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.state_writer import StateWriter
 from jobs.core.errors import ExitCode, FencedError, SurveyorError
-from jobs.execution.batch.commit import HeldControllership
+from jobs.execution.batch.batch_commit import HeldControllership
 from jobs.execution.commit import apply_plan
 from jobs.execution.commit_report import plan_result
 from jobs.execution.preflight import check_before_commit

@@ -22,7 +22,7 @@ from jobs.console_output.plan_text import rejection_lines
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UsageError
 from jobs.core.signals import defer_signals, exit_code, interrupted
 from jobs.execution.admin.reassignment_options import DEFAULT
-from jobs.execution.batch.commit import take_over_above
+from jobs.execution.batch.batch_commit import take_over_above
 from jobs.execution.commit import apply_plan
 from jobs.execution.commit_report import (
     ReportExtras,

@@ -20,10 +20,10 @@ from jobs.adapters.sinks.interface import Lease, Reader, Sink
 from jobs.adapters.zookeeper.connection import poll_until
 from jobs.advice.plans import after_cancellation
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
+from jobs.execution.admin.admin_commit import end_throttle
 from jobs.execution.admin.cancellation_requests import CancellationRequests, Judgement, Reason, unsafe_refusal
-from jobs.execution.admin.commit import end_throttle
+from jobs.execution.admin.command_lease import LEASE_HANDOVER_SECONDS, LeaseGuardedAdmin, lease_for
 from jobs.execution.admin.connections import admin_of
-from jobs.execution.admin.lease import LEASE_HANDOVER_SECONDS, LeaseGuardedAdmin, lease_for
 from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.admin.zk_controller_client import ZkReassignmentOverride
 from jobs.execution.commit_report import unapplied_lines
@@ -42,8 +42,8 @@ from jobs.runtime.console import CommandResult, Result, confirm, format_cell, is
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_step
+from planner.reassignment.partition_rollback import steps_by_partition
 from planner.reassignment.reassignment_status import ReassignmentStatus
-from planner.reassignment.rollback import steps_by_partition
 from schemas.enums import Action, Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import Brokers, Change, CommitRecord, Key, PlanRow
 from schemas.text import LINES_SHOWN

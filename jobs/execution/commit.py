@@ -14,13 +14,13 @@ from jobs.advice.plans import after_commit
 from jobs.console_output.plan_text import pending_summary
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.core.signals import defer_signals
-from jobs.execution.admin.commit import commit_admin, end_throttle, maintain_throttle
+from jobs.execution.admin.admin_commit import commit_admin, end_throttle, maintain_throttle
+from jobs.execution.admin.command_lease import LeaseGuardedAdmin, lease_for
 from jobs.execution.admin.connections import admin_of, controller_of
-from jobs.execution.admin.lease import LeaseGuardedAdmin, lease_for
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
+from jobs.execution.admin.running_waves import moving_of
 from jobs.execution.admin.throttles import leftover_lines, throttle_lines, throttle_rows
-from jobs.execution.admin.waves import moving_of
-from jobs.execution.batch.commit import HeldControllership, commit_batch
+from jobs.execution.batch.batch_commit import HeldControllership, commit_batch
 from jobs.execution.commit_report import ReportExtras, counts, refuse_unless_agreed, report_applied, report_dry
 from jobs.execution.mode_selection import refuse_resident_drain
 from jobs.execution.preflight import Preflight, check_before_commit, recheck

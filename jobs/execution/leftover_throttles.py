@@ -11,8 +11,8 @@ from jobs.adapters.sinks.interface import Lease
 from jobs.adapters.zookeeper.migration_signs import refuse_migration
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
 from jobs.execution.admin.audited_configs import override_text
+from jobs.execution.admin.command_lease import LeaseGuardedAdmin, lease_for
 from jobs.execution.admin.connections import admin_of
-from jobs.execution.admin.lease import LeaseGuardedAdmin, lease_for
 from jobs.execution.admin.reassignment_options import Resource, ResourceKind
 from jobs.execution.admin.throttles import clear_throttle
 from jobs.repositories.warehouse_status import throttled_plans

@@ -13,7 +13,7 @@ from jobs.repositories.plans.repository import Plan
 from jobs.runtime.cli_enums import Mode, Via
 from jobs.runtime.settings import Settings
 from schemas.enums import CARRIED_OUT, NO_VERSION, Action, DrainMode, PlanKind
-from schemas.lease import LeaseHolder
+from schemas.lease_holder import LeaseHolder
 from schemas.topic_configs import TIERED
 
 

@@ -21,8 +21,8 @@ from jobs.adapters.zookeeper.connection import poll_until
 from jobs.adapters.zookeeper.migration_signs import refuse_migration
 from jobs.core.errors import ExitCode, SurveyorError, UnreadableError, UsageError
 from jobs.execution.admin.cancellation_requests import CancellationRequests, Judgement, Reason, unsafe_refusal
+from jobs.execution.admin.command_lease import lease_for
 from jobs.execution.admin.connections import admin_of
-from jobs.execution.admin.lease import lease_for
 from jobs.execution.admin.zk_controller_client import ZkReassignmentOverride
 from jobs.repositories.plans.commit_rows import NO_PLAN, AuditEntry, CommitRows, next_attempt
 from jobs.runtime.console import CommandResult, confirm, is_terminal, log

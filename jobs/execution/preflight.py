@@ -13,7 +13,7 @@ from jobs.adapters.zookeeper.controllership import refuse_take_over
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.core.errors import RefusedError
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
-from jobs.execution.batch.commit import refuse_unreachable
+from jobs.execution.batch.batch_commit import refuse_unreachable
 from jobs.execution.batch.topic_znodes import refuse_too_large
 from jobs.execution.mode_selection import choose_mode
 from jobs.preconditions.changes import Preconditions
@@ -21,7 +21,7 @@ from jobs.preconditions.limits import CommitLimits, refuse_beyond
 from jobs.preconditions.operations import judge_operations
 from jobs.preconditions.planned_premises import planned_premises
 from jobs.preconditions.running_reassignments import classify, warnings_of_others
-from jobs.preconditions.waves import evaluate_waves
+from jobs.preconditions.wave_outcomes import evaluate_waves
 from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
 from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import Plan
@@ -29,7 +29,7 @@ from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import warn
 from jobs.runtime.settings import Settings
 from schemas.enums import Action
-from schemas.lease import LeaseHolder
+from schemas.lease_holder import LeaseHolder
 from schemas.rows import PlanRow
 
 

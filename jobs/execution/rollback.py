@@ -14,7 +14,7 @@ from jobs.execution.commit_report import ReportExtras, nothing_written, plan_res
 from jobs.execution.preflight import check_before_commit
 from jobs.execution.rolled_back import close_if_rolled_back, read_rollback
 from jobs.preconditions.limits import CommitLimits
-from jobs.preconditions.rollback import refuse_without_snapshot
+from jobs.preconditions.rollback_plan import refuse_without_snapshot
 from jobs.repositories.plans.names import Alias, plan_named, refuse_other_parameters
 from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader
 from jobs.repositories.plans.repository import Plan, find_plan, read_plan

@@ -4,11 +4,11 @@ import msgspec
 
 from jobs.adapters.sinks.interface import Reader
 from jobs.core.errors import RefusedError, UsageError
-from jobs.preconditions.rollback import NOT_ROLLED_BACK, Rollback, find_rollback
+from jobs.preconditions.rollback_plan import NOT_ROLLED_BACK, Rollback, find_rollback
 from jobs.repositories.plans.commit_log import CommitLog, close_plan
 from jobs.repositories.plans.repository import Plan, read_plan
 from jobs.runtime.settings import Settings
-from planner.reassignment.rollback import steps_by_partition
+from planner.reassignment.partition_rollback import steps_by_partition
 from planner.rules.inputs import PartitionInfo, TopicInfo
 from schemas.enums import Outcome, PlanStatus, Step
 

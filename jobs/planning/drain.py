@@ -14,8 +14,8 @@ from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, refuse_empty, refuse_unversioned
 from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
-from planner.leadership.drain import drain_changes, drain_rejections
-from planner.leadership.undrain import (
+from planner.leadership.drain_changes import drain_changes, drain_rejections
+from planner.leadership.undrain_changes import (
     not_drained,
     restart_changes,
     restart_rejections,

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from jobs.adapters.delta.spark_warehouse import MAX_DRIVER_ROWS, SparkWarehouse, counted
 from jobs.adapters.delta.warehouse import AnyRow, columns_of
-from jobs.repositories.plans import digest
+from jobs.repositories.plans import arrow_digest
 from jobs.repositories.plans.record_builders import PlanRows, plan_condition
 from planner.columns.plan_digest import plan_summary, with_lines
 from schemas.rows import Row
@@ -55,7 +55,9 @@ class _ArrowRows:
     extra: ExtraRows
 
     def summary(self, header: str) -> Row:
-        return digest.summary(header, {**self.rows, OPERATIONS: digest.in_arrow(OPERATIONS, self.extra.operations)})
+        return arrow_digest.summary(
+            header, {**self.rows, OPERATIONS: arrow_digest.in_arrow(OPERATIONS, self.extra.operations)}
+        )
 
     def write(self, plan_id: str) -> None:
         warehouse = self.tables.warehouse

@@ -27,7 +27,7 @@ from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, refuse_unversioned, rows_as_of
 from jobs.runtime.console import log
 from planner.columns.shape import shaped
-from planner.history.lost_states import vanished_rejections
+from planner.history.last_known_states import vanished_rejections
 from planner.history.snapshot_diff import KEY
 from planner.leadership.failure_handling import changes_of, reconcile_verdicts, rejections_of
 from planner.reconciliation.cycle import Cycle, CycleInput

@@ -14,13 +14,13 @@ from typing import Any
 from jobs.adapters.sinks.interface import Cluster
 from jobs.adapters.zookeeper.migration_signs import refuse_migration
 from jobs.core.errors import RefusedError
+from jobs.preconditions.change_status import verify_plan
 from jobs.preconditions.changes import is_other_topic, other_topic_reason
 from jobs.preconditions.limits import refuse_other_cluster
-from jobs.preconditions.verification import verify_plan
 from jobs.repositories.plans.repository import Plan, refuse_edited
 from jobs.runtime.settings import Settings
+from planner.reassignment.partition_rollback import steps_by_partition, steps_of
 from planner.reassignment.reassignment_status import CancellationRisk, ReassignmentStatus, cancellation_risk, status_of
-from planner.reassignment.rollback import steps_by_partition, steps_of
 from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentState, OperationState
 from schemas.enums import Action, PlanStatus, RejectionCode

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from schemas.lease import LeaseHolder
+from schemas.lease_holder import LeaseHolder
 
 AIRFLOW: Final = ("AIRFLOW_CTX_DAG_ID", "AIRFLOW_CTX_DAG_RUN_ID", "AIRFLOW_CTX_TASK_ID")
 """Environment variables that Airflow sets for a task and its child processes."""

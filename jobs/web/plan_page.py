@@ -26,7 +26,7 @@ from jobs.core.units import format_bytes, format_duration
 from jobs.preconditions.copy_volume import Volume, volume
 from jobs.preconditions.limits import UNCOMMITTABLE
 from jobs.repositories.figures import figures_in
-from jobs.repositories.plans import digest
+from jobs.repositories.plans import arrow_digest
 from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.snapshots import find_snapshot, last_snapshot
 from jobs.repositories.stored_rows import ChangeCounts, StoredRows, count_changes
@@ -82,7 +82,7 @@ class PlanTables:
 
 
 def _refuse_edited(row: PlanRecord, rows: dict[str, pa.Table]) -> None:
-    hashed = digest.summary(plan_header(row), rows)["plan_id"]
+    hashed = arrow_digest.summary(plan_header(row), rows)["plan_id"]
     if hashed != row.plan_id:
         raise RefusedError(
             f"plan {row.title} is not what was planned: its rows hash to {hashed}; its stored rows were "

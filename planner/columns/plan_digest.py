@@ -1,7 +1,7 @@
 """A plan's id and counts: a hash of its snapshot, kind, parameters and rows, so the same input gives the same plan.
 
-`schemas.digest` defines what is hashed; `jobs.repositories.plans.digest` computes the same for rows that are not on
-Spark. In: CHANGES, OPERATIONS and REJECTIONS without a plan id, and the header. Out: one row with plan_id, changes,
+`schemas.digest` defines what is hashed; `jobs.repositories.plans.arrow_digest` computes the same for rows that are not
+on Spark. In: CHANGES, OPERATIONS and REJECTIONS without a plan id, and the header. Out: one row with plan_id, changes,
 rejected, moves.
 """
 

@@ -27,7 +27,7 @@ from planner.placement.balancing.byte_weights import spread_bytes
 from planner.placement.balancing.exchange_graph import ExchangeGraph
 from planner.placement.balancing.leaders import even_leaders, keep_places
 from planner.placement.balancing.shortest_paths import reachable
-from planner.placement.balancing.topics import even_topics
+from planner.placement.balancing.topic_swaps import even_topics
 from planner.placement.forced_moves import apply
 from planner.placement.model import PlacementModel, broker_indexes, copies, copies_by_row, model_of
 from planner.placement.problem import (

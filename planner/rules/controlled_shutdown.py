@@ -1,7 +1,8 @@
 """The controlled shutdown of a broker, for one partition: another replica leads, and the broker leaves the ISR.
 
 Corresponds to `KafkaController.doControlledShutdown` and `Election.leaderForControlledShutdown`. Plain-Python
-counterpart of `planner.leadership.drain` in resident mode, which explains the rule; a change of one needs the other.
+counterpart of `planner.leadership.drain_changes` in resident mode, which explains the rule; a change of one needs the
+other.
 """
 
 from typing import Any, Final

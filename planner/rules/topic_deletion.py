@@ -1,7 +1,7 @@
 """The next step for a topic that is queued for deletion, and the replicas to be deleted.
 
 Corresponds to `TopicDeletionManager.resumeDeletions` and `onTopicDeletion`. Plain-Python
-counterpart of `planner.reconciliation.topic_deletion`, which explains the steps; a change of one needs the other.
+counterpart of `planner.reconciliation.deletion_steps`, which explains the steps; a change of one needs the other.
 """
 
 from collections import defaultdict

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from jobs.adapters.request_server.config import KEYS, LISTENER_KEYS, PASSWORD_PREFIX, PASSWORD_SUFFIX
+from jobs.adapters.request_server.listen_config import KEYS, LISTENER_KEYS, PASSWORD_PREFIX, PASSWORD_SUFFIX
 from jobs.core.errors import ExitCode
 from jobs.runtime.settings import ClusterConf, Conf, LimitsConf
 from schemas.enums import LintCode, RejectionCode

@@ -119,5 +119,5 @@ def empty_tables(warehouse: Warehouse) -> None:
 @pytest.fixture
 def surveyor(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
     """The command line on this warehouse; it does not wait for brokers, which the tree has not, to take over again."""
-    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr("jobs.execution.batch.batch_commit.RESIGN_TIMEOUT_SECONDS", 0.0)
     return Surveyor(warehouse)

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from jobs.adapters.delta.lease import SNAPSHOT, WarehouseLease, is_of_snapshot, renewed, shown
 from jobs.adapters.delta.locks import LOCK_TIMEOUT_SECONDS
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.delta.warehouse_lease import SNAPSHOT, WarehouseLease, is_of_snapshot, renewed, shown
 from jobs.adapters.delta.warehouse_paths import is_local
 from jobs.core.errors import LeaseLostError, SnapshotLeaseLostError, SurveyorError
-from schemas.lease import LeaseHolder, holder_text
+from schemas.lease_holder import LeaseHolder, holder_text
 from schemas.rows import LeaseRecord
 
 

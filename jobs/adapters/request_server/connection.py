@@ -15,8 +15,8 @@ from typing import Any, Final, TypeVar
 
 from jobs.adapters.request_server.api_handler import ApiHandler, ApiMessage, Caller
 from jobs.adapters.request_server.authentication import Credentials
-from jobs.adapters.request_server.config import Binding
 from jobs.adapters.request_server.connection_quotas import ConnectionQuotas
+from jobs.adapters.request_server.listen_config import Binding
 from jobs.adapters.request_server.messages import (
     API_VERSIONS,
     SASL_AUTHENTICATE,

@@ -17,7 +17,7 @@ from jobs.adapters.request_server.authentication import (
     ScramCredential,
     exchange_of,
 )
-from jobs.adapters.request_server.config import OPTION, PRINCIPALS, Security
+from jobs.adapters.request_server.listen_config import OPTION, PRINCIPALS, Security
 from jobs.adapters.request_server.messages import SASL_AUTHENTICATE, MalformedRequestError, response_entity
 
 MAX_SHOWN_NAME: Final = 100

@@ -14,9 +14,9 @@ from typing import Final
 from jobs.adapters.request_server.api_handler import ApiHandler
 from jobs.adapters.request_server.authentication import Credentials
 from jobs.adapters.request_server.client_warnings import ClientWarnings
-from jobs.adapters.request_server.config import Binding, ListenConfig
 from jobs.adapters.request_server.connection import Connection, ConnectionContext
 from jobs.adapters.request_server.connection_quotas import CLIENT_SHARE, ConnectionQuotas, raise_max_files
+from jobs.adapters.request_server.listen_config import Binding, ListenConfig
 from jobs.adapters.request_server.messages import MalformedRequestError
 from jobs.adapters.request_server.processing_quota import ProcessingQuota
 from jobs.adapters.request_server.sasl_authenticator import AuthenticationError

@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState, OperationState, Targets
-from schemas.lease import LeaseHolder
+from schemas.lease_holder import LeaseHolder
 from schemas.rows import Broker, Change, Key, Operation, Row
 
 ResourceName = tuple[str, str]

@@ -15,8 +15,8 @@ from msgspec.structs import asdict
 
 from jobs.adapters.brokers.admin import read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
-from jobs.adapters.delta.lease import WarehouseLease, current_holder, leased
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.delta.warehouse_lease import WarehouseLease, current_holder, leased
 from jobs.adapters.kraft import precondition_reader
 from jobs.adapters.kraft.cluster import read_cluster, read_last_applied
 from jobs.adapters.kraft.fresh_reads import FreshReads, await_applied
@@ -26,7 +26,7 @@ from jobs.adapters.sinks.interface import CurrentOverrides, ResourceName, TopicR
 from jobs.adapters.sources.kraft import bootstrap_addresses, own_rates
 from jobs.core.errors import RefusedError, UnreadableError
 from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState, OperationState, Targets
-from schemas.lease import LeaseHolder
+from schemas.lease_holder import LeaseHolder
 from schemas.rows import Broker, Change, Key, Operation
 
 WHY_NO_BATCH: Final = (

@@ -8,18 +8,17 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.configs import DYNAMIC_CONFIGS
 from jobs.adapters.sinks.interface import CurrentOverrides, ResourceName, TopicReading
-from jobs.adapters.zookeeper import lease as lease_znode
-from jobs.adapters.zookeeper import precondition_reader
+from jobs.adapters.zookeeper import lease_znode, precondition_reader
 from jobs.adapters.zookeeper.admin_requests import withdraw
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONFIGS, TOPICS, ClusterState, read_cluster, reassign_requests
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, sync
-from jobs.adapters.zookeeper.lease import Lease, current_holder, leased
+from jobs.adapters.zookeeper.lease_znode import Lease, current_holder, leased
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.plan_submission import resident
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.core.errors import SurveyorError
 from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState, OperationState, Targets
-from schemas.lease import LeaseHolder
+from schemas.lease_holder import LeaseHolder
 from schemas.rows import Change, Key, Operation
 from schemas.znodes import MalformedZnodeError, decode_config
 

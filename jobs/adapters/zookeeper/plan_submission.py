@@ -14,7 +14,7 @@ from jobs.adapters.zookeeper.cluster import CONTROLLER
 from jobs.adapters.zookeeper.connection import Znode, await_result, children, read, sync, use_kafka_acl
 from jobs.adapters.zookeeper.multi import ANY_VERSION
 from jobs.core.errors import RefusedError
-from schemas.lease import LeaseHolder, decode_holder, encode_holder
+from schemas.lease_holder import LeaseHolder, decode_holder, encode_holder
 from schemas.submitted_plan import SubmittedPlan, decode_submitted, encode_submitted
 from schemas.znodes import MalformedZnodeError
 

@@ -9,11 +9,11 @@ from jobs.adapters.brokers.admin import Admin, AdminUnavailableError, bootstrap,
 from jobs.adapters.sinks.interface import Cluster, Lease, Sink
 from jobs.core.errors import RefusedError
 from jobs.execution.admin.audited_configs import ConfigAdmin
+from jobs.execution.admin.command_lease import LeaseGuardedAdmin
 from jobs.execution.admin.controller_client import ControllerClient
-from jobs.execution.admin.lease import LeaseGuardedAdmin
 from jobs.execution.admin.reassignment_options import ReassignmentOptions
+from jobs.execution.admin.running_waves import make_poll_hook
 from jobs.execution.admin.throttles import throttle_rows
-from jobs.execution.admin.waves import make_poll_hook
 from jobs.execution.admin.zk_controller_client import ZkControllerClient
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.runtime.cli_enums import Via

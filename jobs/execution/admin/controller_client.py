@@ -27,7 +27,7 @@ from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.sinks.interface import Lease, Sink
 from jobs.adapters.zookeeper.connection import poll_until
 from jobs.core.errors import SurveyorError
-from jobs.execution.admin.waves import read_and_judge, read_statuses
+from jobs.execution.admin.running_waves import read_and_judge, read_statuses
 from jobs.preconditions.changes import adds_partition, is_unclean
 from jobs.preconditions.operations import judge_operations
 from jobs.repositories.plans.commit_log import CommitLog

@@ -25,7 +25,7 @@ from jobs.adapters.zookeeper.precondition_reader import (
 )
 from jobs.core.errors import SurveyorError
 from jobs.execution.admin.controller_client import Codes, outcome_of
-from jobs.execution.admin.waves import read_and_judge, read_statuses
+from jobs.execution.admin.running_waves import read_and_judge, read_statuses
 from jobs.preconditions.running_reassignments import reassignments_of
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.commit_rows import RowOutcome

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from jobs.adapters.delta.warehouse import AnyRow, Warehouse, columns_of, quoted
-from jobs.repositories.plans import digest
+from jobs.repositories.plans import arrow_digest
 from schemas.digest import plan_header
 from schemas.enums import Outcome, PlanKind, PlanStatus
 from schemas.rows import BrokerEpoch, PlanRecord, Row
@@ -35,7 +35,9 @@ class InMemoryRows:
     operations: Sequence[AnyRow] = ()
 
     def summary(self, header: str) -> Row:
-        return digest.summary(header, {table: digest.in_arrow(table, rows) for table, rows in self._tables.items()})
+        return arrow_digest.summary(
+            header, {table: arrow_digest.in_arrow(table, rows) for table, rows in self._tables.items()}
+        )
 
     def write(self, plan_id: str) -> None:
         for table, rows in self.of_plan(plan_id).items():

@@ -9,7 +9,7 @@ import msgspec
 from jobs.adapters.delta.warehouse import Warehouse, quoted
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.errors import RefusedError, UsageError
-from jobs.repositories.plans import digest
+from jobs.repositories.plans import arrow_digest
 from jobs.repositories.plans.names import plan_named
 from jobs.repositories.plans.record_builders import plan_condition
 from schemas.digest import plan_header
@@ -86,11 +86,11 @@ def read_plan(warehouse: Warehouse, id_or_name: str) -> Plan:
 def refuse_edited(plan: Plan) -> None:
     """Raise RefusedError unless the rows hash to the plan's id."""
     in_arrow = {
-        "changes": digest.in_arrow("changes", plan.changes),
-        "operations": digest.in_arrow("operations", plan.operations),
-        "rejections": digest.in_arrow("rejections", plan.rejections),
+        "changes": arrow_digest.in_arrow("changes", plan.changes),
+        "operations": arrow_digest.in_arrow("operations", plan.operations),
+        "rejections": arrow_digest.in_arrow("rejections", plan.rejections),
     }
-    hashed = digest.summary(plan_header(plan.row), in_arrow)["plan_id"]
+    hashed = arrow_digest.summary(plan_header(plan.row), in_arrow)["plan_id"]
     if hashed != plan.plan_id:
         raise RefusedError(f"plan {plan.title} is not what was planned: its rows hash to {hashed}; {_EDITED}")
 

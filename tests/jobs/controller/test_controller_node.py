@@ -6,7 +6,7 @@ import ssl
 import pytest
 from msgspec.structs import replace
 
-from jobs.adapters.request_server.config import Security
+from jobs.adapters.request_server.listen_config import Security
 from jobs.controller.controller_node import (
     controller_endpoints,
     controller_node,

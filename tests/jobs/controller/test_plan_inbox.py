@@ -28,7 +28,7 @@ from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import read_plan, record_submission
 from jobs.runtime.settings import settings_from
 from schemas.enums import DrainMode, Outcome
-from schemas.lease import LeaseHolder
+from schemas.lease_holder import LeaseHolder
 from schemas.rows import Change, DrainedBroker, Snapshot
 from schemas.submitted_plan import SubmittedPlan, decode_submitted, encode_submitted, submission_of
 from schemas.znodes import State, TopicPartition, decode_partitions, encode_partitions, encode_state

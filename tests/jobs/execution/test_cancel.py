@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.zookeeper.lease import Lease
+from jobs.adapters.zookeeper.lease_znode import Lease
 from jobs.repositories.actor import Actor
 from jobs.repositories.plans.commit_log import CommitLog, close_plan
 from jobs.repositories.plans.commit_rows import RowOutcome

@@ -8,7 +8,7 @@ import pytest
 
 from jobs.adapters.sinks.zookeeper import ZooKeeperReader
 from jobs.adapters.zookeeper import connection
-from jobs.adapters.zookeeper.lease import Lease
+from jobs.adapters.zookeeper.lease_znode import Lease
 from jobs.console_output.commits import NO_SNAPSHOT
 from jobs.execution.partition_cancellation import _Audit
 from jobs.repositories.plans.commit_rows import NO_PLAN

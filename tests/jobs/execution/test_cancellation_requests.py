@@ -9,7 +9,7 @@ from kafka.errors import KafkaTimeoutError
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sinks.zookeeper import ZooKeeperReader
-from jobs.adapters.zookeeper.lease import LEASE
+from jobs.adapters.zookeeper.lease_znode import LEASE
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.repositories.actor import this_process
 from jobs.repositories.plans.commit_rows import NO_PLAN

@@ -27,7 +27,7 @@ STOPPED = """\
 import os, signal
 from jobs import cli
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.execution.batch import commit as commit_batch
+from jobs.execution.batch import batch_commit as commit_batch
 from jobs.execution.batch import fenced_writer as fenced_writes
 from tests.shared_spark import join
 join()
@@ -47,7 +47,7 @@ cli.main()
 @pytest.fixture
 def surveyor(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
     """It does not wait for brokers to take over, because the tree has none."""
-    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr("jobs.execution.batch.batch_commit.RESIGN_TIMEOUT_SECONDS", 0.0)
     tree.add_topic("orders", REPLICAS)
     return Surveyor(tree.hosts, tmp_path / "warehouse")
 

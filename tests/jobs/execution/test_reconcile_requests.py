@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 from jobs.adapters.sinks.interface import Sink
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.core.errors import FencedError
-from jobs.execution.batch.operations import write_tasks
+from jobs.execution.batch.topic_operations import write_tasks
 from jobs.execution.preflight import Preflight, check_before_commit
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.settings import Settings
@@ -40,7 +40,7 @@ Compared = tuple[list[Row], list[Row]]
 @pytest.fixture
 def surveyor(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
     """There is no controller before and after a commit."""
-    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr("jobs.execution.batch.batch_commit.RESIGN_TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr("jobs.controller.reconcile.FIRST_PAUSE_SECONDS", 0.0)
     tree.client.delete("/controller")
     return Surveyor(tree.hosts, tmp_path / "warehouse")

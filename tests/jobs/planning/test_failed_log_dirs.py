@@ -92,7 +92,7 @@ def cycle(surveyor: Surveyor, *arguments: str) -> tuple[list[tuple[str, int]], A
 def test_no_replica_is_elected_twice_whose_log_dir_failed(
     tree: KafkaTree, fake_brokers: FakeBrokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr("jobs.execution.batch.batch_commit.RESIGN_TIMEOUT_SECONDS", 0.0)
     surveyor = Surveyor(tree.hosts, tmp_path / "warehouse")
     tree.add_topic(T, {0: [1, 0, 2]})
     state = State(controller_epoch=1, leader=NO_LEADER, leader_epoch=3, isr=[1, 0])

@@ -9,8 +9,8 @@ from kazoo.protocol.states import ZnodeStat
 
 from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.precondition_reader import operation_state, topic_settings
+from jobs.preconditions.change_status import operation_status
 from jobs.preconditions.operations import outcome_of
-from jobs.preconditions.verification import operation_status
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.current_state import OperationState
 from schemas.enums import OperationKind, Outcome

@@ -234,7 +234,7 @@ def no_other_controller(kafka: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> It
         ) -> Iterator[Controllership]:
             yield take_over(client, next(ids), expected_epoch=expected_epoch, latest_known_epoch=latest_known_epoch)
 
-        monkeypatch.setattr("jobs.execution.batch.commit.controllership", taken)
+        monkeypatch.setattr("jobs.execution.batch.batch_commit.controllership", taken)
         take_over(client, next(ids))
         yield
 

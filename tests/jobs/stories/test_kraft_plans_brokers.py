@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.brokers.admin import Admin, connected_admin
-from jobs.adapters.delta.lease import WarehouseLease
+from jobs.adapters.delta.warehouse_lease import WarehouseLease
 from jobs.adapters.sinks.kraft import KRaftSink
 from jobs.adapters.sources.kraft import KRaftSource
 from jobs.execution.admin.controller_client import request_changes
@@ -114,7 +114,7 @@ def test_what_needs_zookeeper_is_refused_in_one_line(kafka: KRaftKafka, tmp_path
 
 
 COMMIT_LOG = "jobs.repositories.plans.commit_log.CommitLog"
-ADMIN_COMMIT = "jobs.execution.admin.commit"
+ADMIN_COMMIT = "jobs.execution.admin.admin_commit"
 
 BEFORE_REQUEST = {
     "before the lease": ("jobs.execution.commit", "lease_for"),
@@ -143,7 +143,7 @@ def killing(owner: str, name: str) -> str:
     target = f"importlib.import_module({module!r})" + (f".{attribute}" if attribute else "")
     die = "lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)"
     brief = (
-        "from jobs.adapters.delta import lease\n"
+        "from jobs.adapters.delta import warehouse_lease as lease\n"
         "lease.LEASE_SECONDS, lease.RENEWAL_SECONDS, lease.MARGIN_SECONDS = 3.0, 1.0, 1.0"
     )
     return f"{brief}\nimport importlib, os, signal\nsetattr({target}, {name!r}, {die})"
@@ -217,7 +217,7 @@ def test_a_killed_commit_of_a_topic_is_run_again(kafka: KRaftKafka, monkeypatch:
         requests.append(1)
         request_changes(*arguments)
 
-    monkeypatch.setattr("jobs.execution.admin.commit.request_changes", counted)
+    monkeypatch.setattr("jobs.execution.admin.admin_commit.request_changes", counted)
     question, changes = TOPIC_COMMITS[kind]
     for number, point in enumerate(sampled_points([*BEFORE_REQUEST, *AFTER_REQUEST], 1)):
         topic = f"{kind}d{number}"
@@ -347,7 +347,7 @@ def test_the_quorums_leader_is_killed_in_the_middle_of_a_commit(kafka: KRaftKafk
     flag, go = tmp_path / "reached", tmp_path / "go"
     prelude = f"""
 import pathlib, time
-from jobs.execution.admin import commit
+from jobs.execution.admin import admin_commit as commit
 ask, asked = commit.request_changes, []
 def meeting(*arguments):
     asked.append(1)

@@ -219,7 +219,7 @@ class Terminal:
 @pytest.fixture
 def stage(cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommandEnvironments]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_TIMEOUT_SECONDS", 0.0)  # no broker here takes over again
+    monkeypatch.setattr("jobs.execution.batch.batch_commit.RESIGN_TIMEOUT_SECONDS", 0.0)  # no broker takes over here
     monkeypatch.setattr("jobs.runtime.console.UNLIMITED_COLUMNS", 80)  # as on a narrow terminal
     monkeypatch.setattr(MetricsServer, "serve_forever", interrupted)
     paint = status.paint

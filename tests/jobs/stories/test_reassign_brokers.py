@@ -170,7 +170,7 @@ def test_refuses_while_a_foreign_reassignment_runs(
 
 SETS_AND_WAITS = """
 import pathlib, time
-from jobs.execution.admin import commit as commit_admin
+from jobs.execution.admin import admin_commit as commit_admin
 asking = commit_admin.request_changes
 def ask(*given):
     while not pathlib.Path({gate!r}).exists():
@@ -178,7 +178,7 @@ def ask(*given):
     return asking(*given)
 commit_admin.request_changes = ask
 """
-PATIENT = "from jobs.adapters.zookeeper import lease; lease.LEASE_TIMEOUT_SECONDS = 120.0"
+PATIENT = "from jobs.adapters.zookeeper import lease_znode; lease_znode.LEASE_TIMEOUT_SECONDS = 120.0"
 
 
 def test_two_commits_with_throttles_at_once(kafka: KafkaTree, warehouse: Warehouse, topic: str, tmp_path: Path) -> None:

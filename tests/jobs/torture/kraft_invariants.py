@@ -19,7 +19,7 @@ from kafka.errors import KafkaError
 from jobs.adapters.brokers.admin import connected_admin
 from jobs.adapters.delta.warehouse import Warehouse
 from schemas.enums import Action, OperationKind, Outcome, PlanStatus
-from schemas.lease import LeaseHolder, decode_holder
+from schemas.lease_holder import LeaseHolder, decode_holder
 from schemas.operation_data import AlteredConfig, data_of
 from schemas.rows import Operation, Row
 from tests.jobs.torture.kraft_torture_cluster import NODES, KRaftTortureCluster, Requested

@@ -34,7 +34,7 @@ class KRaftTortureCluster(CommandedCluster):
 
     broker_ids: ClassVar = NODES
     prelude: ClassVar = (
-        "from jobs.adapters.delta import lease\n"
+        "from jobs.adapters.delta import warehouse_lease as lease\n"
         "lease.LEASE_SECONDS, lease.RENEWAL_SECONDS, lease.MARGIN_SECONDS = 9.0, 3.0, 3.0"
     )
     nodes: dict[int, EmbeddedKRaftNode] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class SmallKRaftTortureCluster(KRaftTortureCluster):
     """Runs inside its `with` block on a cluster of the caller, without links, and with leases of 3 s."""
 
     prelude: ClassVar = (
-        "from jobs.adapters.delta import lease\n"
+        "from jobs.adapters.delta import warehouse_lease as lease\n"
         "lease.LEASE_SECONDS, lease.RENEWAL_SECONDS, lease.MARGIN_SECONDS = 3.0, 1.0, 1.0"
     )
 

@@ -39,7 +39,7 @@ SHOWN = {
 }
 JUDGED = {
     "jobs/adapters/brokers/tokens.py": "expiry of tokens, a time of day; a wrong clock costs a connection, no data",
-    "jobs/adapters/delta/lease.py": "leases.deadline; its holder notices before the next write that it was taken early",
+    "jobs/adapters/delta/warehouse_lease.py": "leases.deadline; its holder checks the row before each write",
     "jobs/checks/common_checks.py": "doctor compares it with ZooKeeper's, or that of the quorum's leader",
     "jobs/execution/admin/controller_client.py": "a long check of the lease is done again",
     "jobs/checks/doctor.py": "doctor compares it with the time of the last snapshot",

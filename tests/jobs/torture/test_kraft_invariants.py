@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs.adapters.delta.lease import WarehouseLease
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.delta.warehouse_lease import WarehouseLease
 from jobs.repositories.actor import this_process
 from schemas.enums import OperationKind, PlanStatus
-from schemas.lease import LeaseHolder
+from schemas.lease_holder import LeaseHolder
 from schemas.rows import Operation, Row
 from tests.jobs.torture.kraft_invariants import (
     Held,

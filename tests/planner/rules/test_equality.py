@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict
 from pyspark.sql import SparkSession
 
-from planner.leadership.drain import drain_changes, drain_rejections
+from planner.leadership.drain_changes import drain_changes, drain_rejections
 from planner.rules.controlled_shutdown import controlled_shutdown
 from planner.rules.decisions import Decision
 from planner.rules.topic_deletion import deletion_step

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from planner.rules.cycle import CycleState
+from planner.rules.cycle_decisions import CycleState
 from planner.rules.decisions import changed
 from planner.rules.inputs import BrokerSets, ControllerConfig, PartitionInfo
 from planner.rules.state_machines import (
@@ -146,7 +146,8 @@ def test_an_illegal_change_is_not_decided(monkeypatch: pytest.MonkeyPatch) -> No
     state = CycleState(rows, {}, LIVE, ControllerConfig())
     legal = illegal_transition
     monkeypatch.setattr(
-        "planner.rules.cycle.illegal_transition", lambda change, *of: "no" if change.partition else legal(change, *of)
+        "planner.rules.cycle_decisions.illegal_transition",
+        lambda change, *of: "no" if change.partition else legal(change, *of),
     )
 
     elected, refused = state.decisions([*rows])

@@ -17,7 +17,7 @@ from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import Controllership, controllership
-from jobs.execution.batch.commit import _written_changes
+from jobs.execution.batch.batch_commit import _written_changes
 from jobs.execution.batch.fenced_writer import FencedWriter
 from jobs.repositories.plans.commit_rows import RowOutcome
 from planner.broker_requests import notices_for

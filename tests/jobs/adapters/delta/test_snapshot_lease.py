@@ -9,11 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from jobs.adapters.delta import snapshot_lease as module
-from jobs.adapters.delta.lease import current_holder, leased
 from jobs.adapters.delta.snapshot_lease import leased_snapshot
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.delta.warehouse_lease import current_holder, leased
 from jobs.core.errors import ExitCode, SnapshotLeaseLostError, SurveyorError
-from schemas.lease import LeaseHolder
+from schemas.lease_holder import LeaseHolder
 from schemas.rows import LeaseRecord
 
 ANN = LeaseHolder("ann", "ops1", 7, "snapshot", "", "2026-11-22T06:00:00+00:00")

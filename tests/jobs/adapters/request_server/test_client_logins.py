@@ -16,9 +16,9 @@ import pytest
 from scramp import ScramClient, ScramMechanism
 
 from jobs.adapters.request_server.authentication import ScramCredential
-from jobs.adapters.request_server.config import ListenConfig, Security
 from jobs.adapters.request_server.connection import MAX_FIRST_BYTES
 from jobs.adapters.request_server.connection_quotas import ConnectionQuotas
+from jobs.adapters.request_server.listen_config import ListenConfig, Security
 from jobs.adapters.request_server.server import RequestServer
 from jobs.core.errors import UsageError
 from tests.jobs.adapters.request_server.clients import (

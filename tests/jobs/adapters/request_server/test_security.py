@@ -17,7 +17,7 @@ from jobs.adapters.brokers.connection import BrokerConnection
 from jobs.adapters.brokers.listeners import AuthenticationFailedError, Listener
 from jobs.adapters.request_server import connection, connection_quotas, processing_quota
 from jobs.adapters.request_server.authentication import Credentials, ScramCredential
-from jobs.adapters.request_server.config import ListenConfig
+from jobs.adapters.request_server.listen_config import ListenConfig
 from jobs.adapters.request_server.server import RequestServer
 from jobs.core.errors import UsageError
 from schemas.rows import Broker

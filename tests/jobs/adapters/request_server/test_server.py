@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobs.adapters.request_server import connection, connection_quotas, processing_quota
-from jobs.adapters.request_server.config import ListenConfig
+from jobs.adapters.request_server.listen_config import ListenConfig
 from jobs.adapters.request_server.messages import encode_response, item_count, response_entity
 from jobs.adapters.request_server.server import RequestServer
 from jobs.core.errors import UsageError

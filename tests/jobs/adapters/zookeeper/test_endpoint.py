@@ -15,13 +15,13 @@ from pyspark.sql import SparkSession
 from jobs.adapters.zookeeper.connection import connected, poll_until, read, use_kafka_acl
 from jobs.adapters.zookeeper.controllership import take_over
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint, kazoo_options
-from jobs.adapters.zookeeper.lease import LEASE, Lease
+from jobs.adapters.zookeeper.lease_znode import LEASE, Lease
 from jobs.adapters.zookeeper.multi import Create
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.plan_submission import announce_resident
 from jobs.adapters.zookeeper.source import ZooKeeperDataSource
 from jobs.core.errors import SurveyorError, UnreadableError, UsageError
-from schemas.lease import LeaseHolder
+from schemas.lease_holder import LeaseHolder
 from tests.jobs.support.outside.keystores import TYPES, Keystores
 from tests.jobs.support.zookeeper.fenced import OURS
 from tests.jobs.support.zookeeper.guarded_zookeeper import PASSWORD, USER, GuardedZooKeeper

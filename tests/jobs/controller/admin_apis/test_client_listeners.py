@@ -13,7 +13,7 @@ from msgspec.structs import replace as with_values
 
 from jobs.adapters.embedded.ports import LOOPBACK
 from jobs.adapters.request_server.api_handler import Caller, ServerListener
-from jobs.adapters.request_server.config import ListenConfig, Security
+from jobs.adapters.request_server.listen_config import ListenConfig, Security
 from jobs.adapters.request_server.server import RequestServer
 from jobs.controller.admin_apis.cluster_metadata import METADATA
 from jobs.controller.broker_apis.apis import BrokerApis

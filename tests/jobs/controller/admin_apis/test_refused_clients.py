@@ -10,7 +10,7 @@ import pytest
 from jobs.adapters.brokers.control_encoding import as_uuid
 from jobs.adapters.embedded.ports import LOOPBACK
 from jobs.adapters.request_server.api_handler import Caller, ServerListener
-from jobs.adapters.request_server.config import ListenConfig
+from jobs.adapters.request_server.listen_config import ListenConfig
 from jobs.adapters.request_server.server import RequestServer
 from jobs.controller.admin_apis.apis import COMMANDS, refusal_of
 from jobs.controller.admin_apis.requests import AdminError

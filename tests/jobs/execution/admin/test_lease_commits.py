@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sinks.zookeeper import ZooKeeperSink
-from jobs.adapters.zookeeper.lease import LEASE, current_holder
+from jobs.adapters.zookeeper.lease_znode import LEASE, current_holder
 from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.cancellation import cancel_running
 from jobs.repositories.plans.commit_log import close_plan
@@ -145,7 +145,7 @@ def test_zookeeper_lost_during_the_wait_is_still_running(
     def lose(*_: object) -> None:
         raise ConnectionLoss
 
-    controller.events = [lambda: monkeypatch.setattr("jobs.execution.admin.waves.read_statuses", lose)]
+    controller.events = [lambda: monkeypatch.setattr("jobs.execution.admin.running_waves.read_statuses", lose)]
     monkeypatch.setattr("jobs.adapters.zookeeper.connection.CONNECT_TIMEOUT_SECONDS", 0.3)
 
     stopped = run(surveyor, kafka, plan)

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from jobs.adapters.brokers.admin import error_name
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.zookeeper.lease import LEASE, Lease
+from jobs.adapters.zookeeper.lease_znode import LEASE, Lease
 from jobs.core.errors import UnreadableError
 from jobs.execution.admin.controller_client import JUDGED_SECONDS, REQUEST_TIMED_OUT
-from jobs.execution.admin.waves import recheck_wave
+from jobs.execution.admin.running_waves import recheck_wave
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanStatus
@@ -248,7 +248,7 @@ def test_a_change_that_is_not_due_has_one_outcome(
             override(tree, "topic", U, {"retention.ms": "9"})
         return recheck_wave(*arguments)
 
-    monkeypatch.setattr("jobs.execution.admin.commit.recheck_wave", altered)
+    monkeypatch.setattr("jobs.execution.admin.admin_commit.recheck_wave", altered)
 
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", "--yes")
 
@@ -347,9 +347,9 @@ def test_the_age_of_a_judgement_includes_the_time_to_read(  # noqa: PLR0913, PLR
         override(tree, "topic", name, entries)
         return 0
 
-    monkeypatch.setattr("jobs.execution.admin.commit.recheck_wave", slow)
+    monkeypatch.setattr("jobs.execution.admin.admin_commit.recheck_wave", slow)
     monkeypatch.setattr(controller, "alter_config", alter)
-    for module in ("commit", "controller_client"):
+    for module in ("admin_commit", "controller_client"):
         clock = SimpleNamespace(monotonic=lambda: now[0], time=lambda: now[0])
         monkeypatch.setattr(f"jobs.execution.admin.{module}.time", clock)
 

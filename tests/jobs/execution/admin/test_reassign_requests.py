@@ -10,7 +10,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sinks.zookeeper import ZooKeeperSink
 from jobs.adapters.zookeeper import admin_requests as orders
 from jobs.adapters.zookeeper.admin_requests import RequestExistsError, ZnodeRequests, chunks
-from jobs.adapters.zookeeper.lease import LEASE
+from jobs.adapters.zookeeper.lease_znode import LEASE
 from jobs.core.errors import RefusedError
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanKind, PlanStatus

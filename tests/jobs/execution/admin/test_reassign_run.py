@@ -12,9 +12,9 @@ from kafka.errors import KafkaTimeoutError
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sinks.zookeeper import ZooKeeperReader
-from jobs.adapters.zookeeper.lease import LEASE
-from jobs.execution.admin.commit import AdminCommit
-from jobs.execution.admin.lease import lease_for
+from jobs.adapters.zookeeper.lease_znode import LEASE
+from jobs.execution.admin.admin_commit import AdminCommit
+from jobs.execution.admin.command_lease import lease_for
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
 from jobs.repositories.actor import Actor
 from jobs.repositories.plans.commit_log import CommitLog, close_plan
@@ -74,7 +74,7 @@ def test_each_request_of_a_long_wave_is_judged_again(  # noqa: PLR0913, PLR0917 
     """
     read_back: list[tuple[list[Any], int]] = []
     monkeypatch.setattr(
-        "jobs.execution.admin.commit.record_concurrent_changes",
+        "jobs.execution.admin.admin_commit.record_concurrent_changes",
         lambda _, __, rows, ___: read_back.append(([row.key for row in rows], len(controller.waves))),
     )
     monkeypatch.setattr("jobs.adapters.brokers.admin.MAX_PARTITIONS_PER_REQUEST", 1)

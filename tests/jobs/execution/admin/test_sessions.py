@@ -62,7 +62,7 @@ def test_batch_mode_has_two_sessions(
 
     The poll for the next controller opens none.
     """
-    monkeypatch.setattr("jobs.execution.batch.commit.RESIGN_TIMEOUT_SECONDS", 1.0)
+    monkeypatch.setattr("jobs.execution.batch.batch_commit.RESIGN_TIMEOUT_SECONDS", 1.0)
     tree.add_topic(T, {0: [0, 1]})
     plan = store_plan(warehouse, tree, [election(tree, T, 0, leader=1)])
 

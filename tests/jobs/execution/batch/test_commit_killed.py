@@ -28,7 +28,7 @@ ROUNDS = 2
 # Batches of ten, so that a commit can be killed in the middle.
 COMMAND = """\
 from jobs import cli
-from jobs.execution.batch import commit as commit_batch
+from jobs.execution.batch import batch_commit as commit_batch
 from jobs.execution.batch import fenced_writer as fenced_writes
 fenced_writes.MAX_BATCH_CHANGES = 10
 commit_batch.RESIGN_TIMEOUT_SECONDS = 0.0
@@ -163,7 +163,7 @@ INTERRUPTED = """\
 import os, signal
 from jobs import cli
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.execution.batch import commit as commit_batch
+from jobs.execution.batch import batch_commit as commit_batch
 from jobs.execution.batch import fenced_writer as fenced_writes
 fenced_writes.MAX_BATCH_CHANGES = 10
 commit_batch.RESIGN_TIMEOUT_SECONDS = 0.0

@@ -12,7 +12,7 @@ from jobs.adapters.brokers import connection as broker_channel
 from jobs.adapters.delta.filtered_reads import Filter
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
-from jobs.execution.batch import commit as commit_batch
+from jobs.execution.batch import batch_commit as commit_batch
 from jobs.execution.batch.notify import HoldBudget, NotificationResult, WrittenChange, verify_written
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import Plan

@@ -12,7 +12,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import take_over
 from jobs.execution import commit
-from jobs.execution.batch.commit import commit_batch
+from jobs.execution.batch.batch_commit import commit_batch
 from jobs.repositories.plans.commit_log import requested_changes
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanStatus

@@ -13,7 +13,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import commit
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.plan_submission import announce_resident
-from jobs.execution.batch.operations import write_tasks
+from jobs.execution.batch.topic_operations import write_tasks
 from jobs.repositories.actor import this_process
 from schemas.enums import Outcome, PlanStatus, Step
 from tests.jobs.support.commands.command_line import Surveyor

@@ -14,7 +14,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.core.errors import FencedError, RefusedError
-from jobs.execution.batch import commit as commit_batch
+from jobs.execution.batch import batch_commit as commit_batch
 from jobs.execution.batch.fenced_writer import FencedWriter
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanStatus

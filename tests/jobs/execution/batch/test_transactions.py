@@ -10,7 +10,7 @@ from jobs.adapters.zookeeper.connection import Znode
 from jobs.adapters.zookeeper.multi import Check, Create, Delete, Op, SetData
 from jobs.adapters.zookeeper.precondition_reader import topic_settings
 from jobs.execution.batch import transactions
-from jobs.execution.batch.operations import operations_of
+from jobs.execution.batch.topic_operations import operations_of
 from jobs.execution.batch.topic_znodes import TopicZnodes
 from jobs.execution.batch.transactions import (
     ZnodeReads,

@@ -33,7 +33,7 @@ import jobs.commit  # noqa: F401 - what the command line would import in each pr
 from jobs import cli
 from jobs.adapters.brokers.connection import BrokerConnection
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.execution.batch import commit as commit_batch
+from jobs.execution.batch import batch_commit as commit_batch
 from jobs.execution.batch import fenced_writer as fenced_writes
 from tests.jobs.execution.killed import fake_admin
 

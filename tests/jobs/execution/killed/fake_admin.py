@@ -16,8 +16,8 @@ from kazoo.client import KazooClient
 from jobs.adapters.brokers.admin import Creation
 from jobs.adapters.zookeeper import admin_requests
 from jobs.execution import cancellation, commit, mode_selection
-from jobs.execution.admin import cancellation_requests, connections, controller_client, waves
-from jobs.execution.admin import commit as commit_admin
+from jobs.execution.admin import admin_commit as commit_admin
+from jobs.execution.admin import cancellation_requests, connections, controller_client, running_waves
 from schemas.rows import Key
 from schemas.znodes import Assignment, State, decode_partitions, encode_assignment, encode_state
 from tests.jobs.support.controllers.cancelling_controller import MovingController
@@ -145,7 +145,7 @@ def install(hosts: str, reach: Reach, *, stuck: bool) -> None:
 
     changed: dict[Any, dict[str, Any]] = {module: {"admin_of": admin_of} for module in _ASKING}
     clock = SimpleNamespace(sleep=controller.pass_time, monotonic=time.monotonic)
-    changed[waves] = {"time": clock, "PREVIOUS_WAVE_SECONDS": 0.0}
+    changed[running_waves] = {"time": clock, "PREVIOUS_WAVE_SECONDS": 0.0}
     changed[admin_requests] = {"time": clock}
     changed[commit_admin] |= {"PREVIOUS_WAVE_SECONDS": 0.0}
     changed[cancellation_requests] = {"CANCELLATION_TIMEOUT_SECONDS": 0.0}

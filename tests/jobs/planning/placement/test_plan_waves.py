@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.precondition_reader import read_current
 from jobs.preconditions.changes import judge_for_admin
-from jobs.preconditions.waves import by_wave, evaluate_waves
+from jobs.preconditions.wave_outcomes import by_wave, evaluate_waves
 from schemas.rows import Change, Row
 from schemas.text import pluralise
 from schemas.znodes import Assignment, State, decode_assignment, encode_assignment, encode_state

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.adapters.delta.warehouse import schema_of
-from jobs.repositories.plans import digest as arrow_digest
+from jobs.repositories.plans import arrow_digest
 from schemas.tables import SPARK_SCHEMAS
 from tests.plan_digest import by_topic, lines
 from tests.planner.columns.test_plan_digest import TABLES as ROWS

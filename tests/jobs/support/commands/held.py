@@ -10,7 +10,7 @@ from jobs.adapters.brokers.responses import BrokerResponses
 from jobs.adapters.sinks.zookeeper import ZooKeeperSink
 from jobs.adapters.zookeeper.cluster import read_brokers
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.execution.batch.commit import HeldControllership
+from jobs.execution.batch.batch_commit import HeldControllership
 from jobs.execution.batch.notify import HoldBudget, notify
 from jobs.execution.commit import apply_plan
 from jobs.execution.preflight import check_before_commit

@@ -144,16 +144,16 @@ def install(controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> No
         yield controller
 
     clock = SimpleNamespace(sleep=controller.step, monotonic=time.monotonic)
-    for module in ("execution.admin.waves", "adapters.zookeeper.admin_requests"):
+    for module in ("execution.admin.running_waves", "adapters.zookeeper.admin_requests"):
         monkeypatch.setattr(f"jobs.{module}.time", clock)
     for module in (
         "execution.commit",
-        "execution.admin.commit",
+        "execution.admin.admin_commit",
         "execution.cancellation",
         "execution.leftover_throttles",
         "execution.partition_cancellation",
         "execution.admin.connections",  # last: a module that is imported after it would keep the fake
     ):
         monkeypatch.setattr(f"jobs.{module}.admin_of", admin_of)
-    monkeypatch.setattr("jobs.execution.admin.waves.PREVIOUS_WAVE_SECONDS", 0.0)
-    monkeypatch.setattr("jobs.execution.admin.commit.PREVIOUS_WAVE_SECONDS", 0.0)
+    monkeypatch.setattr("jobs.execution.admin.running_waves.PREVIOUS_WAVE_SECONDS", 0.0)
+    monkeypatch.setattr("jobs.execution.admin.admin_commit.PREVIOUS_WAVE_SECONDS", 0.0)

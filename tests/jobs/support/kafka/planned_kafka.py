@@ -21,7 +21,7 @@ from jobs.adapters.embedded.processes import Server
 from jobs.adapters.sinks.kraft import KRaftSink
 from jobs.adapters.sinks.zookeeper import ZooKeeperSink
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from schemas.lease import LeaseHolder
+from schemas.lease_holder import LeaseHolder
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.kafka.real_cluster import create_topics, eventually
 from tests.jobs.support.rows.input_files import reassignment_file

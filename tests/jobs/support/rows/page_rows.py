@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from jobs.adapters.delta.warehouse import Warehouse, schema_of
-from jobs.repositories.plans import digest
+from jobs.repositories.plans import arrow_digest
 from jobs.repositories.plans.names import Alias
 from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader
 from jobs.repositories.plans.store import store
@@ -156,7 +156,7 @@ class _ArrowRows:
     changes: pa.Table
 
     def summary(self, header: str) -> Row:
-        return digest.summary(header, {"changes": self.changes})
+        return arrow_digest.summary(header, {"changes": self.changes})
 
     def write(self, plan_id: str) -> None:
         named = {"cluster": self.warehouse.cluster, "plan_id": plan_id}

@@ -15,7 +15,7 @@ from planner.columns.broker_sets import DRAIN_MODE, difference, first, intersect
 from planner.columns.change_rows import as_rejections, changed, join_current, with_topic_and_brokers
 from planner.columns.requested_partitions import reason_by_code
 from planner.columns.sentences import sentence, sentence_sql
-from planner.leadership.drain import broker_array, demoted
+from planner.leadership.drain_changes import broker_array, demoted
 from planner.reassignment.pending import is_moving, moving_reason, with_request_column
 from planner.reassignment.reorder import elections_after, reorders
 from schemas import reasons

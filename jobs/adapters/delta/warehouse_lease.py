@@ -31,7 +31,7 @@ from deltalake.exceptions import DeltaError
 
 from jobs.adapters.delta.warehouse import Warehouse, typed
 from jobs.core.errors import LeaseHeldError, LeaseLostError, SurveyorError
-from schemas.lease import (
+from schemas.lease_holder import (
     LeaseHolder,
     encode_holder,
     held_advice,

@@ -10,9 +10,9 @@ from kazoo.security import READ_ACL_UNSAFE
 
 from jobs.adapters.sinks.interface import Lease as AnyLease
 from jobs.adapters.zookeeper.connection import sync, with_retries
-from jobs.adapters.zookeeper.lease import LEASE, Lease, current_holder
+from jobs.adapters.zookeeper.lease_znode import LEASE, Lease, current_holder
 from jobs.core.errors import LeaseHeldError, LeaseLostError, RefusedError
-from jobs.execution.admin.lease import LeaseGuardedAdmin
+from jobs.execution.admin.command_lease import LeaseGuardedAdmin
 from jobs.runtime.settings import Settings
 from tests.jobs.support.controllers.throttled_tree import ConfigBrokers, own_lease, settings_of
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

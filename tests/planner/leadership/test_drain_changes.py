@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import with_drained
 from planner.columns.requested_partitions import join_requested
-from planner.leadership.drain import drain_changes, drain_rejections
+from planner.leadership.drain_changes import drain_changes, drain_rejections
 from planner.leadership.offline_election import changes_of, offline_verdicts
-from planner.leadership.undrain import (
+from planner.leadership.undrain_changes import (
     not_drained,
     restart_changes,
     restart_rejections,

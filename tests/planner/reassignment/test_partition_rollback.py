@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from planner.reassignment.rollback import (
+from planner.reassignment.partition_rollback import (
     ClusterFacts,
     Rejection,
     RollbackTarget,

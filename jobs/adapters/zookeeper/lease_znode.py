@@ -25,7 +25,7 @@ from jobs.adapters.zookeeper.connection import (
 )
 from jobs.adapters.zookeeper.controllership import NOT_CONNECTED, session_of
 from jobs.core.errors import LeaseHeldError, LeaseLostError, RefusedError
-from schemas.lease import (
+from schemas.lease_holder import (
     LeaseHolder,
     encode_holder,
     held_advice,

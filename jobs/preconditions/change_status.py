@@ -10,8 +10,8 @@ from jobs.preconditions.operations import outcome_of
 from jobs.repositories.figures import Figures, figures_in, spans_of
 from jobs.repositories.plans.repository import Plan
 from jobs.repositories.snapshots import last_snapshot, table_as_of
+from planner.reassignment.partition_rollback import steps_by_partition, steps_of
 from planner.reassignment.reassignment_status import ReassignmentStatus, status_of
-from planner.reassignment.rollback import steps_by_partition, steps_of
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Leadership, OperationState
 from schemas.enums import NO_LEADER, Action, OperationKind, Outcome
 from schemas.rows import Change, Key, Operation, PlanRow

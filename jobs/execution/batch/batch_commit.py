@@ -31,7 +31,6 @@ from jobs.execution.batch.notify import (
     notify,
     verify_written,
 )
-from jobs.execution.batch.operations import write_tasks
 from jobs.execution.batch.replica_deletion import (
     changes_deleting_replicas,
     deletion_notices,
@@ -39,6 +38,7 @@ from jobs.execution.batch.replica_deletion import (
     notices_before_deletion,
     restarted_replicas,
 )
+from jobs.execution.batch.topic_operations import write_tasks
 from jobs.execution.mode_selection import refuse_resident_drain
 from jobs.preconditions.changes import reassigns
 from jobs.repositories import broker_responses

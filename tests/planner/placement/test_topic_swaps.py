@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 from hypothesis import given, settings
 
-from planner.placement.balancing.topics import even_topics
+from planner.placement.balancing.topic_swaps import even_topics
 from planner.placement.forced_moves import apply
 from planner.placement.model import PlacementModel, copies_by_row, model_of, topic_load
 from planner.placement.problem import NO_BROKER, Partitions, PlacementGoal

@@ -11,9 +11,9 @@ import pytest
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sinks.zookeeper import ZooKeeperSink
 from jobs.adapters.zookeeper.precondition_reader import read_current
-from jobs.execution.admin.commit import commit_admin
-from jobs.execution.admin.lease import lease_for
-from jobs.preconditions.waves import evaluate_waves
+from jobs.execution.admin.admin_commit import commit_admin
+from jobs.execution.admin.command_lease import lease_for
+from jobs.preconditions.wave_outcomes import evaluate_waves
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.settings import settings_from

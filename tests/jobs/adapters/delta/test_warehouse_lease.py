@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from jobs.adapters.delta import lease as module
-from jobs.adapters.delta.lease import WarehouseLease, current_holder, leased
+from jobs.adapters.delta import warehouse_lease as module
 from jobs.adapters.delta.locks import locked
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.delta.warehouse_lease import WarehouseLease, current_holder, leased
 from jobs.core.errors import ExitCode, LeaseHeldError, LeaseLostError
-from schemas.lease import LeaseHolder
+from schemas.lease_holder import LeaseHolder
 from schemas.rows import LeaseRecord
 
 pytestmark = pytest.mark.usefixtures("empty_tables")

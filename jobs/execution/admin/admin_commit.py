@@ -18,18 +18,11 @@ from jobs.adapters.sinks.interface import Lease, Reader, Sink
 from jobs.core.errors import RefusedError, StillRunningError, SurveyorError, UnreadableError
 from jobs.core.signals import raise_on_signal
 from jobs.execution.admin.audited_configs import ConfigAdmin
+from jobs.execution.admin.command_lease import LEASE_HANDOVER_SECONDS, LeaseGuardedAdmin, lease_for
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.controller_client import ControllerClient, request_changes
-from jobs.execution.admin.lease import LEASE_HANDOVER_SECONDS, LeaseGuardedAdmin, lease_for
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
-from jobs.execution.admin.throttles import (
-    clear_leftover_throttles,
-    clear_throttle,
-    rate_of,
-    set_throttle,
-    throttle_rows,
-)
-from jobs.execution.admin.waves import (
+from jobs.execution.admin.running_waves import (
     PREVIOUS_WAVE_SECONDS,
     make_poll_hook,
     moving_of,
@@ -38,11 +31,18 @@ from jobs.execution.admin.waves import (
     resume_hint,
     wait_complete,
 )
+from jobs.execution.admin.throttles import (
+    clear_leftover_throttles,
+    clear_throttle,
+    rate_of,
+    set_throttle,
+    throttle_rows,
+)
 from jobs.preconditions.changes import Premises
 from jobs.preconditions.limits import refuse_other_cluster
 from jobs.preconditions.planned_premises import planned_premises
 from jobs.preconditions.running_reassignments import classify, reassignments_of, warnings_of_others
-from jobs.preconditions.waves import by_wave
+from jobs.preconditions.wave_outcomes import by_wave
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import Plan, refuse_edited

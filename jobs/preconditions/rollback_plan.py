@@ -1,7 +1,7 @@
 """The input of a rollback: each partition that a plan moved, and the steps back from its current assignment.
 
-`planner.reassignment.rollback` decides about one partition. The former assignment of a partition comes from the
-plan's own changes, or from another snapshot if one is given.
+`planner.reassignment.partition_rollback` decides about one partition. The former assignment of a partition comes from
+the plan's own changes, or from another snapshot if one is given.
 """
 
 from collections.abc import Mapping
@@ -20,8 +20,7 @@ from jobs.repositories.plans.repository import Plan, refuse_edited
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, rows_as_of, table_as_of
 from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.settings import Settings
-from planner.reassignment.reassignment_status import ReassignmentStatus, status_of
-from planner.reassignment.rollback import (
+from planner.reassignment.partition_rollback import (
     ClusterFacts,
     Rejection,
     RollbackTarget,
@@ -31,6 +30,7 @@ from planner.reassignment.rollback import (
     steps_of,
     with_waves_numbered,
 )
+from planner.reassignment.reassignment_status import ReassignmentStatus, status_of
 from planner.rules.inputs import PartitionInfo, TopicInfo
 from schemas.enums import Action, LintCode, PlanKind, PlanStatus, RejectionCode
 from schemas.replica_assignment import ReplicaAssignment
