@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from jobs.adapters.sinks.zookeeper import ZooKeeperSink
+from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection as ZooKeeperSink
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import refuse_take_over
 from jobs.adapters.zookeeper.plan_submission import resident

@@ -15,8 +15,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from jobs.adapters.brokers.admin import Admin
+from jobs.adapters.cluster_connections.interface import ClusterConnection, ClusterReader, Lease
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.sinks.interface import Lease, Reader, Sink
 from jobs.adapters.zookeeper.connection import poll_until
 from jobs.advice.plans import after_cancellation
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
@@ -68,7 +68,12 @@ def _unsafe_refusal(subject: str, cancellation: CancellationPlan) -> RefusedErro
 
 
 def read_cancellation(
-    reader: Reader, settings: Settings, plan: Plan, keys: Collection[Key] | None = None, *, fewer_copies: bool = False
+    reader: ClusterReader,
+    settings: Settings,
+    plan: Plan,
+    keys: Collection[Key] | None = None,
+    *,
+    fewer_copies: bool = False,
 ) -> CancellationPlan:
     """Read the cluster, and return the status of everything in a plan, or of the reassignments of these partitions.
 
@@ -87,14 +92,14 @@ def read_cancellation(
 
 
 def cancel_running(
-    settings: Settings, sink: Sink, plan: Plan, *, skip_unsafe: bool, fewer_copies: bool = False
+    settings: Settings, cluster: ClusterConnection, plan: Plan, *, skip_unsafe: bool, fewer_copies: bool = False
 ) -> list[RowOutcome]:
     """Close the plan and cancel what runs of it; return the outcome of each requested partition."""
     commit_log = CommitLog.open(settings.warehouse, plan)
     if plan.row.status != PlanStatus.CANCELLED:
         close_plan(settings.warehouse, plan.plan_id, PlanStatus.CANCELLED)
         commit_log.step(Step.CANCEL, Outcome.APPLIED, f"closed; it was {plan.row.status}")
-    with sink.reading() as reader:
+    with cluster.reading() as reader:
         cancellation = read_cancellation(reader, settings, plan)
         was_requested = _was_requested(settings.warehouse, plan) or _is_being_committed(reader, plan)
         if not (
@@ -103,7 +108,7 @@ def cancel_running(
             or cancellation.of(ReassignmentStatus.OUT_OF_ORDER)
         ):
             return []
-        with lease_for(settings, sink, plan.plan_id, "cancel", LEASE_HANDOVER_SECONDS) as lease:
+        with lease_for(settings, cluster, plan.plan_id, "cancel", LEASE_HANDOVER_SECONDS) as lease:
             return _cancel_leased(
                 settings, reader, plan, commit_log, lease, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies
             )
@@ -111,7 +116,7 @@ def cancel_running(
 
 def _cancel_leased(
     settings: Settings,
-    reader: Reader,
+    reader: ClusterReader,
     plan: Plan,
     commit_log: CommitLog,
     lease: Lease,
@@ -149,7 +154,7 @@ def _cancel_leased(
     return outcomes
 
 
-def _is_being_committed(reader: Reader, plan: Plan) -> bool:
+def _is_being_committed(reader: ClusterReader, plan: Plan) -> bool:
     """Whether a commit of this plan is running; it may be about to send requests."""
     holder = reader.read_lease_holder()
     return holder is not None and holder.plan == plan.plan_id
@@ -167,7 +172,7 @@ class _CancellationRun:
     settings: Settings
     plan: Plan
     commit_log: CommitLog
-    reader: Reader
+    reader: ClusterReader
     admin: Admin | ZkReassignmentOverride
     cancellation: CancellationPlan
     lease: Lease
@@ -333,15 +338,15 @@ def cancel_plan(
 ) -> CommandResult:
     """Cancel a plan, or show what that would do."""
     stored_plan = read_plan(settings.warehouse, plan)
-    with settings.sink as sink:
+    with settings.connection as cluster:
         return _cancel_stored(
-            settings, sink, stored_plan, apply=apply, yes=yes, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies
+            settings, cluster, stored_plan, apply=apply, yes=yes, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies
         )
 
 
 def _cancel_stored(
     settings: Settings,
-    sink: Sink,
+    cluster: ClusterConnection,
     stored_plan: Plan,
     *,
     apply: bool,
@@ -349,7 +354,7 @@ def _cancel_stored(
     skip_unsafe: bool,
     fewer_copies: bool,
 ) -> CommandResult:
-    with sink.reading() as reader:
+    with cluster.reading() as reader:
         cancellation = read_cancellation(reader, settings, stored_plan, fewer_copies=fewer_copies)
     if not skip_unsafe:
         _refuse(stored_plan, cancellation)
@@ -372,9 +377,9 @@ def _cancel_stored(
         return CommandResult(dry, title, *_lines(stored_plan, cancellation), note, steps=steps, warnings=[])
     if not yes and not _is_confirmed(stored_plan, cancellation):
         raise SurveyorError("not cancelled: the question was not answered with yes")
-    outcomes = cancel_running(settings, sink, stored_plan, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
+    outcomes = cancel_running(settings, cluster, stored_plan, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
     stored_plan = read_plan(settings.warehouse, stored_plan.plan_id)
-    with sink.reading() as reader:
+    with cluster.reading() as reader:
         cancellation = read_cancellation(reader, settings, stored_plan, fewer_copies=fewer_copies)
     return _report(settings, stored_plan, cancellation, outcomes)
 

@@ -8,7 +8,7 @@ import logging
 from contextlib import nullcontext
 from dataclasses import replace
 
-from jobs.adapters.sinks.interface import Lease, Sink
+from jobs.adapters.cluster_connections.interface import ClusterConnection, Lease
 from jobs.adapters.zookeeper.controllership import MAX_TAKEOVER_ATTEMPTS, OvertakenError
 from jobs.advice.plans import after_commit
 from jobs.console_output.plan_text import pending_summary
@@ -39,7 +39,7 @@ from schemas.text import pluralise
 
 def apply_plan(
     settings: Settings,
-    sink: Sink,
+    cluster: ClusterConnection,
     plan: Plan,
     preflight: Preflight,
     max_hold: float,
@@ -55,16 +55,16 @@ def apply_plan(
         running.watches or bool(throttle_rows(settings.warehouse, plan.plan_id))
     )
     if preflight.mode is Mode.ADMIN and (preflight.pending or watched):
-        with lease_for(settings, sink, plan.plan_id, "commit") as lease:
-            return _apply(settings, sink, plan, preflight, running=running, lease=lease)
+        with lease_for(settings, cluster, plan.plan_id, "commit") as lease:
+            return _apply(settings, cluster, plan, preflight, running=running, lease=lease)
     # the caller that holds the controllership defers signals itself, perhaps in another thread
     with defer_signals() if held is None else nullcontext():
-        return _apply(settings, sink, plan, preflight, max_hold=max_hold, held=held, author=author)
+        return _apply(settings, cluster, plan, preflight, max_hold=max_hold, held=held, author=author)
 
 
 def _apply(
     settings: Settings,
-    sink: Sink,
+    cluster: ClusterConnection,
     plan: Plan,
     preflight: Preflight,
     *,
@@ -84,13 +84,13 @@ def _apply(
     commit_log.set_preflight_outcomes(preflight.already_decided)
     try:
         if lease is not None:
-            with controller_of(settings, sink, preflight.state, commit_log, running=running, lease=lease) as (
+            with controller_of(settings, cluster, preflight.state, commit_log, running=running, lease=lease) as (
                 controller,
                 throttler,
             ):
                 commit_admin(
                     settings,
-                    sink,
+                    cluster,
                     commit_log,
                     controller,
                     preflight.pending,
@@ -99,7 +99,7 @@ def _apply(
                     throttler=throttler,
                 )
         else:
-            _write_pending(settings, sink, commit_log, preflight, max_hold, held=held)
+            _write_pending(settings, cluster, commit_log, preflight, max_hold, held=held)
     except SurveyorError as error:
         error.result = {"plan_id": plan.plan_id, **commit_log.counts()}
         raise
@@ -110,7 +110,7 @@ def _apply(
 
 def _write_pending(
     settings: Settings,
-    sink: Sink,
+    cluster: ClusterConnection,
     commit_log: CommitLog,
     preflight: Preflight,
     max_hold: float,
@@ -133,7 +133,7 @@ def _write_pending(
         try:
             commit_batch(
                 settings,
-                sink.zookeeper_session,
+                cluster.zookeeper_session,
                 commit_log,
                 preflight.pending,
                 max_hold,
@@ -146,7 +146,7 @@ def _write_pending(
             log(f"  {overtaken}: the pending rows are judged again")
         else:
             return
-        preflight = recheck(settings, sink, commit_log.plan, preflight)
+        preflight = recheck(settings, cluster, commit_log.plan, preflight)
         commit_log.begin_again(preflight.already_decided)
     raise SurveyorError(
         f"another controller took over {MAX_TAKEOVER_ATTEMPTS} times while the pending rows were judged: nothing was "
@@ -170,21 +170,21 @@ def commit_plan(
     """Apply a plan, or show what that would do; for a closed or committed plan, maintain its throttle."""
     stored_plan = read_plan(settings.warehouse, plan)
     rate, status = running.throttle, stored_plan.row.status
-    with settings.sink as sink:
+    with settings.connection as cluster:
         if (
             apply
             and status in UNCOMMITTABLE
             and (rate is not None or throttle_rows(settings.warehouse, stored_plan.plan_id))
         ):
-            return _maintain_throttle_only(settings, sink, stored_plan, rate)
-        if status == PlanStatus.COMMITTED and not (apply and _needs_watching(settings, sink, stored_plan, running)):
-            return _already_committed(settings, sink, stored_plan, apply=apply)
+            return _maintain_throttle_only(settings, cluster, stored_plan, rate)
+        if status == PlanStatus.COMMITTED and not (apply and _needs_watching(settings, cluster, stored_plan, running)):
+            return _already_committed(settings, cluster, stored_plan, apply=apply)
         running = with_default_throttle(settings, stored_plan, running)
         try:
-            preflight = check_before_commit(settings, sink, stored_plan, mode, limits, running=running)
+            preflight = check_before_commit(settings, cluster, stored_plan, mode, limits, running=running)
         except RefusedError:
             if apply:
-                _clear_stale_throttle(settings, sink, stored_plan)
+                _clear_stale_throttle(settings, cluster, stored_plan)
             raise
         if preflight.resident_controller is None:
             refuse_resident_drain(stored_plan)
@@ -194,8 +194,10 @@ def commit_plan(
             )
         refuse_unless_agreed(settings, stored_plan, preflight, running, ReportExtras(), yes=yes, everything=everything)
         if preflight.resident_controller is not None and preflight.mode is Mode.BATCH:
-            return submit_and_wait(settings, sink.zookeeper_session, stored_plan, preflight, limits, detailed=detailed)
-        commit_log = apply_plan(settings, sink, stored_plan, preflight, hold, running=running)
+            return submit_and_wait(
+                settings, cluster.zookeeper_session, stored_plan, preflight, limits, detailed=detailed
+            )
+        commit_log = apply_plan(settings, cluster, stored_plan, preflight, hold, running=running)
         return report_applied(settings, stored_plan, commit_log, ReportExtras(), detailed=detailed)
 
 
@@ -207,9 +209,11 @@ def with_default_throttle(settings: Settings, plan: Plan, running: ReassignmentO
     return replace(running, throttle=settings.throttle)
 
 
-def _maintain_throttle_only(settings: Settings, sink: Sink, plan: Plan, rate: int | None) -> CommandResult:
+def _maintain_throttle_only(
+    settings: Settings, cluster: ClusterConnection, plan: Plan, rate: int | None
+) -> CommandResult:
     """Maintain the throttle of a closed plan, and report how many of its partitions still move."""
-    moving = maintain_throttle(settings, sink, plan, rate)
+    moving = maintain_throttle(settings, cluster, plan, rate)
     result: Result = {"plan_id": plan.plan_id, "status": plan.row.status, "applied_now": 0, "moving": moving}
     title = f"plan {plan.title} is {plan.row.status}: no change was requested, only its throttle was maintained"
     steps = after_commit(settings, plan.called, PlanStatus.COMMITTED, {}) if moving else []
@@ -222,35 +226,35 @@ def _maintain_throttle_only(settings: Settings, sink: Sink, plan: Plan, rate: in
     )
 
 
-def _needs_watching(settings: Settings, sink: Sink, plan: Plan, running: ReassignmentOptions) -> bool:
+def _needs_watching(settings: Settings, cluster: ClusterConnection, plan: Plan, running: ReassignmentOptions) -> bool:
     """Whether replicas of a committed plan still move and this command has to wait for them or for their throttle."""
     watched = running.watches or throttle_rows(settings.warehouse, plan.plan_id)
     if not watched:
         return False
-    with sink.reading() as reader:
+    with cluster.reading() as reader:
         return bool(moving_of(reader, plan))
 
 
-def _clear_stale_throttle(settings: Settings, sink: Sink, plan: Plan) -> None:
+def _clear_stale_throttle(settings: Settings, cluster: ClusterConnection, plan: Plan) -> None:
     """Remove a throttle that a crashed commit has left behind, even though the commit itself is refused."""
     if not throttle_rows(settings.warehouse, plan.plan_id):
         return
     try:
-        with sink.reading() as reader:
+        with cluster.reading() as reader:
             state = reader.read_cluster()
             refuse_other_cluster(settings, plan, state)
-            with lease_for(settings, sink, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
+            with lease_for(settings, cluster, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
                 end_throttle(settings, reader, plan, LeaseGuardedAdmin(admin, lease))
     except SurveyorError as error:
         log(f"surveyor: the throttle of plan {plan.plan_id} is still set: {error}", logging.WARNING)
 
 
-def _already_committed(settings: Settings, sink: Sink, plan: Plan, *, apply: bool) -> CommandResult:
+def _already_committed(settings: Settings, cluster: ClusterConnection, plan: Plan, *, apply: bool) -> CommandResult:
     """Report that a plan is committed, after removing a leftover throttle."""
     if apply:
-        _clear_stale_throttle(settings, sink, plan)
+        _clear_stale_throttle(settings, cluster, plan)
     outcomes = dict.fromkeys(counts([]), 0) | {Outcome.APPLIED.value: plan.size}
-    with sink.reading() as reader:
+    with cluster.reading() as reader:
         refuse_other_cluster(settings, plan, reader.read_cluster())
     result: Result = {"plan_id": plan.plan_id, "status": plan.row.status, "applied_now": 0, **outcomes}
     throttles = throttle_lines(settings.warehouse, plan, [], None)

@@ -7,7 +7,7 @@ be in use. Throttles of plans of this warehouse come first; their previous confi
 from collections.abc import Iterator
 
 from jobs.adapters.brokers.admin import NONE, UNKNOWN_OUTCOME, Admin, describe_error
-from jobs.adapters.sinks.interface import Lease
+from jobs.adapters.cluster_connections.interface import Lease
 from jobs.adapters.zookeeper.migration_signs import refuse_migration
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
 from jobs.execution.admin.audited_configs import override_text
@@ -66,10 +66,10 @@ def _leftover_throttles(view: ClusterView) -> ThrottleConfigs:
 
 
 def _clear(settings: Settings) -> CommandResult:
-    with settings.sink as sink, sink.reading() as reader:
+    with settings.connection as cluster, cluster.reading() as reader:
         state = reader.read_cluster()
         refuse_migration(state.migration)
-        with lease_for(settings, sink, "", "cancel") as lease, admin_of(settings, state) as admin:
+        with lease_for(settings, cluster, "", "cancel") as lease, admin_of(settings, state) as admin:
             _leftover_throttles(view_now(settings.source))  # a move may have begun since, before we had the lease
             for plan_id in throttled_plans(settings.warehouse) if settings.warehouse.exists() else []:
                 clear_throttle(settings.warehouse, reader, LeaseGuardedAdmin(admin, lease), plan_id)

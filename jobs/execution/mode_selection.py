@@ -1,7 +1,7 @@
 """Selects the mode of a commit, and says why: admin if a live controller can carry out the plan, batch if it cannot."""
 
 from jobs.adapters.brokers.admin import AdminUnavailableError, bootstrap, is_reachable, read_properties
-from jobs.adapters.sinks.interface import Cluster, Sink
+from jobs.adapters.cluster_connections.interface import ClusterConnection, LiveCluster
 from jobs.core.errors import RefusedError, UsageError
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.controller_client import EXECUTABLE
@@ -21,10 +21,10 @@ def choose_mode(
     mode: Mode,
     settings: Settings,
     plan: Plan,
-    state: Cluster,
+    state: LiveCluster,
     running: ReassignmentOptions = DEFAULT,
     *,
-    sink: Sink,
+    cluster: ClusterConnection,
     resident_controller: LeaseHolder | None = None,
     epoch_behind: str | None = None,
 ) -> tuple[Mode, str]:
@@ -45,14 +45,14 @@ def choose_mode(
             "reconcile --apply` takes over above that epoch and hands back; then commit again",
         )
     if running.via is Via.ZOOKEEPER:
-        return _via_zookeeper(mode, plan, sink, state)
+        return _via_zookeeper(mode, plan, cluster, state)
     if mode is Mode.BATCH and running.throttle is not None:
         raise UsageError("--throttle is for replicas that Kafka's controller moves: --mode batch moves none")
-    why_not_admin = _why_not_admin(plan, sink)
-    why_not_batch = sink.batch_unavailable_reason or _why_not_batch(plan)
-    if why_not_admin and sink.batch_unavailable_reason:
+    why_not_admin = _why_not_admin(plan, cluster)
+    why_not_batch = cluster.batch_unavailable_reason or _why_not_batch(plan)
+    if why_not_admin and cluster.batch_unavailable_reason:
         raise RefusedError(
-            f"plan {plan.title} cannot be committed: {why_not_admin}; and {sink.batch_unavailable_reason}"
+            f"plan {plan.title} cannot be committed: {why_not_admin}; and {cluster.batch_unavailable_reason}"
         )
     _refuse_unable(mode, plan, why_not_admin, why_not_batch)
     if mode is not Mode.AUTO:
@@ -102,9 +102,9 @@ def _mode_with_resident_controller(
     return Mode.BATCH, f"{controller}: the plan is submitted to it"
 
 
-def _via_zookeeper(mode: Mode, plan: Plan, sink: Sink, state: Cluster) -> tuple[Mode, str]:
-    if sink.via_zookeeper_unavailable_reason is not None:
-        raise RefusedError(f"--via zookeeper: {sink.via_zookeeper_unavailable_reason}; omit --via")
+def _via_zookeeper(mode: Mode, plan: Plan, cluster: ClusterConnection, state: LiveCluster) -> tuple[Mode, str]:
+    if cluster.via_zookeeper_unavailable_reason is not None:
+        raise RefusedError(f"--via zookeeper: {cluster.via_zookeeper_unavailable_reason}; omit --via")
     if mode is Mode.BATCH:
         raise UsageError("--via zookeeper asks Kafka's controller, --mode batch is the controller: give one of the two")
     _refuse_unrequestable(plan, "--via zookeeper")
@@ -125,13 +125,13 @@ def _refuse_unrequestable(plan: Plan, subject: str) -> None:
         )
 
 
-def _why_not_admin(plan: Plan, sink: Sink) -> str | None:
+def _why_not_admin(plan: Plan, cluster: ClusterConnection) -> str | None:
     """Return why the Admin API cannot carry out a plan; None if it can."""
     actions = {Action(change.action) for change in plan.changes}
-    if sink.elects_uncleanly and any(map(is_unclean, plan.changes)):
+    if cluster.elects_uncleanly and any(map(is_unclean, plan.changes)):
         actions -= {Action.ELECT}  # the controller makes the clean ones among them by itself
     unsupported = sorted(actions - EXECUTABLE)
-    if unsupported == [Action.ELECT] and sink.elects_uncleanly:
+    if unsupported == [Action.ELECT] and cluster.elects_uncleanly:
         return "the cluster's controller elects live replicas in sync by itself"
     if unsupported:
         return f"the Admin API offers no repair of leaders and ISRs: {', '.join(unsupported)}"
@@ -171,7 +171,7 @@ def refuse_resident_drain(plan: Plan) -> None:
         )
 
 
-def _unresponsive_controller(settings: Settings, state: Cluster) -> str | None:
+def _unresponsive_controller(settings: Settings, state: LiveCluster) -> str | None:
     """Return why no live controller can be asked; None if one answers.
 
     Raises RefusedError if the fault may be on our side. The controllership is taken only if the cluster itself gives a
@@ -194,7 +194,7 @@ def _unresponsive_controller(settings: Settings, state: Cluster) -> str | None:
     return why_silent
 
 
-def why_controller_unreachable(settings: Settings, state: Cluster) -> str | None:
+def why_controller_unreachable(settings: Settings, state: LiveCluster) -> str | None:
     """Say why Kafka's controller cannot be reached now; a dry run, which sends no requests, reports it in advance."""
     controller = state.controller_broker
     if controller not in state.live:
@@ -209,7 +209,7 @@ def _no_live_controller(controller: int) -> str:
     return "no broker is the controller" if controller < 0 else f"controller {controller} is no live broker"
 
 
-def _addresses(settings: Settings, state: Cluster) -> list[str]:
+def _addresses(settings: Settings, state: LiveCluster) -> list[str]:
     """Addresses of Kafka's controller for the protocol in --command-config."""
     controller = [row for row in state.brokers if row.broker_id == state.controller_broker]
     return bootstrap(controller, read_properties(settings.conf.command_config))

@@ -15,8 +15,8 @@ from typing import Any, Final
 from deltalake.exceptions import DeltaError
 
 from jobs.adapters.brokers.admin import Admin, AdminUnavailableError
+from jobs.adapters.cluster_connections.interface import ClusterConnection, ClusterReader, Lease
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.sinks.interface import Lease, Reader
 from jobs.adapters.zookeeper.connection import poll_until
 from jobs.adapters.zookeeper.migration_signs import refuse_migration
 from jobs.core.errors import ExitCode, SurveyorError, UnreadableError, UsageError
@@ -120,7 +120,7 @@ def cancel_partitions(
 ) -> CommandResult:
     """Cancel the reassignments of these partitions and remove requests for them, or show what that would do."""
     keys = parse_partitions(text)
-    with settings.sink as sink, sink.reading() as reader:
+    with settings.connection as cluster, cluster.reading() as reader:
         partitions = _read(reader, keys, fewer_copies=fewer_copies)
         if not skip_unsafe:
             _refuse_unsafe(partitions)
@@ -138,11 +138,11 @@ def cancel_partitions(
                 log(line)
             if not confirm("cancel these?"):
                 raise SurveyorError("not cancelled: the question was not answered with yes")
-        with lease_for(settings, sink, "", "cancel") as lease:
-            return _apply(settings, reader, keys, lease, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
+        with lease_for(settings, cluster, "", "cancel") as lease:
+            return _apply(settings, cluster, reader, keys, lease, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
 
 
-def _read(reader: Reader, keys: Sequence[Key], *, fewer_copies: bool) -> list[_Partition]:
+def _read(reader: ClusterReader, keys: Sequence[Key], *, fewer_copies: bool) -> list[_Partition]:
     state = reader.read_cluster()
     refuse_migration(state.migration)
     requests = reader.read_requests()
@@ -177,7 +177,14 @@ def _refuse_unsafe(partitions: Iterable[_Partition], subject: str = "nothing is"
 
 
 def _apply(
-    settings: Settings, reader: Reader, keys: Sequence[Key], lease: Lease, *, skip_unsafe: bool, fewer_copies: bool
+    settings: Settings,
+    cluster: ClusterConnection,
+    reader: ClusterReader,
+    keys: Sequence[Key],
+    lease: Lease,
+    *,
+    skip_unsafe: bool,
+    fewer_copies: bool,
 ) -> CommandResult:
     """Connect, read again under the lease, remove requests, and ask the controller to cancel.
 
@@ -190,7 +197,7 @@ def _apply(
         if not skip_unsafe:
             _refuse_unsafe(partitions)
         pending = {partition.key: partition for partition in partitions if _is_due(partition)}
-        run = _CancellationRun(requests, pending, skip_unsafe, fewer_copies)
+        run = _CancellationRun(cluster, requests, pending, skip_unsafe, fewer_copies)
         run.refuse_unavailable(partitions)
         audit = _Audit(settings.warehouse)
         audit.record(dict.fromkeys(pending, (Outcome.PENDING, "")))
@@ -208,7 +215,7 @@ def _apply(
 
 
 def _controller(
-    stack: ExitStack, settings: Settings, reader: Reader
+    stack: ExitStack, settings: Settings, reader: ClusterReader
 ) -> Admin | ZkReassignmentOverride | AdminUnavailableError:
     """Return the Admin API, or why it does not answer; or `surveyor control`, if that is the controller."""
     if reader.read_resident_controller() is not None:
@@ -223,6 +230,7 @@ def _controller(
 class _CancellationRun:
     """Cancellation of some partitions by a controller, under the lease."""
 
+    cluster: ClusterConnection
     requests: CancellationRequests
     pending: Mapping[Key, _Partition]
     """The partitions to be cancelled, as they were before the intents were recorded."""
@@ -240,7 +248,7 @@ class _CancellationRun:
         removed = [key for key in keys if key not in self.requests.set_aside and self._is_removable(self.judged[key])]
         if removed:
             self.removed = removed
-            self.requests.reader.withdraw_requests(removed)
+            self.cluster.withdraw_requests(removed)
         self.requests.send([key for key in keys if key not in self.requests.set_aside], self._judge)
 
     def _is_removable(self, partition: _Partition) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from jobs.adapters.brokers.connection import refuse_unresponsive
-from jobs.adapters.sinks.interface import Cluster, Sink
+from jobs.adapters.cluster_connections.interface import ClusterConnection, LiveCluster
 from jobs.adapters.zookeeper.controllership import refuse_take_over
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.core.errors import RefusedError
@@ -37,7 +37,7 @@ from schemas.rows import PlanRow
 class Preflight:
     """The result of the checks before a commit."""
 
-    state: Cluster
+    state: LiveCluster
     mode: Mode
     reason: str
     """Why this mode was chosen."""
@@ -53,7 +53,7 @@ class Preflight:
 
 def check_before_commit(
     settings: Settings,
-    sink: Sink,
+    cluster: ClusterConnection,
     plan: Plan,
     mode: Mode,
     limits: CommitLimits,
@@ -67,7 +67,7 @@ def check_before_commit(
     """
     # Read before the cluster: otherwise a controller that takes over in between would seem to have an early epoch.
     latest_epoch = latest_recorded_epoch(settings.warehouse, plan.row.cluster_id)
-    with sink.reading() as reader:
+    with cluster.reading() as reader:
         state = reader.read_cluster()
         refuse_beyond(limits, settings, plan, state, datetime.now(UTC))
         resident_controller = None if is_ours else reader.read_resident_controller()
@@ -78,7 +78,7 @@ def check_before_commit(
             plan,
             state,
             running,
-            sink=sink,
+            cluster=cluster,
             resident_controller=resident_controller,
             epoch_behind=epoch_behind,
         )
@@ -115,9 +115,9 @@ def check_before_commit(
     )
 
 
-def recheck(settings: Settings, sink: Sink, plan: Plan, previous: Preflight) -> Preflight:
+def recheck(settings: Settings, cluster: ClusterConnection, plan: Plan, previous: Preflight) -> Preflight:
     """Judge again what batch mode has to write; raise RefusedError if a resident controller has taken over."""
-    again = check_before_commit(settings, sink, plan, Mode.BATCH, previous.limits)
+    again = check_before_commit(settings, cluster, plan, Mode.BATCH, previous.limits)
     if again.resident_controller is not None:
         raise RefusedError(
             f"{again.resident_controller}, has become the controller; commit again: the plan is then submitted to it"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from jobs.adapters.sinks.interface import Reader, Sink
+from jobs.adapters.cluster_connections.interface import ClusterConnection, ClusterReader
 from jobs.advice.plans import after_commit, after_planning
 from jobs.console_output.plan_review import plan_lines, plan_warnings
 from jobs.console_output.plan_text import rejection_lines
@@ -48,15 +48,17 @@ def roll_back_plan(
         to_snapshot = None  # the plan's own rows contain what it showed, even if it was dropped since
     rollback = _existing_plan(settings, original, to_snapshot, alias)
     if rollback is None or apply:
-        with settings.sink as sink:
+        with settings.connection as cluster:
             if rollback is None:
-                with sink.reading() as reader:
+                with cluster.reading() as reader:
                     rollback = _make_plan(reader, settings, original, to_snapshot, alias)
             if apply:
                 limits = CommitLimits.of(settings, None, max_changes, allow_majority_dead=False, allow_silent=None)
                 running = with_default_throttle(settings, rollback, running)
-                committed = _commit(settings, sink, rollback, mode, limits, running=running, yes=yes, detailed=detailed)
-                with sink.reading() as reader:
+                committed = _commit(
+                    settings, cluster, rollback, mode, limits, running=running, yes=yes, detailed=detailed
+                )
+                with cluster.reading() as reader:
                     is_back = close_if_rolled_back(reader, settings, original, to_snapshot)
                 return _report(
                     settings, read_plan(settings.warehouse, rollback.plan_id), original, committed, is_back=is_back
@@ -90,7 +92,9 @@ def _existing_plan(settings: Settings, original: Plan, to_snapshot: int | None, 
     return read_plan(settings.warehouse, existing.plan_id)
 
 
-def _make_plan(reader: Reader, settings: Settings, original: Plan, to_snapshot: int | None, alias: Alias) -> Plan:
+def _make_plan(
+    reader: ClusterReader, settings: Settings, original: Plan, to_snapshot: int | None, alias: Alias
+) -> Plan:
     """Make the plan and store it."""
     warehouse = settings.warehouse
     rollback = read_rollback(reader, settings, original, to_snapshot)
@@ -109,7 +113,7 @@ def _make_plan(reader: Reader, settings: Settings, original: Plan, to_snapshot: 
 
 def _commit(
     settings: Settings,
-    sink: Sink,
+    cluster: ClusterConnection,
     plan: Plan,
     mode: Mode,
     limits: CommitLimits,
@@ -121,10 +125,10 @@ def _commit(
     """Commit as `surveyor commit` does, and return its result."""
     if not plan.changes or plan.row.status == PlanStatus.COMMITTED:
         return nothing_written(plan)
-    preflight = check_before_commit(settings, sink, plan, mode, limits, running=running)
+    preflight = check_before_commit(settings, cluster, plan, mode, limits, running=running)
     refuse_unless_agreed(settings, plan, preflight, running, ReportExtras(), yes=yes)
     hold = settings.conf.limits.max_hold_seconds
-    commit_log = apply_plan(settings, sink, plan, preflight, hold, running=running)
+    commit_log = apply_plan(settings, cluster, plan, preflight, hold, running=running)
     return plan_result(settings, plan, commit_log, detailed=detailed)
 
 

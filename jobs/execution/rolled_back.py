@@ -2,7 +2,7 @@
 
 import msgspec
 
-from jobs.adapters.sinks.interface import Reader
+from jobs.adapters.cluster_connections.interface import ClusterReader
 from jobs.core.errors import RefusedError, UsageError
 from jobs.preconditions.rollback_plan import NOT_ROLLED_BACK, Rollback, find_rollback
 from jobs.repositories.plans.commit_log import CommitLog, close_plan
@@ -13,7 +13,7 @@ from planner.rules.inputs import PartitionInfo, TopicInfo
 from schemas.enums import Outcome, PlanStatus, Step
 
 
-def read_rollback(reader: Reader, settings: Settings, plan: Plan, to_snapshot: int | None) -> Rollback:
+def read_rollback(reader: ClusterReader, settings: Settings, plan: Plan, to_snapshot: int | None) -> Rollback:
     """Read the plan's partitions and find the steps back; see `find_rollback`."""
     state = reader.read_cluster()
     reading = reader.read_topics(sorted({topic for topic, _ in steps_by_partition(plan.changes)}))
@@ -23,7 +23,7 @@ def read_rollback(reader: Reader, settings: Settings, plan: Plan, to_snapshot: i
     return find_rollback(settings, plan, state, *current, to_snapshot=to_snapshot)
 
 
-def close_rolled_back(reader: Reader, settings: Settings, plan: Plan) -> str | None:
+def close_rolled_back(reader: ClusterReader, settings: Settings, plan: Plan) -> str | None:
     """If `plan` is a rollback, mark the plan that it undoes as rolled back once all of it is.
 
     Return why it could not be marked, None otherwise.
@@ -44,7 +44,7 @@ def close_rolled_back(reader: Reader, settings: Settings, plan: Plan) -> str | N
     return None
 
 
-def close_if_rolled_back(reader: Reader, settings: Settings, undone: Plan, to_snapshot: int | None) -> bool:
+def close_if_rolled_back(reader: ClusterReader, settings: Settings, undone: Plan, to_snapshot: int | None) -> bool:
     """Mark a plan as rolled back if all its partitions are back; return whether they are."""
     if undone.row.status in NOT_ROLLED_BACK:
         return False

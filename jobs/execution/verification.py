@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from jobs.adapters.brokers.log_dirs import ReplicaSizes, read_replica_sizes
-from jobs.adapters.sinks.interface import Sink
+from jobs.adapters.cluster_connections.interface import ClusterConnection
 from jobs.console_output.copy_progress import CopyProgress
 from jobs.console_output.verification import Verification
 from jobs.core.errors import SurveyorError
@@ -52,8 +52,8 @@ def verify_stored(settings: Settings, name: str, interval: float, *, in_full: bo
     used.
     """
     plan = read_plan(settings.warehouse, name)
-    with settings.sink as sink:
-        with sink.reading() as reader:
+    with settings.connection as cluster:
+        with cluster.reading() as reader:
             reader.sync()
             current, operations = reader.read_current(plan.changes), reader.read_operations(plan.tasks)
             verification = Verification(plan, verify_plan(plan, current, operations), current.partitions)
@@ -64,23 +64,25 @@ def verify_stored(settings: Settings, name: str, interval: float, *, in_full: bo
         verification.throttled = plan.plan_id in throttled_plans(settings.warehouse)
         if in_full:
             try:
-                verification.copying = measure(sink, settings, verification.moving, interval)
+                verification.copying = measure(cluster, settings, verification.moving, interval)
             except SurveyorError as error:
                 verification.warnings.append(f"how much is copied is unknown: {error}")
-            verification.evenness = _evenness_now(settings, sink, plan)
+            verification.evenness = _evenness_now(settings, cluster, plan)
     return verification
 
 
-def _evenness_now(settings: Settings, sink: Sink, plan: Plan) -> Figures | None:
+def _evenness_now(settings: Settings, cluster: ClusterConnection, plan: Plan) -> Figures | None:
     if "brokers_counted" not in figures_in(plan.row):
         return None
-    with sink.reading() as reader:
+    with cluster.reading() as reader:
         reader.sync()
         current = reader.read_partitions([change.key for change in plan.changes])
     return current_evenness(settings.warehouse, plan, current)
 
 
-def measure(sink: Sink, settings: Settings, changes: Sequence[Change], interval: float) -> CopyProgress | None:
+def measure(
+    cluster: ClusterConnection, settings: Settings, changes: Sequence[Change], interval: float
+) -> CopyProgress | None:
     """Read how much the receiving replicas of `changes`, reassignments in progress, hold; None if there are none.
 
     If something is left to be copied, a second reading is made `interval` seconds after the first; 0 makes none.
@@ -88,7 +90,7 @@ def measure(sink: Sink, settings: Settings, changes: Sequence[Change], interval:
     moving = [change for change in changes if change.action == Action.REASSIGN]
     if not moving:
         return None
-    brokers, replicas = _replicas(sink, moving)
+    brokers, replicas = _replicas(cluster, moving)
     added = _added(moving)
     receiving = {key: replica for key, replica in replicas.items() if key in added or not replica.in_sync}
     first_reading, unanswered = _read(settings, brokers, receiving)
@@ -97,7 +99,7 @@ def measure(sink: Sink, settings: Settings, changes: Sequence[Change], interval:
         return CopyProgress(current=first_reading, previous=None, seconds=0.0, silent=unanswered)
     with progress("measuring how quickly replicas are copied"):
         time.sleep(interval)
-        brokers, replicas = _replicas(sink, moving)
+        brokers, replicas = _replicas(cluster, moving)
         second_reading, unanswered = _read(settings, brokers, {key: replicas[key] for key in receiving})
     return CopyProgress(
         current=second_reading, previous=first_reading, seconds=time.monotonic() - started, silent=unanswered
@@ -112,9 +114,9 @@ def _added(changes: Sequence[Change]) -> set[ReplicaKey]:
     }
 
 
-def _replicas(sink: Sink, changes: Sequence[Change]) -> tuple[Sequence[Broker], _ReceivingReplicas]:
+def _replicas(cluster: ClusterConnection, changes: Sequence[Change]) -> tuple[Sequence[Broker], _ReceivingReplicas]:
     """Read the live brokers, and every replica of the changes' targets."""
-    with sink.reading() as reader:
+    with cluster.reading() as reader:
         reader.sync()
         brokers = reader.read_cluster().brokers
         partitions = reader.read_partitions([change.key for change in changes])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from jobs.adapters.sinks.interface import Cluster
+from jobs.adapters.cluster_connections.interface import LiveCluster
 from jobs.adapters.zookeeper.migration_signs import refuse_migration
 from jobs.core.errors import RefusedError
 from jobs.preconditions.change_status import verify_plan
@@ -51,7 +51,7 @@ class PartitionStatus:
 class CancellationPlan:
     """The cluster state, and the status of everything in the plan."""
 
-    state: Cluster
+    state: LiveCluster
     partitions: list[PartitionStatus]
 
     def of(self, status: ReassignmentStatus) -> list[PartitionStatus]:
@@ -82,7 +82,7 @@ def refuse_cancellation(plan: Plan) -> None:
 def plan_cancellation(
     settings: Settings,
     plan: Plan,
-    state: Cluster,
+    state: LiveCluster,
     current: CurrentState,
     operations: OperationState | None,
     *,
@@ -113,7 +113,7 @@ def _as_irreversible(status: ReassignmentStatus) -> ReassignmentStatus:
 
 
 def partitions_of(
-    state: Cluster,
+    state: LiveCluster,
     steps_by_key: Mapping[Key, Sequence[Change]],
     partitions: Mapping[Key, CurrentPartition],
     *,

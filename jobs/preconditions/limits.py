@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Self
 
-from jobs.adapters.sinks.interface import Cluster
+from jobs.adapters.cluster_connections.interface import LiveCluster
 from jobs.adapters.zookeeper.migration_signs import refuse_migration
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.units import parse_seconds
@@ -75,7 +75,7 @@ def broker_ids(text: str) -> frozenset[int]:
     return frozenset(map(int, text.split(",")))
 
 
-def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: Cluster, now: datetime) -> None:
+def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: LiveCluster, now: datetime) -> None:
     """Raise RefusedError if the plan exceeds a limit, or the cluster must not be written to at all."""
     refuse_migration(state.migration)
     if plan.row.status in UNCOMMITTABLE:
@@ -97,7 +97,7 @@ def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: C
         _refuse_majority_dead(plan, state)
 
 
-def refuse_other_cluster(settings: Settings, plan: Plan, state: Cluster) -> None:
+def refuse_other_cluster(settings: Settings, plan: Plan, state: LiveCluster) -> None:
     """Raise RefusedError unless the plan was made for the connected cluster, on a snapshot of its kind of source.
 
     A cluster that was migrated keeps its id. Broker epochs, which a KRaft cluster does not have, tell them apart.
@@ -135,7 +135,7 @@ def _refuse_old(limits: CommitLimits, plan: Plan, now: datetime) -> None:
         )
 
 
-def _refuse_majority_dead(plan: Plan, state: Cluster) -> None:
+def _refuse_majority_dead(plan: Plan, state: LiveCluster) -> None:
     """If most brokers seem dead, the fault is more likely between this host and ZooKeeper than in all these brokers."""
     dead = {broker for change in plan.changes for broker in change.requires_dead}
     brokers = dead | set(state.live)

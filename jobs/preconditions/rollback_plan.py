@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from jobs.adapters.cluster_connections.interface import LiveCluster
 from jobs.adapters.delta.warehouse import Warehouse, values_of
-from jobs.adapters.sinks.interface import Cluster
 from jobs.adapters.zookeeper.migration_signs import refuse_migration
 from jobs.core.errors import RefusedError
 from jobs.preconditions.limits import refuse_other_cluster
@@ -55,7 +55,7 @@ NOT_ROLLED_BACK: Final = {
 class Rollback:
     """The changes that move a plan's partitions back, and the partitions without such changes."""
 
-    state: Cluster
+    state: LiveCluster
     snapshot_id: int
     changes: list[Change]
     rejected: dict[Key, Rejection]
@@ -91,7 +91,7 @@ def refuse_without_snapshot(plan: Plan) -> None:
 def find_rollback(
     settings: Settings,
     plan: Plan,
-    state: Cluster,
+    state: LiveCluster,
     partitions: Mapping[Key, PartitionInfo],
     topics: Mapping[str, TopicInfo],
     *,
@@ -193,7 +193,7 @@ def _refuse_running(
         )
 
 
-def _cluster_facts(warehouse: Warehouse, state: Cluster) -> ClusterFacts:
+def _cluster_facts(warehouse: Warehouse, state: LiveCluster) -> ClusterFacts:
     newest = last_snapshot(warehouse)
     return ClusterFacts(
         eligible={row.broker_id for row in state.brokers if row.understood},

@@ -30,8 +30,8 @@ from jobs.runtime.zookeeper_commands import INSTEAD
 
 if TYPE_CHECKING:
     from jobs.adapters.brokers.listeners import Listener
+    from jobs.adapters.cluster_connections.interface import ClusterConnection
     from jobs.adapters.delta.warehouse import Warehouse
-    from jobs.adapters.sinks.interface import Sink
     from jobs.adapters.sources.interface import ClusterSource
 
 CONTROLLER_ID: Final = 2147483647
@@ -139,15 +139,15 @@ class Settings:
         return ZooKeeperSource(self.zookeeper_endpoint)
 
     @property
-    def sink(self) -> "Sink":
+    def connection(self) -> "ClusterConnection":
         """The cluster that plans are carried out in; raise UsageError if no address is given."""
         if self.conf.bootstrap_servers is not None:
-            from jobs.adapters.sinks.kraft import KRaftSink  # noqa: PLC0415 - kafka-python and Arrow
+            from jobs.adapters.cluster_connections.kraft import KRaftConnection  # noqa: PLC0415 - kafka-python and Arrow
 
-            return KRaftSink(self.conf.bootstrap_servers, self.warehouse, self.conf.command_config)
-        from jobs.adapters.sinks.zookeeper import ZooKeeperSink  # noqa: PLC0415 - kazoo and Arrow
+            return KRaftConnection(self.conf.bootstrap_servers, self.warehouse, self.conf.command_config)
+        from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection  # noqa: PLC0415 - kazoo and Arrow
 
-        return ZooKeeperSink(self.zookeeper_endpoint)
+        return ZooKeeperConnection(self.zookeeper_endpoint)
 
     @property
     def address_option(self) -> str:

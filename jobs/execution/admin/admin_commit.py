@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from jobs.adapters.brokers.admin import UNKNOWN_OUTCOME
-from jobs.adapters.sinks.interface import Lease, Reader, Sink
+from jobs.adapters.cluster_connections.interface import ClusterConnection, ClusterReader, Lease
 from jobs.core.errors import RefusedError, StillRunningError, SurveyorError, UnreadableError
 from jobs.core.signals import raise_on_signal
 from jobs.execution.admin.audited_configs import ConfigAdmin
@@ -55,7 +55,7 @@ from schemas.text import join_ids, pluralise
 
 def commit_admin(
     settings: Settings,
-    sink: Sink,
+    cluster: ClusterConnection,
     commit_log: CommitLog,
     controller: ControllerClient,
     pending: Sequence[PlanRow],
@@ -74,7 +74,7 @@ def commit_admin(
     rate = rate_of(throttle) if running.throttle is None else running.throttle
     on_poll = make_poll_hook(running.max_wait, commit_log, lease)
     premises = planned_premises(settings.warehouse, commit_log.plan)
-    run = AdminCommit(settings, sink, commit_log, controller, throttler, running, lease, on_poll, premises, rate)
+    run = AdminCommit(settings, cluster, commit_log, controller, throttler, running, lease, on_poll, premises, rate)
     try:
         with raise_on_signal():
             run.run_waves(pending)
@@ -103,7 +103,7 @@ class AdminCommit:
     """One commit of one plan in admin mode."""
 
     settings: Settings
-    sink: Sink
+    cluster: ClusterConnection
     commit_log: CommitLog
     controller: ControllerClient
     throttler: ConfigAdmin | None
@@ -149,7 +149,7 @@ class AdminCommit:
         try:
             if throttle_rows(self.settings.warehouse, plan_id):
                 self.lease.take(LEASE_HANDOVER_SECONDS)  # we may have handed the lease over to a cancellation
-                with self.sink.reading() as reader:
+                with self.cluster.reading() as reader:
                     end_throttle(self.settings, reader, self.commit_log.plan, self.throttler, self.commit_log.attempt)
                 over = self.commit_log.is_closed or throttle_rows(self.settings.warehouse, plan_id)
                 if self.commit_log.unfinished and not over:
@@ -163,7 +163,7 @@ class AdminCommit:
     def running_moves(self) -> list[Change] | None:
         """The changes of the plan that are moving now; None if the cluster cannot be read."""
         try:
-            with self.sink.reading() as reader:
+            with self.cluster.reading() as reader:
                 return moving_of(reader, self.commit_log.plan)
         except SurveyorError as error:
             log(f"surveyor: what moves is unknown: {error}", logging.WARNING)
@@ -175,7 +175,7 @@ class AdminCommit:
 
     def _wait(self, moves: Sequence[Change]) -> None:
         """Wait until these reassignments are complete."""
-        with self.sink.reading() as reader:
+        with self.cluster.reading() as reader:
             complete = wait_complete(reader, self.commit_log, moves, self.on_poll)
         waves = join_ids(sorted({move.wave for move in moves}))
         log(f"  complete: {complete} of {len(moves)} reassignments of wave {waves}")
@@ -195,14 +195,14 @@ class AdminCommit:
         self.commit_log.refuse_closed()
         judged_at = time.monotonic()
         pending = self._recheck(pending, 0.0)  # setting the throttle and reading the plan's status took time
-        parts = self.sink, self.commit_log, self.controller
+        parts = self.cluster, self.commit_log, self.controller
         request_changes(*parts, pending, self.lease, self._judge_again, self._read_back, judged_at)
         stale = {outcome.change.place for outcome in self.commit_log.of(Outcome.STALE)}
         requested = [row for row in pending if row.place not in stale]
         log(f"  wave {wave[0].wave}: {pluralise(len(requested), 'change')} requested")
 
     def _recheck(self, wave: Sequence[PlanRow], timeout_seconds: float) -> list[PlanRow]:
-        with self.sink.reading() as reader:
+        with self.cluster.reading() as reader:
             return recheck_wave(reader, self.commit_log, wave, timeout_seconds, self.premises)
 
     def _judge_again(self, rows: Sequence[PlanRow]) -> list[PlanRow]:
@@ -211,14 +211,14 @@ class AdminCommit:
         return self._recheck(rows, 0.0)
 
     def _read_back(self, accepted: Sequence[PlanRow]) -> None:
-        with self.sink.reading() as reader:
+        with self.cluster.reading() as reader:
             record_concurrent_changes(reader, self.commit_log, accepted, self.premises)
 
     def _throttle(self, upcoming: Sequence[Change] = ()) -> None:
         """Throttle the replicas that move now and those that are about to."""
         if self.rate is None or self.throttler is None:
             return
-        with self.sink.reading() as reader:
+        with self.cluster.reading() as reader:
             moves = [*moving_of(reader, self.commit_log.plan), *upcoming]
             if moves:
                 plan_id, attempt = self.commit_log.plan.plan_id, self.commit_log.attempt
@@ -229,7 +229,7 @@ class AdminCommit:
     def _refuse_others(self, wave: Sequence[PlanRow]) -> None:
         """Raise RefusedError if other reassignments are in the way of this wave."""
         moving = self.controller.reassignments()
-        with self.sink.reading() as reader:
+        with self.cluster.reading() as reader:
             reader.sync()
             others = classify(reader.read_reassignments(moving))
         try:
@@ -239,12 +239,12 @@ class AdminCommit:
                 raise
             raise RefusedError(f"{error}; wave {wave[0].wave} was not requested, nor was any later one") from None
         if self.throttler is not None:
-            with self.sink.reading() as reader:
+            with self.cluster.reading() as reader:
                 clear_leftover_throttles(self.settings.warehouse, reader, self.throttler, self.commit_log.plan.plan_id)
 
 
 def end_throttle(
-    settings: Settings, reader: Reader, plan: Plan, throttler: ConfigAdmin | None, attempt: int | None = None
+    settings: Settings, reader: ClusterReader, plan: Plan, throttler: ConfigAdmin | None, attempt: int | None = None
 ) -> None:
     """Remove a plan's throttle if none of its replicas move any more; otherwise report that it stays."""
     plan_id = plan.plan_id
@@ -268,12 +268,12 @@ def _retry_hint(plan_id: str) -> str:
     return f"`surveyor commit {plan_id} --apply` removes it once no replica of the plan moves"
 
 
-def maintain_throttle(settings: Settings, sink: Sink, plan: Plan, rate: int | None) -> int:
+def maintain_throttle(settings: Settings, cluster: ClusterConnection, plan: Plan, rate: int | None) -> int:
     """Set the given rate, or restore the previous configs; return how many changes of the plan still move."""
-    with sink.reading() as reader:
+    with cluster.reading() as reader:
         state = reader.read_cluster()
         refuse_other_cluster(settings, plan, state)
-        with lease_for(settings, sink, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
+        with lease_for(settings, cluster, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
             throttler = LeaseGuardedAdmin(admin, lease)
             moving = moving_of(reader, plan)
             if moving and rate is not None:

@@ -21,7 +21,7 @@ from jobs.adapters.brokers.admin import (
     portions,
 )
 from jobs.adapters.brokers.permission_refusal import refusal
-from jobs.adapters.sinks.interface import Lease, Reader
+from jobs.adapters.cluster_connections.interface import ClusterReader, Lease
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.execution.admin.controller_client import judge_under_lease
 from jobs.execution.admin.zk_controller_client import (
@@ -64,7 +64,7 @@ Judge = Callable[[Sequence[Key]], Judgement]
 class CancellationRequests:
     """What has been requested of the controller, and the answers."""
 
-    reader: Reader
+    reader: ClusterReader
     controller: Admin | ZkReassignmentOverride | AdminUnavailableError
     """The Admin API, or why it does not answer; or `surveyor control`, if that is the controller."""
     lease: Lease
@@ -157,7 +157,7 @@ class CancellationRequests:
         return Outcome.SKIPPED, f"not requested: {reason}"
 
 
-def refuse_other_controller(reader: Reader, *, was_resident: bool) -> None:
+def refuse_other_controller(reader: ClusterReader, *, was_resident: bool) -> None:
     """Raise RefusedError if `surveyor control` is the controller now and was not before, or the other way round."""
     if (reader.read_resident_controller() is not None) != was_resident:
         change = "is no longer" if was_resident else "has become"

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from jobs.adapters.sinks.interface import Lease, Sink
+from jobs.adapters.cluster_connections.interface import ClusterConnection, Lease
 from jobs.core.signals import raise_on_signal
 from jobs.execution.admin.audited_configs import ConfigAdmin
 from jobs.repositories.actor import this_process
@@ -31,7 +31,7 @@ class NoLease:
 
 @contextmanager
 def lease_for(
-    settings: Settings, sink: Sink, plan_id: str, command: str, timeout_seconds: float | None = None
+    settings: Settings, cluster: ClusterConnection, plan_id: str, command: str, timeout_seconds: float | None = None
 ) -> Iterator[Lease]:
     """Hold the cluster's lease, after waiting `timeout_seconds` at most; None waits only for a process that was killed.
 
@@ -40,7 +40,7 @@ def lease_for(
     holder = this_process(command, plan_id)
     with raise_on_signal():
         if settings.conf.commit_lease:
-            with sink.lease(holder, timeout_seconds, log) as lease:
+            with cluster.lease(holder, timeout_seconds, log) as lease:
                 yield lease
         else:
             yield NoLease()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from jobs.adapters.brokers.admin import Admin, AdminUnavailableError, bootstrap, connected_admin, read_properties
-from jobs.adapters.sinks.interface import Cluster, Lease, Sink
+from jobs.adapters.cluster_connections.interface import ClusterConnection, Lease, LiveCluster
 from jobs.core.errors import RefusedError
 from jobs.execution.admin.audited_configs import ConfigAdmin
 from jobs.execution.admin.command_lease import LeaseGuardedAdmin
@@ -21,7 +21,7 @@ from jobs.runtime.settings import Settings
 
 
 @contextmanager
-def admin_of(settings: Settings, state: Cluster) -> Iterator[Admin]:
+def admin_of(settings: Settings, state: LiveCluster) -> Iterator[Admin]:
     """Yield a connection to the Admin API of the cluster's live brokers."""
     properties = read_properties(settings.conf.command_config)
     preferred_broker = state.controller_broker if state.controller_broker in state.live else None
@@ -32,8 +32,8 @@ def admin_of(settings: Settings, state: Cluster) -> Iterator[Admin]:
 @contextmanager
 def controller_of(
     settings: Settings,
-    sink: Sink,
-    state: Cluster,
+    cluster: ClusterConnection,
+    state: LiveCluster,
     commit_log: CommitLog,
     *,
     running: ReassignmentOptions,
@@ -45,14 +45,14 @@ def controller_of(
             yield admin, LeaseGuardedAdmin(admin, lease)
         return
     controller = ZkControllerClient.of(
-        sink.zookeeper_session, commit_log, lease, make_poll_hook(running.max_wait, commit_log, lease)
+        cluster.zookeeper_session, commit_log, lease, make_poll_hook(running.max_wait, commit_log, lease)
     )
     with ExitStack() as stack:
         admin_or_none = _throttler(stack, settings, state, running)
         yield controller, None if admin_or_none is None else LeaseGuardedAdmin(admin_or_none, lease)
 
 
-def _throttler(stack: ExitStack, settings: Settings, state: Cluster, running: ReassignmentOptions) -> Admin | None:
+def _throttler(stack: ExitStack, settings: Settings, state: LiveCluster, running: ReassignmentOptions) -> Admin | None:
     """Return the Admin API for throttles; None if none is needed, or if it does not answer and none was requested."""
     if running.throttle is None and not throttle_rows(settings.warehouse):
         return None

@@ -24,7 +24,7 @@ from jobs.adapters.brokers.admin import (
     portions,
 )
 from jobs.adapters.brokers.permission_refusal import refusal
-from jobs.adapters.sinks.interface import Lease, Sink
+from jobs.adapters.cluster_connections.interface import ClusterConnection, Lease
 from jobs.adapters.zookeeper.connection import poll_until
 from jobs.core.errors import SurveyorError
 from jobs.execution.admin.running_waves import read_and_judge, read_statuses
@@ -109,7 +109,7 @@ by one in JUDGED_SECONDS.
 
 
 def request_changes(  # noqa: PLR0917 - where, what, and under which checks
-    sink: Sink,
+    cluster: ClusterConnection,
     commit_log: CommitLog,
     controller: ControllerClient,
     pending: Sequence[PlanRow],
@@ -125,10 +125,10 @@ def request_changes(  # noqa: PLR0917 - where, what, and under which checks
     the lease any more.
     """
     judgement = _Judgement(recheck, judged_at, {row.place for row in pending})
-    for kind, requests in _requests(sink, commit_log, controller, pending):
+    for kind, requests in _requests(cluster, commit_log, controller, pending):
         if any(row.action == kind for row in pending):
             with progress(f"asking Kafka's controller: {kind}"):
-                for outcomes in _send_in_turn(sink, requests, lease, judgement):
+                for outcomes in _send_in_turn(cluster, requests, lease, judgement):
                     commit_log.add_outcomes(outcomes)
                     read_back([outcome.change for outcome in outcomes if outcome.outcome is Outcome.APPLIED])
 
@@ -158,7 +158,7 @@ class _Judgement:
 
 
 def _requests(
-    sink: Sink, commit_log: CommitLog, controller: ControllerClient, pending: Sequence[PlanRow]
+    cluster: ClusterConnection, commit_log: CommitLog, controller: ControllerClient, pending: Sequence[PlanRow]
 ) -> Iterator[tuple[Action | OperationKind, Requests]]:
     """Split the pending changes into requests, kind by kind."""
     # `jobs.execution.mode_selection` sends the kinds that only the Admin API supports to no other client.
@@ -182,10 +182,10 @@ def _requests(
         return controller.elect_preferred([row.key for row in rows])
 
     def elect_uncleanly(rows: Sequence[PlanRow]) -> Codes:
-        return _elect_uncleanly(sink, admin, changes_among(rows))
+        return _elect_uncleanly(cluster, admin, changes_among(rows))
 
     def reassign(rows: Sequence[PlanRow]) -> Codes:
-        return _reassign(sink, commit_log, controller, changes_among(rows))
+        return _reassign(cluster, commit_log, controller, changes_among(rows))
 
     def delete(rows: Sequence[PlanRow]) -> Codes:
         return _delete_topics(admin, operations_among(rows))
@@ -194,7 +194,7 @@ def _requests(
     yield (
         Action.ELECT,
         [
-            (clean, lambda rows: _await_own_elections(sink, changes_among(rows))),
+            (clean, lambda rows: _await_own_elections(cluster, changes_among(rows))),
             *((portion, elect_uncleanly) for portion in split(unclean)),
         ],
     )
@@ -203,7 +203,9 @@ def _requests(
     yield OperationKind.DELETE_TOPIC, [(portion, delete) for portion in portions(deletions)]
 
 
-def _send_in_turn(sink: Sink, requests: Requests, lease: Lease, judgement: _Judgement) -> Iterator[list[RowOutcome]]:
+def _send_in_turn(
+    cluster: ClusterConnection, requests: Requests, lease: Lease, judgement: _Judgement
+) -> Iterator[list[RowOutcome]]:
     """Send one request after another until an answer is lost; yield the outcomes of each.
 
     After a lost answer no further request is sent, and changes that the cluster does not show are UNKNOWN.
@@ -231,7 +233,7 @@ def _send_in_turn(sink: Sink, requests: Requests, lease: Lease, judgement: _Judg
         if not changes:
             continue
         try:
-            outcomes, lost_response = _ask(sink, changes, send)
+            outcomes, lost_response = _ask(cluster, changes, send)
         except KeyboardInterrupt:
             yield [RowOutcome(change, Outcome.UNKNOWN, "interrupted before it was answered") for change in changes]
             raise
@@ -260,20 +262,20 @@ def judge_under_lease(lease: Lease, judge: Callable[[], T]) -> T:
     raise SurveyorError(f"each check of the lease took more than {MAX_CHECK_SECONDS:g} s; run the same command again")
 
 
-def _ask(sink: Sink, changes: Sequence[PlanRow], send: Send) -> tuple[list[RowOutcome], str | None]:
+def _ask(cluster: ClusterConnection, changes: Sequence[PlanRow], send: Send) -> tuple[list[RowOutcome], str | None]:
     """Send one request; return the outcomes, and what happened to the answer if it is lost or late."""
     lost_response, why_unknown = None, "the controller's answer did not name it"
     try:
         codes = send(changes)
     except UNKNOWN_OUTCOME as error:
         lost_response = f"no answer came ({describe_error(error)})"
-        codes, why_unknown = _read_back(sink, changes, lost_response)
+        codes, why_unknown = _read_back(cluster, changes, lost_response)
     else:
         if late := _answered(changes, codes, {REQUEST_TIMED_OUT}):
             lost_response = f"the answer was {error_name(REQUEST_TIMED_OUT)}"
-            shown, why_unknown = _read_back(sink, late, lost_response)
+            shown, why_unknown = _read_back(cluster, late, lost_response)
             codes = {key: code for key, code in codes.items() if code != REQUEST_TIMED_OUT} | {**shown}
-        codes = {**codes, **_repeated(sink, changes, codes, REPEATED)}
+        codes = {**codes, **_repeated(cluster, changes, codes, REPEATED)}
     return [outcome_of(change, codes, why_unknown) for change in changes], lost_response
 
 
@@ -284,7 +286,7 @@ def _answered(changes: Sequence[PlanRow], codes: Codes, wanted: Collection[int])
 
 
 def _repeated(
-    sink: Sink, changes: Sequence[PlanRow], codes: Codes, wanted: Collection[int]
+    cluster: ClusterConnection, changes: Sequence[PlanRow], codes: Codes, wanted: Collection[int]
 ) -> dict[Key, int | str | RowOutcome]:
     """Return the outcomes of changes that were refused with one of these codes and that the cluster shows.
 
@@ -295,7 +297,7 @@ def _repeated(
     if not refused:
         return outcomes
     try:
-        shown = _shown(sink, refused, 0.0)
+        shown = _shown(cluster, refused, 0.0)
     except SurveyorError as error:
         unread: str | None = _first_line(error)
         shown = []
@@ -312,21 +314,21 @@ def _repeated(
     return outcomes
 
 
-def _read_back(sink: Sink, changes: Sequence[PlanRow], lost_response: str) -> tuple[Codes, str]:
+def _read_back(cluster: ClusterConnection, changes: Sequence[PlanRow], lost_response: str) -> tuple[Codes, str]:
     """Read from the cluster which changes were received, waiting READ_BACK_SECONDS for those that do not show.
 
     Return NONE for each, and why the others are unknown.
     """
     try:
-        return dict.fromkeys(_shown(sink, changes, READ_BACK_SECONDS), NONE), lost_response
+        return dict.fromkeys(_shown(cluster, changes, READ_BACK_SECONDS), NONE), lost_response
     except SurveyorError as error:
         return {}, f"{lost_response}, and the cluster could not be read: {_first_line(error)}"
 
 
-def _shown(sink: Sink, changes: Sequence[PlanRow], seconds: float) -> list[Key]:
+def _shown(cluster: ClusterConnection, changes: Sequence[PlanRow], seconds: float) -> list[Key]:
     """Return which changes the cluster shows, after at most so many seconds; raise UnreadableError."""
     tasks, partition_changes = operations_among(changes), changes_among(changes)
-    with sink.reading() as reader:
+    with cluster.reading() as reader:
 
         def received() -> list[Key]:
             _, of_changes = read_and_judge(reader, partition_changes)
@@ -368,23 +370,25 @@ def _permission(change: PlanRow) -> tuple[str, str]:
     return "cluster", "ALTER"
 
 
-def _reassign(sink: Sink, commit_log: CommitLog, controller: ControllerClient, changes: Sequence[Change]) -> Codes:
+def _reassign(
+    cluster: ClusterConnection, commit_log: CommitLog, controller: ControllerClient, changes: Sequence[Change]
+) -> Codes:
     codes = controller.reassign({change.key: change.replicas_after for change in changes})
     why_unknown = "the controller's answer did not name it"
     missing = [change for change in changes if change.key not in codes]
     if not missing:
         return codes
     try:
-        shown = _shown_reassignments(sink, commit_log, missing)
+        shown = _shown_reassignments(cluster, commit_log, missing)
     except SurveyorError as error:
         shown, why_unknown = [], f"{why_unknown}, and the cluster could not be read: {_first_line(error)}"
     unknown = {change.key: RowOutcome(change, Outcome.UNKNOWN, why_unknown) for change in missing}
     return {**codes, **unknown, **dict.fromkeys(shown, NONE)}
 
 
-def _shown_reassignments(sink: Sink, commit_log: CommitLog, changes: Sequence[Change]) -> list[Key]:
+def _shown_reassignments(cluster: ClusterConnection, commit_log: CommitLog, changes: Sequence[Change]) -> list[Key]:
     """Return which reassignments the cluster shows that the answer does not name; raise UnreadableError."""
-    with sink.reading() as reader:
+    with cluster.reading() as reader:
 
         def received() -> list[Key]:
             statuses = read_statuses(reader, changes, commit_log.plan)
@@ -393,21 +397,21 @@ def _shown_reassignments(sink: Sink, commit_log: CommitLog, changes: Sequence[Ch
         return _wait_until_seen(received, len(changes), READ_BACK_SECONDS)
 
 
-def _elect_uncleanly(sink: Sink, admin: Admin, changes: Sequence[Change]) -> Codes:
+def _elect_uncleanly(cluster: ClusterConnection, admin: Admin, changes: Sequence[Change]) -> Codes:
     """Request unclean elections; a partition that has another leader by now is stale, and keeps it."""
     codes: Codes = admin.elect_unclean([change.key for change in changes])
     led = _answered(changes, codes, {ELECTION_NOT_NEEDED})
     stale = {change.key: RowOutcome(change, Outcome.STALE, "it has a leader already") for change in led}
-    return {**codes, **stale, **_repeated(sink, changes, codes, {ELECTION_NOT_NEEDED})}
+    return {**codes, **stale, **_repeated(cluster, changes, codes, {ELECTION_NOT_NEEDED})}
 
 
-def _await_own_elections(sink: Sink, changes: Sequence[Change]) -> Codes:
+def _await_own_elections(cluster: ClusterConnection, changes: Sequence[Change]) -> Codes:
     """Wait until the controller has elected replicas in sync by itself, as it does without a request.
 
     A request would be for an unclean election, which loses records if the replica in sync fails just then.
     """
     left = "left to the controller, which elects replicas in sync by itself; the planned one does not lead"
-    shown, why_unknown = _read_back(sink, changes, left)
+    shown, why_unknown = _read_back(cluster, changes, left)
     waiting = {change.key: RowOutcome(change, Outcome.SKIPPED, why_unknown) for change in changes}
     return {**waiting, **shown}
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from jobs.adapters.sinks.interface import Lease, Reader
+from jobs.adapters.cluster_connections.interface import ClusterReader, Lease
 from jobs.adapters.zookeeper.connection import poll_until, with_retries
 from jobs.core.errors import StillRunningError
 from jobs.core.units import Part
@@ -34,7 +34,7 @@ _MAX_PAUSE_SECONDS: Final = 2.0
 
 
 def recheck_wave(
-    reader: Reader,
+    reader: ClusterReader,
     commit_log: CommitLog,
     wave: Sequence[PlanRow],
     timeout_seconds: float = PREVIOUS_WAVE_SECONDS,
@@ -64,7 +64,7 @@ def recheck_wave(
 
 
 def read_and_judge(
-    reader: Reader, changes: Sequence[Change], premises: Premises = NO_PREMISES
+    reader: ClusterReader, changes: Sequence[Change], premises: Premises = NO_PREMISES
 ) -> tuple[list[Change], list[RowOutcome]]:
     """Read the latest state of changes, and return the pending ones and the outcomes of the others."""
     reader.sync()
@@ -72,7 +72,7 @@ def read_and_judge(
 
 
 def record_concurrent_changes(
-    reader: Reader, commit_log: CommitLog, accepted: Sequence[PlanRow], premises: Premises
+    reader: ClusterReader, commit_log: CommitLog, accepted: Sequence[PlanRow], premises: Premises
 ) -> None:
     """Read back accepted changes that were planned without versions; record what the requests do not explain."""
     unversioned = [row for row in changes_among(accepted) if is_unversioned(row)]
@@ -85,14 +85,14 @@ def record_concurrent_changes(
 
 
 def read_statuses(
-    reader: Reader, changes: Sequence[Change], plan: Plan
+    reader: ClusterReader, changes: Sequence[Change], plan: Plan
 ) -> list[tuple[Change, ReassignmentStatus, str]]:
     """Read the latest status of each requested reassignment of a plan, and the detail that shows it."""
     reader.sync()
     return list(reassignment_statuses(changes, plan, reader.read_current(changes)))
 
 
-def moving_of(reader: Reader, plan: Plan) -> list[Change]:
+def moving_of(reader: ClusterReader, plan: Plan) -> list[Change]:
     """Read from ZooKeeper which changes of a plan are moving now."""
     moves = reassignments_of(plan)
     if not moves:
@@ -104,7 +104,9 @@ def _any_stale(outcomes: Sequence[RowOutcome]) -> bool:
     return any(outcome.outcome is Outcome.STALE for outcome in outcomes)
 
 
-def wait_complete(reader: Reader, commit_log: CommitLog, moves: Sequence[Change], on_poll: Callable[[], None]) -> int:
+def wait_complete(
+    reader: ClusterReader, commit_log: CommitLog, moves: Sequence[Change], on_poll: Callable[[], None]
+) -> int:
     """Wait until these reassignments are complete; return how many are.
 
     A reassignment that another client has turned elsewhere has failed, and the failure is recorded. `on_poll` may

@@ -12,8 +12,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from jobs.adapters.cluster_connections.interface import ClusterReader, CurrentOverrides
 from jobs.adapters.delta.warehouse import Warehouse, quoted
-from jobs.adapters.sinks.interface import CurrentOverrides, Reader
 from jobs.core.errors import SurveyorError
 from jobs.execution.admin.audited_configs import AuditedConfigs, ConfigAdmin
 from jobs.execution.admin.reassignment_options import (
@@ -56,7 +56,7 @@ def rate_of(rows: Iterable[ThrottledConfig]) -> int | None:
 
 def set_throttle(  # noqa: PLR0917 - where, by which means, and what
     warehouse: Warehouse,
-    reader: Reader,
+    reader: ClusterReader,
     admin: ConfigAdmin,
     plan_id: str,
     moves: Sequence[Change],
@@ -94,7 +94,7 @@ def set_throttle(  # noqa: PLR0917 - where, by which means, and what
 
 
 def clear_throttle(
-    warehouse: Warehouse, reader: Reader, admin: ConfigAdmin, plan_id: str, attempt: int | None = None
+    warehouse: Warehouse, reader: ClusterReader, admin: ConfigAdmin, plan_id: str, attempt: int | None = None
 ) -> list[ThrottledConfig]:
     """Restore the configs from before this plan's throttle; return and keep the rows that could not be restored.
 
@@ -118,7 +118,7 @@ def clear_throttle(
     return unrestored
 
 
-def clear_leftover_throttles(warehouse: Warehouse, reader: Reader, admin: ConfigAdmin, plan_id: str) -> None:
+def clear_leftover_throttles(warehouse: Warehouse, reader: ClusterReader, admin: ConfigAdmin, plan_id: str) -> None:
     """Clear the throttles that other plans have left behind.
 
     To be called only while no replicas move but this plan's.

@@ -11,8 +11,8 @@ from typing import ClassVar, Final
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.admin import NO_REASSIGNMENT_IN_PROGRESS, NONE
-from jobs.adapters.sinks.interface import Lease
-from jobs.adapters.sinks.zookeeper import ZooKeeperReader
+from jobs.adapters.cluster_connections.interface import Lease
+from jobs.adapters.cluster_connections.zookeeper import ZooKeeperReader
 from jobs.adapters.zookeeper.admin_requests import Recheck, ZnodeRequests, override
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until, sync
 from jobs.adapters.zookeeper.multi_read import read_many

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.adapters.sinks.zookeeper import ZooKeeperSink
+from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import Controllership, session_of
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
@@ -505,8 +505,8 @@ def test_cancelled_plan_reverts_moves(tree: KafkaTree, controller: ResidentContr
     settings = controller.plan_inbox.settings
 
     def cancel() -> None:
-        with ZooKeeperSink(settings.zookeeper_endpoint) as sink:
-            outcomes.extend(cancel_running(settings, sink, plan, skip_unsafe=False))
+        with ZooKeeperConnection(settings.zookeeper_endpoint) as cluster:
+            outcomes.extend(cancel_running(settings, cluster, plan, skip_unsafe=False))
 
     cancels = Thread(target=cancel)
     cancels.start()

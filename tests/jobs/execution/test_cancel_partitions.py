@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.adapters.sinks.zookeeper import ZooKeeperReader
+from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.zookeeper import connection
 from jobs.adapters.zookeeper.lease_znode import Lease
 from jobs.console_output.commits import NO_SNAPSHOT
@@ -154,7 +154,7 @@ REQUESTED = [f"{T}-1", "ghost-3", f"{T}-2"]
 WAITS = {
     "recording": (_Audit, "record"),
     "lease": (Lease, "refuse_lost"),
-    "removal": (ZooKeeperReader, "withdraw_requests"),
+    "removal": (ZooKeeperConnection, "withdraw_requests"),
 }
 
 

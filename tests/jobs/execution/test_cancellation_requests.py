@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaTimeoutError
 
+from jobs.adapters.cluster_connections.zookeeper import ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.sinks.zookeeper import ZooKeeperReader
 from jobs.adapters.zookeeper.lease_znode import LEASE
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.repositories.actor import this_process

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.sinks.zookeeper import ZooKeeperSink
 from jobs.adapters.zookeeper.precondition_reader import read_current
 from jobs.execution.admin.admin_commit import commit_admin
 from jobs.execution.admin.command_lease import lease_for
@@ -83,10 +83,10 @@ def _commit(tree: KafkaTree, warehouse: Warehouse, plan: Plan, controller: Any) 
     commit_log.add_outcomes(outcomes)
     if due:
         with (
-            ZooKeeperSink(settings.zookeeper_endpoint) as sink,
-            lease_for(settings, sink, plan.plan_id, "commit") as lease,
+            ZooKeeperConnection(settings.zookeeper_endpoint) as cluster,
+            lease_for(settings, cluster, plan.plan_id, "commit") as lease,
         ):
-            commit_admin(settings, sink, commit_log, controller, due, lease=lease)
+            commit_admin(settings, cluster, commit_log, controller, due, lease=lease)
     commit_log.close()
     return commit_log
 

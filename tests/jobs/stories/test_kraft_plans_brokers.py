@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from jobs.adapters.brokers.admin import Admin, connected_admin
+from jobs.adapters.cluster_connections.kraft import KRaftConnection
 from jobs.adapters.delta.warehouse_lease import WarehouseLease
-from jobs.adapters.sinks.kraft import KRaftSink
 from jobs.adapters.sources.kraft import KRaftSource
 from jobs.execution.admin.controller_client import request_changes
 from jobs.repositories.actor import this_process
@@ -193,7 +193,7 @@ TOPIC_COMMITS = {
 
 def topic_now(kafka: KRaftKafka, name: str) -> Topic | None:
     """The topic as brokers know it that have caught up with the quorum; None if there is none."""
-    with KRaftSink(kafka.surveyor.hosts, kafka.surveyor.warehouse).reading() as reader:
+    with KRaftConnection(kafka.surveyor.hosts, kafka.surveyor.warehouse).reading() as reader:
         reader.sync()
         reading = reader.read_topics([name])
     return next(((row["topic_id"], len(reading.partitions), row["config"]) for row in reading.topics), None)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kazoo.security import READ_ACL_UNSAFE
 
-from jobs.adapters.sinks.interface import Lease as AnyLease
+from jobs.adapters.cluster_connections.interface import Lease as AnyLease
 from jobs.adapters.zookeeper.connection import sync, with_retries
 from jobs.adapters.zookeeper.lease_znode import LEASE, Lease, current_holder
 from jobs.core.errors import LeaseHeldError, LeaseLostError, RefusedError

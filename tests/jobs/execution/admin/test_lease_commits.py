@@ -10,8 +10,8 @@ import pytest
 from kazoo.exceptions import ConnectionLoss
 from msgspec.structs import asdict
 
+from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.sinks.zookeeper import ZooKeeperSink
 from jobs.adapters.zookeeper.lease_znode import LEASE, current_holder
 from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.cancellation import cancel_running
@@ -214,9 +214,9 @@ def test_waiting_commit_hands_the_lease_to_a_cancellation(
     turned: list[tuple[Outcome, int | None]] = []
 
     def cancel() -> None:
-        with ZooKeeperSink(kafka.endpoint) as sink:
+        with ZooKeeperConnection(kafka.endpoint) as cluster:
             stored = read_plan(surveyor.warehouse, plan.plan_id)
-            outcomes = cancel_running(settings, sink, stored, skip_unsafe=False)
+            outcomes = cancel_running(settings, cluster, stored, skip_unsafe=False)
             turned.extend((outcome.outcome, outcome.change.partition) for outcome in outcomes)
 
     thread = threading.Thread(target=cancel)

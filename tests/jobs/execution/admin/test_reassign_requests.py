@@ -6,8 +6,8 @@ import pytest
 from kafka.errors import IncompatibleBrokerVersion
 
 from jobs.adapters.brokers.admin import Admin, AdminUnavailableError
+from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.sinks.zookeeper import ZooKeeperSink
 from jobs.adapters.zookeeper import admin_requests as orders
 from jobs.adapters.zookeeper.admin_requests import RequestExistsError, ZnodeRequests, chunks
 from jobs.adapters.zookeeper.lease_znode import LEASE
@@ -99,10 +99,10 @@ def test_never_over_an_existing_request(kafka: KafkaTree, controller: MovingCont
     before = kafka.dump()
 
     with (
-        ZooKeeperSink(kafka.endpoint) as sink,
+        ZooKeeperConnection(kafka.endpoint) as cluster,
         pytest.raises(RequestExistsError, match=r"of another client exists in /admin/reassign_partitions \(t-1\)"),
     ):
-        ZnodeRequests(sink, lambda: None).reassign({(T, 0): [3, 1]})
+        ZnodeRequests(cluster, lambda: None).reassign({(T, 0): [3, 1]})
     assert (kafka.dump(), controller.waves) == (before, [])
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaTimeoutError
 
+from jobs.adapters.cluster_connections.zookeeper import ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.sinks.zookeeper import ZooKeeperReader
 from jobs.adapters.zookeeper.lease_znode import LEASE
 from jobs.execution.admin.admin_commit import AdminCommit
 from jobs.execution.admin.command_lease import lease_for

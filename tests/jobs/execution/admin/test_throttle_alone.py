@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from jobs.adapters.cluster_connections.zookeeper import ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.sinks.zookeeper import ZooKeeperReader
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanKind

@@ -5,8 +5,8 @@ from typing import Any, NoReturn
 import pytest
 from kafka.errors import KafkaTimeoutError
 
+from jobs.adapters.cluster_connections.zookeeper import ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.sinks.zookeeper import ZooKeeperReader
 from jobs.core.errors import LeaseLostError, UsageError
 from jobs.execution.admin.reassignment_options import (
     ResourceKind,

@@ -113,7 +113,7 @@ def test_clean_elections_are_left_to_the_controller(monkeypatch: pytest.MonkeyPa
 def test_a_plan_with_an_unclean_election_can_be_committed(changes: list[Change], is_admin: bool) -> None:  # noqa: FBT001
     plan = cast("Any", SimpleNamespace(title="p", changes=changes, tasks=[], operations=[]))
     batch_unavailable_reason = "there is no controllership"
-    sink = cast(
+    cluster = cast(
         "Any",
         SimpleNamespace(
             elects_uncleanly=True,
@@ -123,7 +123,7 @@ def test_a_plan_with_an_unclean_election_can_be_committed(changes: list[Change],
     )
     nothing = cast("Any", None)
     if is_admin:
-        assert choose_mode(Mode.AUTO, nothing, plan, nothing, sink=sink) == (Mode.ADMIN, batch_unavailable_reason)
+        assert choose_mode(Mode.AUTO, nothing, plan, nothing, cluster=cluster) == (Mode.ADMIN, batch_unavailable_reason)
     else:
         with pytest.raises(RefusedError, match="elects live replicas in sync by itself"):
-            choose_mode(Mode.AUTO, nothing, plan, nothing, sink=sink)
+            choose_mode(Mode.AUTO, nothing, plan, nothing, cluster=cluster)

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pytest
 
+from jobs.adapters.cluster_connections.zookeeper import ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper, end_session
-from jobs.adapters.sinks.zookeeper import ZooKeeperReader
 from jobs.execution.admin.throttles import set_throttle
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanKind, PlanStatus

@@ -7,7 +7,7 @@ from typing import Any
 
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.responses import BrokerResponses
-from jobs.adapters.sinks.zookeeper import ZooKeeperSink
+from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.zookeeper.cluster import read_brokers
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.execution.batch.batch_commit import HeldControllership
@@ -43,7 +43,7 @@ def commit_held(
         responses = BrokerResponses.of(notified.responses)
         broker_responses.record(settings.warehouse, responses.table(settings.warehouse.cluster))
 
-    with ZooKeeperSink(settings.zookeeper_endpoint) as sink:
-        assessment = check_before_commit(settings, sink, plan, Mode.BATCH, limits)
-        apply_plan(settings, sink, plan, assessment, hold.max_hold, held=HeldControllership(held, notify_brokers))
+    with ZooKeeperConnection(settings.zookeeper_endpoint) as cluster:
+        assessment = check_before_commit(settings, cluster, plan, Mode.BATCH, limits)
+        apply_plan(settings, cluster, plan, assessment, hold.max_hold, held=HeldControllership(held, notify_brokers))
     return read_plan(settings.warehouse, plan_id).row

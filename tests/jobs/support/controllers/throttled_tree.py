@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from jobs.adapters.sinks.interface import Lease
-from jobs.adapters.sinks.zookeeper import ZooKeeperSink
+from jobs.adapters.cluster_connections.interface import Lease
+from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.execution.admin.command_lease import lease_for
 from jobs.runtime.settings import Settings, settings_from
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
@@ -20,7 +20,10 @@ Overrides = dict[str, dict[str, str]]
 @contextmanager
 def own_lease(settings: Settings, plan_id: str, command: str) -> Iterator[Lease]:
     """The lease as a process has it that does nothing else."""
-    with ZooKeeperSink(settings.zookeeper_endpoint) as sink, lease_for(settings, sink, plan_id, command) as lease:
+    with (
+        ZooKeeperConnection(settings.zookeeper_endpoint) as cluster,
+        lease_for(settings, cluster, plan_id, command) as lease,
+    ):
         yield lease
 
 

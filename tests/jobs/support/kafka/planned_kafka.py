@@ -15,11 +15,11 @@ from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[at
 from confluent_kafka.cimpl import NewTopic
 
 from jobs.adapters.brokers.admin import connected_admin
+from jobs.adapters.cluster_connections.kraft import KRaftConnection
+from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
 from jobs.adapters.embedded.processes import Server
-from jobs.adapters.sinks.kraft import KRaftSink
-from jobs.adapters.sinks.zookeeper import ZooKeeperSink
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from schemas.lease_holder import LeaseHolder
 from tests.jobs.support.commands.commands import Ran, Surveyor
@@ -54,8 +54,12 @@ class PlannedKafka:
         """The holder of the cluster's lease, wherever that is."""
         hosts = self.surveyor.hosts
         with_zookeeper = isinstance(self.cluster, EmbeddedCluster)
-        sink = ZooKeeperSink(ZooKeeperEndpoint(hosts)) if with_zookeeper else KRaftSink(hosts, self.surveyor.warehouse)
-        with sink, sink.reading() as reader:
+        cluster = (
+            ZooKeeperConnection(ZooKeeperEndpoint(hosts))
+            if with_zookeeper
+            else KRaftConnection(hosts, self.surveyor.warehouse)
+        )
+        with cluster, cluster.reading() as reader:
             return reader.read_lease_holder()
 
     def create(self, topics: Mapping[str, list[list[int]]], **config: str) -> None:

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
+from jobs.adapters.cluster_connections import kraft
+from jobs.adapters.cluster_connections.kraft import KRaftReader
 from jobs.adapters.kraft import fresh_reads, precondition_reader
 from jobs.adapters.kraft.session import StaleMetadataError
-from jobs.adapters.sinks import kraft
-from jobs.adapters.sinks.kraft import KRaftReader
 from jobs.core.errors import UnreadableError
 from schemas.rows import Broker
 

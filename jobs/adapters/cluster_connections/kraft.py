@@ -15,6 +15,7 @@ from msgspec.structs import asdict
 
 from jobs.adapters.brokers.admin import read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
+from jobs.adapters.cluster_connections.interface import CurrentOverrides, ResourceName, TopicReading
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_lease import WarehouseLease, current_holder, leased
 from jobs.adapters.kraft import precondition_reader
@@ -22,7 +23,6 @@ from jobs.adapters.kraft.cluster import read_cluster, read_last_applied
 from jobs.adapters.kraft.fresh_reads import FreshReads, await_applied
 from jobs.adapters.kraft.session import Session
 from jobs.adapters.kraft.topics import read_named_topics
-from jobs.adapters.sinks.interface import CurrentOverrides, ResourceName, TopicReading
 from jobs.adapters.sources.kraft import bootstrap_addresses, own_rates
 from jobs.core.errors import RefusedError, UnreadableError
 from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState, OperationState, Targets
@@ -115,9 +115,6 @@ class KRaftReader:
         """Return none: the controller carries out requests at once and stores none."""
         return {}
 
-    def withdraw_requests(self, keys: Collection[Key]) -> None:
-        """Do nothing, because no request is stored."""
-
     def read_overrides(self, resources: Iterable[ResourceName], *, allow_silent: bool = False) -> CurrentOverrides:
         """Read the dynamic settings of topics from one broker, and those of each broker from itself."""
         ordered = sorted(resources)
@@ -172,7 +169,7 @@ class KRaftReader:
 
 
 @dataclass(slots=True)
-class KRaftSink:
+class KRaftConnection:
     """The brokers of a KRaft cluster, HOST:PORT[,...], and the warehouse that has the lease."""
 
     bootstrap_servers: str
@@ -206,6 +203,9 @@ class KRaftSink:
         if self._reads is None:
             self._reads = FreshReads(bootstrap_addresses(self.bootstrap_servers), read_properties(self.command_config))
         yield KRaftReader(self._reads, self.warehouse)
+
+    def withdraw_requests(self, keys: Collection[Key]) -> None:
+        """Do nothing, because no request is stored."""
 
     @contextmanager
     def lease(

@@ -1,8 +1,9 @@
-"""The interface of a cluster that plans are carried out in: its state right now, and its lease.
+"""The interface of a connection to a cluster that plans are carried out in: its state right now, and its lease.
 
-Two implementations exist, `jobs.adapters.sinks.zookeeper` and `jobs.adapters.sinks.kraft`. Code that asks Kafka's
-controller to carry plans out uses this interface alone and does not distinguish them. What only ZooKeeper has, such as
-the controllership, is reached through `zookeeper_session`, which a cluster without ZooKeeper refuses.
+Two implementations exist, `jobs.adapters.cluster_connections.zookeeper` and `jobs.adapters.cluster_connections.kraft`.
+Code that asks Kafka's controller to carry plans out uses this interface alone and does not distinguish them. What only
+ZooKeeper has, such as the controllership, is reached through `zookeeper_session`, which a cluster without ZooKeeper
+refuses.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -25,7 +26,7 @@ CurrentOverrides = Mapping[ResourceName, Mapping[str, str] | None]
 """Current overrides by resource; None for a topic that does not exist, and for a broker that is not alive."""
 
 
-class Cluster(Protocol):
+class LiveCluster(Protocol):
     """The small part of a cluster's state that a commit depends on."""
 
     @property
@@ -68,13 +69,13 @@ class TopicReading:
     topics: Sequence[Row]
 
 
-class Reader(Protocol):
+class ClusterReader(Protocol):
     """Reads what a plan rests on. After `sync`, no reading is older than that call."""
 
     def sync(self) -> None:
         """Make later readings no older than this call."""
 
-    def read_cluster(self) -> Cluster:
+    def read_cluster(self) -> LiveCluster:
         """Read brokers and controller, not older than this call."""
 
     def read_current(self, changes: Sequence[Change]) -> CurrentState:
@@ -91,9 +92,6 @@ class Reader(Protocol):
 
     def read_requests(self) -> Targets:
         """Read the reassignments requested in /admin; none if there is no such request."""
-
-    def withdraw_requests(self, keys: Collection[Key]) -> None:
-        """Remove these partitions from the reassignments requested in /admin."""
 
     def read_overrides(self, resources: Iterable[ResourceName], *, allow_silent: bool = False) -> CurrentOverrides:
         """Read the overrides of brokers and topics.
@@ -129,7 +127,7 @@ class Lease(Protocol):
         """Release the lease, so that another process can take it while this one continues without writing."""
 
 
-class Sink(Protocol):
+class ClusterConnection(Protocol):
     """The connection of a whole command to a cluster that it carries a plan out in; `str` gives its address."""
 
     def __enter__(self) -> Self: ...
@@ -148,8 +146,11 @@ class Sink(Protocol):
     def elects_uncleanly(self) -> bool:
         """Whether unclean elections are requested from the cluster's controller; it makes the others by itself."""
 
-    def reading(self) -> AbstractContextManager[Reader]:
+    def reading(self) -> AbstractContextManager[ClusterReader]:
         """Yield a reader; raise UnreadableError if the cluster does not answer, or not anymore in this block."""
+
+    def withdraw_requests(self, keys: Collection[Key]) -> None:
+        """Remove these partitions from the reassignments requested in /admin."""
 
     def lease(
         self, holder: LeaseHolder, timeout_seconds: float | None, notify: Callable[[str], None]

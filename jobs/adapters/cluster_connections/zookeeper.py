@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.configs import DYNAMIC_CONFIGS
-from jobs.adapters.sinks.interface import CurrentOverrides, ResourceName, TopicReading
+from jobs.adapters.cluster_connections.interface import CurrentOverrides, ResourceName, TopicReading
 from jobs.adapters.zookeeper import lease_znode, precondition_reader
 from jobs.adapters.zookeeper.admin_requests import withdraw
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONFIGS, TOPICS, ClusterState, read_cluster, reassign_requests
@@ -50,9 +50,6 @@ class ZooKeeperReader:
     def read_requests(self) -> Targets:
         return reassign_requests(self.zookeeper_client) or {}
 
-    def withdraw_requests(self, keys: Collection[Key]) -> None:
-        withdraw(self.zookeeper_client, keys)
-
     def read_overrides(self, resources: Iterable[ResourceName], *, allow_silent: bool = False) -> CurrentOverrides:
         """Read the znodes of overrides, and those that exist while the broker is registered or the topic exists."""
         del allow_silent  # no broker is asked
@@ -85,7 +82,7 @@ class ZooKeeperReader:
         return resident(self.zookeeper_client)
 
 
-class ZooKeeperSink(ZooKeeperSession):
+class ZooKeeperConnection(ZooKeeperSession):
     """The session of a command with ZooKeeper."""
 
     @property
@@ -104,6 +101,10 @@ class ZooKeeperSink(ZooKeeperSession):
     def reading(self) -> Iterator[ZooKeeperReader]:
         with self.connected() as client:
             yield ZooKeeperReader(client)
+
+    def withdraw_requests(self, keys: Collection[Key]) -> None:
+        with self.connected() as client:
+            withdraw(client, keys)
 
     @contextmanager
     def lease(
