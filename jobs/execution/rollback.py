@@ -12,7 +12,7 @@ from jobs.execution.admin.reassignment_options import ReassignmentOptions
 from jobs.execution.commit import apply_plan, with_default_throttle
 from jobs.execution.commit_report import ReportExtras, nothing_written, plan_result, refuse_unless_agreed
 from jobs.execution.preflight import check_before_commit
-from jobs.execution.rolled_back import close_if_rolled_back, read_rollback
+from jobs.execution.rollback_completion import close_if_rolled_back, read_rollback
 from jobs.preconditions.limits import CommitLimits
 from jobs.preconditions.rollback_plan import refuse_without_snapshot
 from jobs.repositories.plans.names import Alias, plan_named, refuse_other_parameters

@@ -17,7 +17,7 @@ from jobs.adapters.cluster_connections.interface import ClusterConnection
 from jobs.console_output.copy_progress import CopyProgress
 from jobs.console_output.verification import Verification
 from jobs.core.errors import SurveyorError
-from jobs.execution.rolled_back import close_rolled_back
+from jobs.execution.rollback_completion import close_rolled_back
 from jobs.preconditions.change_status import current_evenness, verify_plan
 from jobs.repositories.figures import Figures, figures_in
 from jobs.repositories.plans.commit_log import note_verified

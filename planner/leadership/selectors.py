@@ -16,23 +16,14 @@ from planner.columns.broker_sets import difference, first, first_choice, interse
 RESULT = ("leader_after", "isr_after", "leader_epoch_after")
 
 
-def offline_clean(partitions: DataFrame) -> DataFrame:
-    """Elect the first replica of the assignment that is in sync; the ISR keeps its live members in order."""
-    return partitions.transform(_with_choice, _in_sync(F.col("replicas")), _live_isr())
-
-
-def offline_unclean(partitions: DataFrame) -> DataFrame:
-    """Elect the first live replica with only itself in the ISR, and only if no assigned ISR member is online."""
-    return partitions.transform(_with_choice, _out_of_sync(), F.array(_out_of_sync()))
-
-
 def offline(partitions: DataFrame, unclean_allowed: Column) -> DataFrame:
-    """Elect as `offline_clean`, else as `offline_unclean` if it is allowed (`offlinePartitionLeaderElection`).
+    """Elect the first replica of the assignment that is in sync; the ISR keeps its live members in order.
 
-    Adds `unclean`: the new leader may lack acknowledged records.
+    If that is allowed, else elect the first live replica with only itself in the ISR, and only if no assigned ISR
+    member is online (`offlinePartitionLeaderElection`). Adds `unclean`: the new leader may lack acknowledged records.
     """
     clean, unclean = _in_sync(F.col("replicas")), F.when(unclean_allowed, _out_of_sync())
-    isr = F.when(clean.isNotNull(), _live_isr()).otherwise(F.array(unclean))
+    isr = F.when(clean.isNotNull(), intersect(F.col("isr"), F.col("live"))).otherwise(F.array(unclean))
     return partitions.withColumns({"unclean": clean.isNull() & unclean.isNotNull()}).transform(
         _with_choice,
         F.coalesce(clean, unclean),
@@ -73,10 +64,6 @@ def _out_of_sync() -> Column:
     """
     held = F.arrays_overlap(intersect(F.col("isr"), F.col("replicas")), F.col("live"))
     return F.when(~held, first_choice(F.col("replicas")))
-
-
-def _live_isr() -> Column:
-    return intersect(F.col("isr"), F.col("live"))
 
 
 def _with_choice(partitions: DataFrame, leader: Column, isr: Column) -> DataFrame:

@@ -17,14 +17,6 @@ from schemas.rows import Change
 _P: Final = PartitionState
 _R: Final = ReplicaState
 
-PREVIOUS_PARTITION_STATES: Final[Mapping[PartitionState, tuple[PartitionState, ...]]] = {
-    _P.NEW: (_P.NON_EXISTENT,),
-    _P.ONLINE: (_P.NEW, _P.ONLINE, _P.OFFLINE),
-    _P.OFFLINE: (_P.NEW, _P.ONLINE, _P.OFFLINE),
-    _P.NON_EXISTENT: (_P.OFFLINE,),
-}
-"""By state, the states that it may follow."""
-
 PREVIOUS_REPLICA_STATES: Final[Mapping[ReplicaState, tuple[ReplicaState, ...]]] = {
     _R.NEW: (_R.NON_EXISTENT,),
     _R.ONLINE: (_R.NEW, _R.ONLINE, _R.OFFLINE, _R.DELETION_INELIGIBLE),

@@ -3,7 +3,6 @@
 The operator has the permissions that docs/kraft.md names, and no others; the auditor may read and change nothing.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +30,7 @@ from jobs.adapters.java.jars import NEWER_KAFKA
 from jobs.adapters.sources.kraft import KRaftSource
 from jobs.core.errors import SurveyorError
 from tests.jobs.support.commands.commands import Ran, Surveyor
+from tests.jobs.support.kafka.planned_kafka import election
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.kafka.secured_kafka import PASSWORD, write_properties
 from tests.jobs.support.rows.input_files import reassignment_file
@@ -182,12 +182,6 @@ def _targets(folder: Path, topic: str, *replicas: list[int]) -> list[str]:
     return ["--reassignment-json-file", file]
 
 
-def _election(folder: Path, topic: str) -> list[str]:
-    path = folder / "elect.json"
-    path.write_text(json.dumps({"partitions": [{"topic": topic, "partition": 0}]}))
-    return ["elect", "--preferred", "--path-to-json-file", str(path)]
-
-
 def test_plans_are_carried_out_with_the_permissions_that_the_docs_name(secured: Secured, tmp_path: Path) -> None:
     secured.carry_out("make", "assign", "--topic", "work", "--replica-assignment", "1,1")
     secured.carry_out("extend", "expand", "--topic", "work", "--partitions", "3")
@@ -209,7 +203,7 @@ def test_plans_are_carried_out_with_the_permissions_that_the_docs_name(secured: 
         assert eventually(lambda: not admin.reassignments())
         assert admin.reassign({("work", 0): [2, 1]}) == {("work", 0): 0}
     assert eventually(lambda: secured.partitions("work")[0] == (1, [2, 1]))
-    secured.carry_out("lead", *_election(tmp_path, "work"))
+    secured.carry_out("lead", *election(tmp_path, "work"))
     assert eventually(lambda: secured.partitions("work")[0] == (2, [2, 1]))
     secured.carry_out("drain", "drain", "--brokers", "2", options=("--wait",))
     assert eventually(lambda: secured.partitions("work")[0] == (1, [1, 2]))
@@ -252,7 +246,7 @@ def test_a_principal_without_rights_is_told_the_operation_that_is_missing(secure
         permission: secured.refused(f"refused{number}", *question)
         for number, (permission, question) in enumerate(needed.items())
     }
-    said["elect: ALTER on the cluster"] = secured.refused("refused-election", *_election(tmp_path, "theirs"))
+    said["elect: ALTER on the cluster"] = secured.refused("refused-election", *election(tmp_path, "theirs"))
     for permission, text in said.items():
         named = f"his client needs the permission {permission.removeprefix('elect: ')}"
         assert [line.count(named) for line in text.splitlines() if "the controller refused" in line] == [1], text

@@ -29,10 +29,16 @@ def _ids(some: list[int]) -> Column:
     return F.array(*map(F.lit, some)).cast("array<int>")
 
 
+def _unclean(rows: DataFrame) -> DataFrame:
+    """The elections that are unclean, where those are allowed."""
+    elected = selectors.offline(rows, F.lit(True))
+    return elected.withColumns({name: F.when(F.col("unclean"), F.col(name)) for name in selectors.RESULT})
+
+
 def _all(leaving: list[int], target: list[int]) -> dict[str, Selector]:
     return {
-        "clean": selectors.offline_clean,
-        "unclean": selectors.offline_unclean,
+        "clean": lambda rows: selectors.offline(rows, F.lit(False)),
+        "unclean": _unclean,
         "preferred": selectors.preferred,
         "reassigned": lambda rows: selectors.reassigned(rows, _ids(target)),
         "shutdown": lambda rows: selectors.controlled_shutdown(rows, _ids(leaving)),

@@ -9,7 +9,6 @@ from planner.rules.cycle_decisions import CycleState
 from planner.rules.decisions import changed
 from planner.rules.inputs import BrokerSets, ControllerConfig, PartitionInfo
 from planner.rules.state_machines import (
-    PREVIOUS_PARTITION_STATES,
     PREVIOUS_REPLICA_STATES,
     TRANSITIONS,
     illegal_transition,
@@ -40,12 +39,6 @@ REPLICA_TRANSITIONS: Final = {
 
 LIVE: Final = BrokerSets.of({1: True, 2: True, 3: True, 4: False}, {})
 """Broker 4 is registered and not understood; 7 and 8 are gone."""
-
-
-@pytest.mark.parametrize(("before", "after"), [*product(P, repeat=2)])
-def test_partition_transition(before: PartitionState, after: PartitionState) -> None:
-    """PartitionStateMachineTest: every test of a transition, and testInvalid…Transition for all other pairs."""
-    assert (before in PREVIOUS_PARTITION_STATES[after]) is ((before, after) in PARTITION_TRANSITIONS)
 
 
 @pytest.mark.parametrize(("before", "after"), [*product(R, repeat=2)])

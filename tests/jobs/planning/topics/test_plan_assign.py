@@ -10,6 +10,7 @@ import pytest
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.plans.repository import read_plan, refuse_edited
 from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.rows.input_files import input_file
 from tests.jobs.support.rows.warehouse_rows import Cluster, broker, topic
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -32,12 +33,6 @@ def surveyor(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     return _surveyor(tmp_path_factory.mktemp("assign") / "warehouse")
 
 
-def _file(folder: Path, content: object) -> str:
-    path = folder / "topics.json"
-    path.write_text(content if isinstance(content, str) else json.dumps(content))
-    return str(path)
-
-
 def _sized(name: str, partitions: int = 1, factor: int = 1, **more: object) -> TopicRequest:
     return {"topic": name, "partitions": partitions, "replication_factor": factor, **more}
 
@@ -58,7 +53,7 @@ def test_many_topics_in_one_plan(surveyor: Surveyor, tmp_path: Path) -> None:
     topics = [by_hand, _sized("b", 3, 2, config={"retention.ms": "1"}), _sized("a", 2, 2)]
     first = ("--start-index", "0", "--shift", "0")
 
-    placed = _placed(surveyor, "--topics-json-file", _file(tmp_path, topics), *first, "--name", "many")
+    placed = _placed(surveyor, "--topics-json-file", input_file(tmp_path, topics), *first, "--name", "many")
 
     assert placed == {"a": [[0, 1], [1, 2]], "b": [[2, 3], [3, 0], [0, 1]], "c": [[3, 0], [0, 1]]}
     plan = read_plan(surveyor.warehouse, "many")
@@ -75,7 +70,7 @@ def test_many_topics_in_one_plan(surveyor: Surveyor, tmp_path: Path) -> None:
 def test_the_order_of_the_file_is_no_matter(surveyor: Surveyor, tmp_path: Path) -> None:
     listed = [_sized("a", 5, 2), _sized("b", 3, 3), {"topic": "c", "replica_assignment": [[0]]}]
     plans = [
-        surveyor.json("plan", "assign", "--topics-json-file", _file(tmp_path, topics))
+        surveyor.json("plan", "assign", "--topics-json-file", input_file(tmp_path, topics))
         for topics in (listed, listed[::-1], listed)
     ]
     assert plans[0] == plans[1] == plans[2]
@@ -84,19 +79,19 @@ def test_the_order_of_the_file_is_no_matter(surveyor: Surveyor, tmp_path: Path) 
 def test_small_topics_do_not_pile_up(surveyor: Surveyor, tmp_path: Path) -> None:
     topics = [_sized(f"small-{number}", 1, 2) for number in range(12)]
 
-    placed = _placed(surveyor, "--topics-json-file", _file(tmp_path, topics)).values()
+    placed = _placed(surveyor, "--topics-json-file", input_file(tmp_path, topics)).values()
 
     assert Counter(replicas[0][0] for replicas in placed) == dict.fromkeys(range(4), 3)
     assert Counter(replicas[0][1] for replicas in placed) == dict.fromkeys(range(4), 3)
 
 
 def test_one_topic_lands_where_the_command_line_puts_it(surveyor: Surveyor, tmp_path: Path) -> None:
-    placed = _placed(surveyor, "--topics-json-file", _file(tmp_path, [_sized("t", 9, 3)]))
+    placed = _placed(surveyor, "--topics-json-file", input_file(tmp_path, [_sized("t", 9, 3)]))
     assert placed == _placed(surveyor, "--topic", "t", "--partitions", "9", "--replication-factor", "3")
 
 
 def test_options_hold_for_all_topics(surveyor: Surveyor, tmp_path: Path) -> None:
-    file = _file(tmp_path, [_sized("a", 2, 2), _sized("b", 2, 2)])
+    file = input_file(tmp_path, [_sized("a", 2, 2), _sized("b", 2, 2)])
 
     placed = _placed(surveyor, "--topics-json-file", file, "--brokers", "3,1,0", "--strategy", "simple")
 
@@ -105,7 +100,7 @@ def test_options_hold_for_all_topics(surveyor: Surveyor, tmp_path: Path) -> None
 
 def test_topics_spread_over_racks(tmp_path: Path) -> None:
     racked = _surveyor(tmp_path / "warehouse", racks="aabb")
-    file = _file(tmp_path, [_sized("a", 6, 2), _sized("b", 5, 3)])
+    file = input_file(tmp_path, [_sized("a", 6, 2), _sized("b", 5, 3)])
 
     placed = _placed(racked, "--topics-json-file", file)
 
@@ -170,7 +165,7 @@ FILES: Final = [
 def test_bad_file(surveyor: Surveyor, tmp_path: Path, content: object, code: int, fault: str) -> None:
     before = surveyor.rows("plans", "plan_id")
 
-    ran = surveyor("plan", "assign", "--topics-json-file", _file(tmp_path, content))
+    ran = surveyor("plan", "assign", "--topics-json-file", input_file(tmp_path, content))
 
     assert (ran.code, ran.stdout, fault in ran.stderr, "Traceback" in ran.stderr) == (code, "", True, False), ran.stderr
     assert surveyor.rows("plans", "plan_id") == before
@@ -178,26 +173,26 @@ def test_bad_file(surveyor: Surveyor, tmp_path: Path, content: object, code: int
 
 def test_all_faults_are_said_at_once(surveyor: Surveyor, tmp_path: Path) -> None:
     refused = [_sized("orders", 1, 9), _sized("fine"), _sized("a_b")]
-    ran = surveyor("plan", "assign", "--topics-json-file", _file(tmp_path, refused), "--brokers", "0,7")
+    ran = surveyor("plan", "assign", "--topics-json-file", input_file(tmp_path, refused), "--brokers", "0,7")
     assert ran.code == 23
     for fault in ("4 faults, nothing was planned", "orders exists", "a_b collides", "brokers 7 are not", "factor 9"):
         assert fault in ran.stderr
 
     meant = [*refused, {"topic": "bad\u001b[31m name"}]
-    ran = surveyor("plan", "assign", "--topics-json-file", _file(tmp_path, meant))
+    ran = surveyor("plan", "assign", "--topics-json-file", input_file(tmp_path, meant))
     assert (ran.code, "5 faults" in ran.stderr, "\u001b" in ran.stderr) == (2, True, False), ran.stderr
 
 
 def test_some_brokers_without_a_rack(tmp_path: Path) -> None:
     half = _surveyor(tmp_path / "warehouse", racks="ab")
-    file = _file(tmp_path, [_sized("a", 2, 2), _sized("orders")])
+    file = input_file(tmp_path, [_sized("a", 2, 2), _sized("orders")])
 
     ran = half("plan", "assign", "--topics-json-file", file)
 
     assert ran.code == 23
     assert "brokers are in racks (a, b) but 2, 3 are in none" in ran.stderr
     assert "orders exists" in ran.stderr
-    by_hand = _file(tmp_path, [{"topic": "h", "replica_assignment": [[2, 3]]}])
+    by_hand = input_file(tmp_path, [{"topic": "h", "replica_assignment": [[2, 3]]}])
     assert _placed(half, "--topics-json-file", by_hand) == {"h": [[2, 3]]}
 
 
@@ -210,7 +205,7 @@ CONFLICTING_OPTIONS: Final = [
 
 @pytest.mark.parametrize(("arguments", "message"), CONFLICTING_OPTIONS)
 def test_the_file_says_it_all(surveyor: Surveyor, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
-    ran = surveyor("plan", "assign", "--topics-json-file", _file(tmp_path, [ONE]), *arguments)
+    ran = surveyor("plan", "assign", "--topics-json-file", input_file(tmp_path, [ONE]), *arguments)
     assert (ran.code, message in ran.stderr) == (2, True)
 
 
