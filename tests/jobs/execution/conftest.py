@@ -4,7 +4,7 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.plans.repository import Plan
-from tests.jobs.support.controllers.cancelling_controller import MovingController, installed
+from tests.jobs.support.controllers.cancelling_controller import CancellingController, installed
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -19,6 +19,6 @@ def plan(tree: KafkaTree, warehouse: Warehouse) -> Plan:
 
 
 @pytest.fixture
-def controller(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> MovingController:
+def controller(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> CancellingController:
     """It carries out requested reassignments and cancellations one step at a time in the test's tree."""
     return installed(monkeypatch, tree)

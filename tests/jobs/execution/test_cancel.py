@@ -17,7 +17,7 @@ from jobs.repositories.plans.repository import Plan
 from schemas.enums import Action, Outcome, PlanStatus, Step
 from schemas.rows import Row
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.cancelling_controller import CrashError, MovingController, delay_once
+from tests.jobs.support.controllers.cancelling_controller import CancellingController, CrashError, delay_once
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -34,7 +34,7 @@ def move(tree: KafkaTree, partition: int, after: list[int], wave: int = 0, **col
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, warehouse: Warehouse, controller: MovingController) -> Plan:
+def plan(tree: KafkaTree, warehouse: Warehouse, controller: CancellingController) -> Plan:
     """0 and 1 are in progress, 2 is complete, 3 has not been requested yet."""
     tree.register(3)
     tree.add_topic(T, BEFORE)
@@ -51,7 +51,7 @@ def cancel(surveyor: Surveyor, tree: KafkaTree, *arguments: str) -> Any:  # noqa
     return surveyor.run("cancel", "moves", "--zookeeper", tree.hosts, *arguments)
 
 
-def assignments(controller: MovingController) -> dict[int, tuple[list[int], list[int], list[int]]]:
+def assignments(controller: CancellingController) -> dict[int, tuple[list[int], list[int], list[int]]]:
     return {partition: controller.assigned(T, partition) for partition in BEFORE}
 
 
@@ -62,7 +62,7 @@ CANCELLED: dict[int, tuple[list[int], list[int], list[int]]] = {
 
 @pytest.mark.usefixtures("plan")
 def test_dry_run_changes_nothing(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController
 ) -> None:
     before = tree.dump()
 
@@ -86,7 +86,7 @@ def test_dry_run_shows_each_partition(tree: KafkaTree, surveyor: Surveyor) -> No
 
 @pytest.mark.usefixtures("plan")
 def test_running_partitions_are_back_and_in_order(
-    tree: KafkaTree, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
 ) -> None:
     done = cancel(surveyor, tree, "--apply", "--json")
 
@@ -108,7 +108,7 @@ def test_running_partitions_are_back_and_in_order(
 def test_a_large_cancellation_is_sent_in_requests_of_bounded_size(
     tree: KafkaTree,
     surveyor: Surveyor,
-    controller: MovingController,
+    controller: CancellingController,
     monkeypatch: pytest.MonkeyPatch,
     *,
     is_lost: bool,
@@ -142,7 +142,7 @@ def test_history_records_it(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> 
 
 
 @pytest.mark.usefixtures("plan")
-def test_no_commit_continues_it(tree: KafkaTree, surveyor: Surveyor, controller: MovingController) -> None:
+def test_no_commit_continues_it(tree: KafkaTree, surveyor: Surveyor, controller: CancellingController) -> None:
     cancel(surveyor, tree, "--apply")
     controller.requests.clear()
 
@@ -156,7 +156,7 @@ def test_running_commit_stops_and_leaves_it_cancelled(
     tree: KafkaTree,
     warehouse: Warehouse,
     surveyor: Surveyor,
-    controller: MovingController,
+    controller: CancellingController,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first wave is requested, the plan is cancelled, and the second wave is not requested."""
@@ -187,7 +187,7 @@ def test_running_commit_stops_and_leaves_it_cancelled(
 @pytest.mark.parametrize(("call", "done"), [(1, False), (1, True), (2, False), (2, True)])
 @pytest.mark.parametrize("crash", [True, False])
 def test_crash_or_lost_answer_anywhere_and_again(  # noqa: PLR0913 - a table
-    tree: KafkaTree, surveyor: Surveyor, controller: MovingController, *, call: int, done: bool, crash: bool
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, *, call: int, done: bool, crash: bool
 ) -> None:
     if crash:
         controller.crash_at(call, done=done)
@@ -208,7 +208,7 @@ def test_crash_or_lost_answer_anywhere_and_again(  # noqa: PLR0913 - a table
 
 
 def test_crash_between_closing_and_asking(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: MovingController, plan: Plan
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController, plan: Plan
 ) -> None:
     warehouse.update("plans", f"plan_id = '{plan.plan_id}'", status="'cancelled'")
 
@@ -217,7 +217,7 @@ def test_crash_between_closing_and_asking(
 
 
 @pytest.mark.usefixtures("plan")
-def test_refused_by_the_controller(tree: KafkaTree, surveyor: Surveyor, controller: MovingController) -> None:
+def test_refused_by_the_controller(tree: KafkaTree, surveyor: Surveyor, controller: CancellingController) -> None:
     controller.refuses = {(T, 0)}
 
     done = cancel(surveyor, tree, "--apply")
@@ -229,7 +229,7 @@ def test_refused_by_the_controller(tree: KafkaTree, surveyor: Surveyor, controll
 
 @pytest.mark.usefixtures("plan")
 def test_completed_before_the_request(
-    tree: KafkaTree, surveyor: Surveyor, controller: MovingController, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reassign = controller.reassign
 
@@ -247,14 +247,14 @@ def test_completed_before_the_request(
     assert controller.assigned(T, 1) == (BEFORE[1], [], [])
 
 
-def dead_original(tree: KafkaTree, controller: MovingController) -> None:
+def dead_original(tree: KafkaTree, controller: CancellingController) -> None:
     """Broker 0 died, a replica of all before; the added copies are in sync and would be deleted."""
     tree.unregister(0)
     for partition, added in ((0, 2), (1, 3)):
         controller.put_state(T, partition, 1, [1, added])
 
 
-def out_of_sync(_: KafkaTree, controller: MovingController) -> None:
+def out_of_sync(_: KafkaTree, controller: CancellingController) -> None:
     """The original replicas of 0 fell behind: only the copy has the data; 1 is unchanged."""
     controller.put_state(T, 0, 2, [2])
 
@@ -279,7 +279,7 @@ def out_of_sync(_: KafkaTree, controller: MovingController) -> None:
 def test_cancellation_that_loses_data_is_refused(  # noqa: PLR0913, PLR0917 - a table
     tree: KafkaTree,
     surveyor: Surveyor,
-    controller: MovingController,
+    controller: CancellingController,
     happens: Any,  # noqa: ANN401 - a function
     message: str,
     unsafe: list[int],
@@ -298,7 +298,7 @@ def test_cancellation_that_loses_data_is_refused(  # noqa: PLR0913, PLR0917 - a 
 
 
 @pytest.mark.usefixtures("plan")
-def test_fewer_copies_can_be_allowed(tree: KafkaTree, surveyor: Surveyor, controller: MovingController) -> None:
+def test_fewer_copies_can_be_allowed(tree: KafkaTree, surveyor: Surveyor, controller: CancellingController) -> None:
     dead_original(tree, controller)
 
     refused, done = cancel(surveyor, tree, "--apply"), cancel(surveyor, tree, "--apply", "--allow-fewer-copies")
@@ -310,7 +310,7 @@ def test_fewer_copies_can_be_allowed(tree: KafkaTree, surveyor: Surveyor, contro
 
 @pytest.mark.usefixtures("plan")
 def test_dead_original_is_safe_if_no_in_sync_copy_is_deleted(
-    tree: KafkaTree, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
 ) -> None:
     """Kafka carries it out: only 1 is in sync, before and after."""
     tree.unregister(0)
@@ -328,7 +328,7 @@ def test_dead_original_is_safe_if_no_in_sync_copy_is_deleted(
 def test_judged_again_once_brokers_answer(  # noqa: PLR0913 - a table
     tree: KafkaTree,
     surveyor: Surveyor,
-    controller: MovingController,
+    controller: CancellingController,
     monkeypatch: pytest.MonkeyPatch,
     *,
     flags: list[str],
@@ -338,7 +338,7 @@ def test_judged_again_once_brokers_answer(  # noqa: PLR0913 - a table
     """The original replicas of 0 fell behind while the connection was opened."""
 
     @contextmanager
-    def connecting(*_: object) -> Iterator[MovingController]:
+    def connecting(*_: object) -> Iterator[CancellingController]:
         out_of_sync(tree, controller)
         yield controller
 
@@ -355,7 +355,7 @@ def test_judged_again_once_brokers_answer(  # noqa: PLR0913 - a table
 def test_judged_again_after_the_intents_are_stored(  # noqa: PLR0913, PLR0917 - a table
     tree: KafkaTree,
     surveyor: Surveyor,
-    controller: MovingController,
+    controller: CancellingController,
     monkeypatch: pytest.MonkeyPatch,
     flags: tuple[str, ...],
     code: int,
@@ -381,7 +381,7 @@ def test_judged_again_after_the_intents_are_stored(  # noqa: PLR0913, PLR0917 - 
 def test_judged_again_after_a_long_check_of_the_lease(  # noqa: PLR0913, PLR0917 - a table
     tree: KafkaTree,
     surveyor: Surveyor,
-    controller: MovingController,
+    controller: CancellingController,
     plan: Plan,
     monkeypatch: pytest.MonkeyPatch,
     flags: tuple[str, ...],
@@ -401,7 +401,7 @@ def test_judged_again_after_a_long_check_of_the_lease(  # noqa: PLR0913, PLR0917
 
 @pytest.mark.usefixtures("plan")
 def test_the_outcomes_of_others_are_not_stored_before_the_request(
-    tree: KafkaTree, surveyor: Surveyor, controller: MovingController, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """0 falls behind while the intents are stored, and 1 while it is stored that 0 continues."""
     note = CommitLog.append_now
@@ -423,7 +423,7 @@ def test_the_outcomes_of_others_are_not_stored_before_the_request(
 
 
 def test_partition_moved_by_another_client_meanwhile_is_left_alone(
-    tree: KafkaTree, surveyor: Surveyor, controller: MovingController, plan: Plan, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The copy of the other client may be the last one in sync."""
     delay_once(monkeypatch, CommitLog, "append_now", lambda: controller.reassign({(T, 0): [0, 3]}))
@@ -437,7 +437,7 @@ def test_partition_moved_by_another_client_meanwhile_is_left_alone(
 
 
 def test_order_is_not_restored_on_an_old_judgement(
-    tree: KafkaTree, surveyor: Surveyor, controller: MovingController, plan: Plan, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lease is checked for long before the second request, and another client moves the partition meanwhile."""
     check, seconds = Lease.refuse_lost, [0.0]
@@ -460,7 +460,7 @@ def test_order_is_not_restored_on_an_old_judgement(
 
 
 def test_losing_all_in_sync_replicas_is_no_success(
-    tree: KafkaTree, surveyor: Surveyor, controller: MovingController, plan: Plan, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They fell behind between the judgement and the request."""
     reassign = controller.reassign
@@ -480,7 +480,7 @@ def test_losing_all_in_sync_replicas_is_no_success(
 
 @pytest.mark.usefixtures("plan")
 def test_unsafe_partitions_continue_with_skip_unsafe(
-    tree: KafkaTree, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
 ) -> None:
     out_of_sync(tree, controller)
 
@@ -492,7 +492,7 @@ def test_unsafe_partitions_continue_with_skip_unsafe(
 
 
 def test_dead_copy_is_no_reason_to_refuse(
-    tree: KafkaTree, surveyor: Surveyor, controller: MovingController, plan: Plan
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, plan: Plan
 ) -> None:
     tree.unregister(3)
 
@@ -503,7 +503,7 @@ def test_dead_copy_is_no_reason_to_refuse(
 
 @pytest.mark.usefixtures("plan")
 def test_partition_moved_by_another_client_is_left_alone(
-    tree: KafkaTree, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
 ) -> None:
     controller.reassign({(T, 0): [0, 3], (T, 3): [3, 1]})
     controller.requests.clear()
@@ -517,7 +517,7 @@ def test_partition_moved_by_another_client_is_left_alone(
 
 
 def test_running_wave_returns_to_its_start(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController
 ) -> None:
     tree.register(3)
     tree.add_topic(T, {0: [0, 1]})
@@ -533,7 +533,7 @@ def test_running_wave_returns_to_its_start(
 
 
 def test_finished_plan_stays_committed(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController
 ) -> None:
     tree.add_topic(T, {0: [0, 1]})
     plan = store_plan(warehouse, tree, [move(tree, 0, [0, 2])], kind="reassign", name="moves", status="committed")
@@ -547,7 +547,7 @@ def test_finished_plan_stays_committed(
 
 
 def test_plan_of_elections_is_closed(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController
 ) -> None:
     tree.add_topic(T, {0: [0, 1, 2]})
     plan = store_plan(warehouse, tree, [election(tree, T, 0, leader=1)], name="moves")

@@ -14,7 +14,7 @@ from jobs.execution.partition_cancellation import _Audit
 from jobs.repositories.plans.commit_rows import NO_PLAN
 from jobs.sql_views.database import Summaries
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.cancelling_controller import MovingController, delay_once
+from tests.jobs.support.controllers.cancelling_controller import CancellingController, delay_once
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -27,7 +27,7 @@ DONE, ERROR, USAGE, REFUSED, RUNNING = 0, 1, 2, 23, 25
 
 
 @pytest.fixture
-def controller(controller: MovingController, tree: KafkaTree) -> MovingController:
+def controller(controller: CancellingController, tree: KafkaTree) -> CancellingController:
     """Partition 0 moves to 9, which is down.
 
     Requests exist for 1, which is complete, for a deleted topic, and for 2.
@@ -55,7 +55,7 @@ def cancel(surveyor: Surveyor, tree: KafkaTree, names: str, *more: str) -> Any: 
 
 
 def test_dry_run_changes_nothing_and_shows_its_work(
-    tree: KafkaTree, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
 ) -> None:
     before = tree.dump()
 
@@ -70,7 +70,7 @@ def test_dry_run_changes_nothing_and_shows_its_work(
 
 
 def test_reassignments_turn_back_and_requests_are_removed(
-    tree: KafkaTree, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
 ) -> None:
     done = cancel(surveyor, tree, f"{T}-0,{T}-1,ghost-3", "--apply", "--json")
 
@@ -85,7 +85,7 @@ def test_reassignments_turn_back_and_requests_are_removed(
 
 
 def test_cancellations_are_recorded_under_no_plan(
-    tree: KafkaTree, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
 ) -> None:
     lay_tables(surveyor.warehouse)
     controller.refuses = {(T, 0)}
@@ -111,7 +111,7 @@ def test_cancellations_are_recorded_under_no_plan(
 
 
 def test_znode_is_deleted_with_the_last_request(
-    tree: KafkaTree, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
 ) -> None:
     del controller
     done = cancel(surveyor, tree, f"ghost-3,{T}-1,{T}-2", "--apply")
@@ -122,7 +122,7 @@ def test_znode_is_deleted_with_the_last_request(
 
 
 def test_cancellation_that_loses_data_is_refused_or_skipped(
-    tree: KafkaTree, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
 ) -> None:
     """Only the added replica is in sync."""
     data = b'{"controller_epoch":1,"leader":9,"version":1,"leader_epoch":6,"isr":[9]}'
@@ -137,7 +137,7 @@ def test_cancellation_that_loses_data_is_refused_or_skipped(
     assert requested(tree) == [f"{T}-1", f"{T}-2"]
 
 
-def test_fewer_copies_can_be_allowed(tree: KafkaTree, surveyor: Surveyor, controller: MovingController) -> None:
+def test_fewer_copies_can_be_allowed(tree: KafkaTree, surveyor: Surveyor, controller: CancellingController) -> None:
     """Broker 1 died; 0 is in sync, and so is the copy on 9 that would be deleted."""
     tree.unregister(1)
     data = b'{"controller_epoch":1,"leader":0,"version":1,"leader_epoch":6,"isr":[0,9]}'
@@ -163,7 +163,7 @@ WAITS = {
 def test_judged_again_after_each_wait(  # noqa: PLR0913, PLR0917 - a table
     tree: KafkaTree,
     surveyor: Surveyor,
-    controller: MovingController,
+    controller: CancellingController,
     monkeypatch: pytest.MonkeyPatch,
     wait: str,
     flags: tuple[str, ...],
@@ -186,7 +186,7 @@ def test_judged_again_after_each_wait(  # noqa: PLR0913, PLR0917 - a table
 
 
 def test_nothing_is_requested_if_each_check_of_the_lease_takes_long(
-    tree: KafkaTree, surveyor: Surveyor, controller: MovingController, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jobs.execution.admin.controller_client.MAX_CHECK_SECONDS", 0.0)
 
@@ -197,7 +197,7 @@ def test_nothing_is_requested_if_each_check_of_the_lease_takes_long(
 
 
 def test_what_cannot_be_decoded_is_not_cancelled(
-    tree: KafkaTree, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
 ) -> None:
     """Whether a partition of it moves is unknown; its request is removed."""
     tree.add_topic("odd", {0: [0, 1]})
@@ -210,7 +210,7 @@ def test_what_cannot_be_decoded_is_not_cancelled(
 
 
 def test_concurrently_changed_request_is_read_again(
-    tree: KafkaTree, surveyor: Surveyor, controller: MovingController, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del controller
     read = connection.read_latest

@@ -15,7 +15,7 @@ from jobs.repositories.actor import this_process
 from jobs.repositories.plans.commit_rows import NO_PLAN
 from schemas.enums import Action, Step
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.cancelling_controller import MovingController
+from tests.jobs.support.controllers.cancelling_controller import CancellingController
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -27,7 +27,7 @@ TOUCHED = ("/admin", "/admin/reassign_partitions", f"/brokers/topics/{T}")
 
 @pytest.fixture
 def plan_id(
-    tree: KafkaTree, warehouse: Warehouse, controller: MovingController, monkeypatch: pytest.MonkeyPatch
+    tree: KafkaTree, warehouse: Warehouse, controller: CancellingController, monkeypatch: pytest.MonkeyPatch
 ) -> str:
     """Partitions 0 to 2 move from [0, 1] to [2, 3]; a request is of one partition."""
     monkeypatch.setattr("jobs.adapters.brokers.admin.MAX_PARTITIONS_PER_REQUEST", 1)
@@ -41,24 +41,24 @@ def plan_id(
     return stored.plan_id
 
 
-def broker_dies(tree: KafkaTree, controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> None:
+def broker_dies(tree: KafkaTree, controller: CancellingController, monkeypatch: pytest.MonkeyPatch) -> None:
     """0 was the only original replica of 1 in sync: the copies on 2 and 3 have the data alone."""
     del monkeypatch
     tree.unregister(0)
     controller.put_state(T, 1, 2, [2, 3])
 
 
-def lease_is_lost(tree: KafkaTree, controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> None:
+def lease_is_lost(tree: KafkaTree, controller: CancellingController, monkeypatch: pytest.MonkeyPatch) -> None:
     del controller, monkeypatch
     tree.client.delete(LEASE)
 
 
-def control_begins(tree: KafkaTree, controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> None:
+def control_begins(tree: KafkaTree, controller: CancellingController, monkeypatch: pytest.MonkeyPatch) -> None:
     del tree, controller
     monkeypatch.setattr(ZooKeeperReader, "read_resident_controller", lambda _: this_process("control"))
 
 
-def next_is_too_large(tree: KafkaTree, controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> None:
+def next_is_too_large(tree: KafkaTree, controller: CancellingController, monkeypatch: pytest.MonkeyPatch) -> None:
     del tree
 
     def refuse(_: object) -> Any:  # noqa: ANN401 - it never returns
@@ -67,7 +67,7 @@ def next_is_too_large(tree: KafkaTree, controller: MovingController, monkeypatch
     monkeypatch.setattr(controller, "reassign", refuse)
 
 
-def next_fails(tree: KafkaTree, controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> None:
+def next_fails(tree: KafkaTree, controller: CancellingController, monkeypatch: pytest.MonkeyPatch) -> None:
     del tree
 
     def fail(_: object) -> Any:  # noqa: ANN401 - it never returns
@@ -76,7 +76,7 @@ def next_fails(tree: KafkaTree, controller: MovingController, monkeypatch: pytes
     monkeypatch.setattr(controller, "reassign", fail)
 
 
-def answer_is_lost(tree: KafkaTree, controller: MovingController, monkeypatch: pytest.MonkeyPatch) -> None:
+def answer_is_lost(tree: KafkaTree, controller: CancellingController, monkeypatch: pytest.MonkeyPatch) -> None:
     del tree, controller, monkeypatch
     raise KafkaTimeoutError("after 20 s")
 
@@ -100,10 +100,10 @@ COMMANDS = pytest.mark.parametrize("subject", [["moves"], ["--partitions", f"{T}
 def test_each_request_is_judged(  # noqa: PLR0913, PLR0917 - a table
     tree: KafkaTree,
     surveyor: Surveyor,
-    controller: MovingController,
+    controller: CancellingController,
     plan_id: str,
     monkeypatch: pytest.MonkeyPatch,
-    meanwhile: Callable[[KafkaTree, MovingController, pytest.MonkeyPatch], None],
+    meanwhile: Callable[[KafkaTree, CancellingController, pytest.MonkeyPatch], None],
     flags: tuple[str, ...],
     code: int,
     message: str,
@@ -143,7 +143,7 @@ def test_each_request_is_judged(  # noqa: PLR0913, PLR0917 - a table
 def test_nothing_is_requested_of_another_controller(  # noqa: PLR0913 - a table
     tree: KafkaTree,
     surveyor: Surveyor,
-    controller: MovingController,
+    controller: CancellingController,
     monkeypatch: pytest.MonkeyPatch,
     subject: list[str],
     *,

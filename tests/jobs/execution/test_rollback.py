@@ -12,7 +12,7 @@ from jobs.repositories.plans.repository import Plan
 from schemas.enums import Action, Outcome, PlanStatus
 from schemas.rows import Row
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.cancelling_controller import CrashError, MovingController
+from tests.jobs.support.controllers.cancelling_controller import CancellingController, CrashError
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.rows.warehouse_rows import Cluster, partition, topic
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree
@@ -30,7 +30,7 @@ def move(tree: KafkaTree, number: int, after: list[int], **columns: Any) -> Row:
 
 
 @pytest.fixture
-def plan(tree: KafkaTree, warehouse: Warehouse, controller: MovingController) -> Plan:
+def plan(tree: KafkaTree, warehouse: Warehouse, controller: CancellingController) -> Plan:
     """A plan that is committed and complete."""
     tree.add_topic(T, BEFORE)
     changes = [move(tree, number, after) for number, after in AFTER.items()]
@@ -49,7 +49,7 @@ def committed(warehouse: Warehouse, plan: Plan) -> None:
     commit_log.close()
 
 
-def carry_out(controller: MovingController, targets: dict[int, list[int]]) -> None:
+def carry_out(controller: CancellingController, targets: dict[int, list[int]]) -> None:
     controller.reassign({(T, number): after for number, after in targets.items()})
     for number in targets:
         controller.finish(T, number)
@@ -76,7 +76,7 @@ def rejected(warehouse: Warehouse, plan_id: str) -> dict[int, str]:
 
 
 def test_without_apply_the_plan_is_only_stored(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: MovingController, plan: Plan
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController, plan: Plan
 ) -> None:
     before, commit_log = tree.dump(), warehouse.rows("commits")
 
@@ -112,7 +112,7 @@ def test_detailed_exitcode(tree: KafkaTree, surveyor: Surveyor) -> None:
 
 
 def test_commit_and_verify_finish_it(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: MovingController, plan: Plan
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController, plan: Plan
 ) -> None:
     undoing = result(surveyor, tree)["plan_id"]
 
@@ -130,7 +130,7 @@ def test_commit_and_verify_finish_it(
 
 
 def test_apply_commits_at_once_and_only_once(
-    tree: KafkaTree, surveyor: Surveyor, controller: MovingController, plan: Plan
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, plan: Plan
 ) -> None:
     first = result(surveyor, tree, "--apply")
     under_way = result(surveyor, tree, "--apply")
@@ -146,7 +146,7 @@ def test_apply_commits_at_once_and_only_once(
 
 @pytest.mark.usefixtures("plan")
 def test_stale_rows_decide_the_detailed_exit_code(
-    tree: KafkaTree, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
 ) -> None:
     back = result(surveyor, tree, "--name", "back")
     carry_out(controller, {0: [2, 1]})
@@ -164,7 +164,7 @@ def test_stale_rows_decide_the_detailed_exit_code(
 
 
 def test_what_another_plan_moved_stays(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController
 ) -> None:
     """Both plans wanted partition 0 there: the other one moved it, and this one found it done."""
     tree.add_topic(T, BEFORE)
@@ -188,7 +188,7 @@ def test_what_another_plan_moved_stays(
 @pytest.mark.parametrize("done", [True, False])
 @pytest.mark.parametrize("crash", [True, False])
 def test_crash_or_lost_answer_and_again(  # noqa: PLR0913 - a table
-    tree: KafkaTree, surveyor: Surveyor, controller: MovingController, plan: Plan, *, crash: bool, done: bool
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, plan: Plan, *, crash: bool, done: bool
 ) -> None:
     if crash:
         controller.crash_at(1, done=done)
@@ -211,7 +211,7 @@ def test_crash_or_lost_answer_and_again(  # noqa: PLR0913 - a table
 
 
 def test_waves_are_reversed(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController
 ) -> None:
     """Partition 0 was moved in the waves 0 and 2, partition 2 in wave 1."""
     tree.add_topic(T, BEFORE)
@@ -233,7 +233,7 @@ def test_waves_are_reversed(
 
 
 def test_running_plan_must_be_cancelled_first(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController
 ) -> None:
     tree.add_topic(T, BEFORE)
     plan = store_plan(warehouse, tree, [move(tree, 0, AFTER[0])], kind="reassign", name="moves", status="committed")
@@ -248,7 +248,7 @@ def test_running_plan_must_be_cancelled_first(
 
 @pytest.mark.usefixtures("plan")
 def test_complete_part_of_a_cancelled_plan_goes_back(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: MovingController
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController
 ) -> None:
     controller.reassign({(T, 2): BEFORE[2]})
     controller.finish(T, 2)
@@ -261,7 +261,7 @@ def test_complete_part_of_a_cancelled_plan_goes_back(
 
 
 def test_irreversible_partitions_are_rejected_and_the_rest_moved(
-    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: MovingController, plan: Plan
+    tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController, plan: Plan
 ) -> None:
     """Broker 0, a former replica of 2, died; another client moved 0.
 
@@ -344,7 +344,7 @@ def test_plans_that_are_not_rolled_back(
 
 
 @pytest.mark.usefixtures("plan")
-def test_limits_are_those_of_commit(tree: KafkaTree, surveyor: Surveyor, controller: MovingController) -> None:
+def test_limits_are_those_of_commit(tree: KafkaTree, surveyor: Surveyor, controller: CancellingController) -> None:
     done = rollback(surveyor, tree, "--apply", "--max-changes", "1")
 
     assert (done.exit_code, controller.requests) == (REFUSED, [])

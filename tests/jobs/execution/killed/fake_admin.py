@@ -20,7 +20,7 @@ from jobs.execution.admin import admin_commit as commit_admin
 from jobs.execution.admin import cancellation_requests, connections, controller_client, running_waves
 from schemas.rows import Key
 from schemas.znodes import Assignment, State, decode_partitions, encode_assignment, encode_state
-from tests.jobs.support.controllers.cancelling_controller import MovingController
+from tests.jobs.support.controllers.cancelling_controller import CancellingController
 from tests.jobs.support.controllers.throttled_tree import override
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
@@ -32,7 +32,7 @@ ITS_ID: Final = "KafkaGivesItThisTopicA"
 _ASKING: Final = (cancellation, commit, connections, mode_selection, commit_admin)
 
 
-class FakeAdmin(MovingController):
+class FakeAdmin(CancellingController):
     """A fake of `Admin`."""
 
     def __init__(self, tree: KafkaTree, reach: Reach, *, stuck: bool) -> None:

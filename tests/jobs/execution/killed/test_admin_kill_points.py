@@ -22,7 +22,7 @@ from tests.jobs.execution.killed import crash_runner
 from tests.jobs.execution.killed.commit_audit import CommitAudit
 from tests.jobs.execution.killed.crash_runner import KILLED, CrashRunner, Planned, planned, sampled_points
 from tests.jobs.execution.killed.fake_admin import FakeAdmin
-from tests.jobs.support.controllers.cancelling_controller import MovingController
+from tests.jobs.support.controllers.cancelling_controller import CancellingController
 from tests.jobs.support.controllers.throttled_tree import ConfigBrokers, overrides
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.rows.move_rows import reassignment
@@ -69,7 +69,7 @@ def called_back(warehouse: Warehouse, tree: KafkaTree) -> Plan:
     tree.add_topic(T, BEFORE)
     rows = [reassignment(tree, T, partition, AFTER[partition]) for partition in BEFORE]
     plan = store_plan(warehouse, tree, rows, kind=PlanKind.REASSIGN.value, status=PlanStatus.CANCELLED.value)
-    MovingController(tree).reassign({(T, partition): AFTER[partition] for partition in BEFORE})
+    CancellingController(tree).reassign({(T, partition): AFTER[partition] for partition in BEFORE})
     return plan
 
 

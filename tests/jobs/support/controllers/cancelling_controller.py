@@ -25,7 +25,7 @@ class CrashError(BaseException):
     """Ends the process: no code catches it."""
 
 
-class MovingController:
+class CancellingController:
     """Replaces `Admin`; `requests` contains what each call requested."""
 
     takes_whole_waves = False
@@ -118,12 +118,12 @@ class MovingController:
         self.tree.write(f"/brokers/topics/{topic}", encode_assignment(written))
 
 
-def installed(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> MovingController:
+def installed(monkeypatch: pytest.MonkeyPatch, tree: KafkaTree) -> CancellingController:
     """Let all commands use this controller."""
-    controller = MovingController(tree)
+    controller = CancellingController(tree)
 
     @contextmanager
-    def admin_of(*_: Any) -> Iterator[MovingController]:  # noqa: ANN401 - as jobs.execution.mode_selection has it
+    def admin_of(*_: Any) -> Iterator[CancellingController]:  # noqa: ANN401 - as jobs.execution.mode_selection has it
         yield controller
 
     for module in (
