@@ -38,7 +38,7 @@ class Registration(Struct):
     """Kafka's decoder throws where one of these has another form, whether it is used or not."""
 
 
-class Topic(Struct):
+class TopicJson(Struct):
     partitions: dict[Partition, list[BrokerId]]
     adding_replicas: dict[Partition, list[BrokerId]] = {}
     removing_replicas: dict[Partition, list[BrokerId]] = {}
@@ -46,7 +46,7 @@ class Topic(Struct):
 
 
 class TopicByPart(Struct):
-    """As Topic, with each partition's lists as raw JSON."""
+    """As TopicJson, with each partition's lists as raw JSON."""
 
     partitions: dict[str, Raw]
     adding_replicas: Raw | UnsetType = UNSET

@@ -35,9 +35,9 @@ from schemas.znode_json import (
     Number,
     NumberOrNone,
     Registration,
-    Topic,
     TopicByPart,
     TopicId,
+    TopicJson,
 )
 
 _ENDPOINT: Final = re.compile(r"(?P<listener>[^:/]+)://\[?(?P<host>[\w.:%-]+?)\]?:(?P<port>\d{1,5})", re.ASCII)
@@ -173,7 +173,7 @@ class LogDirEvent(Struct, frozen=True):
 
 # Created once, as a snapshot decodes a million states.
 _REGISTRATION: Final = Decoder(Registration)
-_TOPIC: Final = Decoder(Topic)
+_TOPIC: Final = Decoder(TopicJson)
 _TOPIC_BY_PART: Final = Decoder(TopicByPart)
 _BROKER_IDS: Final = Decoder(list[BrokerId])
 _LISTS_BY_KEY: Final = Decoder(dict[str, Raw])

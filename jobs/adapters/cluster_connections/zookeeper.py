@@ -12,7 +12,7 @@ from jobs.adapters.zookeeper import lease_znode, precondition_reader
 from jobs.adapters.zookeeper.admin_requests import withdraw
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONFIGS, TOPICS, ClusterState, read_cluster, reassign_requests
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, sync
-from jobs.adapters.zookeeper.lease_znode import Lease, current_holder, leased
+from jobs.adapters.zookeeper.lease_znode import ZnodeLease, current_holder, leased
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.plan_submission import resident
 from jobs.adapters.zookeeper.topics import read_topic_rows
@@ -109,7 +109,7 @@ class ZooKeeperConnection(ZooKeeperSession):
     @contextmanager
     def lease(
         self, holder: LeaseHolder, timeout_seconds: float | None, notify: Callable[[str], None]
-    ) -> Iterator[Lease]:
+    ) -> Iterator[ZnodeLease]:
         """Hold the znode of the lease; without a time limit, wait until the session of a killed process has ended."""
         timeout = lease_znode.LEASE_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
         with self.connected() as client, leased(client, holder, timeout, notify) as lease:

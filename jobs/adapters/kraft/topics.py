@@ -91,7 +91,7 @@ class _Topic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicReading:
+class KRaftTopicReading:
     """What was read of topics: columns of TOPICS and PARTITIONS, reassignments, and what is not understood."""
 
     topics: pa.Table
@@ -129,7 +129,7 @@ def has_at_most(session: Session, limit: int) -> bool:
     return True
 
 
-def read_share(session: Session, names: Sequence[str], moves: Mapping[Key, Move] | None) -> TopicReading:
+def read_share(session: Session, names: Sequence[str], moves: Mapping[Key, Move] | None) -> KRaftTopicReading:
     """Read some topics with their configs; `moves` are the reassignments as listed before, None if they are unknown."""
     quarantine: list[QuarantinedZnode] = []
     topics = _read(session, names)
@@ -140,7 +140,7 @@ def read_share(session: Session, names: Sequence[str], moves: Mapping[Key, Move]
 
 def read_topics(
     session: Session, names: Sequence[str] | None = None, more: Callable[[], Collection[str]] = frozenset
-) -> TopicReading:
+) -> KRaftTopicReading:
     """Read all topics, or those named, with their configs and reassignments.
 
     `more` returns topics that must exist besides those listed, for a client that may not describe all topics.
@@ -158,7 +158,7 @@ def _reading(
     moves: Mapping[Key, Move] | None,
     quarantine: list[QuarantinedZnode],
     torn: Sequence[str] = (),
-) -> TopicReading:
+) -> KRaftTopicReading:
     """Read the configs of topics, and return all of it as tables."""
     configs = _read_configs(session, topics, quarantine)
     topics = {name: row for name, row in topics.items() if name in configs}
@@ -168,7 +168,7 @@ def _reading(
     partitions = _merged(topics)
     _add_moves(partitions, moves, quarantine)
     schema = schema_of("partitions")
-    return TopicReading(
+    return KRaftTopicReading(
         topics=_topic_table(topics, configs),
         partitions=pa.table(
             {name: pa.array(partitions[name], schema.field(name).type) for name in PARTITION_COLUMNS},

@@ -28,7 +28,7 @@ from jobs.adapters.kraft.fresh_reads import await_applied, catch_up
 from jobs.adapters.kraft.security import read_security
 from jobs.adapters.kraft.session import Session, describe_quorum, read_from_broker
 from jobs.adapters.kraft.topics import (
-    TopicReading,
+    KRaftTopicReading,
     has_at_most,
     list_topics,
     listed_moves,
@@ -142,7 +142,7 @@ class KRaftSource:
         first = number % max(1, len(shares.addresses))
         addresses = [*shares.addresses[first:], *shares.addresses[:first], *bootstrap_addresses(self.bootstrap_servers)]
 
-        def read(session: Session) -> TopicReading:
+        def read(session: Session) -> KRaftTopicReading:
             if session.has_controller and shares.committed is not None:
                 await_applied(session.ask, shares.committed)
             return read_share(session, names, moves if session.has_controller else None)
@@ -167,7 +167,7 @@ class KRaftSource:
     def read_live(self, topic: str | None, columns: Sequence[str]) -> LiveReading:
         """Read the live state of all topics or one."""
 
-        def read(session: Session) -> tuple[ClusterMetadata, TopicReading, dict[str, str | None] | str]:
+        def read(session: Session) -> tuple[ClusterMetadata, KRaftTopicReading, dict[str, str | None] | str]:
             reading = self._topics(session, topic)
             return self._metadata(session, reading.moves), reading, _default_rates(session)
 
@@ -221,7 +221,7 @@ class KRaftSource:
         )
         return [row for row in brokers if row.broker_id in answers]
 
-    def _topics(self, session: Session, topic: str | None = None) -> TopicReading:
+    def _topics(self, session: Session, topic: str | None = None) -> KRaftTopicReading:
         """Read topics, and name those that this client may not describe."""
         hidden: list[QuarantinedZnode] = []
 
@@ -275,7 +275,7 @@ class Shares:
     """The offset before which brokers must have applied the metadata log, None if it is unknown."""
 
 
-def _rows(reading: TopicReading, started: float) -> Rows:
+def _rows(reading: KRaftTopicReading, started: float) -> Rows:
     return Rows(
         topics=reading.topics,
         partitions=reading.partitions,

@@ -46,7 +46,7 @@ _POLL_SECONDS: Final = 0.2
 
 
 @dataclass(slots=True)
-class Lease:
+class ZnodeLease:
     """A lease; it is held while `session` owns the znode. `session` is 0 before it is taken and after its release."""
 
     client: KazooClient
@@ -112,10 +112,12 @@ class Lease:
 
 
 @contextmanager
-def leased(client: KazooClient, holder: LeaseHolder, timeout: float, notify: Callable[[str], None]) -> Iterator[Lease]:
+def leased(
+    client: KazooClient, holder: LeaseHolder, timeout: float, notify: Callable[[str], None]
+) -> Iterator[ZnodeLease]:
     """Hold the lease; raise LeaseHeldError if another process keeps it for more than `timeout` seconds."""
     use_kafka_acl(client)
-    lease = Lease(client, holder, notify)
+    lease = ZnodeLease(client, holder, notify)
     try:
         lease.take(timeout)
         yield lease

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.zookeeper.lease_znode import Lease
+from jobs.adapters.zookeeper.lease_znode import ZnodeLease
 from jobs.repositories.actor import Actor
 from jobs.repositories.plans.commit_log import CommitLog, close_plan
 from jobs.repositories.plans.commit_rows import RowOutcome
@@ -387,7 +387,7 @@ def test_judged_again_after_a_long_check_of_the_lease(  # noqa: PLR0913, PLR0917
     flags: tuple[str, ...],
     code: int,
 ) -> None:
-    clock = delay_once(monkeypatch, Lease, "refuse_lost", lambda: out_of_sync(tree, controller))
+    clock = delay_once(monkeypatch, ZnodeLease, "refuse_lost", lambda: out_of_sync(tree, controller))
     monkeypatch.setattr("jobs.execution.admin.controller_client.time", clock)
 
     done = cancel(surveyor, tree, "--apply", *flags)
@@ -440,15 +440,15 @@ def test_order_is_not_restored_on_an_old_judgement(
     tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lease is checked for long before the second request, and another client moves the partition meanwhile."""
-    check, seconds = Lease.refuse_lost, [0.0]
+    check, seconds = ZnodeLease.refuse_lost, [0.0]
 
-    def slow(lease: Lease) -> None:
+    def slow(lease: ZnodeLease) -> None:
         check(lease)
         if controller.requests and not seconds[0]:
             seconds[0] = 600.0
             controller.reassign({(T, 1): [0, 1, 3]})
 
-    monkeypatch.setattr(Lease, "refuse_lost", slow)
+    monkeypatch.setattr(ZnodeLease, "refuse_lost", slow)
     clock = SimpleNamespace(monotonic=lambda: seconds[0], time=lambda: seconds[0])
     monkeypatch.setattr("jobs.execution.admin.controller_client.time", clock)
 

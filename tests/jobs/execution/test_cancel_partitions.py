@@ -8,7 +8,7 @@ import pytest
 
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.zookeeper import connection
-from jobs.adapters.zookeeper.lease_znode import Lease
+from jobs.adapters.zookeeper.lease_znode import ZnodeLease
 from jobs.console_output.commits import NO_SNAPSHOT
 from jobs.execution.partition_cancellation import _Audit
 from jobs.repositories.plans.commit_rows import NO_PLAN
@@ -153,7 +153,7 @@ def test_fewer_copies_can_be_allowed(tree: KafkaTree, surveyor: Surveyor, contro
 REQUESTED = [f"{T}-1", "ghost-3", f"{T}-2"]
 WAITS = {
     "recording": (_Audit, "record"),
-    "lease": (Lease, "refuse_lost"),
+    "lease": (ZnodeLease, "refuse_lost"),
     "removal": (ZooKeeperConnection, "withdraw_requests"),
 }
 

@@ -17,7 +17,7 @@ from kafka.protocol.metadata import MetadataResponse
 
 from jobs.adapters.kraft.cluster import read_cluster
 from jobs.adapters.kraft.session import Session, read_from_broker
-from jobs.adapters.kraft.topics import TopicReading, has_at_most, list_topics, read_named_partitions, read_topics
+from jobs.adapters.kraft.topics import KRaftTopicReading, has_at_most, list_topics, read_named_partitions, read_topics
 from schemas.rows import Row
 from tests.jobs.support.kafka.paged_brokers import NOT_PAGED, PAGED, Move, PagedCluster
 
@@ -98,7 +98,7 @@ def _configs(error: int = 0) -> Callable[[Any], Any]:
     return answer
 
 
-def _read(pages: list[Any], moves: Sequence[Any] = (), configs: int = 0, **more: list[Any]) -> TopicReading:
+def _read(pages: list[Any], moves: Sequence[Any] = (), configs: int = 0, **more: list[Any]) -> KRaftTopicReading:
     answers: Answers = {
         "DescribeTopicPartitions": pages,
         "ListPartitionReassignments": [*moves] or [_moves()],
@@ -108,7 +108,7 @@ def _read(pages: list[Any], moves: Sequence[Any] = (), configs: int = 0, **more:
     return read_topics(Broker(answers).session)
 
 
-def _rows(reading: TopicReading) -> dict[tuple[str, int], Row]:
+def _rows(reading: KRaftTopicReading) -> dict[tuple[str, int], Row]:
     return {(row["topic"], row["partition"]): row for row in reading.partitions.to_pylist()}
 
 

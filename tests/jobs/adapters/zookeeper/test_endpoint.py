@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from jobs.adapters.zookeeper.connection import connected, poll_until, read, use_kafka_acl
 from jobs.adapters.zookeeper.controllership import take_over
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint, kazoo_options
-from jobs.adapters.zookeeper.lease_znode import LEASE, Lease
+from jobs.adapters.zookeeper.lease_znode import LEASE, ZnodeLease
 from jobs.adapters.zookeeper.multi import Create
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.plan_submission import announce_resident
@@ -113,7 +113,7 @@ def test_who_is_who_the_brokers_are_writes_as_they_do(
         held = take_over(client, OURS)
         assert held.commit([Create("/brokers/topics/new", b"{}")]) is None
         announce_resident(client, HOLDER)
-        Lease(client, HOLDER, lambda _: None).take(1.0)
+        ZnodeLease(client, HOLDER, lambda _: None).take(1.0)
         made = {path: client.get_acls(path)[0] for path in CREATED}
 
     assert made == dict.fromkeys(made, acls)

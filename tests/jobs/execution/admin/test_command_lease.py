@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from kazoo.security import READ_ACL_UNSAFE
 
-from jobs.adapters.cluster_connections.interface import Lease as AnyLease
+from jobs.adapters.cluster_connections.interface import Lease
 from jobs.adapters.zookeeper.connection import sync, with_retries
-from jobs.adapters.zookeeper.lease_znode import LEASE, Lease, current_holder
+from jobs.adapters.zookeeper.lease_znode import LEASE, ZnodeLease, current_holder
 from jobs.core.errors import LeaseHeldError, LeaseLostError, RefusedError
 from jobs.execution.admin.command_lease import LeaseGuardedAdmin
 from jobs.runtime.settings import Settings
@@ -20,18 +20,18 @@ from tests.jobs.support.zookeeper.zookeeper_proxy import ZooKeeperProxy
 
 
 @pytest.fixture
-def lease(settings: Settings) -> Iterator[AnyLease]:
+def lease(settings: Settings) -> Iterator[Lease]:
     with own_lease(settings, "p1", "commit") as lease:
         yield lease
 
 
-def other(tree: KafkaTree, tmp_path: Path, plan_id: str = "p2") -> AbstractContextManager[AnyLease]:
+def other(tree: KafkaTree, tmp_path: Path, plan_id: str = "p2") -> AbstractContextManager[Lease]:
     """A process with another warehouse on the same cluster."""
     return own_lease(settings_of(tree, str(tmp_path / "other")), plan_id, "cancel")
 
 
 @pytest.mark.usefixtures("impatient")
-def test_refusal_names_the_holder(tree: KafkaTree, lease: Lease, tmp_path: Path) -> None:
+def test_refusal_names_the_holder(tree: KafkaTree, lease: ZnodeLease, tmp_path: Path) -> None:
     holder = f"{lease.holder.user}@{lease.holder.host} (process {lease.holder.pid}) since {lease.holder.since}"
 
     with (
@@ -57,7 +57,7 @@ def test_waits_until_it_is_released(
         threading.Timer(0.5, first.release).start()
         with other(tree, tmp_path) as second:
             second.refuse_lost()
-            assert isinstance(second, Lease)
+            assert isinstance(second, ZnodeLease)
             assert current_holder(tree.client) == second.holder
     assert (
         "waiting for it, 12 s at most: the lease of a killed process ends within this time" in capsys.readouterr().err
@@ -65,7 +65,7 @@ def test_waits_until_it_is_released(
     assert current_holder(tree.client) is None
 
 
-def test_nothing_is_written_without_it(tree: KafkaTree, lease: Lease, tmp_path: Path) -> None:
+def test_nothing_is_written_without_it(tree: KafkaTree, lease: ZnodeLease, tmp_path: Path) -> None:
     brokers = ConfigBrokers(tree)
     throttler = LeaseGuardedAdmin(brokers, lease)
     throttler.alter_override("broker", "1", {"a": "b"})
@@ -90,7 +90,7 @@ def test_lease_of_an_ended_session_is_not_deleted(proxy: ZooKeeperProxy, tree: K
     behind = settings_of(KafkaTree(proxy.hosts, tree.client), str(tmp_path / "mine"))
     with own_lease(behind, "p1", "commit") as lease:
         proxy.expire_session()
-        assert isinstance(lease, Lease)
+        assert isinstance(lease, ZnodeLease)
         with other(tree, tmp_path) as theirs:
             with_retries(lambda: sync(lease.client))
             lease.release()

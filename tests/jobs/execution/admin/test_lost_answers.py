@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from jobs.adapters.brokers.admin import error_name
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.zookeeper.lease_znode import LEASE, Lease
+from jobs.adapters.zookeeper.lease_znode import LEASE, ZnodeLease
 from jobs.core.errors import UnreadableError
 from jobs.execution.admin.controller_client import JUDGED_SECONDS, REQUEST_TIMED_OUT
 from jobs.execution.admin.running_waves import recheck_wave
@@ -371,15 +371,15 @@ def test_a_change_is_judged_again_after_a_long_check_of_the_lease(  # noqa: PLR0
     """The process is stopped in the check, or its machine suspended, and another client alters the topic meanwhile."""
     plan = alters(warehouse, tree)
     clocks = {"monotonic": 0.0, "time": 0.0}
-    check = Lease.refuse_lost
+    check = ZnodeLease.refuse_lost
 
-    def slow(lease: Lease) -> None:
+    def slow(lease: ZnodeLease) -> None:
         check(lease)
         if clocks[clock] == 0.0:
             override(tree, "topic", T, {"retention.ms": "9"})
             clocks[clock] = 600.0
 
-    monkeypatch.setattr(Lease, "refuse_lost", slow)
+    monkeypatch.setattr(ZnodeLease, "refuse_lost", slow)
     shown = SimpleNamespace(monotonic=lambda: clocks["monotonic"], time=lambda: clocks["time"])
     monkeypatch.setattr("jobs.execution.admin.controller_client.time", shown)
 
