@@ -42,7 +42,7 @@ class Azurite(Server):
         if program is None:
             pytest.skip(MISSING)
         where = ["--blobHost", LOOPBACK, "--blobPort", str(self.port)]
-        return [program, "--silent", "--inMemoryPersistence", "--skipApiVersionCheck", *where]
+        return [program, "--silent", "--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", *where]
 
     def is_ready(self) -> bool:
         try:
