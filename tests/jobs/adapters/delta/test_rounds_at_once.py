@@ -68,7 +68,7 @@ def check(folder: str, lines: Lines) -> None:
 
 def report(lines: Lines) -> None:
     every = [line for of_process in lines.values() for line in of_process]
-    refused = Counter(line["kind"] for line in every if "refused" in line)
+    refused = Counter(f"{line['kind']}: {line['refused']}" for line in every if "refused" in line)
     print(f"{len(every)} writes, {sum(refused.values())} refused after retries: {dict(refused)}")  # noqa: T201 - with -s
 
 
