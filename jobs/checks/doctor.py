@@ -27,7 +27,7 @@ from jobs.adapters.java.jars import cache_folder, has_delta_jars
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import connected, read, sync
 from jobs.adapters.zookeeper.endpoint import OPTION, ZooKeeperEndpoint
-from jobs.adapters.zookeeper.migration_signs import is_made_by_hand, migration_refusal
+from jobs.adapters.zookeeper.migration_signs import DURING_MIGRATION, is_made_by_hand, migration_refusal
 from jobs.adapters.zookeeper.permission_checks import server_time, unwritable_paths
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.advice.next_steps import BLOCKING_SHOWN, repair_suggestion
@@ -181,12 +181,10 @@ def _cluster(settings: Settings) -> Checks:
         yield from guarded("command config", partial(_brokers, settings, state, overrides))
 
 
-ZOOKEEPER_ONLY: Final = "Surveyor is for clusters that keep ZooKeeper"
-
-
 def _znodes(settings: Settings, state: ClusterState, recorded_epoch: int) -> Checks:
     if state.migration:
-        advice_on_migration = migration_refusal(state.migration) if is_made_by_hand(state.migration) else ZOOKEEPER_ONLY
+        by_hand = is_made_by_hand(state.migration)
+        advice_on_migration = migration_refusal(state.migration) if by_hand else DURING_MIGRATION
         yield CheckResult("migration", CheckStatus.FAULT, state.migration, advice_on_migration)
     view = view_now(settings.source)
     health = health_of(view, default_min_isr=DEFAULT_MIN_ISR, threshold=1)

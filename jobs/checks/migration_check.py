@@ -19,6 +19,7 @@ from jobs.adapters.brokers.migration_configs import (
 from jobs.adapters.zookeeper.cluster import CONFIGS, TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import children, connected, with_retries
 from jobs.adapters.zookeeper.kraft_carried_znodes import CONSUMERS, CarriedZnodes, read_carried
+from jobs.adapters.zookeeper.migration_signs import is_made_by_hand, migration_refusal
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.checks.common_checks import CheckResult, CheckStatus
 from jobs.runtime.progress import progress
@@ -43,6 +44,11 @@ LOG_DIRS_SINCE: Final = Protocol(3, 7, 2)
 
 LAST_RELEASE: Final = Protocol(3, 9, 0)
 """The last release that runs with ZooKeeper, from which Kafka 4 can be reached."""
+
+_AFTER_THE_START: Final = (
+    "this check is for a cluster whose migration has not begun; compare snapshots by `surveyor migration prove`, which "
+    "also proves a rollback (docs/migration.md)"
+)
 
 ZOOKEEPER_AUTHORIZERS: Final = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -126,8 +132,13 @@ def _count_partition(facts: TopicFacts, partition: Mapping[str, Any]) -> None:
 
 
 def migration_checks(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
-    """Judge the facts: the brokers first, then topics, then what else is carried over or left behind."""
+    """Judge the facts: the brokers first, then topics, then what else is carried over or left behind.
+
+    Once a KRaft controller has taken over, nothing else is judged: brokers leave ZooKeeper then, one after another.
+    """
     yield _started(facts)
+    if facts.state.migration and not is_made_by_hand(facts.state.migration):
+        return
     yield from _brokers(facts)
     yield from _protocols(facts)
     yield from _configs(facts)
@@ -145,8 +156,9 @@ def _warning(check: str, found: str, advice: str) -> CheckResult:
 
 
 def _started(facts: MigrationFacts) -> CheckResult:
-    if facts.state.migration:
-        return _fault("started", facts.state.migration, "this check is for a cluster whose migration has not begun")
+    sign = facts.state.migration
+    if sign:
+        return _fault("started", sign, migration_refusal(sign) if is_made_by_hand(sign) else _AFTER_THE_START)
     if facts.state.controller_id in {NO_CONTROLLER, None}:
         return _fault("started", "no broker is the controller", "surveyor doctor")
     return CheckResult("started", CheckStatus.FINE, "no KRaft controller has taken over")

@@ -79,7 +79,8 @@ def prove(warehouse: Warehouse, before: Snapshot, after: Snapshot, *, is_rolled_
     ]
     configs, unknown_configs = _broker_configs(warehouse, before, after)
     counts, unknown_counts = _counts(before, after, _differing_entries(warehouse, before, after))
-    return MigrationProof([*found, *configs, *counts], [*unknown_configs, *unknown_counts], sorted(deleted))
+    signs = [f"whether the rollback is complete: {after.migration}"] if is_rolled_back and after.migration else []
+    return MigrationProof([*found, *configs, *counts], [*signs, *unknown_configs, *unknown_counts], sorted(deleted))
 
 
 _MEDIUM: Final = {False: "ZooKeeper", True: "KRaft"}

@@ -11,6 +11,9 @@ from jobs.core.errors import RefusedError
 
 MADE_BY_HAND: Final = "is persistent, and neither /migration nor kraftControllerEpoch is there: it was made by hand"
 
+DURING_MIGRATION: Final = "use Kafka's own tools, or --bootstrap-server once all brokers have left ZooKeeper"
+"""How a cluster is changed while it migrates."""
+
 _CREATED_MANUALLY: Final = (
     "/controller is persistent and has no KRaft epoch, so it was created manually. No broker can become the "
     "controller. Find its origin, then run: zookeeper-shell HOST:PORT delete /controller"
@@ -41,7 +44,7 @@ def migration_refusal(sign: str) -> str:
     """Describe a sign as the reason why nothing is written."""
     if is_made_by_hand(sign):
         return _CREATED_MANUALLY
-    return f"migration to KRaft is in progress ({sign}): ZooKeeper is no longer the authority; use Kafka's own tools"
+    return f"migration to KRaft is in progress ({sign}): ZooKeeper is no longer the authority; {DURING_MIGRATION}"
 
 
 def refuse_migration(sign: str | None) -> None:

@@ -214,10 +214,13 @@ def test_a_rolled_back_migration_is_proved_in_zookeeper(surveyor: Surveyor, clus
     cluster.snapshot()
     cluster.controller["acls_digest"] = "d4"
     cluster.snapshot()
+    cluster.controller |= {"acls_digest": "a1", "migration": "/migration names KRaft controller 3000"}
+    cluster.snapshot()
     cluster.controller["controller_epoch_version"] = None
     cluster.snapshot()
-    codes = [surveyor.run("migration", "prove", "1", after, "--rolled-back").exit_code for after in ("2", "3", "4")]
-    assert codes == [0, 10, 2]
+    ran = [surveyor.run("migration", "prove", "1", after, "--rolled-back") for after in ("2", "3", "4", "5")]
+    assert [done.exit_code for done in ran] == [0, 10, 10, 2]
+    assert "not known: whether the rollback is complete: /migration names KRaft controller 3000" in ran[2].stdout
     assert surveyor.run("migration", "prove", "1", "2").exit_code == 2
 
 

@@ -99,6 +99,8 @@ def _plant(admin: AdminClient, bootstrap: str) -> None:
         _set_quota(quotas, {"user": "al@ice"}, 4096.0)
 
 
+SIGN = f"/migration names KRaft controller {CONTROLLER_ID}"
+
 PLANTED = {
     ("topic config", "orders", "retention.ms"),
     ("topic vanished", "clicks", "topic_id"),
@@ -122,11 +124,18 @@ def test_a_migration_is_checked_rolled_back_repeated_and_proved(tmp_path: Path) 
             after = surveyor.json("snapshot")["snapshot_id"]
             return surveyor("migration", "prove", str(before), str(after), *options, "--json").json
 
+        kraft = Surveyor(cluster.bootstrap, tmp_path / "warehouse", "--bootstrap-server")
         cluster.add_controller(stack)
+        assert zookeeper("migration", "check").code == 0
         cluster.let_brokers_migrate()
-        checked = zookeeper("migration", "check", "--json")
-        assert (checked.code, checked.json["findings"][0]["state"]) == (10, "fault")
+        _has_started(zookeeper)
+        cluster.let_brokers_leave()
+        _has_started(zookeeper)
+        assert eventually(lambda: proof(kraft)["proved"] is True, 120), proof(kraft)
 
+        cluster.let_brokers_return()
+        _has_started(zookeeper)
+        assert proof(zookeeper, "--rolled-back")["unknown"] == [f"whether the rollback is complete: {SIGN}"]
         cluster.roll_back()
         _await_controller(cluster)
         assert eventually(lambda: zookeeper("migration", "check").code == 0)
@@ -134,9 +143,10 @@ def test_a_migration_is_checked_rolled_back_repeated_and_proved(tmp_path: Path) 
         _report_rollback(zookeeper, before, tmp_path / "proof.html")
 
         cluster.add_controller(stack)
-        cluster.let_brokers_migrate()
-        cluster.leave_zookeeper()
-        kraft = Surveyor(cluster.bootstrap, tmp_path / "warehouse", "--bootstrap-server")
+        cluster.let_brokers_migrate(at_once=True)
+        cluster.let_brokers_leave(at_once=True)
+        cluster.finalize()
+        _has_started(zookeeper)
         assert eventually(lambda: proof(kraft)["proved"] is True, 120), proof(kraft)
         _ask_about_restarts(kraft, cluster)
         _plant(AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0}), cluster.bootstrap)
@@ -145,6 +155,13 @@ def test_a_migration_is_checked_rolled_back_repeated_and_proved(tmp_path: Path) 
             return {(row["what"], row["subject"], row["column"]) for row in proof(kraft)["differences"]}
 
         assert eventually(lambda: found() == PLANTED, 60), found()
+
+
+def _has_started(zookeeper: Surveyor) -> None:
+    """The check finds that the migration has begun, and judges nothing else."""
+    checked = zookeeper("migration", "check", "--json")
+    found = [(row["check"], row["state"], row["found"]) for row in checked.json["findings"]]
+    assert (checked.code, found) == (10, [("started", "fault", SIGN)])
 
 
 def _report_rollback(zookeeper: Surveyor, before: int, page: Path) -> None:

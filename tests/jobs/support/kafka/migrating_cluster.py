@@ -1,8 +1,8 @@
 """A cluster that is migrated from ZooKeeper to KRaft, by the procedure of Kafka 3.9's documentation, step by step.
 
 One controller node joins; brokers restart with migration enabled, then as brokers of KRaft; the controller leaves the
-migration at the end. Until brokers have left ZooKeeper, the migration can be rolled back. Each step is a method, so
-that a test can look at the cluster between two of them. Brokers and controller have an authorizer for which
+migration at the end. Until the controller has done so, the migration can be rolled back. Each step is a method, so that
+a test can look at the cluster between two of them. Brokers and controller have an authorizer for which
 clients without a password are super users.
 """
 
@@ -14,38 +14,27 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from jobs.adapters.embedded.kraft import EmbeddedKRaftNode
 from jobs.adapters.embedded.ports import LOOPBACK, accepts, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka, EmbeddedZooKeeper
 from jobs.adapters.zookeeper.connection import connected, read
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
+from tests.jobs.support.kafka.kraft_controllers import HEAP, PROTOCOLS, KRaftController
 from tests.jobs.support.kafka.real_cluster import eventually
 
 CONTROLLER_ID = 3000
-HEAP = "320m"
-PROTOCOLS = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
 SUPER_USERS = {"super.users": "User:ANONYMOUS"}
 OF_KRAFT = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer", **SUPER_USERS}
 OF_ZOOKEEPER = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", **SUPER_USERS}
 
 
-class MigratingController(EmbeddedKRaftNode):
-    """A node with the role controller only, which migrates from ZooKeeper while `zookeeper_connect` is set."""
+class MigratingController(KRaftController):
+    """A controller that migrates from ZooKeeper while `zookeeper_connect` is set."""
 
     zookeeper_connect: str | None = None
 
     def properties(self) -> dict[str, str]:
         migration = {"zookeeper.metadata.migration.enable": "true", "zookeeper.connect": str(self.zookeeper_connect)}
-        of_node = super().properties()
-        del of_node["inter.broker.listener.name"]
-        return {
-            **of_node,
-            **OF_KRAFT,
-            "process.roles": "controller",
-            "listeners": f"CONTROLLER://{LOOPBACK}:{self.controller_port}",
-            "listener.security.protocol.map": PROTOCOLS,
-            **(migration if self.zookeeper_connect else {}),
-        }
+        return {**super().properties(), **OF_KRAFT, **(migration if self.zookeeper_connect else {})}
 
 
 class MigratingBroker(EmbeddedKafka):
@@ -124,12 +113,24 @@ class MigratingCluster:
         self.controller.start()
         self.controller.wait_ready()
 
-    def let_brokers_migrate(self) -> None:
+    def let_brokers_migrate(self, *, at_once: bool = False) -> None:
         """Restart each broker with migration enabled, and wait until the controller has copied the metadata."""
         for broker in self.brokers:
             broker.voters = self.controller.voters
-            broker.restart()
+        self._restart_brokers(at_once=at_once)
         assert eventually(lambda: "Completed migration of metadata" in self.controller.log.read_text(), 120)
+
+    def let_brokers_leave(self, *, at_once: bool = False) -> None:
+        """Restart each broker in KRaft mode; the controller still writes to ZooKeeper, too."""
+        for broker in self.brokers:
+            broker.is_kraft = True
+        self._restart_brokers(at_once=at_once)
+
+    def let_brokers_return(self) -> None:
+        """Restart each broker with ZooKeeper and migration enabled, as a rollback begins once they have left."""
+        for broker in self.brokers:
+            broker.is_kraft = False
+        self._restart_brokers(at_once=False)
 
     def roll_back(self) -> None:
         """Remove the controller and what it left in ZooKeeper, and restart the brokers without migration, at once."""
@@ -139,16 +140,16 @@ class MigratingCluster:
                 client.delete(path)
         for broker in self.brokers:
             broker.voters = ""
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(MigratingBroker.restart, self.brokers))
+        self._restart_brokers(at_once=True)
 
-    def leave_zookeeper(self) -> None:
-        """Restart each broker in KRaft mode, then the controller without ZooKeeper."""
-        for broker in self.brokers:
-            broker.is_kraft = True
-            broker.restart()
+    def finalize(self) -> None:
+        """Restart the controller without ZooKeeper."""
         self.controller.zookeeper_connect = None
         self.controller.restart()
+
+    def _restart_brokers(self, *, at_once: bool) -> None:
+        with ThreadPoolExecutor(None if at_once else 1) as pool:
+            list(pool.map(MigratingBroker.restart, self.brokers))
 
 
 @contextmanager
