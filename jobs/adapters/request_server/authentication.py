@@ -1,11 +1,12 @@
-"""The server's half of SASL: PLAIN by a list of users, SCRAM by stored keys.
+"""The server's half of SASL: PLAIN by a list of users, SCRAM by stored keys; OAUTHBEARER verifies nothing.
 
-Corresponds to `SaslServerAuthenticator`, `PlainSaslServer` and `ScramSaslServer`. A refusal never says whether the user
-or the password is wrong.
+Corresponds to `SaslServerAuthenticator`, `PlainSaslServer`, `ScramSaslServer` and `OAuthBearerSaslServer`. A refusal
+never says whether the user or the password is wrong.
 """
 
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,13 @@ from scramp import ScramException, ScramMechanism
 
 PLAIN: Final = "PLAIN"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+OAUTHBEARER: Final = "OAUTHBEARER"
 MECHANISMS: Final = (PLAIN, *SCRAM)
+CLIENT_MECHANISMS: Final = (*MECHANISMS, OAUTHBEARER)
+"""Mechanisms at a listener of clients."""
+
+_TOKEN: Final = re.compile(rb"n,[^,]*,\x01(?:[^\x01]*\x01)*?auth=bearer [^\x01]+\x01.*", re.DOTALL | re.IGNORECASE)
+"""The message of a client with a token (`OAuthBearerClientInitialResponse`)."""
 
 _ITERATIONS: Final = 4096
 _SALT_BYTES: Final = 32
@@ -123,10 +130,30 @@ class ScramExchange:
         return known.salt, known.stored_key, known.server_key, known.iterations
 
 
+@dataclass(slots=True)
+class TokenExchange:
+    """OAUTHBEARER (RFC 7628): one message with a token, which only brokers can verify.
+
+    Any token is accepted, as a user of PLAIN whose password is unknown here is: an error in the answer would end a
+    producer or a consumer, and without an answer an admin client would time out.
+    """
+
+    user: str | None = None
+    is_verified: bool = False
+
+    def respond(self, message: bytes) -> bytes:
+        if _TOKEN.fullmatch(message) is None:
+            raise RefusedCredentialsError
+        self.user = "UNVERIFIED"
+        return b""
+
+
 def exchange_of(
     mechanism: str, passwords: Mapping[str, str], credentials: Credentials, *, accepts_unknown: bool = False
 ) -> SaslExchange:
     """Begin an authentication by a mechanism."""
     if mechanism == PLAIN:
         return PlainExchange(passwords, accepts_unknown)
+    if mechanism == OAUTHBEARER:
+        return TokenExchange()
     return ScramExchange(mechanism, credentials)

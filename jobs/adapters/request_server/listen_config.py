@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from jobs.adapters.request_server.api_handler import ServerListener
-from jobs.adapters.request_server.authentication import MECHANISMS, PLAIN
+from jobs.adapters.request_server.authentication import CLIENT_MECHANISMS, MECHANISMS, PLAIN
 from jobs.core.addresses import parse_address
 from jobs.core.errors import UsageError
 from jobs.core.properties import (
@@ -91,6 +91,7 @@ class Security:
     """Whether all clients that log in are accepted, as brokers do.
 
     A user of PLAIN whose password is not known here is accepted, too, and not verified: nothing is carried out for it.
+    Nor is it for a client of OAUTHBEARER, whose token is never verified.
     """
 
 
@@ -202,7 +203,7 @@ def _brokers_security(file: Path | None, values: Mapping[str, str], secured: fro
             f"{OPTION} {file}: {CLIENT_AUTH} must be required with SSL, because only a certificate identifies the "
             "client"
         )
-    mechanisms = _mechanisms(file, values) if any(name.startswith("SASL") for name in secured) else ()
+    mechanisms = _mechanisms(file, values, MECHANISMS) if any(name.startswith("SASL") for name in secured) else ()
     if PLAIN in mechanisms and not passwords:
         raise UsageError(f"{OPTION} {file}: PLAIN needs the brokers' user, {PASSWORD_PREFIX}NAME{PASSWORD_SUFFIX}")
     tls = _tls(file, values, client_auth) if any(name.endswith("SSL") for name in secured) else None
@@ -215,7 +216,7 @@ def _clients_security(file: Path | None, values: Mapping[str, str], protocol: st
     return Security(
         _tls(file, values, client_auth) if protocol.endswith("SSL") else None,
         client_auth,
-        _mechanisms(file, values) if protocol.startswith("SASL") else (),
+        _mechanisms(file, values, CLIENT_MECHANISMS) if protocol.startswith("SASL") else (),
         _passwords(values),
         is_for_clients=True,
     )
@@ -320,12 +321,12 @@ def _tls(file: Path | None, values: Mapping[str, str], client_auth: str) -> ssl.
     return context
 
 
-def _mechanisms(file: Path | None, values: Mapping[str, str]) -> tuple[str, ...]:
+def _mechanisms(file: Path | None, values: Mapping[str, str], known: Sequence[str]) -> tuple[str, ...]:
     names = tuple(name.strip() for name in values.get(ENABLED_MECHANISMS, "").split(",") if name.strip())
-    unknown = [name for name in names if name not in MECHANISMS]
+    unknown = [name for name in names if name not in known]
     if unknown or not names:
         raise UsageError(
             f"{OPTION} {file}: {ENABLED_MECHANISMS} is {values.get(ENABLED_MECHANISMS)!r}; it is one or more of "
-            f"{', '.join(MECHANISMS)}, separated by commas"
+            f"{', '.join(known)}, separated by commas"
         )
     return names

@@ -109,7 +109,7 @@ def _reason_to_refuse(caller: Caller, authorizer: str | None, *, is_served: bool
         state = f"{AUTHORIZER}={authorizer}" if authorizer else "no broker has reported whether it has one"
         return f"it cannot ask the brokers' authorizer ({state})"
     if not caller.is_verified:
-        return "it does not know the password of this user, which brokers may know"
+        return "it cannot verify the password or token of this user, as brokers can"
     if not is_served:
         return "it serves no clients at this address now, because of the security settings of brokers (see its log)"
     return None

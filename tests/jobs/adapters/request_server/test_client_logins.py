@@ -41,6 +41,15 @@ USERS: Final = {
     "listener.name.users.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
     "listener.name.users.sasl.plain.user.admin.password": PASSWORD,
 }
+TOKENS: Final = {"listener.name.users.sasl.enabled.mechanisms": "OAUTHBEARER,SCRAM-SHA-256"}
+TOKEN_MESSAGES: Final = {
+    b"n,,\x01auth=Bearer e30.e30.\x01\x01": False,
+    b"n,a=alice,\x01scope=all\x01auth=Bearer e30.e30.\x01traceId=7\x01\x01": False,
+    b"n,,\x01auth=Basic e30\x01\x01": True,
+    b"\0alice\0secret": True,
+    b"\x01": True,
+}
+"""What clients of OAUTHBEARER send at first, and whether the connection is closed."""
 METADATA_REQUEST: Final = framed(pack(">hhih", METADATA, 12, 1, 4) + b"test" + b"\0\1\0\0\0")
 
 
@@ -130,6 +139,23 @@ def test_a_user_that_only_brokers_know_is_not_verified(served: Served, message: 
         assert client.producer_ids(1) == 1
 
     assert [caller.is_verified for caller in served.handler.callers] == [False]
+
+
+def test_a_token_is_never_verified(tmp_path: Path) -> None:
+    with serving(config_of(tmp_path, USERS | TOKENS)) as served:
+        for message, is_refused in TOKEN_MESSAGES.items():
+            with connected_to(served.port) as client:
+                client.send(sasl_handshake_request("OAUTHBEARER"))
+                client.receive()
+                client.send(sasl_authenticate_request(message))
+                if is_refused:
+                    assert client.is_closed
+                else:
+                    assert auth_bytes(client.receive()) == ""
+                    assert client.producer_ids(1) == 1
+
+    callers = served.handler.callers
+    assert [caller.is_verified for caller in callers] == [False] * 2
 
 
 def test_a_user_that_is_not_verified_has_the_limits_of_one_that_has_not_logged_in(served: Served) -> None:
@@ -262,6 +288,14 @@ def test_a_listener_may_have_a_certificate_of_another_kind(tmp_path: Path, certi
         ({"listener.name.users.security.protocol": "SASL_SLL"}, "did you mean SASL_SSL"),
         ({"listener.name.users.security.protocol": "SASL_PLAINTEXT"}, "sasl.enabled.mechanisms is None"),
         (USERS | {"listener.name.users.sasl.enabled.mechanisms": "GSSAPI"}, "sasl.enabled.mechanisms is 'GSSAPI'"),
+        (
+            {
+                "security.protocol": "SASL_PLAINTEXT",
+                "broker.principals": "User:kafka",
+                "sasl.enabled.mechanisms": "OAUTHBEARER",
+            },
+            "it is one or more of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, separated",
+        ),
         ({"listener.name.users.security.protocol": "SSL"}, "the certificate of this server"),
     ],
 )

@@ -55,7 +55,7 @@ REFUSED = {  # the client, the authorizer of the brokers, and a part of the mess
     "a listener of brokers": (caller("SASL_SSL"), "", "at a listener with SASL_SSL it serves brokers only"),
     "an authorizer for users": (caller("SASL_SSL", "USERS"), AUTHORIZER, "it cannot ask the brokers' authorizer"),
     "perhaps one for users": (caller("SASL_SSL", "USERS"), None, "no broker has reported whether it has one"),
-    "an unknown user": (caller("SASL_SSL", "USERS", is_verified=False), "", "it does not know the password of this"),
+    "an unknown user": (caller("SASL_SSL", "USERS", is_verified=False), "", "it cannot verify the password or token"),
 }
 
 
