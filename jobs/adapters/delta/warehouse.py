@@ -51,6 +51,13 @@ COMMIT_BACKOFF_SECONDS: Final = 0.1
 TARGET_FILE_BYTES: Final = 1 << 19
 """Target size of files in a rewritten table; small enough that a later MERGE does not rewrite the whole table."""
 
+MAX_FILE_ROWS: Final = 500_000
+"""Rows of a compacted file at most, by the average size of a row.
+
+Rows that repeat each other take less than a byte, and a file of TARGET_FILE_BYTES would have millions of them. The
+deletion of one of them writes all the others again.
+"""
+
 _SAME_ROWS: Final = frozenset(
     {
         *("OPTIMIZE", "VACUUM START", "VACUUM END", "REORG"),
@@ -391,7 +398,7 @@ class Warehouse:
 
         def merge(delta: DeltaTable) -> None:
             try:
-                delta.optimize.compact(own_partition, TARGET_FILE_BYTES)
+                delta.optimize.compact(own_partition, _target_file_bytes(delta, self.cluster))
             except DeltaError as error:
                 if _LOST_VERSION not in str(error):
                     raise
@@ -530,6 +537,14 @@ def _named_versions(snapshots: pa.RecordBatch) -> pa.Table:
 
 def _joined_keys(rows: pa.Table | pa.RecordBatch, key: Sequence[str]) -> pa.Array:
     return pc.binary_join_element_wise(*(rows[name].cast(pa.string()) for name in key), "\0")
+
+
+def _target_file_bytes(delta: DeltaTable, cluster: str) -> int:
+    """Return the size of a file that compaction of a cluster's rows aims at."""
+    files = pa.table(delta.get_add_actions()).select(["partition", "num_records", "size_bytes"])
+    own = [file for file in as_rows(files) if file["partition"]["cluster"] == cluster]
+    rows, size = (sum(file[column] or 0 for file in own) for column in ("num_records", "size_bytes"))
+    return min(TARGET_FILE_BYTES, size * MAX_FILE_ROWS // rows) if rows > MAX_FILE_ROWS else TARGET_FILE_BYTES
 
 
 def _add_action(file: Row) -> AddAction:

@@ -3,6 +3,8 @@
 from contextlib import nullcontext
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
@@ -152,6 +154,24 @@ def test_rows_of_commits_cannot_be_changed(tmp_path: Path) -> None:
         table.delete("attempt = 1")
     assert table.optimize.compact()["numFilesRemoved"] == 2
     assert sorted(row["attempt"] for row in warehouse.rows("commits")) == [1, 2]
+
+
+def test_compacted_files_have_few_rows_however_small_these_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deletion writes all rows of a file again; equal rows take a fraction of a byte."""
+    monkeypatch.setattr("jobs.adapters.delta.warehouse.MAX_FILE_ROWS", 1_000)
+    warehouse = Warehouse(str(tmp_path), "c")
+    warehouse.ensure_tables()
+    for number in (1, 2, 3):
+        row = {"snapshot_id": number, "kind": "LeaderChanged", "subject": "t-0"}
+        warehouse.append("events", [row] * 800)
+    Warehouse(str(tmp_path), "other").append("events", [{**row, "snapshot_id": 1}])
+    warehouse.compact("events")
+    added = pa.table(DeltaTable(warehouse.path("events")).get_add_actions())
+    assert sorted(added["num_records"].to_pylist()) == [1, 800, 800, 800]
+    warehouse.delete("events", "snapshot_id > 1")
+    warehouse.append("events", [row])
+    warehouse.compact("events")
+    assert [pq.read_metadata(path).num_rows for path in warehouse.paths("events")] == [801]
 
 
 def test_a_log_that_another_process_cleans_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
