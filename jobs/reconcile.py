@@ -5,6 +5,7 @@ same command continues: a new snapshot shows what is still due, and only that is
 cycle; without --apply it shows the first cycle.
 """
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -50,21 +51,23 @@ def reconcile(
     detailed_exitcode: DetailedExitcode = False,
 ) -> CommandResult:
     """Take a snapshot, plan the repairs that are due, and commit the plan."""
-    from jobs.controller.reconcile import ReconcileOptions, reconcile_once, reconcile_until_quiet
+    from jobs.execution.reconcile import reconcile_once, reconcile_until_quiet
+    from jobs.planning.reconcile import make_reconcile_plan
     from jobs.preconditions.limits import CommitLimits, hold_seconds
 
     limits = CommitLimits.of(
         settings, None, max_changes, allow_majority_dead=allow_majority_dead, allow_silent=allow_silent
     )
-    hold, question = hold_seconds(settings, max_hold), ReconcileOptions(allow_unclean, requests)
+    hold = hold_seconds(settings, max_hold)
+    make_plan = partial(make_reconcile_plan, settings, allow_unclean=allow_unclean, requests=requests)
     if apply and until_quiet:
         return reconcile_until_quiet(
             settings,
             mode,
             limits,
+            make_plan,
             hold=hold,
             yes=yes,
-            options=question,
             everything=everything,
             detailed=detailed_exitcode,
         )
@@ -72,10 +75,10 @@ def reconcile(
         settings,
         mode,
         limits,
+        make_plan,
         hold=hold,
         apply=apply,
         yes=yes,
-        options=question,
         everything=everything,
         detailed=detailed_exitcode,
     )

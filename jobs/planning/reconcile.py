@@ -20,12 +20,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.adapters.spark.session import cached_with_counts
-from jobs.planning.plan_draft import PlanDraft
+from jobs.core.errors import UsageError
+from jobs.planning.plan_draft import PlanDraft, make_plan
 from jobs.planning.planning_tables import vanished_states
 from jobs.repositories.failed_log_dirs import event_lines
+from jobs.repositories.plans.repository import Plan, read_plan
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, refuse_unversioned, rows_as_of
 from jobs.runtime.console import log
+from jobs.runtime.plan_options import PlanOptions
+from jobs.runtime.settings import Settings
+from jobs.runtime.suggestions import stated_command
 from planner.columns.shape import shaped
 from planner.history.last_known_states import vanished_rejections
 from planner.history.snapshot_diff import KEY
@@ -57,9 +62,12 @@ from schemas.replica_assignment import IS_REASSIGNED
 from schemas.response_codes import NONE
 from schemas.rows import CONTROL, BrokerResponseRow, Key, Operation, RejectionRecord, Topic, ZnodeRequest
 from schemas.tables import CHANGES, REJECTIONS
-from schemas.text import partition_name
+from schemas.text import partition_name, pluralise
 
 R = TypeVar("R", bound=Struct)
+
+MAX_SUPERSEDED: Final = 5
+"""Plans in a row that other runs may delete, before this run ends with an error."""
 
 MAX_WAITING_LINES: Final = 20
 """Maximum number of lines about waiting requests."""
@@ -77,6 +85,31 @@ _REFUSED: Final = f"""code IS NOT NULL
 
 _REQUEST_DONE: Final = f"withdrawn OR action <=> '{Action.END_REASSIGNMENT}'"
 """Condition for decisions after which a request can be removed: a move that ends here no longer needs its request."""
+
+
+def make_reconcile_plan(settings: Settings, *, allow_unclean: bool, requests: bool) -> Plan:
+    """Take a snapshot, and make a plan of what is due on it, as `plan_reconcile` does.
+
+    Another run that plans no changes on a later snapshot deletes a plan that has none: plan again in that case.
+    """
+    options = PlanOptions(refresh=True, command=stated_command(settings, "reconcile"))
+    for tries_left in reversed(range(MAX_SUPERSEDED)):
+        created = make_plan(
+            settings, options, lambda tables: plan_reconcile(tables, allow_unclean=allow_unclean, requests=requests)
+        )
+        try:
+            plan = read_plan(settings.warehouse, created["plan_id"])
+            break
+        except UsageError:
+            if created["changes"] or not tries_left:
+                raise
+            log("surveyor: another run has planned on a later snapshot; this one plans again")
+    tasks = f", {len(plan.tasks)} operations" if plan.tasks else ""
+    log(
+        f"surveyor: plan {created['plan_id']} on snapshot {created['snapshot_id']}: "
+        f"{pluralise(created['changes'], 'change')}{tasks}"
+    )
+    return plan
 
 
 def plan_reconcile(tables: SnapshotTables, *, allow_unclean: bool = False, requests: bool = False) -> PlanDraft:

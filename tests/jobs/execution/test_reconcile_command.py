@@ -118,9 +118,9 @@ def test_epoch_set_back_is_repaired_if_nothing_else_is_due(surveyor: Surveyor, t
 @pytest.mark.usefixtures("incident")
 def test_cycles_that_change_nothing_come_to_an_end(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "jobs.controller.reconcile.apply_plan", lambda settings, plan, *_: CommitLog.open(settings.warehouse, plan)
+        "jobs.execution.reconcile.apply_plan", lambda settings, plan, *_: CommitLog.open(settings.warehouse, plan)
     )
-    monkeypatch.setattr("jobs.controller.reconcile.MAX_IDLE_CYCLES", 2)
+    monkeypatch.setattr("jobs.execution.reconcile.MAX_IDLE_CYCLES", 2)
 
     ran = reconcile(surveyor, "--apply", "--until-quiet")
 
@@ -250,7 +250,7 @@ def test_killed_before_the_commit_it_is_run_again(
     surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("jobs.controller.reconcile.apply_plan", _killed)
+        patched.setattr("jobs.execution.reconcile.apply_plan", _killed)
         with pytest.raises(_Kill):
             reconcile(surveyor, "--apply")
     assert not repaired(tree)
@@ -296,7 +296,7 @@ def test_change_between_plan_and_commit_is_stale(
             tree.touch(state_path("orders", partition))
         return check_before_commit(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("jobs.controller.reconcile.check_before_commit", late)
+    monkeypatch.setattr("jobs.execution.reconcile.check_before_commit", late)
 
     ran = reconcile(surveyor, "--apply", "--json")
 
@@ -311,7 +311,7 @@ def test_a_plan_that_lost_rows_is_refused(surveyor: Surveyor, tree: KafkaTree, m
         DeltaTable(surveyor.warehouse.path("changes")).delete("partition = 0")
         return read_plan(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("jobs.controller.reconcile.read_plan", robbed)
+    monkeypatch.setattr("jobs.planning.reconcile.read_plan", robbed)
 
     assert reconcile(surveyor, "--apply").code == REFUSED
     assert tree.dump() == before
@@ -323,11 +323,11 @@ def test_a_plan_that_another_run_deletes_is_made_again(surveyor: Surveyor, monke
 
     def reads_late(*arguments: object) -> object:
         if not others:
-            monkeypatch.setattr("jobs.controller.reconcile.read_plan", read_plan)
+            monkeypatch.setattr("jobs.planning.reconcile.read_plan", read_plan)
             others.append(reconcile(surveyor, "--apply"))
         return read_plan(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("jobs.controller.reconcile.read_plan", reads_late)
+    monkeypatch.setattr("jobs.planning.reconcile.read_plan", reads_late)
 
     ran = reconcile(surveyor, "--apply")
 

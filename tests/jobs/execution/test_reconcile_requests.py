@@ -41,7 +41,7 @@ Compared = tuple[list[Row], list[Row]]
 def surveyor(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surveyor:
     """There is no controller before and after a commit."""
     monkeypatch.setattr("jobs.execution.batch.batch_commit.RESIGN_TIMEOUT_SECONDS", 0.0)
-    monkeypatch.setattr("jobs.controller.reconcile.FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("jobs.execution.reconcile.FIRST_PAUSE_SECONDS", 0.0)
     tree.client.delete("/controller")
     return Surveyor(tree.hosts, tmp_path / "warehouse")
 
@@ -142,7 +142,7 @@ def test_all_requests_are_completed(
 ) -> None:
     """Each plan on the way equals what `steps_due` computes without Spark."""
     noting, pairs = compared(tree, surveyor)
-    monkeypatch.setattr("jobs.controller.reconcile.check_before_commit", noting)
+    monkeypatch.setattr("jobs.execution.reconcile.check_before_commit", noting)
     all_is_asked_for(tree)
     in_sync_once_told(tree, fake_brokers)
     fake_brokers[2].slow["leader_and_isr"] = 0.2

@@ -243,7 +243,7 @@ def test_requests_are_carried_out_without_a_controller(
     cluster: EmbeddedCluster, kafka: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kafka's controller finds nothing to do when it comes back."""
-    monkeypatch.setattr("jobs.controller.reconcile.FIRST_PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr("jobs.execution.reconcile.FIRST_PAUSE_SECONDS", 0.2)
     controlled = ControlledCluster(cluster, kafka, tmp_path)
     controlled.write_topic("asked", {0: [0, 1]})
     controlled.write_topic("unwanted", {0: [0, 1], 1: [2, 3]})

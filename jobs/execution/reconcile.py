@@ -7,8 +7,7 @@ the process is killed, the next one continues: a new snapshot shows what is stil
 
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection as ZooKeeperSink
@@ -33,17 +32,14 @@ from jobs.execution.commit_report import (
     report_dry,
 )
 from jobs.execution.preflight import Preflight, check_before_commit
-from jobs.planning.plan_draft import make_plan
-from jobs.planning.reconcile import plan_reconcile
 from jobs.preconditions.limits import CommitLimits
 from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import Plan, read_plan
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import CommandResult, Result, confirm, is_terminal, log
-from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.settings import Settings
-from jobs.runtime.suggestions import Suggestion, same_step, stated_command, suggestion
+from jobs.runtime.suggestions import Suggestion, same_step, suggestion
 from schemas.enums import RejectionCode
 from schemas.rows import Place, PlanRow
 from schemas.text import pluralise
@@ -51,37 +47,30 @@ from schemas.text import pluralise
 MAX_IDLE_CYCLES: Final = 3
 """Cycles in a row that change nothing or plan the same, after which the command ends."""
 
-MAX_SUPERSEDED: Final = 5
-"""Plans in a row that other runs may delete, before this run ends with an error."""
-
 FIRST_PAUSE_SECONDS: Final = 2.0
 MAX_PAUSE_SECONDS: Final = 30.0
 """Upper limit of the pause between two snapshots while replicas copy; it starts at FIRST_PAUSE_SECONDS and doubles."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReconcileOptions:
-    """What is planned: whether unclean elections are allowed, and whether requests in /admin are carried out."""
-
-    allow_unclean: bool = False
-    requests: bool = False
+PlanMaker = Callable[[], Plan]
+"""Takes a snapshot, and makes a plan of what is due on it."""
 
 
 def reconcile_once(
     settings: Settings,
     mode: Mode,
     limits: CommitLimits,
+    make_plan: PlanMaker,
     *,
     hold: float,
     apply: bool,
     yes: bool,
-    options: ReconcileOptions,
     everything: bool,
     detailed: bool,
 ) -> CommandResult:
     """Take a snapshot, plan what is due after failures, and commit it or show what a commit would do."""
     _refuse_admin(mode)
-    plan = _plan(settings, options)
+    plan = make_plan()
     outage = outage_left_by(settings.warehouse, plan.row)
     facts = {
         "snapshot_id": plan.row.snapshot_id,
@@ -110,10 +99,10 @@ def reconcile_until_quiet(
     settings: Settings,
     mode: Mode,
     limits: CommitLimits,
+    make_plan: PlanMaker,
     *,
     hold: float,
     yes: bool,
-    options: ReconcileOptions,
     everything: bool,
     detailed: bool,
 ) -> CommandResult:
@@ -129,7 +118,7 @@ def reconcile_until_quiet(
     written: Counter[str] = Counter({"applied_now": 0, **counts(())})
     with ZooKeeperSink(settings.zookeeper_endpoint) as sink:
         while True:
-            plan = _plan(settings, options)
+            plan = make_plan()
             if not plan.size and (
                 copying := [row for row in plan.rejections if row.code == RejectionCode.WAITS_FOR_ISR]
             ):
@@ -190,32 +179,6 @@ def _refuse_resident(preflight: Preflight) -> None:
         raise RefusedError(
             f"{preflight.resident_controller}, is the controller and makes due changes itself; nothing was written"
         )
-
-
-def _plan(settings: Settings, options: ReconcileOptions) -> Plan:
-    """Take a snapshot and make a plan on it.
-
-    Another run that plans no changes on a later snapshot deletes a plan that has none: plan again in that case.
-    """
-    for tries_left in reversed(range(MAX_SUPERSEDED)):
-        created = make_plan(
-            settings,
-            PlanOptions(refresh=True, command=stated_command(settings, "reconcile")),
-            lambda tables: plan_reconcile(tables, **asdict(options)),
-        )
-        try:
-            plan = read_plan(settings.warehouse, created["plan_id"])
-            break
-        except UsageError:
-            if created["changes"] or not tries_left:
-                raise
-            log("surveyor: another run has planned on a later snapshot; this one plans again")
-    tasks = f", {len(plan.tasks)} operations" if plan.tasks else ""
-    log(
-        f"surveyor: plan {created['plan_id']} on snapshot {created['snapshot_id']}: "
-        f"{pluralise(created['changes'], 'change')}{tasks}"
-    )
-    return plan
 
 
 def _nothing_due(
