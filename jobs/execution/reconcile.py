@@ -51,7 +51,6 @@ FIRST_PAUSE_SECONDS: Final = 2.0
 MAX_PAUSE_SECONDS: Final = 30.0
 """Upper limit of the pause between two snapshots while replicas copy; it starts at FIRST_PAUSE_SECONDS and doubles."""
 
-
 PlanMaker = Callable[[], Plan]
 """Takes a snapshot, and makes a plan of what is due on it."""
 

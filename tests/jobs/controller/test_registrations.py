@@ -8,11 +8,11 @@ import pytest
 from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.cluster import read_brokers
-from jobs.controller import broker_config_poller, lifecycle
+from jobs.controller import broker_config_poller, preparation
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.broker_config_poller import BrokerConfigPoller
+from jobs.controller.control_options import ControlOptions
 from jobs.controller.controller import ResidentController
-from jobs.controller.lifecycle import ControlOptions
 from jobs.core.errors import FencedError
 from jobs.runtime.settings import ClusterConf, Settings
 from planner.rules.inputs import ControllerConfig
@@ -215,8 +215,8 @@ def test_settings_from_before_a_restart_before_the_take_over_are_read_again(
         return []
 
     with monkeypatch.context() as preparing:
-        preparing.setattr(lifecycle, "read_broker_configs", read)
-        prepared = lifecycle._prepare(settings, options, tree.client)  # noqa: SLF001
+        preparing.setattr(preparation, "read_broker_configs", read)
+        prepared = preparation.prepare(settings, options, tree.client)
     poller = controller.config_poller
     assert poller is not None
     controller.configured_epochs, poller.reported_epochs = prepared.broker_epochs, {**prepared.broker_epochs}

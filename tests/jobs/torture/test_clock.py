@@ -18,7 +18,7 @@ SHOWN = {
     "jobs/adapters/brokers/responses.py": "answers.at",
     "jobs/adapters/brokers/log_dirs.py": "sizes.taken_at",
     "jobs/adapters/zookeeper/controllership.py": "the timestamp in /controller, which no process reads",
-    "jobs/controller/lifecycle.py": "snapshots.taken_at of a snapshot that does not exist, which no table has",
+    "jobs/controller/term.py": "snapshots.taken_at of a snapshot that does not exist, which no table has",
     "jobs/controller/state_writer.py": "plans.created_at of changes that are no stored plan",
     "jobs/controller/write_behind.py": "plans.created_at",
     "jobs/repositories/actor.py": "start time of the holder, shown to processes that wait",

@@ -336,7 +336,7 @@ class Simulation:
             controller.isr_writer._waiting = term.requests  # type: ignore[assignment] # noqa: SLF001
             controller.broker_requests.channels = _InterceptedChannels(str(OURS), controller.responses.receive)
             controller.broker_requests.channels.on_send = self._intercept_send
-            # replaces the recorded history, which `lifecycle` reads before each take-over
+            # replaces the recorded history, which `preparation` reads before each take-over
             controller.context.lost_states |= {key for cluster in self.clusters for key in cluster.lost}
             controller.initialize()
             for cluster in self.clusters:

@@ -1,0 +1,147 @@
+"""What is done before a take-over, because it is slow: the brokers' settings and the cluster are read, and checked.
+
+While there is no controller, no dead leader is replaced, so only what must be done as the controller is done afterwards
+(`jobs.controller.term`). A standby prepares again from time to time.
+"""
+
+import gc
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from kazoo.client import KazooClient
+
+from jobs.adapters.brokers.configs import read_broker_configs, read_overrides
+from jobs.adapters.brokers.connection import refuse_unresponsive
+from jobs.adapters.zookeeper.cluster import DELETE_TOPICS, ClusterState, read_cluster
+from jobs.adapters.zookeeper.connection import connected, forbidden, with_retries
+from jobs.adapters.zookeeper.controllership import refuse_take_over
+from jobs.controller.broker_protocols import complete_configs, refuse_protocols
+from jobs.controller.context import ControllerContext
+from jobs.controller.control_options import ControlOptions
+from jobs.controller.controller_node import with_logins
+from jobs.controller.decision_engine import DecisionEngine
+from jobs.controller.lost_states import lost_states
+from jobs.controller.metadata_reader import MetadataReader
+from jobs.controller.zk_watches import ZkWatches
+from jobs.core.errors import NoAnswerError, RefusedError, UnreadableError
+from jobs.execution.batch.batch_commit import refuse_unreachable
+from jobs.runtime.console import log
+from jobs.runtime.progress import progress
+from jobs.runtime.settings import Settings
+
+CONFIG_TIMEOUT_SECONDS: Final = 10.0
+"""Seconds for all brokers to return their configs; those that do not are asked once more."""
+
+RECONNECT_SECONDS: Final = 1.0
+"""Seconds until a standby tries again where no take-over had begun, for instance if ZooKeeper does not answer."""
+
+
+@dataclass(slots=True)
+class Preparation:
+    """What a controller needs before its take-over."""
+
+    cluster_id: str | None
+    engine: DecisionEngine
+    context: ControllerContext
+    broker_epochs: Mapping[int, int]
+    """By broker, the broker epoch before its settings were read."""
+
+    def take_context(self) -> ControllerContext:
+        """Return the context, which the controller reads again; another controllership begins with an empty one."""
+        context, self.context = self.context, ControllerContext(lost_states={*self.context.lost_states})
+        return context
+
+
+def prepare_first(settings: Settings, options: ControlOptions, await_tables: Callable[[], None]) -> Preparation:
+    """Prepare; a standby waits for a ZooKeeper that does not answer. A signal interrupts this.
+
+    It does not wait for errors that time does not fix: a wrong chroot or password, or an ACL. `await_tables` returns
+    once all tables exist, and raises the error if they cannot be made.
+    """
+    is_reported = False
+    while True:
+        try:
+            with connected(settings.zookeeper_endpoint) as client:
+                return prepare(settings, options, client, await_tables)
+        except NoAnswerError as error:
+            if not options.standby:
+                raise
+            if not is_reported:
+                log(f"surveyor: {error}; trying again", logging.WARNING)
+            is_reported = True
+        time.sleep(RECONNECT_SECONDS)
+
+
+def read_state_before_take_over(settings: Settings, client: KazooClient) -> ClusterState:
+    """Read the cluster; raise RefusedError if it refuses a take-over, UnreadableError if it cannot be read."""
+    state = with_retries(lambda: read_cluster(client))
+    refuse_take_over(state, settings.conf.controller_id)
+    refuse_unreachable(state, settings.listener)
+    if any(row.path == DELETE_TOPICS for row in state.quarantine):
+        raise UnreadableError(forbidden(f"list {DELETE_TOPICS}"))
+    return state
+
+
+def prepare_again(
+    settings: Settings, options: ControlOptions, client: KazooClient, prepared: Preparation
+) -> Preparation:
+    """Prepare again; if that is refused, for instance because a broker does not answer, return `prepared`."""
+    try:
+        return prepare(settings, options, client)
+    except RefusedError as error:
+        log(f"surveyor: {error}; standing by with what was read before", logging.WARNING)
+        return prepared
+
+
+def prepare(
+    settings: Settings, options: ControlOptions, client: KazooClient, await_tables: Callable[[], None] = lambda: None
+) -> Preparation:
+    """Read the cluster and the brokers' settings, and make the checks before a take-over."""
+    state = read_state_before_take_over(settings, client)
+    overrides, _ = with_retries(lambda: read_overrides(client))
+    with progress("asking brokers for their configs"):
+        defaults = with_logins(options.listen.logins if options.listen else ())
+        configs = read_broker_configs(
+            state.brokers, settings.conf.command_config, overrides, CONFIG_TIMEOUT_SECONDS, defaults=defaults
+        )
+    is_serving = options.listen is not None
+    if not is_serving:
+        refuse_protocols(configs)
+    if options.apply:
+        configs = complete_configs(
+            configs, settings, client, options.allow_silent, is_serving=is_serving, defaults=defaults
+        )
+        refuse_unresponsive(state.brokers, settings.conf.controller_id, options.allow_silent, settings.listener)
+    await_tables()
+    engine = DecisionEngine(settings.warehouse, configs, allow_unclean=options.allow_unclean)
+    engine.refresh_drained()
+    broker_epochs = {row.broker_id: row.czxid for row in state.brokers}
+    return Preparation(state.cluster_id, engine, _first_context(settings, client), broker_epochs)
+
+
+def _first_context(settings: Settings, client: KazooClient) -> ControllerContext:
+    """Read the cluster as the controller will, and mark the partitions that lost their state."""
+    context = ControllerContext()
+    with progress("reading topics and partitions"), without_garbage_collection():
+        with_retries(lambda: MetadataReader(client, ZkWatches(client), context).load_all())
+    for topic, partition in sorted(lost_states(settings.warehouse, context)):
+        log(
+            f"surveyor: {topic}-{partition} has no state znode and had one: see `surveyor plan recover`",
+            logging.WARNING,
+        )
+        context.mark_lost((topic, partition))
+    return context
+
+
+@contextmanager
+def without_garbage_collection() -> Iterator[None]:
+    """Read the cluster without scanning what was read again and again, which takes a third of the time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
