@@ -1,21 +1,27 @@
 """Withdraws requests in /admin that the resident controller has fulfilled or refused, and removes deleted topics.
 
-It uses `jobs.execution.batch.admin_znodes`. Each removed request is a row of `commits`. If ZooKeeper refused, there is
-no row, as nothing was written; if the response was lost, the outcome in the row is `unknown`. Callers are returned what
-ZooKeeper refused, so that it is tried again.
+Corresponds to `maybeRemoveFromZkReassignment` and `removePartitionsFromPreferredReplicaElection` of `KafkaController`,
+and to `TopicDeletionManager.completeDeleteTopic`. Each removed request is a row of `commits`. If ZooKeeper refused,
+there is no row, as nothing was written, and the requests are decided on again in the next cycle. If the response was
+lost, the outcome in the row is `unknown`.
 """
 
+import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Final
 
 from jobs.adapters.zookeeper.cluster import PREFERRED_ELECTION, REASSIGN
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
-from jobs.adapters.zookeeper.multi_failure import MultiFailure
+from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.context import ControllerContext
+from jobs.controller.cycle_summary import CycleSummary
 from jobs.controller.decision_engine import Decisions
+from jobs.controller.metadata_reader import MetadataReader
+from jobs.controller.pending_work import POLL_INTERVAL_SECONDS, PendingWork
 from jobs.controller.write_behind import WriteBehindLog
 from jobs.execution.batch.admin_znodes import (
     RemovedRequests,
@@ -26,8 +32,10 @@ from jobs.execution.batch.admin_znodes import (
     withdraw_reassignments,
 )
 from jobs.repositories.plans.commit_rows import AuditEntry, RowOutcome
+from jobs.runtime.console import LogLine
 from planner.rules.decisions import FULFILLED, Decision
-from schemas.enums import Action, OperationKind, Outcome, RequestKind, Step
+from planner.rules.topic_deletion import DeletionStep
+from schemas.enums import Action, OperationKind, Outcome, RejectionCode, RequestKind, Step
 from schemas.rows import Key
 
 _ELECTION_DONE: Final = "a pass was made"
@@ -45,11 +53,38 @@ class AdminRequestRemover:
 
     control: Controllership
     context: ControllerContext
+    reader: MetadataReader
+    broker_requests: BrokerRequestBatch
     log: WriteBehindLog
-    log_line: Callable[[str], None]
+    summary: CycleSummary
+    pending: PendingWork
+    log_line: LogLine
 
-    def withdraw(self, decisions: Decisions, outcomes: Sequence[RowOutcome]) -> Iterator[MultiFailure | None]:
-        """Withdraw requests that are fulfilled or cannot be fulfilled; yield for each znode what ZooKeeper refused.
+    def without_premature_withdrawals(self, decided: Decisions) -> Decisions:
+        """Leave out refusals of requests whose topics or partitions were created during the cycle.
+
+        A request may be read before the topic that it names. Such a request is decided on in the next cycle instead of
+        being withdrawn.
+        """
+        topics = {decision.topic for decision in decided.withdrawn if decision.code is RejectionCode.UNKNOWN_PARTITION}
+        topics |= {deletion.topic for deletion in decided.deletions if deletion.code is RejectionCode.UNKNOWN_TOPIC}
+        if not topics:
+            return decided
+        appeared = self.reader.refresh_topics(topics)
+        self.pending.add(appeared, requests_due=bool(appeared) or not topics.isdisjoint(self.context.topics))
+        return replace(
+            decided,
+            withdrawn=[decision for decision in decided.withdrawn if decision.key not in appeared],
+            others=[decision for decision in decided.others if decision.key not in appeared],
+            deletions=[
+                deletion
+                for deletion in decided.deletions
+                if deletion.code is not RejectionCode.UNKNOWN_TOPIC or deletion.topic not in self.context.topics
+            ],
+        )
+
+    def withdraw(self, decisions: Decisions, outcomes: Sequence[RowOutcome]) -> None:
+        """Withdraw requests that are fulfilled, that cannot be fulfilled, or that are empty.
 
         A preferred election is done in one pass. If its change was outdated, or had to wait for another change of its
         partition, it is done in the next cycle, as Kafka tries it again immediately.
@@ -74,7 +109,7 @@ class AdminRequestRemover:
                 AuditEntry(kind, f"asked to be on {replicas}: {reassigned[key]}", *key)
                 for key, replicas in orders.items()
             ]
-            yield self._write_and_record(entries, lambda: withdraw_reassignments(self.control, orders))
+            self._write_and_record(entries, lambda: withdraw_reassignments(self.control, orders))
         retried = {outcome.change.key for outcome in outcomes if _will_be_retried(outcome)}
         done = [
             key
@@ -85,34 +120,55 @@ class AdminRequestRemover:
             entries = [
                 AuditEntry(OperationKind.WITHDRAW_ELECTION, elected[key] or _ELECTION_DONE, *key) for key in done
             ]
-            yield self._write_and_record(entries, lambda: withdraw_elections(self.control, done))
+            self._write_and_record(entries, lambda: withdraw_elections(self.control, done))
+        self._remove_empty()
 
-    def remove_empty(self) -> Iterator[MultiFailure | None]:
+    def _remove_empty(self) -> None:
         """Remove requests that are empty or cannot be read, because they block the next request."""
         for path, version, fault in self.context.empty_requests:
             reason = fault or "it is empty"
             self.log_line(f"  {path} is removed: {reason}")
             entry = AuditEntry(_EMPTY_REQUEST_KINDS.get(path, Step.DISCARD_NOTIFICATION), f"{path}: {reason}")
-            yield self._write_and_record([entry], partial(self._remove_empty_znode, path, version))
+            self._write_and_record([entry], partial(self._remove_empty_znode, path, version))
 
     def _remove_empty_znode(self, path: str, version: int) -> RemovedRequests:
         return RemovedRequests(refused=remove_empty(self.control, path, version))
 
-    def refuse_deletion(self, topic: str, reason: str) -> MultiFailure | None:
+    def delete_topics(self, decided: Decisions) -> None:
+        """Send the requests that delete topics to brokers, and remove the topics that are deleted everywhere."""
+        self.broker_requests.send_deletions(decided)
+        deadline = time.monotonic() + POLL_INTERVAL_SECONDS
+        for deletion in decided.deletions:
+            if time.monotonic() > deadline:
+                self.pending.requests_due = True
+                return  # the next cycle continues, so that other work does not wait for a thousand topics
+            if deletion.step is DeletionStep.REMOVE:
+                self._remove_topic(deletion.topic)
+            elif deletion.step is DeletionStep.REFUSE:
+                self._refuse_deletion(deletion.topic, deletion.reason or "")
+
+    def _refuse_deletion(self, topic: str, reason: str) -> None:
         """Withdraw the request to delete a topic that does not exist or must not be deleted."""
         self.log_line(f"  the deletion of {topic} is refused: {reason}")
         entry = AuditEntry(OperationKind.WITHDRAW_DELETION, reason, topic)
-        return self._write_and_record([entry], lambda: RemovedRequests(refused=withdraw_deletion(self.control, topic)))
+        self._write_and_record([entry], lambda: RemovedRequests(refused=withdraw_deletion(self.control, topic)))
 
-    def remove_topic(self, topic: str) -> MultiFailure | None:
+    def _remove_topic(self, topic: str) -> None:
         """Remove a topic whose replicas are all deleted, and the request to delete it."""
         entry = AuditEntry(OperationKind.DELETE_TOPIC, "every broker has confirmed it", topic)
-        return self._write_and_record([entry], lambda: RemovedRequests(refused=remove_topic(self.control, topic)))
+        if self._write_and_record([entry], lambda: RemovedRequests(refused=remove_topic(self.control, topic))):
+            self.pending.requests_due = True
+            self.context.remove_topic(topic)
+            self.broker_requests.forget_topic(topic)
+            self.summary.by_action[OperationKind.DELETE_TOPIC] += 1
+            self.log_line(f"  topic {topic} is deleted")
 
-    def _write_and_record(
-        self, entries: Sequence[AuditEntry], write: Callable[[], RemovedRequests]
-    ) -> MultiFailure | None:
-        """Write, and record what was removed; requests that another client has withdrawn are not recorded."""
+    def _write_and_record(self, entries: Sequence[AuditEntry], write: Callable[[], RemovedRequests]) -> bool:
+        """Write, and record what was removed; return whether ZooKeeper let the requests be removed.
+
+        Requests that another client has withdrawn are not recorded. If ZooKeeper refused, the requests are decided on
+        again in the next cycle, after a pause.
+        """
         try:
             removed, refused = write()
         except SessionLostError:
@@ -123,9 +179,14 @@ class AdminRequestRemover:
             for entry in entries:
                 if entry.partition is None or (entry.topic, entry.partition) in removed_keys:
                     self.log.record(entry)
-        elif refused.is_lost:
+            self.pending.failed_attempts = 0
+            return True
+        if refused.is_lost:
             self._record_unknown(entries)
-        return refused
+        self.log_line(f"surveyor: {refused}; retrying", logging.WARNING)
+        self.pending.failed_attempts += 1
+        self.pending.requests_due = True
+        return False
 
     def _record_unknown(self, entries: Sequence[AuditEntry]) -> None:
         for entry in entries:

@@ -7,6 +7,7 @@ cluster does not know while it is upgraded.
 
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -19,7 +20,12 @@ from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi import Create, Op, SetData
 from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.adapters.zookeeper.precondition_reader import topic_path
+from jobs.controller.broker_protocols import earliest_protocol
+from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.context import ControllerContext
+from jobs.controller.decision_engine import DecisionEngine
+from jobs.controller.metadata_reader import MetadataReader
+from jobs.controller.pending_work import PendingWork
 from jobs.execution.batch.transactions import MULTI_BYTES, OPERATION_BYTES
 from schemas.broker_protocol import Protocol
 from schemas.znodes import MalformedZnodeError, decode_assignment, encode_assignment
@@ -37,6 +43,47 @@ _DISABLED, _ENABLED = 0, 1
 
 class _Features(msgspec.Struct):
     status: int
+
+
+@dataclass(frozen=True, slots=True)
+class FailoverZnodes:
+    """The znodes that one controllership completes."""
+
+    control: Controllership
+    context: ControllerContext
+    engine: DecisionEngine
+    reader: MetadataReader
+    broker_requests: BrokerRequestBatch
+    pending: PendingWork
+
+    def complete(self) -> None:
+        """Write what Kafka's fail-over writes at the earliest protocol version of the brokers."""
+        protocol = self.protocol
+        if protocol is not None:
+            enable_features(self.control, protocol)
+        self.assign_topic_ids()
+
+    @property
+    def protocol(self) -> Protocol | None:
+        """The earliest protocol version of the brokers, None if that of a broker is unknown."""
+        return earliest_protocol(self.engine.broker_configs, self.context.brokers.keys())
+
+    def assign_topic_ids(self) -> None:
+        """Give ids to topics without one, if all brokers know ids, and send them to the brokers.
+
+        A follower that knows an id cannot fetch from a leader that does not. A topic that is new has no state to be
+        sent: it gets its id before its first state, unless it was created while the cycle had begun. One that changed
+        since it was read fails the multi of the others, which get their ids in the next cycle.
+        """
+        if not (self.context.topics_without_id and uses_topic_ids(self.protocol)):
+            return
+        topics = (self.context.topics[name] for name in self.context.topics_without_id)
+        due = {info.topic for info in topics if info.understood and not info.deletion_requested}
+        if not due:
+            return
+        assign_topic_ids(self.control, self.context, due)
+        self.pending.add(self.reader.refresh_topics(due))
+        self.broker_requests.resend_topics({name for name in due if self.context.topic_id(name) is not None})
 
 
 def enable_features(control: Controllership, protocol: Protocol) -> None:

@@ -80,7 +80,7 @@ class ControllerMetrics(MetricFamilies):
     def begin(self, controller: ResidentController) -> None:
         """Serve the metrics of this controllership from now on."""
         controller.on_cycle = self.observe_cycle
-        controller.isr_writer.on_response = self.observe_response
+        controller.isr_changes.writer.on_response = self.observe_response
         self._last_cycle = time.monotonic()
         self.controller = controller
 

@@ -16,6 +16,7 @@ from jobs.adapters.zookeeper.cluster import BROKER_IDS
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.context import ControllerContext
 from jobs.controller.metadata_reader import MetadataReader
+from jobs.controller.pending_work import PendingWork
 from jobs.controller.zk_watches import ZkWatches
 from jobs.execution.batch.fenced_writer import FencedWriter
 from jobs.preconditions.changes import reassigns
@@ -59,10 +60,8 @@ class StateWriter:
     context: ControllerContext
     reader: MetadataReader
     watches: ZkWatches
-    _dirty_partitions: set[Key] = field(default_factory=set)
-    """Partitions that were written, or that differ from the context."""
-    failed_attempts: int = 0
-    """Attempts in a row in which no change could be written."""
+    pending: PendingWork
+    """Gets the partitions that were written, or that differ from the context."""
     _backoffs: dict[Key, _Backoff] = field(default_factory=dict)
     """Reassignments that are too large for one request; no other changes fail for long."""
 
@@ -88,9 +87,8 @@ class StateWriter:
                 break
         self._reread(outcomes)
         if outcomes:
-            self.failed_attempts = (
-                0 if any(v.outcome is Outcome.APPLIED for v in outcomes) else self.failed_attempts + 1
-            )
+            any_applied = any(v.outcome is Outcome.APPLIED for v in outcomes)
+            self.pending.failed_attempts = 0 if any_applied else self.pending.failed_attempts + 1
 
     def _back_off(self, outcomes: Sequence[RowOutcome]) -> None:
         for outcome in outcomes:
@@ -158,24 +156,19 @@ class StateWriter:
             state_version=change.state_znode_version + 1,
         )
         self.context.put_partition(now)
-        self._dirty_partitions.add(change.key)
+        self.pending.partitions.add(change.key)
 
     def _reread(self, outcomes: Sequence[RowOutcome]) -> None:
         """Read topics again whose assignment changed or whose changes were outdated."""
-        self._dirty_partitions |= {v.change.key for v in outcomes if v.outcome is Outcome.SKIPPED}
+        self.pending.add({v.change.key for v in outcomes if v.outcome is Outcome.SKIPPED})
         stale = [v.change for v in outcomes if v.outcome not in _NOT_STALE]
         topics = {v.change.topic for v in outcomes if isinstance(v.change, Change) and reassigns(v.change)}
         topics |= {change.topic for change in stale}
         if topics:
-            self._dirty_partitions |= self.reader.refresh_topics(topics)
-        self._dirty_partitions |= {change.key for change in stale}
+            self.pending.add(self.reader.refresh_topics(topics))
+        self.pending.add({change.key for change in stale})
         if stale:
             self.watches.signal(BROKER_IDS)
-
-    def drain_dirty(self) -> set[Key]:
-        """Return and clear the partitions to be decided on."""
-        _dirty_partitions, self._dirty_partitions = self._dirty_partitions, set()
-        return _dirty_partitions
 
 
 def _deferred(changes: Sequence[Change], outcomes: Sequence[RowOutcome]) -> list[RowOutcome]:

@@ -26,6 +26,12 @@ from jobs.controller.admin_apis.cluster_metadata import (
     asks_for_brokers,
 )
 from jobs.controller.admin_apis.requests import AdminApiContext
+from jobs.controller.broker_apis.controlled_shutdowns import (
+    UNCHECKED_EPOCH,
+    ControlledShutdowns,
+    ShutdownRequest,
+    ShutdownResponse,
+)
 from jobs.controller.broker_apis.isr_writer import IsrResponse, IsrWriter
 from jobs.controller.broker_apis.messages import (
     ALLOCATE_PRODUCER_IDS,
@@ -38,7 +44,6 @@ from jobs.controller.broker_apis.messages import (
     producer_ids_response,
 )
 from jobs.controller.broker_apis.producer_ids import allocate_block
-from jobs.controller.broker_apis.shutdowns import UNCHECKED_EPOCH, ShutdownQueue, ShutdownRequest, ShutdownResponse
 from jobs.controller.context import ControllerContext
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.core.logs import module_logger
@@ -67,7 +72,7 @@ class ActiveController:
     control: Controllership
     context: ControllerContext
     isr_writer: IsrWriter
-    shutdowns: ShutdownQueue
+    shutdowns: ControlledShutdowns
     api_context: AdminApiContext
     endpoints: Callable[[], Sequence[Endpoint]] = tuple
     """Our endpoints, under the names of the brokers' listeners."""

@@ -103,9 +103,14 @@ class IsrWriter:
     _lock: Lock = field(default_factory=Lock)
     _thread: Thread | None = None
 
+    @property
+    def is_started(self) -> bool:
+        """Whether leaders can send requests, or could until the end of the controllership."""
+        return self._thread is not None
+
     def start(self) -> None:
         """Start the thread, unless it runs."""
-        if self._thread is not None:
+        if self.is_started:
             return
         self._thread = Thread(target=self._run, daemon=True, name="isr-writer")
         self._thread.start()

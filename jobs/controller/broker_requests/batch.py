@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.zookeeper.controllership import Controllership
+from jobs.controller.advertised_endpoints import AdvertisedEndpoints
 from jobs.controller.broker_requests.retries import RetryBatch, key_of
 from jobs.controller.context import ControllerContext, full_state_for, partition_notification
 from jobs.controller.controller_node import controller_node
@@ -24,7 +25,6 @@ from planner.rules.topic_deletion import DeletionStep
 from schemas.enums import LEADER_DURING_DELETE, RejectionCode
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.rows import Broker, Change, Key
-from schemas.znodes import Endpoint
 
 Registered = frozenset[tuple[int, int]]
 """Brokers with their broker epochs."""
@@ -37,8 +37,7 @@ class BrokerRequestBatch:
     control: Controllership
     context: ControllerContext
     channels: ChannelManager
-    endpoints: Sequence[Endpoint] = ()
-    """Where brokers reach this controller, if it serves their requests."""
+    endpoints: AdvertisedEndpoints
     drained_brokers: frozenset[int] = frozenset()
     """Brokers whose replicas a drain has stopped.
 
@@ -68,7 +67,8 @@ class BrokerRequestBatch:
 
     def batch_of(self, live_brokers: Sequence[Broker], notices: Sequence[Notice]) -> ControlBatch:
         """Return notices as a batch of this controllership."""
-        node = controller_node(self.control.controller_id, self.endpoints, live_brokers) if self.endpoints else None
+        endpoints = self.endpoints.announced
+        node = controller_node(self.control.controller_id, endpoints, live_brokers) if endpoints else None
         return ControlBatch(self.control.controller_id, self.control.epoch, live_brokers, notices, node)
 
     def send_changes(self, changes: Sequence[Change]) -> None:
@@ -96,6 +96,13 @@ class BrokerRequestBatch:
         for broker in self.context.live if keys else ():
             notices += self._leader_and_isr_notices(broker, self.context.of_broker(broker).intersection(keys))
         self.send(notices)
+
+    def resend_to_followers_of(self, leaders: Collection[int]) -> None:
+        """Send the partitions that these brokers lead to their replicas again.
+
+        A follower ignores a leader that is not alive by its metadata.
+        """
+        self.resend({key for broker in leaders for key in self.context.led_by(broker)})
 
     def resend_current(self, changes: Sequence[Change]) -> None:
         """Send the current state of partitions that have changed again since these changes were written.

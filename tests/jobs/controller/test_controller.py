@@ -406,7 +406,7 @@ def test_lost_session_ends_it_without_a_write(tree: KafkaTree, controller: Resid
 def test_tables_record_all_cycles(tree: KafkaTree, controller: ResidentController, warehouse: Warehouse) -> None:
     tree.add_topic("orders", {0: [0, 1], 1: [7]}, topic_id=None)
     controller.log.start()
-    controller.log.record(controller.cycle_record(outcomes=[]))
+    controller.log.record(controller.decision_writer.cycle_record(outcomes=[]))
     controller.log.record(AuditEntry(Step.TAKE_OVER, "controller epoch 8"))
     initialize(controller)
     tree.unregister(0)

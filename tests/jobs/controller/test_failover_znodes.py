@@ -21,7 +21,7 @@ FEATURE = "/feature"
 def serving(controller: ResidentController) -> ResidentController:
     """A controller that brokers ask."""
     controller.apis = BrokerApis()
-    controller.served = [Endpoint(None, "PLAINTEXT", "127.0.0.1", 9999)]
+    controller.endpoints.served = [Endpoint(None, "PLAINTEXT", "127.0.0.1", 9999)]
     return controller
 
 
@@ -146,7 +146,7 @@ def test_a_topic_that_is_found_while_another_is_read_gets_an_id(tree: KafkaTree,
     set_protocols(serving, *["3.9-IV0"] * 3)
     initialize(serving)
     put_assignment(tree, "new", {0: [1, 2]})
-    serving._dirty_partitions |= serving.reader.refresh_topics(["old"])  # noqa: SLF001
+    serving.pending.add(serving.reader.refresh_topics(["old"]))
     run_until_quiet(serving)
 
     assert topic_id(tree, "new") is not None

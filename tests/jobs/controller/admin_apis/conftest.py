@@ -25,7 +25,7 @@ def admin(tree: KafkaTree, controller: ResidentController) -> Iterator[AdminClie
     """A client of a controller that knows `orders`, with partitions on brokers 0, 1 and 2."""
     handler = BrokerApis()
     controller.apis = handler
-    controller.served = [Endpoint(None, "PLAINTEXT", "127.0.0.1", 9999)]
+    controller.endpoints.served = [Endpoint(None, "PLAINTEXT", "127.0.0.1", 9999)]
     rows = [broker_config(broker, name, value) for broker in range(3) for name, value in SETTINGS.items()]
     controller.engine.set_broker_configs(rows)
     tree.add_topic("orders", {0: [0, 1], 1: [1, 2]})

@@ -60,7 +60,7 @@ def handler(tree: KafkaTree, controller: ResidentController, authorizer: str) ->
         tree.client.set(f"/brokers/ids/{broker}", with_clients(tree.brokers[broker].port, client_port))
     handler = BrokerApis()
     controller.apis = handler
-    controller.served = [
+    controller.endpoints.served = [
         Endpoint(None, "PLAINTEXT", LOOPBACK, 9998),
         Endpoint("CLIENTS", "PLAINTEXT", LOOPBACK, 9999),
     ]
@@ -152,7 +152,7 @@ class Reported:
 def test_clients_are_not_served_while_a_broker_lets_them_log_in_otherwise(
     tree: KafkaTree, controller: ResidentController, handler: BrokerApis, log: RecordedLog
 ) -> None:
-    controller.logins = {"CLIENTS": Security(None, "none", ("PLAIN",))}
+    controller.endpoints.logins = {"CLIENTS": Security(None, "none", ("PLAIN",))}
     reported = Reported(controller)
     controller.config_poller = reported  # type: ignore[assignment]
     outcomes = []

@@ -97,7 +97,7 @@ def test_they_are_told_of_nothing_that_they_do_not_name(
 def test_a_listener_at_which_brokers_have_another_security(
     tree: KafkaTree, admin: AdminClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admin.controller, "served_listeners", frozenset({"CLIENTS"}))
+    monkeypatch.setattr(admin.controller.endpoints, "served_listeners", frozenset({"CLIENTS"}))
     for command, ask in REQUESTS.items():
         error, message = ask(admin)
         assert (error, f"use `surveyor {command}`" in message) == (44, True)
@@ -112,7 +112,7 @@ def test_all_others_are_served(
     admin: AdminClient, monkeypatch: pytest.MonkeyPatch, command: str, sender: Caller
 ) -> None:
     monkeypatch.setattr(clients, "CALLER", sender)
-    monkeypatch.setattr(admin.controller, "served_listeners", frozenset({None, "CLIENTS", "USERS"}))
+    monkeypatch.setattr(admin.controller.endpoints, "served_listeners", frozenset({None, "CLIENTS", "USERS"}))
     assert "Surveyor is the controller" not in str(REQUESTS[command](admin))
 
 

@@ -17,7 +17,7 @@ def apis(controller: ResidentController) -> Iterator[BrokerApis]:
     """The handler of a server; the controller is announced at port 9999."""
     handler = BrokerApis()
     controller.apis = handler
-    controller.served = [Endpoint(None, "PLAINTEXT", "127.0.0.1", 9999)]
+    controller.endpoints.served = [Endpoint(None, "PLAINTEXT", "127.0.0.1", 9999)]
     controller.engine.set_broker_configs([broker_config(0, "inter.broker.listener.name", None)])
     yield handler
     handler.stop()

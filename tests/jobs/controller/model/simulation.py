@@ -330,10 +330,10 @@ class Simulation:
             )
             term.controller, term.known = controller, self.tree.zxid
             term.turn_began = self.tree.zxid, 0
-            controller.served = [Endpoint(None, "PLAINTEXT", "127.0.0.1", 9999)]
+            controller.endpoints.served = [Endpoint(None, "PLAINTEXT", "127.0.0.1", 9999)]
             controller.watches.wakeup = _NonBlockingEvent()
             term.requests = ParkingQueue(lambda: term.writer, Empty)
-            controller.isr_writer._waiting = term.requests  # type: ignore[assignment] # noqa: SLF001
+            controller.isr_changes.writer._waiting = term.requests  # type: ignore[assignment] # noqa: SLF001
             controller.broker_requests.channels = _InterceptedChannels(str(OURS), controller.responses.receive)
             controller.broker_requests.channels.on_send = self._intercept_send
             # replaces the recorded history, which `preparation` reads before each take-over
@@ -670,6 +670,7 @@ def _patched(simulation: Simulation) -> Iterator[None]:
             ),  # it is a thread, and would run at any time
             "jobs.controller.broker_apis.isr_writer.Thread": simulation.make_thread,
             "jobs.controller.controller.time": SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: None),
+            "jobs.controller.admin_request_removal.time": SimpleNamespace(monotonic=lambda: 0.0),
             # refused requests are sent again in the next cycle
             "jobs.controller.broker_requests.retries.time": SimpleNamespace(
                 monotonic=lambda: simulation.cycles * MAX_DELAY_SECONDS

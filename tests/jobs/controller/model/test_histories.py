@@ -14,8 +14,8 @@ from typing import Final
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.controller.broker_apis.isr_changes import IsrChanges
 from jobs.controller.broker_apis.isr_writer import IsrWriter
-from jobs.controller.controller import ResidentController
 from planner.rules.alter_partition import IsrCandidates, IsrError, IsrProposal, IsrVerdict, judge_proposal
 from planner.rules.inputs import PartitionInfo
 from schemas.rows import Key
@@ -79,10 +79,10 @@ def test_unchecked_proposal_is_detected(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def _let_stopping_brokers_join(monkeypatch: pytest.MonkeyPatch) -> None:
-    def candidates(controller: ResidentController) -> IsrCandidates:
-        return IsrCandidates({row.broker_id: row.czxid for row in [*controller.context.brokers.values()]})
+    def candidates(changes: IsrChanges) -> IsrCandidates:
+        return IsrCandidates({row.broker_id: row.czxid for row in [*changes.context.brokers.values()]})
 
-    monkeypatch.setattr(ResidentController, "_isr_candidates", candidates)
+    monkeypatch.setattr(IsrChanges, "candidates", candidates)
 
 
 def _refuse_without_reading(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,11 +100,11 @@ def _refuse_without_reading(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _leave_reassignments(monkeypatch: pytest.MonkeyPatch) -> None:
-    take = ResidentController._take_isr_changes  # noqa: SLF001
+    take = IsrChanges.take
     monkeypatch.setattr(
-        ResidentController,
-        "_take_isr_changes",
-        lambda controller: take(controller) - controller.context.moving - controller.context.requested_partitions,
+        IsrChanges,
+        "take",
+        lambda changes: take(changes) - changes.context.moving - changes.context.requested_partitions,
     )
 
 

@@ -1,0 +1,50 @@
+"""Work that waits for the next cycle of the resident controller.
+
+Corresponds to the queue of `ControllerEventManager`. Kafka's controller handles its events one after the other; here
+partitions and requests are collected, and one cycle decides on all of them.
+"""
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Final
+
+from schemas.rows import Key
+
+POLL_INTERVAL_SECONDS: Final = 2.0
+"""Seconds after which a cycle starts, although nothing woke the controller."""
+
+FIRST_RETRY_SECONDS: Final = 0.05
+"""Seconds to wait after a cycle in which every write was refused.
+
+The pause doubles with each further such cycle, up to the poll interval.
+"""
+
+MAX_DOUBLINGS: Final = 6
+"""Limit for the number of times that this pause is doubled."""
+
+
+@dataclass(slots=True)
+class PendingWork:
+    """What the next cycle decides on."""
+
+    partitions: set[Key] = field(default_factory=set)
+    requests_due: bool = True
+    """Whether requests in /admin are decided on."""
+    failed_attempts: int = 0
+    """Attempts in a row in which no change could be written."""
+
+    def add(self, partitions: AbstractSet[Key] = frozenset(), *, requests_due: bool = False) -> None:
+        """Add partitions, and with `requests_due` the requests in /admin."""
+        self.partitions |= partitions
+        self.requests_due |= requests_due
+
+    def take(self) -> tuple[set[Key], bool]:
+        """Return and clear the partitions, and whether the requests are due."""
+        taken = self.partitions, self.requests_due
+        self.partitions, self.requests_due = set(), False
+        return taken
+
+    @property
+    def retry_delay(self) -> float:
+        """Seconds until the next cycle after failed attempts."""
+        return min(POLL_INTERVAL_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(self.failed_attempts, MAX_DOUBLINGS))
