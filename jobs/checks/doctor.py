@@ -213,7 +213,7 @@ def _epoch(client: KazooClient, state: ClusterState, recorded_epoch: int) -> Che
     """Whether brokers accept the controller's requests: not if they know a later epoch than the controller's."""
     latest = max(recorded_epoch, latest_epoch_of_states(client))
     if epoch_behind := set_back(state.controller_epoch, latest):
-        advice = "surveyor reconcile --apply takes the controllership over above it, and hands back"
+        advice = "surveyor reconcile --apply takes the controllership over above it, and resigns"
         yield CheckResult("controller epoch", CheckStatus.FAULT, epoch_behind, advice)
 
 

@@ -115,9 +115,9 @@ class BrokerConfigPoller:
         pending, deadline = brokers, time.monotonic() + REQUEST_TIMEOUT_SECONDS
         for tries in count(1):
             rows, errors = self._read_configs(pending)
-            answered = [row for row in pending if row.broker_id not in errors]
+            responded = [row for row in pending if row.broker_id not in errors]
             is_last = tries >= max_tries or time.monotonic() > deadline
-            self._results.put((pending, rows, errors) if is_last else (answered, _of_brokers(answered, rows), {}))
+            self._results.put((pending, rows, errors) if is_last else (responded, _of_brokers(responded, rows), {}))
             self.wakeup()
             pending = [row for row in pending if row.broker_id in errors]
             if is_last or not pending:
@@ -165,7 +165,7 @@ class BrokerConfigPoller:
     def _no_longer_reporting(self, rows: Iterable[BrokerConfig], errors: Container[int]) -> dict[int, str]:
         """Return the brokers that responded without the settings that they have reported before, with the reason.
 
-        Every broker that describes its settings reports its authorizer. One that has answered ApiVersions alone has
+        Every broker that describes its settings reports its authorizer. One that has responded to ApiVersions alone has
         reported none.
         """
         reported = {row.broker_id for row in self.configs if row.name == AUTHORIZER and not row.assumed}

@@ -79,7 +79,7 @@ def complete_configs(
     The first request gives each broker little time. A busy broker, or one that registered since, is no reason to refuse
     the take-over. `configs` and the result have the columns of BROKER_CONFIGS; brokers in `allowed` are not
     asked. `defaults` has the names that get a row. Without `is_serving` raises RefusedError if a broker does not
-    answer, or runs a protocol whose requests are not served.
+    respond, or runs a protocol whose requests are not served.
     """
     with_configs = _configs_of(configs) | allowed
     missing = [broker for broker in with_retries(lambda: read_brokers(client)) if broker.broker_id not in with_configs]
@@ -88,7 +88,7 @@ def complete_configs(
     overrides, _ = with_retries(lambda: read_overrides(client))
     ids = {broker.broker_id for broker in missing}
     with progress(f"asking brokers {join_ids(sorted(ids))} for their configs"):
-        answered = read_broker_configs(
+        responded = read_broker_configs(
             missing,
             settings.conf.command_config,
             overrides,
@@ -97,16 +97,16 @@ def complete_configs(
             defaults=defaults,
         )
     if not is_serving:
-        _refuse_unanswered(ids - _configs_of(answered))
-        refuse_protocols(answered)
-    return [*(row for row in configs if row.broker_id not in ids), *answered]
+        _refuse_silent(ids - _configs_of(responded))
+        refuse_protocols(responded)
+    return [*(row for row in configs if row.broker_id not in ids), *responded]
 
 
 def _configs_of(configs: list[BrokerConfig]) -> set[int]:
     return {*_protocols(configs)}
 
 
-def _refuse_unanswered(silent: set[int]) -> None:
+def _refuse_silent(silent: set[int]) -> None:
     """Raise RefusedError if a broker has not returned its protocol version: it may be one that is not served."""
     if silent:
         ids = ",".join(map(str, sorted(silent)))

@@ -63,7 +63,7 @@ class ControllerContext:
         return self._partitions_by_broker[broker_id]
 
     @property
-    def gone_brokers(self) -> list[int]:
+    def dead_brokers(self) -> list[int]:
         """Unregistered brokers that partitions refer to."""
         by_broker = [*self._partitions_by_broker.items()]
         return [broker for broker, keys in by_broker if keys and broker not in self.brokers]

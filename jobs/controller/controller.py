@@ -278,7 +278,7 @@ class ResidentController:
         self.pending.add(changes.partitions, requests_due=changes.requests or not self.resync.is_under_way)
 
     def stop(self) -> None:
-        """Stop answering requests of brokers, and sending them requests."""
+        """Stop responding to requests of brokers, and sending them requests."""
         if self.apis:
             self.apis.close()
         self.startup.stop()
@@ -458,7 +458,7 @@ class ResidentController:
         self.reader.acknowledge()
 
     def _send_retries(self, idle: Collection[int]) -> None:
-        """Send again what brokers answered with an error, each broker after its own delay."""
+        """Send again what brokers refused, each broker after its own delay."""
         for batch in self.retries.due_retries(idle):
             stopping = self.broker_requests.send_retry(batch)
             self.pending.add(stopping, requests_due=bool(stopping))

@@ -273,7 +273,7 @@ def _refuse_loopback(endpoints: Sequence[Endpoint], brokers: Sequence[Broker]) -
 def authorizer_of(configs: Iterable[BrokerConfig]) -> str | None:
     """Return the authorizer of the brokers, "" if those whose settings are known have none, None if none is known.
 
-    What is relayed would be authorized by our address, and what we answer ourselves by nothing.
+    What is relayed would be authorized by our address, and what we handle ourselves by nothing.
     """
     known = {row.value or "" for row in configs if row.name == AUTHORIZER and not row.assumed}
     return max(known, default=None)
@@ -282,8 +282,8 @@ def authorizer_of(configs: Iterable[BrokerConfig]) -> str | None:
 def _refuse_shared(endpoints: Sequence[Endpoint], brokers: Sequence[Broker], authorizer: str | None) -> None:
     """Raise RefusedError if clients would see us where their requests cannot be relayed to a broker.
 
-    Clients take any broker of their listener for metadata. In plain text a broker answers them through us; with TLS or
-    SASL it would take them for us, and an authorizer would take their addresses for ours.
+    Clients take any broker of their listener for metadata. In plain text a broker responds to them through us; with TLS
+    or SASL it would take them for us, and an authorizer would take their addresses for ours.
     """
     names = {endpoint.listener for endpoint in endpoints}
     secured = [endpoint for endpoint in endpoints if endpoint.security_protocol != PLAINTEXT]

@@ -38,7 +38,7 @@ def control_cluster(settings: Settings, options: ControlOptions) -> CommandResul
         keys = prepared.context.partitions.keys()
         return _report_dry(settings, prepared.engine.decide(prepared.context, keys, deletions=True))
     with _metrics(settings, options) as metrics:  # a standby that waits for ZooKeeper is well, too
-        with ThreadPoolExecutor(1) as pool:  # tables are made while ZooKeeper and the brokers answer
+        with ThreadPoolExecutor(1) as pool:  # tables are made while ZooKeeper and the brokers respond
             tables = pool.submit(settings.warehouse.ensure_tables)
             prepared = prepare_first(settings, options, tables.result)
         if not options.yes and is_terminal() and not confirm("become the controller of this cluster?"):

@@ -47,7 +47,7 @@ class Services:
 
     metrics: ControllerMetrics
     apis: BrokerApis | None = None
-    """Answers brokers' requests; None if they are not served."""
+    """Handles brokers' requests; None if they are not served."""
     served: Sequence[Endpoint] = ()
     """The endpoints that receive them."""
     logins: Mapping[str, Security] = field(default_factory=dict)
@@ -64,7 +64,7 @@ def listening(
 ) -> Iterator[Services]:
     """Yield the services of this process; brokers' requests are received only with `--listen`.
 
-    Until this process is the controller, it answers NOT_CONTROLLER.
+    Until this process is the controller, it responds with NOT_CONTROLLER.
     """
     brokers = [*registered.values()]
     if listen is None:

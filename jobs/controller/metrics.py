@@ -33,8 +33,8 @@ from schemas.topic_configs import DEFAULT_MIN_ISR
 BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0)
 """Seconds of a cycle."""
 
-ANSWER_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0)
-"""Seconds until AlterPartition is answered; a leader waits 30 s."""
+RESPONSE_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0)
+"""Seconds until the response to AlterPartition; a leader waits 30 s."""
 
 STALLED_SECONDS: Final = 60.0
 """Seconds without the end of a cycle after which a controller counts as stalled."""
@@ -62,10 +62,10 @@ class ControllerMetrics(MetricFamilies):
         )
         self._response_seconds = Histogram(
             "surveyor_control_alter_partition_seconds",
-            "Time between an AlterPartition request and its answer.",
+            "Time between an AlterPartition request and its response.",
             ["cluster"],
             registry=self._registry,
-            buckets=ANSWER_BUCKETS,
+            buckets=RESPONSE_BUCKETS,
         )
 
     def observe_cycle(self, seconds: float) -> None:
@@ -74,7 +74,7 @@ class ControllerMetrics(MetricFamilies):
         self._last_cycle = time.monotonic()
 
     def observe_response(self, seconds: float) -> None:
-        """Add a request of a leader that was answered."""
+        """Add a response to a leader."""
         self._response_seconds.labels(self.cluster).observe(seconds)
 
     def begin(self, controller: ResidentController) -> None:
@@ -106,7 +106,7 @@ class ControllerMetrics(MetricFamilies):
             return
         yield self.gauge("controller_epoch", "Our controller epoch.", controller.control.epoch)
         is_connected = float(bool(controller.control.client.connected))
-        yield self.gauge("control_zookeeper_connected", "Whether ZooKeeper answers us.", is_connected)
+        yield self.gauge("control_zookeeper_connected", "Whether ZooKeeper is connected.", is_connected)
         yield from self._of_cluster(controller.context)
         yield from self._of_brokers(controller)
         written = controller.summary.by_action.copy()
@@ -127,7 +127,7 @@ class ControllerMetrics(MetricFamilies):
         counts = _unhealthy(rows, brokers, context.topics_to_be_deleted)
         counts["moving"] = sum(row.is_moving or row.key in requested for row in rows)
         not_understood = len(context.not_understood)
-        statuses = {"live": len(brokers), "gone": len(context.gone_brokers), "not_understood": not_understood}
+        statuses = {"live": len(brokers), "gone": len(context.dead_brokers), "not_understood": not_understood}
         yield self.by("status", "brokers", BROKERS, statuses)
         yield self.gauge("partitions", "Partitions.", len(rows))
         for name in _COUNTS:

@@ -37,7 +37,7 @@ CONFIG_TIMEOUT_SECONDS: Final = 10.0
 """Seconds for all brokers to return their configs; those that do not are asked once more."""
 
 RECONNECT_SECONDS: Final = 1.0
-"""Seconds until a standby tries again where no take-over had begun, for instance if ZooKeeper does not answer."""
+"""Seconds until a standby tries again where no take-over had begun, for instance if ZooKeeper does not respond."""
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class Preparation:
 
 
 def prepare_first(settings: Settings, options: ControlOptions, await_tables: Callable[[], None]) -> Preparation:
-    """Prepare; a standby waits for a ZooKeeper that does not answer. A signal interrupts this.
+    """Prepare; a standby waits for a ZooKeeper that does not respond. A signal interrupts this.
 
     It does not wait for errors that time does not fix: a wrong chroot or password, or an ACL. `await_tables` returns
     once all tables exist, and raises the error if they cannot be made.
@@ -89,7 +89,7 @@ def read_state_before_take_over(settings: Settings, client: KazooClient) -> Clus
 def prepare_again(
     settings: Settings, options: ControlOptions, client: KazooClient, prepared: Preparation
 ) -> Preparation:
-    """Prepare again; if that is refused, for instance because a broker does not answer, return `prepared`."""
+    """Prepare again; if that is refused, for instance because a broker does not respond, return `prepared`."""
     try:
         return prepare(settings, options, client)
     except RefusedError as error:

@@ -38,9 +38,9 @@ from schemas.enums import NO_CONTROLLER, Step
 from schemas.rows import Snapshot
 
 SWITCH_INTERVAL_SECONDS: Final = 0.001
-"""Seconds after which a busy thread lets another one run; Python's 0.005 is longer than ZooKeeper takes to answer.
+"""Seconds after which a busy thread lets another one run; Python's 0.005 is longer than ZooKeeper takes to respond.
 
-While the threads of brokers encode requests, each answer of ZooKeeper would wait for them twice: in kazoo's thread,
+While the threads of brokers encode requests, each response of ZooKeeper would wait for them twice: in kazoo's thread,
 and in that of the cycle.
 """
 

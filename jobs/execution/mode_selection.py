@@ -42,7 +42,7 @@ def choose_mode(
     ):
         raise RefusedError(
             f"{epoch_behind}. Kafka's controller cannot carry out a plan until that is repaired: `surveyor "
-            "reconcile --apply` takes over above that epoch and hands back; then commit again",
+            "reconcile --apply` takes over above that epoch and resigns; then commit again",
         )
     if running.via is Via.ZOOKEEPER:
         return _via_zookeeper(mode, plan, cluster, state)
@@ -161,11 +161,11 @@ def _why_not_batch(plan: Plan) -> str | None:
 def refuse_resident_drain(plan: Plan) -> None:
     """Raise RefusedError for a drain that lasts only while Surveyor is the resident controller.
 
-    For commits that hand the controllership back.
+    For commits that resign afterwards.
     """
     if plan.row.kind == PlanKind.DRAIN and plan.row.options["mode"] == DrainMode.RESIDENT:
         raise RefusedError(
-            f"plan {plan.title} is a drain in resident mode, and this commit hands the controllership back: Kafka's "
+            f"plan {plan.title} is a drain in resident mode, and this commit resigns afterwards: Kafka's "
             "controller would start the replicas again at once; use `plan drain --mode admin`, or commit it while "
             "`surveyor control` is the controller",
         )

@@ -107,7 +107,7 @@ def reconcile_until_quiet(
 ) -> CommandResult:
     """Reconcile until nothing is due, with a log line for each cycle; only the first cycle asks for confirmation.
 
-    While replicas copy, nothing is due, and the command waits. It does not wait for brokers that are down. The counts
+    While replicas copy, nothing is due, and the command waits. It does not wait for dead brokers. The counts
     by outcome are those of all cycles. What was stale in a cycle is judged again in the next one, so the detailed exit
     code concerns the last cycle.
     """
@@ -229,7 +229,7 @@ def _raise_stale_epoch(settings: Settings, sink: ZooKeeperSink, plan: Plan, *, a
     if (
         not yes
         and is_terminal()
-        and not confirm(f"{stale_epoch}. Take the controllership over above that, and hand it back?")
+        and not confirm(f"{stale_epoch}. Take the controllership over above that, and resign?")
     ):
         raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
     with defer_signals():

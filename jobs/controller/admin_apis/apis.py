@@ -1,4 +1,4 @@
-"""Which requests of admin clients are answered, and which are refused because a command of Surveyor does the work."""
+"""Which requests of admin clients are served, and which are refused because a command of Surveyor does the work."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -48,7 +48,7 @@ CONFIG_VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     ALTER_CONFIGS: (0, 2),
     INCREMENTAL_ALTER_CONFIGS: (0, 1),
 }
-"""Requests that are answered if they are about the controller; a broker answers all others."""
+"""Requests that are handled here if they are about the controller; a broker handles all others."""
 
 VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     LIST_GROUPS: (0, 5),
@@ -85,11 +85,11 @@ COMMANDS: Final[Mapping[int, str]] = {
 """The commands that do what the requests ask for. `kafka-reassign-partitions` lists before it moves anything."""
 
 WAITING: Final = COMMANDS.keys() - {LIST_REASSIGNMENTS}
-"""Requests whose answer waits until a cycle has done what they ask for."""
+"""Requests whose response waits until a cycle has done what they ask for."""
 
 
 def refusal_of(api: int, caller: Caller, authorizer: str | None, *, is_served: bool = True) -> ApiError | None:
-    """Return the answer to a client for which nothing is carried out, None if its requests are served.
+    """Return the response to a client for which nothing is carried out, None if its requests are served.
 
     `authorizer`: that of the brokers, None if it is not known. `is_served`: whether clients log in at this address as
     at the brokers. `kafka-topics --describe` continues without a list of
@@ -153,5 +153,5 @@ _HANDLERS: Final[Mapping[int, Callable[[AdminApiContext, int, ApiMessage], ApiMe
 
 
 def handle_admin(api_context: AdminApiContext, api: int, version: int, request: ApiMessage) -> ApiMessage:
-    """Answer a request of an admin client; may wait as long as the client does."""
+    """Handle a request of an admin client; may wait as long as the client does."""
     return _HANDLERS[api](api_context, version, request)

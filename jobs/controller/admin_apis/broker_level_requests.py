@@ -1,7 +1,7 @@
-"""What clients ask each broker of itself, answered by the controller that they see among the brokers.
+"""What clients ask each broker of itself, handled by the controller that they see among the brokers.
 
 It has no groups, transactions, log dirs and settings. A broker would refuse a question about another broker's settings,
-and would answer the others as if they were about it.
+and would respond to the others as if they were about it.
 """
 
 from typing import Final
@@ -37,25 +37,25 @@ def _is_ours(controller_id: int, resource: ApiMessage) -> bool:
 
 
 def list_groups(_api_context: AdminApiContext, version: int, _request: ApiMessage) -> ApiMessage:
-    """Answer that there are no groups."""
+    """Respond that there are no groups."""
     return response_entity(LIST_GROUPS, version, "ListGroupsResponse", groups=(), **error_fields(OK))
 
 
 def list_transactions(_api_context: AdminApiContext, version: int, _request: ApiMessage) -> ApiMessage:
-    """Answer that there are no transactions."""
+    """Respond that there are no transactions."""
     states = {"unknown_state_filters": (), "transaction_states": ()}
     return response_entity(LIST_TRANSACTIONS, version, "ListTransactionsResponse", **states, **error_fields(OK))
 
 
 def describe_log_dirs(_api_context: AdminApiContext, version: int, _request: ApiMessage) -> ApiMessage:
-    """Answer with one log dir without a name; clients take none for a lack of permission."""
+    """Respond with one log dir without a name; clients take none for a lack of permission."""
     ok = error_fields(OK)
     one = response_entity(DESCRIBE_LOG_DIRS, version, "DescribeLogDirsResult", log_dir="", topics=(), **ok)
     return response_entity(DESCRIBE_LOG_DIRS, version, "DescribeLogDirsResponse", results=(one,), **ok)
 
 
 def describe_configs(api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
-    """Answer that the controller has no settings."""
+    """Respond that the controller has no settings."""
     results = [
         response_entity(
             DESCRIBE_CONFIGS,

@@ -39,7 +39,7 @@ _PREFERRED: Final = 0
 
 
 def alter_reassignments(api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
-    """Begin, replace or cancel reassignments, as /admin/reassign_partitions does; each partition is answered."""
+    """Begin, replace or cancel reassignments, as /admin/reassign_partitions does; each partition has a result."""
     requested_targets = {
         (topic.name, partition.partition_index): None if partition.replicas is None else [*partition.replicas]
         for topic in request.topics
@@ -209,13 +209,13 @@ def elect_leaders(api_context: AdminApiContext, version: int, request: ApiMessag
             errors[key] = refusal
     if due:
         errors |= _elect(api_context, due, seconds_of(request.timeout))
-    if requested_topics is None:  # as Kafka does, only those are answered for which something was to be done
+    if requested_topics is None:  # as Kafka does, only those have a result for which something was to be done
         errors = {key: error for key, error in errors.items() if error.error is not AdminError.ELECTION_NOT_NEEDED}
     return _elections(version, errors)
 
 
 def _elections(version: int, errors: Mapping[Key, ApiError], error_of_all: ApiError = OK) -> ApiMessage:
-    """Return the answer to ElectLeaders; in version 0 it has no error but those of partitions."""
+    """Return the response to ElectLeaders; in version 0 it has no error but those of partitions."""
     by_topic = defaultdict[str, list[ApiMessage]](list)
     for (topic, partition), error in sorted(errors.items()):
         fields = error_fields(error)

@@ -1,8 +1,8 @@
-"""Requests of admin clients: how they are answered, and what all of them share.
+"""Requests of admin clients: how they are handled, and what all of them share.
 
 Corresponds to the part of `KafkaApis` that needs the active controller for `Admin`. What is asked for is written to the
-znodes that the controller obeys anyway, under the fence; the cycle carries it out, and the answer waits for it as long
-as the client does.
+znodes that the controller obeys anyway, under the fence; the cycle carries it out, and the response waits for it as
+long as the client does.
 """
 
 import time
@@ -33,14 +33,14 @@ MAX_ACTIVE_REQUESTS: Final = 8
 """Requests that are worked on at the same time; those that wait for a cycle do not count."""
 
 MAX_WAIT_SECONDS: Final = 60.0
-"""Maximum number of seconds that a client may have the answer wait."""
+"""Maximum number of seconds that a client may have the response wait."""
 
 MAX_ATTEMPTS: Final = 5
 """Attempts to write a znode that others write as well."""
 
 
 class AdminError(IntEnum):
-    """Kafka's error codes in the answers."""
+    """Kafka's error codes in the responses."""
 
     NONE = 0
     UNKNOWN_TOPIC_OR_PARTITION = 3
@@ -82,7 +82,7 @@ CHANGED: Final = ApiError(AdminError.REQUEST_TIMED_OUT, "its znode changed durin
 
 
 class RefusedRequestError(Exception):
-    """A request, or a part of it, that is answered with an error."""
+    """A request, or a part of it, whose response is an error."""
 
     def __init__(self, error: AdminError, message: str | None) -> None:
         super().__init__(message)
@@ -102,7 +102,7 @@ class AdminApiContext:
     wake: Callable[[], None]
     """Starts a cycle."""
     refusal: ApiError | None = None
-    """The answer to every request of this client; None if they are carried out."""
+    """The response to every request of this client; None if they are carried out."""
     listener: str | None = None
     """Name of the brokers' listener for clients at which this client asks."""
     endpoints: Callable[[], Sequence[Endpoint]] = tuple

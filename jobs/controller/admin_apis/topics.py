@@ -64,7 +64,7 @@ _IDS_SINCE: Final = 6
 
 
 def create_topics(api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
-    """Create topics; the answer waits until each partition has a leader."""
+    """Create topics; the response waits until each partition has a leader."""
     counts, remaining_partitions = Counter(topic.name for topic in request.topics), MAX_NEW_PARTITIONS
     made, errors = dict[str, Assignment](), dict[str, ApiError]()
     for topic in request.topics:
@@ -231,7 +231,7 @@ def _refuse_replicas(api_context: AdminApiContext, lists: Collection[Sequence[in
 
 
 def create_partitions(api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
-    """Add partitions to topics; the answer waits until each has a leader."""
+    """Add partitions to topics; the response waits until each has a leader."""
     errors, added, remaining_partitions = dict[str, ApiError](), list[Key](), MAX_NEW_PARTITIONS
     for topic in request.topics:
         try:
@@ -298,7 +298,7 @@ def _extend(api_context: AdminApiContext, topic: ApiMessage, remaining_partition
 
 
 def delete_topics(api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
-    """Queue topics for deletion; the answer waits until they are deleted."""
+    """Queue topics for deletion; the response waits until they are deleted."""
     deletions = _deletions(api_context, version, request)
     errors = dict[int, ApiError]()
     for number, (name, _) in enumerate(deletions):

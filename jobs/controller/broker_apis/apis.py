@@ -1,4 +1,4 @@
-"""Answers brokers' requests as the active controller; without a controllership the response is NOT_CONTROLLER.
+"""Handles brokers' requests as the active controller; without a controllership the response is NOT_CONTROLLER.
 
 Corresponds to the part of `KafkaApis` that needs the active controller. The server runs as long as the process, and a
 controllership may end earlier. A broker that receives NOT_CONTROLLER looks for the controller again.
@@ -67,7 +67,7 @@ _BROKER_ID_NOT_REGISTERED: Final = 102
 
 @dataclass(slots=True)
 class ActiveController:
-    """The parts of one controllership that answer requests."""
+    """The parts of one controllership that handle requests."""
 
     control: Controllership
     context: ControllerContext
@@ -88,7 +88,7 @@ class ActiveController:
     _turns: Iterator[int] = field(default_factory=count)
 
     def api_context_for(self, api: int, caller: Caller) -> AdminApiContext:
-        """Return what a request of a client is answered by."""
+        """Return what handles a request of a client."""
         is_served = self.serves_clients_of(caller.clients_of)
         refusal = refusal_of(api, caller, self.authorizer(), is_served=is_served)
         return replace(self.api_context, refusal=refusal, listener=caller.clients_of, endpoints=self.endpoints)
@@ -150,13 +150,13 @@ class BrokerApis:
     )
 
     def open(self, active: ActiveController) -> None:
-        """Answer requests as this active controller from now on."""
+        """Handle requests as this active controller from now on."""
         with self._lock:
             self._active = active
         active.isr_writer.start()
 
     def close(self) -> None:
-        """Answer NOT_CONTROLLER from now on, also to requests that wait."""
+        """Respond with NOT_CONTROLLER from now on, also to requests that wait."""
         with self._lock:
             active, self._active = self._active, None
         if active is not None:
@@ -165,14 +165,14 @@ class BrokerApis:
             active.shutdowns.stop()
 
     def stop(self) -> None:
-        """Stop answering requests; called at the end of the process."""
+        """Stop handling requests; called at the end of the process."""
         self.close()
         self._executor.shutdown()
         for executor in (self._waiting_executor, self._quick_executor):
             executor.shutdown(wait=False, cancel_futures=True)
 
     def versions(self, listener: ServerListener) -> Mapping[int, tuple[int, int]]:
-        """Return the APIs that are answered, with their first and last version; `refusal_of` refuses some of them.
+        """Return the APIs that are served, with their first and last version; `refusal_of` refuses some of them.
 
         Where clients of a listener of their own connect, no ISR can be changed and no broker shut down.
         """
@@ -208,7 +208,7 @@ class BrokerApis:
         return concerns_controller(active.control.controller_id, request)
 
     def submit(self, caller: Caller, api_key: int, version: int, request: ApiMessage) -> Future[ApiMessage]:
-        """Answer a request; its future gets the response.
+        """Handle a request; its future gets the response.
 
         A client that takes this process for the controller finds its connection closed, and looks for another one. So
         does a client that asks for the brokers, and whose password is unknown or whose listener is not served now. A

@@ -84,7 +84,7 @@ class WrittenState(NamedTuple):
 
 @dataclass(slots=True)
 class IsrWriter:
-    """Answers the AlterPartition requests of one controllership."""
+    """Handles the AlterPartition requests of one controllership."""
 
     control: Controllership
     context: ControllerContext
@@ -116,7 +116,7 @@ class IsrWriter:
         self._thread.start()
 
     def stop(self) -> None:
-        """Answer no further request; those that wait are answered with NOT_CONTROLLER."""
+        """Handle no further request; the response to those that wait is NOT_CONTROLLER."""
         self._waiting.put(None)
         if self._thread is not None:
             self._thread.join()
@@ -153,9 +153,9 @@ class IsrWriter:
             try:
                 self._respond(batch)
             except (SurveyorError, KazooException) as error:
-                _LOG.info("surveyor: AlterPartition is not answered any more: %s", error)
+                _LOG.info("surveyor: no further AlterPartition is handled: %s", error)
             except Exception:  # noqa: BLE001 - the next request must not wait for a bad one
-                _LOG.exception("surveyor: cannot answer AlterPartition")
+                _LOG.exception("surveyor: cannot handle AlterPartition")
             _refuse(batch)
             self.wake()
 
@@ -187,7 +187,7 @@ class IsrWriter:
                 yield request
 
     def _respond(self, batch: Sequence[IsrRequest]) -> None:
-        """Answer requests; those that are about the same partition one after the other."""
+        """Handle requests; those that are about the same partition one after the other."""
         waiting = [*batch]
         while waiting:
             together, requested, later = list[IsrRequest](), set[Key](), list[IsrRequest]()
@@ -199,7 +199,7 @@ class IsrWriter:
             waiting = later
 
     def _respond_together(self, requests: Sequence[IsrRequest]) -> None:
-        """Answer requests that have no partition in common."""
+        """Handle requests that have no partition in common."""
         current = []
         for request in requests:
             broker = self.context.brokers.get(request.broker_id)
@@ -332,7 +332,7 @@ class IsrWriter:
     def _set_aside(
         self, proposals: Sequence[IsrProposal], refused: MultiFailure, results: dict[Key, IsrResult]
     ) -> list[IsrProposal]:
-        """Return the proposals to be judged again; one whose state must not be written is answered at once."""
+        """Return the proposals to be judged again; one whose state must not be written gets its result at once."""
         if not refused.is_final:
             return [*proposals]
         _LOG.warning("surveyor: an ISR cannot be changed: %s", refused)
@@ -342,7 +342,7 @@ class IsrWriter:
 
 
 def _refuse(requests: Iterable[IsrRequest]) -> None:
-    """Answer requests that were not answered with NOT_CONTROLLER, after which the broker repeats them."""
+    """Respond to the remaining requests with NOT_CONTROLLER, after which the broker repeats them."""
     for request in requests:
         if not request.response.done():
             request.response.set_result(IsrResponse(IsrError.NOT_CONTROLLER, {}))

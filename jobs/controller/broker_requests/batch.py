@@ -1,8 +1,8 @@
 """Puts the resident controller's requests into the queues of brokers: changes, current states and deletions.
 
 Corresponds to `ControllerBrokerRequestBatch` and its callers: `sendUpdateMetadataRequest`, `onBrokerStartup`,
-`ReplicaStateMachine` and `TopicDeletionManager`. A queue sends a request until it is answered, so each request is put
-there once for each registration of a broker, and again if the response is an error.
+`ReplicaStateMachine` and `TopicDeletionManager`. A queue sends a request until its response arrives, so each request is
+put there once for each registration of a broker, and again if the response is an error.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -78,7 +78,7 @@ class BrokerRequestBatch:
     def send_full_state(self, broker_ids: Collection[int], *, have_started: bool = True) -> None:
         """Send these brokers the full state, and all other brokers the list of live brokers.
 
-        `have_started`: the brokers have no metadata yet and already answer clients, so all metadata is sent first.
+        `have_started`: the brokers have no metadata yet and already serve clients, so all metadata is sent first.
         """
         notices = full_state_for(self.context, broker_ids, sorted(self.context.partitions)) if broker_ids else ()
         self.send([*notices], live_brokers_to=self.context.live, starting=broker_ids if have_started else ())
@@ -90,7 +90,7 @@ class BrokerRequestBatch:
     def resend(self, keys: Collection[Key]) -> None:
         """Send the current state of partitions for which it is unknown whether it was sent.
 
-        A broker that already has it answers so.
+        A broker that already has it responds so.
         """
         notices = self._metadata_notices(keys)
         for broker in self.context.live if keys else ():
@@ -171,7 +171,7 @@ class BrokerRequestBatch:
         )
 
     def ask_for_log_dirs(self, broker: int) -> None:
-        """Send a broker the states of its replicas again; it answers with an error for those whose log dir failed."""
+        """Send a broker the states of its replicas again; its response has an error for those whose log dir failed."""
         if broker in self.context.brokers:
             self.send(self._leader_and_isr_notices(broker, self.context.of_broker(broker)))
 

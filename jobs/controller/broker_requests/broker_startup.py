@@ -1,8 +1,8 @@
 """Sends a broker that starts all metadata at once, in a thread of its own, before the cycle decides anything.
 
-Corresponds to the first step of `KafkaController.onBrokerStartup`. A broker answers clients as soon as it listens.
-Without metadata it answers that topics do not exist, which some clients treat as final. A cycle may spend a second on a
-decision, so this thread does not wait for it. The cycle later sends the same again, with the states of the broker's
+Corresponds to the first step of `KafkaController.onBrokerStartup`. A broker serves clients as soon as it listens.
+Without metadata it responds that topics do not exist, which some clients treat as final. A cycle may spend a second on
+a decision, so this thread does not wait for it. The cycle later sends the same again, with the states of the broker's
 replicas; both use one queue, in order. This thread reads only data that a cycle replaces as a whole, or that can be
 copied at once.
 """

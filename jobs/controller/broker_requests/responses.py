@@ -29,7 +29,7 @@ class ResponseEffects:
     has_stopped_replicas: bool = False
     """Whether replicas were stopped, for which a deletion may wait."""
     bounced_brokers: set[int] = field(default_factory=set)
-    """Brokers that answered that they have registered again, so that they have lost the state sent to them."""
+    """Brokers that have registered again by their responses, so that they have lost the state sent to them."""
     refused_epochs: dict[int, int] = field(default_factory=dict)
     """Brokers that know a later controller epoch than ours, with our epoch that they refused."""
 

@@ -1,4 +1,4 @@
-"""Requests that brokers answered with an error, and when to send them again: until accepted, or no longer due.
+"""Requests that brokers refused, and when to send them again: until accepted, or no longer due.
 
 Kafka's controller logs such a response and continues (`LeaderAndIsrResponseReceived`), or regards the replica as
 ineligible for deletion until something happens to it. But a leader that did not receive its leader epoch cannot change
@@ -55,7 +55,7 @@ class RetryBatch(NamedTuple):
     needs_full_state: bool
     """The broker did not accept an UpdateMetadata, so it must be sent the full state.
 
-    Followers ignore leaders that are not alive by their metadata, and answer a LeaderAndIsr without an error.
+    Followers ignore leaders that are not alive by their metadata, and respond to a LeaderAndIsr without an error.
     """
 
 
@@ -141,14 +141,14 @@ class RetryQueue:
         count_text = "" if backoff.refusals == 1 else f", {backoff.refusals} times so far: check its log"
         errors = ", ".join(map(error_name, sorted(codes)))
         self.log_line(
-            f"surveyor: broker {broker} answered {api}{about} with {errors}{count_text}; retrying",
+            f"surveyor: broker {broker} responded to {api}{about} with {errors}{count_text}; retrying",
             logging.WARNING,
         )
 
     def due_retries(self, idle: Collection[int]) -> Iterator[RetryBatch]:
         """Remove and yield the requests that are due to be sent again.
 
-        `idle`: brokers that had answered all requests when responses were last read.
+        `idle`: brokers that had responded to all requests when responses were last read.
         """
         now = time.monotonic()
         for broker, backoff in list(self._backoffs.items()):

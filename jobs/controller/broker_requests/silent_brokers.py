@@ -1,4 +1,4 @@
-"""Logs registered brokers that do not answer; without it only the metrics would show them."""
+"""Logs registered brokers that do not respond; without it only the metrics would show them."""
 
 import logging
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ SILENT_SECONDS: Final = 30.0
 
 @dataclass(slots=True)
 class SilentBrokers:
-    """The brokers that were reported, until they answer or are no longer registered."""
+    """The brokers that were reported, until they respond or are no longer registered."""
 
     log_line: LogLine
     _reported: set[int] = field(default_factory=set)
@@ -26,10 +26,10 @@ class SilentBrokers:
         silent = {broker for broker, age in ages.items() if age >= SILENT_SECONDS}
         for broker in sorted(silent - self._reported):
             self.log_line(
-                f"surveyor: warning: broker {broker} is registered and has not answered for {ages[broker]:.0f} s: "
+                f"surveyor: warning: broker {broker} is registered and has not responded for {ages[broker]:.0f} s: "
                 "requests to it wait. Make sure that it runs",
                 logging.WARNING,
             )
         for broker in sorted((self._reported - silent) & ages.keys()):
-            self.log_line(f"  broker {broker} answers again")
+            self.log_line(f"  broker {broker} responds again")
         self._reported = silent

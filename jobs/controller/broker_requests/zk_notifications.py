@@ -25,7 +25,7 @@ class NotificationHandler:
     broker_requests: BrokerRequestBatch
     responses: ResponseHandler
     _log_dirs: dict[str, int] = field(default_factory=dict)
-    """By path, log dir events whose brokers were sent a request and have not answered yet."""
+    """By path, log dir events whose brokers were sent a request and have not responded yet."""
 
     def delete_all(self) -> None:
         """Delete old notifications before everything is read, which makes them unnecessary."""
@@ -48,7 +48,7 @@ class NotificationHandler:
     def log_dirs(self) -> None:
         """Ask brokers that report a failed log dir which replicas it held.
 
-        A broker has answered once its queue is idle; the notification is deleted then.
+        A broker has responded once its queue is idle; the notification is deleted then.
         """
         for row in self.context.of_kind(RequestKind.LOG_DIR):
             if row.broker_id is not None and row.path not in self._log_dirs:
@@ -56,6 +56,6 @@ class NotificationHandler:
                 self.broker_requests.ask_for_log_dirs(row.broker_id)
         if self._log_dirs and self.responses.is_quiet:
             busy = set(self.broker_requests.channels.busy)
-            answered = {path for path, broker in self._log_dirs.items() if broker not in busy}
-            delete_all(self.control, answered)
-            self._log_dirs = {path: broker for path, broker in self._log_dirs.items() if path not in answered}
+            finished = {path for path, broker in self._log_dirs.items() if broker not in busy}
+            delete_all(self.control, finished)
+            self._log_dirs = {path: broker for path, broker in self._log_dirs.items() if path not in finished}

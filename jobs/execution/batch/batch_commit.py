@@ -388,5 +388,5 @@ def _wait_for_successor(session: ZooKeeperSession, commit_log: CommitLog, second
         message = f"broker {controller} is the controller; held for {seconds:.1f} s"
     message += f"; {notified}" if notified else ""
     commit_log.step(Step.HAND_BACK, Outcome.APPLIED, message)
-    log(f"  controllership handed back: {message}")
+    log(f"  resigned: {message}")
     return controller

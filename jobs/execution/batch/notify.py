@@ -277,4 +277,4 @@ def _error_line(api: str, error: int, rows: Sequence[tuple[int, str | None]]) ->
     names = list(dict.fromkeys(name for _, name in rows if name is not None))
     shown = ", ".join(names[:_EXAMPLES]) + ", ..." * (len(names) > _EXAMPLES)
     about = f" for {pluralise(len(names), 'partition')} ({shown})"
-    return f"brokers {brokers} answered {api} with {error_name(error)}{about if names else ''}"
+    return f"brokers {brokers} responded to {api} with {error_name(error)}{about if names else ''}"

@@ -235,7 +235,7 @@ def test_interrupted_commit_withdraws_its_plan(
     assert process.returncode == 143, stdout + stderr
     assert [tree.version("orders", partition) for partition in ORDERS] == [0, 0, 0]
     assert controller.plan_inbox is not None
-    assert controller.plan_inbox.answered_plans == 0
+    assert controller.plan_inbox.completed_plans == 0
 
 
 def test_refused_plan_gets_a_result(

@@ -60,7 +60,7 @@ def test_failed_leader_and_isr_is_retried(
     assert one.leader_epochs["orders", 0] == 6
     assert requests_to(tree, 1, "update_metadata")["orders", 0].leader == 1
     assert controller._is_quiet  # noqa: SLF001
-    assert len([line for line in log if "broker 1 answered" in line]) == 1
+    assert len([line for line in log if "broker 1 responded to" in line]) == 1
 
 
 def test_states_are_sent_again_after_a_refused_update_metadata(
@@ -132,7 +132,7 @@ def test_exhausted_retries_are_not_waited_for(
         run_until_quiet(controller)
 
     assert quiet == [False] * (MAX_RETRIES - 1) + [True]
-    (last_line,) = [line for line in log if "broker 1 answered" in line][1:]
+    (last_line,) = [line for line in log if "broker 1 responded to" in line][1:]
     assert last_line.endswith("with UnknownError (-1), 6 times so far: check its log; retrying")
     tree.brokers[1].refuses = 0
     wait(MAX_DELAY_SECONDS)

@@ -26,11 +26,11 @@ def test_each_silence_is_reported_once() -> None:
     ):
         brokers.report(ages)
 
-    silent = "surveyor: warning: broker {} is registered and has not answered for {} s"
+    silent = "surveyor: warning: broker {} is registered and has not responded for {} s"
     assert [line.partition(": requests")[0] for line in log] == [
         silent.format(1, 30),
         silent.format(2, 31),
-        "  broker 1 answers again",
+        "  broker 1 responds again",
         silent.format(1, 32),
     ]
     assert len(log.warnings) == 3
@@ -47,7 +47,7 @@ def test_a_broker_that_hangs_is_reported(
 
     def is_reported() -> bool:
         controller.cycle()
-        return any("broker 1 is registered and has not answered" in line for line in log.warnings)
+        return any("broker 1 is registered and has not responded" in line for line in log.warnings)
 
     try:
         assert eventually(is_reported)

@@ -308,7 +308,7 @@ def test_errors_take_one_line_per_kind_and_five_at_most(fake_brokers: FakeBroker
 
     lines = broker_error_lines(send([registered(fake_brokers, 0)], states))
 
-    first = "brokers 0 answered LeaderAndIsr with UnknownTopicOrPartitionError (3) for 100 partitions"
+    first = "brokers 0 responded to LeaderAndIsr with UnknownTopicOrPartitionError (3) for 100 partitions"
     assert any(line.startswith(f"{first} (topic-3-0, topic-3-1, topic-3-2, ...)") for line in lines), lines
     assert (len(lines), lines[-1]) == (5, "2 more kinds of error: table `answers`")
 

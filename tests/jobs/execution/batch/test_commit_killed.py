@@ -190,7 +190,7 @@ def test_interrupted_between_two_batches(  # noqa: PLR0913, PLR0917 - fixtures
     assert process.returncode == code, stderr
     assert "Traceback" not in stderr
     assert stderr.splitlines()[-1] == "surveyor: interrupted: 50 written, 250 left; commit again to continue"
-    assert "controllership handed back" in stderr
+    assert "  resigned: " in stderr
     assert not topic.client.exists("/controller")
     assert sorted(surveyor.outcomes(plan.plan_id).values()) == ["applied"] * 50 + ["skipped"] * 250
     finish(surveyor, topic.hosts, plan, tmp_path / "surveyor.toml")
