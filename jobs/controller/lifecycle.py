@@ -12,9 +12,9 @@ from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import RELEASE_TIMEOUT_SECONDS
 from jobs.controller.control_options import ControlOptions
 from jobs.controller.decision_engine import Decisions
-from jobs.controller.listening import listening
 from jobs.controller.metrics import ControllerMetrics, serve
 from jobs.controller.preparation import prepare, prepare_first
+from jobs.controller.services import running_services
 from jobs.controller.standby import Standby
 from jobs.controller.term import run_term
 from jobs.core.errors import SurveyorError
@@ -45,7 +45,7 @@ def control_cluster(settings: Settings, options: ControlOptions) -> CommandResul
             raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
         with (
             defer_signals(),
-            listening(
+            running_services(
                 settings, options.listen, prepared.context.brokers, prepared.engine.broker_configs, metrics
             ) as services,
         ):

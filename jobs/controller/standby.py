@@ -13,13 +13,13 @@ from jobs.adapters.zookeeper.cluster import CONTROLLER
 from jobs.adapters.zookeeper.connection import connected, poll_until, with_retries
 from jobs.adapters.zookeeper.controllership import ControllershipHeldError, controller_and_session
 from jobs.controller.control_options import ControlOptions
-from jobs.controller.listening import Services
 from jobs.controller.preparation import (
     RECONNECT_SECONDS,
     Preparation,
     prepare_again,
     read_state_before_take_over,
 )
+from jobs.controller.services import Services
 from jobs.controller.term import ending, former_session_text, run_term
 from jobs.core.errors import MissingError, SurveyorError, UsageError
 from jobs.core.signals import exit_code, interrupted

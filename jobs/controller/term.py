@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from jobs.adapters.zookeeper.connection import LOST, connected, poll_until
 from jobs.adapters.zookeeper.controllership import SessionLostError, controller_and_session, controllership
 from jobs.controller.controller import ResidentController
-from jobs.controller.listening import Services
 from jobs.controller.preparation import Preparation, without_garbage_collection
+from jobs.controller.services import Services
 from jobs.controller.write_behind import WriteBehindLog
 from jobs.core.errors import ExitCode, FencedError, SurveyorError
 from jobs.core.logs import is_json

@@ -118,7 +118,7 @@ def test_refuses_a_kraft_controllers_epoch(tree: KafkaTree) -> None:
 
 
 def test_current_controller_is_read_after_a_sync(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of an ensemble may not have heard yet that we have handed back: with `sync` it does."""
+    """One of an ensemble may not have heard yet that we have resigned: with `sync` it does."""
     sync = KazooClient.sync_async
 
     def catch_up(client: KazooClient, path: str) -> object:

@@ -58,7 +58,7 @@ def test_batch_mode_has_two_sessions(
     sessions: list[KazooClient],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The controllership has a session of its own, because the end of that session hands it back.
+    """The controllership has a session of its own, because the end of that session is the resignation.
 
     The poll for the next controller opens none.
     """

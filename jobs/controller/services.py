@@ -1,4 +1,4 @@
-"""The address at which the resident controller is asked: what is received there, and which warnings it needs."""
+"""What a process of `surveyor control` serves: requests of brokers and clients at --listen, and warnings about that."""
 
 import logging
 import socket
@@ -55,7 +55,7 @@ class Services:
 
 
 @contextmanager
-def listening(
+def running_services(
     settings: Settings,
     listen: ListenConfig | None,
     registered: Mapping[int, Broker],
