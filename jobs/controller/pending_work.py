@@ -47,4 +47,4 @@ class PendingWork:
     @property
     def retry_delay(self) -> float:
         """Seconds until the next cycle after failed attempts."""
-        return min(POLL_INTERVAL_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(self.failed_attempts, MAX_DOUBLINGS))
+        return min(POLL_INTERVAL_SECONDS, FIRST_RETRY_SECONDS * 2.0 ** min(self.failed_attempts, MAX_DOUBLINGS))
