@@ -22,6 +22,9 @@ That is what Kafka does on the brokers' listener (`max.connections`, `Selector.l
 MAX_UNAUTHENTICATED_CONNECTIONS: Final = 200
 """Maximum number of unauthenticated connections; for a new one the oldest of the address that has most is closed."""
 
+FEW_CONNECTIONS: Final = 200
+"""Number of connections below which brokers may take turns; it is reported at the start."""
+
 CLIENT_SHARE: Final = 0.5
 """Share of the connections that is for clients, if there is a listener for them alone; brokers have the others."""
 
@@ -92,7 +95,7 @@ class ConnectionQuotas:
         """
         if self._count_by_address[address] >= MAX_CONNECTIONS_PER_ADDRESS:
             crowded = address
-        elif self._count_by_address.total() >= self._max_connections:
+        elif self._count_by_address.total() >= self.max_connections:
             crowded = self._count_by_address.most_common(1)[0][0]
         else:
             return True
@@ -108,7 +111,8 @@ class ConnectionQuotas:
         return True
 
     @property
-    def _max_connections(self) -> int:
+    def max_connections(self) -> int:
+        """Return how many connections may be open, by the limit of open files too."""
         of_files = (self.max_files - RESERVED_FILES) // FILES_PER_CONNECTION
         return max(1, int(min(MAX_CONNECTIONS, of_files) * self.share))
 

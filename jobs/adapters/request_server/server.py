@@ -15,13 +15,22 @@ from jobs.adapters.request_server.api_handler import ApiHandler
 from jobs.adapters.request_server.authentication import Credentials
 from jobs.adapters.request_server.client_warnings import ClientWarnings
 from jobs.adapters.request_server.connection import Connection, ConnectionContext
-from jobs.adapters.request_server.connection_quotas import CLIENT_SHARE, ConnectionQuotas, raise_max_files
+from jobs.adapters.request_server.connection_quotas import (
+    CLIENT_SHARE,
+    FEW_CONNECTIONS,
+    ConnectionQuotas,
+    raise_max_files,
+)
 from jobs.adapters.request_server.listen_config import Binding, ListenConfig
 from jobs.adapters.request_server.messages import MalformedRequestError
 from jobs.adapters.request_server.processing_quota import ProcessingQuota
 from jobs.adapters.request_server.sasl_authenticator import AuthenticationError
 from jobs.core.errors import UsageError
+from jobs.core.logs import module_logger
+from schemas.text import pluralise
 from schemas.znodes import Endpoint
+
+_LOG: Final = module_logger(__name__)
 
 _CREDENTIAL_THREADS: Final = 4
 _START_SECONDS: Final = 30.0
@@ -68,6 +77,13 @@ class RequestServer:
         max_files = raise_max_files()
         for context in (self._for_brokers, self._for_clients):
             context.quotas.max_files = max_files
+        if (most := self.quotas.max_connections) < FEW_CONNECTIONS:
+            _LOG.warning(
+                "surveyor: warning: brokers can have %s open at the same time, because the limit of open files is %s: "
+                "raise it (LimitNOFILE of systemd, ulimit -n)",
+                pluralise(most, "connection"),
+                max_files,
+            )
         self._thread = Thread(target=self._loop.run_forever, daemon=True, name="request-server")
         self._thread.start()
         try:

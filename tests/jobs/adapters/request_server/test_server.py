@@ -199,12 +199,17 @@ def test_a_request_in_flight_is_not_dropped_for_another_connection(
         assert client.receive()
 
 
-def test_relays_leave_open_files_to_the_process(handler: ProducerIdHandler) -> None:
-    """Each connection of a client may open one to a broker."""
+def test_relays_leave_open_files_to_the_process(
+    handler: ProducerIdHandler, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each connection of a client may open one to a broker; a limit of open files that leaves few is reported."""
+    monkeypatch.setattr(
+        "jobs.adapters.request_server.server.raise_max_files", lambda: connection_quotas.RESERVED_FILES + 4
+    )
     server = RequestServer(PLAIN, handler)
     server.start()
     try:
-        server.quotas.max_files = connection_quotas.RESERVED_FILES + 4  # the limit of the process
+        assert "warning: brokers can have 2 connections open at the same time" in capsys.readouterr().err
         with ExitStack() as stack:
             clients = [stack.enter_context(connected_to(server.endpoints[0].port)) for _ in range(2)]
             assert [client.producer_ids(1) for client in clients] == [1, 1]
