@@ -10,11 +10,9 @@ from typing import Final
 import pytest
 from kazoo.exceptions import NoNodeError
 
-from jobs.adapters.java.home import find_java
-from jobs.adapters.java.jars import kafka_jars
-from jobs.adapters.java.resolvers import class_path
 from schemas.znodes import Assignment, encode_assignment
 from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.kafka.kafka_tools import java_of_tools
 from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -63,7 +61,7 @@ def run_shell(command: str) -> None:
     """Run a line for zookeeper-shell.sh as it stands, by what that script runs."""
     script, hosts, *words = shlex.split(command)
     assert script == "zookeeper-shell.sh"
-    java = [str(find_java()), "-cp", class_path(kafka_jars()), SHELL, "-server", hosts, *words]
+    java = [*java_of_tools(), SHELL, "-server", hosts, *words]
     subprocess.run(java, check=True, capture_output=True, timeout=60)
 
 

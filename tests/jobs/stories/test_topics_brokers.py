@@ -15,9 +15,6 @@ from kafka.protocol.admin import DescribeConfigsRequest
 
 from jobs.adapters.brokers.fanout import ask_brokers
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.java.home import find_java
-from jobs.adapters.java.jars import kafka_jars
-from jobs.adapters.java.resolvers import class_path
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.console_output.kafka_text import kafka_json
 from jobs.repositories.plans.repository import Plan, read_plan
@@ -26,6 +23,7 @@ from schemas.enums import NO_LEADER, Action, PlanStatus
 from schemas.topic_configs import TIERED, TOPIC_CONFIGS
 from schemas.znodes import decode_config
 from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.kafka.kafka_tools import java_of_tools
 from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually, topic_metadata
 from tests.jobs.support.rows.operation_rows import alteration, deletion, expansion
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
@@ -294,8 +292,7 @@ def test_a_failed_log_dir_does_not_lead_again_and_again(
 
 
 def _tool(cluster: EmbeddedCluster, *arguments: str) -> str:
-    java = [str(find_java()), "-XX:TieredStopAtLevel=1", "-cp", class_path(kafka_jars()), TOOL]
-    command = [*java, "--bootstrap-server", cluster.bootstrap, *arguments]
+    command = [*java_of_tools(), TOOL, "--bootstrap-server", cluster.bootstrap, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -13,9 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Final
 
 from jobs.adapters.embedded.processes import Server
-from jobs.adapters.java.home import find_java
-from jobs.adapters.java.jars import kafka_jars
-from jobs.adapters.java.resolvers import class_path
+from tests.jobs.support.kafka.kafka_tools import java_of_tools
 from tests.jobs.torture.clock import COMPILER
 from tests.jobs.torture.links import Link
 from tests.jobs.torture.torture_cluster import C, CommandedCluster, Run, TortureCluster
@@ -214,7 +212,7 @@ def set_clock(cluster: CommandedCluster, target: int) -> Iterator[None]:
 def kafkas_tool(cluster: CommandedCluster, _: int) -> Iterator[None]:
     """Elect all preferred leaders with kafka-leader-election; it may fail."""
     flags = ["--bootstrap-server", cluster.bootstrap, "--election-type", "preferred", "--all-topic-partitions"]
-    command = [str(find_java()), "-XX:TieredStopAtLevel=1", "-cp", class_path(kafka_jars()), TOOL, *flags]
+    command = [*java_of_tools(), TOOL, *flags]
     with (cluster.folder / "tool.log").open("ab") as log:
         subprocess.run(command, stdout=log, stderr=log, check=False, timeout=_TOOL_SECONDS)
     yield

@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from jobs.adapters.embedded.servers import BROKER
+from jobs.adapters.java.app_cds import shared_classes
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import kafka_jars
+from jobs.adapters.java.resolvers import class_path
 from tests.jobs.support.kafka.secured_kafka import write_properties
 
 TOPICS: Final = "org.apache.kafka.tools.TopicCommand"
@@ -20,6 +23,12 @@ _LOGIN_MODULES: Final = {
 }
 
 
+def java_of_tools() -> list[str]:
+    """Begin a command line of a tool of Kafka: a JVM that is over soon, which loads its classes as a broker does."""
+    quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *shared_classes(BROKER, kafka_jars)]
+    return [str(find_java()), *quick, "-cp", class_path(kafka_jars())]
+
+
 @dataclass
 class Tools:
     """The tools, at a bootstrap server."""
@@ -29,10 +38,9 @@ class Tools:
 
     def run(self, tool: str, *options: str) -> "subprocess.CompletedProcess[str]":
         """Run a tool; none may wait longer than a minute."""
-        java = [str(find_java()), "-cp", ":".join(map(str, kafka_jars()))]
         option = "--admin.config" if tool == ELECTIONS else "--command-config"
         login = () if self.command_config is None else (option, str(self.command_config))
-        command = [*java, tool, "--bootstrap-server", self.bootstrap, *login, *options]
+        command = [*java_of_tools(), tool, "--bootstrap-server", self.bootstrap, *login, *options]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     def shown(self, tool: str, *options: str) -> str:

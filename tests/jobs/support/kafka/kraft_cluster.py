@@ -9,9 +9,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from jobs.adapters.brokers.fanout import connected_broker
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
-from jobs.adapters.java.home import find_java
-from jobs.adapters.java.jars import kafka_jars
-from jobs.adapters.java.resolvers import class_path
+from tests.jobs.support.kafka.kafka_tools import java_of_tools
 
 WITH_ELR = {
     "unstable.feature.versions.enable": "true",
@@ -28,7 +26,7 @@ _TOPIC = re.compile(r"Topic: (\S+)\tTopicId: (\S+)\tPartitionCount: (\d+)")
 
 def kafka_tool(main: str, *arguments: str) -> str:
     """Run one of Kafka's command line tools, and return what it printed."""
-    command = [str(find_java()), "-XX:TieredStopAtLevel=1", "-cp", class_path(kafka_jars()), main, *arguments]
+    command = [*java_of_tools(), main, *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
 
 

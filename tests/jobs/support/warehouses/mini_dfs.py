@@ -59,5 +59,5 @@ class MiniDfs(Server):
 
     def _run(self, main: str, *arguments: str) -> str:
         path = f"{self.folder}:{class_path([*zookeeper_jars(), *hdfs_jars()])}"
-        command = [str(find_java()), "-cp", path, main, *arguments]
+        command = [str(find_java()), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", path, main, *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
