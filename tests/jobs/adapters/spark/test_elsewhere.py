@@ -8,7 +8,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +22,7 @@ from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.adapters.spark.spark_settings import SMALL_CLUSTER_PARTITIONS
 from jobs.core.errors import ExitCode
 from schemas.rows import Row
+from tests.jobs.adapters.conftest import warehouse_at
 from tests.jobs.support.commands.bare import bare, home
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.shown_commands import deployed, said_here, shown
@@ -37,6 +40,8 @@ from tests.shared_spark import QUICK
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 TOPICS, PARTITIONS = 21, 500
+DUE: Final = 7_014
+"""Partitions that need a change, as broker 1 is gone."""
 SURVEYOR: Final = str(Path(sys.executable).parent / "surveyor")
 assert TOPICS * PARTITIONS > SMALL_CLUSTER_PARTITIONS
 
@@ -46,6 +51,7 @@ SMALL: Final = QUICK | {
     "spark.executor.memory": "600m",
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
+    "spark.driver.extraJavaOptions": QUICK_JVM,
     "spark.executor.extraJavaOptions": QUICK_JVM,
     "spark.eventLog.enabled": "true",
     "spark.eventLog.rolling.enabled": "false",
@@ -101,7 +107,7 @@ def test_on_a_connect_server(large: KafkaTree, server: ConnectServer, tmp_path: 
     options = ["--zookeeper", large.hosts, "--warehouse", "warehouse", "--remote", server.url]
     taken = _result([SURVEYOR, "snapshot", *options], tmp_path)
     planned = _result([SURVEYOR, "plan", "reconcile", *options], tmp_path)
-    assert (taken["partitions"], planned["changes"]) == (10_500, 7_014)
+    assert (taken["partitions"], planned["changes"]) == (TOPICS * PARTITIONS, DUE)
     assert _locally_planned(large, tmp_path / "warehouse")["plan_id"] == planned["plan_id"]
     large.touch(state_path("t3", 3))
     again = _result([SURVEYOR, "snapshot", *options], tmp_path)
@@ -134,57 +140,90 @@ def test_what_the_server_does_not_see_is_said(tree: KafkaTree, server: ConnectSe
     assert "Traceback" not in done.stderr
 
 
-def test_on_a_standalone_cluster(large: KafkaTree, distribution: Path, tmp_path: Path) -> None:
-    """The lines of docs/deploy.md, but for where things are."""
+@pytest.fixture(scope="module")
+def master(s3_address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A standalone cluster of two hosts, of which the executors have the keys of S3 and the user of HDFS."""
+    with ExitStack() as running:
+        with pytest.MonkeyPatch.context() as patch:
+            warehouse_at(s3_address, patch, "executors")
+            patch.setenv("HADOOP_USER_NAME", MiniDfs.user)
+            url = running.enter_context(standalone(tmp_path_factory.mktemp("standalone")))
+        yield url
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """The lines of docs/deploy.md on the standalone cluster, but for where things are."""
+
+    tree: KafkaTree
+    folder: Path
+    user: Path
+    logs: Path
+    before: list[str]
+    lines: list[str]
+
+    def run(self, line: str, **variables: str) -> Row:
+        """Run a line, which prints one JSON object."""
+        options = as_options(SMALL | {"spark.eventLog.dir": self.logs.as_uri()})
+        command = "; ".join([*self.before, begun_with(line, *options)])
+        done = bare(command, self.folder, self.user, **variables)
+        assert done.returncode == 0, done.stderr
+        result: Row = json.loads(done.stdout)
+        return result
+
+    def plan_at_once(self, **variables: str) -> None:
+        """Take a snapshot and plan on it in one application: executors read ZooKeeper, and the tables."""
+        refreshed = f"{self.lines[1]} --refresh --zookeeper {self.tree.hosts}"
+        assert self.run(refreshed, **variables)["changes"] == DUE
+        assert self.executors() == [{"0", "1"}]
+
+    def executors(self) -> list[set[str]]:
+        """Which executors of each application have done tasks, as its log says."""
+        logs = ([json.loads(line) for line in log.read_text().splitlines()] for log in sorted(self.logs.iterdir()))
+        return [
+            {event["Task Info"]["Executor ID"] for event in events if event["Event"] == "SparkListenerTaskEnd"}
+            for events in logs
+        ]
+
+
+Submit = Callable[..., Submission]
+
+
+@pytest.fixture
+def submit(large: KafkaTree, master: str, distribution: Path, tmp_path: Path) -> Submit:
+    """Make a submission with a warehouse, and the jars that it needs."""
+
+    def made(warehouse: str, jars: str = "delta") -> Submission:
+        places = {"spark://spark1:7077": master, "zk1:2181/kafka": large.hosts, "/data/surveyor": warehouse}
+        places |= {"jobs.adapters.java.jars delta": f"jobs.adapters.java.jars {jars}"}
+        activate, python, *lines = (said_here(line, places) for line in shown("docs/deploy.md", "spark-submit"))
+        (tmp_path / "events").mkdir()
+        folder, user = deployed(tmp_path / "elsewhere", distribution), home(tmp_path / "home")
+        return Submission(large, folder, user, tmp_path / "events", [activate, python], lines)
+
+    return made
+
+
+def test_on_a_standalone_cluster(large: KafkaTree, submit: Submit, tmp_path: Path) -> None:
+    """Both executors read ZooKeeper for the snapshot, and at least one plans."""
     warehouse = tmp_path / "warehouse"
-    planned = _on_a_standalone_cluster(large, distribution, tmp_path, str(warehouse), {})
+    submission = submit(str(warehouse))
+    snapshot, plan, *_ = submission.lines
+    taken, planned = submission.run(f"{snapshot} --json"), submission.run(plan)
+    assert (taken["partitions"], planned["changes"]) == (TOPICS * PARTITIONS, DUE)
+    read, computed = submission.executors()
+    assert read == {"0", "1"} >= computed > set()
     assert _locally_planned(large, warehouse)["plan_id"] == planned["plan_id"]
 
 
 @pytest.mark.objects
-def test_on_a_standalone_cluster_with_hdfs(
-    large: KafkaTree, distribution: Path, tmp_path: Path, hdfs_folder: str
-) -> None:
+def test_on_a_standalone_cluster_with_hdfs(submit: Submit, hdfs_folder: str) -> None:
     """The warehouse is in no folder that the hosts share."""
-    _on_a_standalone_cluster(large, distribution, tmp_path, hdfs_folder, {}, HADOOP_USER_NAME=MiniDfs.user)
+    submit(hdfs_folder).plan_at_once(HADOOP_USER_NAME=MiniDfs.user)
 
 
 @pytest.mark.objects
-def test_on_a_standalone_cluster_with_s3(
-    large: KafkaTree, distribution: Path, tmp_path: Path, object_store: str
-) -> None:
+def test_on_a_standalone_cluster_with_s3(submit: Submit, object_store: str) -> None:
     """As before, with the jars for S3, and the keys in the environment of driver and executors."""
-    jars = {"jobs.adapters.java.jars delta": "jobs.adapters.java.jars s3"}
     keys = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-    _on_a_standalone_cluster(large, distribution, tmp_path, object_store, jars, **keys)
-
-
-def _on_a_standalone_cluster(
-    tree: KafkaTree, distribution: Path, tmp_path: Path, warehouse: str, substitutions: dict[str, str], **variables: str
-) -> Row:
-    """Take a snapshot and plan by the lines of docs/deploy.md; both executors read, and at least one plans."""
-    logs = tmp_path / "events"
-    logs.mkdir()
-    folder = deployed(tmp_path / "elsewhere", distribution)
-    with standalone(tmp_path / "cluster") as master:
-        substitutions |= {"spark://spark1:7077": master, "zk1:2181/kafka": tree.hosts, "/data/surveyor": warehouse}
-        activate, python, *lines = (said_here(line, substitutions) for line in shown("docs/deploy.md", "spark-submit"))
-        options = as_options(SMALL | {"spark.eventLog.dir": logs.as_uri()})
-        snapshot, plan = (f"{activate}; {python}; {begun_with(line, *options)}" for line in lines[:2])
-        user = home(tmp_path / "home")
-        taken, planned = (bare(line, folder, user, **variables) for line in (f"{snapshot} --json", plan))
-    assert (taken.returncode, planned.returncode) == (0, 0), taken.stderr + planned.stderr
-    plan_made: Row = json.loads(planned.stdout)
-    assert (json.loads(taken.stdout)["partitions"], plan_made["changes"]) == (10_500, 7_014)
-    read, computed = _executors(logs)
-    assert read == {"0", "1"} >= computed > set()
-    return plan_made
-
-
-def _executors(logs: Path) -> list[set[str]]:
-    """Which executors of each application have done tasks, as its log says."""
-    events = [[json.loads(line) for line in log.read_text().splitlines()] for log in sorted(logs.iterdir())]
-    ended = [
-        [event for event in of_application if event["Event"] == "SparkListenerTaskEnd"] for of_application in events
-    ]
-    return [{event["Task Info"]["Executor ID"] for event in of_application} for of_application in ended]
+    submit(object_store, jars="s3").plan_at_once(**keys)
