@@ -7,6 +7,7 @@ from jobs.adapters.spark.spark_settings import SMALL_CLUSTER_PARTITIONS
 from tests.bench.clusters.synthetic import cluster
 from tests.bench.figures import Driver, Figure
 from tests.bench.kraft import bench_kraft
+from tests.bench.kraft_commit import commit_seconds
 from tests.bench.notification import bench_notification
 from tests.bench.parts import bench_planning, bench_writing
 from tests.bench.report import Report
@@ -45,6 +46,12 @@ def test_simulated_kraft_brokers(spark: SparkSession, newest: str) -> None:
     assert figure.measured.endswith(" 10,100 partitions")
     assert (figure.baseline, figure.target) == ("first snapshot from ZooKeeper", None)
     assert figure.ratio > 0
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_commit_to_simulated_kraft_brokers() -> None:
+    """Two requests, of which the second is sent while the moves of the first run; all are applied."""
+    assert commit_seconds(2_000, topic_size=200) > 0
 
 
 def test_notification() -> None:

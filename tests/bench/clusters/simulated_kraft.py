@@ -12,15 +12,17 @@ BROKERS = 3
 
 
 @contextmanager
-def simulated_kraft(partitions: int, newest: str) -> Iterator[str]:
+def simulated_kraft(
+    partitions: int, newest: str, *, brokers: int = BROKERS, topic_size: int = TOPIC_SIZE
+) -> Iterator[str]:
     """Start the brokers, and return their addresses; `newest` is the newest request for topics that they answer."""
-    arguments = [str(partitions // TOPIC_SIZE), str(TOPIC_SIZE), str(BROKERS), newest]
+    arguments = [str(partitions // topic_size), str(topic_size), str(brokers), newest]
     module = "tests.jobs.support.kafka.paged_brokers"
     with subprocess.Popen(
         [sys.executable, "-m", module, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         try:
-            yield ",".join(f"{LOOPBACK}:{process.stdout.readline().strip()}" for _ in range(BROKERS))
+            yield ",".join(f"{LOOPBACK}:{process.stdout.readline().strip()}" for _ in range(brokers))
         finally:
             process.communicate("")

@@ -291,7 +291,9 @@ class PagedCluster:
             for name in (self.names if named is None else named)
             if name not in self.hidden
         ]
-        return MetadataResponse(throttle_time_ms=0, brokers=[], cluster_id="paged", controller_id=0, topics=topics)
+        broker = MetadataResponse.MetadataResponseBroker
+        brokers = [broker(node_id=n, host=LOOPBACK, port=port, rack=None) for n, port in enumerate(self.ports)]
+        return MetadataResponse(throttle_time_ms=0, brokers=brokers, cluster_id="paged", controller_id=0, topics=topics)
 
     def _names(self, *_: object) -> Any:  # noqa: ANN401
         row = ListConfigResourcesResponse.ConfigResource
