@@ -108,7 +108,10 @@ def quorum_result(quorum: Quorum) -> CheckResult:
     >>> quorum_result(Quorum(leader_id=1, leader_epoch=7, high_watermark=9, voters=voters)).found
     'leader 1, epoch 7; of 2 voters 2 are needed; not up to date: 2 (81 records and 90 s behind)'
     """
-    lagging = [voter for voter in quorum.voters if (voter.lag_ms or 0) > MAX_VOTER_LAG_MS]
+    has_times = any(voter.lag_ms is not None for voter in quorum.voters)  # since Kafka 3.3
+    lagging = [
+        voter for voter in quorum.voters if (has_times if voter.lag_ms is None else voter.lag_ms > MAX_VOTER_LAG_MS)
+    ]
     needed = majority(len(quorum.voters))
     leader = f"leader {quorum.leader_id}, epoch {quorum.leader_epoch}"
     of_voters = f"of {pluralise(len(quorum.voters), 'voter')} {needed} {'are' if needed > 1 else 'is'} needed"
@@ -116,15 +119,16 @@ def quorum_result(quorum: Quorum) -> CheckResult:
         found = f"{leader}; {of_voters}; not up to date: {', '.join(map(_lag, lagging))}"
         advice = f"start {join_ids([voter.voter_id for voter in lagging])}, or see why; kafka-metadata-quorum "
         return CheckResult("quorum", CheckStatus.WARNING, found, f"{advice}describe --replication shows the lag")
-    unknown = [voter.voter_id for voter in quorum.voters if voter.lag_ms is None]
-    uncertain = f"unknown whether {join_ids(unknown)} {'are' if len(unknown) > 1 else 'is'} up to date"
-    state = uncertain if unknown else "all are up to date"
+    state = "all are up to date" if has_times else "unknown whether they are up to date"
     return CheckResult("quorum", CheckStatus.FINE, f"{leader}; {of_voters}; {state}")
 
 
 def _lag(voter: Voter) -> str:
+    """Say how far a voter is behind; a voter that was down when the leader was elected has never caught up with it."""
+    if voter.lag_ms is None:
+        return f"{voter.voter_id} (never caught up with this leader)"
     records = "" if voter.lag is None else f"{voter.lag} records and "
-    return f"{voter.voter_id} ({records}{format_duration((voter.lag_ms or 0) / 1000)} behind)"
+    return f"{voter.voter_id} ({records}{format_duration(voter.lag_ms / 1000)} behind)"
 
 
 def _brokers(settings: Settings, properties: dict[str, str]) -> Checks:

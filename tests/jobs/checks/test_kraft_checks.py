@@ -69,7 +69,11 @@ def test_what_is_not_understood_otherwise_is_no_permission() -> None:
     ("lag_ms", "status", "found"),
     [
         (300, CheckStatus.FINE, "leader 1, epoch 7; of 3 voters 2 are needed; all are up to date"),
-        (None, CheckStatus.FINE, "leader 1, epoch 7; of 3 voters 2 are needed; unknown whether 3 is up to date"),
+        (
+            None,
+            CheckStatus.WARNING,
+            "leader 1, epoch 7; of 3 voters 2 are needed; not up to date: 3 (never caught up with this leader)",
+        ),
         (
             9_000,
             CheckStatus.WARNING,
@@ -82,6 +86,15 @@ def test_voters_that_lag_are_named(lag_ms: int | None, status: CheckStatus, foun
     voters = [Voter(voter_id=voter, lag=lag, lag_ms=behind) for voter, (lag, behind) in lags.items()]
     result = quorum_result(Quorum(leader_id=1, leader_epoch=7, high_watermark=1, voters=voters))
     assert (result.status, result.found) == (status, found)
+
+
+def test_brokers_without_times_do_not_say_which_voters_lag() -> None:
+    voters = [Voter(voter_id=voter, lag=0) for voter in (1, 2, 3)]
+    result = quorum_result(Quorum(leader_id=1, leader_epoch=7, high_watermark=1, voters=voters))
+    assert (result.status, result.found.rpartition("; ")[2]) == (
+        CheckStatus.FINE,
+        "unknown whether they are up to date",
+    )
 
 
 def test_an_address_that_does_not_answer_is_no_fault_while_another_does() -> None:
