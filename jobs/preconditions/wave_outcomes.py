@@ -12,8 +12,9 @@ from typing import TypeVar
 from jobs.preconditions.changes import NO_PREMISES, Premises, judge_for_admin
 from jobs.repositories.plans.commit_rows import RowOutcome
 from schemas.current_state import CurrentState
-from schemas.enums import Outcome
+from schemas.enums import Action, Outcome
 from schemas.rows import Change, Key, PlanRow
+from schemas.znodes import MalformedZnodeError
 
 R = TypeVar("R", bound=PlanRow)
 
@@ -30,7 +31,8 @@ def evaluate_waves(
     """Return the pending changes and the outcomes of the others.
 
     If a partition has a pending or running change in an earlier wave, its later changes are pending without being
-    judged. If a partition has reached a later wave, its earlier changes count as applied.
+    judged. If a partition has reached a later wave, its earlier changes count as applied. A leader that is the planned
+    one alone does not show that: it may lead because another broker failed.
     """
     pending: list[Change] = []
     outcomes: list[RowOutcome] = []
@@ -44,12 +46,26 @@ def evaluate_waves(
         outcomes += outcomes_of_wave
         reached = [
             *pending_in_wave,
-            *(outcome.change for outcome in outcomes_of_wave if outcome.outcome is Outcome.APPLIED),
+            *(outcome.change for outcome in outcomes_of_wave if _is_reached(outcome, current)),
         ]
         reached_wave |= {change.key: change.wave for change in reached}
         running = (outcome.change for outcome in outcomes_of_wave if outcome.is_running)
         busy |= {change.key for change in (*pending_in_wave, *running)}
     return pending, [_as_passed(outcome, reached_wave.get(outcome.change.key, -1)) for outcome in outcomes]
+
+
+def _is_reached(outcome: RowOutcome, current: CurrentState) -> bool:
+    """Return whether a change is applied, and an election's on the replicas that it was planned for."""
+    change = outcome.change
+    if outcome.outcome is not Outcome.APPLIED:
+        return False
+    if not isinstance(change, Change) or change.action == Action.REASSIGN:
+        return True
+    try:
+        assignment = current.partitions[change.key].assignment
+    except MalformedZnodeError:
+        return False
+    return assignment is not None and assignment.replicas == change.replicas_after
 
 
 def _as_passed(outcome: RowOutcome, reached: int) -> RowOutcome:

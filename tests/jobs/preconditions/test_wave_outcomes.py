@@ -111,6 +111,25 @@ def test_no_election_if_the_order_was_refused(tree: KafkaTree, warehouse: Wareho
     assert tree.state(T, 1).leader == 0
 
 
+def test_a_planned_leader_does_not_show_that_the_order_before_was_set(tree: KafkaTree, plan: Plan) -> None:
+    """Broker 1 leads because broker 0 failed; of partition 0 the order has been changed by another client as well."""
+    orders = Assignment({0: [0, 2, 1], 1: [1, 2, 0]}, {}, {}, TOPIC_ID)
+    tree.client.set(f"/brokers/topics/{T}", encode_assignment(orders))
+    for partition in (0, 1):
+        text = '{"controller_epoch":7,"leader":1,"version":1,"leader_epoch":7,"isr":[0,1,2]}'
+        tree.write(state_path(T, partition), text.encode())
+
+    pending, outcomes = evaluate_waves(plan.changes, read_current(tree.client, plan.changes))
+
+    assert pending == []
+    assert {(row.change.partition, row.change.wave): row.outcome for row in outcomes} == {
+        (0, 0): Outcome.STALE,
+        (0, 1): Outcome.APPLIED,
+        (1, 0): Outcome.APPLIED,
+        (1, 1): Outcome.APPLIED,
+    }
+
+
 def test_rest_is_done_by_the_next_commit(tree: KafkaTree, warehouse: Warehouse, plan: Plan) -> None:
     _commit(tree, warehouse, plan, KafkaController(tree, refuses=1))
 
