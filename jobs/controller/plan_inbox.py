@@ -21,7 +21,7 @@ from typing import Final
 
 from msgspec.structs import replace as with_values
 
-from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection as ZooKeeperSink
+from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.zookeeper.connection import LOST, Znode
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
 from jobs.adapters.zookeeper.plan_submission import announce_resident, fault_of, ignored_reason, respond, submitted
@@ -248,12 +248,12 @@ class PlanInbox:
         self._topics_to_refresh |= {change.topic for change in plan.changes}
         limits = CommitLimits(plan_request.max_plan_age, plan_request.max_changes, plan_request.allow_majority_dead)
         author = Actor(f"{plan_request.holder.user}@{plan_request.holder.host}", plan_request.run)
-        with ZooKeeperSink(self.settings.zookeeper_endpoint) as sink:
+        with ZooKeeperConnection(self.settings.zookeeper_endpoint) as cluster:
             commit_log = apply_plan(
                 self.settings,
-                sink,
+                cluster,
                 plan,
-                check_before_commit(self.settings, sink, plan, Mode.BATCH, limits, is_ours=True),
+                check_before_commit(self.settings, cluster, plan, Mode.BATCH, limits, is_ours=True),
                 _UNTIL_RESIGNED,
                 held=HeldControllership(self.control, self._send_in_batches),
                 author=author,

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection as ZooKeeperSink
+from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import refuse_take_over
 from jobs.adapters.zookeeper.plan_submission import resident
@@ -78,16 +78,16 @@ def reconcile_once(
         **in_json(outage),
     }
     extras = ReportExtras(facts, [*_outage_line(outage), *rejection_lines(settings, plan)])
-    with ZooKeeperSink(settings.zookeeper_endpoint) as sink:
+    with ZooKeeperConnection(settings.zookeeper_endpoint) as cluster:
         if not plan.size:
-            return _nothing_due(settings, sink, plan, extras, apply=apply, yes=yes, detailed=detailed)
+            return _nothing_due(settings, cluster, plan, extras, apply=apply, yes=yes, detailed=detailed)
         try:
-            preflight = check_before_commit(settings, sink, plan, mode, limits)
+            preflight = check_before_commit(settings, cluster, plan, mode, limits)
             if not apply:
                 return report_dry(settings, plan, preflight, DEFAULT, extras, detailed=detailed, everything=everything)
             _refuse_resident(preflight)
             refuse_unless_agreed(settings, plan, preflight, DEFAULT, extras, yes=yes, everything=everything)
-            commit_log = apply_plan(settings, sink, plan, preflight, hold)
+            commit_log = apply_plan(settings, cluster, plan, preflight, hold)
         except SurveyorError as error:
             error.result = facts | {"status": _status(settings, plan)} | error.result
             raise
@@ -115,7 +115,7 @@ def reconcile_until_quiet(
     cycles = idle_cycles = 0
     pause, steps_before = FIRST_PAUSE_SECONDS, frozenset[Place]()
     written: Counter[str] = Counter({"applied_now": 0, **counts(())})
-    with ZooKeeperSink(settings.zookeeper_endpoint) as sink:
+    with ZooKeeperConnection(settings.zookeeper_endpoint) as cluster:
         while True:
             plan = make_plan()
             if not plan.size and (
@@ -139,16 +139,16 @@ def reconcile_until_quiet(
             }
             extras = ReportExtras(facts, [*_outage_line(outage), *rejection_lines(settings, plan)])
             if not plan.size:
-                _raise_stale_epoch(settings, sink, plan, apply=True, yes=yes or cycles > 0)
+                _raise_stale_epoch(settings, cluster, plan, apply=True, yes=yes or cycles > 0)
                 reason = suggestion(settings, "see why", "show", "rejections", plan.plan_id)
                 nothing = "nothing more can be written" if outage else "nothing is due"
                 title, steps = f"{nothing} after {cycles} cycles", [reason] if plan.rejections else []
                 return _nothing_due_result(settings, plan, extras, {"due": 0}, title, steps=steps)
-            preflight = check_before_commit(settings, sink, plan, mode, limits)
+            preflight = check_before_commit(settings, cluster, plan, mode, limits)
             _refuse_resident(preflight)
             agreed = yes or cycles > 0
             refuse_unless_agreed(settings, plan, preflight, DEFAULT, extras, yes=agreed, everything=everything)
-            commit_log = apply_plan(settings, sink, plan, preflight, hold)
+            commit_log = apply_plan(settings, cluster, plan, preflight, hold)
             committed = plan_result(settings, plan, commit_log, detailed=detailed)
             cycles += 1
             written.update({name: committed.result[name] for name in written})
@@ -182,7 +182,7 @@ def _refuse_resident(preflight: Preflight) -> None:
 
 def _nothing_due(
     settings: Settings,
-    sink: ZooKeeperSink,
+    cluster: ZooKeeperConnection,
     plan: Plan,
     extras: ReportExtras,
     *,
@@ -194,7 +194,7 @@ def _nothing_due(
     result = extras.result | {"status": plan.row.status, "dry_run": not apply, "due": 0, "applied_now": 0}
     nothing = "nothing can be written" if "outage" in extras.result else "nothing is due"
     title = f"{nothing} on snapshot {plan.row.snapshot_id}: nothing was written"
-    stale_epoch = _raise_stale_epoch(settings, sink, plan, apply=apply, yes=yes)
+    stale_epoch = _raise_stale_epoch(settings, cluster, plan, apply=apply, yes=yes)
     done = "it was taken over above that" if apply else "--apply takes over above that"
     lines = [f"  {stale_epoch}; {done}"] if stale_epoch else []
     shown = _nothing_due_result(settings, plan, extras, result | counts([]), title, *lines, steps=[])
@@ -212,13 +212,15 @@ def _nothing_due_result(
     return CommandResult(extras.result | result, *lines, *extras.lines, *shown, steps=steps, warnings=plan_warned)
 
 
-def _raise_stale_epoch(settings: Settings, sink: ZooKeeperSink, plan: Plan, *, apply: bool, yes: bool) -> str | None:
+def _raise_stale_epoch(
+    settings: Settings, cluster: ZooKeeperConnection, plan: Plan, *, apply: bool, yes: bool
+) -> str | None:
     """Return why brokers refuse the controller, if its epoch is earlier than one they know; raise it if `apply`.
 
     The snapshot that was just taken has recorded the epochs of all states.
     """
     latest = latest_recorded_epoch(settings.warehouse, plan.row.cluster_id)
-    with sink.connected() as client:
+    with cluster.connected() as client:
         state, holder = read_cluster(client), resident(client)
     stale_epoch = set_back(state.controller_epoch, latest)
     if stale_epoch is None or not apply:
@@ -233,7 +235,7 @@ def _raise_stale_epoch(settings: Settings, sink: ZooKeeperSink, plan: Plan, *, a
     ):
         raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
     with defer_signals():
-        take_over_above(settings, sink, CommitLog.open(settings.warehouse, plan), latest, since=state.epoch)
+        take_over_above(settings, cluster, CommitLog.open(settings.warehouse, plan), latest, since=state.epoch)
     return stale_epoch
 
 
