@@ -35,7 +35,7 @@ from jobs.preconditions.cancellation_plan import (
     refuse_cancellation,
     rejections,
 )
-from jobs.repositories.plans.commit_log import CommitLog, close_plan
+from jobs.repositories.plans.commit_log import CommitLog, close_plan, requested_changes
 from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import Plan, read_plan
 from jobs.runtime.console import CommandResult, Result, confirm, format_cell, is_terminal, log
@@ -77,18 +77,34 @@ def read_cancellation(
 ) -> CancellationPlan:
     """Read the cluster, and return the status of everything in a plan, or of the reassignments of these partitions.
 
-    See `plan_cancellation`.
+    See `plan_cancellation`. An order of replicas that no request of this plan has left is another client's.
     """
     refuse_cancellation(plan)
     state = reader.read_cluster()
     moves = [change for change in plan.changes if change.action == Action.REASSIGN]
     if keys is not None:
         current = reader.read_current([move for move in moves if move.key in keys])
-        return plan_cancellation(settings, plan, state, current, None, fewer_copies=fewer_copies)
+        found = plan_cancellation(settings, plan, state, current, None, fewer_copies=fewer_copies)
+        return _without_foreign_orders(settings.warehouse, plan, found)
     current = reader.read_current(plan.changes)
     has_others = plan.tasks or len(moves) < len(plan.changes)
     operations = reader.read_operations(plan.tasks) if has_others else None
-    return plan_cancellation(settings, plan, state, current, operations, fewer_copies=fewer_copies)
+    found = plan_cancellation(settings, plan, state, current, operations, fewer_copies=fewer_copies)
+    return _without_foreign_orders(settings.warehouse, plan, found)
+
+
+def _without_foreign_orders(warehouse: Warehouse, plan: Plan, found: CancellationPlan) -> CancellationPlan:
+    """Mark partitions out of order as diverged, unless a commit of the plan requested them, or may have."""
+    if not found.of(ReassignmentStatus.OUT_OF_ORDER):
+        return found
+    requested = {(topic, partition) for _, topic, partition in requested_changes(warehouse, plan.plan_id)}
+    partitions = [
+        dataclasses.replace(row, status=ReassignmentStatus.DIVERGED)
+        if row.status is ReassignmentStatus.OUT_OF_ORDER and row.key not in requested
+        else row
+        for row in found.partitions
+    ]
+    return dataclasses.replace(found, partitions=partitions)
 
 
 def cancel_running(

@@ -104,6 +104,20 @@ def test_running_partitions_are_back_and_in_order(
 
 
 @pytest.mark.usefixtures("plan")
+def test_an_order_that_another_client_set_is_left_alone(
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
+) -> None:
+    """No commit of the plan has requested the partition, so its order is not what a cancellation left."""
+    order = BEFORE[3][::-1]
+    controller.reassign({(T, 3): order})
+
+    done = cancel(surveyor, tree, "--apply")
+
+    assert (done.exit_code, controller.assigned(T, 3)) == (DONE, (order, [], []))
+    assert "t-3  left alone, another client changed it" in done.stdout
+
+
+@pytest.mark.usefixtures("plan")
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_a_large_cancellation_is_sent_in_requests_of_bounded_size(
     tree: KafkaTree,
