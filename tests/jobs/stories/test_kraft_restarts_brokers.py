@@ -1,7 +1,11 @@
-"""A rolling restart of a KRaft cluster by the loop of the page: no acks=all producer fails, and a quorum remains."""
+"""Restarts of KRaft nodes: of controllers that are no brokers, and of combined nodes by the loop of the page.
+
+No acks=all producer fails, and a quorum remains.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -9,6 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
 from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.kafka.kraft_controllers import SeparatedKRaftCluster
 from tests.jobs.support.kafka.real_cluster import create_topics, eventually
 from tests.jobs.support.kafka.rolling_restarts import TOO_FEW, ImpatientTraffic, run_loop
 
@@ -26,15 +31,50 @@ def surveyor(cluster: EmbeddedKRaftCluster, tmp_path: Path) -> Surveyor:
     return Surveyor(cluster.bootstrap, tmp_path / "warehouse", "--bootstrap-server")
 
 
-def test_two_of_three_voters_may_not_restart_at_once(cluster: EmbeddedKRaftCluster, surveyor: Surveyor) -> None:
-    """The cluster has no topic yet, so the quorum alone decides."""
-    leader = surveyor.json("status")["controller_id"]
-    both = ",".join(str(node) for node in cluster.nodes if node != leader)
-    result = surveyor("whatif", "--restart", both, "--json")
-    assert (result.code, result.json["rows"]) == (UNSAFE, [])
-    assert (result.json["quorum"]["needed"], len(result.json["quorum"]["current"])) == (2, 1)
-    waves = [row["wave"] for row in surveyor.json("plan", "restarts")["rows"]]
-    assert waves == [1, 2, 3]
+def test_controllers_that_are_no_brokers_restart_one_at_a_time(tmp_path: Path) -> None:
+    """The quorum alone decides on them; the order of restarts has the brokers, and names the controllers."""
+    with SeparatedKRaftCluster(controllers=3, brokers=2) as cluster:
+        surveyor = Surveyor(cluster.bootstrap, tmp_path / "warehouse", "--bootstrap-server")
+        create_topics(AdminClient({"bootstrap.servers": cluster.bootstrap}), NewTopic("orders", 3, 2))
+        controllers = [*cluster.controllers]
+
+        def verdict(*nodes: int) -> Any:  # noqa: ANN401 - JSON
+            return surveyor("whatif", "--restart", ",".join(map(str, nodes)), "--json").json
+
+        def are_safe() -> bool:
+            return all(verdict(node)["verdict"] == "safe" for node in controllers)
+
+        assert eventually(are_safe)
+        snapshot = surveyor.json("snapshot")
+        leader = snapshot["controller_id"]
+        assert leader in controllers
+        (row,) = surveyor.warehouse.rows("snapshots")
+        assert ([voter["voter_id"] for voter in row["voters"]], row["controller_epoch"]) == (
+            controllers,
+            snapshot["controller_epoch"],
+        )
+        assert [broker["broker_id"] for broker in surveyor.warehouse.rows("brokers")] == [*cluster.brokers]
+
+        followers = [node for node in controllers if node != leader]
+        both = verdict(*followers)
+        assert (both["verdict"], both["quorum"]["current"], both["quorum"]["needed"]) == ("unsafe", [leader], 2)
+        order = surveyor.json("plan", "restarts")
+        assert [(row["broker_id"], row["is_controller"]) for row in order["rows"]] == [(1, False), (2, False)]
+        listed = ", ".join(map(str, controllers))
+        assert any(f"restart the controllers {listed} " in warning for warning in order["warnings"]), order["warnings"]
+
+        cluster.controllers[leader].kill()
+        assert eventually(lambda: surveyor.json("status")["controller_id"] in followers)
+        assert eventually(lambda: all(verdict(node)["verdict"] != "safe" for node in followers))
+        down = verdict(leader)
+        assert (down["verdict"], down["brokers"][0]["is_live"]) == ("unknown", False)
+        assert verdict(1)["verdict"] == "safe"
+        found = {row["check"]: row for row in surveyor("doctor", "--json").json["findings"]}
+        assert (found["quorum"]["state"], found["brokers"]["state"]) == ("warning", "fine")
+        assert f"not up to date: {leader} (" in found["quorum"]["found"]
+        cluster.controllers[leader].start()
+        cluster.controllers[leader].wait_ready()
+        assert eventually(are_safe)
 
 
 def test_a_rolling_restart(cluster: EmbeddedKRaftCluster, surveyor: Surveyor, tmp_path: Path) -> None:
@@ -52,6 +92,10 @@ def test_a_rolling_restart(cluster: EmbeddedKRaftCluster, surveyor: Surveyor, tm
 
     assert eventually(lambda: verdicts() == safe)
     leader = surveyor.json("status")["controller_id"]
+    both = surveyor("whatif", "--restart", ",".join(str(node) for node in cluster.nodes if node != leader), "--json")
+    quorum = both.json["quorum"]
+    assert (both.code, quorum["needed"], quorum["current"]) == (UNSAFE, 2, [leader])
+    assert [row["wave"] for row in surveyor.json("plan", "restarts")["rows"]] == [1, 2, 3]
     expected = [*sorted(cluster.nodes.keys() - {leader}), leader]
 
     def act(action: str, node: int) -> None:
