@@ -289,7 +289,7 @@ def test_a_killed_cancellation_is_run_again(kafka: KRaftKafka, tmp_path: Path, p
     assert (kafka.surveyor.warehouse.rows("throttles"), kafka.surveyor.warehouse.rows("leases")) == ([], [])
 
 
-OFTEN = "from jobs.adapters.delta import lease; lease.RENEWAL_SECONDS = 1.0"
+OFTEN = "from jobs.adapters.delta import warehouse_lease; warehouse_lease.RENEWAL_SECONDS = 1.0"
 """Code that makes a process renew its lease each second, not each ten: others see sooner that it lives, or it that its
 lease was taken.
 """
