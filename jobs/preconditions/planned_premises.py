@@ -1,8 +1,8 @@
-"""What a plan's changes rest on besides their own columns, where nothing has a version.
+"""What a plan's changes depend on in addition to their own columns, in a cluster without versions.
 
-Eligible leader replicas are no columns of `changes`, so they are read from the snapshot. A rollback is computed from
-the cluster as it was then, not from a snapshot, and a plan with versions of znodes does not need them; for both they
-are not known.
+Eligible leader replicas are not in the table `changes`, so they are read from the snapshot. They are unknown for a
+rollback, which is computed from the live cluster and not from a snapshot. They are also unknown for a plan with
+versions of znodes, which does not need them.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ _COLUMNS = ("topic", "partition", "eligible_leader_replicas")
 
 
 def planned_premises(warehouse: Warehouse, plan: Plan) -> Premises:
-    """Return what a plan's changes of existing partitions rest on."""
+    """Return what a plan's changes of existing partitions depend on."""
     changes = [change for change in plan.changes if is_unversioned(change)]
     if not changes:
         return NO_PREMISES

@@ -1,7 +1,7 @@
-"""Whether a partition is as a plan found it, where nothing has a version, and what a request alone does not explain.
+"""Whether a partition is as a plan found it, in a cluster without versions, and what a request does not explain.
 
 Brokers of a KRaft cluster do not report the partition epoch, by which its controller tells states apart
-(`ReplicationControlManager.alterPartition`). So what a change rests on is the whole state of its partition. It is
+(`ReplicationControlManager.alterPartition`). So a change depends on the whole state of its partition. It is
 compared right before the request, and what happened between that reading and the request is found afterwards. In: the
 state as planned and as read, and what was requested. Out: the differences in words, None if there are none.
 """

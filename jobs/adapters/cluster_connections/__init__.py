@@ -1,1 +1,1 @@
-"""Clusters that plans are carried out in, with ZooKeeper or with KRaft, behind one interface."""
+"""Connections to clusters that plans change, with ZooKeeper or with KRaft, behind one interface."""

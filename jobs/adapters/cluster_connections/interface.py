@@ -1,4 +1,4 @@
-"""The interface of a connection to a cluster that plans are carried out in: its state right now, and its lease.
+"""The interface of a connection to a cluster that plans change: its current state, and its lease.
 
 Two implementations exist, `jobs.adapters.cluster_connections.zookeeper` and `jobs.adapters.cluster_connections.kraft`.
 Code that asks Kafka's controller to carry plans out uses this interface alone and does not distinguish them. What only
@@ -70,7 +70,7 @@ class TopicReading:
 
 
 class ClusterReader(Protocol):
-    """Reads what a plan rests on. After `sync`, no reading is older than that call."""
+    """Reads what a plan depends on. After `sync`, no reading is older than that call."""
 
     def sync(self) -> None:
         """Make later readings no older than this call."""
@@ -79,13 +79,13 @@ class ClusterReader(Protocol):
         """Read brokers and controller, not older than this call."""
 
     def read_current(self, changes: Sequence[Change]) -> CurrentState:
-        """Read what changes rest on."""
+        """Read what changes depend on."""
 
     def read_partitions(self, keys: Iterable[Key]) -> dict[Key, CurrentPartition]:
         """Read these partitions."""
 
     def read_operations(self, operations: Sequence[Operation]) -> OperationState:
-        """Read what operations rest on."""
+        """Read what operations depend on."""
 
     def read_reassignments(self, moving: Targets | None = None) -> CurrentReassignments:
         """Read all reassignments that run or are requested; `moving` has those that the controller lists."""

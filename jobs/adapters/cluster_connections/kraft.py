@@ -1,6 +1,6 @@
-"""Plans are carried out in a KRaft cluster: brokers are read, any of them passes requests on to the controller.
+"""The connection to a KRaft cluster that plans change: any of its brokers forwards requests to the controller.
 
-The lease is in the warehouse. Nothing has a version, so what a change rests on is the whole state of its partition,
+The lease is in the warehouse. Brokers report no versions, so a change depends on the whole state of its partition,
 which is read from a broker that has caught up with the quorum.
 """
 

@@ -1,4 +1,4 @@
-"""Plans are carried out in a cluster that keeps its metadata in ZooKeeper."""
+"""The connection to a cluster that plans change, and that keeps its metadata in ZooKeeper."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

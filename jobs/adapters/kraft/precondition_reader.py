@@ -1,7 +1,7 @@
-"""Reads from brokers of a KRaft cluster what the rows of a plan rest on, for `jobs.preconditions`.
+"""Reads from brokers of a KRaft cluster what the rows of a plan depend on, for `jobs.preconditions`.
 
-Versions have no counterpart, so topics and partitions have none. What is not understood keeps its reason, and only what
-rests on it is unknown. Nothing here makes sure that a broker has caught up with the quorum; `fresh_reads` does.
+Brokers report no versions, so topics and partitions have none. What is not understood keeps its reason, and only what
+depends on it is unknown. This module does not ensure that a broker has caught up with the quorum; `fresh_reads` does.
 """
 
 import time
@@ -59,7 +59,7 @@ def read_partitions(session: Session, keys: Iterable[Key]) -> dict[Key, CurrentP
 
 
 def read_operations(session: Session, operations: Sequence[Operation]) -> OperationState:
-    """Read what operations rest on: topics and their configs. KRaft stores no requests."""
+    """Read what operations depend on: topics and their configs. KRaft stores no requests."""
     names = list(dict.fromkeys(operation.topic for operation in operations))
     topics, _ = read_named_topics(session, names, with_configs=True)
     return OperationState(

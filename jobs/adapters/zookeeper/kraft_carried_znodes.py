@@ -128,7 +128,7 @@ def read_carried(client: KazooClient, topics: Sequence[str]) -> CarriedZnodes:
 
 
 def read_security(client: KazooClient) -> SecurityReading:
-    """Read ACLs, quotas and SCRAM credentials; what rests on a znode that cannot be read is None."""
+    """Read ACLs, quotas and SCRAM credentials; what depends on a znode that cannot be read is None."""
     acls, users = CarriedZnodes(), CarriedZnodes()
     _read_acls(client, acls)
     _read_users_and_quotas(client, users)

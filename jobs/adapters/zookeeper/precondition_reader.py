@@ -1,4 +1,4 @@
-"""Reads from ZooKeeper what the rows of a plan rest on, for `jobs.preconditions`.
+"""Reads from ZooKeeper what the rows of a plan depend on, for `jobs.preconditions`.
 
 If an ACL forbids reading a znode, only the values that depend on it are unknown (`read_permitted`). Nothing here calls
 `sync`: callers do, where what they read must not be older than the call.
@@ -76,7 +76,7 @@ def key_of_state(path: str) -> Key | None:
 
 
 def read_current(client: KazooClient, changes: Sequence[Change]) -> CurrentState:
-    """Read what changes rest on: first requests and live brokers, then their topics and states."""
+    """Read what changes depend on: first requests and live brokers, then their topics and states."""
     requests = reassign_requests(client) or {}
     live = registered_brokers(client)
     return CurrentState(partitions_now(client, [change.key for change in changes]), requests, live)
@@ -108,7 +108,7 @@ def current_partition(topic: CurrentTopic, number: int, znode: Znode) -> Current
 
 
 def read_operations(client: KazooClient, operations: Sequence[Operation]) -> OperationState:
-    """Read what operations rest on; raise UnreadableError if an ACL forbids reading a request or the epoch."""
+    """Read what operations depend on; raise UnreadableError if an ACL forbids reading a request or the epoch."""
     names = list(dict.fromkeys(operation.topic for operation in operations))
     shared = read_many(client, _SHARED)
     paths = [f"{root}/{name}" for name in names for root in (TOPICS, CONFIGS, DELETE_TOPICS)]
@@ -127,7 +127,7 @@ def topic_settings(topic: Znode, config: Znode, deletion: Znode) -> TopicSetting
 def operation_state(
     topics: dict[str, TopicSettings], reassign: Znode, election: Znode, controller_epoch: Znode
 ) -> OperationState:
-    """Decode the znodes that operations on all topics rest on."""
+    """Decode the znodes that operations on all topics depend on."""
     epoch = Decoded(0) if not controller_epoch.data else Decoded.of(decode_epoch, controller_epoch.data)
     return OperationState(topics, _requested(reassign), _requested(election), epoch)
 

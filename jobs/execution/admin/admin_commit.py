@@ -111,7 +111,7 @@ class AdminCommit:
     lease: Lease
     on_poll: Callable[[], None]
     premises: Premises
-    """What the changes of the plan rest on, where nothing has a version."""
+    """What the changes of the plan depend on, in a cluster without versions."""
     rate: int | None
     """Bytes a second at which the plan's replicas are copied; None if no throttle was requested."""
 

@@ -1,8 +1,8 @@
 """Requests to Kafka's controller, which carries them out under its own fence; many changes of one kind in a request.
 
-Outcomes follow from the answers. If an answer is lost, or says that the time was over, the cluster shows whether the
-request was received. So it does if an answer may be that to a request which a broker of a KRaft cluster has repeated,
-because the controller was replaced before it answered.
+Outcomes follow from the responses. If a response is lost or reports a timeout, the cluster shows whether the request
+was received. A broker of a KRaft cluster repeats a request if the controller is replaced before it responds. If a
+response may be that to such a repetition, the cluster is read as well.
 """
 
 import time
@@ -88,13 +88,13 @@ Requests = Iterable[tuple[Sequence[PlanRow], Send]]
 """The changes of each request, and the function that sends one for those of them that are still due."""
 
 Recheck = Callable[[Sequence[PlanRow]], list[PlanRow]]
-"""Reads again what changes rest on; returns those that are still due, and records the outcomes of the others."""
+"""Reads again what changes depend on; returns those that are still due, and records the outcomes of the others."""
 
 ReadBack = Callable[[Sequence[PlanRow]], None]
 """Reads the accepted changes of a request from the cluster, once their outcomes are recorded."""
 
 JUDGED_SECONDS: Final = 5.0
-"""Seconds for which a reading of what changes rest on is current enough to request them."""
+"""Seconds for which a reading of what changes depend on is current enough to request them."""
 
 MAX_CHECK_SECONDS: Final = 5.0
 """Seconds that a check of the lease may take; after a longer one changes are judged again."""
