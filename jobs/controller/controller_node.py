@@ -58,8 +58,8 @@ def broker_endpoints(
 ) -> list[Endpoint]:
     """Return the endpoints under the names of the listeners at which brokers look for the controller.
 
-    Raise RefusedError if none that is served has the security protocol of such a listener, or if clients would see us
-    where they cannot be served.
+    Raise RefusedError if no served endpoint has the security protocol of such a listener, or if clients would see the
+    controller at a listener where they cannot be served.
     """
     protocols = _listener_protocols(brokers)
     for_brokers, endpoints = [endpoint for endpoint in served if endpoint.listener is None], list[Endpoint]()
@@ -103,7 +103,7 @@ def served_listeners(
     """Return the listeners whose clients are served, and why others are not.
 
     A listener of None stands for clients at the plain-text address of brokers. `served`: the endpoints of our server.
-    `endpoints`: those that brokers are told. `logins`: how clients log in here, by listener.
+    `endpoints`: those announced to brokers. `logins`: how clients log in here, by listener.
     """
     listeners, reasons = set[str | None](), list[str]()
     for address in served:
@@ -123,7 +123,7 @@ def served_listeners(
 def refuse_plaintext_clients(endpoints: Iterable[Endpoint], brokers: Iterable[Broker]) -> None:
     """Raise RefusedError unless brokers have plain-text listeners where clients see us without a login.
 
-    `endpoints`: those that brokers are told. A client that brokers ask for a login must not be served without one.
+    `endpoints`: those announced to brokers. A client that brokers ask for a login must not be served without one.
     """
     names = {endpoint.listener for endpoint in endpoints if endpoint.security_protocol == PLAINTEXT}
     theirs = {
@@ -246,9 +246,9 @@ def with_logins(listeners: Iterable[str]) -> dict[str, str | None]:
 
 
 def logins_of(name: str, configs: Iterable[BrokerConfig]) -> dict[int, dict[str, str | None]]:
-    """Return the settings that say how clients log in at a listener, by broker; one that has reported none is left out.
+    """Return the settings that define how clients log in at a listener, by broker.
 
-    A setting that a broker does not have is missing.
+    A broker that has reported none of them is left out. A setting that a broker does not have is missing.
     """
     settings, theirs = {*security_settings(name)}, defaultdict[int, dict[str, str | None]](dict)
     for row in configs:

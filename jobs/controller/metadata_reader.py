@@ -229,10 +229,10 @@ class MetadataReader:
             self._illegible_states.add(now.key)
 
     def _watch_illegible(self, fired: Collection[Key] = ()) -> None:
-        """Watch the states that were found not understood, and those of them whose watch has fired.
+        """Watch the states that are not understood: new ones, and those whose watch has fired.
 
-        Nothing else tells of their repair before the next resync. Each new one is read once more after its watch is
-        set.
+        Without a watch their repair would be noticed only at the next resync. Each new one is read again after its
+        watch is set.
         """
         new, self._illegible_states = self._illegible_states, set()
         again = {key for key in fired if key in self.context.partitions} - new

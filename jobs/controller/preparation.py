@@ -1,7 +1,7 @@
-"""What is done before a take-over, because it is slow: the brokers' settings and the cluster are read, and checked.
+"""Preparation of a take-over: the brokers' settings and the cluster are read and checked, which is slow.
 
-While there is no controller, no dead leader is replaced, so only what must be done as the controller is done afterwards
-(`jobs.controller.term`). A standby prepares again from time to time.
+While there is no controller, no dead leader is replaced. So whatever does not need the controllership is done before
+the take-over, and the rest after it (`jobs.controller.term`). A standby prepares again from time to time.
 """
 
 import gc

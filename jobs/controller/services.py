@@ -116,7 +116,7 @@ def _warn_of_time_outs(listeners: Mapping[str, str], *, is_listening: bool) -> N
 def _refuse_other_logins(config: ListenConfig, configs: Sequence[BrokerConfig]) -> None:
     """Raise RefusedError if clients log in otherwise at our address than at that of brokers.
 
-    Warn of clients that cannot log in here: they go on at the brokers, but their admin clients time out.
+    Warn of clients that cannot log in here: they can still use the brokers, but their admin clients time out.
     """
     for name, security in config.logins.items():
         theirs = logins_of(name, configs)

@@ -1,7 +1,7 @@
-"""What clients ask each broker of itself, handled by the controller that they see among the brokers.
+"""Handles requests about a single broker, which clients send to this controller because it is listed as a broker.
 
-It has no groups, transactions, log dirs and settings. A broker would refuse a question about another broker's settings,
-and would respond to the others as if they were about it.
+The controller has no groups, transactions, log dirs or settings. The requests cannot be relayed: a broker would refuse
+a request for another broker's settings, and would answer the others about itself.
 """
 
 from typing import Final

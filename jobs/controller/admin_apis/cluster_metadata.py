@@ -1,4 +1,4 @@
-"""What clients may ask any broker, where their requests cannot be relayed to one.
+"""Requests that any broker can answer, from clients whose requests cannot be relayed to a broker.
 
 With TLS, SASL or an authorizer a broker would take the client for this process. Only a request for the brokers alone is
 handled here; admin clients send it to each node to which they connect. The others end the connection, and the client

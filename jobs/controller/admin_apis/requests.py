@@ -1,8 +1,8 @@
 """Requests of admin clients: how they are handled, and what all of them share.
 
-Corresponds to the part of `KafkaApis` that needs the active controller for `Admin`. What is asked for is written to the
-znodes that the controller obeys anyway, under the fence; the cycle carries it out, and the response waits for it as
-long as the client does.
+Corresponds to the part of `KafkaApis` that needs the active controller for `Admin`. A request is
+written, under the fence, to the znodes that the controller processes anyway. The cycle carries it out, and the response
+waits for that as long as the client does.
 """
 
 import time

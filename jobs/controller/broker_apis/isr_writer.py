@@ -277,7 +277,7 @@ class IsrWriter:
 
         A partition that is not in the context is not read, because a client may name any number of them.
         A partition is judged by its state even if it is not understood for another reason, such as a list of moving
-        replicas that cannot be read: its leader must be able to go on without a dead follower.
+        replicas that cannot be read: its leader must be able to continue without a dead follower.
         """
         keys = [proposal.key for proposal in proposals]
         partitions = {key: row for key in keys if (row := self.context.partitions.get(key)) is not None}

@@ -232,7 +232,7 @@ class BrokerRequestBatch:
         self.resend({key for topic in topics for key in self.context.of_topic(topic)})
 
     def forget_topic(self, topic: str) -> None:
-        """Forget which requests were sent for a topic: one that is created again under the name is another topic."""
+        """Forget the requests sent for a topic: a topic that is created again under the same name is a new one."""
         self._sent_deletions.pop(topic, None)
         self._stop_requests = {
             place: epochs_of_request for place, epochs_of_request in self._stop_requests.items() if place[0][0] != topic
