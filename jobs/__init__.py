@@ -1,1 +1,1 @@
-"""When and where: thin entry points, and one adapter for each outside thing."""
+"""The commands, the resident controller, and the adapters for external systems; the rules are in `planner`."""

@@ -1,1 +1,1 @@
-"""One module for each outside thing: ZooKeeper, brokers, Delta, Spark, embedded servers."""
+"""Adapters for external systems: ZooKeeper, brokers, Delta, Spark, embedded servers."""

@@ -1,1 +1,1 @@
-"""What is found in a cluster and its surroundings: its status, the checks of doctor, those before a migration."""
+"""Checks of a cluster and its environment: the status, the checks of doctor, and those before a migration."""

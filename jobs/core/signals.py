@@ -162,7 +162,7 @@ def _interrupt_mode(mode: _InterruptMode) -> Iterator[None]:
         _state.mode = outer
         if is_library_call:
             _state.guarded, _state.first_signal, _state.end_message = False, None, INTERRUPTED_MESSAGE
-            _state.is_finished = False  # a command within this call has reported its result, and the caller goes on
+            _state.is_finished = False  # a command within this call has reported its result, and the caller continues
             for number, handler in zip(SIGNALS, previous_handlers, strict=True):
                 signal.signal(number, handler)
 

@@ -1,9 +1,9 @@
 """Cancellation of a plan: close the plan, request cancellations from the controller, and read back what happened.
 
-Once a plan is closed, no commit continues with it; so what is read after that is all there is to cancel. Kafka's
-controller leaves the replicas in the order of the target. If that differs from the order before, the order before is
-requested, which moves no data. A crash at any point leaves a closed plan, and the cluster shows how far each partition
-is: cancelling again does the rest.
+Once a plan is closed, no commit continues with it. Therefore the state that is read after that contains everything that
+must be cancelled. Kafka's controller leaves the replicas in the order of the target. If the former order was another
+one, it is requested, which moves no data. A crash at any point leaves a closed plan, and the cluster shows how far each
+partition is. The same command, run again, cancels the rest.
 """
 
 import dataclasses

@@ -1,8 +1,8 @@
-"""May these brokers be restarted now, and in which order do all brokers restart?
+"""Whether given brokers may be restarted now, and in which order all brokers can be restarted.
 
-Both answers rest on the cluster as it is now: the default min.insync.replicas is asked of every broker first, and
-the cluster's metadata is read last. No JVM is needed. On a stored snapshot the same rule runs on Spark, and its answer
-is never "safe", because a snapshot is not the present. Neither command stores anything.
+Both answers depend on the current state of the cluster: the default min.insync.replicas is requested from every broker
+first, and the cluster's metadata is read last. No JVM is needed. On a stored snapshot the same rule runs on Spark, and
+its answer is never "safe", because the cluster may have changed since. Neither command stores anything.
 """
 
 from collections import Counter

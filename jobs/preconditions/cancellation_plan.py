@@ -1,8 +1,8 @@
 """The state of a plan's partitions before a cancellation: how far each one is, and whether it can be cancelled
 safely.
 
-`planner.reassignment.reassignment_status` decides about one partition. The rest of a plan, elections and topic
-operations, finishes at once after it was requested. So only what has not been requested yet can be cancelled of it.
+`planner.reassignment.reassignment_status` decides about one partition. Elections and topic operations of a plan finish
+at once after they are requested, so they can be cancelled only before that.
 """
 
 import dataclasses

@@ -232,8 +232,8 @@ def judge_for_admin(
 
     A change is pending while the assignment, and for an election the leader, are those that the plan was computed from.
     A reassignment also needs a live leader in the ISR. Without versions, the whole state of a partition must be as it
-    was; `premises` has what the changes do not say of it. Of a change that follows others of its plan on the same
-    partition, the state cannot be known in advance: then the assignment and a live leader must do.
+    was; `premises` has the part of it that is not in the changes. For a change that follows others of its plan on the
+    same partition, the state before it is not known in advance: only the assignment and a live leader are checked.
     """
 
     def judge(change: Change) -> RowOutcome | None:

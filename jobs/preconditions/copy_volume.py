@@ -2,7 +2,7 @@
 
 Corresponds to `ReassignPartitionsCommand.calculateProposedMoveMap`. A throttle limits what each broker sends and
 what it receives (KIP-73), so a wave lasts as long as the broker that copies most. Bytes are from the last `surveyor
-sizes`: the largest log among a partition's replicas. They are no part of a plan, so its id does not depend on them.
+sizes`: the largest log among a partition's replicas. They are not part of a plan, so its id does not depend on them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Warnings of partitions that a rollback leaves on fewer racks.
 
-The rollback was asked for, so fewer racks are no fault. The racks are those of the snapshot that the plan names. Plans
-of the optimiser have figures of their racks instead.
+The rollback was requested explicitly, so fewer racks are not a fault. The racks are those of the snapshot that the plan
+names. Plans of the optimiser have figures of their racks instead.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
-"""What a plan could not look at: topics and partitions of its snapshot that are not understood.
+"""The topics and partitions of a plan's snapshot that are not understood, so that the plan does not cover them.
 
-Where an earlier snapshot knows such a partition, the plan rejects it by name. Where none does, the partition is in no
-table, so that a broker may hold replicas of it although every count says that the broker is empty.
+If an earlier snapshot has such a partition, the plan rejects it by name. Otherwise the partition is in no table, and a
+broker may hold replicas of it although every count says that the broker is empty.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
-"""What other programs changed in the tables of a warehouse, by OPTIMIZE, VACUUM or ALTER TABLE, as far as it does harm.
+"""Harmful changes of a warehouse's tables by other programs, with OPTIMIZE, VACUUM or ALTER TABLE.
 
-Any program may read the tables, and most of what it may do to them does none: docs/tables.md says what does. It needs
-no JVM and changes nothing.
+Any program may read the tables, and most changes by other programs do no harm; docs/tables.md lists those that do. This
+module needs no JVM and changes nothing.
 """
 
 from collections.abc import Iterator

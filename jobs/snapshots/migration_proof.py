@@ -63,7 +63,7 @@ class MigrationProof:
 def prove(warehouse: Warehouse, before: Snapshot, after: Snapshot, *, is_rolled_back: bool = False) -> MigrationProof:
     """Compare a snapshot from ZooKeeper with one from KRaft, or from ZooKeeper after a rollback.
 
-    Raise UsageError if they are from others.
+    Raise UsageError if a snapshot is from the wrong source.
     """
     for snapshot, is_kraft in ((before, False), (after, not is_rolled_back)):
         if snapshot.is_of_kraft != is_kraft:

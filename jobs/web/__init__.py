@@ -1,1 +1,1 @@
-"""Pages to look at in a browser: the report of a cluster and of a plan, with its charts and searchable tables."""
+"""Pages for a browser: the report of a cluster and of a plan, with its charts and searchable tables."""

@@ -158,7 +158,7 @@ def topic_id_events(before: DataFrame, after: DataFrame) -> DataFrame:
 
 
 def request_events(before: DataFrame, after: DataFrame) -> DataFrame:
-    """Return events of new requests in /admin and of newly reported log dir failures; REQUESTS in."""
+    """Return events of new requests in /admin and of newly reported log dir failures. In: REQUESTS."""
     key = ["kind", "path", "topic", "partition"]
     earlier = before.select(*(F.col(name).alias(f"known_{name}") for name in key))
     new = after.join(earlier, [F.col(name).eqNullSafe(F.col(f"known_{name}")) for name in key], "left_anti")

@@ -42,7 +42,7 @@ class _Move:
 
     @property
     def is_requested(self) -> bool:
-        """Whether a request names other replicas, another order, or takes the place of what runs."""
+        """Whether a request differs from the current target, in replicas or in their order."""
         return self.requested is not None and list(self.requested) != self.target
 
     @property

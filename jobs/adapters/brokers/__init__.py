@@ -1,1 +1,1 @@
-"""Brokers: the Admin API, control requests, settings and log dirs, asked of each broker."""
+"""Requests to brokers: the Admin API, control requests, settings and log dirs."""

@@ -1,8 +1,7 @@
 """The lease of snapshots on stores without locks: of two processes, one at a time takes a snapshot of a cluster.
 
-In a folder a lock of the operating system keeps them apart (`jobs.adapters.delta.locks`). Elsewhere, on object stores
-and HDFS, a row in the table `leases` does, with a deadline that its holder moves on. So the row of a process that was
-killed ends by itself.
+In a folder, a lock of the operating system ensures this (`jobs.adapters.delta.locks`). On object stores and HDFS, a row
+in the table `leases` does. It has a deadline, which its holder extends, so the lease of a killed process expires.
 """
 
 from collections.abc import Callable, Iterator
@@ -52,7 +51,10 @@ class SnapshotLease(WarehouseLease):
 def leased_snapshot(
     warehouse: Warehouse, holder: LeaseHolder, notify: Callable[[str], None]
 ) -> Iterator[SnapshotLease | None]:
-    """Hold the lease of snapshots, None in a folder; raise SurveyorError if another process keeps it too long."""
+    """Hold the lease of snapshots, and yield it; yield None in a folder, which has a lock instead.
+
+    Raise SurveyorError if another process holds the lease for too long.
+    """
     if is_local(warehouse.uri):
         yield None
         return

@@ -293,7 +293,7 @@ def renewed(lease: WarehouseLease, timeout_seconds: float) -> Iterator[None]:
 
 
 def _renew(lease: WarehouseLease, stop: Event) -> None:
-    """Move the deadline on until `stop`; whatever fails is found by `refuse_lost` before the next write."""
+    """Extend the deadline until `stop` is set; `refuse_lost` detects a failure before the next write."""
     while not stop.wait(RENEWAL_SECONDS):
         with suppress(LeaseLostError):
             lease.renew()

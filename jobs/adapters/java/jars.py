@@ -232,7 +232,7 @@ def _digest(jar: Path) -> str:
 
 
 def _rewrite_checksums() -> None:
-    """Rewrite the checksums of what each set resolves to now; the cache is not used, as it only has listed jars.
+    """Rewrite the list from the jars that each set resolves to now, without the cache, which has listed jars only.
 
     Each name is listed once.
     """

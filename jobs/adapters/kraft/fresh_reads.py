@@ -1,9 +1,9 @@
-"""Readings of a KRaft cluster that are not older than a moment, by a broker that has applied all committed by then.
+"""Reads of a KRaft cluster no older than a given moment, from a broker that has applied all records committed by then.
 
 A broker answers from the newest image of the metadata that it has published. ApiVersions reports the offset of the last
 record in it (`KRaftMetadataCache.features`). DescribeQuorum, which the quorum's leader answers, reports the high
-watermark, which is the offset after the last committed record. The broker part of the leader itself publishes its image
-later than the leader commits, too, by seconds on a busy machine.
+watermark, which is the offset after the last committed record. Even a node that is also the
+quorum's leader publishes its image later than it commits: seconds later on a busy machine.
 """
 
 import time

@@ -180,7 +180,7 @@ def _voter(state: Any, leader: Any | None) -> Voter:  # noqa: ANN401 - kafka-pyt
 
 
 def _behind(state: Any, leader: Any | None, name: str) -> int | None:  # noqa: ANN401
-    """Return how much less a voter has than the leader; versions before 1 (Kafka 3.3) have no times, which are null."""
+    """Return how far a voter is behind the leader, None if unknown, as are times before version 1 (Kafka 3.3)."""
     value, last = (_known(getattr(row, name, None)) for row in (state, leader))
     return None if value is None or last is None else last - value
 

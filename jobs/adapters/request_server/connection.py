@@ -262,7 +262,7 @@ class Connection:
 
     @property
     def _versions(self) -> Mapping[int, tuple[int, int]]:
-        """The APIs that may be requested now. ApiVersions lists the handler's APIs even before authentication."""
+        """The versions that may be requested now, by API; ApiVersions lists all of them even before authentication."""
         return self._server_versions if self.principal is None else {**self._server_versions, **self._handler_versions}
 
     @property

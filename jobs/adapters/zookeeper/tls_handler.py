@@ -1,4 +1,4 @@
-"""kazoo's connections with a TLS context of ours."""
+"""A handler for kazoo that opens its connections with a given TLS context."""
 
 import ssl
 
@@ -6,7 +6,7 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 
 
 class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo is untyped
-    """kazoo's handler with a context of ours; kazoo reads PEM files only, and retries silently with invalid ones."""
+    """kazoo's handler with a given context; kazoo itself reads PEM files only, and silently retries invalid ones."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         super().__init__()

@@ -1,9 +1,9 @@
 """The requests of a cancellation to the controller, one after another, as `cancel PLAN` and `cancel --partitions` send
 them.
 
-A request that rests on an old reading could delete the last replica in sync. So the partitions of each request are read
-and judged right before it is sent, under the lease, and only while the same controller is asked as before. After a lost
-answer no further request is sent, and the cluster shows what happened to those before.
+A request that is based on an old reading could delete the last replica in sync. So the partitions of each request are
+read and judged right before it is sent, under the lease, and only while the controller is the same as before. After a
+lost response no further request is sent, and the cluster shows what happened to the earlier ones.
 """
 
 import logging

@@ -1,7 +1,7 @@
-"""The names of plans: a plan may have several. Giving a name takes it from no other plan unless asked to.
+"""The names of plans: a plan may have several. A name is taken from another plan only on request.
 
 Planning under a name that a plan on another snapshot has is refused. Otherwise a command could silently use yesterday's
-plan for today's incident. If several plans have one name all the same, looking it up is refused. The column `name` of
+plan for today's incident. If several plans have the same name anyway, a lookup by it is refused. The column `name` of
 `plans` is the first of `names`.
 """
 
