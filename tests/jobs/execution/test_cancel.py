@@ -221,7 +221,7 @@ def test_crash_or_lost_answer_anywhere_and_again(  # noqa: PLR0913 - a table
     assert len(controller.requests) == requests_before, "nothing twice"
 
 
-def test_crash_between_closing_and_asking(
+def test_a_crash_after_closing_is_completed_by_repeating(
     tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor, controller: CancellingController, plan: Plan
 ) -> None:
     warehouse.update("plans", f"plan_id = '{plan.plan_id}'", status="'cancelled'")
@@ -231,7 +231,9 @@ def test_crash_between_closing_and_asking(
 
 
 @pytest.mark.usefixtures("plan")
-def test_refused_by_the_controller(tree: KafkaTree, surveyor: Surveyor, controller: CancellingController) -> None:
+def test_a_refused_partition_does_not_stop_the_others(
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController
+) -> None:
     controller.refuses = {(T, 0)}
 
     done = cancel(surveyor, tree, "--apply")

@@ -44,7 +44,7 @@ def test_a_link_leads_to_what_is_written(tmp_path: Path) -> None:
     assert ((tmp_path / "link").is_symlink(), (tmp_path / "file").read_text()) == (True, "new")
 
 
-def test_a_name_may_be_as_long_as_names_can_be(tmp_path: Path) -> None:
+def test_the_longest_file_name_is_accepted(tmp_path: Path) -> None:
     replace_file(tmp_path / ("n" * 255), "new")
 
     assert [path.name for path in tmp_path.iterdir()] == ["n" * 255]

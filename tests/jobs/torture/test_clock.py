@@ -49,7 +49,7 @@ JUDGED = {
 }
 
 
-def test_modules_that_read_the_wall_clock() -> None:
+def test_only_listed_modules_read_the_wall_clock() -> None:
     """Waiting, holding and giving up use a clock that cannot be set (time.monotonic), or ZooKeeper's judgement."""
     files = (path for room in ("jobs", "planner", "schemas") for path in (ROOT / room).rglob("*.py"))
     readers = {str(path.relative_to(ROOT)) for path in files if WALL_CLOCK.search(path.read_text())}

@@ -218,7 +218,7 @@ def test_the_row_is_read_only_if_the_table_has_changed(
     other_cluster.release()
 
 
-def test_a_process_that_was_stopped_with_the_tables_lock_does_not_hold_up_others_for_long(
+def test_a_stopped_lock_holder_fails_renewal_after_a_timeout(
     warehouse: Warehouse, held: WarehouseLease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LOCK_SECONDS", 0.1)

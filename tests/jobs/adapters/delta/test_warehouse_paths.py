@@ -109,7 +109,7 @@ def test_spark_commits_only_where_no_commit_overwrites_another(url: str, *, by_s
 
 
 @pytest.mark.parametrize("below", ["", "deeper/warehouse"])
-def test_a_file_in_its_place(tmp_path: Path, below: str) -> None:
+def test_a_file_is_refused_as_a_warehouse(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").write_text("")
     ran = Surveyor("127.0.0.1:1", tmp_path / "file" / below)("snapshot")
     assert (ran.code, len(ran.stderr.splitlines())) == (22, 1)
@@ -117,7 +117,7 @@ def test_a_file_in_its_place(tmp_path: Path, below: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 201, "ü" * 40])
-def test_names_that_no_folder_can_have(name: str) -> None:
+def test_names_that_no_folder_can_have_are_refused(name: str) -> None:
     with pytest.raises(UsageError, match="cannot be the name of a cluster"):
         refuse_invalid_cluster_name(name)
 

@@ -158,7 +158,7 @@ def test_a_token_is_never_verified(tmp_path: Path) -> None:
     assert [caller.is_verified for caller in callers] == [False] * 2
 
 
-def test_a_user_that_is_not_verified_has_the_limits_of_one_that_has_not_logged_in(served: Served) -> None:
+def test_unverified_users_have_the_limits_of_unauthenticated_ones(served: Served) -> None:
     with connected_to(served.port) as stranger, connected_to(served.port) as admin:
         for client, message in ((stranger, "\0stranger\0secret"), (admin, f"\0admin\0{PASSWORD}")):
             login(client, "PLAIN", message.encode())

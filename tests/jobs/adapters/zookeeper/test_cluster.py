@@ -39,7 +39,7 @@ def test_cluster_without_a_controller(bare_tree: KafkaTree) -> None:
     assert (state.epoch, state.epoch_version) == (0, -1)
 
 
-def test_epoch_and_its_version(tree: KafkaTree) -> None:
+def test_the_epoch_is_read_with_its_version(tree: KafkaTree) -> None:
     tree.elect(1, epoch=8)
 
     state = cluster_of(tree)

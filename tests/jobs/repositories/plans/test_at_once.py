@@ -65,7 +65,7 @@ def test_a_name_wanted_by_several_plans_at_once_goes_to_one(warehouse: Warehouse
     assert named.plan_id == plans[given.index(True)]
 
 
-def test_a_plan_that_is_made_several_times_at_once_is_stored_once(warehouse: Warehouse) -> None:
+def test_equal_plans_made_at_once_are_stored_once(warehouse: Warehouse) -> None:
     with ThreadPoolExecutor(MANY) as pool:
         made = list(pool.map(lambda _: stored(warehouse).plan_id, range(MANY)))
 
