@@ -197,7 +197,7 @@ def _apply(
         if not skip_unsafe:
             _refuse_unsafe(partitions)
         pending = {partition.key: partition for partition in partitions if _is_due(partition)}
-        run = _CancellationRun(cluster, requests, pending, skip_unsafe, fewer_copies)
+        run = _PartitionCancellationRun(cluster, requests, pending, skip_unsafe, fewer_copies)
         run.refuse_unavailable(partitions)
         audit = _Audit(settings.warehouse)
         audit.record(dict.fromkeys(pending, (Outcome.PENDING, "")))
@@ -227,7 +227,7 @@ def _controller(
 
 
 @dataclass(slots=True)
-class _CancellationRun:
+class _PartitionCancellationRun:
     """Cancellation of some partitions by a controller, under the lease."""
 
     cluster: ClusterConnection
