@@ -1,1 +1,1 @@
-"""Checks before a write: the current state in ZooKeeper, compared with the state that the plan was computed from."""
+"""Checks before a write: the current state of the cluster, compared with the state that the plan was computed from."""

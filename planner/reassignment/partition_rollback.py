@@ -2,8 +2,8 @@
 
 The rows are those of `planner.reassignment.targets` with target and source exchanged. The checks are those of
 `planner.reassignment.lint` that concern one partition, in plain Python, because a rollback runs without Spark on the
-current state in ZooKeeper. Fewer racks than now, or more replicas in one, are no fault here but are stated in the
-reason, because the rollback was requested.
+current state of the cluster. Fewer racks than now, or more replicas in one, are not a fault here, because the rollback
+was requested; the reason states them.
 """
 
 from collections import Counter
