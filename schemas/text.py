@@ -12,6 +12,12 @@ DRAINED_LEADS: Final = "no replica that is not drained can lead: drained broker 
 LINES_SHOWN: Final = 50
 """Lines of a list that are printed unless everything is asked for."""
 
+BROKERS_SHOWN: Final = 20
+"""Brokers that get a line, or a part of one with figures."""
+
+WAVES_SHOWN: Final = 20
+"""Waves of a plan for which figures are printed."""
+
 MAX_BROKERS_NAMED: Final = 10
 """Brokers named in a line."""
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from kazoo.client import KazooClient
 
+from jobs.adapters.brokers.configs import CONFIG_TIMEOUT_SECONDS
 from jobs.adapters.brokers.migration_configs import (
     BROKER_ID,
     MIGRATION_ENABLED,
@@ -32,9 +33,6 @@ from schemas.replica_assignment import is_reassigned
 from schemas.rows import Key, QuarantinedZnode
 from schemas.text import abbreviate, join_ids, partition_name, pluralise
 from schemas.topic_configs import FOLLOWER_REPLICAS, LEADER_REPLICAS
-
-CONFIG_TIMEOUT_SECONDS: Final = 10.0
-"""Seconds for the brokers to return their configs."""
 
 MIGRATION_SINCE: Final = Protocol(3, 4, 0)
 """First protocol version of brokers that can migrate (`MetadataVersion.isMigrationSupported`)."""

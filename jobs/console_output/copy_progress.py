@@ -15,10 +15,9 @@ from planner.reassignment.copy_rate import (
     copy_rate_of,
     slowest,
 )
-from schemas.text import pluralise
+from schemas.text import BROKERS_SHOWN, pluralise
 
 PARTITIONS_SHOWN: Final = 10
-BROKERS_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

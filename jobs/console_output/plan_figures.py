@@ -1,14 +1,12 @@
 """The figures of an optimised plan as text lines."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from jobs.core.units import format_bytes
 from jobs.repositories.figures import Figures, figures_in
 from schemas.rows import PlanRecord
-from schemas.text import join_ids, pluralise
-
-WAVES_SHOWN: Final = 20
+from schemas.text import BROKERS_SHOWN, WAVES_SHOWN, join_ids, pluralise
 
 
 class Span(NamedTuple):
@@ -228,9 +226,6 @@ def _wave_lines(waves: Figures) -> Iterator[str]:
     for name, title in titles.items():
         more = ", ..." if waves["count"] > WAVES_SHOWN else ""
         yield f"{title} {join_ids(waves[name][:WAVES_SHOWN])}{more}"
-
-
-BROKERS_SHOWN: Final = 20
 
 
 def byte_lines(figures: Figures) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.brokers.configs import read_broker_configs, read_overrides
+from jobs.adapters.brokers.configs import CONFIG_TIMEOUT_SECONDS, read_broker_configs, read_overrides
 from jobs.adapters.brokers.connection import refuse_unresponsive
 from jobs.adapters.zookeeper.cluster import DELETE_TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import connected, forbidden, with_retries
@@ -32,9 +32,6 @@ from jobs.execution.batch.batch_commit import refuse_unreachable
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-
-CONFIG_TIMEOUT_SECONDS: Final = 10.0
-"""Seconds for all brokers to return their configs; those that do not are asked once more."""
 
 RECONNECT_SECONDS: Final = 1.0
 """Seconds until a standby tries again where no take-over had begun, for instance if ZooKeeper does not respond."""

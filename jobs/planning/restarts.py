@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import convert, to_builtins
 from rich.table import Table
 
-from jobs.adapters.brokers.configs import read_configs_and_failures
+from jobs.adapters.brokers.configs import CONFIG_TIMEOUT_SECONDS, read_configs_and_failures
 from jobs.adapters.delta.warehouse import values_of
 from jobs.core.errors import ExitCode, SurveyorError
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
@@ -37,9 +37,6 @@ from schemas.enums import NO_CONTROLLER, NO_LEADER, RestartCode, RestartEffect
 from schemas.rows import BrokerConfig, LastSeenBroker, Row
 from schemas.text import abbreviate, broker_list, pluralise
 from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR, boolean, whole_number
-
-CONFIG_TIMEOUT_SECONDS: Final = 10.0
-"""Time limit for asking all brokers for their configs; a broker that does not answer in time is unread."""
 
 COLUMNS: Final = ("topic", "partition", "replicas", "isr", "live", "min_isr", "effect", "reason")
 """Columns of the console for `whatif --restart`; --json has all of RestartedPartition."""

@@ -17,12 +17,10 @@ from jobs.core.units import format_bytes, format_duration
 from jobs.repositories.stored_rows import Ints, StoredRows
 from schemas.enums import NO_LEADER, Action
 from schemas.rows import Change, Row
-from schemas.text import abbreviate, pluralise
+from schemas.text import WAVES_SHOWN, abbreviate, pluralise
 
 VOLUME_COLUMNS: Final = ("wave", "action", "topic", "partition", "replicas_before", "replicas_after", "leader_before")
 """Columns of `changes` that the volume is computed from."""
-
-WAVES_SHOWN: Final = 20
 
 FILTERED_TOPICS: Final = 100
 """Number of topics up to which sizes are read for these topics only."""

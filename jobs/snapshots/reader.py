@@ -10,13 +10,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from threading import Thread
-from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.adapters.brokers.admin import read_properties
-from jobs.adapters.brokers.configs import read_broker_configs
+from jobs.adapters.brokers.configs import CONFIG_TIMEOUT_SECONDS, read_broker_configs
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.sources.interface import ClusterMetadata, ConfigDefaults
 from jobs.adapters.spark.session import task_progress
@@ -28,9 +27,6 @@ from jobs.snapshots.staging import Tally, stage_topics
 from schemas.rows import Broker, BrokerConfig, QuarantinedZnode
 from schemas.security import SecurityReading
 from schemas.text import join_ids, pluralise
-
-CONFIG_TIMEOUT_SECONDS: Final = 10.0
-"""Time limit for the config requests to all brokers, which run while Spark starts and reads."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,9 @@ APIS: Final = (
 
 DYNAMIC_CONFIGS: Final = "/config/brokers"
 
+CONFIG_TIMEOUT_SECONDS: Final = 10.0
+"""Seconds for all brokers to return their configs; one that has not by then is unread."""
+
 BROKER_TIMEOUT_SECONDS: Final = 2.0
 """Seconds that one broker may take to return its configs; a healthy broker takes a hundredth of it.
 

@@ -29,7 +29,9 @@ REQUEST_SECONDS: Final = 30.0
 UNKNOWN: Final = -1
 """An offset or a time that the leader of the quorum does not know."""
 
-_UNSUPPORTED: Final = (IncompatibleBrokerVersion, UnsupportedVersionError)
+UNSUPPORTED: Final = (IncompatibleBrokerVersion, UnsupportedVersionError)
+"""What kafka-python raises for a request that a broker does not know."""
+
 FAILURES: Final = (KafkaError, OSError, IndexError, RuntimeError)
 """What kafka-python raises if a broker cannot be reached, or does not answer."""
 
@@ -97,7 +99,7 @@ def read_from_broker(addresses: Sequence[str], settings: dict[str, str], read: C
                     return read(session)
             without_quorum.append(address)
             faults[address] = str(session.quorum_fault)
-        except _UNSUPPORTED:
+        except UNSUPPORTED:
             raise UsageError(
                 f"the broker at {address} does not describe a quorum, so its cluster keeps its metadata in ZooKeeper; "
                 "give --zookeeper HOST:PORT[,...][/chroot]"
@@ -145,7 +147,7 @@ def describe_quorum(session: Session) -> Quorum | None:
 def _describe_quorum(send: TimedAsk) -> Quorum | int | str:
     try:
         response = send(DescribeQuorumRequest(topics=[(METADATA_TOPIC, [(0,)])]), PROBE_SECONDS)
-    except _UNSUPPORTED:
+    except UNSUPPORTED:
         raise
     except FAILURES as error:
         return f"it has no contact with the quorum's leader ({describe_error(error)})"

@@ -17,7 +17,7 @@ from uuid import UUID
 
 import pyarrow as pa
 from kafka.admin import ConfigResourceType
-from kafka.errors import IncompatibleBrokerVersion, KafkaProtocolError, UnsupportedVersionError
+from kafka.errors import KafkaProtocolError
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeTopicPartitionsRequest, ListConfigResourcesRequest
 from kafka.protocol.metadata import MetadataRequest
 from msgspec import Struct
@@ -26,7 +26,7 @@ from jobs.adapters.brokers.admin import NONE
 from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.delta.warehouse import schema_of
 from jobs.adapters.kraft.cluster import REASSIGNMENTS, Move, NotPermittedError, RefusedRequestError, read_moves
-from jobs.adapters.kraft.session import Session, StaleMetadataError
+from jobs.adapters.kraft.session import UNSUPPORTED, Session, StaleMetadataError
 from schemas.rows import Key, QuarantinedZnode
 
 PAGE_PARTITIONS: Final = 2_000
@@ -54,7 +54,6 @@ TOPIC_OVERRIDE: Final = 1
 """`config_source` of an override of a topic (DYNAMIC_TOPIC_CONFIG)."""
 
 _NO_TOPIC_ID: Final = UUID(int=0)
-_UNSUPPORTED: Final = (IncompatibleBrokerVersion, UnsupportedVersionError)
 
 TOPIC_COLUMNS: Final = ("topic", "topic_id", "config", "understood", "assignment_understood")
 
@@ -111,7 +110,7 @@ def list_topics(session: Session) -> tuple[list[str], bool]:
     request = ListConfigResourcesRequest(resource_types=[ConfigResourceType.TOPIC.value], min_version=_OF_ALL_TYPES)
     try:
         response = session.ask(request)
-    except _UNSUPPORTED:
+    except UNSUPPORTED:
         pass
     else:
         if response.error_code == NONE:
@@ -294,7 +293,7 @@ def _pages(
         request = page(topics=topics, response_partition_limit=PAGE_PARTITIONS, cursor=start)
         try:
             response = session.ask(request)
-        except _UNSUPPORTED:
+        except UNSUPPORTED:
             yield _all_topics(session, names)
             return
         yield response.topics
