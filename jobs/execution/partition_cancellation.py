@@ -248,7 +248,7 @@ class _PartitionCancellationRun:
         removed = [key for key in keys if key not in self.requests.set_aside and self._is_removable(self.judged[key])]
         if removed:
             self.removed = removed
-            self.cluster.withdraw_requests(removed)
+            self.cluster.withdraw_requests(removed, self.requests.lease)
         self.requests.send([key for key in keys if key not in self.requests.set_aside], self._judge)
 
     def _is_removable(self, partition: _Partition) -> bool:

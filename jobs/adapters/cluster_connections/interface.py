@@ -149,8 +149,11 @@ class ClusterConnection(Protocol):
     def reading(self) -> AbstractContextManager[ClusterReader]:
         """Yield a reader; raise UnreadableError if the cluster does not answer, or not anymore in this block."""
 
-    def withdraw_requests(self, keys: Collection[Key]) -> None:
-        """Remove these partitions from the reassignments requested in /admin."""
+    def withdraw_requests(self, keys: Collection[Key], lease: Lease) -> None:
+        """Remove these partitions from the reassignments requested in /admin; raise LeaseLostError without the lease.
+
+        The lease is checked once there is a connection: to wait for one may take longer than the session lives.
+        """
 
     def lease(
         self, holder: LeaseHolder, timeout_seconds: float | None, notify: Callable[[str], None]

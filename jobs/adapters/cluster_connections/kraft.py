@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 
 from jobs.adapters.brokers.admin import read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
-from jobs.adapters.cluster_connections.interface import CurrentOverrides, ResourceName, TopicReading
+from jobs.adapters.cluster_connections.interface import CurrentOverrides, Lease, ResourceName, TopicReading
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_lease import WarehouseLease, current_holder, leased
 from jobs.adapters.kraft import precondition_reader
@@ -204,7 +204,7 @@ class KRaftConnection:
             self._reads = FreshReads(bootstrap_addresses(self.bootstrap_servers), read_properties(self.command_config))
         yield KRaftReader(self._reads, self.warehouse)
 
-    def withdraw_requests(self, keys: Collection[Key]) -> None:
+    def withdraw_requests(self, keys: Collection[Key], lease: Lease) -> None:
         """Do nothing, because no request is stored."""
 
     @contextmanager

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.configs import DYNAMIC_CONFIGS
-from jobs.adapters.cluster_connections.interface import CurrentOverrides, ResourceName, TopicReading
+from jobs.adapters.cluster_connections.interface import CurrentOverrides, Lease, ResourceName, TopicReading
 from jobs.adapters.zookeeper import lease_znode, precondition_reader
 from jobs.adapters.zookeeper.admin_requests import withdraw
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONFIGS, TOPICS, ClusterState, read_cluster, reassign_requests
@@ -102,8 +102,9 @@ class ZooKeeperConnection(ZooKeeperSession):
         with self.connected() as client:
             yield ZooKeeperReader(client)
 
-    def withdraw_requests(self, keys: Collection[Key]) -> None:
+    def withdraw_requests(self, keys: Collection[Key], lease: Lease) -> None:
         with self.connected() as client:
+            lease.refuse_lost()
             withdraw(client, keys)
 
     @contextmanager

@@ -8,11 +8,13 @@ import pytest
 
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.zookeeper import connection
-from jobs.adapters.zookeeper.lease_znode import ZnodeLease
+from jobs.adapters.zookeeper.lease_znode import LEASE, ZnodeLease
 from jobs.console_output.commits import NO_SNAPSHOT
 from jobs.execution.partition_cancellation import _Audit
+from jobs.repositories.actor import this_process
 from jobs.repositories.plans.commit_rows import NO_PLAN
 from jobs.sql_views.database import Summaries
+from schemas.lease_holder import encode_holder
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.cancelling_controller import CancellingController, delay_once
 from tests.jobs.support.rows.empty_tables import lay_tables
@@ -183,6 +185,32 @@ def test_judged_again_after_each_wait(  # noqa: PLR0913, PLR0917 - a table
     }
     assert outcome == "skipped"
     assert (f"{T}-0  continues: NO_ELIGIBLE_LEADER" in done.stdout) == bool(flags)
+
+
+@pytest.mark.parametrize(
+    "successor", [None, encode_holder(this_process("commit", "of another"))], ids=["none", "a commit"]
+)
+def test_no_request_is_removed_if_the_lease_is_lost_while_a_connection_is_awaited(
+    tree: KafkaTree,
+    surveyor: Surveyor,
+    controller: CancellingController,
+    monkeypatch: pytest.MonkeyPatch,
+    successor: bytes | None,
+) -> None:
+    """ZooKeeper ended the session meanwhile: what is requested now may be that of another process with the lease."""
+    withdraw = ZooKeeperConnection.withdraw_requests
+
+    def connected_again(*arguments: Any) -> None:  # noqa: ANN401 - those of the original
+        tree.client.delete(LEASE)
+        if successor is not None:
+            tree.write(LEASE, successor)
+        withdraw(*arguments)
+
+    monkeypatch.setattr(ZooKeeperConnection, "withdraw_requests", connected_again)
+
+    done = cancel(surveyor, tree, f"{T}-0,{T}-2", "--apply")
+
+    assert (done.exit_code, controller.requests, requested(tree)) == (RUNNING, [], REQUESTED), done.stderr
 
 
 def test_nothing_is_requested_if_each_check_of_the_lease_takes_long(
