@@ -21,7 +21,13 @@ from jobs.adapters.zookeeper.connection import poll_until
 from jobs.advice.plans import after_cancellation
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
 from jobs.execution.admin.admin_commit import end_throttle
-from jobs.execution.admin.cancellation_requests import CancellationRequests, Judgement, Reason, unsafe_refusal
+from jobs.execution.admin.cancellation_requests import (
+    STRANDED,
+    CancellationRequests,
+    Judgement,
+    Reason,
+    unsafe_refusal,
+)
 from jobs.execution.admin.command_lease import LEASE_HANDOVER_SECONDS, LeaseGuardedAdmin, lease_for
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.throttles import throttle_rows
@@ -342,8 +348,7 @@ def _changed_reason(before: PartitionStatus, now: PartitionStatus) -> Reason:
     if is_back and now.change.wave == before.change.wave:
         if not now.stranded:
             return Outcome.APPLIED, now.detail
-        reason = "its in-sync replicas were removed while it was cancelled, so no replica can lead it"
-        return Outcome.FAILED, f"{reason}: {now.detail}; start its brokers, or recover it"
+        return Outcome.FAILED, f"{STRANDED}: {now.detail}; start its brokers, or recover it"
     completed = now.status in {ReassignmentStatus.COMPLETE, ReassignmentStatus.NOT_STARTED}
     reason = "it was complete before it could be cancelled; roll it back" if completed else "another client changed it"
     return Outcome.STALE, f"{reason}: {now.detail}"

@@ -20,7 +20,13 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import poll_until
 from jobs.adapters.zookeeper.migration_signs import refuse_migration
 from jobs.core.errors import ExitCode, SurveyorError, UnreadableError, UsageError
-from jobs.execution.admin.cancellation_requests import CancellationRequests, Judgement, Reason, unsafe_refusal
+from jobs.execution.admin.cancellation_requests import (
+    STRANDED,
+    CancellationRequests,
+    Judgement,
+    Reason,
+    unsafe_refusal,
+)
 from jobs.execution.admin.command_lease import lease_for
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.zk_controller_client import ZkReassignmentOverride
@@ -46,6 +52,8 @@ class _Partition:
     risk: CancellationRisk | None
     unreadable_reason: str | None = None
     """Why its topic cannot be decoded."""
+    is_stranded: bool = False
+    """Whether no replica can lead it, because none is in sync."""
 
     @property
     def name(self) -> str:
@@ -162,7 +170,8 @@ def _read(reader: ClusterReader, keys: Sequence[Key], *, fewer_copies: bool) -> 
             if current is not None and current.is_moving
             else None
         )
-        partitions.append(_Partition(key, current, request, risk))
+        is_stranded = current is not None and isr is not None and not {*isr} & {*current.replicas}
+        partitions.append(_Partition(key, current, request, risk, is_stranded=is_stranded))
     return partitions
 
 
@@ -276,7 +285,7 @@ class _PartitionCancellationRun:
 
     def _reason(self, partition: _Partition) -> Reason:
         if not partition.is_unfinished:
-            return Outcome.APPLIED, _unchanged_text(partition)
+            return _ended_reason(self.pending[partition.key], partition)
         if partition.key in self.requests.requested:
             return self.requests.unchanged_reason(partition.key, partition.unfinished_text)
         if self.requests.lost_response:
@@ -357,18 +366,36 @@ class _Audit:
 
 def _report(final: Sequence[_Partition], outcomes: Mapping[Key, Reason], unsafe: Sequence[_Partition]) -> CommandResult:
     """Return what shows the outcomes; `unsafe` were not requested."""
-    unfinished = [partition for partition in final if partition.is_unfinished]
-    cancelled = [partition for partition in final if not partition.is_unfinished]
-    lines = [f"  {partition.name}  {outcomes[partition.key][1]}" for partition in [*unfinished, *cancelled]]
+    cancelled = [partition for partition in final if outcomes[partition.key][0] is Outcome.APPLIED]
+    others = [partition for partition in final if outcomes[partition.key][0] is not Outcome.APPLIED]
+    failed = [partition for partition in others if outcomes[partition.key][0] is not Outcome.STALE]
+    lines = [f"  {partition.name}  {outcomes[partition.key][1]}" for partition in [*others, *cancelled]]
     lines += [partition.line for partition in unsafe]
-    result = _result([*final, *unsafe]) | {"cancelled_now": len(cancelled), "failed": len(unfinished)}
+    result = _result([*final, *unsafe]) | {"cancelled_now": len(cancelled), "failed": len(failed)}
     return CommandResult(
         result,
-        f"{pluralise(len(cancelled), 'partition')} cancelled, {len(unfinished)} not",
+        f"{pluralise(len(cancelled), 'partition')} cancelled, {len(others)} not",
         *lines[:LINES_SHOWN],
         warnings=[],
-        exit_code=ExitCode.ERROR if unfinished else ExitCode.DONE,
+        exit_code=ExitCode.ERROR if failed else ExitCode.DONE,
     )
+
+
+def _ended_reason(before: _Partition, now: _Partition) -> Reason:
+    """Return the outcome of a partition that does not move any more, and has no request: that need not be ours."""
+    if now.unreadable_reason is not None and before.unreadable_reason is None:
+        return Outcome.UNKNOWN, f"requested, and not understood any more: {now.unreadable_reason}"
+    if before.now is None or not before.now.is_moving:
+        return Outcome.APPLIED, _unchanged_text(now)
+    if now.now is None:
+        return Outcome.STALE, "it no longer exists"
+    if {*now.now.replicas} != {*before.now.origin}:
+        is_complete = {*now.now.replicas} == {*before.now.target}
+        reason = "it was complete before it could be cancelled" if is_complete else "another client changed it"
+        return Outcome.STALE, f"{reason}: replicas {list(now.now.replicas)}; to move it back: surveyor plan reassign"
+    if now.is_stranded:
+        return Outcome.FAILED, f"{STRANDED}: replicas {list(now.now.replicas)}; start its brokers, or recover it"
+    return Outcome.APPLIED, _unchanged_text(now)
 
 
 def _unchanged_text(partition: _Partition) -> str:

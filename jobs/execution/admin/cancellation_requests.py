@@ -40,6 +40,8 @@ _DONE_CODES: Final = {NONE, NO_REASSIGNMENT_IN_PROGRESS}
 
 UNNAMED: Final = "the controller's answer did not name it"
 
+STRANDED: Final = "its in-sync replicas were removed while it was cancelled, so no replica can lead it"
+
 Reason = tuple[Outcome, str]
 """An outcome, and the message that explains it."""
 

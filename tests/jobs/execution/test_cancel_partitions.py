@@ -1,6 +1,7 @@
 """`surveyor cancel --partitions`: foreign reassignments are turned back, and leftover requests are removed."""
 
 import json
+from collections.abc import Callable
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -235,6 +236,68 @@ def test_what_cannot_be_decoded_is_not_cancelled(
     done = cancel(surveyor, tree, "odd-0,ghost-3", "--apply")
 
     assert (done.exit_code, requested(tree), controller.requests) == (DONE, None, [{("ghost", 3): None}]), done.stderr
+
+
+Event = Callable[[KafkaTree, CancellingController], object]
+
+
+def moved_elsewhere(_: KafkaTree, controller: CancellingController) -> None:
+    CancellingController.reassign(controller, {(T, 0): [0, 2]})
+    controller.finish(T, 0)
+
+
+BEFORE: dict[str, Event] = {
+    "complete": lambda _, controller: controller.finish(T, 0),
+    "moved": moved_elsewhere,
+}
+AFTER: dict[str, Event] = {
+    "stranded": lambda _, controller: controller.put_state(T, 0, 9, [9]),
+    "unreadable": lambda tree, _: tree.write(f"/brokers/topics/{T}", b'{"partitions":{"0":[1,1]}}'),
+    "deleted": lambda tree, _: tree.client.delete(f"/brokers/topics/{T}", recursive=True),
+}
+
+
+@pytest.mark.parametrize(
+    ("event", "code", "outcome", "words"),
+    [
+        ("none", DONE, "applied", "replicas [0, 1]; to change their order"),
+        ("complete", DONE, "stale", "it was complete before it could be cancelled: replicas [0, 9]; to move it back"),
+        ("moved", DONE, "stale", "another client changed it: replicas [0, 2]; to move it back"),
+        ("stranded", ERROR, "failed", "no replica can lead it: replicas [0, 1]; start its brokers, or recover it"),
+        ("unreadable", ERROR, "unknown", "requested, and not understood any more: "),
+        ("deleted", DONE, "stale", "it no longer exists"),
+    ],
+)
+def test_what_did_not_return_is_not_called_cancelled(  # noqa: PLR0913, PLR0917 - a table
+    tree: KafkaTree,
+    surveyor: Surveyor,
+    controller: CancellingController,
+    monkeypatch: pytest.MonkeyPatch,
+    event: str,
+    code: int,
+    outcome: str,
+    words: str,
+) -> None:
+    """A move may end, or its partition change, right before the request or after it."""
+    lay_tables(surveyor.warehouse)
+
+    def nothing(*_: object) -> None:
+        """Let only the request happen."""
+
+    def reassign(targets: Any) -> Any:  # noqa: ANN401 - those of the original
+        BEFORE.get(event, nothing)(tree, controller)
+        codes = CancellingController.reassign(controller, targets)
+        AFTER.get(event, nothing)(tree, controller)
+        return codes
+
+    monkeypatch.setattr(controller, "reassign", reassign)
+
+    done = cancel(surveyor, tree, f"{T}-0", "--apply", "--json")
+
+    assert done.exit_code == code, done.stderr
+    assert json.loads(done.stdout)["cancelled_now"] == int(outcome == "applied")
+    (row,) = (row for row in surveyor.commits(NO_PLAN) if row["outcome"] != "pending")
+    assert (row["outcome"], words in row["message"]) == (outcome, True), row
 
 
 def test_concurrently_changed_request_is_read_again(
