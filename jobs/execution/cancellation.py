@@ -323,7 +323,8 @@ class _CancellationRun:
         unfinished = {_STATUS_BEFORE[step]} | ({ReassignmentStatus.DIVERGED} if self.uses_override else set())
 
         def are_finished(statuses: Mapping[Key, PartitionStatus]) -> bool:
-            return not {key for key, status in statuses.items() if status.status in unfinished} - requests.hopeless
+            waiting = {key for key, status in statuses.items() if status.is_unknown or status.status in unfinished}
+            return not waiting - requests.hopeless
 
         return poll_until(lambda: self.read(requests.requested), are_finished, requests.timeout_seconds)
 
@@ -344,6 +345,8 @@ def _outcome(before: PartitionStatus, now: PartitionStatus, step: Step, unchange
 
 
 def _changed_reason(before: PartitionStatus, now: PartitionStatus) -> Reason:
+    if now.is_unknown:
+        return Outcome.UNKNOWN, f"not understood: {now.detail}"
     is_back = now.status in {ReassignmentStatus.NOT_STARTED, ReassignmentStatus.OUT_OF_ORDER}
     if is_back and now.change.wave == before.change.wave:
         if not now.stranded:
@@ -489,6 +492,8 @@ def _line(partition: PartitionStatus) -> str | None:
         return f"  {name}  to be cancelled: {partition.detail} → {format_cell(before)}"
     if partition.status is ReassignmentStatus.OUT_OF_ORDER:
         return f"  {name}  cancelled, order to be restored: {partition.detail} → {format_cell(before)}"
+    if partition.is_unknown:
+        return f"  {name}  left alone, not understood: {partition.detail}"
     if partition.status in _UNCHANGED_TEXTS:
         return f"  {name}  {_UNCHANGED_TEXTS[partition.status]}: {partition.detail}"
     return None

@@ -274,8 +274,12 @@ class _PartitionCancellationRun:
             return _read(requests.reader, keys, fewer_copies=True)
 
         def are_finished(partitions: Sequence[_Partition]) -> bool:
-            unfinished = {partition.key for partition in partitions if partition.is_unfinished}
-            return not unfinished - requests.hopeless - unsent
+            waiting = {
+                partition.key
+                for partition in partitions
+                if partition.is_unfinished or _has_become_unreadable(self.pending[partition.key], partition)
+            }
+            return not waiting - requests.hopeless - unsent
 
         return poll_until(read_again, are_finished, requests.timeout_seconds)
 
@@ -312,7 +316,7 @@ class _PartitionCancellationRun:
         """Set partitions aside that are not safe any more; one that cannot be decoded is not judged, nor asked for."""
         partitions = _read(self.requests.reader, keys, fewer_copies=self.fewer_copies)
         for partition in partitions:
-            if partition.unreadable_reason is not None and self.pending[partition.key].unreadable_reason is None:
+            if _has_become_unreadable(self.pending[partition.key], partition):
                 raise UnreadableError(f"{partition.name} can no longer be decoded: {partition.unreadable_reason}")
         if not self.skip_unsafe:
             _refuse_unsafe(partitions, "the rest is not" if self.requests.requested else "nothing is")
@@ -383,8 +387,8 @@ def _report(final: Sequence[_Partition], outcomes: Mapping[Key, Reason], unsafe:
 
 def _ended_reason(before: _Partition, now: _Partition) -> Reason:
     """Return the outcome of a partition that does not move any more, and has no request: that need not be ours."""
-    if now.unreadable_reason is not None and before.unreadable_reason is None:
-        return Outcome.UNKNOWN, f"requested, and not understood any more: {now.unreadable_reason}"
+    if _has_become_unreadable(before, now):
+        return Outcome.UNKNOWN, f"not understood any more: {now.unreadable_reason}"
     if before.now is None or not before.now.is_moving:
         return Outcome.APPLIED, _unchanged_text(now)
     if now.now is None:
@@ -396,6 +400,10 @@ def _ended_reason(before: _Partition, now: _Partition) -> Reason:
     if now.is_stranded:
         return Outcome.FAILED, f"{STRANDED}: replicas {list(now.now.replicas)}; start its brokers, or recover it"
     return Outcome.APPLIED, _unchanged_text(now)
+
+
+def _has_become_unreadable(before: _Partition, now: _Partition) -> bool:
+    return now.unreadable_reason is not None and before.unreadable_reason is None
 
 
 def _unchanged_text(partition: _Partition) -> str:

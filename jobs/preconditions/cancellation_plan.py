@@ -41,6 +41,8 @@ class PartitionStatus:
     """Why its reassignment must not be cancelled."""
     stranded: bool = False
     """None of its replicas is in its ISR and none is being added, so no replica can lead it."""
+    is_unknown: bool = False
+    """Its topic cannot be decoded, or changed each time it was read."""
 
     @property
     def key(self) -> Key:
@@ -131,7 +133,11 @@ def _partition_status(
     deleting: Collection[str],
 ) -> PartitionStatus:
     first_step = steps[0]
-    current, reason = _assignment_of(first_step, partition)
+    try:
+        current, reason = _assignment_of(first_step, partition)
+    except MalformedZnodeError as error:
+        unknown = f"{partition.topic.path}: {error}"
+        return PartitionStatus(first_step, ReassignmentStatus.DIVERGED, unknown, is_unknown=True)
     if first_step.topic in deleting:
         reason = reasons.DELETION_REQUESTED.say()
     if current is None or reason is not None:
@@ -148,12 +154,8 @@ def _partition_status(
 
 
 def _assignment_of(change: Change, partition: CurrentPartition) -> tuple[ReplicaAssignment | None, str | None]:
-    """Return the assignment of the change's partition, or None and the reason."""
-    topic = partition.topic
-    try:
-        assignment = partition.assignment
-    except MalformedZnodeError as error:
-        return None, f"{topic.path}: {error}"
+    """Return the assignment of the change's partition, or None and the reason; raise MalformedZnodeError."""
+    topic, assignment = partition.topic, partition.assignment
     if assignment is None:
         return None, "the partition is gone"
     if is_other_topic(change, topic):

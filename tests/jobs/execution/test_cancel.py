@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from jobs.adapters.cluster_connections.zookeeper import ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import ZnodeLease
 from jobs.repositories.actor import Actor
@@ -473,6 +474,54 @@ def test_order_is_not_restored_on_an_old_judgement(
     assert (done.exit_code, controller.assigned(T, 1)[1]) == (DONE, [3]), done.stderr
     outcomes = [(row["action"], row["outcome"]) for row in surveyor.commits(plan.plan_id) if row["partition"] == 1]
     assert ("restore_order", "stale") in outcomes
+
+
+@pytest.mark.parametrize(
+    ("is_brief", "code", "outcome", "words"),
+    [(True, DONE, "applied", "replicas [0, 1]"), (False, ERROR, "unknown", f"not understood: /brokers/topics/{T}: ")],
+)
+def test_what_cannot_be_read_back_is_unknown(  # noqa: PLR0913 - a table
+    tree: KafkaTree,
+    surveyor: Surveyor,
+    controller: CancellingController,
+    plan: Plan,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_brief: bool,
+    code: int,
+    outcome: str,
+    words: str,
+) -> None:
+    """It is read again for some time, and nothing says that another client changed it."""
+    monkeypatch.setattr("jobs.execution.admin.cancellation_requests.CANCELLATION_TIMEOUT_SECONDS", 1.0)
+    path, reassign, read = f"/brokers/topics/{T}", controller.reassign, ZooKeeperReader.read_partitions
+    written = list[bytes]()
+
+    def cancelled(targets: Any) -> Any:  # noqa: ANN401 - those of the original
+        codes = reassign(targets)
+        if None in targets.values():
+            written.append(tree.client.get(path)[0])
+            tree.write(path, b"no JSON")
+        return codes
+
+    def read_once(reader: ZooKeeperReader, keys: Iterable[Any]) -> Any:  # noqa: ANN401 - that of the original
+        found = read(reader, keys)
+        if written and is_brief:
+            tree.write(path, written.pop())
+        return found
+
+    monkeypatch.setattr(controller, "reassign", cancelled)
+    monkeypatch.setattr(ZooKeeperReader, "read_partitions", read_once)
+
+    done = cancel(surveyor, tree, "--apply")
+
+    (row,) = (
+        row
+        for row in surveyor.commits(plan.plan_id)
+        if (row["partition"], row["action"]) == (0, Step.CANCEL) and row["outcome"] != "pending"
+    )
+    assert (done.exit_code, row["outcome"]) == (code, outcome), done.stdout + done.stderr
+    assert row["message"].startswith(words), row
 
 
 def test_losing_all_in_sync_replicas_is_no_success(

@@ -264,7 +264,7 @@ AFTER: dict[str, Event] = {
         ("complete", DONE, "stale", "it was complete before it could be cancelled: replicas [0, 9]; to move it back"),
         ("moved", DONE, "stale", "another client changed it: replicas [0, 2]; to move it back"),
         ("stranded", ERROR, "failed", "no replica can lead it: replicas [0, 1]; start its brokers, or recover it"),
-        ("unreadable", ERROR, "unknown", "requested, and not understood any more: "),
+        ("unreadable", ERROR, "unknown", "not understood any more: "),
         ("deleted", DONE, "stale", "it no longer exists"),
     ],
 )
@@ -280,6 +280,7 @@ def test_what_did_not_return_is_not_called_cancelled(  # noqa: PLR0913, PLR0917 
 ) -> None:
     """A move may end, or its partition change, right before the request or after it."""
     lay_tables(surveyor.warehouse)
+    monkeypatch.setattr("jobs.execution.admin.cancellation_requests.CANCELLATION_TIMEOUT_SECONDS", 1.0)
 
     def nothing(*_: object) -> None:
         """Let only the request happen."""
