@@ -245,8 +245,27 @@ def _read_untorn(
     if before is not None and moves is not None and (torn := _torn(topics, before, moves)):
         again = _read(session, sorted(torn), keys)
         topics = {name: row for name, row in topics.items() if name not in torn} | again
-        moves = list_moves()
+        latest = list_moves()
+        moves = None if latest is None else _moves_when_read(again, torn, moves, latest)
     return topics, moves
+
+
+def _moves_when_read(
+    again: Mapping[str, _Topic], torn: Collection[str], listed: Mapping[Key, Move], latest: Mapping[Key, Move]
+) -> dict[Key, Move]:
+    """Return the reassignments at the moment when each topic was read: `torn` between two lists, the others before.
+
+    A move that has ended since has left the last list. Without it, all its replicas would count as assigned.
+    """
+    replicas = {
+        (name, partition): brokers
+        for name, topic in again.items()
+        for partition, brokers in zip(topic.columns["partition"], topic.columns["replicas"], strict=True)
+    }
+    earlier = {
+        key: move for key, move in listed.items() if key[0] not in torn or {*replicas.get(key, ())} == {*move.replicas}
+    }
+    return earlier | {key: move for key, move in latest.items() if key[0] in torn}
 
 
 def permitted_moves(session: Session, keys: Iterable[Key] | None = None) -> dict[Key, Move] | None:

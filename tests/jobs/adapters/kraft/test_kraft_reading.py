@@ -196,6 +196,28 @@ def test_a_topic_whose_reassignment_ended_in_between_is_read_again() -> None:
     assert set(rows) == {("a", 0), ("b", 0)}
 
 
+@pytest.mark.parametrize(
+    ("other", "replicas_again", "adding"),
+    [(("b", 0), None, [4]), (("a", 1), [4, 3], [4]), (("a", 1), [4], [])],
+    ids=["of a topic read before", "before the end", "after the end"],
+)
+def test_a_reassignment_that_ends_while_a_topic_is_read_again(
+    other: tuple[str, int], replicas_again: list[int] | None, adding: list[int]
+) -> None:
+    """That of a-0 ended during the first reading; without the other's, its former replicas would seem to stay."""
+    first, second = ("a", 0, [2, 1], [2], [1]), (*other, [4, 3], [4], [3])
+    of_other = [_partition(other[1], [4, 3])]
+    pages = [
+        _page(("a", [_partition(0, [2, 1]), *(of_other if other[0] == "a" else [])]), ("b", of_other)),
+        _page(("a", [_partition(0, [2]), *([_partition(1, replicas_again)] if replicas_again else [])])),
+    ]
+    reading = _read(pages, [_moves(first, second), _moves(second), _moves()])
+    rows = _rows(reading)
+    assert (rows["a", 0]["replicas"], rows["a", 0]["adding_replicas"]) == ([2], [])
+    assert (rows[other]["adding_replicas"], rows[other]["understood"]) == (adding, True)
+    assert reading.quarantine == []
+
+
 def test_a_reassignment_that_never_fits_is_not_understood() -> None:
     moving = _moves(("a", 0, [3, 1], [3], [1]))
     reading = _read([_page(("a", [_partition(0), _partition(1)]))], [moving])
