@@ -32,14 +32,15 @@ from schemas.current_state import (
     OperationState,
     TopicSettings,
 )
-from schemas.replica_assignment import target
+from schemas.replica_assignment import ReplicaAssignment, target
 from schemas.rows import Key, Operation
-from schemas.znodes import Assignment, UnreadPartition
+from schemas.znodes import Assignment, MalformedZnodeError, UnreadPartition
 
 SETTLING_SECONDS: Final = 0.1
 MAX_READINGS: Final = 20
 """The controller lists reassignments, and a broker describes partitions from its copy, which it applies milliseconds
-after the controller. So partitions are read until two readings, this far apart, are the same.
+after the controller. So each partition is read until two readings of it, this far apart, are the same. If all had to be
+the same at once, those of a large wave never were, as some of it is complete every moment.
 """
 
 NOT_READ: Final = "it changed while it was read, or its reassignment is not listed"
@@ -47,15 +48,28 @@ NOT_READ: Final = "it changed while it was read, or its reassignment is not list
 
 def read_partitions(session: Session, keys: Iterable[Key]) -> dict[Key, CurrentPartition]:
     """Read the topics and states of these partitions; the topics have an assignment for these partitions only."""
-    unique_keys = list(dict.fromkeys(keys))
-    before = _partitions(unique_keys, read_named_partitions(session, unique_keys))
+    restless = list(dict.fromkeys(keys))
+    found = _partitions(restless, read_named_partitions(session, restless))
     for _ in range(MAX_READINGS):
         time.sleep(SETTLING_SECONDS)
-        current = _partitions(unique_keys, read_named_partitions(session, unique_keys))
-        if current == before:
-            return current
-        before = current
-    return before
+        current = _partitions(restless, read_named_partitions(session, restless))
+        restless = [key for key in restless if _shown(current[key]) != _shown(found[key])]
+        found |= current
+        if not restless:
+            break
+    return found
+
+
+def _shown(partition: CurrentPartition) -> tuple[object, ...]:
+    """Return what a reading shows of a partition, without the others of its topic."""
+    topic = partition.topic
+    assigned: ReplicaAssignment | str | None
+    try:
+        assigned = partition.assignment
+    except MalformedZnodeError as error:
+        assigned = str(error)
+    topic_id = None if topic.content.value is None else topic.content.value.topic_id
+    return topic.exists, topic_id, assigned, partition.content, partition.eligible, partition.last_known
 
 
 def read_operations(session: Session, operations: Sequence[Operation]) -> OperationState:

@@ -15,6 +15,7 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.metadata import MetadataResponse
 
+from jobs.adapters.kraft import precondition_reader
 from jobs.adapters.kraft.cluster import read_cluster
 from jobs.adapters.kraft.session import Session, read_from_broker
 from jobs.adapters.kraft.topics import KRaftTopicReading, has_at_most, list_topics, read_named_partitions, read_topics
@@ -216,6 +217,28 @@ def test_a_reassignment_that_ends_while_a_topic_is_read_again(
     assert (rows["a", 0]["replicas"], rows["a", 0]["adding_replicas"]) == ([2], [])
     assert (rows[other]["adding_replicas"], rows[other]["understood"]) == (adding, True)
     assert reading.quarantine == []
+
+
+def test_each_partition_is_read_until_it_stays_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker applies the end of a-0's move after the first reading; the leader of b-0 changes all the time."""
+    monkeypatch.setattr(precondition_reader, "SETTLING_SECONDS", 0.0)
+    monkeypatch.setattr(precondition_reader, "MAX_READINGS", 4)
+    asked = list[list[str]]()
+
+    def page(request: Any) -> Any:  # noqa: ANN401
+        asked.append([topic.name for topic in request.topics])
+        of_a = _partition(0, [2] if len(asked) > 1 else [2, 1])
+        shown = {"a": of_a, "b": _partition(0, leader=len(asked))}
+        return _page(*((name, [shown[name]]) for name in asked[-1]))
+
+    broker = Broker({"DescribeTopicPartitions": [page], "ListPartitionReassignments": [_moves()]})
+    found = precondition_reader.read_partitions(broker.session, [("a", 0), ("b", 0)])
+
+    assert asked == [["a", "b"], ["a", "b"], ["a", "b"], ["b"], ["b"]]
+    assert [found[key].assignment for key in (("a", 0), ("b", 0))] == [([2], [], []), ([1, 2], [], [])]
+    state = found["b", 0].state
+    assert state is not None
+    assert state.leader == len(asked)
 
 
 def test_a_reassignment_that_never_fits_is_not_understood() -> None:
