@@ -199,7 +199,7 @@ def test_sizes_are_recorded(story: Story) -> None:
 
 def refused(ran: Ran) -> bool:
     """Whether a command was refused in one line that names the reason, and what to use instead."""
-    is_reason = "KRaft" in ran.stderr and "kafka-leader-election" in ran.stderr
+    is_reason = "KRaft" in ran.stderr and "`surveyor plan elect --unclean`" in ran.stderr
     return ran.code == 23 and is_reason and len(ran.stderr.strip().splitlines()) == 1
 
 
