@@ -16,7 +16,7 @@ from jobs.repositories.snapshots import rows_as_of, table_as_of
 from jobs.snapshots.diff import Difference, differences
 from schemas.broker_configs import CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
 from schemas.enums import SecurityKind
-from schemas.rows import BrokerConfig, SecurityEntry, Snapshot
+from schemas.rows import BrokerConfig, QuarantinedZnode, SecurityEntry, Snapshot
 
 MAY_CHANGE: Final = frozenset(
     {
@@ -80,7 +80,9 @@ def prove(warehouse: Warehouse, before: Snapshot, after: Snapshot, *, is_rolled_
     configs, unknown_configs = _broker_configs(warehouse, before, after)
     counts, unknown_counts = _counts(before, after, _differing_entries(warehouse, before, after))
     signs = [f"whether the rollback is complete: {after.migration}"] if is_rolled_back and after.migration else []
-    return MigrationProof([*found, *configs, *counts], [*signs, *unknown_configs, *unknown_counts], sorted(deleted))
+    unread = _unread_on_both_sides(warehouse, before, after)
+    unknown = [*signs, *unread, *unknown_configs, *unknown_counts]
+    return MigrationProof([*found, *configs, *counts], unknown, sorted(deleted))
 
 
 _MEDIUM: Final = {False: "ZooKeeper", True: "KRaft"}
@@ -104,13 +106,25 @@ def _concerns_topics(difference: Difference, topics: set[str]) -> bool:
     return difference.what.startswith("topic ") and difference.subject in topics
 
 
+def _unread_on_both_sides(warehouse: Warehouse, before: Snapshot, after: Snapshot) -> list[str]:
+    """Return what is in quarantine before and after, so that it does not differ and was not compared."""
+    old, new = ({row.path for row in rows_as_of(warehouse, snapshot, QuarantinedZnode)} for snapshot in (before, after))
+    return [f"{path} before and after" for path in sorted(old & new)]
+
+
 def _broker_configs(warehouse: Warehouse, before: Snapshot, after: Snapshot) -> tuple[list[Difference], list[str]]:
-    """Compare the settings that brokers returned; those of a broker that returned none are unknown."""
+    """Compare the settings that brokers returned; those of a broker that returned none are unknown.
+
+    That also holds for a broker that returned none on either side, which has assumed settings only.
+    """
     old_configs, new_configs = (_returned(warehouse, snapshot) for snapshot in (before, after))
+    asked = {*old_configs, *new_configs}
+    for snapshot in (before, after):
+        asked |= {row.broker_id for row in rows_as_of(warehouse, snapshot, BrokerConfig, ("assumed", "=", True))}
     unknown = [
         f"settings of broker {broker} {side}"
-        for side, configs, others in (("before", old_configs, new_configs), ("after", new_configs, old_configs))
-        for broker in sorted(others.keys() - configs.keys())
+        for side, configs in (("before", old_configs), ("after", new_configs))
+        for broker in sorted(asked - configs.keys())
     ]
     rows = [
         Difference("broker config", f"broker {broker}", name, value, new_configs[broker][name])

@@ -150,6 +150,24 @@ def test_what_is_unknown_proves_nothing(cluster: Cluster, change: Change, unknow
     assert (proof.differences, proof.unknown, proof.holds) == ([], unknown, False)
 
 
+def test_what_is_unknown_on_both_sides_proves_nothing(warehouse: Warehouse) -> None:
+    """It does not differ: settings that a broker never returned, and a znode that cannot be decoded."""
+    cluster = Cluster(warehouse)
+    cluster.brokers = [broker(0, 10)]
+    cluster.broker_configs = [config(0, "min.insync.replicas", "1", assumed=True)]
+    cluster.quarantine = [{"path": "/brokers/topics/orders", "reason": "not JSON"}]
+    cluster.controller |= COUNTS | DIGESTS
+    cluster.snapshot()
+    after = cluster.snapshot()
+    proof = prove(warehouse, *(find_snapshot(warehouse, number) for number in (1, after)), is_rolled_back=True)
+    assert proof.differences == []
+    assert proof.unknown == [
+        "/brokers/topics/orders before and after",
+        "settings of broker 0 before",
+        "settings of broker 0 after",
+    ]
+
+
 def test_topics_queued_for_deletion_may_be_gone(warehouse: Warehouse) -> None:
     cluster = Cluster(warehouse)
     cluster.topics = [topic("orders"), topic("clicks", deletion_requested=True)]
