@@ -4,6 +4,7 @@ Corresponds to `KRaftMigrationDriver` and `ZkMigrationClient` of Kafka 3.9, the 
 changed. What cannot be read counts as a fault, because it cannot be known to be carried over.
 """
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -134,15 +135,15 @@ def migration_checks(settings: Settings, facts: MigrationFacts) -> Iterator[Chec
 
     Once a KRaft controller has taken over, nothing else is judged: brokers leave ZooKeeper then, one after another.
     """
-    yield _started(facts)
+    yield _started(settings, facts)
     if facts.state.migration and not is_made_by_hand(facts.state.migration):
         return
-    yield from _brokers(facts)
+    yield from _brokers(settings, facts)
     yield from _protocols(facts)
     yield from _configs(facts)
     yield from _topics(settings, facts)
     yield from _requests(settings, facts)
-    yield from _carried(facts)
+    yield from _carried(settings, facts)
 
 
 def _fault(check: str, found: str, advice: str) -> CheckResult:
@@ -153,16 +154,16 @@ def _warning(check: str, found: str, advice: str) -> CheckResult:
     return CheckResult(check, CheckStatus.WARNING, found, advice)
 
 
-def _started(facts: MigrationFacts) -> CheckResult:
+def _started(settings: Settings, facts: MigrationFacts) -> CheckResult:
     sign = facts.state.migration
     if sign:
         return _fault("started", sign, migration_refusal(sign) if is_made_by_hand(sign) else _AFTER_THE_START)
     if facts.state.controller_id in {NO_CONTROLLER, None}:
-        return _fault("started", "no broker is the controller", "surveyor doctor")
+        return _fault("started", "no broker is the controller", command_line(settings, "doctor"))
     return CheckResult("started", CheckStatus.FINE, "no KRaft controller has taken over")
 
 
-def _brokers(facts: MigrationFacts) -> Iterator[CheckResult]:
+def _brokers(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
     """The driver waits until every broker that is registered, or named by a replica, has registered with KRaft."""
     live = facts.state.live
     gone = {broker: count for broker, count in sorted(facts.topics.replicas_by_broker.items()) if broker not in live}
@@ -170,11 +171,12 @@ def _brokers(facts: MigrationFacts) -> Iterator[CheckResult]:
         yield _fault(
             "brokers",
             f"broker {broker} is not registered and has {pluralise(count, 'replica')}: the migration waits for it",
-            f"start it, or: surveyor plan reassign --remove-brokers {broker}",
+            "start it, or: " + command_line(settings, "plan", "reassign", "--remove-brokers", str(broker), "--refresh"),
         )
     unread = sorted(row.broker_id for row in facts.state.brokers if not row.understood)
     if unread:
-        yield _fault("brokers", f"the registration of brokers {join_ids(unread)} cannot be decoded", "surveyor doctor")
+        found = f"the registration of brokers {join_ids(unread)} cannot be decoded"
+        yield _fault("brokers", found, command_line(settings, "doctor"))
     if not live:
         yield _fault("brokers", "none is registered", "check the chroot of --zookeeper; start brokers")
     elif not gone and not unread:
@@ -281,7 +283,10 @@ def _topics(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
         )
     if topics.without_leader:
         found = f"{pluralise(len(topics.without_leader), 'partition', 'has', 'have')} no leader"
-        advice = "start their replicas: a KRaft controller elects no other ones either; `surveyor status` lists them"
+        advice = (
+            "start their replicas: a KRaft controller elects no other ones either; "
+            f"`{command_line(settings, 'status')}` lists them"
+        )
         yield _warning("leaders", f"{found}: {abbreviate(topics.without_leader)}", advice)
     if carried.orphaned_configs:
         yield _warning(
@@ -307,20 +312,23 @@ def _requests(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult
         yield _fault(
             "deletions",
             f"topics queued for deletion are not carried over: {abbreviate(deleting)}",
-            "wait until they are deleted; `surveyor status` says which brokers that waits for",
+            f"wait until they are deleted; `{command_line(settings, 'status')}` says which brokers that waits for",
         )
     for kind, meaning in _REQUESTS.items():
         keys = [row.key for row in facts.state.requests if row.kind == kind]
         if keys:
-            yield _fault("requests", f"{meaning} would be lost: {abbreviate(_names(keys))}", "wait until they are done")
+            found = f"{meaning} would be lost: {abbreviate(_names(keys))}"
+            status = command_line(settings, "status")
+            yield _fault("requests", found, f"wait until they are done; `{status}` says how to cancel what is stuck")
     if facts.topics.moving:
         yield _warning(
             "reassignments",
             f"reassignments that run are carried over: {abbreviate(facts.topics.moving)}",
             "wait until they are complete: brokers restart several times during a migration",
         )
-    if facts.topics.throttled:
-        found = f"throttles are carried over: {abbreviate(facts.topics.throttled)}"
+    throttled = [*facts.topics.throttled, *(f"the rate of broker {name}" for name in facts.carried.throttled_brokers)]
+    if throttled:
+        found = f"throttles are carried over: {abbreviate(throttled)}"
         yield _warning("throttles", found, command_line(settings, "cancel", "--throttles"))
 
 
@@ -328,13 +336,14 @@ def _names(keys: Iterable[Key]) -> list[str]:
     return [partition_name(topic, partition) for topic, partition in keys]
 
 
-def _carried(facts: MigrationFacts) -> Iterator[CheckResult]:
+def _carried(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
     carried = facts.carried
     for path, reason in sorted(carried.malformed.items()):
+        shown = f"zookeeper-shell.sh {settings.zookeeper_endpoint.hosts} get {shlex.quote(path)}"
         yield _fault(
             "znodes",
             f"{path}: {reason}; its content would be lost, or stop the migration",
-            "correct or delete it by Kafka's tools",
+            f"correct or delete it by Kafka's tools; what it has: {shown}",
         )
     for path, reason in sorted(carried.unread.items()):
         yield _fault("znodes", f"{path}: {reason}", "give the brokers' credentials by --zookeeper-config")

@@ -32,6 +32,7 @@ from jobs.adapters.zookeeper.scram_users import USERS, decode_credential
 from jobs.core.errors import UnreadableError
 from schemas.broker_configs import DEFAULT_ENTITY
 from schemas.security import SecurityReading, acl_row, credential_row, quota_row
+from schemas.topic_configs import FOLLOWER_RATE, LEADER_RATE
 from schemas.znodes import FORBIDDEN, FORBIDDEN_REASON, MalformedZnodeError, decode_config
 
 CLIENTS: Final = "/config/clients"
@@ -100,6 +101,8 @@ class CarriedZnodes:
     """Brokers with dynamic configs, by the name of their znode."""
     password_configs: dict[str, list[str]] = field(default_factory=dict)
     """Names of configs that are stored encoded, by broker."""
+    throttled_brokers: list[str] = field(default_factory=list)
+    """Brokers with a rate of a replication throttle, by the name of their znode."""
     malformed: dict[str, str] = field(default_factory=dict)
     """Why a znode cannot be decoded, by path: `AclEntry.fromBytes` and the like lose it, or raise."""
     unread: dict[str, str] = field(default_factory=dict)
@@ -207,6 +210,8 @@ def _read_broker_configs(client: KazooClient, carried: CarriedZnodes) -> None:
             carried.broker_configs.append(broker)
         if passwords := sorted(name for name in config if name.endswith(_PASSWORDS)):
             carried.password_configs[broker] = passwords
+        if not {LEADER_RATE, FOLLOWER_RATE}.isdisjoint(config):
+            carried.throttled_brokers.append(broker)
 
 
 def _read_users_and_quotas(client: KazooClient, carried: CarriedZnodes) -> None:

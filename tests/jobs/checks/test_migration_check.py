@@ -88,6 +88,13 @@ def test_nothing_is_in_the_way_and_nothing_is_changed(check: Callable[[], Found]
             "warning",
             "orders",
         ),
+        (
+            "/config/brokers/0",
+            b'{"version":1,"config":{"follower.replication.throttled.rate":"1000"}}',
+            "throttles",
+            "warning",
+            "the rate of broker 0",
+        ),
         ("/config/topics/gone", b'{"version":1,"config":{"retention.ms":"1"}}', "orphans", "warning", "gone"),
         ("/config/users/alice", b'{"version":1,"config":{"SCRAM-SHA-256":"x"}}', "znodes", "fault", "SCRAM-SHA-256"),
         (
