@@ -34,7 +34,7 @@ def drain_planner(settings: Settings, requested: list[int], mode: DrainMode, *, 
     def planner(tables: SnapshotTables) -> PlanDraft:
         refuse_empty(tables.snapshot)
         if mode is DrainMode.RESIDENT:
-            refuse_unversioned(tables.snapshot, "plan drain --mode resident")
+            refuse_unversioned(tables.snapshot, "plan drain --mode resident", "omit --mode")
         brokers = live_brokers_as_of(settings.warehouse, tables.snapshot)
         ids = _drainable(requested, brokers, tables.snapshot.snapshot_id)
         _refuse_no_leaders(ids, brokers, drained_brokers(settings.warehouse), tables.snapshot.snapshot_id)

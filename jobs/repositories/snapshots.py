@@ -83,15 +83,20 @@ def refuse_empty(snapshot: Snapshot, *, topics: bool = False) -> None:
         )
 
 
-def refuse_unversioned(snapshot: Snapshot, command: str) -> None:
+UNCLEAN_INSTEAD: Final = "use `surveyor plan elect --unclean` for elections that it does not make"
+"""What to use instead of a plan of repairs."""
+
+
+def refuse_unversioned(snapshot: Snapshot, command: str, instead: str = UNCLEAN_INSTEAD) -> None:
     """Raise RefusedError for a plan of a controller's own work on a snapshot without the version of its epoch.
 
     Such work is written by a controller under versions of znodes. A KRaft cluster has none and does this work itself.
+    `instead` is what to use there.
     """
     if snapshot.is_of_kraft:
         raise RefusedError(
             f"`surveyor {command}` plans what a controller writes to ZooKeeper, and snapshot {snapshot.snapshot_id} is "
-            "of a KRaft cluster, whose own controller does that"
+            f"of a KRaft cluster, whose own controller does that; {instead}"
         )
 
 
