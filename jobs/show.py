@@ -277,7 +277,7 @@ def rejections(settings: Settings, *, plan: PlanId, everything: All = False) -> 
 @app.command(rich_help_panel=PLANS)
 @command
 def evidence(settings: Settings, *, plan: PlanId, everything: All = False) -> None:
-    """Show the history of the candidates of `plan recover`, the best first."""
+    """Show the history of a plan's candidates for unclean elections, the best first."""
     from jobs.console_output.stored_tables import show_evidence
 
     show_evidence(settings, plan, everything=everything)

@@ -359,7 +359,7 @@ EVIDENCE: Final = _table(
     _PARTITION,
     Column("broker_id", INT, "live replica that could lead a partition without a live ISR member"),
     Column("rank", INT, "1 may lose least"),
-    Column("chosen", BOOLEAN, "ranked first: the plan elects it if unclean is allowed"),
+    Column("chosen", BOOLEAN, "the plan elects it if unclean is allowed: in `plan recover` the one ranked first"),
     Column("kafkas_choice", BOOLEAN, "Kafka would elect it: the first live replica"),
     Column("last_in_isr_snapshot", LONG, "last snapshot that saw it in the ISR, null if none did"),
     Column("last_in_isr_at", TIMESTAMP, "when that snapshot was taken, UTC: it has everything acknowledged before"),

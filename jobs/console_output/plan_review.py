@@ -101,7 +101,8 @@ class Review:
 
     def evidence(self) -> StoredRows:
         topic = RowFilter(topic=self.only.topic).filters(self.plan_id)
-        of_plan = topic if self.row.kind == PlanKind.RECOVER else [*topic, ("rank", "<", 0)]
+        may_be_unclean = self.row.kind in {PlanKind.RECOVER, PlanKind.ELECT}
+        of_plan = topic if may_be_unclean else [*topic, ("rank", "<", 0)]
         return StoredRows.read(self.warehouse, "evidence", ("topic", "partition", "rank"), *of_plan)
 
     def result(self, changes: StoredRows, rate: int | None = None) -> dict[str, Any]:

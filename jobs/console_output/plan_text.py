@@ -153,7 +153,7 @@ def deletion_warnings(deleted: Sequence[DeletionImpact]) -> list[str]:
 
 
 def evidence_line(evidence: CandidateEvidence) -> str:
-    """Format the history of one candidate of `plan recover`.
+    """Format the history of one candidate of an unclean election.
 
     >>> evidence_line(CandidateEvidence(topic="orders", partition=7, rank=1, broker_id=5, last_in_isr_snapshot=4,
     ...     last_in_isr_at=datetime(2026, 11, 21, 12), epochs_since=2, kafkas_choice=False))

@@ -6,11 +6,14 @@ Only elections that find a leader are planned; the other partitions are rejectio
 from dataclasses import asdict, dataclass
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from jobs.adapters.delta.spark_warehouse import counted
 from jobs.planning.plan_draft import PlanDraft
+from jobs.planning.recover import evidence_for
 from jobs.repositories.snapshot_tables import SnapshotTables
-from planner.columns.requested_partitions import join_requested
+from planner.columns.requested_partitions import KEY, join_requested
+from planner.columns.shape import shaped
 from planner.leadership import offline_election, preferred
 from planner.leadership.imbalance import imbalance
 from planner.leadership.preferred_election_deferral import (
@@ -19,8 +22,10 @@ from planner.leadership.preferred_election_deferral import (
     defer_recent_brokers,
     defer_unstable,
 )
+from planner.leadership.unclean_recovery import offline_partitions
 from schemas.enums import PlanKind
 from schemas.rows import Row
+from schemas.tables import EVIDENCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +94,22 @@ class OfflineRequest:
         )
         changes, rejections = offline_election.changes_of(verdicts), offline_election.rejections_of(verdicts)
         parameters = {"election": "unclean" if self.unclean else "offline", "partitions": self.partitions}
-        return PlanDraft(PlanKind.ELECT, parameters, changes, rejections, at_most=judged)
+        evidence = _evidence(tables, verdicts) if self.unclean else None
+        return PlanDraft(PlanKind.ELECT, parameters, changes, rejections, evidence=evidence, at_most=judged)
+
+
+def _evidence(tables: SnapshotTables, verdicts: DataFrame) -> DataFrame:
+    """Return what history knows of the candidates of each unclean election; the plan chooses as Kafka does."""
+    unclean = verdicts.where("code IS NULL AND elected.unclean")
+    elected = unclean.select(*KEY, F.col("elected.leader").alias("elected_leader")).localCheckpoint()
+    partitions = tables["partitions"].join(F.broadcast(elected), KEY, "left_semi")
+    offline = offline_partitions(partitions, tables["topics"], tables["brokers"]).localCheckpoint()
+    return (
+        evidence_for(tables, offline)
+        .join(F.broadcast(elected), KEY)
+        .withColumns({"chosen": F.col("broker_id") == F.col("elected_leader")})
+        .transform(shaped, EVIDENCE)
+    )
 
 
 def _requested(tables: SnapshotTables, partitions: list[Row] | None) -> DataFrame | None:

@@ -31,12 +31,7 @@ def recover_planner(requested: list[Row], *, allow_unclean: bool) -> Planner:
     def planner(tables: SnapshotTables) -> PlanDraft:
         refuse_unversioned(tables.snapshot, "plan recover")
         offline = _leaderless(tables).localCheckpoint()
-        last = tables.snapshot.snapshot_id
-        until = F.col("snapshot_id") <= last
-        history = tables.spark_warehouse.read("partition_history").where(until)
-        snapshots = tables.spark_warehouse.read("snapshots").where(until)
-        sizes = log_sizes(tables.spark_warehouse.read("sizes"))
-        evidence = ranked_evidence(without_in_sync(offline), history, snapshots, sizes).localCheckpoint()
+        evidence = evidence_for(tables, offline).localCheckpoint()
         allowed = tables.targets(requested)
         considered = offline, tables["broker_configs"], evidence, None if allow_unclean else allowed
         rejections = recover_rejections(*considered).unionByName(
@@ -46,6 +41,18 @@ def recover_planner(requested: list[Row], *, allow_unclean: bool) -> Planner:
         return PlanDraft(PlanKind.RECOVER, parameters, recover_changes(*considered), rejections, evidence=evidence)
 
     return planner
+
+
+def evidence_for(tables: SnapshotTables, offline: DataFrame) -> DataFrame:
+    """Return the evidence for those of these partitions that only an unclean election can bring back.
+
+    `offline` has the shape of `offline_partitions`.
+    """
+    until = F.col("snapshot_id") <= tables.snapshot.snapshot_id
+    history = tables.spark_warehouse.read("partition_history").where(until)
+    snapshots = tables.spark_warehouse.read("snapshots").where(until)
+    sizes = log_sizes(tables.spark_warehouse.read("sizes"))
+    return ranked_evidence(without_in_sync(offline), history, snapshots, sizes)
 
 
 def _leaderless(tables: SnapshotTables) -> DataFrame:

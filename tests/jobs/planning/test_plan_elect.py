@@ -77,6 +77,16 @@ def test_offline_and_unclean_take_what_has_no_live_leader(surveyor: Surveyor) ->
     assert _plan(surveyor, "--unclean") == (clean | {"down-1": [1, 1]}, rejected)
 
 
+def test_an_unclean_election_has_its_evidence(surveyor: Surveyor) -> None:
+    """Of candidates for the others none is needed: they are elected cleanly, or no replica is alive."""
+    plan = surveyor.json("plan", "elect", "--unclean")["plan_id"]
+    rows = surveyor.json("show", "evidence", plan)["rows"]
+    columns = ("topic", "partition", "broker_id", "rank", "chosen", "kafkas_choice", "last_in_isr_snapshot")
+    assert [tuple(row[name] for name in columns) for row in rows] == [("down", 1, 1, 1, True, True, None)]
+    assert "evidence down-1  1. broker 1  never seen in sync" in surveyor("show", "plan", plan).stdout
+    assert surveyor.json("show", "evidence", surveyor.json("plan", "elect", "--offline")["plan_id"])["rows"] == []
+
+
 def test_a_file_says_which(surveyor: Surveyor, tmp_path: Path) -> None:
     named = _file(tmp_path, ("down", 0), ("down", 3), ("bad", 4), ("nowhere", 0), ("queued", 0))
     assert _plan(surveyor, "--offline", *named) == (

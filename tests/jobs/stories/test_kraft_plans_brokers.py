@@ -406,6 +406,8 @@ def test_an_unclean_election_is_kafkas_own(kafka: KRaftKafka, tmp_path: Path) ->
         clean = kafka.surveyor.json("plan", "elect", "--offline", *elect)
         assert (clean["changes"], clean["rejected"]) == (0, 1)
         assert kafka.surveyor.json("plan", "elect", "--unclean", *elect, "--name", "unclean")["changes"] == 1
+        (evidence,) = kafka.surveyor.json("show", "evidence", "unclean")["rows"]
+        assert [evidence[name] for name in ("broker_id", "chosen", "kafkas_choice")] == [behind, True, True]
         dry = kafka.surveyor("commit", "unclean", "--json")
         assert (dry.json["due"], kafka.partitions("unclean")[0][0]) == (1, -1)
         assert any("unclean" in warning for warning in dry.json["warnings"]), dry.json["warnings"]
