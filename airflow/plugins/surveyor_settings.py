@@ -24,7 +24,7 @@ PREFIX = "SURVEYOR_"
 
 CLUSTERS = f"{PREFIX}CLUSTERS"
 
-PER_CLUSTER_SETTINGS = ("zookeeper", "command_config")
+PER_CLUSTER_SETTINGS = ("zookeeper", "bootstrap_servers", "command_config")
 """Settings that cannot be shared by several clusters."""
 
 SNAPSHOT_POOL = "surveyor_snapshot"
@@ -60,6 +60,8 @@ class Settings:
     """The virtual environment with the command `surveyor`."""
     cluster: str | None
     zookeeper: str | None
+    bootstrap_servers: str | None
+    """Brokers of a KRaft cluster, in place of `zookeeper`."""
     warehouse: str | None
     conf: str | None
     command_config: str | None
@@ -84,6 +86,7 @@ class Settings:
         given = {
             "--cluster": self.cluster,
             "--zookeeper": self.zookeeper,
+            "--bootstrap-server": self.bootstrap_servers,
             "--warehouse": self.warehouse,
             "--conf": self.conf,
             "--command-config": self.command_config,
@@ -129,6 +132,7 @@ def settings(cluster: str | None = None) -> Settings:
         environment=Path(environment),
         cluster=cluster or _setting("cluster"),
         zookeeper=_setting(of_cluster("zookeeper", cluster)),
+        bootstrap_servers=_setting(of_cluster("bootstrap_servers", cluster)),
         warehouse=setting("warehouse"),
         conf=setting("conf"),
         command_config=_setting(of_cluster("command_config", cluster)),
@@ -142,17 +146,19 @@ def settings(cluster: str | None = None) -> Settings:
 
 
 def _refuse_unclear(cluster: str, *, conf: str | None) -> None:
-    """Raise AirflowFailException if a setting would make several clusters use the same ZooKeeper."""
+    """Raise AirflowFailException if a setting would make several clusters use the same ZooKeeper or brokers."""
     for name in PER_CLUSTER_SETTINGS:
         if _setting(name):
             raise AirflowFailException(
                 f"surveyor_{name} is set, and {CLUSTERS} lists several clusters: name each one's in surveyor_conf, or "
                 f"in a Variable of its own, surveyor_{name}.{cluster}"
             )
-    if conf is None and _setting(of_cluster("zookeeper", cluster)) is None:
+    addresses = [_setting(of_cluster(name, cluster)) for name in ("zookeeper", "bootstrap_servers")]
+    if conf is None and addresses == [None, None]:
         raise AirflowFailException(
             f"ZooKeeper of cluster {cluster} is not configured: set surveyor_conf to a surveyor.toml with "
-            f"the section clusters.{cluster}, or set the Variable surveyor_zookeeper.{cluster}"
+            f"the section clusters.{cluster}, or set the Variable surveyor_zookeeper.{cluster}, or "
+            f"surveyor_bootstrap_servers.{cluster} of a KRaft cluster"
         )
 
 

@@ -178,7 +178,8 @@ def test_pools_of_one_cluster_are_those_of_the_file() -> None:
 
 NOWHERE = (
     "ZooKeeper of cluster orders is not configured: set surveyor_conf to a surveyor.toml with "
-    "the section clusters.orders, or set the Variable surveyor_zookeeper.orders"
+    "the section clusters.orders, or set the Variable surveyor_zookeeper.orders, or "
+    "surveyor_bootstrap_servers.orders of a KRaft cluster"
 )
 FOR_ALL = (
     "surveyor_zookeeper is set, and SURVEYOR_CLUSTERS lists several clusters: name each one's in "
@@ -191,6 +192,11 @@ NOT_SEVERAL = {"SURVEYOR_ZOOKEEPER": "", "SURVEYOR_WAREHOUSE": "/w", "SURVEYOR_P
     ("one", "variables", "expected"),
     [
         (None, {"SURVEYOR_ZOOKEEPER": "zk:1"}, ["--zookeeper", "zk:1", "--warehouse", "/w", "/pages"]),
+        (
+            "payments",
+            {"AIRFLOW_VAR_SURVEYOR_BOOTSTRAP_SERVERS.PAYMENTS": "kafka:1"},
+            ["--cluster", "payments", "--bootstrap-server", "kafka:1", "--warehouse", "/w", "/pages/payments"],
+        ),
         (
             "payments",
             {"SURVEYOR_CONF": "/c"},
