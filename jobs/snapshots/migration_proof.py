@@ -80,6 +80,8 @@ def prove(warehouse: Warehouse, before: Snapshot, after: Snapshot, *, is_rolled_
     configs, unknown_configs = _broker_configs(warehouse, before, after)
     counts, unknown_counts = _counts(before, after, _differing_entries(warehouse, before, after))
     signs = [f"whether the rollback is complete: {after.migration}"] if is_rolled_back and after.migration else []
+    ids = [Difference("cluster changed", "cluster", "cluster_id", before.cluster_id, after.cluster_id)]
+    found = [*ids * (before.cluster_id != after.cluster_id), *found]
     unread = _unread_on_both_sides(warehouse, before, after)
     unknown = [*signs, *unread, *unknown_configs, *unknown_counts]
     return MigrationProof([*found, *configs, *counts], unknown, sorted(deleted))

@@ -112,6 +112,7 @@ def test_what_restarts_change_may_change(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("change", "found"),
     [
+        (set_count(cluster_id="another"), [("cluster changed", "cluster", "cluster_id")]),
         (drop_topic, DROPPED),
         (lambda cluster: cluster.topics.append(topic("new")), [("topic created", "new", "topic_id")]),
         (set_topic("orders", topic_id="another"), [("topic changed", "orders", "topic_id")]),
