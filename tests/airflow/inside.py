@@ -8,6 +8,7 @@ each command. Requests and answers:
     {"do": "run", "dag": ID, ...}          `dag.test()`, for real: states, results and run id
     {"do": "outcome", "code": 21, ...}     what a task makes of an exit code: the name of what it raises
     {"do": "options", ...}                 the options that commands are given for a cluster, or why there are none
+    {"do": "tables", ...}                  where the tables are, for which Spark needs jars
 
 `clusters`: those that SURVEYOR_CLUSTERS lists meanwhile.
 """
@@ -209,8 +210,15 @@ def options(cluster: str | None, variables: Mapping[str, str]) -> Any:  # noqa: 
             return str(error)
 
 
+def tables(variables: Mapping[str, str]) -> str:
+    """Return where the tables are where the environment has these variables."""
+    with patch.dict(os.environ, variables):
+        return str(settings().tables)
+
+
 DOES: Mapping[str, Callable[..., Any]] = {
     "options": options,
+    "tables": tables,
     "integrity": integrity,
     "run": run,
     "events": events,

@@ -226,6 +226,27 @@ def test_what_commands_are_given_for_a_cluster(
     assert airflow.ask(do="options", cluster=one, variables=NOT_SEVERAL | variables) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "variables", "expected"),
+    [
+        ('warehouse = "s3://bucket/surveyor"', {"SURVEYOR_WAREHOUSE": ""}, "s3://bucket/surveyor"),
+        ('warehouse = "s3://bucket/surveyor"', {"SURVEYOR_WAREHOUSE": "/w"}, "/w"),
+        ("", {"SURVEYOR_WAREHOUSE": ""}, ""),
+        ("no TOML", {"SURVEYOR_WAREHOUSE": ""}, ""),
+        (None, {"SURVEYOR_WAREHOUSE": ""}, ""),
+    ],
+)
+def test_spark_gets_the_jars_of_the_warehouse_of_the_file(
+    airflow: InsideAirflow, tmp_path: Path, text: str | None, variables: dict[str, str], expected: str
+) -> None:
+    """Unless a setting names another one; what is wrong with the file is for the command to say."""
+    conf = tmp_path / "surveyor.toml"
+    if text is not None:
+        conf.write_text(text)
+
+    assert airflow.ask(do="tables", variables={"SURVEYOR_CONF": str(conf), **variables}) == expected
+
+
 def test_snapshots_of_several_clusters_are_mapped(
     airflow: InsideAirflow, cluster: EmbeddedCluster, warehouse: Warehouse, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from jobs.adapters.java.resolvers import Artifact, JarSet, choose_resolver
 from jobs.core.errors import MissingError
@@ -33,10 +34,22 @@ AWS_SDK = "2.35.4"
 """The version of Amazon's SDK that hadoop-aws was built with."""
 _SCALA = "2.13"
 
+S3: Final = frozenset({"s3", "s3a"})
+"""Schemes of URLs on S3."""
+
 CHECKSUM_FILE: Final = Path(__file__).with_name("jars.sha256")
 
 SPARK_HOME = "SPARK_HOME"
 """Environment variable with the folder of a Spark installation; spark-submit sets it for its processes."""
+
+
+def spark_jars(warehouse: str) -> list[Path]:
+    """Return the jars for `spark.jars` with which Spark reads a warehouse: Delta's, and on S3 those for S3, too."""
+    return [*delta_jars(), *(s3_jars() if is_on_s3(warehouse) else ())]
+
+
+def is_on_s3(warehouse: str) -> bool:
+    return urlsplit(warehouse).scheme in S3
 
 
 def delta_jars() -> list[Path]:

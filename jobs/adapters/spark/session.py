@@ -14,7 +14,6 @@ from pathlib import Path
 from threading import RLock
 from types import SimpleNamespace
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError
 from pyspark.core import context as pyspark_context
@@ -23,7 +22,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.adapters.java.home import java_home
-from jobs.adapters.java.jars import delta_jars, s3_jars
+from jobs.adapters.java.jars import is_on_s3, spark_jars
 from jobs.adapters.spark import connect
 from jobs.adapters.spark.spark_app_cds import JVM_OPTIONS, quick_start
 from jobs.adapters.spark.spark_settings import BASE_SETTINGS, OWN_JVM, SHORT_LIVED_JVM_OPTIONS, UTC, conf_dir
@@ -39,9 +38,6 @@ _INCUBATOR: Final = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
 
 _NO_JVM: Final = "JAVA_GATEWAY_EXITED"
 """PySpark's error condition for a JVM that ended during its start."""
-
-S3: Final = frozenset({"s3", "s3a"})
-"""Schemes of URLs on S3."""
 
 CACHED_CLASSES: Final = {
     "PythonUtils": ["toSeq"],
@@ -83,9 +79,8 @@ def _started(
 ) -> SparkSession:
     if remote is not None:
         return connect.begin(remote, {**UTC, **settings})
-    on_s3 = urlsplit(warehouse).scheme in S3
-    own_jvm = {} if is_submitted() else _own_jvm([*delta_jars(), *(s3_jars() if on_s3 else ())])
-    options = {**BASE_SETTINGS, **own_jvm, **(s3_settings(os.environ) if on_s3 else {}), **settings}
+    own_jvm = {} if is_submitted() else _own_jvm(spark_jars(warehouse))
+    options = {**BASE_SETTINGS, **own_jvm, **(s3_settings(os.environ) if is_on_s3(warehouse) else {}), **settings}
     builder = SparkSession.builder.appName(name)
     for key, value in options.items():
         builder = builder.config(key, value)

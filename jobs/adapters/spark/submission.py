@@ -1,7 +1,7 @@
 """The paths that a scheduler needs to run spark-submit from another environment, as one JSON object.
 
-A scheduler such as Airflow has its own environment. It runs `python -m jobs.adapters.spark.submission` with Surveyor's
-Python to find spark-submit and the scripts, the Python and Java that run them, and the settings and jars.
+A scheduler such as Airflow has its own environment. It runs `python -m jobs.adapters.spark.submission WAREHOUSE` with
+Surveyor's Python to find spark-submit and the scripts, the Python and Java that run them, and the settings and jars.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import TypedDict
 import pyspark
 
 from jobs.adapters.java.home import java_home
-from jobs.adapters.java.jars import delta_jars
+from jobs.adapters.java.jars import spark_jars
 from jobs.adapters.spark.spark_settings import conf_dir
 from jobs.core.errors import MissingError
 
@@ -29,10 +29,10 @@ class Submission(TypedDict):
     java_home: str
     spark_conf_dir: str
     jars: str
-    """Delta's jars, comma-separated, as for `--jars`."""
+    """The jars for the warehouse, comma-separated, as for `--jars`."""
 
 
-def submission() -> Submission:
+def submission(warehouse: str) -> Submission:
     """Return all paths; raise MissingError if Java or the jars are not available."""
     return Submission(
         spark_submit=str(Path(sysconfig.get_path("scripts"), "spark-submit")),
@@ -41,14 +41,17 @@ def submission() -> Submission:
         python=sys.executable,
         java_home=str(java_home()),
         spark_conf_dir=str(conf_dir()),
-        jars=",".join(map(str, delta_jars())),
+        jars=",".join(map(str, spark_jars(warehouse))),
     )
 
 
-def main() -> int:
-    """Print the paths; if something is missing, print one line to stderr and return the commands' exit code."""
+def main(arguments: list[str]) -> int:
+    """Print the paths, for the warehouse that the first argument names.
+
+    If something is missing, print one line to stderr and return the commands' exit code.
+    """
     try:
-        paths = submission()
+        paths = submission("".join(arguments[:1]))
     except MissingError as missing:
         sys.stderr.write(f"{missing}\n")
         return missing.exit_code
@@ -57,4 +60,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

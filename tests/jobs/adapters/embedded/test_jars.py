@@ -9,7 +9,7 @@ import pytest
 
 from jobs.adapters.java import jars
 from jobs.adapters.java.home import find_java
-from jobs.adapters.java.jars import cache_folder, delta_jars, kafka_jars, main, zookeeper_jars
+from jobs.adapters.java.jars import cache_folder, delta_jars, kafka_jars, main, spark_jars, zookeeper_jars
 from jobs.core.errors import ExitCode, MissingError
 
 DELTA = ["delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar"]
@@ -75,6 +75,23 @@ def test_delta_is_its_own_two_jars(
     assert names(delta_jars()) == DELTA
     assert leftovers(cache) == []
     assert capsys.readouterr().err.startswith("resolving Delta 4.4.0 jars with ")
+
+
+@pytest.mark.parametrize(
+    ("warehouse", "expected"),
+    [
+        ("s3://bucket/surveyor", ["delta.jar", "s3.jar"]),
+        ("s3a://bucket/surveyor", ["delta.jar", "s3.jar"]),
+        ("hdfs://name/surveyor", ["delta.jar"]),
+        ("/data/surveyor", ["delta.jar"]),
+        ("", ["delta.jar"]),
+    ],
+)
+def test_a_warehouse_on_s3_needs_more(warehouse: str, expected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars, "delta_jars", lambda: [Path("delta.jar")])
+    monkeypatch.setattr(jars, "s3_jars", lambda: [Path("s3.jar")])
+
+    assert names(spark_jars(warehouse)) == expected
 
 
 def test_kafka_class_path_has_one_slf4j_binding() -> None:
