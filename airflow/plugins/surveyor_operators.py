@@ -2,6 +2,9 @@
 
 Commands that need Spark run through spark-submit. All others run as `surveyor COMMAND`, which starts no JVM. Both run
 in a separate process in Surveyor's own environment and are stopped with SIGTERM, which they handle.
+
+In Spark's cluster mode the driver is on another host, and this worker does not see its files. Then the XCom of a
+snapshot or plan is its row in the tables.
 """
 
 import json
@@ -9,8 +12,8 @@ import logging
 import os
 import subprocess
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,6 +32,12 @@ SHOWN_CHARACTERS = 20_000
 QUIET = logging.getLogger("surveyor.quiet")
 """Logger for output that is not worth logging."""
 QUIET.setLevel(logging.WARNING)
+
+CLUSTER_MODE = "cluster"
+"""Spark's deploy mode in which the driver runs on the cluster."""
+
+SUBMIT_VARIABLES = ("JAVA_HOME", "SPARK_CONF_DIR", "SPARK_HOME")
+"""What spark-submit itself needs in the environment; in cluster mode Spark's settings name the driver's Python."""
 
 Result = dict[str, Any]
 
@@ -80,6 +89,28 @@ def plan_named(ours: Settings, name: str) -> Result | None:
     if code != DONE:
         raise_for(code, shown)
     return next((row for row in shown["rows"] if name in row["names"]), None)
+
+
+def newest_snapshot(ours: Settings) -> Result:
+    """Return the last row of `surveyor show snapshots`."""
+    code, shown = Surveyor(ours, ["show", "snapshots"]).run(QUIET)
+    if code != DONE:
+        raise_for(code, shown)
+    row: Result = shown["rows"][-1]
+    return row
+
+
+@contextmanager
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables of this process, for a process that it starts."""
+    before = {name: os.environ[name] for name in variables if name in os.environ}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name in variables:
+            os.environ.pop(name, None)
+        os.environ.update(before)
 
 
 class SurveyorOperator(BaseOperator):
@@ -276,6 +307,8 @@ class SubmitOperator(SparkSubmitOperator):
     """Runs a command that needs Spark, by the provider's SparkSubmitOperator and Surveyor's own spark-submit.
 
     It returns the command's result, unlike the provider's operator. `job` is a script of Surveyor, such as `snapshot`.
+    If the connection has the deploy mode `cluster`, the result is what `stored` returns, and every failure is retried,
+    because the exit code of the driver is unknown.
     """
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "arguments", "cluster")
@@ -293,9 +326,11 @@ class SubmitOperator(SparkSubmitOperator):
     def submit(self, context: Any, words: list[str]) -> Result:
         """Run spark-submit with these arguments; on failure, raise by the exit code in the result file."""
         ours = settings(self.cluster)
+        if self._prepare(ours) == CLUSTER_MODE:
+            return self._submit_to_cluster(context, ours, words)
         with tempfile.TemporaryDirectory(prefix="surveyor-") as folder:
             file = Path(folder, "result.json")
-            self._prepare(ours, [*words, *ours.options, "--result-file", str(file)])
+            self.application_args = [*words, *ours.options, "--result-file", str(file)]
             try:
                 super().execute(context)
             except AirflowException:
@@ -305,9 +340,24 @@ class SubmitOperator(SparkSubmitOperator):
                 raise_for(result["exit_code"], result, refused="fail")
             return result_in(file)
 
-    def _prepare(self, ours: Settings, words: list[str]) -> None:
+    def _submit_to_cluster(self, context: Any, ours: Settings, words: list[str]) -> Result:
+        """Run spark-submit until the driver on the cluster has ended, and return what it stored."""
+        self.application_args = [*words, *ours.options]
+        self.durable = False  # a command can be repeated, so a retry need not find the application of the first attempt
+        # the provider would pass the variables on to the driver, whose host has other paths
+        variables, self.env_vars = self.env_vars or {}, None
+        with environment({name: variables[name] for name in SUBMIT_VARIABLES}):
+            super().execute(context)
+        return self.stored(ours)
+
+    def stored(self, ours: Settings) -> Result:
+        """Return the row that the command wrote: of a snapshot, the newest one."""
+        return newest_snapshot(ours)
+
+    def _prepare(self, ours: Settings) -> str | None:
+        """Set the provider's parameters, except for the arguments; return the deploy mode of the connection."""
         try:
-            BaseHook.get_connection(ours.spark_connection)
+            connection = BaseHook.get_connection(ours.spark_connection)
         except AirflowNotFoundException:
             raise AirflowFailException(
                 f"connection {ours.spark_connection!r} of Spark's master does not exist; add it, for example with "
@@ -318,7 +368,6 @@ class SubmitOperator(SparkSubmitOperator):
         self._conn_id = ours.spark_connection
         self._spark_binary = submission["spark_submit"]
         self.application = str(Path(submission["scripts"], f"{self.job}.py"))
-        self.application_args = words
         self.jars = submission["jars"]
         self.py_files = ours.py_files
         self.env_vars = {
@@ -328,6 +377,8 @@ class SubmitOperator(SparkSubmitOperator):
             "PYSPARK_PYTHON": submission["python"],
             "PYSPARK_DRIVER_PYTHON": submission["python"],
         }
+        deploy_mode: str | None = connection.extra_dejson.get("deploy-mode")
+        return deploy_mode
 
 
 class PlanOperator(SubmitOperator):
@@ -343,6 +394,16 @@ class PlanOperator(SubmitOperator):
 
     def execute(self, context: Any) -> Result:  # type: ignore[override] # the provider's returns nothing
         return self.submit(context, [*self.question, "--snapshot", str(self.snapshot), "--name", self.plan])
+
+    def stored(self, ours: Settings) -> Result:
+        """Return the row of the plan."""
+        plan = plan_named(ours, self.plan)
+        if plan is None:
+            raise AirflowFailException(
+                f"the driver has ended without an error, and the warehouse has no plan {self.plan!r}: does the cluster "
+                "use the same warehouse as this worker?"
+            )
+        return plan
 
 
 class RunSnapshotOperator(SubmitOperator):

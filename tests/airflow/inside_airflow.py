@@ -28,6 +28,8 @@ from tests.shared_spark import join
 os.environ |= %s
 join()
 script = next(place for place, word in enumerate(sys.argv) if place and word.endswith(".py"))
+if "cluster" in sys.argv[:script] and "--result-file" in sys.argv:
+    sys.exit("the driver is on another host, where this file is none that the worker reads")
 sys.argv = sys.argv[script:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """

@@ -40,7 +40,7 @@ RECORDS, RECORD = 5000, b"r" * 4000
 """20 MB: however low the rate is, a follower fetches a megabyte each eleven seconds, over which Kafka counts."""
 MORNING, NOON = "2026-11-23T06:00:00+00:00", "2026-11-23T12:00:00+00:00"
 EVENING, NIGHT = "2026-11-23T18:00:00+00:00", "2026-11-24T00:00:00+00:00"
-NEXT_MORNING = "2026-11-24T06:00:00+00:00"
+NEXT_MORNING, NEXT_NOON = "2026-11-24T06:00:00+00:00", "2026-11-24T12:00:00+00:00"
 """Logical dates, one for each run: the id of a run is made of it, and plans are looked for by that."""
 
 
@@ -356,6 +356,25 @@ def test_reassign_rejected_and_approved_after_all(
     assert (back.state, back.having(SUCCESS)) == (SUCCESS, set(back.states))
     assert metadata(cluster, "asked")[0][1] == [0, 1]
     assert plan_of(warehouse, done)["status"] == "rolled_back"
+
+
+ON_A_CLUSTER = {"conn_type": "spark", "host": "yarn", "extra": json.dumps({"deploy-mode": "cluster"})}
+
+
+def test_results_of_a_driver_on_another_host_are_those_of_the_tables(
+    airflow: InsideAirflow, cluster: EmbeddedCluster, warehouse: Warehouse
+) -> None:
+    """There is no such cluster: the tests' spark-submit runs the driver, and refuses a result file."""
+    create(cluster, "elsewhere", 0, 1)
+    conf = {"question": "replace", "value": "1=2", "topics": "elsewhere"}
+    variables = {"AIRFLOW_CONN_SURVEYOR_SPARK": json.dumps(ON_A_CLUSTER)}
+
+    done = airflow.run("reassign", at=NEXT_NOON, conf=conf, answer="Reject", variables=variables)
+
+    plan = plan_of(warehouse, done)
+    assert (done.state, done.having(SKIPPED)) == (SUCCESS, {"commit", "verify"})
+    assert done.results["snapshot"] == {"snapshot_id": plan["snapshot_id"]}
+    assert (done.results["plan"]["plan_id"], done.results["plan"]["changes"]) == (plan["plan_id"], 1)
 
 
 def test_topics_are_created_and_get_more_partitions(airflow: InsideAirflow, cluster: EmbeddedCluster) -> None:
