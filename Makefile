@@ -137,6 +137,8 @@ site: | python ## Build docs/ as a website in build/site, which needs no network
 bench: setup ## Measure; options go into BENCH_ARGS
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)
 
+DIST_EXTRAS ?= connect
+
 .PHONY: dist
 dist: | python ## The wheel, its copy for spark-submit --py-files, which takes no .whl, and packages for a cluster
 	rm -rf dist build/tools build/environment
@@ -145,7 +147,7 @@ dist: | python ## The wheel, its copy for spark-submit --py-files, which takes n
 	build/tools/bin/python -m build --wheel
 	for wheel in dist/*.whl; do cp "$$wheel" "$${wheel%.whl}.zip"; done
 	"$(PYTHON)" -m venv build/environment
-	for wheel in dist/*.whl; do build/environment/bin/python -m pip install -q -c constraints.txt "$$wheel[connect]"; done
+	for wheel in dist/*.whl; do build/environment/bin/python -m pip install -q -c constraints.txt "$$wheel[$(DIST_EXTRAS)]"; done
 	build/tools/bin/venv-pack -q --prefix build/environment --exclude '*/pyspark/jars/*' --output dist/surveyor-environment.tar.gz
 	chmod a+r dist/surveyor-environment.tar.gz
 
