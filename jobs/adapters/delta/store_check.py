@@ -2,21 +2,23 @@
 
 deltalake commits a version by a PUT on the condition that the object does not exist (`If-None-Match: *`). A store that
 ignores the condition, as some that imitate S3 did, lets the later of two commits overwrite the earlier one, and neither
-process learns of it. The check puts objects by the library that deltalake uses, with the same settings. HDFS renames a
-commit only to a name that is free, so there a table is created and removed.
+process learns of it. The check puts objects by the library that deltalake uses, with the same settings. It also reads,
+lists and deletes them, and names what it has no permission for. HDFS renames a commit only to a name that is free, so
+there a table is created and removed.
 """
 
+from collections.abc import Callable, Mapping
 from uuid import uuid4
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-from obstore import delete, put
+from obstore import delete, get, list_with_delimiter, put
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import from_url
 
 from jobs.adapters.delta.filtered_reads import delta_files
-from jobs.adapters.delta.warehouse_paths import is_hdfs, store_error_reason
+from jobs.adapters.delta.warehouse_paths import ACCESS_DENIED, is_hdfs, store_error_reason
 from jobs.core.errors import SurveyorError
 
 
@@ -29,21 +31,42 @@ def require_conditional_writes(warehouse: str) -> None:
     try:
         store = from_url(warehouse)
         put(store, name, b"first", mode="create")
-        try:
-            put(store, name, b"second", mode="create")
-        except AlreadyExistsError:
-            is_conditional = True
-        else:
-            is_conditional = False
-        finally:
-            delete(store, name)
     except (BaseError, OSError) as error:
-        raise _unwritable(warehouse, error) from None
+        raise _unwritable(warehouse, error, "write") from None
+    try:
+        put(store, name, b"second", mode="create")
+    except AlreadyExistsError:
+        is_conditional = True
+    except (BaseError, OSError) as error:
+        raise _unwritable(warehouse, error, "write") from None
+    else:
+        is_conditional = False
+    finally:
+        failed = _failed(
+            {
+                "read": lambda: get(store, name).bytes(),
+                "list": lambda: list_with_delimiter(store),
+                "delete": lambda: delete(store, name),
+            }
+        )
+    if failed:
+        raise _unwritable(warehouse, next(iter(failed.values())), *failed)
     if not is_conditional:
         raise SurveyorError(
             f"{warehouse} ignores conditional writes (If-None-Match): of two commits at the same time one is lost "
             "without an error; use a store that has them, as S3, GCS, ADLS and current MinIO do, or HDFS or a folder"
         )
+
+
+def _failed(operations: Mapping[str, Callable[[], object]]) -> dict[str, Exception]:
+    """Run all operations; return the errors of those that failed, by name."""
+    failed: dict[str, Exception] = {}
+    for name, operation in operations.items():
+        try:
+            operation()
+        except (BaseError, OSError) as error:
+            failed[name] = error
+    return failed
 
 
 def _write_to_hdfs(warehouse: str, name: str) -> None:
@@ -59,6 +82,7 @@ def _write_to_hdfs(warehouse: str, name: str) -> None:
         raise _unwritable(warehouse, error) from None
 
 
-def _unwritable(warehouse: str, error: Exception) -> SurveyorError:
+def _unwritable(warehouse: str, error: Exception, *operations: str) -> SurveyorError:
     reason = store_error_reason(error) or str(error).splitlines()[0][:200]
-    return SurveyorError(f"--warehouse {warehouse} cannot be written: {reason}")
+    refused = f"; refused: {', '.join(operations)}" if operations and reason == ACCESS_DENIED else ""
+    return SurveyorError(f"--warehouse {warehouse} cannot be written: {reason}{refused}")

@@ -39,8 +39,10 @@ _IN_USER: Final = frozenset({"abfs", "abfss"})
 """Schemes whose URLs name the container before the host: abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER."""
 
 
+ACCESS_DENIED: Final = "access is denied: the role or the keys need to list, read, write and delete objects there"
+
 _STORE_REASONS: Final = {
-    "AccessDenied": "access is denied: the role or the keys need to list, read, write and delete objects there",
+    "AccessDenied": ACCESS_DENIED,
     "NoSuchBucket": "there is no such bucket",
     "ExpiredToken": "the credentials have expired",
     "InvalidAccessKeyId": "the access key is not known there",
@@ -58,7 +60,7 @@ _STORE_REASONS: Final = {
 """Codes of object stores and of HDFS, which appear in the errors of all libraries; Arrow has them as ACCESS_DENIED."""
 
 _STATUS_REASONS: Final = {
-    "403": _STORE_REASONS["AccessDenied"],
+    "403": ACCESS_DENIED,
     "503": _STORE_REASONS["SlowDown"],
     "400": "the request is refused: the credentials have expired, or the region is another one",
 }

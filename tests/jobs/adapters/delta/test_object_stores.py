@@ -3,13 +3,14 @@
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NoReturn
 
 import boto3
 import pytest
+from obstore.exceptions import PermissionDeniedError
 from pyspark.sql import SparkSession
 
-from jobs.adapters.delta import spark_warehouse
+from jobs.adapters.delta import spark_warehouse, store_check
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.store_check import require_conditional_writes
 from jobs.adapters.delta.table_files import TableFiles
@@ -181,6 +182,23 @@ def test_errors_of_the_store_are_one_line(object_store: str, url: str, reason: s
     assert object_store
     with pytest.raises(SurveyorError, match=f"cannot be written: {reason}"):
         require_conditional_writes(url)
+
+
+@pytest.mark.parametrize(
+    ("denied", "named"),
+    [(["put"], "write"), (["list_with_delimiter"], "list"), (["get", "delete"], "read, delete")],
+    ids=["write", "list", "read and delete"],
+)
+def test_permissions_that_are_missing_are_named(
+    object_store: str, monkeypatch: pytest.MonkeyPatch, denied: list[str], named: str
+) -> None:
+    def deny(*_: object, **__: object) -> NoReturn:
+        raise PermissionDeniedError("Client error with status 403 Forbidden: <Code>AccessDenied</Code>")
+
+    for function in denied:
+        monkeypatch.setattr(store_check, function, deny)
+    with pytest.raises(SurveyorError, match=f"cannot be written: access is denied: .* there; refused: {named}$"):
+        require_conditional_writes(object_store)
 
 
 def test_hdfs_that_can_be_written_passes(hdfs_server: MiniDfs, hdfs_folder: str) -> None:
