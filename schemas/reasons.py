@@ -9,6 +9,7 @@ from string import Formatter
 from typing import Any, Final
 
 from schemas.text import DRAINED_LEADS
+from schemas.znode_paths import ZNODE_LIMIT_REASON
 
 
 class Sentence:
@@ -147,11 +148,34 @@ STEP: Final = Sentence("step {step} of {steps}: {what}")
 WHY_REORDERED: Final = Sentence("{why}: order of replicas changes, no data moves")
 WHY_ELECTED: Final = Sentence("{why}: first in sync is {leader}")
 ADDS_UNKNOWN: Final = Sentence("going back adds brokers that are {what}: {brokers:ids}")
+EVENS_OUT_LEADERS: Final = Sentence("evens out leaders: the first of its list leads once its replicas are there")
 DRAINED_PARTITION_GONE: Final = Sentence("the partition that was drained is gone")
 CHANGED_SINCE_DRAIN: Final = Sentence("its replicas are now {replicas:ids}, the drain made them {made:ids}")
 ORDER_RESTORED: Final = Sentence("its order is the one before the drain already")
 NO_LONGER_DRAINED: Final = Sentence("no longer drained, and not in the ISR: {out:ids}")
 NO_LEADER_TO_FOLLOW: Final = Sentence("it has no live leader to follow")
+
+# targets from an earlier snapshot
+GONE_SINCE: Final = Sentence("it is gone since snapshot {snapshot}")
+UNKNOWN_THEN: Final = Sentence("snapshot {snapshot} does not know it")
+CREATED_AGAIN: Final = Sentence("its topic was deleted and created again after {snapshot}")
+MOVED_THEN: Final = Sentence("snapshot {snapshot} shows it being moved: nowhere to go back to")
+
+# faults of targets
+UNKNOWN_TAKE_SNAPSHOT: Final = Sentence("no such partition in the snapshot: take a new one if it is newer")
+NO_REPLICAS: Final = Sentence("no replicas")
+FACTOR_CHANGES: Final = Sentence("replication factor {now} → {then}: not asked for")
+DUPLICATE_BROKER: Final = Sentence("names a broker twice: {target:ids}")
+ADDS_DEAD: Final = Sentence("adds brokers not alive in the snapshot: {dead:ids}")
+MIN_ISR_UNREACHABLE: Final = Sentence("{count} {noun} can never reach min.insync.replicas={min_isr}")
+RACK_CROWDED: Final = Sentence("most replicas in one rack {now} → {then}: [{racks}], where {needed} can be")
+RACKS_LOST: Final = Sentence("racks {now} → {then}: [{racks}]")
+NAMED_TWICE: Final = Sentence("the plan names this partition {times} times")
+ZNODE_TOO_LARGE: Final = Sentence(
+    "{path} would take {size} bytes while this runs, more than {limit}: "
+    f"{ZNODE_LIMIT_REASON}; plan the topic in several parts"
+)
+INTERMEDIATE_FAULT: Final = Sentence("on the way, after wave {wave}: {fault}")
 
 # offline partitions
 LEADER_ALIVE: Final = Sentence("its leader {leader} is alive")
@@ -159,6 +183,13 @@ LAST_STATE: Final = Sentence(
     "its state znode is gone: snapshot {seen} showed leader {leader}, ISR {isr:ids}, leader epoch {leader_epoch}"
 )
 STATE_VANISHED: Final = Sentence("{last_state}; `surveyor plan recover` offers leaders for it, with the evidence")
+NOT_OFFLINE: Final = Sentence("it has a leader, or no state yet, or its topic is queued for deletion")
+ILLEGAL_TRANSITION: Final = Sentence("it is {state}; {allowed}")
+CANDIDATE: Final = Sentence("{broker} ({history}{choice})")
+KAFKAS_CHOICE: Final = Sentence("; Kafka's choice")
+LAST_IN_SYNC: Final = Sentence("in sync until snapshot {snapshot}, leader epochs since: {epochs}{size}")
+NEVER_IN_SYNC: Final = Sentence("never seen in sync{size}")
+LOG_SIZE: Final = Sentence(", log of {size} bytes")
 UNCLEAN_MAY_LOSE: Final = Sentence("unclean election may lose {lost}; ranked: {ranked}")
 LOSES_SINCE: Final = Sentence("what was acknowledged after {since} UTC")
 LOSES_ALL: Final = Sentence("all that was acknowledged")

@@ -105,17 +105,13 @@ def _with_evidence(
 
 def _describe_evidence(evidence: DataFrame) -> DataFrame:
     """Return one row per partition: `best`, the broker ranked first, and `ranked`, a text with all candidates."""
-    size = F.when(F.col("log_size").isNotNull(), F.concat(F.lit(", log of "), F.col("log_size"), F.lit(" bytes")))
-    last_in_isr = F.concat(
-        F.lit("in sync until snapshot "),
-        F.col("last_in_isr_snapshot").cast("string"),
-        F.lit(", leader epochs since: "),
-        F.col("epochs_since").cast("string"),
-        F.coalesce(size, F.lit("")),
+    size = F.coalesce(sentence(reasons.LOG_SIZE, size=F.col("log_size")), F.lit(""))
+    last_in_isr = sentence(
+        reasons.LAST_IN_SYNC, snapshot=F.col("last_in_isr_snapshot"), epochs=F.col("epochs_since"), size=size
     )
-    history = F.coalesce(last_in_isr, F.concat(F.lit("never seen in sync"), F.coalesce(size, F.lit(""))))
-    kafka = F.when(F.col("kafkas_choice"), "; Kafka's choice").otherwise("")
-    text = F.concat(F.col("broker_id").cast("string"), F.lit(" ("), history, kafka, F.lit(")"))
+    history = F.coalesce(last_in_isr, sentence(reasons.NEVER_IN_SYNC, size=size))
+    choice = F.when(F.col("kafkas_choice"), sentence(reasons.KAFKAS_CHOICE)).otherwise("")
+    text = sentence(reasons.CANDIDATE, broker=F.col("broker_id"), history=history, choice=choice)
     ranked = F.sort_array(F.collect_list(F.struct("rank", text.alias("text"))))
     return evidence.groupBy("topic", "partition").agg(
         F.max(F.when(F.col("rank") == 1, F.col("broker_id"))).alias("best"),
@@ -237,7 +233,7 @@ def unneeded_rejections(allowed: DataFrame, partitions: DataFrame, offline: Data
                     RejectionCode.NOT_OFFLINE.value,
                 ),
                 "reason": F.when(unknown, sentence(reasons.UNKNOWN_IN_SNAPSHOT)).otherwise(
-                    "it has a leader, or no state yet, or its topic is queued for deletion",
+                    sentence(reasons.NOT_OFFLINE)
                 ),
             },
         )

@@ -20,7 +20,6 @@ from planner.columns.broker_sets import (
     DRAIN_MODE,
     FAILED,
     difference,
-    format_ids,
     is_led_in_isr,
     no_brokers,
 )
@@ -32,7 +31,6 @@ from planner.reassignment.pending import is_moving, leaderless_reason, moving_re
 from schemas import reasons
 from schemas.enums import LintCode
 from schemas.znode_paths import TOPICS as TOPICS_PATH
-from schemas.znode_paths import ZNODE_LIMIT_REASON
 
 ZNODE_LIMIT: Final = 1_000_000
 """Bytes, below ZooKeeper's jute.maxbuffer of 1 MB, with room for the request around the data."""
@@ -112,12 +110,12 @@ def _faults(given_up: AbstractSet[str], *, factor_may_change: bool) -> list[Colu
     exists, changes = replicas.isNotNull(), ~F.coalesce(F.col("target") == replicas, false())
     resized = exists & (F.size(target) != F.size(replicas)) & (F.size(target) > 0)
     faults = [
-        _fault(~exists, LintCode.UNKNOWN_PARTITION, "no such partition in the snapshot: take a new one if it is newer"),
+        _fault(~exists, LintCode.UNKNOWN_PARTITION, sentence(reasons.UNKNOWN_TAKE_SNAPSHOT)),
         _fault(exists & ~F.col("understood"), LintCode.NOT_UNDERSTOOD, sentence(reasons.QUARANTINED)),
         _fault(F.col("deletion_requested"), LintCode.DELETION_REQUESTED, sentence(reasons.DELETION_REQUESTED)),
         _fault(is_moving(), LintCode.REASSIGNMENT_IN_PROGRESS, moving_reason()),
         _fault(exists & F.col("understood") & changes & ~is_led_in_isr(), LintCode.NO_LIVE_LEADER, leaderless_reason()),
-        _fault((F.size(target) == 0) & changes, LintCode.NO_REPLICAS, "no replicas"),
+        _fault((F.size(target) == 0) & changes, LintCode.NO_REPLICAS, sentence(reasons.NO_REPLICAS)),
         _duplicate_fault(target),
         _dead_fault(target, changes),
         _min_isr_fault(target, changes & exists),
@@ -126,20 +124,19 @@ def _faults(given_up: AbstractSet[str], *, factor_may_change: bool) -> list[Colu
     ]
     if factor_may_change:
         return faults
-    counts = F.concat(F.lit("replication factor "), F.size(replicas), F.lit(" → "), F.size(target))
-    text = F.concat(counts, F.lit(": not asked for"))
+    text = sentence(reasons.FACTOR_CHANGES, now=F.size(replicas), then=F.size(target))
     return [*faults, _fault(resized, LintCode.REPLICATION_FACTOR_CHANGED, text)]
 
 
 def _duplicate_fault(target: Column) -> Column:
-    text = F.concat(F.lit("names a broker twice: "), format_ids(target))
+    text = sentence(reasons.DUPLICATE_BROKER, target=target)
     return _fault(F.size(F.array_distinct(target)) < F.size(target), LintCode.DUPLICATE_BROKER, text)
 
 
 def _dead_fault(target: Column, concerned: Column) -> Column:
     """A fault if dead brokers are added; a dead replica that stays is only a warning of the review."""
     dead = difference(difference(target, F.coalesce("replicas", no_brokers())), F.col("eligible"))
-    text = F.concat(F.lit("adds brokers not alive in the snapshot: "), format_ids(dead))
+    text = sentence(reasons.ADDS_DEAD, dead=dead)
     return _fault(concerned & (F.size(dead) > 0), LintCode.BROKER_NOT_ALIVE, text)
 
 
@@ -148,14 +145,13 @@ def _min_isr_fault(target: Column, concerned: Column) -> Column:
     least = F.coalesce(min_isr_override(), "default_min_isr")
     after, before = F.size(F.array_distinct(target)), F.size(F.array_distinct(F.coalesce("replicas", no_brokers())))
     worse = (F.size(target) > 0) & (after < F.least(least, before))
-    replicas = F.when(F.size(target) == 1, " replica").otherwise(" replicas")
-    text = F.concat(F.size(target), replicas, F.lit(" can never reach min.insync.replicas="), least)
+    noun = F.when(F.size(target) == 1, "replica").otherwise("replicas")
+    text = sentence(reasons.MIN_ISR_UNREACHABLE, count=F.size(target), noun=noun, min_isr=least)
     return _fault(worse & concerned, LintCode.MIN_ISR_UNREACHABLE, text)
 
 
-def _fault(condition: Column, code: LintCode, text: str | Column) -> Column:
-    fault = F.lit(text) if isinstance(text, str) else text
-    return F.when(condition, F.struct(F.lit(code.value).alias("code"), fault.alias("fault")))
+def _fault(condition: Column, code: LintCode, text: Column) -> Column:
+    return F.when(condition, F.struct(F.lit(code.value).alias("code"), text.alias("fault")))
 
 
 def _racks_of_all(brokers: DataFrame, rules: RackRules) -> DataFrame:
@@ -204,8 +200,7 @@ def _crowded_fault(target: Column, concerned: Column, given_up: AbstractSet[str]
     allowed = F.greatest(now, needed) if goal is None else F.greatest(now, needed, _most_in_one(goal))
     crowded = concerned & (F.size(target) > 0) & (then > allowed) & ~_fewer_racks(target, F.size(target), given_up)
     racks = F.array_join(F.transform(target, lambda broker: F.coalesce(F.col("rack_of")[broker], F.lit("none"))), ", ")
-    counts = F.concat(F.lit("most replicas in one rack "), now, F.lit(" → "), then)
-    text = F.concat(counts, F.lit(": ["), racks, F.lit("], where "), needed, F.lit(" can be"))
+    text = sentence(reasons.RACK_CROWDED, now=now, then=then, racks=racks, needed=needed)
     return _fault(crowded, LintCode.RACK_CROWDED, text)
 
 
@@ -223,9 +218,9 @@ def _rack_fault(target: Column, size: Column, concerned: Column, given_up: Abstr
     Brokers that are gone count with their last rack. Racks `given_up` do not count.
     """
     now, then = _racks_now(given_up), _racks(target)
-    text = F.concat(F.lit("racks "), F.size(now), F.lit(" → "), F.size(then), F.lit(": ["), F.array_join(then, ", "))
+    text = sentence(reasons.RACKS_LOST, now=F.size(now), then=F.size(then), racks=F.array_join(then, ", "))
     fewer = concerned & (F.size(target) > 0) & _fewer_racks(target, size, given_up)
-    return _fault(fewer, LintCode.RACKS_LOST, F.concat(text, F.lit("]")))
+    return _fault(fewer, LintCode.RACKS_LOST, text)
 
 
 def _fewer_racks(target: Column, size: Column, given_up: AbstractSet[str]) -> Column:
@@ -255,7 +250,7 @@ def _named_twice(lists: DataFrame) -> DataFrame:
             "topic",
             "partition",
             F.lit(LintCode.NAMED_TWICE.value).alias("code"),
-            F.concat(F.lit("the plan names this partition "), "times", F.lit(" times")).alias("fault"),
+            sentence(reasons.NAMED_TWICE, times=F.col("times")).alias("fault"),
         )
     )
 
@@ -280,15 +275,13 @@ def _large_znodes(lists: DataFrame, partitions: DataFrame) -> DataFrame:
         .agg((F.sum(sizes) + _ZNODE_FRAME).alias("bytes"), (F.sum(sizes_now) + _ZNODE_FRAME).alias("bytes_now"))
         .where(F.col("bytes") > F.greatest(F.lit(ZNODE_LIMIT), "bytes_now"))
     )
-    limit = F.lit(
-        f" bytes while this runs, more than {ZNODE_LIMIT:,}: {ZNODE_LIMIT_REASON}; plan the topic in several parts"
-    )
-    path = F.concat(F.lit(f"{TOPICS_PATH}/"), "topic")
+    path, size = F.concat(F.lit(f"{TOPICS_PATH}/"), "topic"), F.format_number("bytes", 0)
+    text = sentence(reasons.ZNODE_TOO_LARGE, path=path, size=size, limit=F.lit(f"{ZNODE_LIMIT:,}"))
     return lists.join(grown, "topic").select(
         "topic",
         "partition",
         F.lit(LintCode.ZNODE_TOO_LARGE.value).alias("code"),
-        F.concat(path, F.lit(" would take "), F.format_number("bytes", 0), limit).alias("fault"),
+        text.alias("fault"),
     )
 
 
@@ -323,7 +316,7 @@ def intermediate_faults(  # noqa: PLR0913 - five tables, and facts about racks
         _rack_fault(target, F.least(F.size(target), F.size("goal")), known, rules.given_up),
         _crowded_fault(target, known, rules.given_up, F.col("goal")),
     ]
-    text = F.concat(F.lit("on the way, after wave "), "wave", F.lit(": "), "fault.fault")
+    text = sentence(reasons.INTERMEDIATE_FAULT, wave=F.col("wave"), fault=F.col("fault.fault"))
     return (
         lists.transform(_with_lint_inputs, partitions, topics, brokers, broker_configs, rules)
         .select("topic", "partition", "wave", F.explode(F.array_compact(F.array(*faults))).alias("fault"))

@@ -22,8 +22,7 @@ from schemas import reasons
 from schemas.enums import Action, LintCode, RejectionCode
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key
-from schemas.text import join_ids, other_topic, pluralise
-from schemas.topic_configs import MIN_ISR
+from schemas.text import join_ids, other_topic
 
 LAST_WAVE: Final = 1
 """Wave of elections before waves are numbered; the moves before them count down from 0."""
@@ -183,10 +182,11 @@ def _target_rejection(
         if drained:
             return Rejection(RejectionCode.DRAINED, f"{after} adds brokers that are drained: {join_ids(drained)}")
         if len(set(after)) < len(after):
-            return Rejection(LintCode.DUPLICATE_BROKER, f"names a broker twice: {join_ids(after)}")
+            return Rejection(LintCode.DUPLICATE_BROKER, reasons.DUPLICATE_BROKER.say(target=after))
     final, min_isr = stops[-1][1], min_isr_of(topic.config, cluster.min_isr)
     if len(final) < min(min_isr, len(set(partition.replicas))):
-        reason = f"{pluralise(len(final), 'replica')} can never reach {MIN_ISR}={min_isr}"
+        noun = "replica" if len(final) == 1 else "replicas"
+        reason = reasons.MIN_ISR_UNREACHABLE.say(count=len(final), noun=noun, min_isr=min_isr)
         return Rejection(LintCode.MIN_ISR_UNREACHABLE, reason)
     return None
 

@@ -70,16 +70,14 @@ def _rejection(then: int) -> Column:
     dead, drained = difference(added, F.col("eligible")), intersect(added, F.col("drained"))
     unknown, moving = RejectionCode.UNKNOWN_PARTITION, RejectionCode.REASSIGNMENT_IN_PROGRESS
     return F.coalesce(
-        _rejection_if(now.isNull(), unknown, F.lit(f"it is gone since snapshot {then}")),
-        _rejection_if(before.isNull(), unknown, F.lit(f"snapshot {then} does not know it")),
+        _rejection_if(now.isNull(), unknown, sentence(reasons.GONE_SINCE, snapshot=F.lit(then))),
+        _rejection_if(before.isNull(), unknown, sentence(reasons.UNKNOWN_THEN, snapshot=F.lit(then))),
         _rejection_if(
             _is_another_topic(),
             RejectionCode.UNKNOWN_TOPIC,
-            F.lit(f"its topic was deleted and created again after {then}"),
+            sentence(reasons.CREATED_AGAIN, snapshot=F.lit(then)),
         ),
-        _rejection_if(
-            F.col("moving_then"), moving, F.lit(f"snapshot {then} shows it being moved: nowhere to go back to")
-        ),
+        _rejection_if(F.col("moving_then"), moving, sentence(reasons.MOVED_THEN, snapshot=F.lit(then))),
         _rejection_if(F.size(dead) > 0, LintCode.BROKER_NOT_ALIVE, _adds("not alive", dead)),
         _rejection_if(F.size(drained) > 0, RejectionCode.DRAINED, _adds("drained", drained)),
     )

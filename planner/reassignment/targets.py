@@ -123,7 +123,7 @@ def elections_after_moves(
             "leader_epoch_after": "NULL",
             "leader_and_isr_to": EMPTY,
             "requires_live": F.array(preferred),
-            "reason": F.lit("evens out leaders: the first of its list leads once its replicas are there"),
+            "reason": sentence(reasons.EVENS_OUT_LEADERS),
         },
     )
 
