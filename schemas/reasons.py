@@ -133,7 +133,7 @@ REPLICAS_REMOVED: Final = Sentence("replicas removed: {removing:ids}")
 
 # plans that move and reorder replicas, and undrains
 HAS_REPLICAS: Final = Sentence("it has these replicas already")
-IS_REASSIGNED: Final = Sentence("it is being reassigned already")
+REASSIGNED_ALREADY: Final = Sentence("it is being reassigned already")
 REQUEST_WAITS: Final = Sentence(
     "a request to move it to [{requested:ids}] waits: let it run, or `surveyor cancel --partitions {partition}`, and "
     "take a new snapshot"

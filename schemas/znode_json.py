@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 BrokerId = Number
-Partition = Number
+PartitionNumber = Number
 LAST_EPOCH: Final = 2**31 - 2
 """The last epoch that a broker can read and that still has a successor."""
 Epoch = Annotated[int, Meta(ge=0, le=LAST_EPOCH)]
@@ -39,9 +39,9 @@ class Registration(Struct):
 
 
 class TopicJson(Struct):
-    partitions: dict[Partition, list[BrokerId]]
-    adding_replicas: dict[Partition, list[BrokerId]] = {}
-    removing_replicas: dict[Partition, list[BrokerId]] = {}
+    partitions: dict[PartitionNumber, list[BrokerId]]
+    adding_replicas: dict[PartitionNumber, list[BrokerId]] = {}
+    removing_replicas: dict[PartitionNumber, list[BrokerId]] = {}
     topic_id: TopicId | UnsetType = UNSET
 
 
@@ -69,7 +69,7 @@ class ConfigByPart(Struct):
 
 class ListedPartition(Struct):
     topic: str
-    partition: Partition
+    partition: PartitionNumber
     replicas: list[RequestedReplicas] | UnsetType = UNSET
 
 

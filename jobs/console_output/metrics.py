@@ -55,7 +55,7 @@ class MetricFamilies:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures(MetricFamilies):
+class ClusterFigures(MetricFamilies):
     """The data of one cluster from which metrics are computed."""
 
     cluster: str
@@ -128,14 +128,14 @@ def read_metrics(settings: Settings) -> list[Metric]:
     return [metric for metric in merged.values() if metric.samples]
 
 
-def read_figures(settings: Settings, now: datetime) -> Figures:
+def read_figures(settings: Settings, now: datetime) -> ClusterFigures:
     """Read the data of one cluster; raise UnreadableError if there is no warehouse."""
     warehouse = settings.warehouse
     if not warehouse.exists():
         raise no_warehouse(settings.warehouse_uri, "take a `surveyor snapshot` first")
     recent, threshold = read_warehouse_status(warehouse), settings.conf.imbalance_threshold
     drained = [row.broker_id for row in recent.drained]
-    return Figures(
+    return ClusterFigures(
         cluster=settings.cluster,
         now=now,
         recent=recent,
@@ -144,13 +144,13 @@ def read_figures(settings: Settings, now: datetime) -> Figures:
     )
 
 
-def families(figures: Figures) -> Iterator[Metric]:
+def families(figures: ClusterFigures) -> Iterator[Metric]:
     """Return the metric families of one cluster."""
     for group in GROUPS:
         yield from group(figures)
 
 
-def _of_snapshot(figures: Figures) -> Iterator[Metric]:
+def _of_snapshot(figures: ClusterFigures) -> Iterator[Metric]:
     last = figures.recent.snapshot
     number, taken_at, seconds = (None, None, None) if last is None else (last.snapshot_id, last.taken_at, last.seconds)
     yield figures.gauge("snapshot_id", "Id of the last snapshot.", number)
@@ -167,7 +167,7 @@ def _of_snapshot(figures: Figures) -> Iterator[Metric]:
     yield figures.gauge("last_snapshot_duration_seconds", "Duration of the last snapshot.", seconds)
 
 
-def _of_partitions(figures: Figures) -> Iterator[Metric]:
+def _of_partitions(figures: ClusterFigures) -> Iterator[Metric]:
     if (health := figures.health) is None:
         return
     yield figures.gauge("topics", "Topics.", health.topics)
@@ -198,7 +198,7 @@ PARTITIONS: Final[Mapping[str, str]] = {
 """Counts of Health with a metric family each."""
 
 
-def _of_brokers(figures: Figures) -> Iterator[Metric]:
+def _of_brokers(figures: ClusterFigures) -> Iterator[Metric]:
     if (health := figures.health) is None:
         return
     brokers = {"live": len(health.live), "gone": len(health.gone), "not_understood": len(health.not_understood_brokers)}
@@ -223,7 +223,7 @@ IMBALANCE: Final = (
 )
 
 
-def _of_plans(figures: Figures) -> Iterator[Metric]:
+def _of_plans(figures: ClusterFigures) -> Iterator[Metric]:
     outcomes = figures.outcomes
     yield figures.by("status", "plans", "Plans by status, without the cycles of `surveyor control`.", outcomes.plans)
     done = {outcome: count for outcome, count in outcomes.rows.items() if outcome != Outcome.PENDING}
@@ -252,7 +252,7 @@ def _of_plans(figures: Figures) -> Iterator[Metric]:
     )
 
 
-GROUPS: Final[tuple[Callable[[Figures], Iterator[Metric]], ...]] = (
+GROUPS: Final[tuple[Callable[[ClusterFigures], Iterator[Metric]], ...]] = (
     _of_snapshot,
     _of_partitions,
     _of_brokers,

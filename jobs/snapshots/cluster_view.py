@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from jobs.adapters.delta.filtered_reads import Filter
 from jobs.adapters.delta.warehouse import Warehouse, as_rows, schema_of, values_of
-from jobs.adapters.sources.interface import ClusterSource, LiveReading, TopicConfig
+from jobs.adapters.sources.interface import ClusterSource, LiveReading, TopicOverrides
 from jobs.adapters.zookeeper.cluster import REASSIGN, ignored_by_kafka
 from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of, table_as_of
 from schemas.enums import RequestKind
@@ -52,7 +52,7 @@ class ClusterView:
     migration: str | None
     brokers: list[Broker]
     """Live brokers: `broker_id`, and `understood` if the registration could be decoded."""
-    configs: Mapping[str, TopicConfig]
+    configs: Mapping[str, TopicOverrides]
     """Config by topic; None if it cannot be decoded, and values likewise."""
     deleting: frozenset[str]
     """Topics queued for deletion."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.warehouse import values_of
-from jobs.adapters.sources.interface import TopicConfig
+from jobs.adapters.sources.interface import TopicOverrides
 from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, TOPICS
 from jobs.repositories.controller_epochs import latest_epoch
 from jobs.repositories.stored_rows import Bools, Ints, StoredRows
@@ -193,7 +193,7 @@ def arrays_of(view: ClusterView, default_min_isr: int) -> PartitionArrays:
 
 
 def arrays_of_table(
-    partitions: pa.Table, configs: Mapping[str, TopicConfig], deleting: Collection[str], default_min_isr: int
+    partitions: pa.Table, configs: Mapping[str, TopicOverrides], deleting: Collection[str], default_min_isr: int
 ) -> PartitionArrays:
     """Convert a table with the columns topic, replicas, isr, leader and understood, and the topics' configs."""
     stored = StoredRows(partitions)

@@ -42,7 +42,7 @@ def moving_reason() -> Column:
     """Return the reason for a partition that is moving or has a pending request."""
     partition = F.concat_ws("-", "topic", "partition")
     waits = sentence(reasons.REQUEST_WAITS, requested=F.col(ORDERED), partition=partition)
-    return F.coalesce(waits, sentence(reasons.IS_REASSIGNED))
+    return F.coalesce(waits, sentence(reasons.REASSIGNED_ALREADY))
 
 
 def leaderless_reason() -> Column:

@@ -31,17 +31,17 @@ _DYNAMIC_DEFAULT: Final = 3
 """`config_source` of a dynamic setting of all brokers (DYNAMIC_DEFAULT_BROKER_CONFIG)."""
 
 
-class RefusedRequestError(Exception):
+class RefusedReadError(Exception):
     """A broker refused a request; the message says why."""
 
 
-class NotPermittedError(RefusedRequestError):
+class NotPermittedError(RefusedReadError):
     """A broker refused a request because this client lacks a permission."""
 
 
-def refused(code: int, resource: str, operation: str = "DESCRIBE") -> RefusedRequestError:
+def refused(code: int, resource: str, operation: str = "DESCRIBE") -> RefusedReadError:
     """Return the error for a broker's error code."""
-    kind = NotPermittedError if code in NOT_PERMITTED else RefusedRequestError
+    kind = NotPermittedError if code in NOT_PERMITTED else RefusedReadError
     return kind(refusal(code, resource, operation))
 
 
@@ -96,10 +96,10 @@ def read_metadata_version(session: Session) -> int | None:
 def read_moves(session: Session, keys: Iterable[Key] | None = None) -> dict[Key, Move]:
     """Return the running reassignments by partition, all or those of some partitions.
 
-    Raise RefusedRequestError if they are not listed.
+    Raise RefusedReadError if they are not listed.
     """
     if not session.has_controller:
-        raise RefusedRequestError(str(session.quorum_fault))
+        raise RefusedReadError(str(session.quorum_fault))
     topics = None if keys is None else _topics_of(keys)
     response = session.ask(ListPartitionReassignmentsRequest(timeout_ms=_CONTROLLER_TIMEOUT_MS, topics=topics))
     if response.error_code != NONE:
@@ -136,7 +136,7 @@ def request_rows(moves: Mapping[Key, Move]) -> list[ZnodeRequest]:
 
 
 def read_default_settings(session: Session, names: list[str]) -> dict[str, str | None]:
-    """Return the dynamic settings of all brokers among `names`; raise RefusedRequestError if they are not readable."""
+    """Return the dynamic settings of all brokers among `names`; raise RefusedReadError if they are not readable."""
     request = DescribeConfigsRequest(resources=[(ConfigResourceType.BROKER, "", names)])
     (result,) = session.ask(request).results
     if result.error_code != NONE:

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from jobs.adapters.brokers.admin import bootstrap, describe_error
 from jobs.adapters.brokers.fanout import Ask, connected_broker
-from jobs.adapters.kraft.cluster import NotPermittedError, RefusedRequestError, read_cluster, read_last_applied
+from jobs.adapters.kraft.cluster import NotPermittedError, RefusedReadError, read_cluster, read_last_applied
 from jobs.adapters.kraft.session import FAILURES, Session, StaleMetadataError, open_session, read_from_broker
 from jobs.core.errors import UnreadableError
 from schemas.rows import Broker
@@ -67,7 +67,7 @@ class FreshReads:
                         return self._read_from(address, broker, read, is_new=is_new)
                     except NotPermittedError as error:
                         raise UnreadableError(f"the broker at {address} refused a request: {error}") from None
-                    except (StaleMetadataError, RefusedRequestError, *FAILURES) as error:
+                    except (StaleMetadataError, RefusedReadError, *FAILURES) as error:
                         faults[address] = describe_error(error)
                 self.broker = None
             if time.monotonic() >= until:
@@ -84,7 +84,7 @@ class FreshReads:
             yield self.broker, False
         try:
             leader, brokers = read_from_broker(self.addresses, self.settings, self._leader_and_brokers)
-        except (UnreadableError, RefusedRequestError) as error:
+        except (UnreadableError, RefusedReadError) as error:
             faults["--bootstrap-server"] = str(error).partition("\ncheck")[0]
             return
         ordered = sorted(brokers, key=lambda broker: broker.broker_id != leader)

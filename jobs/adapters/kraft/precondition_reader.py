@@ -95,7 +95,7 @@ def read_reassignments(session: Session, live: Collection[int]) -> CurrentReassi
 
 
 def read_topic_overrides(session: Session, topics: Sequence[str]) -> dict[str, dict[str, str] | None]:
-    """Read the overrides of topics, None for one that does not exist; raise RefusedRequestError if not permitted."""
+    """Read the overrides of topics, None for one that does not exist; raise RefusedReadError if not permitted."""
     overrides: dict[str, dict[str, str] | None] = {}
     if not topics:
         return overrides

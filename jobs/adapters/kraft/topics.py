@@ -25,7 +25,7 @@ from msgspec import Struct
 from jobs.adapters.brokers.admin import NONE
 from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.delta.warehouse import schema_of
-from jobs.adapters.kraft.cluster import REASSIGNMENTS, Move, NotPermittedError, RefusedRequestError, read_moves
+from jobs.adapters.kraft.cluster import REASSIGNMENTS, Move, NotPermittedError, RefusedReadError, read_moves
 from jobs.adapters.kraft.session import UNSUPPORTED, Session, StaleMetadataError
 from schemas.rows import Key, QuarantinedZnode
 
@@ -277,7 +277,7 @@ def permitted_moves(session: Session, keys: Iterable[Key] | None = None) -> dict
         return read_moves(session, keys)
     except NotPermittedError:
         return None
-    except RefusedRequestError as error:
+    except RefusedReadError as error:
         raise StaleMetadataError(str(error)) from None
 
 
@@ -291,7 +291,7 @@ def listed_moves(session: Session, quarantine: list[QuarantinedZnode]) -> dict[K
     """Return the running reassignments; None if they are not listed, which is a row of QUARANTINE."""
     try:
         return read_moves(session)
-    except RefusedRequestError as error:
+    except RefusedReadError as error:
         quarantine.append(QuarantinedZnode(path=REASSIGNMENTS, reason=str(error)))
         return None
 

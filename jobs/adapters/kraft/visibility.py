@@ -14,7 +14,7 @@ from kafka.protocol.admin import DescribeConfigsRequest, DescribeLogDirsRequest
 from jobs.adapters.brokers.admin import NONE
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.brokers.permission_refusal import refusal
-from jobs.adapters.kraft.cluster import RefusedRequestError
+from jobs.adapters.kraft.cluster import RefusedReadError
 from schemas.broker_configs import AUTHORIZER
 from schemas.enums import METADATA_TOPIC
 from schemas.rows import HIDDEN_TOPICS, Broker, QuarantinedZnode
@@ -46,7 +46,7 @@ def _topics_of(ask: Ask, broker: Broker) -> Collection[str] | None:
         return None
     response = ask(DescribeLogDirsRequest(topics=None))
     if response.error_code != NONE:
-        raise RefusedRequestError(refusal(response.error_code, "cluster"))
+        raise RefusedReadError(refusal(response.error_code, "cluster"))
     if not response.results:  # before version 3 a refusal has no error code
-        raise RefusedRequestError("this client needs the permission DESCRIBE on the cluster")
+        raise RefusedReadError("this client needs the permission DESCRIBE on the cluster")
     return {topic.name for log_dir in response.results for topic in log_dir.topics}

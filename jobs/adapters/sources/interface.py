@@ -14,7 +14,7 @@ from schemas.metadata_names import IN_ZOOKEEPER, MetadataNames
 from schemas.rows import Broker, QuarantinedZnode, Voter, ZnodeRequest, topics_queued_for_deletion
 from schemas.security import SecurityReading
 
-TopicConfig = Mapping[str, str | None] | None
+TopicOverrides = Mapping[str, str | None] | None
 """A topic's config; None if it cannot be read, and values likewise."""
 
 
@@ -85,7 +85,7 @@ class LiveReading:
     """A cluster, or one topic of it, as it is now."""
 
     metadata: ClusterMetadata
-    configs: Mapping[str, TopicConfig]
+    configs: Mapping[str, TopicOverrides]
     partitions: pa.Table
     quarantine: Sequence[QuarantinedZnode]
     """All rows of QUARANTINE, those of `metadata` included."""

@@ -16,7 +16,7 @@ from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.delta.warehouse import schema_of
 from jobs.adapters.kraft.cluster import (
     Move,
-    RefusedRequestError,
+    RefusedReadError,
     read_cluster,
     read_default_settings,
     read_metadata_version,
@@ -307,7 +307,7 @@ def _running(session: Session) -> dict[Key, Move]:
     """Return the running reassignments; none if they are not listed, which the reading of topics reports."""
     try:
         return read_moves(session)
-    except RefusedRequestError:
+    except RefusedReadError:
         return {}
 
 
@@ -315,7 +315,7 @@ def _config_defaults(session: Session) -> ConfigDefaults:
     """Return the dynamic settings of all brokers; without them, what brokers do not report themselves is assumed."""
     try:
         settings = read_default_settings(session, [*KAFKA_DEFAULTS])
-    except RefusedRequestError:
+    except RefusedReadError:
         settings = {}
     return ConfigDefaults(defaults=KRAFT_DEFAULTS, overrides={None: settings})
 
@@ -323,7 +323,7 @@ def _config_defaults(session: Session) -> ConfigDefaults:
 def _default_rates(session: Session) -> dict[str, str | None] | str:
     try:
         return read_default_settings(session, [*RATES])
-    except RefusedRequestError as error:
+    except RefusedReadError as error:
         return str(error)
 
 

@@ -16,7 +16,7 @@ from jobs.adapters.sources.interface import (
     DriverReading,
     LiveReading,
     ReadingEnd,
-    TopicConfig,
+    TopicOverrides,
 )
 from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_brokers, read_cluster
 from jobs.adapters.zookeeper.connection import children, connected, sync, with_retries
@@ -152,10 +152,10 @@ def _read_rates(client: KazooClient) -> tuple[dict[str, dict[str, str]], dict[st
 
 def _read_topics(
     client: KazooClient, topic: str | None, columns: Sequence[str]
-) -> tuple[dict[str, TopicConfig], pa.Table, list[QuarantinedZnode]]:
+) -> tuple[dict[str, TopicOverrides], pa.Table, list[QuarantinedZnode]]:
     """Read the configs and partitions of topics, and the rows of QUARANTINE."""
     schema = pa.schema([schema_of("partitions").field(name) for name in columns])
-    configs: dict[str, TopicConfig] = {}
+    configs: dict[str, TopicOverrides] = {}
     tables, quarantine = [schema.empty_table()], list[QuarantinedZnode]()
     names = [name for name in children(client, TOPICS) or [] if topic in {None, name}]
     for reading in read_topic_rows(client, names):

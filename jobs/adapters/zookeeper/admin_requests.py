@@ -39,7 +39,7 @@ _MIN_POLL_SECONDS: Final = 0.05
 _MAX_POLL_SECONDS: Final = 2.0
 
 
-Recheck = Callable[[Sequence[TopicPartition]], Sequence[TopicPartition]]
+RecheckPartitions = Callable[[Sequence[TopicPartition]], Sequence[TopicPartition]]
 """Returns, right before a request is placed, the partitions that may still be part of it."""
 
 
@@ -55,7 +55,10 @@ class ZnodeRequests:
     refuse_late: Callable[[], None]
 
     def reassign(
-        self, targets: Targets, earlier: Collection[TopicPartition] = (), recheck: Recheck = lambda chunk: chunk
+        self,
+        targets: Targets,
+        earlier: Collection[TopicPartition] = (),
+        recheck: RecheckPartitions = lambda chunk: chunk,
     ) -> None:
         """Request reassignments in as many znodes as needed, one after another.
 
@@ -68,14 +71,14 @@ class ZnodeRequests:
             self._wait(client, REASSIGN, earlier)
         self._place_all(REASSIGN, partitions, recheck)
 
-    def elect_preferred(self, partitions: Sequence[Key], recheck: Recheck = lambda chunk: chunk) -> None:
+    def elect_preferred(self, partitions: Sequence[Key], recheck: RecheckPartitions = lambda chunk: chunk) -> None:
         """Request preferred elections and wait; the controller removes the znode after one pass, even if some fail.
 
         `recheck` is called before each znode is created, as for reassignments.
         """
         self._place_all(PREFERRED_ELECTION, [TopicPartition(*key) for key in sorted(partitions)], recheck)
 
-    def _place_all(self, path: str, partitions: Sequence[TopicPartition], recheck: Recheck) -> None:
+    def _place_all(self, path: str, partitions: Sequence[TopicPartition], recheck: RecheckPartitions) -> None:
         with self.session.connected() as client:
             use_kafka_acl(client)
             for chunk in chunks(partitions, MAX_REQUEST_BYTES):

@@ -59,7 +59,7 @@ _END: Final = bytes(multiheader_struct.pack(-1, True, -1))  # noqa: FBT003 - fra
 _NO_WATCH: Final = b"\0"
 _ERROR: Final = -1
 
-Operation = type[GetData] | type[GetChildren]
+ReadOperation = type[GetData] | type[GetChildren]
 Reply = tuple[bytes | None, ZnodeStat] | list[str] | int
 """Data and Stat, or names of children, or an error code."""
 
@@ -68,7 +68,7 @@ Reply = tuple[bytes | None, ZnodeStat] | list[str] | int
 class _MultiRead:
     """A request for kazoo's connection: op code, serialization, and deserialization of the response."""
 
-    operation: Operation
+    operation: ReadOperation
     paths: tuple[str, ...]
 
     type: ClassVar[int] = 22
@@ -126,7 +126,7 @@ class _Pending:
     """A request in flight that can be sent again; `resume` says whether also after a lost connection."""
 
     def __init__(
-        self, client: KazooClient, operation: Operation, paths: Sequence[str], *, many: bool, resume: bool
+        self, client: KazooClient, operation: ReadOperation, paths: Sequence[str], *, many: bool, resume: bool
     ) -> None:
         self.client, self.operation, self.paths, self.many, self.resume = client, operation, paths, many, resume
         self.requests = self._ask()
@@ -196,7 +196,7 @@ def supports_multi_read(client: KazooClient) -> bool:
 
 
 def _batches(
-    client: KazooClient, operation: Operation, paths: Sequence[str], *, resume: bool = False
+    client: KazooClient, operation: ReadOperation, paths: Sequence[str], *, resume: bool = False
 ) -> Iterator[tuple[Sequence[str], Any]]:
     """Read all paths with a few requests in flight; yield each request's paths and replies.
 

@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.brokers.admin import NO_REASSIGNMENT_IN_PROGRESS, NONE
 from jobs.adapters.cluster_connections.interface import Lease
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperReader
-from jobs.adapters.zookeeper.admin_requests import Recheck, ZnodeRequests, override
+from jobs.adapters.zookeeper.admin_requests import RecheckPartitions, ZnodeRequests, override
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until, sync
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.precondition_reader import (
@@ -93,7 +93,7 @@ class ZkControllerClient:
         earlier = [TopicPartition(*move.key, move.replicas_after) for move in plan]
         moves = {move.key: move for move in plan if targets.get(move.key) == move.replicas_after}
 
-        def send(recheck: Recheck) -> None:
+        def send(recheck: RecheckPartitions) -> None:
             self.requests.reassign(targets, earlier, recheck)
 
         with progress("replicas move by request in /admin/reassign_partitions"):
@@ -102,7 +102,7 @@ class ZkControllerClient:
     def _carry_out(
         self,
         changes: Mapping[Key, Change],
-        send: Callable[[Recheck], None],
+        send: Callable[[RecheckPartitions], None],
         read_codes: Callable[[list[Change]], _Codes],
     ) -> Codes:
         """Send the requests, each judged right before it; return the codes that the cluster shows.
@@ -127,7 +127,7 @@ class ZkControllerClient:
             why_unknown = f"requested, and the cluster could not be read: {error}".partition("\n")[0]
         self.commit_log.add_outcomes(outcome_of(change, codes, why_unknown) for change in changes)
 
-    def _judge(self, changes: Mapping[Key, Change], requests: _Requests) -> Recheck:
+    def _judge(self, changes: Mapping[Key, Change], requests: _Requests) -> RecheckPartitions:
         """Return the function that judges the changes of each request; the one before it is carried out by then."""
 
         def judge(chunk: Sequence[TopicPartition]) -> list[TopicPartition]:
@@ -153,7 +153,7 @@ class ZkControllerClient:
         plan = self.commit_log.plan.changes
         elections = {change.key: change for change in plan if change.action == Action.ELECT_PREFERRED}
 
-        def send(recheck: Recheck) -> None:
+        def send(recheck: RecheckPartitions) -> None:
             self.requests.elect_preferred(partitions, recheck)
 
         with progress("elections by request in /admin/preferred_replica_election"):

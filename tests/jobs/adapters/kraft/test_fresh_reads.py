@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.kraft import fresh_reads
-from jobs.adapters.kraft.cluster import NotPermittedError, RefusedRequestError
+from jobs.adapters.kraft.cluster import NotPermittedError, RefusedReadError
 from jobs.adapters.kraft.fresh_reads import FreshReads, catch_up
 from jobs.adapters.kraft.session import Quorum, Session, StaleMetadataError
 from jobs.core.errors import UnreadableError
@@ -67,7 +67,7 @@ def test_without_a_high_watermark_nothing_is_current() -> None:
             NotPermittedError("this client needs the permission DESCRIBE on the cluster"),
             "refused a request: this client",
         ),
-        (RefusedRequestError("UnknownServerError"), "RefusedRequestError: UnknownServerError"),
+        (RefusedReadError("UnknownServerError"), "RefusedReadError: UnknownServerError"),
     ],
 )
 def test_a_refusal_is_an_error_that_commands_report(
