@@ -121,7 +121,7 @@ def by_partition(rows: DataFrame) -> dict[tuple[str, int], Row]:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class RuleInput:
     """The input of a rule: partitions, topics, brokers with their properties, and broker configs."""
 
     partitions: list[Row]
@@ -188,13 +188,13 @@ def assert_rejections(actual: DataFrame, expected: Sequence[Mapping[str, Any]]) 
     assert_rows(actual, expected, REJECTIONS)
 
 
-def arrays_of(world: World) -> PartitionArrays:
-    """Lay out the world's partitions as arrays."""
-    configs = {row["topic"]: row for row in world.topics}
-    rows = world.partitions
+def arrays_of(rule_input: RuleInput) -> PartitionArrays:
+    """Lay out the partitions of the input as arrays."""
+    configs = {row["topic"]: row for row in rule_input.topics}
+    rows = rule_input.partitions
     topics = [configs.get(row["topic"], topic_row()) for row in rows]
     overrides = [min_isr_override(topic["config"]) for topic in topics]
-    default = default_min_isr(BrokerConfig(**row) for row in world.configs)
+    default = default_min_isr(BrokerConfig(**row) for row in rule_input.configs)
     return PartitionArrays(
         replicas=_padded([row["replicas"] for row in rows]),
         isr=_padded([row["isr"] or [] for row in rows]),

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from planner.columns.derived_columns import absent_brokers, derive_partitions
 from schemas.enums import NO_LEADER, PartitionState
 from schemas.tables import BROKER_CONFIGS, PARTITIONS
-from tests.planner.frames import World, assert_rows, config_row, frame, partition_row, topic_row
+from tests.planner.frames import RuleInput, assert_rows, config_row, frame, partition_row, topic_row
 
 TOPICS: Final = [
     topic_row("plain"),
@@ -52,7 +52,7 @@ def test_what_follows_from_the_znodes(spark: SparkSession) -> None:
     derived: list[dict[str, Any]] = [
         row | dict(zip(names, case[4:], strict=True)) for row, case in zip(rows, CASES, strict=True)
     ]
-    partitions, topics, brokers = World(rows, TOPICS, LIVE, OPAQUE).frames(spark)
+    partitions, topics, brokers = RuleInput(rows, TOPICS, LIVE, OPAQUE).frames(spark)
     actual = derive_partitions(partitions, topics, absent_brokers(partitions, brokers), configs)
     assert_rows(actual, derived, PARTITIONS)
 
@@ -65,7 +65,7 @@ def test_without_brokers_and_their_configs(spark: SparkSession) -> None:
         "under_replicated": True,
         "under_min_isr": False,
     }
-    partitions, topics, brokers = World([row]).frames(spark)
+    partitions, topics, brokers = RuleInput([row]).frames(spark)
     absent = absent_brokers(partitions, brokers)
     actual = derive_partitions(partitions, topics, absent, frame(spark, [], BROKER_CONFIGS))
     assert_rows(actual, [row | expected], PARTITIONS)

@@ -16,7 +16,7 @@ from planner.leadership.unclean_recovery import (
 )
 from schemas.rows import Row
 from schemas.tables import BROKER_CONFIGS, PARTITION_HISTORY, SNAPSHOTS
-from tests.planner.frames import TOPIC_ID, World, as_rows, by_partition, frame, partition_row, topic_row
+from tests.planner.frames import TOPIC_ID, RuleInput, as_rows, by_partition, frame, partition_row, topic_row
 
 NOW: Final = datetime(2026, 11, 22, tzinfo=UTC)
 NEW: Final = partition_row([3, 1, 2], None, None, partition_state="New")
@@ -44,7 +44,7 @@ HISTORIES: Final[list[tuple[list[Row], tuple[int, int] | None]]] = [
 
 def test_last_state_known(spark: SparkSession) -> None:
     history = [row | {"partition": number} for number, (rows, _) in enumerate(HISTORIES) for row in rows]
-    new = World([NEW | {"partition": number} for number in range(len(HISTORIES))]).frames(spark)
+    new = RuleInput([NEW | {"partition": number} for number in range(len(HISTORIES))]).frames(spark)
     last_states = as_rows(last_known_states(without_state(*new[:2]), frame(spark, history, PARTITION_HISTORY)))
     assert {row["partition"]: (row["seen"], row["gone"]) for row in last_states} == {
         number: known for number, (_, known) in enumerate(HISTORIES) if known is not None
@@ -71,22 +71,22 @@ def test_another_id_or_restarted_version_is_another_topic(
     version: int | None,
     same: bool,  # noqa: FBT001
 ) -> None:
-    world = World([NEW | {"topic_version": 0}], [topic_row(topic_id=now)])
+    rule_input = RuleInput([NEW | {"topic_version": 0}], [topic_row(topic_id=now)])
     history = frame(spark, [_past_row(1, topic_version=0), _past_row(5, None, topic_version=0)], PARTITION_HISTORY)
-    known = last_known_states(without_state(*world.frames(spark)[:2]), history)
+    known = last_known_states(without_state(*rule_input.frames(spark)[:2]), history)
     schema = "topic string, gone bigint, id_then string, version_then int"
     ids = spark.createDataFrame([("t", 5, then, version)], schema)
     assert filter_same_topic(known, ids).isEmpty() is not same
 
 
 def test_topics_queued_for_deletion_are_left_alone(spark: SparkSession) -> None:
-    partitions, topics, _ = World([NEW], [topic_row(deletion_requested=True)]).frames(spark)
+    partitions, topics, _ = RuleInput([NEW], [topic_row(deletion_requested=True)]).frames(spark)
     assert without_state(partitions, topics).isEmpty()
 
 
-def _recovered(spark: SparkSession, world: World) -> tuple[DataFrame, DataFrame, DataFrame]:
+def _recovered(spark: SparkSession, rule_input: RuleInput) -> tuple[DataFrame, DataFrame, DataFrame]:
     """Recover a partition whose state existed in snapshots 1 to 4, with its evidence."""
-    partitions, topics, brokers = world.frames(spark)
+    partitions, topics, brokers = rule_input.frames(spark)
     history = frame(spark, [_past_row(1), _past_row(5, None)], PARTITION_HISTORY)
     snapshots = frame(spark, [{"cluster": "test", "snapshot_id": i, "taken_at": NOW} for i in range(1, 7)], SNAPSHOTS)
     known = last_known_states(without_state(partitions, topics), history).localCheckpoint()
@@ -107,7 +107,7 @@ OFFERS: Final[list[tuple[set[int], tuple[int, list[int]] | str]]] = [
 def test_recover_goes_on_from_the_last_epoch(
     spark: SparkSession, live: set[int], offered: tuple[int, list[int]] | str
 ) -> None:
-    _, offline, evidence = _recovered(spark, World([NEW], live=frozenset(live)))
+    _, offline, evidence = _recovered(spark, RuleInput([NEW], live=frozenset(live)))
     configs = frame(spark, [], BROKER_CONFIGS)
     changes = as_rows(recover_changes(offline, configs, evidence, None))
     codes = [row["code"] for row in as_rows(recover_rejections(offline, configs, evidence, None))]
@@ -118,7 +118,7 @@ def test_recover_goes_on_from_the_last_epoch(
 
 
 def test_unless_allowed_it_is_a_rejection_with_its_candidates(spark: SparkSession) -> None:
-    known, offline, evidence = _recovered(spark, World([NEW], live=frozenset({1, 2, 3})))
+    known, offline, evidence = _recovered(spark, RuleInput([NEW], live=frozenset({1, 2, 3})))
     no_partitions = known.select("topic", "partition").limit(0)
     rejected = by_partition(recover_rejections(offline, frame(spark, [], BROKER_CONFIGS), evidence, no_partitions))[
         "t", 0

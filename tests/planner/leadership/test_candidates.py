@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from planner.leadership.failure_handling import SOURCE_COLUMNS, needing_attention
 from schemas.enums import NO_LEADER
 from schemas.tables import PARTITIONS
-from tests.planner.frames import World, as_rows, frame, partition_row
+from tests.planner.frames import RuleInput, as_rows, frame, partition_row
 
 # replicas, leader, ISR, understood -> whether it is a candidate
 CASES: Final = [
@@ -31,7 +31,7 @@ def test_each_in_need_once_and_as_it_was(spark: SparkSession) -> None:
         partition_row(replicas, leader, isr, partition=number, understood=understood)
         for number, (replicas, leader, isr, understood, _) in enumerate(CASES)
     ]
-    partitions, _, brokers = World(rows, live=frozenset({1, 2}), opaque=frozenset({4})).frames(spark)
+    partitions, _, brokers = RuleInput(rows, live=frozenset({1, 2}), opaque=frozenset({4})).frames(spark)
     needed = [row for row, (*_, needs) in zip(rows, CASES, strict=True) if needs]
     actual = sorted(as_rows(needing_attention(partitions, brokers)), key=lambda row: row["partition"])
     assert actual == as_rows(frame(spark, needed, PARTITIONS).select(*SOURCE_COLUMNS))

@@ -25,10 +25,10 @@ from schemas.enums import NO_LEADER, DrainMode
 from schemas.rows import Key, Row
 from schemas.tables import CHANGES, DRAINED
 from schemas.text import DRAINED_LEADS
-from tests.planner.frames import World, as_rows, assert_changes, by_partition, frame, partition_row, topic_row
+from tests.planner.frames import RuleInput, as_rows, assert_changes, by_partition, frame, partition_row, topic_row
 from tests.planner.leadership import drains
+from tests.planner.rule_inputs import BATCHES, BROKERS, is_sane, rule_inputs
 from tests.planner.verdicts import preferred_changes, preferred_rejections, reconcile_changes
-from tests.planner.worlds import BATCHES, BROKERS, is_sane, worlds
 
 LIVE: Final = frozenset({1, 2, 3, 5, 7})
 
@@ -50,12 +50,12 @@ SHUTDOWNS: Final[list[tuple[list[int], int, list[int], int | None, list[int] | N
 ]
 
 
-def _shutdowns() -> World:
+def _shutdowns() -> RuleInput:
     rows = [
         partition_row(replicas, leader, isr, partition=number)
         for number, (replicas, leader, isr, *_) in enumerate(SHUTDOWNS)
     ]
-    return World(rows, live=LIVE)
+    return RuleInput(rows, live=LIVE)
 
 
 def test_controlled_shutdown(spark: SparkSession) -> None:
@@ -87,7 +87,7 @@ DEMOTIONS: Final[list[tuple[list[int], int, list[int], list[int] | None, int | N
 
 def test_demotion(spark: SparkSession) -> None:
     rows = [partition_row(case[0], case[1], case[2], partition=number) for number, case in enumerate(DEMOTIONS)]
-    changes = drain_changes(*World(rows, live=LIVE).frames(spark), [2, 3], DrainMode.ADMIN)
+    changes = drain_changes(*RuleInput(rows, live=LIVE).frames(spark), [2, 3], DrainMode.ADMIN)
     expected = [
         {"wave": 0, "partition": number, "action": "reassign", "replicas_after": order, "leader_after": leader}
         for number, (_, leader, _, order, _) in enumerate(DEMOTIONS)
@@ -116,7 +116,7 @@ def test_a_follower_is_not_also_stopped(spark: SparkSession) -> None:
         partition_row([2, 3, 5], 3, [2, 3, 5], partition=1),
         partition_row([2, 3, 5], 5, [5], partition=2),
     ]
-    partitions, topics, brokers = World(rows, live=LIVE).frames(spark)
+    partitions, topics, brokers = RuleInput(rows, live=LIVE).frames(spark)
     marked = with_drained(brokers, _drained(spark, [3], "resident"))
     expected = [
         {"partition": 0, "leader_after": 5, "leader_and_isr_to": [2, 5], "stop_replica_to": [3]},
@@ -143,7 +143,7 @@ def test_what_was_stopped_is_started_at_the_next_epoch(spark: SparkSession) -> N
         for number, (leader, isr, deleting, _) in enumerate(RESTARTS)
     ]
     topics = [topic_row(f"{deleting}", deletion_requested=deleting) for deleting in (False, True)]
-    frames = *World(rows, topics, live=LIVE).frames(spark), [2]
+    frames = *RuleInput(rows, topics, live=LIVE).frames(spark), [2]
     changes, rejections = as_rows(restart_changes(*frames)), as_rows(restart_rejections(*frames))
     outcomes = {row["partition"]: row["leader_and_isr_to"] for row in changes}
     outcomes |= {row["partition"]: row["code"] for row in rejections}
@@ -163,21 +163,23 @@ _down = st.sets(st.sampled_from(BROKERS), min_size=1, max_size=3).map(sorted)
 
 
 @BATCHES
-@given(worlds(), _down)
-def test_controlled_shutdown_by_hand(spark: SparkSession, world: World, down: list[int]) -> None:
-    drained = [broker for broker in down if broker in world.live] or [99]
-    frames = world.frames(spark)
+@given(rule_inputs(), _down)
+def test_controlled_shutdown_by_hand(spark: SparkSession, rule_input: RuleInput, down: list[int]) -> None:
+    drained = [broker for broker in down if broker in rule_input.live] or [99]
+    frames = rule_input.frames(spark)
     changes = by_partition(drain_changes(*frames, drained, DrainMode.RESIDENT))
     rejections = by_partition(drain_rejections(*frames, drained, DrainMode.RESIDENT))
     outcomes = {key: drains.told_shut_down(row) for key, row in changes.items()} | {
         key: row["code"] for key, row in rejections.items()
     }
-    by_hand = {(row["topic"], row["partition"]): drains.shut_down(row, world, drained) for row in world.partitions}
+    by_hand = {
+        (row["topic"], row["partition"]): drains.shut_down(row, rule_input, drained) for row in rule_input.partitions
+    }
     assert outcomes == {key: outcome for key, outcome in by_hand.items() if outcome is not None}
-    assert [row for row in changes.values() if _broken(row, drained, world)] == []
+    assert [row for row in changes.values() if _broken(row, drained, rule_input)] == []
 
 
-def _broken(change: Row, down: list[int], world: World) -> bool:
+def _broken(change: Row, down: list[int], rule_input: RuleInput) -> bool:
     was_sane = is_sane({"leader": change["leader_before"], "isr": change["isr_before"], **_replicas(change)})
     leader, isr = change["leader_after"], change["isr_after"]
     moved = leader != change["leader_before"]
@@ -186,7 +188,7 @@ def _broken(change: Row, down: list[int], world: World) -> bool:
         or bool(set(isr) & set(down))
         or leader in down
         or (was_sane and leader not in isr)
-        or (moved and leader not in world.live)
+        or (moved and leader not in rule_input.live)
         or change["leader_epoch_after"] <= change["leader_epoch_before"]
     )
 
@@ -196,15 +198,17 @@ def _replicas(change: Row) -> Row:
 
 
 @BATCHES
-@given(worlds(), _down)
-def test_demotion_by_hand(spark: SparkSession, world: World, down: list[int]) -> None:
-    drained = [broker for broker in down if broker in world.live] or [99]
-    frames = world.frames(spark)
+@given(rule_inputs(), _down)
+def test_demotion_by_hand(spark: SparkSession, rule_input: RuleInput, down: list[int]) -> None:
+    drained = [broker for broker in down if broker in rule_input.live] or [99]
+    frames = rule_input.frames(spark)
     rejections = by_partition(drain_rejections(*frames, drained, DrainMode.ADMIN))
     changes = _by_partition(drain_changes(*frames, drained, DrainMode.ADMIN))
     outcomes: dict[Key, list[Row] | str] = {k: [*map(drains.told_demotion, rows)] for k, rows in changes.items()}
     outcomes |= {key: row["code"] for key, row in rejections.items()}
-    by_hand = {(row["topic"], row["partition"]): drains.demotion(row, world, drained) for row in world.partitions}
+    by_hand = {
+        (row["topic"], row["partition"]): drains.demotion(row, rule_input, drained) for row in rule_input.partitions
+    }
     assert outcomes == {key: outcome for key, outcome in by_hand.items() if outcome}
 
 
@@ -219,26 +223,26 @@ def _links(spark: SparkSession, drained: list[DataFrame]) -> DataFrame:
     return frame(spark, rows, CHANGES).withColumns({"at": F.col("wave")})
 
 
-def _applied(world: World, changes: DataFrame) -> World:
+def _applied(rule_input: RuleInput, changes: DataFrame) -> RuleInput:
     after = {key: rows[-1] for key, rows in _by_partition(changes).items()}
     rows = []
-    for row in world.partitions:
+    for row in rule_input.partitions:
         change = after.get((row["topic"], row["partition"]))
         epoch = change and (change["leader_epoch_after"] or change["leader_epoch_before"] + 1)
         moved = change and {"replicas": change["replicas_after"], "leader": change["leader_after"]}
         rows.append(row | ({**moved, "leader_epoch": epoch} if moved else {}))
-    return World(rows, world.topics, world.live, world.opaque, world.configs)
+    return RuleInput(rows, rule_input.topics, rule_input.live, rule_input.opaque, rule_input.configs)
 
 
 @settings(BATCHES, max_examples=3)
-@given(worlds())
-def test_undrain_of_a_drain_is_what_was(spark: SparkSession, world: World) -> None:
+@given(rule_inputs())
+def test_undrain_of_a_drain_is_what_was(spark: SparkSession, rule_input: RuleInput) -> None:
     """Undo one drain, or two in the order in which they were made; brokers that are still drained stay last."""
-    if len(world.live) < len({0, 1}):
+    if len(rule_input.live) < len({0, 1}):
         return
-    one, other = sorted(world.live)[:2]
-    first = drain_changes(*world.frames(spark), [one], DrainMode.ADMIN).localCheckpoint()
-    once = _applied(world, first)
+    one, other = sorted(rule_input.live)[:2]
+    first = drain_changes(*rule_input.frames(spark), [one], DrainMode.ADMIN).localCheckpoint()
+    once = _applied(rule_input, first)
     partitions, topics, brokers = once.frames(spark)
     marked = with_drained(brokers, _drained(spark, [one]))
     second = drain_changes(partitions, topics, marked, [other], DrainMode.ADMIN).localCheckpoint()
@@ -249,17 +253,19 @@ def test_undrain_of_a_drain_is_what_was(spark: SparkSession, world: World) -> No
     back = _applied(twice, half)
     whole = _undrain(spark, back, [first, second, half], [other], [])
     undrained = _applied(back, whole)
-    assert [row["replicas"] for row in undrained.partitions] == [row["replicas"] for row in world.partitions]
+    assert [row["replicas"] for row in undrained.partitions] == [row["replicas"] for row in rule_input.partitions]
     led_first = [
         (before["leader"], row["leader"])
-        for before, row in zip(world.partitions, undrained.partitions, strict=True)
+        for before, row in zip(rule_input.partitions, undrained.partitions, strict=True)
         if before["leader"] == before["replicas"][0] and before["leader"] in before["isr"]
     ]
     assert [pair for pair in led_first if pair[0] != pair[1]] == []
 
 
-def _undrain(spark: SparkSession, world: World, plans: list[DataFrame], ids: list[int], still: list[int]) -> DataFrame:
-    partitions, topics, brokers = world.frames(spark)
+def _undrain(
+    spark: SparkSession, rule_input: RuleInput, plans: list[DataFrame], ids: list[int], still: list[int]
+) -> DataFrame:
+    partitions, topics, brokers = rule_input.frames(spark)
     marked = not_drained(with_drained(brokers, _drained(spark, [*ids, *still])), ids)
     targets = undrain_targets(_links(spark, plans), ids, still)
     assert undrain_rejections(targets, partitions, topics, marked).isEmpty()
@@ -279,10 +285,10 @@ def _drained(spark: SparkSession, ids: list[int], mode: str = "admin") -> DataFr
     ],
 )
 def test_only_the_order_that_the_drain_made_is_undone(spark: SparkSession, now: list[int], code: str) -> None:
-    world = World([partition_row([2, 5, 7], 2, [2, 5, 7])], live=LIVE)
-    changes = drain_changes(*world.frames(spark), [2], DrainMode.ADMIN)
+    rule_input = RuleInput([partition_row([2, 5, 7], 2, [2, 5, 7])], live=LIVE)
+    changes = drain_changes(*rule_input.frames(spark), [2], DrainMode.ADMIN)
     targets = undrain_targets(_links(spark, [changes]), [2], [])
-    later = World([partition_row(now, 5, [5, 7])], live=LIVE).frames(spark)
+    later = RuleInput([partition_row(now, 5, [5, 7])], live=LIVE).frames(spark)
     assert undrain_changes(targets, *later).isEmpty()
     assert [row["code"] for row in as_rows(undrain_rejections(targets, *later))] == [code]
 
@@ -304,9 +310,9 @@ LAST_CHOICE: Final[list[tuple[list[int], int | None, list[int] | None, int, list
 def test_a_drained_broker_is_the_last_choice(spark: SparkSession, mode: str) -> None:
     """It leads only if no other can, gets LeaderAndIsr even if its replica was stopped, and the reason names it."""
     rows = [partition_row(*case[:3], partition=number) for number, case in enumerate(LAST_CHOICE)]
-    world = World(rows, live=LIVE, drained={2: DrainMode(mode)})
+    rule_input = RuleInput(rows, live=LIVE, drained={2: DrainMode(mode)})
 
-    changes = by_partition(reconcile_changes(*world.frames_and_configs(spark), allow_unclean=True))
+    changes = by_partition(reconcile_changes(*rule_input.frames_and_configs(spark), allow_unclean=True))
 
     elected = {number: (row["leader_after"], row["isr_after"]) for (_, number), row in changes.items()}
     assert elected == {number: (leader, isr) for number, (*_, leader, isr) in enumerate(LAST_CHOICE)}
@@ -319,9 +325,9 @@ def test_a_drained_broker_is_the_last_choice(spark: SparkSession, mode: str) -> 
 @pytest.mark.parametrize("mode", DrainMode)
 def test_what_a_new_partition_begins_with(spark: SparkSession, mode: DrainMode) -> None:
     """A drained replica leads only if no other is alive; if a drain stops it, it is not in the ISR either."""
-    world = World([partition_row([2, 5, 9], None, None)], live=LIVE, drained={2: mode})
+    rule_input = RuleInput([partition_row([2, 5, 9], None, None)], live=LIVE, drained={2: mode})
 
-    [change] = as_rows(reconcile_changes(*world.frames_and_configs(spark)))
+    [change] = as_rows(reconcile_changes(*rule_input.frames_and_configs(spark)))
 
     isr = [2, 5] if mode is DrainMode.ADMIN else [5]
     assert (change["leader_after"], change["isr_after"], change["leader_and_isr_to"]) == (5, isr, isr)
@@ -329,8 +335,8 @@ def test_what_a_new_partition_begins_with(spark: SparkSession, mode: DrainMode) 
 
 @pytest.mark.parametrize("mode", DrainMode)
 def test_leaders_are_not_brought_back_to_a_drained_broker(spark: SparkSession, mode: DrainMode) -> None:
-    world = World([partition_row([2, 5], 5, [5, 2])], live=LIVE, drained={2: mode})
-    partitions, topics, brokers = world.frames(spark)
+    rule_input = RuleInput([partition_row([2, 5], 5, [5, 2])], live=LIVE, drained={2: mode})
+    partitions, topics, brokers = rule_input.frames(spark)
     candidates = partitions.select("topic", "partition")
 
     assert preferred_changes(partitions, topics, brokers, candidates).isEmpty()
@@ -341,8 +347,8 @@ def test_leaders_are_not_brought_back_to_a_drained_broker(spark: SparkSession, m
 @pytest.mark.parametrize("mode", DrainMode)
 def test_a_request_for_an_election_takes_the_last_choice(spark: SparkSession, mode: DrainMode) -> None:
     """As `plan elect --offline` requests it."""
-    world = World([partition_row([2, 9], NO_LEADER, [2])], live=LIVE, drained={2: mode})
-    partitions, topics, brokers, configs = world.frames_and_configs(spark)
+    rule_input = RuleInput([partition_row([2, 9], NO_LEADER, [2])], live=LIVE, drained={2: mode})
+    partitions, topics, brokers, configs = rule_input.frames_and_configs(spark)
     considered = join_requested(partitions.select("topic", "partition"), partitions, topics, brokers)
 
     [change] = as_rows(changes_of(offline_verdicts(considered, configs, unclean=False)))

@@ -10,7 +10,7 @@ from planner.leadership.offline_election import candidates_without_leader, chang
 from planner.leadership.unclean_recovery import offline_partitions, without_in_sync
 from schemas.enums import NO_LEADER, Action
 from schemas.tables import ANSWERS
-from tests.planner.frames import World, as_rows, assert_changes, assert_rejections, frame, partition_row, topic_row
+from tests.planner.frames import RuleInput, as_rows, assert_changes, assert_rejections, frame, partition_row, topic_row
 from tests.planner.verdicts import reconcile_changes, reconcile_rejections
 
 LIVE: Final = frozenset({1, 2, 3})
@@ -39,14 +39,14 @@ def test_answers_count_for_the_partition_they_were_about(spark: SparkSession) ->
         for number, (_, _, tellings, _) in enumerate(ANSWERED)
         for broker, epoch in tellings
     ]
-    partitions, _, _ = World(rows).frames(spark)
+    partitions, _, _ = RuleInput(rows).frames(spark)
 
     marked = with_failed(partitions, frame(spark, answers, ANSWERS))
 
     assert {row["partition"]: row[FAILED] for row in as_rows(marked)} == dict(enumerate(case[3] for case in ANSWERED))
 
 
-def _world() -> World:
+def _rule_input() -> RuleInput:
     cases: list[tuple[str, int, list[int], list[int]]] = [
         ("t", NO_LEADER, [1, 2, 3], [1]),
         ("t", 1, [1, 2], [1]),
@@ -62,7 +62,7 @@ def _world() -> World:
         partition_row([1, 2, 3], leader, isr, topic=topic, partition=number, **{FAILED: failed})
         for number, (topic, leader, isr, failed) in enumerate(cases)
     ]
-    return World(rows, TOPICS, LIVE)
+    return RuleInput(rows, TOPICS, LIVE)
 
 
 SAID: Final = "log dir failed, as it answered with error 56: broker 1"
@@ -106,18 +106,18 @@ def test_reconcile_elects_past_them(spark: SparkSession) -> None:
         {"topic": "t", "partition": 6, "action": Action.SHRINK_ISR, "leader_after": 2, "isr_after": [2]}
         | {"requires_live": [2, 1], "requires_dead": [7], "reason": f"gone from the ISR: 1, 7; {SAID}"},
     ]
-    assert_changes(reconcile_changes(*_world().frames_and_configs(spark)), [*ELECTED, *others])
+    assert_changes(reconcile_changes(*_rule_input().frames_and_configs(spark)), [*ELECTED, *others])
 
 
 def test_reconcile_says_whose_log_dir_failed(spark: SparkSession) -> None:
     expected_reasons = {2: "no in-sync replica can lead: ISR 1", 3: "no in-sync replica can lead: ISR 1"}
     expected_reasons[7] = "no in-sync replica can lead: ISR 7, 1"
     expected = [{"partition": number, "reason": f"{reason}; {SAID}"} for number, reason in expected_reasons.items()]
-    assert_rejections(reconcile_rejections(*_world().frames_and_configs(spark)), expected)
+    assert_rejections(reconcile_rejections(*_rule_input().frames_and_configs(spark)), expected)
 
 
 def test_elections_asked_for_go_past_them(spark: SparkSession) -> None:
-    partitions, topics, brokers, configs = _world().frames_and_configs(spark)
+    partitions, topics, brokers, configs = _rule_input().frames_and_configs(spark)
     candidates = candidates_without_leader(partitions, brokers)
 
     verdicts = offline_verdicts(join_requested(candidates, partitions, topics, brokers), configs, unclean=False)
@@ -126,7 +126,7 @@ def test_elections_asked_for_go_past_them(spark: SparkSession) -> None:
 
 
 def test_recover_offers_an_unclean_election_where_the_isr_failed(spark: SparkSession) -> None:
-    offline = offline_partitions(*_world().frames(spark))
+    offline = offline_partitions(*_rule_input().frames(spark))
 
     offered = {(row["topic"], row["partition"]): row["live_replicas"] for row in as_rows(without_in_sync(offline))}
 

@@ -1,4 +1,4 @@
-"""Elections after failures, ISR shrinks and first leaders: worked examples in one world."""
+"""Elections after failures, ISR shrinks and first leaders: worked examples in one input."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -10,7 +10,7 @@ from schemas.enums import NO_LEADER, RECOVERED, RECOVERING, Action, RejectionCod
 from schemas.rows import Row
 from tests.planner.frames import (
     TOPIC_ID,
-    World,
+    RuleInput,
     assert_changes,
     assert_rejections,
     config_row,
@@ -103,12 +103,12 @@ CASES: Final[list[Case]] = [
 ]
 
 
-def _world(cases: list[Case]) -> World:
+def _rule_input(cases: list[Case]) -> RuleInput:
     partitions = [
         partition_row(replicas, leader, isr, topic=topic, partition=number, understood=topic != "kept")
         for number, (topic, replicas, leader, isr, _, _) in enumerate(cases)
     ]
-    return World(partitions, TOPICS, LIVE, OPAQUE)
+    return RuleInput(partitions, TOPICS, LIVE, OPAQUE)
 
 
 def _expected(cases: list[Case]) -> list[dict[str, Any]]:
@@ -127,7 +127,7 @@ def _expected(cases: list[Case]) -> list[dict[str, Any]]:
 
 
 def test_each_partition_gets_the_change_that_is_due(spark: SparkSession) -> None:
-    assert_changes(reconcile_changes(*_world(CASES).frames_and_configs(spark)), _expected(CASES))
+    assert_changes(reconcile_changes(*_rule_input(CASES).frames_and_configs(spark)), _expected(CASES))
 
 
 def test_each_partition_that_stays_down_or_unread_is_rejected(spark: SparkSession) -> None:
@@ -136,7 +136,7 @@ def test_each_partition_that_stays_down_or_unread_is_rejected(spark: SparkSessio
         for number, case in enumerate(CASES)
         if case[5] is not None
     ]
-    assert_rejections(reconcile_rejections(*_world(CASES).frames_and_configs(spark)), expected)
+    assert_rejections(reconcile_rejections(*_rule_input(CASES).frames_and_configs(spark)), expected)
 
 
 def test_unclean_elections_can_be_allowed_for_all_topics(spark: SparkSession) -> None:
@@ -149,7 +149,7 @@ def test_unclean_elections_can_be_allowed_for_all_topics(spark: SparkSession) ->
         ("plain", [1, 2], 1, [1], None, None),
         ("deleted", [7, 1], 7, [7], None, None),
     ]
-    changes = reconcile_changes(*_world(cases).frames_and_configs(spark), allow_unclean=True)
+    changes = reconcile_changes(*_rule_input(cases).frames_and_configs(spark), allow_unclean=True)
     assert_changes(changes, _expected(cases))
 
 
@@ -187,13 +187,13 @@ def test_brokers_allow_unclean_elections_where_all_are_known_to(
         ("deleted", [7, 2, 1], 7, [7], None, None),
         ("unlisted", [7, 2, 1], 7, [7], (OFFLINE, NO_LEADER, [7], 6), None),
     ]
-    world = replace(_world(cases), configs=configs)
-    assert_changes(reconcile_changes(*world.frames_and_configs(spark)), _expected(cases))
+    rule_input = replace(_rule_input(cases), configs=configs)
+    assert_changes(reconcile_changes(*rule_input.frames_and_configs(spark)), _expected(cases))
 
 
 def test_without_brokers_nothing_is_elected(spark: SparkSession) -> None:
     partitions = [partition_row([1, 2], 1, [1, 2]), partition_row([1, 2], None, None, partition=1)]
-    changes = reconcile_changes(*World(partitions).frames_and_configs(spark), allow_unclean=True)
+    changes = reconcile_changes(*RuleInput(partitions).frames_and_configs(spark), allow_unclean=True)
     assert_changes(changes, [{"partition": 0, "action": OFFLINE, "leader_after": NO_LEADER, "isr_after": [1, 2]}])
 
 
@@ -318,7 +318,7 @@ def test_a_change_says_everything(spark: SparkSession) -> None:
             "reason": "no in-sync replica is alive: gone are 7, 8",
         },
     ]
-    assert_changes(reconcile_changes(*World(partitions, TOPICS, LIVE, OPAQUE).frames_and_configs(spark)), expected)
+    assert_changes(reconcile_changes(*RuleInput(partitions, TOPICS, LIVE, OPAQUE).frames_and_configs(spark)), expected)
 
 
 def test_a_rejection_says_who_is_alive_after_all(spark: SparkSession) -> None:
@@ -332,8 +332,8 @@ def test_a_rejection_says_who_is_alive_after_all(spark: SparkSession) -> None:
         {"partition": 1, "reason": "no replica is alive: 7, 8"},
         {"partition": 2, "reason": "no replica is alive: 8, 4"},
     ]
-    world = World(partitions, TOPICS, LIVE, OPAQUE)
-    assert_rejections(reconcile_rejections(*world.frames_and_configs(spark)), expected)
+    rule_input = RuleInput(partitions, TOPICS, LIVE, OPAQUE)
+    assert_rejections(reconcile_rejections(*rule_input.frames_and_configs(spark)), expected)
 
 
 def test_broker_0_fails(spark: SparkSession) -> None:
@@ -348,4 +348,6 @@ def test_broker_0_fails(spark: SparkSession) -> None:
         {"partition": 1, "action": SHRINK, "leader_after": 1, "isr_after": [1, 2], "requires_dead": [0]},
         {"partition": 2, "action": SHRINK, "leader_after": 2, "isr_after": [2, 1], "requires_dead": [0]},
     ]
-    assert_changes(reconcile_changes(*World(partitions, live=frozenset({1, 2})).frames_and_configs(spark)), expected)
+    assert_changes(
+        reconcile_changes(*RuleInput(partitions, live=frozenset({1, 2})).frames_and_configs(spark)), expected
+    )

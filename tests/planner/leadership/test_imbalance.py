@@ -10,7 +10,7 @@ from planner.leadership.imbalance import imbalance
 from schemas.enums import NO_LEADER
 from schemas.rows import Row
 from schemas.tables import IMBALANCE
-from tests.planner.frames import CLUSTER, World, as_rows, assert_rows, partition_row, topic_row
+from tests.planner.frames import CLUSTER, RuleInput, as_rows, assert_rows, partition_row, topic_row
 
 
 def _prefer(broker: int, leaders: Sequence[int | None], first: int = 0, topic: str = "t") -> list[Row]:
@@ -21,7 +21,7 @@ def _prefer(broker: int, leaders: Sequence[int | None], first: int = 0, topic: s
     ]
 
 
-WORLD: Final = World(
+WORLD: Final = RuleInput(
     [
         *_prefer(0, [0] * 9 + [9]),  # a tenth is not led: at the threshold, not above
         *_prefer(1, [1] * 8 + [9, 1, 9], first=100),
@@ -56,7 +56,7 @@ def test_partition_rebalance(spark: SparkSession) -> None:
     """Broker 2 is preferred by five partitions and leads one: 4 / 5 = 80 %, above 10 %; the others lead all theirs."""
     leaders = {5: 0, 8: 1, 11: 0, 14: 1}
     rows = [partition_row([p % 3], leaders.get(p, p % 3), [0, 1, 2], partition=p) for p in range(15)]
-    partitions, topics, _ = World(rows).frames(spark)
+    partitions, topics, _ = RuleInput(rows).frames(spark)
     ratios = {
         row["broker_id"]: (row["ratio"], row["exceeds"]) for row in as_rows(imbalance(partitions, topics, 1, 0.1))
     }

@@ -23,8 +23,16 @@ from schemas.enums import NO_LEADER, Action, PartitionState, RejectionCode
 from schemas.rows import Row
 from schemas.tables import PARTITIONS
 from tests.planner import oracle
-from tests.planner.frames import World, assert_changes, assert_rejections, by_partition, frame, partition_row, topic_row
-from tests.planner.worlds import BATCHES, all_small_partitions, applied, worlds
+from tests.planner.frames import (
+    RuleInput,
+    assert_changes,
+    assert_rejections,
+    by_partition,
+    frame,
+    partition_row,
+    topic_row,
+)
+from tests.planner.rule_inputs import BATCHES, all_small_partitions, applied, rule_inputs
 
 TOPICS: Final = [
     topic_row("plain"),
@@ -62,16 +70,18 @@ REASONS: Final = {
 }
 
 
-def _world() -> World:
+def _rule_input() -> RuleInput:
     rows = [
         partition_row(replicas, leader, isr, topic=topic, partition=number, understood=topic != "kept")
         for number, (topic, replicas, leader, isr, *_) in enumerate(CASES)
     ]
-    return World(rows, TOPICS, frozenset({1, 2}), frozenset({4}))
+    return RuleInput(rows, TOPICS, frozenset({1, 2}), frozenset({4}))
 
 
-def _verdicts(spark: SparkSession, world: World, candidates: DataFrame | None = None, *, unclean: bool) -> DataFrame:
-    partitions, topics, brokers, configs = world.frames_and_configs(spark)
+def _verdicts(
+    spark: SparkSession, rule_input: RuleInput, candidates: DataFrame | None = None, *, unclean: bool
+) -> DataFrame:
+    partitions, topics, brokers, configs = rule_input.frames_and_configs(spark)
     considered = join_requested(partitions if candidates is None else candidates, partitions, topics, brokers)
     return offline_verdicts(considered, configs, unclean=unclean)
 
@@ -91,13 +101,13 @@ def test_each_case_by_hand(spark: SparkSession) -> None:
             for number, case in enumerate(CASES)
             if isinstance(elected := case[5 if unclean else 4], tuple)
         ]
-        assert_changes(changes_of(_verdicts(spark, _world(), unclean=unclean)), expected)
+        assert_changes(changes_of(_verdicts(spark, _rule_input(), unclean=unclean)), expected)
 
 
 def test_each_reason_without_an_election(spark: SparkSession) -> None:
     unknown: list[Row] = [{"topic": "nowhere", "partition": 0}, {"topic": "plain", "partition": 999}]
-    world = _world()
-    candidates = frame(spark, [*world.partitions, *unknown, *unknown], PARTITIONS)
+    rule_input = _rule_input()
+    candidates = frame(spark, [*rule_input.partitions, *unknown, *unknown], PARTITIONS)
     expected = [
         {"topic": case[0], "partition": n, "action": Action.ELECT, "code": case[4], "reason": REASONS[n]}
         for n, case in enumerate(CASES)
@@ -105,27 +115,27 @@ def test_each_reason_without_an_election(spark: SparkSession) -> None:
     ]
     nowhere = {"action": Action.ELECT, "code": CODES.UNKNOWN_PARTITION, "reason": "no such partition in the snapshot"}
     expected += [row | nowhere for row in unknown]
-    assert_rejections(rejections_of(_verdicts(spark, world, candidates, unclean=False)), expected)
+    assert_rejections(rejections_of(_verdicts(spark, rule_input, candidates, unclean=False)), expected)
 
 
 def test_all_without_a_live_leader_are_considered(spark: SparkSession) -> None:
-    partitions, _, brokers = _world().frames(spark)
+    partitions, _, brokers = _rule_input().frames(spark)
     candidates = sorted(number for _, number in by_partition(candidates_without_leader(partitions, brokers)))
     assert candidates == [0, 1, 2, 3, 4, 5, 6, 10, 11]
 
 
-def _expected(row: Row, world: World, *, unclean: bool) -> Row | str:
+def _expected(row: Row, rule_input: RuleInput, *, unclean: bool) -> Row | str:
     conditions = {
         "DELETION_REQUESTED": row["topic"] == oracle.DELETED,
         "NOT_UNDERSTOOD": not row["understood"],
         "ILLEGAL_TRANSITION": row["leader"] is None,
-        "ELECTION_NOT_NEEDED": row["leader"] in world.registered,
+        "ELECTION_NOT_NEEDED": row["leader"] in rule_input.registered,
     }
     for code, holds in conditions.items():
         if holds:
             return code
-    allowed = unclean or oracle.unclean_allowed(row, world)
-    chosen = oracle.offline_election(row, world, unclean=allowed)
+    allowed = unclean or oracle.unclean_allowed(row, rule_input)
+    chosen = oracle.offline_election(row, rule_input, unclean=allowed)
     if chosen is None:
         return "NO_ELIGIBLE_LEADER"
     names = ("action", "leader", "isr", "recovery", "epoch")
@@ -133,24 +143,26 @@ def _expected(row: Row, world: World, *, unclean: bool) -> Row | str:
 
 
 @BATCHES
-@given(worlds(), st.booleans())
-@example(world=all_small_partitions(), unclean=False)
-@example(world=all_small_partitions(), unclean=True)
+@given(rule_inputs(), st.booleans())
+@example(rule_input=all_small_partitions(), unclean=False)
+@example(rule_input=all_small_partitions(), unclean=True)
 def test_against_the_oracle_and_once_is_enough(
     spark: SparkSession,
-    world: World,
+    rule_input: RuleInput,
     unclean: bool,  # noqa: FBT001 - from Hypothesis
 ) -> None:
-    verdicts = _verdicts(spark, world, unclean=unclean).localCheckpoint()
+    verdicts = _verdicts(spark, rule_input, unclean=unclean).localCheckpoint()
     changes, rejections = by_partition(changes_of(verdicts)), by_partition(rejections_of(verdicts))
     outcomes = {k: oracle.outcome_columns(c) for k, c in changes.items()} | {
         k: r["code"] for k, r in rejections.items()
     }
-    expected = {(row["topic"], row["partition"]): _expected(row, world, unclean=unclean) for row in world.partitions}
-    after = changes_of(_verdicts(spark, applied(world, changes), unclean=unclean))
+    expected = {
+        (row["topic"], row["partition"]): _expected(row, rule_input, unclean=unclean) for row in rule_input.partitions
+    }
+    after = changes_of(_verdicts(spark, applied(rule_input, changes), unclean=unclean))
     assert (outcomes, by_partition(after)) == (expected, {})
     assert NO_LEADER not in {change["leader_after"] for change in changes.values()}
-    assert all(world.registered.isdisjoint(change["requires_dead"]) for change in changes.values())
+    assert all(rule_input.registered.isdisjoint(change["requires_dead"]) for change in changes.values())
 
 
 NON_EXISTENT, NEW, ONLINE, OFFLINE = PartitionState
@@ -175,7 +187,7 @@ def test_legal_for_every_state(spark: SparkSession, action: Action) -> None:
 
 def test_an_election_starts_from_where_there_was_a_leader(spark: SparkSession) -> None:
     rows = [partition_row(replicas, leader, isr, partition=n) for n, (replicas, leader, isr, *_) in enumerate(STATES)]
-    partitions, _, brokers = World(rows, live=frozenset({1, 2}), opaque=frozenset({4})).frames(spark)
+    partitions, _, brokers = RuleInput(rows, live=frozenset({1, 2}), opaque=frozenset({4})).frames(spark)
     absent = F.lit(None).cast("array<int>")
     unknown = partitions.limit(1).withColumns({"partition": F.lit(99), "replicas": absent})
     examined = partitions.unionByName(unknown).transform(with_live_brokers, brokers)

@@ -11,7 +11,7 @@ from schemas.enums import NO_LEADER, RECOVERING, Action, RejectionCode
 from schemas.tables import PARTITIONS
 from tests.planner.frames import (
     TOPIC_ID,
-    World,
+    RuleInput,
     assert_changes,
     assert_rejections,
     by_partition,
@@ -19,8 +19,8 @@ from tests.planner.frames import (
     partition_row,
     topic_row,
 )
+from tests.planner.rule_inputs import BATCHES, applied, rule_inputs
 from tests.planner.verdicts import preferred_changes, preferred_rejections
-from tests.planner.worlds import BATCHES, applied, worlds
 
 LIVE: Final = frozenset({0, 1, 2})
 OPAQUE: Final = frozenset({4})
@@ -55,7 +55,7 @@ CASES: Final[list[Case]] = [
         "its leader 4 is alive, but its registration is in quarantine",
     ),
 ]
-WORLD: Final = World(
+WORLD: Final = RuleInput(
     [
         partition_row(replicas, leader, isr, topic=topic, partition=number, understood=topic != "kept")
         for number, (topic, replicas, leader, isr, *_) in enumerate(CASES)
@@ -110,7 +110,7 @@ def test_each_reason_why_it_cannot_is_a_rejection(spark: SparkSession) -> None:
 def test_a_partition_asked_for_twice_changes_once(spark: SparkSession) -> None:
     """Everything but the leader stays: ISR, replicas, recovery state, a running reassignment."""
     row = partition_row([1, 2, 9], 2, [9, 2, 1], leader_recovery_state=RECOVERING, adding_replicas=[1])
-    partitions, topics, brokers = World([row], live=LIVE).frames(spark)
+    partitions, topics, brokers = RuleInput([row], live=LIVE).frames(spark)
     once = partitions.select("topic", "partition")
     expected = {
         "replicas_before": [1, 2, 9],
@@ -143,7 +143,7 @@ def test_partition_rebalance(spark: SparkSession) -> None:
         partition_row([p % 3, (p + 1) % 3, (p + 2) % 3], led_by_others.get(p, p % 3), [0, 1, 2], partition=p)
         for p in range(15)
     ]
-    partitions, topics, brokers = World(rows, live=LIVE).frames(spark)
+    partitions, topics, brokers = RuleInput(rows, live=LIVE).frames(spark)
     skew = imbalance(partitions, topics, snapshot_id=1, threshold=0.1)
     changes = preferred_changes(partitions, topics, brokers, candidates_by_imbalance(partitions, skew))
     expected = [
@@ -160,22 +160,22 @@ def test_only_brokers_above_the_threshold_are_considered(spark: SparkSession) ->
         *(partition_row([2, 0], 0 if p < 12 else 2, [2, 0], partition=p) for p in range(10, 20)),
         partition_row([2, 0], None, None, partition=20),
     ]
-    partitions, topics, _ = World(rows, live=LIVE).frames(spark)
+    partitions, topics, _ = RuleInput(rows, live=LIVE).frames(spark)
     skew = imbalance(partitions, topics, snapshot_id=1, threshold=0.1)
     candidates = by_partition(candidates_by_imbalance(partitions, skew))
     assert sorted(candidates) == [("t", 10), ("t", 11)]
 
 
 @BATCHES
-@given(worlds())
-def test_elections_are_sound_and_idempotent(spark: SparkSession, world: World) -> None:
-    partitions, topics, brokers = world.frames(spark)
+@given(rule_inputs())
+def test_elections_are_sound_and_idempotent(spark: SparkSession, rule_input: RuleInput) -> None:
+    partitions, topics, brokers = rule_input.frames(spark)
     candidates = partitions.select("topic", "partition")
     changes = by_partition(preferred_changes(partitions, topics, brokers, candidates))
-    after, _, _ = applied(world, changes).frames(spark)
+    after, _, _ = applied(rule_input, changes).frames(spark)
     assert by_partition(preferred_changes(after, topics, brokers, candidates)) == {}
     assert all(
-        change["leader_after"] in world.live & set(change["isr_after"])
+        change["leader_after"] in rule_input.live & set(change["isr_after"])
         and change["isr_after"] == change["isr_before"]
         and change["leader_epoch_after"] == change["leader_epoch_before"] + 1
         for change in changes.values()

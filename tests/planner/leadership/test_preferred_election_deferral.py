@@ -19,7 +19,7 @@ from schemas.enums import PartitionState
 from schemas.rows import Row
 from schemas.tables import BROKERS, EVENTS, IMBALANCE, PARTITION_HISTORY, SNAPSHOTS
 from tests.planner.frames import as_rows, broker_row, by_partition, frame, partition_row
-from tests.planner.worlds import BATCHES
+from tests.planner.rule_inputs import BATCHES
 
 VERDICTS: Final = "topic string, partition int, preferred int, code string, reason string"
 

@@ -12,8 +12,8 @@ from planner.columns.broker_sets import with_live_brokers
 from planner.leadership import selectors
 from schemas.enums import NO_LEADER
 from schemas.rows import Row
-from tests.planner.frames import World, as_rows, by_partition, partition_row
-from tests.planner.worlds import BATCHES, BROKERS, all_small_partitions, worlds
+from tests.planner.frames import RuleInput, as_rows, by_partition, partition_row
+from tests.planner.rule_inputs import BATCHES, BROKERS, all_small_partitions, rule_inputs
 
 LIVE: Final = frozenset({1, 2, 3, 5})
 OPAQUE: Final = frozenset({4})
@@ -81,53 +81,55 @@ CASES: Final[list[tuple[str, list[int], int | None, list[int] | None, Choice]]] 
 ]
 
 
-def _chosen(spark: SparkSession, world: World, some: Mapping[str, Selector]) -> dict[str, dict[int, tuple[Any, ...]]]:
+def _chosen(
+    spark: SparkSession, rule_input: RuleInput, some: Mapping[str, Selector]
+) -> dict[str, dict[int, tuple[Any, ...]]]:
     """Apply every selector to each partition in one job, as none reads what another adds."""
-    partitions, _, brokers = world.frames(spark)
+    partitions, _, brokers = rule_input.frames(spark)
     rows = partitions.transform(with_live_brokers, brokers)
     for name, selector in some.items():
         rows = rows.transform(selector).withColumns({f"by_{name}": F.struct(*selectors.RESULT)})
     chosen = {row["partition"]: row for row in as_rows(rows)}
-    assert len(chosen) == len(world.partitions)
+    assert len(chosen) == len(rule_input.partitions)
     return {name: {number: tuple(row[f"by_{name}"].values()) for number, row in chosen.items()} for name in some}
 
 
 def test_each_case_by_hand(spark: SparkSession) -> None:
     rows = [partition_row(replicas, leader, isr, partition=n) for n, (_, replicas, leader, isr, _) in enumerate(CASES)]
-    chosen = _chosen(spark, World(rows, live=LIVE, opaque=OPAQUE), _all(LEAVING, TARGET))
+    chosen = _chosen(spark, RuleInput(rows, live=LIVE, opaque=OPAQUE), _all(LEAVING, TARGET))
     expected = [(None, None, None) if choice is None else (*choice, 6) for *_, choice in CASES]
     assert [chosen[name][number] for number, (name, *_) in enumerate(CASES)] == expected
 
 
 def test_reassignment_to_345(spark: SparkSession) -> None:
     """Partition 0 of topic test moves from [1, 2, 3] to [3, 4, 5]; once all are in sync, replica 3 leads."""
-    world = World([partition_row([3, 4, 5, 1, 2], 1, [1, 2, 3, 4, 5])], live=frozenset(range(6)))
-    chosen = _chosen(spark, world, _all([], [3, 4, 5]))
+    rule_input = RuleInput([partition_row([3, 4, 5, 1, 2], 1, [1, 2, 3, 4, 5])], live=frozenset(range(6)))
+    chosen = _chosen(spark, rule_input, _all([], [3, 4, 5]))
     assert chosen["reassigned"] == {0: (3, [1, 2, 3, 4, 5], 6)}
 
 
 def test_controlled_shutdown_example(spark: SparkSession) -> None:
     """The new ISR is the old one without the brokers that shut down, and the new leader is in it."""
-    world = World([partition_row([0, 1, 2], 0, [0, 1, 2])], live=frozenset(range(3)))
-    chosen = _chosen(spark, world, _all([0], []))
+    rule_input = RuleInput([partition_row([0, 1, 2], 0, [0, 1, 2])], live=frozenset(range(3)))
+    chosen = _chosen(spark, rule_input, _all([0], []))
     assert chosen["shutdown"] == {0: (1, [1, 2], 6)}
 
 
-def _by_hand(row: Row, world: World, leaving: list[int], target: list[int]) -> Mapping[str, Choice]:
+def _by_hand(row: Row, rule_input: RuleInput, leaving: list[int], target: list[int]) -> Mapping[str, Choice]:
     """`Election.scala`, one partition at a time."""
     replicas, isr = row["replicas"], row["isr"]
     if isr is None:
         return dict.fromkeys(_all([], []))
     candidates = {
         "clean": [r for r in replicas if r in isr],
-        "unclean": [] if set(isr) & set(replicas) & world.registered else replicas,
+        "unclean": [] if set(isr) & set(replicas) & rule_input.registered else replicas,
         "preferred": [r for r in replicas[:1] if r in isr],
         "reassigned": [r for r in target if r in isr],
         "shutdown": [r for r in replicas if r in isr and r not in leaving],
     }
-    leaders = {name: next((r for r in some if r in world.live), None) for name, some in candidates.items()}
+    leaders = {name: next((r for r in some if r in rule_input.live), None) for name, some in candidates.items()}
     isrs = {
-        "clean": [r for r in isr if r in world.registered],
+        "clean": [r for r in isr if r in rule_input.registered],
         "unclean": [leaders["unclean"]],
         "preferred": isr,
         "reassigned": isr,
@@ -136,26 +138,26 @@ def _by_hand(row: Row, world: World, leaving: list[int], target: list[int]) -> M
     return {name: None if leader is None else (leader, isrs[name]) for name, leader in leaders.items()}
 
 
-def _compare(spark: SparkSession, world: World, leaving: list[int], target: list[int]) -> None:
+def _compare(spark: SparkSession, rule_input: RuleInput, leaving: list[int], target: list[int]) -> None:
     """Each selector agrees with the oracle; its leader is live and in a non-empty ISR, at the next epoch."""
-    rows = {row["partition"]: row for row in world.partitions}
-    for name, choices in _chosen(spark, world, _all(leaving, target)).items():
-        expected = {number: _by_hand(row, world, leaving, target)[name] for number, row in rows.items()}
+    rows = {row["partition"]: row for row in rule_input.partitions}
+    for name, choices in _chosen(spark, rule_input, _all(leaving, target)).items():
+        expected = {number: _by_hand(row, rule_input, leaving, target)[name] for number, row in rows.items()}
         results = {number: None if leader is None else (leader, isr) for number, (leader, isr, _) in choices.items()}
         assert results == expected, name
         elected = {number: choice for number, choice in choices.items() if choice[0] is not None}
-        assert all(leader in world.live and leader in isr for leader, isr, _ in elected.values())
+        assert all(leader in rule_input.live and leader in isr for leader, isr, _ in elected.values())
         assert all(epoch == rows[number]["leader_epoch"] + 1 for number, (*_, epoch) in elected.items())
 
 
 @BATCHES
 @given(
-    worlds(),
+    rule_inputs(),
     st.lists(st.sampled_from(BROKERS), max_size=4, unique=True),
     st.lists(st.sampled_from(BROKERS), min_size=1, max_size=4, unique=True),
 )
-def test_against_the_oracle(spark: SparkSession, world: World, leaving: list[int], target: list[int]) -> None:
-    _compare(spark, world, leaving, target)
+def test_against_the_oracle(spark: SparkSession, rule_input: RuleInput, leaving: list[int], target: list[int]) -> None:
+    _compare(spark, rule_input, leaving, target)
 
 
 def test_against_the_oracle_with_every_small_partition(spark: SparkSession) -> None:
@@ -163,18 +165,18 @@ def test_against_the_oracle_with_every_small_partition(spark: SparkSession) -> N
 
 
 @BATCHES
-@given(worlds(), st.booleans())
+@given(rule_inputs(), st.booleans())
 def test_unclean_never_passes_over_a_clean_candidate(
     spark: SparkSession,
-    world: World,
+    rule_input: RuleInput,
     allowed: bool,  # noqa: FBT001 - from Hypothesis
 ) -> None:
-    partitions, _, brokers = world.frames(spark)
+    partitions, _, brokers = rule_input.frames(spark)
     offline = partitions.transform(with_live_brokers, brokers).transform(selectors.offline, F.lit(allowed))
     by_number = {number: row for (_, number), row in by_partition(offline).items()}
     expected = {}
-    for row in world.partitions:
-        choices = _by_hand(row, world, [], [])
+    for row in rule_input.partitions:
+        choices = _by_hand(row, rule_input, [], [])
         chosen = choices["clean"] or (choices["unclean"] if allowed else None)
         expected[row["partition"]] = (chosen, choices["clean"] is None and chosen is not None)
     assert {

@@ -20,8 +20,8 @@ from planner.leadership.unclean_recovery import (
 from schemas.enums import NO_LEADER, RECOVERED, RECOVERING, PartitionState
 from schemas.rows import Row
 from schemas.tables import BROKER_CONFIGS, DRAINED, PARTITION_HISTORY, PARTITIONS, SIZES, SNAPSHOTS
-from tests.planner.frames import World, as_rows, assert_changes, by_partition, config_row, frame, partition_row
-from tests.planner.worlds import BATCHES
+from tests.planner.frames import RuleInput, as_rows, assert_changes, by_partition, config_row, frame, partition_row
+from tests.planner.rule_inputs import BATCHES
 
 NOW: Final = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 IBP: Final = "inter.broker.protocol.version"
@@ -53,8 +53,8 @@ DEAD_LEADER: Final = partition_row([1, 2, 3], 3, [3], leader_epoch=5)
 
 def test_kafka_takes_a_worse_one(spark: SparkSession) -> None:
     """Kafka elects 1, the first live replica; 2 was in the ISR until snapshot 4 and has three more minutes of data."""
-    world = World([DEAD_LEADER], live=frozenset({1, 2}))
-    offline = offline_partitions(*world.frames(spark))
+    rule_input = RuleInput([DEAD_LEADER], live=frozenset({1, 2}))
+    offline = offline_partitions(*rule_input.frames(spark))
     evidence = _evidence(spark, offline, WORSE_FIRST, [1, 2, 3, 4, 5, 6])
     ranked = [
         (e["rank"], e["broker_id"], e["last_in_isr_snapshot"], e["epochs_since"], e["kafkas_choice"], e["chosen"])
@@ -62,7 +62,7 @@ def test_kafka_takes_a_worse_one(spark: SparkSession) -> None:
     ]
     assert ranked == [(1, 2, 4, 2, False, True), (2, 1, 1, 3, True, False)]
     assert {e["last_in_isr_at"].minute for e in as_rows(evidence)} == {4, 1}
-    change = by_partition(recover_changes(offline, world.frames_and_configs(spark)[3], evidence, None))["t", 0]
+    change = by_partition(recover_changes(offline, rule_input.frames_and_configs(spark)[3], evidence, None))["t", 0]
     assert (change["leader_after"], change["isr_after"], change["leader_epoch_after"]) == (2, [2], 6)
     assert change["leader_recovery_state_after"] == RECOVERING
     assert (change["requires_live"], change["requires_dead"]) == ([2], [3])
@@ -80,7 +80,7 @@ def test_larger_log_decides_where_nothing_else_does(spark: SparkSession) -> None
         {"broker_id": broker, "bytes": size, "taken_at": NOW + timedelta(minutes=minute), "is_future": future}
         for broker, size, minute, future in logs  # in the log dirs of topic t, partition 0
     ]
-    offline = offline_partitions(*World([DEAD_LEADER], live=frozenset({1, 2})).frames(spark))
+    offline = offline_partitions(*RuleInput([DEAD_LEADER], live=frozenset({1, 2})).frames(spark))
     past = [_past(1, [3, 1, 2], epoch=3), _past(2, [3], epoch=4)]
     sizes = frame(spark, [{**row, "topic": "t", "partition": 0} for row in rows], SIZES)
     evidence = as_rows(_evidence(spark, offline, past, [1, 2, 3], log_sizes(sizes)))
@@ -89,8 +89,8 @@ def test_larger_log_decides_where_nothing_else_does(spark: SparkSession) -> None
 
 def test_unless_allowed_the_ranking_is_a_rejection(spark: SparkSession) -> None:
     rows = [DEAD_LEADER, DEAD_LEADER | {"partition": 1}]
-    world = World(rows, live=frozenset({1, 2}))
-    partitions, topics, brokers, configs = world.frames_and_configs(spark)
+    rule_input = RuleInput(rows, live=frozenset({1, 2}))
+    partitions, topics, brokers, configs = rule_input.frames_and_configs(spark)
     offline = offline_partitions(partitions, topics, brokers)
     evidence = _evidence(spark, offline, WORSE_FIRST, [1, 2, 3, 4, 5])
     candidates = frame(spark, [{"topic": "t", "partition": p} for p in (1, 7)], PARTITIONS).select("topic", "partition")
@@ -124,8 +124,8 @@ CASES: Final[list[tuple[list[int], int, list[int], int | None, list[int] | None,
 
 def test_each_kind_of_partition(spark: SparkSession) -> None:
     rows = [partition_row(c[0], c[1], c[2], partition=number) for number, c in enumerate(CASES)]
-    world = World(rows, live=frozenset({1, 2, 5}), opaque=frozenset({4}))
-    partitions, topics, brokers, configs = world.frames_and_configs(spark)
+    rule_input = RuleInput(rows, live=frozenset({1, 2, 5}), opaque=frozenset({4}))
+    partitions, topics, brokers, configs = rule_input.frames_and_configs(spark)
     drained = frame(spark, [{"cluster": "test", "broker_id": 5, "mode": "admin"}], DRAINED)
     offline = offline_partitions(partitions, topics, with_drained(brokers, drained))
     evidence = _evidence(spark, offline, [], [1])
@@ -140,8 +140,8 @@ def test_each_kind_of_partition(spark: SparkSession) -> None:
 
 
 def test_a_member_that_is_not_assigned_is_named(spark: SparkSession) -> None:
-    world = World([partition_row([2], NO_LEADER, [1])], live=frozenset({1, 2}))
-    partitions, topics, brokers, configs = world.frames_and_configs(spark)
+    rule_input = RuleInput([partition_row([2], NO_LEADER, [1])], live=frozenset({1, 2}))
+    partitions, topics, brokers, configs = rule_input.frames_and_configs(spark)
     offline = offline_partitions(partitions, topics, brokers)
     considered = offline, configs, _evidence(spark, offline, [], [1])
     no_partitions = frame(spark, [], PARTITIONS).select("topic", "partition")
@@ -177,8 +177,8 @@ def test_recovering_is_for_those_who_know_it(spark: SparkSession) -> None:
 
 
 def test_state_stays_with_those_who_do_not(spark: SparkSession) -> None:
-    world = World([DEAD_LEADER], live=frozenset({1, 2}), configs=[config_row(1, IBP, "2.6")])
-    *frames, configs = world.frames_and_configs(spark)
+    rule_input = RuleInput([DEAD_LEADER], live=frozenset({1, 2}), configs=[config_row(1, IBP, "2.6")])
+    *frames, configs = rule_input.frames_and_configs(spark)
     offline = offline_partitions(*frames)
     (change,) = as_rows(recover_changes(offline, configs, _evidence(spark, offline, [], [1]), None))
     assert change["leader_recovery_state_after"] == RECOVERED
@@ -228,7 +228,7 @@ def test_ranking_by_hand(
     """Rank partition by partition; all share the snapshots of the first one."""
     kept = histories[0][1]
     rows = [partition_row([1, 2, 3], 9, [9], partition=n, leader_epoch=8) for n in range(len(histories))]
-    offline = offline_partitions(*World(rows, live=frozenset({1, 2, 3})).frames(spark))
+    offline = offline_partitions(*RuleInput(rows, live=frozenset({1, 2, 3})).frames(spark))
     past = [row | {"partition": n} for n, (its_rows, _, _) in enumerate(histories) for row in its_rows]
     sized = [("t", n, b, size) for n, (_, _, sizes) in enumerate(histories) for b, size in sizes.items()]
     sizes = spark.createDataFrame(sized, "topic string, partition int, broker_id int, log_size bigint")

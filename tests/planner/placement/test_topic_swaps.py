@@ -16,8 +16,8 @@ from tests.planner.placement.clusters import Case, brokers_of, cases, padded
 EMPTYING: Final = (PlacementGoal(), PlacementGoal(replication_factor=3))
 
 
-def _unevenness(world: PlacementModel) -> int:
-    _, load = topic_load(world, np.arange(len(world.topic)))
+def _unevenness(model: PlacementModel) -> int:
+    _, load = topic_load(model, np.arange(len(model.topic)))
     return int((load**2).sum())
 
 
@@ -25,15 +25,20 @@ def _unevenness(world: PlacementModel) -> int:
 @given(cases(EMPTYING))
 def test_no_topic_pays_and_nothing_else_changes(case: Case) -> None:
     try:
-        world = model_of(case.brokers, case.partitions, case.question)
-        rows = apply(world, case.question)
+        model = model_of(case.brokers, case.partitions, case.question)
+        rows = apply(model, case.question)
     except ValueError:
         return
-    before = world.load().tolist(), copies_by_row(world).tolist(), spanned(world.racks[world.after]), _unevenness(world)
-    even_topics(world, rows)
-    assert (world.load().tolist(), copies_by_row(world).tolist()) == before[:2]
-    assert (spanned(world.racks[world.after]) >= before[2]).all()
-    assert _unevenness(world) <= before[3]
+    before = (
+        model.load().tolist(),
+        copies_by_row(model).tolist(),
+        spanned(model.racks[model.after]),
+        _unevenness(model),
+    )
+    even_topics(model, rows)
+    assert (model.load().tolist(), copies_by_row(model).tolist()) == before[:2]
+    assert (spanned(model.racks[model.after]) >= before[2]).all()
+    assert _unevenness(model) <= before[3]
 
 
 def test_two_topics_that_leave_a_broker_share_the_others() -> None:

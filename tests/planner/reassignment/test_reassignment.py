@@ -12,7 +12,7 @@ from schemas.enums import NO_LEADER, Action, DrainMode, RejectionCode
 from schemas.tables import DRAINED, PARTITIONS, REQUESTS
 from tests.planner.frames import (
     TOPIC_ID,
-    World,
+    RuleInput,
     assert_changes,
     assert_rejections,
     frame,
@@ -26,11 +26,11 @@ TOPICS: Final = [topic_row("plain"), topic_row("deleted", deletion_requested=Tru
 Frames = tuple[DataFrame, DataFrame, DataFrame, DataFrame]
 
 
-def _targets_and_world(
-    spark: SparkSession, world: World, targets: Sequence[tuple[str, int, list[int] | None]]
+def _targets_and_rule_input(
+    spark: SparkSession, rule_input: RuleInput, targets: Sequence[tuple[str, int, list[int] | None]]
 ) -> Frames:
     rows = [{"topic": topic, "partition": number, "replicas": replicas} for topic, number, replicas in targets]
-    return (frame(spark, rows, PARTITIONS).select("topic", "partition", "replicas"), *world.frames(spark))
+    return (frame(spark, rows, PARTITIONS).select("topic", "partition", "replicas"), *rule_input.frames(spark))
 
 
 # replicas, leader, target -> adding, removing, leader, reason
@@ -76,7 +76,7 @@ def test_what_a_reassignment_adds_and_removes(spark: SparkSession) -> None:
         }
         for number, (replicas, leader, target, adding, removing, leader_after, reason) in enumerate(CASES)
     ]
-    changes = reassignment_changes(*_targets_and_world(spark, World(partitions, live=LIVE), targets))
+    changes = reassignment_changes(*_targets_and_rule_input(spark, RuleInput(partitions, live=LIVE), targets))
     assert_changes(changes, expected)
 
 
@@ -106,7 +106,7 @@ def _not_due(spark: SparkSession) -> Frames:
     topics = [{"topic": "plain"} | columns for columns, *_ in NOT_DUE]
     rows = [partition_row([1, 2], 1, [1, 2], partition=number) | columns for number, columns in enumerate(topics)]
     targets = [(topics[number]["topic"], number, case[1]) for number, case in enumerate(NOT_DUE)]
-    return _targets_and_world(spark, World(rows, TOPICS, LIVE), [*targets, ("plain", 99, [1])])
+    return _targets_and_rule_input(spark, RuleInput(rows, TOPICS, LIVE), [*targets, ("plain", 99, [1])])
 
 
 def test_each_rejection(spark: SparkSession) -> None:
@@ -124,15 +124,16 @@ def test_each_rejection(spark: SparkSession) -> None:
 
 
 def test_a_broker_not_understood_is_alive(spark: SparkSession) -> None:
-    world = World([partition_row([8, 1], 8, [8])], live=LIVE - {8}, opaque=frozenset({8}))
+    rule_input = RuleInput([partition_row([8, 1], 8, [8])], live=LIVE - {8}, opaque=frozenset({8}))
     assert_changes(
-        reassignment_changes(*_targets_and_world(spark, world, [("t", 0, [8, 2])])), [{"replicas_after": [8, 2]}]
+        reassignment_changes(*_targets_and_rule_input(spark, rule_input, [("t", 0, [8, 2])])),
+        [{"replicas_after": [8, 2]}],
     )
 
 
 def test_what_an_order_waits_for_is_left_alone(spark: SparkSession) -> None:
-    world = World([partition_row([1, 2], 1, [1, 2], partition=number) for number in range(2)], live=LIVE)
-    targets, partitions, *known = _targets_and_world(spark, world, [("t", 0, [3, 4]), ("t", 1, [3, 4])])
+    rule_input = RuleInput([partition_row([1, 2], 1, [1, 2], partition=number) for number in range(2)], live=LIVE)
+    targets, partitions, *known = _targets_and_rule_input(spark, rule_input, [("t", 0, [3, 4]), ("t", 1, [3, 4])])
     orders = [{"kind": "reassign", "topic": "t", "partition": 1, "replicas": replicas} for replicas in ([1, 5], None)]
     ordered = partitions.transform(with_requests, frame(spark, orders, REQUESTS))
     reason = (
@@ -196,9 +197,9 @@ def test_each_wave_starts_where_the_one_before_ends(spark: SparkSession) -> None
                     "reason": f"step {nth + 1} of {len(lists)}: {moves}; because" if len(lists) > 1 else "because",
                 },
             )
-    world = World(partitions, live=LIVE).frames(spark)
-    assert_changes(reassignment_changes(spark.createDataFrame(targets[::-1], WAYS), *world), expected)
-    assert_rejections(reassignment_rejections(spark.createDataFrame(targets, WAYS), *world), [])
+    rule_input = RuleInput(partitions, live=LIVE).frames(spark)
+    assert_changes(reassignment_changes(spark.createDataFrame(targets[::-1], WAYS), *rule_input), expected)
+    assert_rejections(reassignment_rejections(spark.createDataFrame(targets, WAYS), *rule_input), [])
 
 
 # replicas, leader, target -> the leader after the moves and before the election; None for no election
@@ -237,9 +238,9 @@ def _election(number: int, leader: int, target: list[int]) -> dict[str, Any]:
 def test_preferred_replicas_are_elected_after_moves(spark: SparkSession) -> None:
     rows = [partition_row(case[0], case[1], case[0], partition=number) for number, case in enumerate(ELECTIONS)]
     live = LIVE - {8, 9}
-    world = World(rows, live=live, opaque=frozenset({8}))
+    rule_input = RuleInput(rows, live=live, opaque=frozenset({8}))
     targets = [("t", number, case[2]) for number, case in enumerate(ELECTIONS)]
-    asked, partitions, topics, brokers = _targets_and_world(spark, world, targets)
+    asked, partitions, topics, brokers = _targets_and_rule_input(spark, rule_input, targets)
     drained = frame(spark, [{"broker_id": 7, "mode": DrainMode.ADMIN.value}], DRAINED)
     expected = [_election(n, leader, target) for n, (_, _, target, leader) in enumerate(ELECTIONS) if leader]
     assert_changes(elections_after_moves(asked, partitions, topics, with_drained(brokers, drained), wave=3), expected)
@@ -249,6 +250,6 @@ def test_an_election_follows_the_last_wave(spark: SparkSession) -> None:
     """Broker 1 leads; the second step removes it, and Kafka elects 5, the first; 6 is preferred in the end."""
     lists = [[1, 2, 4], [5, 2, 4], [6, 5, 4]]
     targets = [("t", 0, becomes, "because", nth, len(lists), lists[:nth]) for nth, becomes in enumerate(lists)]
-    world = World([partition_row([1, 2, 4], 1, [1, 2, 4])], live=LIVE).frames(spark)
-    elected = elections_after_moves(spark.createDataFrame(targets, WAYS), *world, wave=3)
+    rule_input = RuleInput([partition_row([1, 2, 4], 1, [1, 2, 4])], live=LIVE).frames(spark)
+    elected = elections_after_moves(spark.createDataFrame(targets, WAYS), *rule_input, wave=3)
     assert_changes(elected, [_election(0, 5, [6, 5, 4])])

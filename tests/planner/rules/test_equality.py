@@ -16,8 +16,8 @@ from planner.rules.topic_deletion import deletion_step
 from schemas.enums import LEADER_DURING_DELETE, DrainMode, RequestKind
 from schemas.rows import Change, Row
 from tests.planner.frames import as_rows
+from tests.planner.rule_inputs import BATCHES
 from tests.planner.rules.clusters import RandomCluster
-from tests.planner.worlds import BATCHES
 
 RandomClusters = st.integers(0, 2**64 - 1).map(random.Random).map(RandomCluster)
 

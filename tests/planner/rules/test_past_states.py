@@ -11,9 +11,9 @@ from planner.history.last_known_states import last_known_states, without_state
 from planner.rules.past_states import PastState, is_same_topic, lost_state
 from schemas.rows import Row
 from schemas.tables import PARTITION_HISTORY
-from tests.planner.frames import World, as_rows, frame, partition_row
+from tests.planner.frames import RuleInput, as_rows, frame, partition_row
 from tests.planner.history.test_last_known_states import TOPICS_THEN
-from tests.planner.worlds import BATCHES
+from tests.planner.rule_inputs import BATCHES
 
 PARTITIONS = 60
 
@@ -47,7 +47,7 @@ def test_last_state(spark: SparkSession, chance: random.Random) -> None:
     snapshots = {n: sorted(chance.sample(range(1, 9), chance.randint(0, 5))) for n in range(PARTITIONS)}
     history = [_row(chance, n, snapshot) for n, taken in snapshots.items() for snapshot in taken]
 
-    stateless = without_state(*World(new).frames(spark)[:2])
+    stateless = without_state(*RuleInput(new).frames(spark)[:2])
     of_spark = as_rows(last_known_states(stateless, frame(spark, history, PARTITION_HISTORY)))
 
     of_python = {}

@@ -9,9 +9,9 @@ from planner.rules.restart_effect import known_min_isr, restart_effect
 from planner.whatif.restart_effect_rows import restarted_partitions
 from schemas.rows import BrokerConfig, Row
 from tests.planner.frames import as_rows
+from tests.planner.rule_inputs import BATCHES
 from tests.planner.rules.clusters import RandomCluster
 from tests.planner.rules.test_equality import RandomClusters
-from tests.planner.worlds import BATCHES
 
 
 def of_python(cluster: RandomCluster, restarting: set[int], margin: int) -> list[Row]:

@@ -17,7 +17,7 @@ from schemas.rows import Row
 from schemas.tables import BROKER_CONFIGS, BROKERS, DRAINED, PARTITIONS, TOPICS, WHATIF
 from tests.planner.frames import (
     CLUSTER,
-    World,
+    RuleInput,
     arrays_of,
     as_rows,
     assert_rows,
@@ -27,9 +27,9 @@ from tests.planner.frames import (
     partition_row,
     topic_row,
 )
+from tests.planner.rule_inputs import BATCHES, all_small_partitions, rule_inputs
+from tests.planner.rule_inputs import BROKERS as BROKER_IDS
 from tests.planner.whatif import whatif_oracle
-from tests.planner.worlds import BATCHES, all_small_partitions, worlds
-from tests.planner.worlds import BROKERS as BROKER_IDS
 
 Racks = Mapping[int, str | None]
 
@@ -37,28 +37,28 @@ RACKS: Final[Racks] = {0: "a", 1: "a", 2: "b"}
 
 
 def _whatif(
-    spark: SparkSession, world: World, lose: FailureScenario, racks: Racks = RACKS, drained: Sequence[int] = ()
+    spark: SparkSession, rule_input: RuleInput, lose: FailureScenario, racks: Racks = RACKS, drained: Sequence[int] = ()
 ) -> DataFrame:
-    registered = sorted(world.registered)
-    brokers = [broker_row(b, understood=b in world.live, rack=racks.get(b)) for b in registered]
+    registered = sorted(rule_input.registered)
+    brokers = [broker_row(b, understood=b in rule_input.live, rack=racks.get(b)) for b in registered]
     return whatif(
-        frame(spark, world.partitions, PARTITIONS),
-        frame(spark, world.topics, TOPICS),
+        frame(spark, rule_input.partitions, PARTITIONS),
+        frame(spark, rule_input.topics, TOPICS),
         with_drained(
             frame(spark, brokers, BROKERS),
             frame(spark, [{"broker_id": broker, "mode": "admin"} for broker in drained], DRAINED),
         ),
-        frame(spark, world.configs, BROKER_CONFIGS),
+        frame(spark, rule_input.configs, BROKER_CONFIGS),
         snapshot_id=3,
         lose=lose,
     )
 
 
-def _world(*partitions: Row, live: Sequence[int] = (0, 1, 2, 3), opaque: Sequence[int] = ()) -> World:
+def _rule_input(*partitions: Row, live: Sequence[int] = (0, 1, 2, 3), opaque: Sequence[int] = ()) -> RuleInput:
     numbered = [{**row, "partition": number} for number, row in enumerate(partitions)]
     topics = [topic_row("t"), topic_row("three", config={"min.insync.replicas": "3"}), topic_row("two")]
     topics.append(topic_row("deleted", deletion_requested=True))
-    return World(numbered, topics, frozenset(live), frozenset(opaque), [config_row(0, "min.insync.replicas", "2")])
+    return RuleInput(numbered, topics, frozenset(live), frozenset(opaque), [config_row(0, "min.insync.replicas", "2")])
 
 
 ALL: Final = partition_row([0, 1, 2], 0, [2, 1, 0])
@@ -121,14 +121,14 @@ def _in_block(row: Row, block: int) -> Row:
 def test_cases(spark: SparkSession, lose: FailureScenario) -> None:
     cases = [case for case in CASES if _kind(case[0]) is lose]
     blocks = range(len(cases))
-    world = _world(
+    rule_input = _rule_input(
         *(_in_block(partition, block) for block, (_, partition, _) in enumerate(cases)),
         live=[broker for block in blocks for broker in _moved([0, 1, 2, 3], block)],
         opaque=[7 + 10 * block for block in blocks],
     )
     racks = {broker + 10 * block: f"{rack}{block}" for block in blocks for broker, rack in RACKS.items()}
     by_scenario = {
-        row["scenario"]: tuple(row[name] for name in COUNTS) for row in as_rows(_whatif(spark, world, lose, racks))
+        row["scenario"]: tuple(row[name] for name in COUNTS) for row in as_rows(_whatif(spark, rule_input, lose, racks))
     }
     assert [by_scenario[_scenario(name, block)] for block, (name, _, _) in enumerate(cases)] == [
         case[2] for case in cases
@@ -140,7 +140,7 @@ def test_cases(spark: SparkSession, lose: FailureScenario) -> None:
 )
 def test_a_drained_broker_is_the_last_heir(spark: SparkSession, lose: FailureScenario, scenario: str) -> None:
     """Of 0, 1 and 2 broker 1 is drained: 2 leads after the loss of 0, and 1 after the loss of both."""
-    outcome = {row["scenario"]: row for row in as_rows(_whatif(spark, _world(ALL), lose, drained=[1]))}[scenario]
+    outcome = {row["scenario"]: row for row in as_rows(_whatif(spark, _rule_input(ALL), lose, drained=[1]))}[scenario]
     counts = (outcome["leaders_moved"], outcome["most_leaders_on"], outcome["offline"], outcome["unclean_only"])
     assert counts == ((1, 2, 0, 0) if lose is FailureScenario.BROKERS else (1, 1, 0, 0))
 
@@ -163,20 +163,20 @@ def _scenario(name: str, block: int) -> str:
 )
 def test_next_in_the_assignment_leads(spark: SparkSession, lose: FailureScenario, leaders: dict[str, int]) -> None:
     """The order is that of the assignment, not of the ISR."""
-    most_leaders = {row["scenario"]: row["most_leaders_on"] for row in as_rows(_whatif(spark, _world(ALL), lose))}
+    most_leaders = {row["scenario"]: row["most_leaders_on"] for row in as_rows(_whatif(spark, _rule_input(ALL), lose))}
     assert {scenario: most_leaders[scenario] for scenario in leaders} == leaders
 
 
 def test_worst_first(spark: SparkSession) -> None:
     """Offline, then under min ISR, then skew, then the ids of the brokers."""
-    world = _world(
+    rule_input = _rule_input(
         partition_row([3], 3, [3]),
         partition_row([2, 1], 2, [2, 1]),
         partition_row([0, 1], 0, [0, 1]),
         partition_row([2, 0], 2, [2]),
         live=range(6),
     )
-    rows = as_rows(_whatif(spark, world, FailureScenario.BROKERS))
+    rows = as_rows(_whatif(spark, rule_input, FailureScenario.BROKERS))
     columns = ("scenario", "offline", "under_min_isr", "max_leaders", "most_leaders_on", "leader_skew")
     assert [tuple(row[name] for name in columns) for row in rows] == [
         ("broker 2", 1, 3, 1, 0, 1 / (3 / 5)),
@@ -189,7 +189,7 @@ def test_worst_first(spark: SparkSession) -> None:
 
 
 def test_racks_and_brokers_without_one(spark: SparkSession) -> None:
-    rows = as_rows(_whatif(spark, _world(ALL, opaque=[7]), FailureScenario.RACKS))
+    rows = as_rows(_whatif(spark, _rule_input(ALL, opaque=[7]), FailureScenario.RACKS))
     assert {row["scenario"]: row["lost"] for row in rows} == {
         "rack a": [0, 1],
         "rack b": [2],
@@ -215,32 +215,36 @@ NOTHING: Final = {
 
 def test_cluster_without_partitions(spark: SparkSession) -> None:
     last = {**NOTHING, "lose": "brokers=1", "scenario": "broker 4", "lost": [4]}
-    assert_rows(_whatif(spark, World([], live=frozenset({4})), FailureScenario.BROKERS), [last], WHATIF)
+    assert_rows(_whatif(spark, RuleInput([], live=frozenset({4})), FailureScenario.BROKERS), [last], WHATIF)
     pair = {**NOTHING, "lose": "pairs", "scenario": "brokers 4+5", "lost": [4, 5]}
-    assert_rows(_whatif(spark, World([], live=frozenset({4, 5})), FailureScenario.PAIRS), [pair], WHATIF)
-    assert as_rows(_whatif(spark, World([], live=frozenset({4})), FailureScenario.PAIRS)) == []
+    assert_rows(_whatif(spark, RuleInput([], live=frozenset({4, 5})), FailureScenario.PAIRS), [pair], WHATIF)
+    assert as_rows(_whatif(spark, RuleInput([], live=frozenset({4})), FailureScenario.PAIRS)) == []
 
 
 def test_existing_and_new_losses_are_counted(spark: SparkSession) -> None:
     """Counts all of them, and those that the loss adds."""
-    world = _world(partition_row([9], NO_LEADER, [9]), partition_row([0, 1], 0, [0, 1]), ALONE)
+    rule_input = _rule_input(partition_row([9], NO_LEADER, [9]), partition_row([0, 1], 0, [0, 1]), ALONE)
     columns = ("scenario", "offline", "newly_offline", "under_min_isr", "newly_under_min_isr")
-    rows = {tuple(row[name] for name in columns) for row in as_rows(_whatif(spark, world, FailureScenario.BROKERS))}
+    rows = {
+        tuple(row[name] for name in columns) for row in as_rows(_whatif(spark, rule_input, FailureScenario.BROKERS))
+    }
     assert {("broker 0", 2, 1, 3, 1), ("broker 1", 1, 0, 3, 1), ("broker 2", 1, 0, 2, 0)} <= rows
 
 
 def test_what_is_left_out_is_counted(spark: SparkSession) -> None:
-    world = _world({**ALL, "understood": False}, partition_row([0], None, None), {**ALONE, "topic": "deleted"}, ALL)
-    assert {row["not_judged"] for lose in FailureScenario for row in as_rows(_whatif(spark, world, lose))} == {2}
+    rule_input = _rule_input(
+        {**ALL, "understood": False}, partition_row([0], None, None), {**ALONE, "topic": "deleted"}, ALL
+    )
+    assert {row["not_judged"] for lose in FailureScenario for row in as_rows(_whatif(spark, rule_input, lose))} == {2}
 
 
-def _by_brute_force(world: World, racks: Racks, lose: FailureScenario) -> dict[str, Row]:
-    played = whatif_oracle.scenarios(world, racks, lose)
-    return {scenario: whatif_oracle.costs(world, lost) for scenario, lost in played.items()}
+def _by_brute_force(rule_input: RuleInput, racks: Racks, lose: FailureScenario) -> dict[str, Row]:
+    played = whatif_oracle.scenarios(rule_input, racks, lose)
+    return {scenario: whatif_oracle.costs(rule_input, lost) for scenario, lost in played.items()}
 
 
-def _by_scenario(spark: SparkSession, world: World, racks: Racks, lose: FailureScenario) -> dict[str, Row]:
-    rows = as_rows(_whatif(spark, world, lose, racks))
+def _by_scenario(spark: SparkSession, rule_input: RuleInput, racks: Racks, lose: FailureScenario) -> dict[str, Row]:
+    rows = as_rows(_whatif(spark, rule_input, lose, racks))
     same = ("cluster", "snapshot_id", "lose", "scenario")
     by_scenario = {row["scenario"]: {name: row[name] for name in row if name not in same} for row in rows}
     assert len(by_scenario) == len(rows), "a scenario has two rows"
@@ -257,15 +261,15 @@ _racks: Final = st.fixed_dictionaries({broker: st.sampled_from(["a", "b", None])
 
 @pytest.mark.parametrize("lose", FailureScenario)
 @BATCHES
-@given(worlds(), _racks)
-def test_every_scenario_played(spark: SparkSession, lose: FailureScenario, world: World, racks: Racks) -> None:
-    assert _by_scenario(spark, world, racks, lose) == _by_brute_force(world, racks, lose)
+@given(rule_inputs(), _racks)
+def test_every_scenario_played(spark: SparkSession, lose: FailureScenario, rule_input: RuleInput, racks: Racks) -> None:
+    assert _by_scenario(spark, rule_input, racks, lose) == _by_brute_force(rule_input, racks, lose)
 
 
 @pytest.mark.parametrize("lose", FailureScenario)
 def test_every_small_partition(spark: SparkSession, lose: FailureScenario) -> None:
-    world = all_small_partitions()
-    assert _by_scenario(spark, world, RACKS, lose) == _by_brute_force(world, RACKS, lose)
+    rule_input = all_small_partitions()
+    assert _by_scenario(spark, rule_input, RACKS, lose) == _by_brute_force(rule_input, RACKS, lose)
 
 
 @pytest.mark.parametrize("lose", FailureScenario)
@@ -274,10 +278,10 @@ def test_partitions_are_named_that_are_counted(
     spark: SparkSession, lose: FailureScenario, drained: tuple[int, ...]
 ) -> None:
     """Compares the rule on arrays with the one on Spark, scenario by scenario."""
-    world = _world(*(case[1] for case in CASES), opaque=[7])
-    arrays = arrays_of(world)
+    rule_input = _rule_input(*(case[1] for case in CASES), opaque=[7])
+    arrays = arrays_of(rule_input)
 
-    for row in as_rows(_whatif(spark, world, lose, drained=drained)):
-        named = lost_partitions(arrays, world.registered, world.live, drained, row["lost"])
+    for row in as_rows(_whatif(spark, rule_input, lose, drained=drained)):
+        named = lost_partitions(arrays, rule_input.registered, rule_input.live, drained, row["lost"])
         counts = {field.name: int(getattr(named, field.name).sum()) for field in fields(named)}
         assert counts == {name: row[name] for name in counts}, row["scenario"]

@@ -7,26 +7,26 @@ from hypothesis import given
 
 from planner.columns.numpy_rules import lost_partitions
 from schemas.enums import FailureScenario
-from tests.planner.frames import World, arrays_of
+from tests.planner.frames import RuleInput, arrays_of
+from tests.planner.rule_inputs import all_small_partitions, rule_inputs
 from tests.planner.whatif import whatif_oracle
-from tests.planner.worlds import all_small_partitions, worlds
 
 RACKS = {0: "a", 1: "a", 2: "b"}
 
 
-def assert_counted_alike(world: World, lose: FailureScenario) -> None:
-    arrays = arrays_of(world)
-    for scenario, lost in whatif_oracle.scenarios(world, RACKS, lose).items():
-        named = lost_partitions(arrays, world.registered, world.live, (), lost)
+def assert_counted_alike(rule_input: RuleInput, lose: FailureScenario) -> None:
+    arrays = arrays_of(rule_input)
+    for scenario, lost in whatif_oracle.scenarios(rule_input, RACKS, lose).items():
+        named = lost_partitions(arrays, rule_input.registered, rule_input.live, (), lost)
         counts = {field.name: int(getattr(named, field.name).sum()) for field in fields(named)}
-        played = whatif_oracle.costs(world, lost)
+        played = whatif_oracle.costs(rule_input, lost)
         assert counts == {name: played[name] for name in counts}, scenario
 
 
 @pytest.mark.parametrize("lose", FailureScenario)
-@given(worlds())
-def test_every_scenario_played(lose: FailureScenario, world: World) -> None:
-    assert_counted_alike(world, lose)
+@given(rule_inputs())
+def test_every_scenario_played(lose: FailureScenario, rule_input: RuleInput) -> None:
+    assert_counted_alike(rule_input, lose)
 
 
 @pytest.mark.parametrize("lose", FailureScenario)

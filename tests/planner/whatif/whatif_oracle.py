@@ -1,4 +1,4 @@
-"""What-if by brute force: for each scenario, brokers are removed from the world and every partition is evaluated."""
+"""What-if by brute force: for each scenario, brokers are removed from the input and every partition is evaluated."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -7,13 +7,13 @@ from itertools import combinations
 
 from schemas.enums import FailureScenario
 from schemas.rows import Row
-from tests.planner.frames import World
+from tests.planner.frames import RuleInput
 from tests.planner.oracle import DELETED, offline_election
 
 
-def scenarios(world: World, racks: Mapping[int, str | None], lose: FailureScenario) -> dict[str, list[int]]:
+def scenarios(rule_input: RuleInput, racks: Mapping[int, str | None], lose: FailureScenario) -> dict[str, list[int]]:
     """Return the brokers lost in each scenario."""
-    brokers = sorted(world.registered)
+    brokers = sorted(rule_input.registered)
     if lose is FailureScenario.PAIRS:
         return {f"brokers {one}+{other}": [one, other] for one, other in combinations(brokers, 2)}
     if lose is FailureScenario.BROKERS:
@@ -25,25 +25,25 @@ def scenarios(world: World, racks: Mapping[int, str | None], lose: FailureScenar
     return lost
 
 
-def without(world: World, lost: Iterable[int]) -> World:
+def without(rule_input: RuleInput, lost: Iterable[int]) -> RuleInput:
     gone = frozenset(lost)
-    return replace(world, live=world.live - gone, opaque=world.opaque - gone)
+    return replace(rule_input, live=rule_input.live - gone, opaque=rule_input.opaque - gone)
 
 
-def leader(row: Row, world: World) -> int | None:
+def leader(row: Row, rule_input: RuleInput) -> int | None:
     """Return the leader after the clean elections due now."""
-    if row["leader"] in world.registered:
+    if row["leader"] in rule_input.registered:
         return int(row["leader"])
-    elected = offline_election(row, world, unclean=False) if _judged(row) else None
+    elected = offline_election(row, rule_input, unclean=False) if _judged(row) else None
     return elected[0] if elected else None
 
 
-def costs(world: World, lost: list[int]) -> Row:
+def costs(rule_input: RuleInput, lost: list[int]) -> Row:
     """Return the impact of a scenario, as in its WHATIF row."""
-    after = without(world, lost)
-    judged = [row for row in world.partitions if row["topic"] != DELETED and _judged(row)]
+    after = without(rule_input, lost)
+    judged = [row for row in rule_input.partitions if row["topic"] != DELETED and _judged(row)]
     offline = [row for row in judged if leader(row, after) is None]
-    newly = [row for row in offline if leader(row, world) is not None]
+    newly = [row for row in offline if leader(row, rule_input) is not None]
     without_live_in_sync = [row for row in newly if not _in_sync(row, after)]
     no_replica = [row for row in without_live_in_sync if not set(row["replicas"]) & after.live]
     under = [row for row in judged if _under_min_isr(row, after)]
@@ -54,14 +54,14 @@ def costs(world: World, lost: list[int]) -> Row:
         "unclean_only": len(without_live_in_sync) - len(no_replica),
         "no_replica": len(no_replica),
         "under_min_isr": len(under),
-        "newly_under_min_isr": len([row for row in under if not _under_min_isr(row, world)]),
-        "leaders_moved": len([row for row in judged if leader(row, world) != leader(row, after)]) - len(newly),
-        "not_judged": len([row for row in world.partitions if row["topic"] != DELETED and not _judged(row)]),
+        "newly_under_min_isr": len([row for row in under if not _under_min_isr(row, rule_input)]),
+        "leaders_moved": len([row for row in judged if leader(row, rule_input) != leader(row, after)]) - len(newly),
+        "not_judged": len([row for row in rule_input.partitions if row["topic"] != DELETED and not _judged(row)]),
         **_spread(after),
     }
 
 
-def _spread(after: World) -> Row:
+def _spread(after: RuleInput) -> Row:
     led_by = (leader(row, after) for row in after.partitions if row["topic"] != DELETED)
     leaders = Counter(broker for broker in led_by if broker is not None)
     most = max(leaders.values(), default=0)
@@ -78,13 +78,13 @@ def _judged(row: Row) -> bool:
     return row["understood"] and row["leader"] is not None
 
 
-def _in_sync(row: Row, world: World) -> set[int]:
-    return set(row["isr"]) & world.registered
+def _in_sync(row: Row, rule_input: RuleInput) -> set[int]:
+    return set(row["isr"]) & rule_input.registered
 
 
-def _under_min_isr(row: Row, world: World) -> bool:
+def _under_min_isr(row: Row, rule_input: RuleInput) -> bool:
     """Use the topic's config, else the largest value a broker is known to use, else 1."""
-    config = next((topic["config"] or {} for topic in world.topics if topic["topic"] == row["topic"]), {})
-    known = [c for c in world.configs if c["name"] == "min.insync.replicas" and not c["assumed"]]
+    config = next((topic["config"] or {} for topic in rule_input.topics if topic["topic"] == row["topic"]), {})
+    known = [c for c in rule_input.configs if c["name"] == "min.insync.replicas" and not c["assumed"]]
     default = max((int(c["value"]) for c in known), default=1)
-    return len(_in_sync(row, world)) < int(config.get("min.insync.replicas") or default)
+    return len(_in_sync(row, rule_input)) < int(config.get("min.insync.replicas") or default)

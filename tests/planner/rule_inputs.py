@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from planner.columns.broker_sets import FAILED
 from schemas.enums import NO_LEADER, DrainMode
 from schemas.rows import Row
-from tests.planner.frames import World, config_row, partition_row, topic_row
+from tests.planner.frames import RuleInput, config_row, partition_row, topic_row
 
 BROKERS: Final = range(6)
 
@@ -74,34 +74,36 @@ def _configs(draw: st.DrawFn) -> list[Row]:
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> World:
+def rule_inputs(draw: st.DrawFn) -> RuleInput:
     """Draw 30 to 60 partitions on shared brokers; of a list that may be short, Hypothesis draws six on average."""
     rows = draw(st.lists(_partitions(), min_size=30, max_size=60))
     partitions = [row | {"partition": number} for number, row in enumerate(rows)]
     fates = draw(st.lists(st.sampled_from(["live", "live", "dead", "opaque"]), min_size=6, max_size=6))
     live = frozenset(broker for broker in BROKERS if fates[broker] == "live")
     opaque = frozenset(broker for broker in BROKERS if fates[broker] == "opaque")
-    return World(partitions, TOPICS, live, opaque, draw(_configs()))
+    return RuleInput(partitions, TOPICS, live, opaque, draw(_configs()))
 
 
 @st.composite
-def failing_worlds(draw: st.DrawFn) -> World:
+def failing_worlds(draw: st.DrawFn) -> RuleInput:
     """Draw such a cluster in which log dirs of live brokers failed for some partitions."""
-    world = draw(worlds())
-    broken = st.lists(st.sampled_from(sorted(world.live)), unique=True, max_size=3) if world.live else st.just([])
-    return replace(world, partitions=[row | {FAILED: draw(broken)} for row in world.partitions])
+    rule_input = draw(rule_inputs())
+    broken = (
+        st.lists(st.sampled_from(sorted(rule_input.live)), unique=True, max_size=3) if rule_input.live else st.just([])
+    )
+    return replace(rule_input, partitions=[row | {FAILED: draw(broken)} for row in rule_input.partitions])
 
 
 @st.composite
-def drained_worlds(draw: st.DrawFn) -> World:
+def drained_worlds(draw: st.DrawFn) -> RuleInput:
     """Draw such a cluster, with or without failed log dirs, in which half of the brokers are drained."""
-    world = draw(st.one_of(worlds(), failing_worlds()))
+    rule_input = draw(st.one_of(rule_inputs(), failing_worlds()))
     modes = draw(st.lists(st.sampled_from([None, None, *DrainMode]), min_size=6, max_size=6))
-    return replace(world, drained={broker: mode for broker, mode in zip(BROKERS, modes, strict=True) if mode})
+    return replace(rule_input, drained={broker: mode for broker, mode in zip(BROKERS, modes, strict=True) if mode})
 
 
 @cache
-def all_small_partitions() -> World:
+def all_small_partitions() -> RuleInput:
     """Return all partitions of up to two replicas and two in sync, on two live, two dead, one not understood broker."""
     brokers: Final = range(5)
     ids = [list(some) for size in (1, 2) for some in permutations(brokers, size)]
@@ -111,7 +113,7 @@ def all_small_partitions() -> World:
         for topic, replicas, (leader, isr) in product(("plain", "unclean"), ids, states)
     ]
     numbered = [row | {"partition": number} for number, row in enumerate(rows)]
-    return World(numbered, TOPICS, frozenset({0, 1}), frozenset({2}))
+    return RuleInput(numbered, TOPICS, frozenset({0, 1}), frozenset({2}))
 
 
 def is_sane(row: Row) -> bool:
@@ -121,13 +123,13 @@ def is_sane(row: Row) -> bool:
     return set(row["isr"]) <= set(row["replicas"]) and row["leader"] in {NO_LEADER, *row["isr"]}
 
 
-def applied(world: World, changes: Mapping[tuple[str, int], Row]) -> World:
-    """Return the world after all changes are written."""
+def applied(rule_input: RuleInput, changes: Mapping[tuple[str, int], Row]) -> RuleInput:
+    """Return the input after all changes are written."""
     partitions = []
-    for row in world.partitions:
+    for row in rule_input.partitions:
         change = changes.get((row["topic"], row["partition"]))
         names = ("leader", "isr", "leader_epoch", "leader_recovery_state")
         after = {} if change is None else {name: change[f"{name}_after"] for name in names}
         version = {} if change is None else {"state_version": change["state_version"] + 1, "controller_epoch": 8}
         partitions.append(row | after | version)
-    return replace(world, partitions=partitions)
+    return replace(rule_input, partitions=partitions)
