@@ -2,8 +2,7 @@
 
 Corresponds to the `decode` methods of `kafka.zk.ZkData` of 3.9, with `kafka.utils.Json`: most of them treat data that
 is not JSON as empty, and throw on JSON of another shape. An exception during a controller's start ends that controller,
-and the next one as well. `schemas.znodes` is stricter, so every znode found here is in quarantine. In: a path and its
-data. Out: the function that fails while the znode is as it is.
+and the next one as well. `schemas.znodes` is stricter, so every znode found here is in quarantine.
 """
 
 import re

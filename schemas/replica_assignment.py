@@ -1,11 +1,11 @@
 """The assignment of one partition while its replicas are moved.
 
 Corresponds to `ReplicaAssignment` in ControllerContext.scala, in plain Python for callers that handle single partitions
-without Spark. In: lists of broker ids as in /brokers/topics/T. Out: the same.
+without Spark. Replicas are lists of broker ids as in /brokers/topics/T.
 
 A partition is being reassigned if replicas are being added or removed (`ReplicaAssignment.isBeingReassigned`). This
-condition is here in plain Python and in Spark's SQL; `StoredRows.is_reassigned` is the same on Arrow, and a test
-compares them.
+condition is here in plain Python and in Spark's SQL, and `StoredRows.is_reassigned` has it on Arrow; a test compares
+these three. The DuckDB view `health` has it in its own SQL, which users can run.
 """
 
 from collections.abc import Collection, Container, Iterable, Sequence

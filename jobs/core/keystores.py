@@ -82,7 +82,7 @@ def _read_pkcs12(data: bytes, password: str | None) -> Keystore:
         return Keystore(trusted=tuple(certificate.public_bytes(Encoding.DER) for certificate in trusted))
     if store.cert is None:
         raise KeystoreError("has a private key without its certificate")
-    # only Java's own attribute would tell a trusted certificate from one of the chain
+    # only Java's own attribute distinguishes a trusted certificate from one of the chain
     chain = [store.cert.certificate]
     while (
         issuer := next((certificate for certificate in others if certificate.subject == chain[-1].issuer), None)

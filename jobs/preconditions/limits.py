@@ -100,7 +100,7 @@ def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: L
 def refuse_other_cluster(settings: Settings, plan: Plan, state: LiveCluster) -> None:
     """Raise RefusedError unless the plan was made for the connected cluster, on a snapshot of its kind of source.
 
-    A cluster that was migrated keeps its id. Broker epochs, which a KRaft cluster does not have, tell them apart.
+    A cluster that was migrated keeps its id. Broker epochs, which a KRaft cluster does not have, distinguish them.
     """
     planned = {broker.broker_epoch is None for broker in plan.row.brokers}
     current = {epoch is None for epoch in state.live.values()}

@@ -29,7 +29,7 @@ def refuse_unwritable(out: Path, option: str = "--out") -> None:
 
 
 def _accepts_files(folder: Path) -> bool:
-    """Return whether a file can be created in the folder; for root, permissions alone do not tell."""
+    """Return whether a file can be created in the folder; permissions alone do not decide that for root."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             return True

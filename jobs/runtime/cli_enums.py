@@ -60,4 +60,4 @@ class Output(StrEnum):
     JSON = "json"
     """The object of --json."""
     YAML = "yaml"
-    """The same object."""
+    """The object of --json as YAML."""

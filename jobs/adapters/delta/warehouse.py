@@ -343,7 +343,7 @@ class Warehouse:
         """
         try:
             current, earlier = self._open(table), self._open(table, version)
-        except UnreadableError:  # the version is lost, or the table is, of which the caller's next read will tell
+        except UnreadableError:  # the version or the table is lost; the caller's next read reports it
             return None
         files, earlier_files = (
             set(opened.file_uris(file_pruning_predicate=[("cluster", "=", self.cluster)]))

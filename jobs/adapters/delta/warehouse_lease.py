@@ -4,7 +4,7 @@ Of two processes that take the lease at once, one loses the conditional commit o
 
 1. The holder renews the lease in a thread: it moves the deadline.
 2. The holder stops writing some seconds (the margin) before the deadline, by its own monotonic clock. It checks this
-   before each write, so a process that stood still finds that its lease may have been taken.
+   before each write, so a process that was suspended finds that its lease may have been taken.
 3. A process that waits takes the lease after the deadline, which ends the lease of a holder that was killed. It also
    takes it if the row has not changed for the whole lease and the margin, by its monotonic clock. So a deadline that a
    wrong clock set far in the future cannot block it.
@@ -64,7 +64,7 @@ _MAX_CHECKS: Final = 2
 """Attempts to find the lease ours: the second extends a lease that ran out during the first."""
 
 SNAPSHOT: Final = "snapshot"
-"""The command of the holder of a snapshot's lease, which is thereby told from the other lease."""
+"""The command in the row of a snapshot's lease, which distinguishes it from the other lease."""
 
 _POLL_SECONDS: Final = 0.5
 _TABLE: Final = LeaseRecord.TABLE

@@ -166,7 +166,7 @@ def refuse_unwritable(warehouse: str) -> None:
     try:
         Path(
             tempfile.mkdtemp(prefix=".surveyor-", dir=existing)
-        ).rmdir()  # for root, permissions do not tell: /proc looks writable
+        ).rmdir()  # permissions say nothing for root: /proc looks writable
     except OSError as error:
         raise SurveyorError(
             f"--warehouse {warehouse} cannot be written: no folder can be made in {existing}: "

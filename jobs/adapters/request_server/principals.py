@@ -24,7 +24,7 @@ _KEYWORDS: Final = {
     "domainComponent": "DC",
     "userId": "UID",
 }
-"""Keywords of RFC 2253; Java writes other attributes by number, which Python does not tell."""
+"""Keywords of RFC 2253; Java writes other attributes by number, which Python does not return."""
 
 _SPECIAL: Final = re.compile(r'([,+"\\<>;])')
 

@@ -258,7 +258,7 @@ def brokers_and_deletions(client: KazooClient, broker_ids: Iterable[int]) -> tup
 def _read_controller(client: KazooClient, quarantine: _Quarantine) -> ClusterState:
     """Read the epoch first: a controller that takes over afterwards changes its version, so a multi is refused.
 
-    The version of /controller does not tell that: a znode that was created again begins with version 0.
+    The version of /controller does not show a take-over: a znode that is created again begins with version 0.
     """
     epoch = read(client, CONTROLLER_EPOCH)
     controller = read(client, CONTROLLER)

@@ -189,7 +189,7 @@ def elect_leaders(api_context: AdminApiContext, version: int, request: ApiMessag
     """Elect preferred replicas; an unclean election is left to a plan with its evidence."""
     is_preferred = getattr(request, "election_type", _PREFERRED) == _PREFERRED
     requested_topics = request.topic_partitions
-    if requested_topics is None and api_context.refusal is not None:  # as in Kafka, it is told of no partition
+    if requested_topics is None and api_context.refusal is not None:  # as in Kafka, the response has no partition
         return _elections(version, {}, api_context.refusal)
     keys: Iterable[Key] = (
         [*api_context.context.partitions.copy()]

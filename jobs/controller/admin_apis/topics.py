@@ -326,7 +326,7 @@ def delete_topics(api_context: AdminApiContext, version: int, request: ApiMessag
 def _deletions(api_context: AdminApiContext, version: int, request: ApiMessage) -> list[tuple[str | None, object]]:
     """Return the names of the topics with the ids that were given.
 
-    A name is None if there is no topic of that id, or if the client is refused: then it is not told which one there is.
+    A name is None if there is no topic of that id, or if the client is refused and must not learn the name.
     """
     if version < _IDS_SINCE:
         return [(name, None) for name in request.topic_names]
