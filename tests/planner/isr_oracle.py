@@ -37,13 +37,13 @@ class LeaderAndIsr:
         return same and self.partition_epoch <= other.partition_epoch
 
 
-Answer = int | LeaderAndIsr
+IsrOutcome = int | LeaderAndIsr
 """An error, or the state that the leader takes over; its partition epoch has grown if it was written."""
 
 
 def answer_of_kafka(  # noqa: PLR0911 - as in Kafka
     current: LeaderAndIsr | None, new: LeaderAndIsr, live: Collection[int], version: int
-) -> Answer:
+) -> IsrOutcome:
     """Return the response of Kafka's controller to a broker whose epoch is not stale.
 
     `current`: the stored state, None if there is none. `live`: brokers that do not shut down.

@@ -224,7 +224,7 @@ class Case:
     stopped: frozenset[int]
     version: int
 
-    def judge(self) -> oracle.Answer:
+    def judge(self) -> oracle.IsrOutcome:
         """Our answer in the form of the oracle."""
         candidates = IsrCandidates(self.epochs, self.stopped)
         verdict = judge_proposal(self.proposal, self.row, candidates, version=self.version)
@@ -257,7 +257,7 @@ class Case:
         )
 
     @property
-    def of_kafka(self) -> oracle.Answer:
+    def of_kafka(self) -> oracle.IsrOutcome:
         return oracle.answer_of_kafka(self.current, self.new, self.epochs, self.version)
 
     @property
@@ -277,7 +277,7 @@ class Case:
         return oracle.may_all_join(current, self.new, proposed, self.epochs, self.stopped)
 
     @property
-    def expected(self) -> oracle.Answer:
+    def expected(self) -> oracle.IsrOutcome:
         """The answer of Kafka, and the checks of decision record 028."""
         current, row, of_kafka = self.current, self.row, self.of_kafka
         if row is not None and not row.understood and row.had_state:

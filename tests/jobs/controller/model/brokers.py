@@ -15,7 +15,13 @@ from schemas.enums import LEADER_DURING_DELETE
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.rows import Key
 from schemas.znodes import State, TopicPartition, encode_partitions, encode_state
-from tests.jobs.controller.model.leaders import GIVES_UP, STAYS_PENDING, AlterPartitionManager, Answer, Proposal
+from tests.jobs.controller.model.leaders import (
+    GIVES_UP,
+    STAYS_PENDING,
+    AlterPartitionManager,
+    PartitionResponse,
+    Proposal,
+)
 from tests.jobs.controller.model.zookeeper import Tree
 from tests.jobs.support.zookeeper.kafka_tree import registration, state_path
 
@@ -299,7 +305,7 @@ class SimulatedBroker:
         if self.process.manager.submit(proposal):
             replica.pending = proposal
 
-    def receive_isr(self, proposal: Proposal, answer: Answer) -> None:
+    def receive_isr(self, proposal: Proposal, answer: PartitionResponse) -> None:
         """Handle the answer for a partition, as `Partition.submitAlterPartition`."""
         replica = self.process.replicas.get(proposal.key) if self.process else None
         if replica is None or replica.pending is not proposal or answer.code in STAYS_PENDING:

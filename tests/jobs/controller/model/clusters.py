@@ -31,7 +31,7 @@ from schemas.znodes import (
 )
 from tests.jobs.controller.model.brokers import Shutdown, SimulatedBroker
 from tests.jobs.controller.model.isr_oracle import IsrOracle, IsrWriterNow
-from tests.jobs.controller.model.leaders import NO_ID, Proposal, Question
+from tests.jobs.controller.model.leaders import NO_ID, IsrRequest, Proposal
 from tests.jobs.controller.model.network import MAX_BROKERS, Network
 from tests.jobs.controller.model.scenarios import Event, Point, Scenario
 from tests.jobs.controller.model.zookeeper import Tree, Write
@@ -50,7 +50,7 @@ class SimulatedCluster:
     tree: Tree
     network: Network
     oracle: IsrOracle
-    ask: Callable[[Question], None] = lambda _: None
+    ask: Callable[[IsrRequest], None] = lambda _: None
     """Sends a request of a broker to the controller."""
     brokers: dict[int, SimulatedBroker] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
@@ -246,9 +246,11 @@ class SimulatedCluster:
     def _repeat(self, local: int) -> None:
         """Deliver the last request once more, as after a lost answer; its leader ignores the answer."""
         process = self._broker(local).process
-        question = process.manager.finished if process is not None and process.manager is not None else None
-        if question is not None and question.is_final:
-            self.ask(Question(question.broker, question.broker_epoch, question.version, question.proposals))
+        isr_request = process.manager.finished if process is not None and process.manager is not None else None
+        if isr_request is not None and isr_request.is_final:
+            self.ask(
+                IsrRequest(isr_request.broker, isr_request.broker_epoch, isr_request.version, isr_request.proposals)
+            )
 
     def _forge(self, local: int, seed: int) -> None:
         """Send proposals that no controller may accept, about several partitions in one request."""
@@ -259,10 +261,10 @@ class SimulatedCluster:
         if broker.process is None or manager is None or not keys:
             return
         proposals = [self._forged(random, broker.id, key) for key in random.sample(keys, min(len(keys), 3))]
-        question = manager.question((*proposals,))
+        isr_request = manager.isr_request((*proposals,))
         if random.random() < 0.2:
-            question.broker_epoch += random.choice((-1, 1_000_000))
-        self.ask(question)
+            isr_request.broker_epoch += random.choice((-1, 1_000_000))
+        self.ask(isr_request)
 
     def _keys(self, topic: str) -> list[Key]:
         assignment = self.assignment(topic)

@@ -27,9 +27,9 @@ from tests.jobs.controller.model.leaders import (
     STALE_BROKER,
     UNKNOWN_PARTITION,
     UNKNOWN_TOPIC_ID,
-    Answer,
+    IsrRequest,
+    PartitionResponse,
     Proposal,
-    Question,
 )
 from tests.jobs.controller.model.zookeeper import Tree, Write
 from tests.jobs.support.zookeeper.kafka_tree import state_path
@@ -97,12 +97,12 @@ class IsrWriterNow:
 
 
 def kafka_error(  # noqa: PLR0911 - a line for each error
-    question: Question, proposal: Proposal, now: StateVersion | None, replicas: Collection[int], *, all_live: bool
+    isr_request: IsrRequest, proposal: Proposal, now: StateVersion | None, replicas: Collection[int], *, all_live: bool
 ) -> int:
     """Return the error code for a proposal at a state; `all_live`: whether its members may be in an ISR."""
     if now is None:
         return UNKNOWN_PARTITION
-    state, isr, broker = now.state, proposal.isr, question.broker
+    state, isr, broker = now.state, proposal.isr, isr_request.broker
     if state is None:
         return NOT_ATTEMPTED
     recovery = state.leader_recovery_state or 0
@@ -119,7 +119,7 @@ def kafka_error(  # noqa: PLR0911 - a line for each error
     is_foreign = broker != state.leader or broker not in isr or not {*isr} <= {*replicas, *state.isr}
     if is_foreign or len({*isr}) < len(isr):
         return INVALID_REQUEST
-    return NONE if all_live else (INELIGIBLE if question.version >= INELIGIBLE_SINCE else NOT_ATTEMPTED)
+    return NONE if all_live else (INELIGIBLE if isr_request.version >= INELIGIBLE_SINCE else NOT_ATTEMPTED)
 
 
 @dataclass(slots=True)
@@ -162,12 +162,12 @@ class IsrOracle:
         except MalformedZnodeError:
             return StateVersion(None, version)
 
-    def ask(self, question: Question, controller: IsrWriterNow) -> None:
+    def ask(self, isr_request: IsrRequest, controller: IsrWriterNow) -> None:
         """Note that a request was sent to a controller."""
-        for proposal in question.proposals:
+        for proposal in isr_request.proposals:
             proposal.stopping.setdefault(controller.epoch, controller.stopping)
             if id(proposal) not in self.askers:
-                self.askers[id(proposal)] = question.broker
+                self.askers[id(proposal)] = isr_request.broker
                 self.proposals[proposal.key].append(proposal)
 
     # AlterPartition
@@ -202,7 +202,7 @@ class IsrOracle:
 
     def check_answer(  # noqa: PLR0913 - what is known of the controller
         self,
-        question: Question,
+        isr_request: IsrRequest,
         window: Window,
         multis: int,
         shutting: Mapping[int, bool],
@@ -217,38 +217,39 @@ class IsrOracle:
         the request arrived, or has been replaced.
         """
         code = int(response.error_code)
-        epochs = self.brokers[question.broker].since(window.known)
+        epochs = self.brokers[isr_request.broker].since(window.known)
         if code == NOT_CONTROLLER and is_troubled:
             return
-        if code == STALE_BROKER and any(epoch != question.broker_epoch for epoch in epochs):
+        if code == STALE_BROKER and any(epoch != isr_request.broker_epoch for epoch in epochs):
             return
-        if code or question.broker_epoch not in epochs:
-            yield f"AlterPartition of {question.broker} gets error {code}; its registrations are {epochs}: {question}"
+        if code or isr_request.broker_epoch not in epochs:
+            broker = isr_request.broker
+            yield f"AlterPartition of {broker} gets error {code}; its registrations are {epochs}: {isr_request}"
             return
-        for proposal, answer in question.answers(response):
+        for proposal, answer in isr_request.answers(response):
             self.codes[answer.code] += 1
             if is_troubled and answer.code == NONE and self._was_so(proposal, answer, window):
                 continue  # a controller that does not know yet that it was replaced; its answer changes nothing
-            expected = self._expected(question, proposal, window, shutting)
+            expected = self._expected(isr_request, proposal, window, shutting)
             self.determined += len(expected) == 1
             self.undetermined += len(expected) > 1
             has_failed = multis - window.multis >= MAX_CONTENTION
             has_contention = answer.code == NOT_ATTEMPTED and NONE in expected and has_failed
             if answer.code not in expected and not has_contention:
                 yield (
-                    f"{question.broker} gets error {answer.code} for {proposal}, expected is one of {expected}; "
+                    f"{isr_request.broker} gets error {answer.code} for {proposal}, expected is one of {expected}; "
                     f"states are {self.states[proposal.key].since(window.asked)}"
                 )
             if answer.code == NONE:
                 yield from self._check_success(proposal, answer, window)
 
     def _expected(
-        self, question: Question, proposal: Proposal, window: Window, shutting: Mapping[int, bool]
+        self, isr_request: IsrRequest, proposal: Proposal, window: Window, shutting: Mapping[int, bool]
     ) -> set[int]:
         topic, partition = proposal.key
         assignments = self.topics[topic].since(window.known)
         expected = set[int]()
-        if question.version >= IDS_SINCE:
+        if isr_request.version >= IDS_SINCE:
             known = {
                 None if assignment is None else assignment.topic_id == proposal.topic_id for assignment in assignments
             }
@@ -269,7 +270,7 @@ class IsrOracle:
             )
             if is_possible or not proposal.isr:
                 expected |= {
-                    kafka_error(question, proposal, now, replicas, all_live=all_live)
+                    kafka_error(isr_request, proposal, now, replicas, all_live=all_live)
                     for now in self._possible_states(proposal.key, window.asked)
                 }
         return expected
@@ -302,7 +303,7 @@ class IsrOracle:
                     return True
         return False
 
-    def _was_so(self, proposal: Proposal, answer: Answer, window: Window) -> bool:
+    def _was_so(self, proposal: Proposal, answer: PartitionResponse, window: Window) -> bool:
         """Whether a partition was as proposed by what a controller may know, and the answer says just that."""
         known = (answer.leader, answer.leader_epoch, [*answer.isr], answer.partition_epoch)
         return answer.leader_epoch == proposal.leader_epoch and any(
@@ -313,7 +314,7 @@ class IsrOracle:
             for state in self.states[proposal.key].since(window.known)
         )
 
-    def _check_success(self, proposal: Proposal, answer: Answer, window: Window) -> Iterator[str]:
+    def _check_success(self, proposal: Proposal, answer: PartitionResponse, window: Window) -> Iterator[str]:
         written = [
             state
             for state in self._possible_states(proposal.key, window.asked)

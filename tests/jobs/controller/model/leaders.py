@@ -50,7 +50,7 @@ class Proposal:
     """By controller epoch, the brokers whose controlled shutdown was granted when it was sent for the first time."""
 
 
-class Answer(NamedTuple):
+class PartitionResponse(NamedTuple):
     """The answer for a partition: the error code, and the state if there is none."""
 
     code: int
@@ -61,7 +61,7 @@ class Answer(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class Question:
+class IsrRequest:
     """An AlterPartition request that a broker sends; it may be sent several times."""
 
     broker: int
@@ -87,7 +87,7 @@ class Question:
             )
         return alter_partition_request(self.version, self.broker, self.broker_epoch, topics)
 
-    def answers(self, response: Any) -> Iterator[tuple[Proposal, Answer]]:  # noqa: ANN401 - of kio
+    def answers(self, response: Any) -> Iterator[tuple[Proposal, PartitionResponse]]:  # noqa: ANN401 - of kio
         """Yield the answer to each proposal, which are in the order of the request."""
         of_topics: dict[Any, dict[int, Any]] = {}
         for data in response.topics:
@@ -99,7 +99,9 @@ class Question:
             data = by_name[name][proposal.key[1]]
             yield (
                 proposal,
-                Answer(int(data.error_code), data.leader_id, data.leader_epoch, (*data.isr,), data.partition_epoch),
+                PartitionResponse(
+                    int(data.error_code), data.leader_id, data.leader_epoch, (*data.isr,), data.partition_epoch
+                ),
             )
 
     def _names(self) -> list[str]:
@@ -117,10 +119,10 @@ class AlterPartitionManager:
     version: int
     """The latest version that the broker knows; requests that need ids of topics without one have an earlier version.
     """
-    send: Callable[[Question], None]
+    send: Callable[[IsrRequest], None]
     unsent: dict[Key, Proposal] = field(default_factory=dict)
-    in_flight: Question | None = None
-    finished: Question | None = None
+    in_flight: IsrRequest | None = None
+    finished: IsrRequest | None = None
     """The last request that was answered for good."""
     lost_answers: int = 0
     """How many answers are lost from now on."""
@@ -129,28 +131,28 @@ class AlterPartitionManager:
         """Queue a proposal; return whether it was queued, which it is not while another one of the partition is."""
         return self.unsent.setdefault(proposal.key, proposal) is proposal
 
-    def receive(self) -> list[tuple[Proposal, Answer]]:
+    def receive(self) -> list[tuple[Proposal, PartitionResponse]]:
         """Return the answers that have arrived; without a connection or a controller, send the request again."""
-        question = self.in_flight
-        if question is None:
+        isr_request = self.in_flight
+        if isr_request is None:
             return []
-        if question.future is not None and not question.future.done():
+        if isr_request.future is not None and not isr_request.future.done():
             return []
-        is_lost = self.lost_answers > 0 and question.future is not None
+        is_lost = self.lost_answers > 0 and isr_request.future is not None
         self.lost_answers -= is_lost
-        if question.future is None or question.future.exception() or is_lost:
-            self.send(question)
+        if isr_request.future is None or isr_request.future.exception() or is_lost:
+            self.send(isr_request)
             return []
-        response = question.future.result()
+        response = isr_request.future.result()
         if response.error_code not in {NONE, NOT_CONTROLLER}:
             self.in_flight = None
             return []
-        answers = [] if response.error_code else [*question.answers(response)]
+        answers = [] if response.error_code else [*isr_request.answers(response)]
         if response.error_code or any(answer.code == NOT_CONTROLLER for _, answer in answers):
-            self.send(question)
+            self.send(isr_request)
             return []
-        self.in_flight, self.finished = None, question
-        question.is_final = all(answer.code in {NONE, FENCED_LEADER, INVALID_VERSION} for _, answer in answers)
+        self.in_flight, self.finished = None, isr_request
+        isr_request.is_final = all(answer.code in {NONE, FENCED_LEADER, INVALID_VERSION} for _, answer in answers)
         for proposal, _ in answers:
             self.unsent.pop(proposal.key, None)
         return answers
@@ -158,10 +160,10 @@ class AlterPartitionManager:
     def propose(self) -> None:
         """Send all proposals in one request, unless a request is in flight."""
         if self.in_flight is None and self.unsent:
-            self.in_flight = self.question((*self.unsent.values(),))
+            self.in_flight = self.isr_request((*self.unsent.values(),))
             self.send(self.in_flight)
 
-    def question(self, proposals: tuple[Proposal, ...]) -> Question:
+    def isr_request(self, proposals: tuple[Proposal, ...]) -> IsrRequest:
         has_ids = all(proposal.topic_id is not None for proposal in proposals)
         version = self.version if has_ids else min(self.version, IDS_SINCE - 1)
-        return Question(self.broker, self.broker_epoch, version, proposals)
+        return IsrRequest(self.broker, self.broker_epoch, version, proposals)

@@ -45,7 +45,7 @@ from tests.jobs.controller.model.clusters import SimulatedCluster
 from tests.jobs.controller.model.invariants import violations
 from tests.jobs.controller.model.isr_oracle import IsrOracle, IsrWriterNow, Window
 from tests.jobs.controller.model.isr_thread import KilledError, ParkingQueue, SteppedThread
-from tests.jobs.controller.model.leaders import AlterPartitionManager, Question
+from tests.jobs.controller.model.leaders import AlterPartitionManager, IsrRequest
 from tests.jobs.controller.model.network import MAX_BROKERS, Network, cluster_of_broker, cluster_of_topic
 from tests.jobs.controller.model.scenarios import Point, Scenario
 from tests.jobs.controller.model.zookeeper import Interception, Session, Tree, Write
@@ -256,7 +256,7 @@ class Simulation:
     round: int = -1
     controller_terms: int = 0
     term: Term = field(default_factory=Term)
-    questions: int = 0
+    isr_requests: int = 0
     """Requests of brokers, those that were sent again included."""
     _replaced: list[Term] = field(default_factory=list)
     """Terms of controllers that were replaced, and whose processes still answer."""
@@ -376,38 +376,38 @@ class Simulation:
         term = process.term if process else None
         return None if term is None or term.is_dead else (term, term.apis)
 
-    def ask(self, question: Question) -> None:
+    def ask(self, isr_request: IsrRequest) -> None:
         """Send a request of a broker to the controller that it knows."""
-        cluster, asked = self.clusters[cluster_of_broker(question.broker)], self._asked(question.broker)
-        question.future = None
-        if not {proposal.key for proposal in question.proposals} <= cluster.lost:
+        cluster, asked = self.clusters[cluster_of_broker(isr_request.broker)], self._asked(isr_request.broker)
+        isr_request.future = None
+        if not {proposal.key for proposal in isr_request.proposals} <= cluster.lost:
             # what has lost its state is proposed for ever
-            self.questions += 1
+            self.isr_requests += 1
             cluster.last_turn = self.cycles
         if asked is None:
             return
         term, apis = asked
-        cluster.log.append(f"  {question.broker} asks, version {question.version}: {_proposals(question)}")
-        self.oracle.ask(question, term.writer_now())
+        cluster.log.append(f"  {isr_request.broker} asks, version {isr_request.version}: {_proposals(isr_request)}")
+        self.oracle.ask(isr_request, term.writer_now())
         window, granted = self._window(term), {**term.shutting}
 
         def check(future: "Future[Any]") -> None:
             if future.exception() is not None:
                 if not isinstance(future.exception(), ConnectionResetError):
-                    cluster.add_fault(f"{question} is not answered: {future.exception()!r}")
+                    cluster.add_fault(f"{isr_request} is not answered: {future.exception()!r}")
                 return
             response = future.result()
-            cluster.log.append(f"  {question.broker} is answered {_answers(response)}")
+            cluster.log.append(f"  {isr_request.broker} is answered {_answers(response)}")
             shutting = {broker: granted.get(broker, False) for broker in {**granted, **term.shutting}}
             troubled = self._is_troubled(term, window)
             for fault in self.oracle.check_answer(
-                question, window, term.multis, shutting, response, is_troubled=troubled
+                isr_request, window, term.multis, shutting, response, is_troubled=troubled
             ):
                 cluster.add_fault(fault)
 
-        question.future = apis.submit(CALLER, ALTER_PARTITION, question.version, question.entity())
-        term.asked.append(question.future)
-        question.future.add_done_callback(check)
+        isr_request.future = apis.submit(CALLER, ALTER_PARTITION, isr_request.version, isr_request.entity())
+        term.asked.append(isr_request.future)
+        isr_request.future.add_done_callback(check)
 
     def _window(self, term: Term) -> Window:
         bounced = self.oracle.turns[-_BOUNCE_TURNS] if len(self.oracle.turns) > _BOUNCE_TURNS else 0
@@ -511,7 +511,7 @@ class Simulation:
 
     def _count_quiet_turns(self) -> None:
         self._healed_at = self.cycles if self._healed_at is None else self._healed_at
-        now = self._multis, self.tree.writes + self.network.deliveries + self.questions
+        now = self._multis, self.tree.writes + self.network.deliveries + self.isr_requests
         self._quiet_turns = self._quiet_turns + 1 if now == self._last_activity else 0
         self._last_activity = now
         steps = (SimulatedCluster.move_a_replica, SimulatedCluster.catch_up)
@@ -681,11 +681,11 @@ def _patched(simulation: Simulation) -> Iterator[None]:
         yield
 
 
-def _proposals(question: Question) -> str:
+def _proposals(isr_request: IsrRequest) -> str:
     return "; ".join(
         f"{proposal.key[0]}-{proposal.key[1]}: le {proposal.leader_epoch}, isr {proposal.isr}, "
         f"version {proposal.partition_epoch}"
-        for proposal in question.proposals
+        for proposal in isr_request.proposals
     )
 
 
