@@ -374,7 +374,8 @@ def test_results_of_a_driver_on_another_host_are_those_of_the_tables(
     plan = plan_of(warehouse, done)
     assert (done.state, done.having(SKIPPED)) == (SUCCESS, {"commit", "verify"})
     assert done.results["snapshot"] == {"snapshot_id": plan["snapshot_id"]}
-    assert (done.results["plan"]["plan_id"], done.results["plan"]["changes"]) == (plan["plan_id"], 1)
+    result = done.results["plan"]
+    assert (result["plan_id"], result["moves"]) == (plan["plan_id"], plan["moves"]) == (plan["plan_id"], 1)
 
 
 def test_topics_are_created_and_get_more_partitions(airflow: InsideAirflow, cluster: EmbeddedCluster) -> None:
