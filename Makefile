@@ -4,7 +4,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 AIRFLOW_BIN := .venv-airflow/bin
-# On two cores all tests take 14:31 with three; when they took 19:36 with three, they took 22:46 with four, 24:27 with six:
+# On two cores all tests take 34 minutes with three. When they took 19:36 with three, they took 22:46 with four, 24:27 with six:
 # what waits for a core loses its caches.
 WORKERS ?= 3
 LICENCES = 'MIT;Apache;BSD;PSF;Python Software;ISC;MPL;Mozilla;LGPL'
