@@ -44,7 +44,7 @@ from jobs.preconditions.cancellation_plan import (
 from jobs.repositories.plans.commit_log import CommitLog, close_plan, requested_changes
 from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import Plan, read_plan
-from jobs.runtime.console import CommandResult, Result, confirm, format_cell, is_terminal, log
+from jobs.runtime.console import CommandResult, Result, confirm, format_cell, is_terminal, log, truncate
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_step
@@ -476,9 +476,7 @@ def _counts_in_words(cancellation: CancellationPlan) -> str:
 
 def _lines(plan: Plan, cancellation: CancellationPlan) -> Iterator[str]:
     lines = [line for partition in cancellation.partitions if (line := _line(partition))]
-    yield from lines[:LINES_SHOWN]
-    if len(lines) > LINES_SHOWN:
-        yield f"  ... and {len(lines) - LINES_SHOWN} more"
+    yield from truncate(lines)
     if plan.row.kind in {PlanKind.DRAIN, PlanKind.UNDRAIN} and plan.row.status != PlanStatus.PLANNED:
         brokers = format_cell(plan.row.options["brokers"])
         yield f"  brokers {brokers} may still count as drained: see `surveyor show drained`; `plan undrain` ends that"

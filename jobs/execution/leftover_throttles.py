@@ -16,7 +16,7 @@ from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.reassignment_options import Resource, ResourceKind
 from jobs.execution.admin.throttles import clear_throttle
 from jobs.repositories.warehouse_status import throttled_plans
-from jobs.runtime.console import CommandResult, confirm, is_terminal, log, warn
+from jobs.runtime.console import CommandResult, confirm, is_terminal, log, truncate, warn
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import same_step
 from jobs.snapshots.cluster_view import ClusterView, view_now
@@ -35,7 +35,7 @@ def cancel_throttles(settings: Settings, *, apply: bool, yes: bool) -> CommandRe
     for text in view.throttle_warnings:
         warn(text)
     lines = [f"  {override_text(resource, values)}" for resource, values in throttles.items()]
-    shown = [*lines[:LINES_SHOWN], *([f"  ... and {len(lines) - LINES_SHOWN} more"] * (len(lines) > LINES_SHOWN))]
+    shown = truncate(lines)
     result = {"throttles": [*_rows(throttles)]}
     if not throttles:
         nothing = "no throttle is known" if view.throttle_warnings else "no throttle is set"

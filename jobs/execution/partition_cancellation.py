@@ -7,7 +7,7 @@ partitions whose request was removed.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -31,7 +31,7 @@ from jobs.execution.admin.command_lease import lease_for
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.zk_controller_client import ZkReassignmentOverride
 from jobs.repositories.plans.commit_rows import NO_PLAN, AuditEntry, CommitRows, next_attempt
-from jobs.runtime.console import CommandResult, confirm, is_terminal, log
+from jobs.runtime.console import CommandResult, confirm, is_terminal, log, truncate
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import same_step
 from planner.reassignment.reassignment_status import CancellationRisk, cancellation_risk
@@ -412,10 +412,8 @@ def _unchanged_text(partition: _Partition) -> str:
     return f"replicas {list(partition.now.replicas)}; to change their order: surveyor plan reassign"
 
 
-def _lines(partitions: Sequence[_Partition]) -> Iterator[str]:
-    yield from (partition.line for partition in partitions[:LINES_SHOWN])
-    if len(partitions) > LINES_SHOWN:
-        yield f"  ... and {len(partitions) - LINES_SHOWN} more"
+def _lines(partitions: Sequence[_Partition]) -> list[str]:
+    return truncate([partition.line for partition in partitions])
 
 
 def _result(partitions: Sequence[_Partition]) -> dict[str, Any]:

@@ -278,8 +278,9 @@ def format_cell(value: Any) -> str:  # noqa: ANN401 - a value of any column
     return text if text.isprintable() else escape_control_chars(text).replace("\n", r"\n").replace("\t", r"\t")
 
 
-def truncate(lines: Sequence[str], command: str, *, everything: bool = False) -> list[str]:
+def truncate(lines: Sequence[str], command: str | None = None, *, everything: bool = False) -> list[str]:
     """Keep the first LINES_SHOWN lines, unless `everything`; say how many are left out and which command shows them."""
     if everything or len(lines) <= LINES_SHOWN:
         return list(lines)
-    return [*lines[:LINES_SHOWN], f"  ... and {len(lines) - LINES_SHOWN} more: `{command}` shows them"]
+    shown_by = f": `{command}` shows them" if command else ""
+    return [*lines[:LINES_SHOWN], f"  ... and {len(lines) - LINES_SHOWN} more{shown_by}"]
