@@ -99,15 +99,24 @@ class Held:
     end: float
 
 
-def leases(warehouse: Warehouse) -> tuple[list[Held], list[str]]:
-    """Read all leases from the versions of the table, and what is wrong with them: one taken before another's end."""
+def lease_version(warehouse: Warehouse) -> int:
+    """Return the version of the table of leases, -1 if there is none."""
+    return warehouse.opened("leases").version() if warehouse.has("leases") else -1
+
+
+def leases(warehouse: Warehouse, since: int = -1) -> tuple[list[Held], list[str]]:
+    """Read the leases from the versions of the table after `since`, and what is wrong: one taken before another's end.
+
+    The times of earlier versions may be those of a clock that was set.
+    """
     if not warehouse.has("leases"):
         return [], []
     table = DeltaTable(warehouse.path("leases"))
     held: list[Held] = []
     wrong: list[str] = []
     latest: tuple[Row, float, float] | None = None
-    for entry in sorted(table.history(), key=lambda entry: int(entry["version"])):
+    entries = [entry for entry in table.history() if int(entry["version"]) > since]
+    for entry in sorted(entries, key=lambda entry: int(entry["version"])):
         at = entry["timestamp"] / 1000
         (row,) = warehouse.rows("leases", version=entry["version"]) or (None,)
         if latest is not None and (row is None or row["token"] != latest[0]["token"]):
@@ -196,15 +205,22 @@ def executed_twice(
     ]
 
 
-def outside_lease(history: MetadataHistory, held: Iterable[Held], foreign: Iterable[Requested]) -> list[str]:
-    """Return moves that no other client requested, and that the controller got while no command had the lease."""
+def outside_lease(
+    history: MetadataHistory, held: Collection[Held], foreign: Iterable[Requested], since: float = 0.0
+) -> list[str]:
+    """Return moves that no other client requested, and that the controller got while no command had the lease.
+
+    Those before `since` are not judged, as `held` lacks the leases of earlier rounds. The leases follow the moves.
+    """
     by_others = set(foreign)
-    return [
+    moves = [
         f"{row} was requested while no command had the lease"
         for row in history.retargeted
-        if (row.topic, row.partition, tuple(row.target)) not in by_others
+        if row.at >= since
+        and (row.topic, row.partition, tuple(row.target)) not in by_others
         and not any(lease.taken <= row.at <= lease.end for lease in held)
     ]
+    return [*moves, f"the leases since {since}: {held}"] if moves else []
 
 
 def untrue_outcomes(history: MetadataHistory, plans: Plans) -> list[str]:

@@ -1,6 +1,7 @@
 """Rounds in a KRaft cluster: drawn from the seed and the round's number, carried out, and checked."""
 
 import random
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -17,6 +18,7 @@ from tests.jobs.torture.kraft_faults import AT_KRAFT_COMMITTERS, AT_NODES, BLUR_
 from tests.jobs.torture.kraft_invariants import (
     Plans,
     executed_twice,
+    lease_version,
     leases,
     moved_back,
     outside_lease,
@@ -193,6 +195,7 @@ def run_round(
     cluster: KRaftTortureCluster, traffic: Traffic, drawn: KRaftRoundPlan, since: int = 0
 ) -> KRaftRoundResult:
     """Run one round. Records of the metadata log before the offset `since` are not judged."""
+    began, leases_before = time.time(), lease_version(cluster.warehouse)
     steps = KRaftSteps(cluster=cluster)
     faults = Faults(cluster, AT_NODES, *alone(AT_KRAFT_COMMITTERS))
     with ExitStack() as stack:
@@ -207,8 +210,8 @@ def run_round(
     eventually(lambda: not unsettled(cluster), RECOVERY_SECONDS)
     history = MetadataHistory.of(read_log(cluster.nodes[cluster.quorum_leader()].folder / "data"), since)
     plans, foreign = Plans(cluster.warehouse), cluster.foreign
-    held, overlaps = leases(cluster.warehouse)
-    of_lease = [] if drawn.blurs_lease else [*overlaps, *outside_lease(history, held, foreign)]
+    held, overlaps = leases(cluster.warehouse, leases_before)
+    of_lease = [] if drawn.blurs_lease else [*overlaps, *outside_lease(history, held, foreign, began)]
     wrong = [
         *(*steps.wrong, *faults.wrong, *unsettled(cluster), *history.wrong, *traffic.wrong()),
         *(*executed_twice(history, plans, foreign, [*REPLICAS]), *untrue_outcomes(history, plans), *of_lease),

@@ -16,6 +16,7 @@ from tests.jobs.torture.kraft_invariants import (
     Held,
     Plans,
     executed_twice,
+    lease_version,
     leases,
     moved_back,
     outside_lease,
@@ -80,7 +81,9 @@ def test_a_topic_is_created_once_by_each_plan(tmp_path: Path) -> None:
 def test_a_request_without_a_lease_is_found() -> None:
     held = [Held("a", HOLDER, 4.0, 6.0)]
     assert outside_lease(MetadataHistory(retargeted=[moved(5.0)]), held, []) == []
-    assert len(outside_lease(MetadataHistory(retargeted=[moved(7.0)]), held, [])) == 1
+    wrong, evidence = outside_lease(MetadataHistory(retargeted=[moved(7.0)]), held, [])
+    assert wrong.endswith("was requested while no command had the lease")
+    assert str(held) in evidence
     assert outside_lease(MetadataHistory(retargeted=[moved(7.0)]), held, [("t", 0, (3, 2))]) == []
 
 
@@ -121,3 +124,22 @@ def test_leases_are_read_from_the_versions_of_the_table(tmp_path: Path) -> None:
     warehouse.replace("leases", [{**row, "token": "another", "deadline": row["deadline"] + timedelta(seconds=1)}])
     held, wrong = leases(warehouse)
     assert (len(held), len(wrong)) == (4, 1)
+
+
+def test_an_earlier_round_is_not_judged_again(tmp_path: Path) -> None:
+    """Its clock may have been set, so that its leases do not cover its moves, and last for days."""
+    warehouse = Warehouse(str(tmp_path), "default")
+    warehouse.ensure_tables()
+    lease = WarehouseLease(warehouse, this_process("commit", "p"), print)
+    lease.take(0.0)
+    (row,) = warehouse.rows("leases")
+    warehouse.replace("leases", [{**row, "deadline": row["deadline"] + timedelta(days=2)}])
+    before = lease_version(warehouse)
+    lease.release()
+    lease.take(0.0)
+    lease.release()
+    held, wrong = leases(warehouse, before)
+    assert (len(held), wrong) == (1, [])
+    history = MetadataHistory(retargeted=[moved(1.0), moved(held[0].taken)])
+    assert outside_lease(history, held, [], since=2.0) == []
+    assert len(outside_lease(history, held, [])) == 2

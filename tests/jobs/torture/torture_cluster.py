@@ -129,7 +129,13 @@ class CommandedCluster(Servers):
         if os.geteuid() == 0:
             options = ["-t", "tmpfs", "-o", f"size={_DISK}", "tmpfs", str(self.warehouse_folder)]
             if subprocess.run(["/bin/mount", *options], check=False).returncode == 0:
-                stack.callback(subprocess.run, ["/bin/umount", "--lazy", str(self.warehouse_folder)], check=False)
+                stack.push(self._unmount)
+
+    def _unmount(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Unmount the warehouse; a copy is kept if the logs are."""
+        if kind is not None or self.keep:
+            shutil.copytree(self.warehouse_folder, self.folder / "kept-warehouse")
+        subprocess.run(["/bin/umount", "--lazy", str(self.warehouse_folder)], check=False)
 
     def _tidy(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and not self.keep:
