@@ -3,6 +3,7 @@
 import gc
 import socket
 import ssl
+import sys
 import time
 import warnings
 from base64 import urlsafe_b64decode
@@ -26,6 +27,15 @@ from kafka.errors import (
     for_code,
 )
 from kafka.net import manager
+from kafka.protocol.admin import (
+    AlterConfigsRequest,
+    AlterPartitionReassignmentsRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    ElectLeadersRequest,
+    IncrementalAlterConfigsRequest,
+)
 
 from jobs.adapters.brokers.kerberos_mechanism import LOGIN
 from jobs.adapters.brokers.tokens import KEYS as TOKEN_KEYS
@@ -92,6 +102,12 @@ CONNECT_TIMEOUT_SECONDS: Final = 5.0
 BOOTSTRAP_TIMEOUT_SECONDS: Final = 10.0
 """Seconds within which some broker must answer."""
 
+SEND_SECONDS: Final = 5.0
+"""Seconds after a call within which its request must be sent; it may have to wait for a connection.
+
+The lease is checked right before the call, and lasts as long (`warehouse_lease.MARGIN_SECONDS`).
+"""
+
 OFFSETS_TIMEOUT_MS: Final = 5_000
 """Milliseconds for finding the leaders and their offsets."""
 
@@ -133,6 +149,10 @@ def portions(rows: Sequence[T]) -> Iterator[Sequence[T]]:
 
 class AdminUnavailableError(SurveyorError):
     """No broker answered the Admin API."""
+
+
+class LateRequestError(AdminUnavailableError):
+    """A request could not be sent in time, and was not sent."""
 
 
 def read_properties(path: Path | None) -> dict[str, Any]:
@@ -354,8 +374,55 @@ def is_reachable(addresses: Sequence[str]) -> bool:
     return False
 
 
+_SOCKET_OPTIONS: Final = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
+if sys.platform == "linux":  # a request that the network holds up for longer must not arrive after all
+    _SOCKET_OPTIONS.append((socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * SEND_SECONDS)))
+
+_CHANGES: Final = (
+    AlterConfigsRequest,
+    AlterPartitionReassignmentsRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    ElectLeadersRequest,
+    IncrementalAlterConfigsRequest,
+)
+"""Requests that change the cluster."""
+
+
 class _AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
-    """A client that accepts "" for the default of all brokers, as Kafka does, and sends it to any broker."""
+    """A client that sends a change within SEND_SECONDS of its call, or not at all.
+
+    kafka-python itself keeps a request until there is a connection, and sends it again if the controller has changed.
+    This client also accepts "" for the default of all brokers, as Kafka does, and sends it to any broker.
+    """
+
+    def __init__(self, **configs: Any) -> None:  # noqa: ANN401 - kafka-python's settings
+        super().__init__(**configs)
+        self._called_at = time.monotonic(), time.time()
+        self._run = self._manager.run
+        self._manager.run = self._run_call
+        self._manager.send = self._send_in_time
+
+    def _run_call(self, *call: Any) -> Any:  # noqa: ANN401
+        self._called_at = time.monotonic(), time.time()
+        return self._run(*call)
+
+    async def _send_in_time(self, request: Any, node_id: Any = None, request_timeout_ms: Any = None) -> Any:  # noqa: ANN401
+        node = self._manager.least_loaded_node() if node_id is None else node_id
+        connection = await self._manager.get_connection(node)
+        if isinstance(request, _CHANGES):
+            self._refuse_late()
+        return await connection.send_request(request, request_timeout_ms=request_timeout_ms)
+
+    def _refuse_late(self) -> None:
+        """Raise LateRequestError once SEND_SECONDS are over; the wall clock also counts while a machine is suspended."""
+        monotonic, wall = self._called_at
+        if max(time.monotonic() - monotonic, time.time() - wall) > SEND_SECONDS:
+            raise LateRequestError(
+                f"the connection to a broker took more than {SEND_SECONDS:g} s, so nothing was requested; "
+                "run the same command again"
+            )
 
     @staticmethod
     def _group_config_resources(config_resources: Sequence[Any]) -> Any:  # noqa: ANN401 - as kafka-python has it
@@ -372,6 +439,7 @@ def _client(addresses: Sequence[str], settings: dict[str, str]) -> tuple[Any, st
             bootstrap_servers=list(addresses),
             bootstrap_timeout_ms=int(1000 * BOOTSTRAP_TIMEOUT_SECONDS),
             request_timeout_ms=20_000,
+            socket_options=_SOCKET_OPTIONS,
             **settings,
         )
     except (*NO_CREDENTIALS, KafkaError, ValueError, OSError, IndexError) as error:  # IndexError: it knows no broker

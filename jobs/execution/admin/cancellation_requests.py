@@ -17,6 +17,7 @@ from jobs.adapters.brokers.admin import (
     UNKNOWN_OUTCOME,
     Admin,
     AdminUnavailableError,
+    LateRequestError,
     describe_error,
     portions,
 )
@@ -116,7 +117,7 @@ class CancellationRequests:
                 raise self.controller
             try:
                 codes = self.controller.reassign(targets)
-            except RefusedError:
+            except (RefusedError, LateRequestError):
                 raise  # nothing was sent
             except (SurveyorError, *UNKNOWN_OUTCOME) as error:
                 self.requested += targets
