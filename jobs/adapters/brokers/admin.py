@@ -416,7 +416,7 @@ class _AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python is un
         return await connection.send_request(request, request_timeout_ms=request_timeout_ms)
 
     def _refuse_late(self) -> None:
-        """Raise LateRequestError once SEND_SECONDS are over; the wall clock also counts while a machine is suspended."""
+        """Raise LateRequestError once SEND_SECONDS are over; only the wall clock counts a suspended machine."""
         monotonic, wall = self._called_at
         if max(time.monotonic() - monotonic, time.time() - wall) > SEND_SECONDS:
             raise LateRequestError(

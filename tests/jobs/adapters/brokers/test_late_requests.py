@@ -44,7 +44,7 @@ def test_a_change_that_waited_for_its_connection_is_not_sent(
     monkeypatch.setattr(admin, "SEND_SECONDS", 0.2)
     with connected_admin(cluster.bootstrap.split(","), {}) as connected:
         cluster.delay = 0.5
-        with pytest.raises(LateRequestError, match="took more than 0.2 s, so nothing was requested"):
+        with pytest.raises(LateRequestError, match="so nothing was requested"):
             connected.reassign(TARGETS)
         time.sleep(2 * cluster.delay)
         assert cluster.changes() == 0
@@ -62,11 +62,9 @@ def test_what_changes_nothing_may_wait(cluster: SlowCluster, monkeypatch: pytest
 def test_a_change_of_a_suspended_machine_is_not_sent(cluster: SlowCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """The monotonic clock may stand still meanwhile."""
     with connected_admin(cluster.bootstrap.split(","), {}) as connected:
-        assert connected.reassignments() == {}
         wall, began = time.time, time.time()
-        monkeypatch.setattr(admin.time, "time", lambda: wall() + (60 if wall() > began + 0.2 else 0))
+        monkeypatch.setattr(time, "time", lambda: wall() + (60 if wall() > began + 0.2 else 0))
         cluster.delay = 0.4
-        connected.client._manager.close(node_id=connected.client._controller_id)
         with pytest.raises(LateRequestError):
             connected.reassign(TARGETS)
     assert cluster.changes() == 0
