@@ -9,10 +9,12 @@ from typing import Annotated
 
 import typer
 
-from jobs.core.errors import UsageError
+from jobs.core.errors import SurveyorError, UsageError
 from jobs.runtime.completion import plans
+from jobs.runtime.confirmation import approval
 from jobs.runtime.console import CommandResult
 from jobs.runtime.options import command, run_as_script
+from jobs.runtime.review import Approve
 from jobs.runtime.settings import Settings
 
 
@@ -60,21 +62,32 @@ def cancel(
             "give the plan to cancel (`surveyor show plans` lists them), or --partitions TOPIC-N,..., or --throttles; "
             f"given: {named}"
         )
+    approve = approval(yes=yes)
     if throttles:
-        from jobs.execution.leftover_throttles import cancel_throttles
-
-        return cancel_throttles(settings, apply=apply, yes=yes)
+        return _cancel_throttles(settings, approve, apply=apply)
     if partitions is not None:
-        from jobs.execution.partition_cancellation import cancel_partitions
+        from jobs.execution.partition_cancellation import cancel_partitions, parse_partitions
 
+        keys = parse_partitions(partitions)
         return cancel_partitions(
-            settings, partitions, apply=apply, yes=yes, skip_unsafe=skip_unsafe, fewer_copies=allow_fewer_copies
+            settings, keys, approve, apply=apply, skip_unsafe=skip_unsafe, fewer_copies=allow_fewer_copies
         )
     from jobs.execution.cancellation import cancel_plan
 
     return cancel_plan(
-        settings, str(plan), apply=apply, yes=yes, skip_unsafe=skip_unsafe, fewer_copies=allow_fewer_copies
+        settings, str(plan), approve, apply=apply, skip_unsafe=skip_unsafe, fewer_copies=allow_fewer_copies
     )
+
+
+def _cancel_throttles(settings: Settings, approve: Approve | None, *, apply: bool) -> CommandResult:
+    from jobs.execution.leftover_throttles import find_leftover_throttles, remove_leftover_throttles
+
+    throttles = find_leftover_throttles(settings)
+    if not apply or not throttles.configs:
+        return throttles.command_result(settings)
+    if approve is not None and not approve(throttles.review):
+        raise SurveyorError("not cancelled: the question was not answered with yes")
+    return remove_leftover_throttles(settings)
 
 
 if __name__ == "__main__":

@@ -4,10 +4,14 @@ from typing import Annotated
 
 import typer
 
+from jobs.core.errors import SurveyorError, UsageError
 from jobs.runtime.cli_enums import Dialect
-from jobs.runtime.console import CommandResult
+from jobs.runtime.confirmation import approval
+from jobs.runtime.console import CommandResult, log
 from jobs.runtime.options import on_spark, run_as_script
+from jobs.runtime.review import Review
 from jobs.runtime.settings import Settings
+from jobs.runtime.suggestions import suggestion
 
 
 @on_spark
@@ -30,9 +34,35 @@ def catalog(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> CommandResult:
     """Register the tables by name in a catalogue, or print the SQL for it."""
-    from jobs.sql_views.catalog import register
+    from jobs.sql_views.catalog import VIEWS, make_registration, refuse_invalid_name, refuse_no_metastore, register
 
-    return register(settings, schema, dialect, metastore, apply=apply, is_confirmed=yes)
+    refuse_invalid_name(schema, dialect)
+    if apply and dialect is Dialect.TRINO:
+        raise UsageError(
+            "--apply runs the SQL on Spark: save that of --dialect trino in a file, and run it by Trino's client "
+            "(trino -f)"
+        )
+    registration = make_registration(settings, schema, dialect)
+    result = {
+        "schema": schema,
+        "dialect": dialect.value,
+        "tables": registration.tables,
+        "views": [*VIEWS],
+        "statements": registration.statements,
+        "applied": apply,
+    }
+    if not apply:
+        if dialect is Dialect.SPARK and settings.for_people:
+            log("dry run: nothing was registered; --apply runs this on Spark")  # stdout has the SQL alone, for a file
+        return CommandResult(result, *(f"{statement};" for statement in registration.statements))
+    refuse_no_metastore(settings, metastore)
+    approve = approval(yes=yes)
+    if approve is not None and not approve(Review(f"register {registration.summary}?")):
+        raise SurveyorError("nothing was registered: the question was not answered with yes")
+    register(settings, registration, metastore)
+    return CommandResult(
+        result, f"registered {registration.summary}", steps=[suggestion(settings, "see what is due", "status")]
+    )
 
 
 if __name__ == "__main__":

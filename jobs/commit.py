@@ -61,6 +61,7 @@ def commit(
     from jobs.execution.admin.reassignment_options import ReassignmentOptions, bytes_per_second
     from jobs.execution.commit import commit_plan
     from jobs.preconditions.limits import CommitLimits, hold_seconds
+    from jobs.runtime.confirmation import approval
 
     limits = CommitLimits.of(
         settings, max_plan_age, max_changes, allow_majority_dead=allow_majority_dead, allow_silent=allow_silent
@@ -75,9 +76,9 @@ def commit(
         mode,
         limits,
         running,
+        approve=approval(yes=yes),
         hold=hold,
         apply=apply,
-        yes=yes,
         everything=everything,
         detailed=detailed_exitcode,
     )

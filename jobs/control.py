@@ -73,6 +73,7 @@ def control(
     from jobs.controller.control_options import ControlOptions
     from jobs.controller.lifecycle import control_cluster
     from jobs.core.addresses import parse_address
+    from jobs.runtime.confirmation import approval
     from jobs.runtime.input_files import parse_broker_ids
 
     if not listen and (advertise or listen_config):
@@ -80,7 +81,6 @@ def control(
     silent = frozenset(parse_broker_ids(allow_silent, "--allow-silent")) if allow_silent else frozenset[int]()
     options = ControlOptions(
         apply=apply,
-        yes=yes,
         until_quiet=until_quiet,
         allow_unclean=allow_unclean,
         allow_silent=silent,
@@ -89,7 +89,7 @@ def control(
         listen=ListenConfig.of(listen, advertise or [], listen_config) if listen else None,
         metrics=None if metrics is None else parse_address("--metrics", metrics),
     )
-    return control_cluster(settings, options)
+    return control_cluster(settings, options, approval(yes=yes))
 
 
 if __name__ == "__main__":

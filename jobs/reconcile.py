@@ -54,6 +54,7 @@ def reconcile(
     from jobs.execution.reconcile import reconcile_once, reconcile_until_quiet
     from jobs.planning.reconcile import make_reconcile_plan
     from jobs.preconditions.limits import CommitLimits, hold_seconds
+    from jobs.runtime.confirmation import approval
 
     limits = CommitLimits.of(
         settings, None, max_changes, allow_majority_dead=allow_majority_dead, allow_silent=allow_silent
@@ -66,8 +67,8 @@ def reconcile(
             mode,
             limits,
             make_plan,
+            approve=approval(yes=yes),
             hold=hold,
-            yes=yes,
             everything=everything,
             detailed=detailed_exitcode,
         )
@@ -76,9 +77,9 @@ def reconcile(
         mode,
         limits,
         make_plan,
+        approve=approval(yes=yes),
         hold=hold,
         apply=apply,
-        yes=yes,
         everything=everything,
         detailed=detailed_exitcode,
     )

@@ -52,6 +52,7 @@ def rollback(
     from jobs.execution.admin.reassignment_options import ReassignmentOptions, bytes_per_second
     from jobs.execution.rollback import roll_back_plan
     from jobs.repositories.plans.names import Alias
+    from jobs.runtime.confirmation import approval
 
     check_throttle(throttle, settings.conf.throttle)
     return roll_back_plan(
@@ -60,10 +61,10 @@ def rollback(
         to_snapshot,
         Alias(name, replace_name),
         mode,
+        approve=approval(yes=yes),
         running=ReassignmentOptions(throttle=None if throttle is None else bytes_per_second(throttle)),
         max_changes=max_changes,
         apply=apply,
-        yes=yes,
         detailed=detailed_exitcode,
     )
 

@@ -10,7 +10,6 @@ class ControlOptions:
     """Options of `surveyor control`."""
 
     apply: bool
-    yes: bool
     until_quiet: bool
     allow_unclean: bool
     allow_silent: frozenset[int]

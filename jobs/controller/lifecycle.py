@@ -19,13 +19,14 @@ from jobs.controller.standby import Standby
 from jobs.controller.term import run_term
 from jobs.core.errors import SurveyorError
 from jobs.core.signals import defer_signals
-from jobs.runtime.console import CommandResult, confirm, is_terminal, log, truncate
+from jobs.runtime.console import CommandResult, log, truncate
+from jobs.runtime.review import Approve, Review
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from schemas.text import pluralise
 
 
-def control_cluster(settings: Settings, options: ControlOptions) -> CommandResult:
+def control_cluster(settings: Settings, options: ControlOptions, approve: Approve | None) -> CommandResult:
     """Be the controller until a signal arrives; without `apply`, show what is due."""
     if not options.apply:
         settings.warehouse.ensure_tables()
@@ -41,7 +42,7 @@ def control_cluster(settings: Settings, options: ControlOptions) -> CommandResul
         with ThreadPoolExecutor(1) as pool:  # tables are made while ZooKeeper and the brokers respond
             tables = pool.submit(settings.warehouse.ensure_tables)
             prepared = prepare_first(settings, options, tables.result)
-        if not options.yes and is_terminal() and not confirm("become the controller of this cluster?"):
+        if approve is not None and not approve(Review("become the controller of this cluster?")):
             raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
         with (
             defer_signals(),

@@ -44,8 +44,9 @@ from jobs.preconditions.cancellation_plan import (
 from jobs.repositories.plans.commit_log import CommitLog, close_plan, requested_changes
 from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import Plan, read_plan
-from jobs.runtime.console import CommandResult, Result, confirm, format_cell, is_terminal, log, truncate
+from jobs.runtime.console import CommandResult, Result, format_cell, truncate
 from jobs.runtime.progress import progress
+from jobs.runtime.review import Approve, Review
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_step
 from planner.reassignment.partition_rollback import steps_by_partition
@@ -358,13 +359,13 @@ def _changed_reason(before: PartitionStatus, now: PartitionStatus) -> Reason:
 
 
 def cancel_plan(
-    settings: Settings, plan: str, *, apply: bool, yes: bool, skip_unsafe: bool, fewer_copies: bool
+    settings: Settings, plan: str, approve: Approve | None, *, apply: bool, skip_unsafe: bool, fewer_copies: bool
 ) -> CommandResult:
     """Cancel a plan, or show what that would do."""
     stored_plan = read_plan(settings.warehouse, plan)
     with settings.connection as cluster:
         return _cancel_stored(
-            settings, cluster, stored_plan, apply=apply, yes=yes, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies
+            settings, cluster, stored_plan, approve, apply=apply, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies
         )
 
 
@@ -372,9 +373,9 @@ def _cancel_stored(
     settings: Settings,
     cluster: ClusterConnection,
     stored_plan: Plan,
+    approve: Approve | None,
     *,
     apply: bool,
-    yes: bool,
     skip_unsafe: bool,
     fewer_copies: bool,
 ) -> CommandResult:
@@ -390,16 +391,16 @@ def _cancel_stored(
             steps=_steps(settings, stored_plan, cancellation),
             warnings=[],
         )
+    title = f"plan {stored_plan.title}: {_counts_in_words(cancellation)}"
     if not apply:
         dry = _result(stored_plan, cancellation) | {"dry_run": True}
         note = "dry run: nothing was written; --apply writes"
-        title = f"plan {stored_plan.title}: {_counts_in_words(cancellation)}"
         steps = [
             same_step(settings, "apply", "cancel", stored_plan.called, "--apply"),
             *_steps(settings, stored_plan, cancellation),
         ]
         return CommandResult(dry, title, *_lines(stored_plan, cancellation), note, steps=steps, warnings=[])
-    if not yes and not _is_confirmed(stored_plan, cancellation):
+    if approve is not None and not approve(Review("cancel it?", [title])):
         raise SurveyorError("not cancelled: the question was not answered with yes")
     outcomes = cancel_running(settings, cluster, stored_plan, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
     stored_plan = read_plan(settings.warehouse, stored_plan.plan_id)
@@ -418,13 +419,6 @@ def _has_work(plan: Plan, cancellation: CancellationPlan) -> bool:
     """Whether there is anything to cancel: a plan that was committed completely stays committed."""
     cancellable = (ReassignmentStatus.IN_PROGRESS, ReassignmentStatus.NOT_STARTED, ReassignmentStatus.OUT_OF_ORDER)
     return plan.row.status != PlanStatus.COMMITTED or any(cancellation.of(status) for status in cancellable)
-
-
-def _is_confirmed(plan: Plan, cancellation: CancellationPlan) -> bool:
-    if not is_terminal():
-        return True
-    log(f"plan {plan.title}: {_counts_in_words(cancellation)}")
-    return confirm("cancel it?")
 
 
 def _report(

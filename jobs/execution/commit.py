@@ -21,7 +21,7 @@ from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptio
 from jobs.execution.admin.running_waves import moving_of
 from jobs.execution.admin.throttles import leftover_lines, throttle_lines, throttle_rows
 from jobs.execution.batch.batch_commit import HeldControllership, commit_batch
-from jobs.execution.commit_report import ReportExtras, counts, refuse_unless_agreed, report_applied, report_dry
+from jobs.execution.commit_report import ReportExtras, counts, refuse_unapproved, report_applied, report_dry
 from jobs.execution.mode_selection import refuse_resident_drain
 from jobs.execution.preflight import Preflight, check_before_commit, recheck
 from jobs.execution.submit import submit_and_wait
@@ -32,6 +32,7 @@ from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import Plan, moves_replicas, read_plan
 from jobs.runtime.cli_enums import Mode, Via
 from jobs.runtime.console import CommandResult, Result, log
+from jobs.runtime.review import Approve
 from jobs.runtime.settings import Settings
 from schemas.enums import Outcome, PlanStatus
 from schemas.text import pluralise
@@ -161,9 +162,9 @@ def commit_plan(
     limits: CommitLimits,
     running: ReassignmentOptions,
     *,
+    approve: Approve | None,
     hold: float,
     apply: bool,
-    yes: bool,
     everything: bool,
     detailed: bool,
 ) -> CommandResult:
@@ -192,7 +193,9 @@ def commit_plan(
             return report_dry(
                 settings, stored_plan, preflight, running, ReportExtras(), detailed=detailed, everything=everything
             )
-        refuse_unless_agreed(settings, stored_plan, preflight, running, ReportExtras(), yes=yes, everything=everything)
+        refuse_unapproved(
+            settings, stored_plan, preflight, running, ReportExtras(), approve=approve, everything=everything
+        )
         if preflight.resident_controller is not None and preflight.mode is Mode.BATCH:
             return submit_and_wait(
                 settings, cluster.zookeeper_session, stored_plan, preflight, limits, detailed=detailed

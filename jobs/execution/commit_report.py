@@ -1,16 +1,17 @@
-"""Output and exit code of a commit: what it would write, the question on a terminal, and the result.
+"""Output and exit code of a commit: what it would write, its approval, and the result.
 
 Shared by all commands that commit. `extras` are fields and lines that such a command adds to its result.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 
 from jobs.adapters.brokers.admin import UNKNOWN_OUTCOME, AdminUnavailableError
 from jobs.advice.plans import after_commit, after_dry_run, list_all_command
 from jobs.console_output.plan_figures import rack_warnings
 from jobs.console_output.plan_text import change_line, deletion_lines, deletion_warnings, pending_summary, warnings
-from jobs.core.errors import ExitCode, RefusedError, SurveyorError
+from jobs.core.errors import ExitCode, SurveyorError
 from jobs.core.signals import exit_code, interrupted
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.reassignment_options import ReassignmentOptions
@@ -26,8 +27,9 @@ from jobs.repositories.plans.commit_log import CLOSED, CommitLog, closed_line
 from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import Plan, read_plan
 from jobs.runtime.cli_enums import Mode, Via
-from jobs.runtime.console import CommandResult, Result, confirm, is_terminal, keep_warnings, log, truncate, typed_answer
+from jobs.runtime.console import CommandResult, Result, keep_warnings, log, truncate
 from jobs.runtime.progress import progress
+from jobs.runtime.review import Approve, Review, warning_lines
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from schemas.enums import OperationKind, Outcome
@@ -75,7 +77,7 @@ def report_dry(
     review = [
         *_review(settings, plan, preflight, running, warned, everything=everything),
         *deletion_lines(deletions, everything=everything),
-        *_lines(apply_warnings),
+        *warning_lines(apply_warnings),
     ]
     steps = after_dry_run(settings, plan.called, due=bool(preflight.pending))
     note = "dry run: nothing was written; --apply writes"
@@ -115,11 +117,7 @@ def _review(
     pending = changes_among(preflight.pending)
     yield from throttle_lines(settings.warehouse, plan, pending, running.throttle)
     yield from (f"  {line}" for line in volume_of(settings.warehouse, pending).lines(running.throttle))
-    yield from _lines(warned)
-
-
-def _lines(warned: Iterable[str]) -> Iterator[str]:
-    return (f"  warning: {warning}" for warning in warned)
+    yield from warning_lines(warned)
 
 
 def _warnings(settings: Settings, plan: Plan, *, everything: bool) -> list[str]:
@@ -138,50 +136,53 @@ def _warnings(settings: Settings, plan: Plan, *, everything: bool) -> list[str]:
     ]
 
 
-def refuse_unless_agreed(
+def refuse_unapproved(
     settings: Settings,
     plan: Plan,
     preflight: Preflight,
     running: ReassignmentOptions,
     extras: ReportExtras,
     *,
-    yes: bool,
+    approve: Approve | None,
     everything: bool = False,
 ) -> None:
-    """Show on a terminal what a dry run shows, ask, and raise SurveyorError unless the answer is yes.
+    """Let the pending rows be approved, with what a dry run shows; raise SurveyorError unless they are.
 
-    Deleting topics needs more than a yes. Without a terminal --apply is enough, except for deletions: RefusedError is
-    raised. A command that does not ask still logs the warnings.
+    Deleting topics needs more than a yes, and is refused if no question can be asked.
     """
     if not preflight.pending:
         return
     warned = _warnings(settings, plan, everything=everything)
     keep_warnings(warned)
-    if yes or not is_terminal():
-        for line in _lines(warned):
+    if approve is None:
+        for line in warning_lines(warned):
             log(line)
-    if yes:
         return
     deletions = _deletions_due(settings, plan, preflight)
-    if not is_terminal():
-        _refuse_to_delete(plan, deletions)
-        return
-    review = _review(settings, plan, preflight, running, warned, everything=everything)
-    for line in (*review, *deletion_lines(deletions, everything=everything), *extras.lines):
-        log(line)
-    if not (_agrees_to_delete(deletions) if deletions else confirm("write them to the cluster?")):
+    lines = chain(
+        _review(settings, plan, preflight, running, warned, everything=everything),
+        deletion_lines(deletions, everything=everything),
+        extras.lines,
+    )
+    review = _deletion_review(plan, deletions) if deletions else Review("write them to the cluster?")
+    if not approve(replace(review, lines=lines, warnings=warned)):
         expected = "as it asks" if deletions else "with yes"
         raise SurveyorError(f"not applied: the question was not answered {expected}; plan {plan.title} is stored")
 
 
-def _refuse_to_delete(plan: Plan, deletions: Sequence[DeletionImpact]) -> None:
-    """Raise RefusedError if topics would be deleted without a terminal to ask on: a deletion cannot be undone."""
-    if deletions:
-        impact = "; ".join(line.strip() for line in deletion_lines(deletions))
-        raise RefusedError(
-            f"plan {plan.title} deletes topics, and there is no terminal to ask on: nothing was written; give --yes "
-            f"to delete them: {impact}"
-        )
+def _deletion_review(plan: Plan, deleted: Sequence[DeletionImpact]) -> Review:
+    """Ask for the topic's name, or for the number of topics: a plain yes is given too quickly for a deletion."""
+    if len(deleted) == 1:
+        expected, prompt = deleted[0].topic, "the topic's name"
+    else:
+        expected, prompt = str(len(deleted)), "the number of topics to be deleted"
+    impact = "; ".join(line.strip() for line in deletion_lines(deleted))
+    return Review(
+        f"this cannot be undone; type {prompt} to delete",
+        expected_word=expected,
+        unattended_refusal=f"plan {plan.title} deletes topics, and there is no terminal to ask on: nothing was "
+        f"written; give --yes to delete them: {impact}",
+    )
 
 
 def plan_result(settings: Settings, plan: Plan, commit_log: CommitLog, *, detailed: bool) -> PlanResult:
@@ -278,12 +279,3 @@ def _records(settings: Settings, preflight: Preflight, topics: Sequence[str]) ->
             return {topic: records for topic in topics if (records := admin.record_count(topic)) is not None}
     except (AdminUnavailableError, *UNKNOWN_OUTCOME):
         return {}
-
-
-def _agrees_to_delete(deleted: Sequence[DeletionImpact]) -> bool:
-    """Ask for the topic's name, or for the number of topics: a plain yes is given too quickly for a deletion."""
-    if len(deleted) == 1:
-        expected, prompt = deleted[0].topic, "the topic's name"
-    else:
-        expected, prompt = str(len(deleted)), "the number of topics to be deleted"
-    return typed_answer(f"this cannot be undone; type {prompt} to delete") == expected

@@ -5,18 +5,20 @@ be in use. Throttles of plans of this warehouse come first; their previous confi
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from jobs.adapters.brokers.admin import NONE, UNKNOWN_OUTCOME, Admin, describe_error
 from jobs.adapters.cluster_connections.interface import Lease
 from jobs.adapters.zookeeper.migration_signs import refuse_migration
-from jobs.core.errors import ExitCode, RefusedError, SurveyorError
+from jobs.core.errors import ExitCode, RefusedError
 from jobs.execution.admin.audited_configs import override_text
 from jobs.execution.admin.command_lease import LeaseGuardedAdmin, lease_for
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.reassignment_options import Resource, ResourceKind
 from jobs.execution.admin.throttles import clear_throttle
 from jobs.repositories.warehouse_status import throttled_plans
-from jobs.runtime.console import CommandResult, confirm, is_terminal, log, truncate, warn
+from jobs.runtime.console import CommandResult, truncate, warn
+from jobs.runtime.review import Review
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import same_step
 from jobs.snapshots.cluster_view import ClusterView, view_now
@@ -28,29 +30,43 @@ ThrottleConfigs = dict[Resource, dict[str, str]]
 """The throttle configs that are set, by broker and topic."""
 
 
-def cancel_throttles(settings: Settings, *, apply: bool, yes: bool) -> CommandResult:
-    """Remove the throttles, or list them; refused while replicas move."""
+@dataclass(frozen=True, slots=True)
+class LeftoverThrottles:
+    """The throttles of a cluster in which no replica moves."""
+
+    configs: ThrottleConfigs
+    is_complete: bool
+    """Whether all brokers returned their throttles."""
+
+    @property
+    def review(self) -> Review:
+        """The question before they are removed."""
+        return Review("remove these throttles?", self._lines)
+
+    def command_result(self, settings: Settings) -> CommandResult:
+        """Return what shows them, for a command that removes none."""
+        result = {"throttles": [*_rows(self.configs)]}
+        if not self.configs:
+            nothing = "no throttle is set" if self.is_complete else "no throttle is known"
+            return CommandResult(result, nothing, warnings=[])
+        note = "dry run: nothing was written; --apply removes them"
+        steps = [same_step(settings, "apply", "cancel", "--apply")]
+        count = pluralise(len(self.configs), "broker or topic", "is set", "are set")
+        title = f"throttles of {count}, and nothing moves"
+        return CommandResult(result | {"dry_run": True}, title, *self._lines, note, steps=steps, warnings=[])
+
+    @property
+    def _lines(self) -> list[str]:
+        return truncate([f"  {override_text(resource, values)}" for resource, values in self.configs.items()])
+
+
+def find_leftover_throttles(settings: Settings) -> LeftoverThrottles:
+    """Read the throttles; raise RefusedError while replicas move."""
     view = view_now(settings.source)
     throttles = _leftover_throttles(view)
     for text in view.throttle_warnings:
         warn(text)
-    lines = [f"  {override_text(resource, values)}" for resource, values in throttles.items()]
-    shown = truncate(lines)
-    result = {"throttles": [*_rows(throttles)]}
-    if not throttles:
-        nothing = "no throttle is known" if view.throttle_warnings else "no throttle is set"
-        return CommandResult(result, nothing, warnings=[])
-    if not apply:
-        note = "dry run: nothing was written; --apply removes them"
-        steps = [same_step(settings, "apply", "cancel", "--apply")]
-        title = f"throttles of {pluralise(len(throttles), 'broker or topic', 'is set', 'are set')}, and nothing moves"
-        return CommandResult(result | {"dry_run": True}, title, *shown, note, steps=steps, warnings=[])
-    if not yes and is_terminal():
-        for line in shown:
-            log(line)
-        if not confirm("remove these throttles?"):
-            raise SurveyorError("not cancelled: the question was not answered with yes")
-    return _clear(settings)
+    return LeftoverThrottles(throttles, not view.throttle_warnings)
 
 
 def _leftover_throttles(view: ClusterView) -> ThrottleConfigs:
@@ -65,7 +81,8 @@ def _leftover_throttles(view: ClusterView) -> ThrottleConfigs:
     return brokers | {(ResourceKind.TOPIC, name): lists for name, lists in sorted(view.throttled_topics.items())}
 
 
-def _clear(settings: Settings) -> CommandResult:
+def remove_leftover_throttles(settings: Settings) -> CommandResult:
+    """Remove the throttles that are set by now, those of plans first; raise RefusedError while replicas move."""
     with settings.connection as cluster, cluster.reading() as reader:
         state = reader.read_cluster()
         refuse_migration(state.migration)

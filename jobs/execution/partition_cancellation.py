@@ -31,7 +31,8 @@ from jobs.execution.admin.command_lease import lease_for
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.zk_controller_client import ZkReassignmentOverride
 from jobs.repositories.plans.commit_rows import NO_PLAN, AuditEntry, CommitRows, next_attempt
-from jobs.runtime.console import CommandResult, confirm, is_terminal, log, truncate
+from jobs.runtime.console import CommandResult, log, truncate
+from jobs.runtime.review import Approve, Review
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import same_step
 from planner.reassignment.reassignment_status import CancellationRisk, cancellation_risk
@@ -124,10 +125,15 @@ def parse_partitions(text: str) -> list[Key]:
 
 
 def cancel_partitions(
-    settings: Settings, text: str, *, apply: bool, yes: bool, skip_unsafe: bool, fewer_copies: bool = False
+    settings: Settings,
+    keys: Sequence[Key],
+    approve: Approve | None,
+    *,
+    apply: bool,
+    skip_unsafe: bool,
+    fewer_copies: bool = False,
 ) -> CommandResult:
     """Cancel the reassignments of these partitions and remove requests for them, or show what that would do."""
-    keys = parse_partitions(text)
     with settings.connection as cluster, cluster.reading() as reader:
         partitions = _read(reader, keys, fewer_copies=fewer_copies)
         if not skip_unsafe:
@@ -141,11 +147,8 @@ def cancel_partitions(
             title = f"{pluralise(len(pending), 'partition')} to be cancelled"
             result = _result(partitions) | {"dry_run": True}
             return CommandResult(result, title, *_lines(partitions), note, steps=[step], warnings=[])
-        if not yes and is_terminal():
-            for line in _lines(partitions):
-                log(line)
-            if not confirm("cancel these?"):
-                raise SurveyorError("not cancelled: the question was not answered with yes")
+        if approve is not None and not approve(Review("cancel these?", _lines(partitions))):
+            raise SurveyorError("not cancelled: the question was not answered with yes")
         with lease_for(settings, cluster, "", "cancel") as lease:
             return _apply(settings, cluster, reader, keys, lease, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
 

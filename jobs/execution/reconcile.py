@@ -27,7 +27,7 @@ from jobs.execution.commit_report import (
     ReportExtras,
     counts,
     plan_result,
-    refuse_unless_agreed,
+    refuse_unapproved,
     report_applied,
     report_dry,
 )
@@ -37,7 +37,8 @@ from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import Plan, read_plan
 from jobs.runtime.cli_enums import Mode
-from jobs.runtime.console import CommandResult, Result, confirm, is_terminal, log
+from jobs.runtime.console import CommandResult, Result, log
+from jobs.runtime.review import Approve, Review
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_step, suggestion
 from schemas.enums import RejectionCode
@@ -61,9 +62,9 @@ def reconcile_once(
     limits: CommitLimits,
     make_plan: PlanMaker,
     *,
+    approve: Approve | None,
     hold: float,
     apply: bool,
-    yes: bool,
     everything: bool,
     detailed: bool,
 ) -> CommandResult:
@@ -80,13 +81,13 @@ def reconcile_once(
     extras = ReportExtras(facts, [*_outage_line(outage), *rejection_lines(settings, plan)])
     with ZooKeeperConnection(settings.zookeeper_endpoint) as cluster:
         if not plan.size:
-            return _nothing_due(settings, cluster, plan, extras, apply=apply, yes=yes, detailed=detailed)
+            return _nothing_due(settings, cluster, plan, extras, approve=approve, apply=apply, detailed=detailed)
         try:
             preflight = check_before_commit(settings, cluster, plan, mode, limits)
             if not apply:
                 return report_dry(settings, plan, preflight, DEFAULT, extras, detailed=detailed, everything=everything)
             _refuse_resident(preflight)
-            refuse_unless_agreed(settings, plan, preflight, DEFAULT, extras, yes=yes, everything=everything)
+            refuse_unapproved(settings, plan, preflight, DEFAULT, extras, approve=approve, everything=everything)
             commit_log = apply_plan(settings, cluster, plan, preflight, hold)
         except SurveyorError as error:
             error.result = facts | {"status": _status(settings, plan)} | error.result
@@ -100,8 +101,8 @@ def reconcile_until_quiet(
     limits: CommitLimits,
     make_plan: PlanMaker,
     *,
+    approve: Approve | None,
     hold: float,
-    yes: bool,
     everything: bool,
     detailed: bool,
 ) -> CommandResult:
@@ -139,15 +140,15 @@ def reconcile_until_quiet(
             }
             extras = ReportExtras(facts, [*_outage_line(outage), *rejection_lines(settings, plan)])
             if not plan.size:
-                _raise_stale_epoch(settings, cluster, plan, apply=True, yes=yes or cycles > 0)
+                _raise_stale_epoch(settings, cluster, plan, approve, apply=True)
                 reason = suggestion(settings, "see why", "show", "rejections", plan.plan_id)
                 nothing = "nothing more can be written" if outage else "nothing is due"
                 title, steps = f"{nothing} after {cycles} cycles", [reason] if plan.rejections else []
                 return _nothing_due_result(settings, plan, extras, {"due": 0}, title, steps=steps)
             preflight = check_before_commit(settings, cluster, plan, mode, limits)
             _refuse_resident(preflight)
-            agreed = yes or cycles > 0
-            refuse_unless_agreed(settings, plan, preflight, DEFAULT, extras, yes=agreed, everything=everything)
+            refuse_unapproved(settings, plan, preflight, DEFAULT, extras, approve=approve, everything=everything)
+            approve = None  # for the cycles to come
             commit_log = apply_plan(settings, cluster, plan, preflight, hold)
             committed = plan_result(settings, plan, commit_log, detailed=detailed)
             cycles += 1
@@ -186,15 +187,15 @@ def _nothing_due(
     plan: Plan,
     extras: ReportExtras,
     *,
+    approve: Approve | None,
     apply: bool,
-    yes: bool,
     detailed: bool,
 ) -> CommandResult:
     """Report that nothing is due, without connecting to any broker."""
     result = extras.result | {"status": plan.row.status, "dry_run": not apply, "due": 0, "applied_now": 0}
     nothing = "nothing can be written" if "outage" in extras.result else "nothing is due"
     title = f"{nothing} on snapshot {plan.row.snapshot_id}: nothing was written"
-    stale_epoch = _raise_stale_epoch(settings, cluster, plan, apply=apply, yes=yes)
+    stale_epoch = _raise_stale_epoch(settings, cluster, plan, approve, apply=apply)
     done = "it was taken over above that" if apply else "--apply takes over above that"
     lines = [f"  {stale_epoch}; {done}"] if stale_epoch else []
     shown = _nothing_due_result(settings, plan, extras, result | counts([]), title, *lines, steps=[])
@@ -213,7 +214,7 @@ def _nothing_due_result(
 
 
 def _raise_stale_epoch(
-    settings: Settings, cluster: ZooKeeperConnection, plan: Plan, *, apply: bool, yes: bool
+    settings: Settings, cluster: ZooKeeperConnection, plan: Plan, approve: Approve | None, *, apply: bool
 ) -> str | None:
     """Return why brokers refuse the controller, if its epoch is earlier than one they know; raise it if `apply`.
 
@@ -228,11 +229,8 @@ def _raise_stale_epoch(
     if holder is not None:
         raise RefusedError(f"{stale_epoch}. {holder}, is the controller: start it again, and it takes over above that")
     refuse_take_over(state, settings.conf.controller_id)
-    if (
-        not yes
-        and is_terminal()
-        and not confirm(f"{stale_epoch}. Take the controllership over above that, and resign?")
-    ):
+    question = f"{stale_epoch}. Take the controllership over above that, and resign?"
+    if approve is not None and not approve(Review(question)):
         raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
     with defer_signals():
         take_over_above(settings, cluster, CommitLog.open(settings.warehouse, plan), latest, since=state.epoch)

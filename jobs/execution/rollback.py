@@ -10,7 +10,7 @@ from jobs.console_output.plan_text import rejection_lines
 from jobs.core.errors import ExitCode
 from jobs.execution.admin.reassignment_options import ReassignmentOptions
 from jobs.execution.commit import apply_plan, with_default_throttle
-from jobs.execution.commit_report import ReportExtras, nothing_written, plan_result, refuse_unless_agreed
+from jobs.execution.commit_report import ReportExtras, nothing_written, plan_result, refuse_unapproved
 from jobs.execution.preflight import check_before_commit
 from jobs.execution.rollback_completion import close_if_rolled_back, read_rollback
 from jobs.preconditions.limits import CommitLimits
@@ -21,6 +21,7 @@ from jobs.repositories.plans.repository import Plan, find_plan, read_plan
 from jobs.repositories.plans.store import result_of, store
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import CommandResult, Result, log
+from jobs.runtime.review import Approve
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import stated_command
 from schemas.enums import PlanKind, PlanStatus
@@ -35,10 +36,10 @@ def roll_back_plan(
     alias: Alias,
     mode: Mode,
     *,
+    approve: Approve | None,
     running: ReassignmentOptions,
     max_changes: int | None,
     apply: bool,
-    yes: bool,
     detailed: bool,
 ) -> CommandResult:
     """Plan the rollback, and commit it if requested; return what that shows."""
@@ -56,7 +57,7 @@ def roll_back_plan(
                 limits = CommitLimits.of(settings, None, max_changes, allow_majority_dead=False, allow_silent=None)
                 running = with_default_throttle(settings, rollback, running)
                 committed = _commit(
-                    settings, cluster, rollback, mode, limits, running=running, yes=yes, detailed=detailed
+                    settings, cluster, rollback, mode, limits, approve=approve, running=running, detailed=detailed
                 )
                 with cluster.reading() as reader:
                     is_back = close_if_rolled_back(reader, settings, original, to_snapshot)
@@ -118,15 +119,15 @@ def _commit(
     mode: Mode,
     limits: CommitLimits,
     *,
+    approve: Approve | None,
     running: ReassignmentOptions,
-    yes: bool,
     detailed: bool,
 ) -> PlanResult:
     """Commit as `surveyor commit` does, and return its result."""
     if not plan.changes or plan.row.status == PlanStatus.COMMITTED:
         return nothing_written(plan)
     preflight = check_before_commit(settings, cluster, plan, mode, limits, running=running)
-    refuse_unless_agreed(settings, plan, preflight, running, ReportExtras(), yes=yes)
+    refuse_unapproved(settings, plan, preflight, running, ReportExtras(), approve=approve)
     hold = settings.conf.limits.max_hold_seconds
     commit_log = apply_plan(settings, cluster, plan, preflight, hold, running=running)
     return plan_result(settings, plan, commit_log, detailed=detailed)

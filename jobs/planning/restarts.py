@@ -13,7 +13,6 @@ from typing import Final
 
 import numpy as np
 from msgspec import convert, to_builtins
-from rich.table import Table
 
 from jobs.adapters.brokers.configs import CONFIG_TIMEOUT_SECONDS, read_configs_and_failures
 from jobs.adapters.delta.warehouse import values_of
@@ -21,7 +20,7 @@ from jobs.core.errors import ExitCode, SurveyorError
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.snapshots import find_snapshot, last_snapshot, rows_as_of
 from jobs.repositories.stored_rows import Bools, StoredRows
-from jobs.runtime.console import CommandResult, table
+from jobs.runtime.console import CommandResult, Line, table
 from jobs.runtime.input_files import parse_broker_ids
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
@@ -287,7 +286,7 @@ def _warnings(facts: RestartFacts, restarting: Collection[int]) -> Iterator[str]
         yield f"topics queued for deletion are not counted, and their deletion waits: {abbreviate(deleted)}"
 
 
-def _text_output(settings: Settings, result: Row, limit: int | None) -> Iterator[Table | str]:
+def _text_output(settings: Settings, result: Row, limit: int | None) -> Iterator[Line]:
     rows, brokers = result["rows"], broker_list(result["restart"])
     at = "now" if result["snapshot_id"] is None else f"snapshot {result['snapshot_id']}"
     if rows:
@@ -341,7 +340,7 @@ def report_restart_order(settings: Settings, margin: int) -> CommandResult:
     waves_and_checks = dict.fromkeys((step.wave, check) for step, check in zip(steps, checks, strict=True))
     lines = [f"wave {wave}: {check}" for wave, check in waves_and_checks if check]
     size = f"{pluralise(len(rows), 'broker')} in {pluralise(waves, 'wave')}"
-    people: list[Table | str] = [
+    people: list[Line] = [
         table(f"{settings.cluster}, order of restarts, margin {margin}", STEP_COLUMNS, rows),
         "before each wave this must end with exit code 0:",
         *lines,

@@ -1,21 +1,17 @@
-"""Messages on stderr, questions on the terminal, the format of tables, and the result that a command returns."""
+"""Messages on stderr, the format of tables, and the result that a command returns."""
 
 import logging
 import os
 import sys
-import termios
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
-import typer
-
-from jobs.core import status_line
 from jobs.core.errors import ExitCode
 from jobs.core.logs import module_logger
 from jobs.core.status_line import escape_control_chars
@@ -29,6 +25,9 @@ if TYPE_CHECKING:
 
 LINE_COLUMNS: Final = 80
 """Width of text other than tables, for narrow terminals."""
+
+Line: TypeAlias = "Table | str"
+"""A table or line for people."""
 
 Result = dict[str, Any]
 """The JSON object of a command."""
@@ -47,7 +46,7 @@ class CommandResult:
     def __init__(
         self,
         fields: Result,
-        *lines: "Table | str",
+        *lines: Line,
         steps: "Sequence[Suggestion] | None" = None,
         warnings: Iterable[str] | None = None,
         exit_code: ExitCode = ExitCode.DONE,
@@ -145,39 +144,6 @@ def forget_warnings() -> None:
 def warnings_in_json(shown: Iterable[str] = ()) -> Result:
     """All warnings of this command: those logged, and those `shown` on stdout."""
     return {"warnings": list(_warnings_given.get() | dict.fromkeys(shown))}
-
-
-def is_terminal() -> bool:
-    """Return whether stdin is a terminal, so that the user can be asked."""
-    return sys.stdin.isatty()
-
-
-def confirm(question: str) -> bool:
-    """Ask for yes or no on the terminal; the end of input (Ctrl-D) means no."""
-    _discard_typed_keys()
-    try:
-        with status_line.asking():
-            return typer.confirm(question, err=True)
-    except typer.Abort:
-        log("")  # the cursor is still behind the question
-        return False
-
-
-def typed_answer(question: str) -> str:
-    """Ask for a word on the terminal; the end of input (Ctrl-D) means an empty word."""
-    _discard_typed_keys()
-    try:
-        with status_line.asking():
-            return str(typer.prompt(question, default="", show_default=False, err=True)).strip()
-    except typer.Abort:
-        log("")
-        return ""
-
-
-def _discard_typed_keys() -> None:
-    """Discard keys that were pressed before the question was shown."""
-    with suppress(OSError, ValueError, termios.error):  # not a terminal
-        termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
 def wrapped(text: str, label: str) -> list[str]:

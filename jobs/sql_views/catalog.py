@@ -6,17 +6,16 @@ plain SQL show what is asked most. They are replaced with each run, so they foll
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from jobs.adapters.delta.warehouse_paths import absolute, is_local, no_warehouse
 from jobs.adapters.spark.session import start_session
 from jobs.adapters.spark.submit_environment import is_submitted
-from jobs.core.errors import SurveyorError, UsageError
+from jobs.core.errors import UsageError
 from jobs.runtime.cli_enums import Dialect
-from jobs.runtime.console import CommandResult, confirm, is_terminal, log
 from jobs.runtime.settings import Settings
-from jobs.runtime.suggestions import suggestion
 from schemas.columns import TABLE_COLUMNS
 from schemas.text import pluralise
 
@@ -63,38 +62,28 @@ def _literal(text: str, dialect: Dialect) -> str:
     return "'" + text.replace("'", "''") + "'" if dialect is Dialect.TRINO else f"'{text}'"
 
 
-def register(
-    settings: Settings, schema: str, dialect: Dialect, metastore: str | None, *, apply: bool, is_confirmed: bool
-) -> CommandResult:
-    """Print the statements or, with `apply`, run them on Spark."""
-    _refuse_invalid_name(schema, dialect)
-    if apply and dialect is Dialect.TRINO:
-        raise UsageError(
-            "--apply runs the SQL on Spark: save that of --dialect trino in a file, and run it by Trino's client "
-            "(trino -f)"
-        )
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """The tables of a warehouse, and the statements that register them."""
+
+    summary: str
+    tables: list[str]
+    statements: list[str]
+
+
+def make_registration(settings: Settings, schema: str, dialect: Dialect) -> Registration:
+    """Return what registers the tables in a schema."""
     warehouse = settings.warehouse
     if not warehouse.exists():
         raise no_warehouse(warehouse.uri, "take a `surveyor snapshot` first")
     tables = [name for name in TABLE_COLUMNS if warehouse.has(name)]
+    counts = f"{pluralise(len(tables), 'table')} and {pluralise(len(VIEWS), 'view')}"
     listed = [*statements(warehouse.uri, tables, schema, dialect)]
-    result = {"schema": schema, "dialect": dialect.value, "tables": tables, "views": [*VIEWS], "statements": listed}
-    shown = [f"{statement};" for statement in listed]
-    if not apply:
-        if dialect is Dialect.SPARK and settings.for_people:
-            log("dry run: nothing was registered; --apply runs this on Spark")  # stdout has the SQL alone, for a file
-        return CommandResult(result | {"applied": False}, *shown)
-    _refuse_no_metastore(settings, metastore)
-    summary = f"{pluralise(len(tables), 'table')} and {pluralise(len(VIEWS), 'view')} of {warehouse.uri} in {schema}"
-    if is_terminal() and not is_confirmed and not confirm(f"register {summary}?"):
-        raise SurveyorError("nothing was registered: the question was not answered with yes")
-    _run(settings, listed, metastore)
-    return CommandResult(
-        result | {"applied": True}, f"registered {summary}", steps=[suggestion(settings, "see what is due", "status")]
-    )
+    return Registration(f"{counts} of {warehouse.uri} in {schema}", tables, listed)
 
 
-def _refuse_invalid_name(schema: str, dialect: Dialect) -> None:
+def refuse_invalid_name(schema: str, dialect: Dialect) -> None:
+    """Raise UsageError if a schema cannot have this name."""
     expected = 2 if dialect is Dialect.TRINO else 1
     parts = schema.split(".")
     if not all(part.isidentifier() for part in parts) or not expected <= len(parts) <= 2:  # noqa: PLR2004 - CATALOG.SCHEMA
@@ -102,7 +91,7 @@ def _refuse_invalid_name(schema: str, dialect: Dialect) -> None:
         raise UsageError(f"--schema {schema!r}: expected {form}, of letters, digits and underscores")
 
 
-def _refuse_no_metastore(settings: Settings, metastore: str | None) -> None:
+def refuse_no_metastore(settings: Settings, metastore: str | None) -> None:
     """Raise UsageError where Spark would keep the names in its own memory, or in a database in the current folder."""
     conf_dir = os.environ.get("SPARK_CONF_DIR")
     if metastore or settings.remote or is_submitted() or (conf_dir and Path(conf_dir, "hive-site.xml").is_file()):
@@ -113,7 +102,8 @@ def _refuse_no_metastore(settings: Settings, metastore: str | None) -> None:
     )
 
 
-def _run(settings: Settings, listed: list[str], metastore: str | None) -> None:
+def register(settings: Settings, registration: Registration, metastore: str | None) -> None:
+    """Run the statements on Spark."""
     hive = {"spark.sql.catalogImplementation": "hive"}
     uris = {"spark.hadoop.hive.metastore.uris": metastore} if metastore else {}
     session = start_session(
@@ -122,5 +112,5 @@ def _run(settings: Settings, listed: list[str], metastore: str | None) -> None:
         remote=settings.remote,
         warehouse=settings.warehouse_uri,
     )
-    for statement in listed:
+    for statement in registration.statements:
         session.sql(statement)

@@ -13,7 +13,7 @@ from tests.jobs.support.kafka.real_cluster import eventually
 
 ASKING = """\
 import sys, time
-from jobs.runtime.console import confirm
+from jobs.runtime.confirmation import confirm
 print("at work", flush=True)
 time.sleep(1)
 print("agreed" if confirm("write it?") else "refused", flush=True)

@@ -208,7 +208,7 @@ def test_settings_from_before_a_restart_before_the_take_over_are_read_again(
 ) -> None:
     """Broker 1 is restarted while the settings are read, and does not respond after the take-over."""
     settings = Settings("default", controller.engine.warehouse.uri, ClusterConf(zookeeper=tree.hosts))
-    options = ControlOptions(False, False, False, False, frozenset())
+    options = ControlOptions(False, False, False, frozenset())
 
     def read(*_: object, **__: object) -> list[BrokerConfig]:
         tree.bounce(1)

@@ -34,7 +34,7 @@ def commit_on_terminal(
         questions.append(question)
         return answer
 
-    monkeypatch.setattr("jobs.execution.commit_report.is_terminal", lambda: True)
+    monkeypatch.setattr("jobs.runtime.confirmation.is_terminal", lambda: True)
     monkeypatch.setattr("typer.prompt", type_in)
     done = surveyor.commit(tree.hosts, plan.plan_id, "--apply")
     assert "warning: a deletion cannot be undone" in done.stderr
@@ -59,7 +59,7 @@ def test_closing_the_terminal_is_no_agreement(
     surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = deletion(surveyor.warehouse, tree, "payments")
-    monkeypatch.setattr("jobs.execution.commit_report.is_terminal", lambda: True)
+    monkeypatch.setattr("jobs.runtime.confirmation.is_terminal", lambda: True)
 
     done = surveyor.commit(tree.hosts, plan.plan_id, "--apply")
 
@@ -100,7 +100,7 @@ def test_without_a_terminal_nothing_is_deleted(surveyor: Surveyor, tree: KafkaTr
 def test_yes_asks_no_question(surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = deletion(surveyor.warehouse, tree, "payments")
     dry = surveyor.commit(tree.hosts, plan.plan_id)
-    monkeypatch.setattr("jobs.execution.commit_report.is_terminal", lambda: True)
+    monkeypatch.setattr("jobs.runtime.confirmation.is_terminal", lambda: True)
     done = surveyor.apply(tree.hosts, plan.plan_id)
 
     assert "  topic payments would be deleted; how many partitions, records and bytes is unknown\n" in dry.stdout

@@ -229,7 +229,7 @@ def test_no_on_the_terminal_changes_nothing(
     surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = tree.dump()
-    monkeypatch.setattr("jobs.execution.commit_report.is_terminal", lambda: True)
+    monkeypatch.setattr("jobs.runtime.confirmation.is_terminal", lambda: True)
     monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
 
     ran = reconcile(surveyor, "--apply")

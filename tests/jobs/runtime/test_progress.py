@@ -14,7 +14,8 @@ import os, signal, sys, threading, time
 from jobs.core import signals
 from jobs.core.units import Part
 from jobs.runtime import progress as shown
-from jobs.runtime.console import confirm, log
+from jobs.runtime.confirmation import confirm
+from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 shown.SHOW_AFTER_SECONDS, shown.REDRAW_INTERVAL_SECONDS, shown.LINE_INTERVAL_SECONDS = 0.1, 0.05, 0.1
 signals.install_handlers()

@@ -1,0 +1,65 @@
+"""Questions on the terminal, and the approval of a write by them. Only commands ask; services take an `Approve`."""
+
+import sys
+import termios
+from contextlib import suppress
+
+import typer
+
+from jobs.core import status_line
+from jobs.core.errors import RefusedError
+from jobs.runtime.console import log
+from jobs.runtime.review import Approve, Review, warning_lines
+
+
+def approval(*, yes: bool) -> Approve | None:
+    """Return what approves a write: the terminal, or None if `--yes` was given."""
+    return None if yes else ask
+
+
+def ask(review: Review) -> bool:
+    """Show a review on the terminal and ask; without a terminal --apply is enough, except for what is refused then."""
+    if not is_terminal():
+        for line in warning_lines(review.warnings):
+            log(line)
+        if review.unattended_refusal is not None:
+            raise RefusedError(review.unattended_refusal)
+        return True
+    for line in review.lines:
+        log(line)
+    if review.expected_word is None:
+        return confirm(review.question)
+    return typed_answer(review.question) == review.expected_word
+
+
+def is_terminal() -> bool:
+    """Return whether stdin is a terminal, so that the user can be asked."""
+    return sys.stdin.isatty()
+
+
+def confirm(question: str) -> bool:
+    """Ask for yes or no on the terminal; the end of input (Ctrl-D) means no."""
+    _discard_typed_keys()
+    try:
+        with status_line.asking():
+            return typer.confirm(question, err=True)
+    except typer.Abort:
+        log("")  # the cursor is still behind the question
+        return False
+
+
+def typed_answer(question: str) -> str:
+    """Ask for a word on the terminal; the end of input (Ctrl-D) means an empty word."""
+    _discard_typed_keys()
+    try:
+        with status_line.asking():
+            return str(typer.prompt(question, default="", show_default=False, err=True)).strip()
+    except typer.Abort:
+        log("")
+        return ""
+
+
+def _discard_typed_keys() -> None:
+    """Discard keys that were pressed before the question was shown."""
+    with suppress(OSError, ValueError, termios.error):  # not a terminal
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
