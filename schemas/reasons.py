@@ -155,6 +155,46 @@ ORDER_RESTORED: Final = Sentence("its order is the one before the drain already"
 NO_LONGER_DRAINED: Final = Sentence("no longer drained, and not in the ISR: {out:ids}")
 NO_LEADER_TO_FOLLOW: Final = Sentence("it has no live leader to follow")
 
+# placements: why a partition moves, and why brokers stay uneven
+PLACED: Final = Sentence("{rules}: {moves}; holds {counts}")
+FACTOR: Final = Sentence("replication factor {before} → {after}")
+REPLACES: Final = Sentence("replaces {source} by {target}")
+EMPTIES: Final = Sentence("empties {source}")
+MORE_RACKS: Final = Sentence("racks {before} → {after}")
+LESS_CROWDED: Final = Sentence("most in one rack {before} → {after}")
+AS_GIVEN: Final = Sentence("as given")
+EVENS_OUT_REPLICAS: Final = Sentence("evens out replicas")
+EVENS_OUT_PREFERRED: Final = Sentence("evens out leaders")
+BROKER_COUNT: Final = Sentence("{name}: {before} → {after}")
+PREFERRED_CHANGES: Final = Sentence("preferred leader {before} → {after}; preferred {counts}")
+ORDER_CHANGES: Final = Sentence("order of replicas changes")
+LEAST_COPIES: Final = Sentence("every plan copies at least {replicas}")
+REQUIRED_COPIES: Final = Sentence(
+    "every plan copies at least {replicas}: those that leave a broker, are added, or widen a rack"
+)
+SHARE_LACKING: Final = Sentence("{share} lack {count}")
+AS_EVEN: Final = Sentence("as even as this, {least} to {most} replicas each, no {brokers} brokers get with fewer")
+EVEN_SHARE: Final = Sentence("{brokers} {replicas}, {share} each and one more on {over}; {recipients}")
+HAVE_FEWER: Final = Sentence("those that have fewer")
+MAY_RECEIVE: Final = Sentence("those that may take replicas")
+GIVEN_COPIES: Final = Sentence("{replicas} given to brokers that do not hold them")
+MAX_MOVES_SPENT: Final = Sentence("--max-moves {max_moves} leaves {replicas} where they may not stay")
+ONLY_REQUIRED_MOVES: Final = Sentence(
+    "only replicas that have to move do; --rebalance evens out what they leave uneven"
+)
+NONE_MAY_CHANGE: Final = Sentence("no partition may change")
+CANNOT_GIVE: Final = Sentence("{brokers} cannot give to others: {rules}")
+CANNOT_TAKE: Final = Sentence("{brokers} cannot take from others: {rules}")
+NO_HELPFUL_MOVES: Final = Sentence("--max-moves {max_moves} allows no more copies that would help")
+UP_TO_SHARE: Final = Sentence("only {brokers} may take replicas, up to an even share; --rebalance balances all brokers")
+ONLY_THESE_RECEIVE: Final = Sentence("only {brokers} may take replicas")
+BOUND_REPLICAS: Final = Sentence("of {count} replicas {bound}")
+IN_FIXED: Final = Sentence("{count} in partitions that may not change")
+ON_EACH: Final = Sentence("{count} in partitions that have a replica on each of the others")
+IN_SYNC_IN_LAGGING: Final = Sentence("{count} in sync in partitions that lack one")
+LOSES_RACK: Final = Sentence("{count} in partitions that would lose a rack")
+LOSES_OR_CROWDS_RACK: Final = Sentence("{count} in partitions that would lose a rack or crowd one")
+
 # targets from an earlier snapshot
 GONE_SINCE: Final = Sentence("it is gone since snapshot {snapshot}")
 UNKNOWN_THEN: Final = Sentence("snapshot {snapshot} does not know it")
@@ -174,6 +214,10 @@ NAMED_TWICE: Final = Sentence("the plan names this partition {times} times")
 ZNODE_TOO_LARGE: Final = Sentence(
     "{path} would take {size} bytes while this runs, more than {limit}: "
     f"{ZNODE_LIMIT_REASON}; plan the topic in several parts"
+)
+TOPIC_TOO_LARGE: Final = Sentence(
+    f"{{path}} would take about {{size}} bytes, more than {{limit}}: {ZNODE_LIMIT_REASON}; "
+    "ask for fewer partitions or replicas"
 )
 INTERMEDIATE_FAULT: Final = Sentence("on the way, after wave {wave}: {fault}")
 
@@ -201,6 +245,112 @@ RESTART_BROKERS: Final = Sentence(
 )
 HOLDERS_HIDDEN: Final = Sentence("alive but cannot be elected, and may hold the data: {hidden:ids}")
 NONE_ELECTABLE: Final = Sentence("no replica is alive and may be elected: {replicas:ids}")
+
+# requests and reassignments that make no progress
+NO_SUCH_PARTITION: Final = Sentence("there is no such partition")
+NOT_A_BROKER_LIST: Final = Sentence("[{requested:ids}] is no list of brokers, each once")
+NOT_ALIVE: Final = Sentence("not alive: {dead}")
+ISR_NOT_ALIVE: Final = Sentence("no replica in its ISR [{isr:ids}] is alive")
+
+# cancellations
+COPIES_LOST: Final = Sentence("the copies on [{adding:ids}] would be deleted")
+ISR_UNKNOWN: Final = Sentence("its ISR is not known")
+ISR_KNOWN: Final = Sentence("its ISR is [{isr:ids}]")
+NO_ORIGIN_IN_SYNC: Final = Sentence(
+    "no original replica of [{origin:ids}] is alive and in sync ({isr}): {lost}, and no replica could lead it"
+)
+ORIGIN_NOT_ALIVE: Final = Sentence(
+    "original replicas [{dead:ids}] are not alive: {lost}, and it would live on [{live:ids}] alone"
+)
+
+# rollbacks
+PARTITION_GONE: Final = Sentence("the partition is gone")
+STATE_UNREAD: Final = Sentence("its state or its topic is not understood")
+NO_LEADER_AND_ISR: Final = Sentence("it has no leader and ISR yet")
+MOVE: Final = Sentence("to [{target:ids}], adding [{adding:ids}], removing [{removing:ids}]")
+MOVES_BACK: Final = Sentence("it is already moving back: {move}")
+MOVED_BY_ANOTHER: Final = Sentence("it is being moved, and not by this plan: {move}")
+MOVED_SINCE: Final = Sentence(
+    "its replicas are now [{replicas:ids}]: another client has moved it since; use `surveyor plan reassign` to move it"
+)
+ELECT_FIRST: Final = Sentence(
+    "no live leader in its ISR (leader {leader}, ISR [{isr:ids}]); elect a leader first, `surveyor status` shows how"
+)
+ADDS_NOT_ALIVE: Final = Sentence("[{target:ids}] adds brokers that are not alive: {dead:ids}")
+ADDS_DRAINED: Final = Sentence("[{target:ids}] adds brokers that are drained: {drained:ids}")
+BACK: Final = Sentence("back to {target}{wave}: {moves}{racks}")
+BACK_ELECTED: Final = Sentence("back to {target}: preferred replica {preferred} leads again")
+UNDOES_WAVE: Final = Sentence(", undoes wave {wave}")
+FEWER_RACKS: Final = Sentence("; racks {before} → {after}")
+MORE_IN_RACK: Final = Sentence("; most in one rack {before} → {after}")
+NOT_IN_TARGET: Final = Sentence("{target} does not contain it")
+MOVED_IN_TARGET: Final = Sentence("{target} shows it being moved, which is no assignment to return to")
+NO_REPLICAS_IN_TARGET: Final = Sentence("{target} shows no replicas")
+
+# transitions
+ILLEGAL_CHANGE: Final = Sentence("it is {state} and would be {after}; {allowed}")
+ALLOWED_TRANSITION: Final = Sentence("{action} leads to {state} from {starts} only")
+ILLEGAL_REMOVAL: Final = Sentence("its replica on broker {broker} is {state}; {after} follows {starts} only")
+
+# what an earlier state does not explain
+DIFFERENCE: Final = Sentence("{name} {before}→{after}")
+
+# changes and operations that are stale or done
+FOUND_APPLIED: Final = Sentence("found applied")
+FOUND_IN_PROGRESS: Final = Sentence("found in progress")
+FOUND_GONE: Final = Sentence("found gone")
+FOUND_QUEUED: Final = Sentence("found queued for deletion")
+FOUND_WITHDRAWN: Final = Sentence("found withdrawn")
+PASSED_WAVE: Final = Sentence("found applied: its partition has reached wave {wave}")
+TOPIC_QUEUED: Final = Sentence("topic {topic} is queued for deletion")
+TOPIC_GONE: Final = Sentence("topic {topic} is gone")
+OTHER_TOPIC_EXISTS: Final = Sentence("topic {topic} exists and is not the one planned")
+NOT_UNDERSTOOD: Final = Sentence("{path} is not understood ({fault})")
+NOT_DECODED: Final = Sentence("{path}: {fault}")
+PARTLY_UNDERSTOOD: Final = Sentence("{path} is not written, because a part of it is not understood ({fault})")
+OTHER_VERSION: Final = Sentence("{path} is at version {version}, planned at {planned}")
+STATE_NOW: Final = Sentence("leader {leader}, ISR [{isr:ids}], leader epoch {leader_epoch}")
+BROKER_GONE: Final = Sentence("broker {broker} is no longer alive")
+BROKER_RESTARTED: Final = Sentence("broker {broker} registered again since the snapshot")
+BROKER_BACK: Final = Sentence("broker {broker} came back")
+OTHER_CHOICE: Final = Sentence("the controller would elect {chosen}, and {planned} was planned")
+CHANGED_SINCE_PLAN: Final = Sentence("changed since the plan: {differences}")
+MOVE_MAY_LOSE: Final = Sentence(
+    "no live leader is in its ISR ({state}): moving it may lose its records; elect a leader first, `surveyor status` "
+    "shows how"
+)
+REPLICAS_NOW: Final = Sentence("its replicas are now [{replicas:ids}]")
+NAMED_PARTITION_GONE: Final = Sentence("{partition} is gone")
+LEADER_CHANGED: Final = Sentence("the leader is no longer {leader}")
+PARTITION_EXISTS: Final = Sentence("partition {partition} exists, on [{replicas:ids}]")
+OTHER_TOPIC_ACCEPTED: Final = Sentence("accepted for another topic: {cause}")
+ACCEPTED_UNREAD: Final = Sentence("accepted, and not understood when it was read back")
+ACCEPTED_CHANGED: Final = Sentence("accepted; changed at the same time: {differences}")
+OPERATION_UNREAD: Final = Sentence("topic {topic} is not understood: {fault}")
+ITS_TOPIC_GONE: Final = Sentence("the topic is gone")
+ITS_TOPIC_EXISTS: Final = Sentence("there is such a topic now")
+ITS_TOPIC_QUEUED: Final = Sentence("the topic is queued for deletion")
+NO_LONGER_QUEUED: Final = Sentence("the topic is no longer queued for deletion")
+CONFIG_ALTERED: Final = Sentence("{name} is now {value}: another client altered it since the snapshot")
+CONFIGS_CONFLICT: Final = Sentence("{conflict}: another client altered one of them since the snapshot")
+NOT_PLANNED_TO_GO: Final = Sentence("{cause}; this one is not the one planned to go")
+NOT_THE_ONE_THAT_GOES: Final = Sentence("{cause}; this one is not the one that goes")
+PARTITIONS_ADDED: Final = Sentence("partitions were added since its replicas were deleted")
+CONTROLLER_CHANGED: Final = Sentence("another controller has taken over, with epoch {epoch}")
+
+# how far a change has come
+NO_STATE_NOW: Final = Sentence("no state")
+LEADER_NOW: Final = Sentence("leader {leader}, ISR [{isr:ids}]")
+REPLICAS: Final = Sentence("replicas [{replicas:ids}]")
+REPLICAS_MOVING: Final = Sentence("replicas [{replicas:ids}], adding [{adding:ids}], removing [{removing:ids}]")
+REPLICAS_PENDING: Final = Sentence("{state}: its replicas are not there yet")
+REPLICAS_LAG: Final = Sentence("replicas [{replicas:ids}], not yet in sync [{lagging:ids}]")
+LAGGING: Final = Sentence("not yet in sync: [{lagging:ids}]")
+REQUESTED: Final = Sentence("requested")
+UNCHANGED: Final = Sentence("unchanged since the plan was made")
+QUEUED_AND_EXISTS: Final = Sentence("queued for deletion, and still exists")
+TOPIC_UNREAD: Final = Sentence("; its znode is not understood ({fault})")
+DELETION_WAITS: Final = Sentence("; it waits for {noun} {absent}, not alive: start it")
 
 # deletions of topics
 UNKNOWN_TOPIC: Final = Sentence("topic does not exist")

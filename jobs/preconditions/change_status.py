@@ -6,12 +6,14 @@ import numpy as np
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.preconditions.changes import state_now
 from jobs.preconditions.operations import outcome_of
 from jobs.repositories.figures import Figures, figures_in, spans_of
 from jobs.repositories.plans.repository import Plan
 from jobs.repositories.snapshots import last_snapshot, table_as_of
 from planner.reassignment.partition_rollback import steps_by_partition, steps_of
 from planner.reassignment.reassignment_status import ReassignmentStatus, status_of
+from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Leadership, OperationState
 from schemas.enums import NO_LEADER, Action, OperationKind, Outcome
 from schemas.rows import Change, Key, Operation, PlanRow
@@ -30,12 +32,15 @@ def change_status(
         return _reassignment(change, steps, partition)
     state = partition.state
     if state is None:
-        return ReassignmentStatus.NOT_STARTED if change.is_new else ReassignmentStatus.DIVERGED, "no state"
+        return (
+            ReassignmentStatus.NOT_STARTED if change.is_new else ReassignmentStatus.DIVERGED,
+            reasons.NO_STATE_NOW.say(),
+        )
     # without ZooKeeper, a new order of replicas does not raise the leader epoch
     is_epoch_unknown = change.leader_epoch_after is None or (bool(steps) and partition.topic.is_unversioned)
     if change.action == Action.ELECT_PREFERRED and is_epoch_unknown:
         return _election_after(change, steps, partition, state)
-    detail = f"leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"
+    detail = state_now(state)
     before, after, current = change.leader_epoch_before, change.leader_epoch_after, state.leader_epoch
     if state.leader == change.leader_after and after is not None and current is not None and current >= after:
         return ReassignmentStatus.COMPLETE, detail
@@ -49,9 +54,9 @@ def _election_after(
     change: Change, steps: Sequence[Change], partition: CurrentPartition, state: Leadership
 ) -> tuple[ReassignmentStatus, str]:
     """Status of an election that follows reassignments, whose leader epochs cannot be known in advance."""
-    detail = f"leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"
+    detail = state_now(state)
     if steps and _reassignment(steps[-1], steps, partition)[0] is not ReassignmentStatus.COMPLETE:
-        return ReassignmentStatus.NOT_STARTED, f"{detail}: its replicas are not there yet"
+        return ReassignmentStatus.NOT_STARTED, reasons.REPLICAS_PENDING.say(state=detail)
     if state.leader == change.leader_after:
         return ReassignmentStatus.COMPLETE, detail
     return (
@@ -68,9 +73,9 @@ def _reassignment(
     except MalformedZnodeError as error:
         return ReassignmentStatus.DIVERGED, str(error)
     if current is None:
-        return ReassignmentStatus.DIVERGED, "the partition is gone"
+        return ReassignmentStatus.DIVERGED, reasons.PARTITION_GONE.say()
     status, current_step = status_of(steps_of(steps), current)
-    detail = f"replicas {current.replicas}"
+    detail = reasons.REPLICAS.say(replicas=current.replicas)
     if status is ReassignmentStatus.DIVERGED:
         return ReassignmentStatus.DIVERGED, detail
     steps_ahead = steps.index(change) - current_step
@@ -78,7 +83,7 @@ def _reassignment(
         return ReassignmentStatus.COMPLETE, detail
     if status is ReassignmentStatus.IN_PROGRESS and steps_ahead == 0:
         missing = [broker for broker in change.replicas_after if state is None or broker not in state.isr]
-        return ReassignmentStatus.IN_PROGRESS, f"{detail}, not yet in sync {missing}"
+        return ReassignmentStatus.IN_PROGRESS, reasons.REPLICAS_LAG.say(replicas=current.replicas, lagging=missing)
     return ReassignmentStatus.NOT_STARTED, detail
 
 
@@ -88,9 +93,9 @@ def operation_status(
     """Return how far an operation has come, and the details; `live` has the registered brokers."""
     outcome, topic = outcome_of(operation, current), current.topics[operation.topic].topic
     if outcome is None and operation.action == OperationKind.DELETE_REPLICAS:
-        return ReassignmentStatus.IN_PROGRESS, "queued for deletion, and still exists"
+        return ReassignmentStatus.IN_PROGRESS, reasons.QUEUED_AND_EXISTS.say()
     if outcome is None:
-        return ReassignmentStatus.NOT_STARTED, "unchanged since the plan was made"
+        return ReassignmentStatus.NOT_STARTED, reasons.UNCHANGED.say()
     if outcome.outcome is not Outcome.APPLIED:
         return ReassignmentStatus.DIVERGED, outcome.message
     in_progress = operation.action == OperationKind.DELETE_TOPIC and topic.exists
@@ -102,14 +107,13 @@ def operation_status(
 def _waits_for(topic: CurrentTopic, live: Collection[int]) -> str:
     """Name the brokers that hold a replica of a queued topic and are not alive: the deletion waits for each."""
     if topic.content.value is None:
-        return f"; its znode is not understood ({topic.content.reason})"
+        return reasons.TOPIC_UNREAD.say(fault=topic.content.reason)
     assigned = topic.content.value.partitions.values()
     absent = {broker for replicas in assigned for broker in replicas if broker not in live}
     if not absent:
         return ""
-    return (
-        f"; it waits for {'brokers' if len(absent) > 1 else 'broker'} {abbreviate(sorted(absent))}, not alive: start it"
-    )
+    noun = "brokers" if len(absent) > 1 else "broker"
+    return reasons.DELETION_WAITS.say(noun=noun, absent=abbreviate(sorted(absent)))
 
 
 def current_evenness(warehouse: Warehouse, plan: Plan, current: Mapping[Key, CurrentPartition]) -> Figures | None:

@@ -19,6 +19,7 @@ from planner.reassignment.premise import (
     unexplained_by_move,
 )
 from planner.reassignment.reassignment_status import ReassignmentStatus, status_towards
+from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Leadership
 from schemas.enums import NO_VERSION, Action, Outcome
 from schemas.replica_assignment import ReplicaAssignment
@@ -97,7 +98,7 @@ class Preconditions:
 
     def _judge(self, change: Change, partition: CurrentPartition) -> RowOutcome | None:
         if is_applied(change, partition) and not _is_other_creation(change, partition.topic):
-            return RowOutcome(change, Outcome.APPLIED, "found applied", partition.version, is_found=True)
+            return RowOutcome(change, Outcome.APPLIED, reasons.FOUND_APPLIED.say(), partition.version, is_found=True)
         reason = (
             self._deleted(change)
             or _topic_moved(change, partition.topic)
@@ -113,16 +114,16 @@ class Preconditions:
         """
         if change.action in {Action.NARROW_TO_TARGET, Action.END_REASSIGNMENT}:
             return None
-        return f"topic {change.topic} is queued for deletion" if change.topic in self.deleting else None
+        return reasons.TOPIC_QUEUED.say(topic=change.topic) if change.topic in self.deleting else None
 
     def _brokers_moved(self, change: Change) -> str | None:
         for broker in change.requires_live:
             if broker not in self.live:
-                return f"broker {broker} is no longer alive"
+                return reasons.BROKER_GONE.say(broker=broker)
             if self.live[broker] != self.planned_epochs.get(broker):
-                return f"broker {broker} registered again since the snapshot"
+                return reasons.BROKER_RESTARTED.say(broker=broker)
         back = [broker for broker in change.requires_dead if broker in self.live]
-        return f"broker {back[0]} came back" if back else None
+        return reasons.BROKER_BACK.say(broker=back[0]) if back else None
 
 
 def is_applied(change: Change, partition: CurrentPartition) -> bool:
@@ -147,7 +148,7 @@ def other_topic_reason(change: Change, topic: CurrentTopic) -> str:
     """Return what happened to the topic of a change."""
     content = topic.content.value
     if content is None:
-        return f"{topic.path} is not understood ({topic.content.reason})"
+        return reasons.NOT_UNDERSTOOD.say(path=topic.path, fault=topic.content.reason)
     return other_topic_in_words(f"topic {change.topic}", change.topic_id, content.topic_id)
 
 
@@ -189,17 +190,17 @@ def _is_added(change: Change, topic: CurrentTopic) -> bool:
 
 def _topic_moved(change: Change, topic: CurrentTopic) -> str | None:
     if change.topic_version == NO_VERSION:
-        return f"topic {change.topic} exists and is not the one planned" if _is_other_creation(change, topic) else None
+        return reasons.OTHER_TOPIC_EXISTS.say(topic=change.topic) if _is_other_creation(change, topic) else None
     if not topic.exists:
-        return f"topic {change.topic} is gone"
+        return reasons.TOPIC_GONE.say(topic=change.topic)
     if _is_added(change, topic):
         return None
     if topic.version != change.topic_version and not topic.is_forbidden:
-        return f"{topic.path} is at version {topic.version}, planned at {change.topic_version}"
+        return reasons.OTHER_VERSION.say(path=topic.path, version=topic.version, planned=change.topic_version)
     if adds_partition(change) or reassigns(change):
         reason = _unread_fields(topic)
         if reason:
-            return f"{topic.path} is not written, because a part of it is not understood ({reason})"
+            return reasons.PARTLY_UNDERSTOOD.say(path=topic.path, fault=reason)
     return other_topic_reason(change, topic) if is_other_topic(change, topic) else None
 
 
@@ -212,11 +213,16 @@ def _unread_fields(topic: CurrentTopic) -> str:
 def _state_moved(change: Change, partition: CurrentPartition) -> str | None:
     version, state = NO_VERSION if partition.version is None else partition.version, partition.state
     if partition.version is not None and state is None:
-        return f"{partition.path} is not understood ({partition.content.reason})"
+        return reasons.NOT_UNDERSTOOD.say(path=partition.path, fault=partition.content.reason)
     if version == change.state_version and (version == NO_VERSION or _is_before(change, state)):
         return None
-    current = "" if state is None else f": leader {state.leader}, ISR {state.isr}, leader epoch {state.leader_epoch}"
-    return f"{partition.path} is at version {version}, planned at {change.state_version}{current}"
+    moved = reasons.OTHER_VERSION.say(path=partition.path, version=version, planned=change.state_version)
+    return moved if state is None else f"{moved}: {state_now(state)}"
+
+
+def state_now(state: Leadership) -> str:
+    """Return a state as a detail of a message."""
+    return reasons.STATE_NOW.say(leader=state.leader, isr=state.isr, leader_epoch=state.leader_epoch)
 
 
 def _is_before(change: Change, state: Leadership | None) -> bool:
@@ -278,12 +284,12 @@ def state_of(partition: CurrentPartition) -> PartitionPremise | None:
 def _unclean_moved(change: Change, partition: CurrentPartition, live: Collection[int]) -> str | None:
     """Say why an unclean election must not be requested any more, or would not elect the replica that was planned."""
     if back := [broker for broker in change.requires_dead if broker in live]:
-        return f"broker {back[0]} came back"
+        return reasons.BROKER_BACK.say(broker=back[0])
     now = state_of(partition)
     chosen = None if now is None else unclean_choice(now, partition.last_known, live)
     if chosen == change.leader_after:
         return None
-    return f"the controller would elect {chosen}, and {change.leader_after} was planned"
+    return reasons.OTHER_CHOICE.say(chosen=chosen, planned=change.leader_after)
 
 
 def _premise_moved(change: Change, partition: CurrentPartition, premises: Premises) -> str | None:
@@ -292,9 +298,9 @@ def _premise_moved(change: Change, partition: CurrentPartition, premises: Premis
         return None
     planned, now = premises.of(change), state_of(partition)
     if now is None:
-        return f"{partition.path} is not understood ({partition.content.reason})"
+        return reasons.NOT_UNDERSTOOD.say(path=partition.path, fault=partition.content.reason)
     moved = None if planned is None else differences(planned, now)
-    return None if moved is None else f"changed since the plan: {moved}"
+    return None if moved is None else reasons.CHANGED_SINCE_PLAN.say(differences=moved)
 
 
 def read_back(changes: Sequence[Change], current: CurrentState, premises: Premises) -> list[RowOutcome]:
@@ -308,20 +314,20 @@ def read_back(changes: Sequence[Change], current: CurrentState, premises: Premis
         planned, now = premises.of(change), state_of(partition)
         if now is not None and change.topic_id is not None and is_other_topic(change, partition.topic):
             reason = other_topic_reason(change, partition.topic)
-            outcomes.append(RowOutcome(change, Outcome.FAILED, f"accepted for another topic: {reason}"))
+            outcomes.append(RowOutcome(change, Outcome.FAILED, reasons.OTHER_TOPIC_ACCEPTED.say(cause=reason)))
             continue
         if planned is None or not is_unversioned(change):
             continue
         if now is None:
-            outcomes.append(RowOutcome(change, Outcome.UNKNOWN, "accepted, and not understood when it was read back"))
+            outcomes.append(RowOutcome(change, Outcome.UNKNOWN, reasons.ACCEPTED_UNREAD.say()))
         elif change.action == Action.REASSIGN:
             if (found := unexplained_by_move(planned, now, change.replicas_after)) is not None:
                 has_diverged = now.assignment.target != change.replicas_after
                 outcome = Outcome.FAILED if has_diverged else Outcome.APPLIED
-                outcomes.append(RowOutcome(change, outcome, f"accepted; changed at the same time: {found}"))
+                outcomes.append(RowOutcome(change, outcome, reasons.ACCEPTED_CHANGED.say(differences=found)))
         elif (found := _unexplained_election(planned, now, change)) is not None:
             outcome = Outcome.APPLIED if now.leader == change.leader_after else Outcome.FAILED
-            outcomes.append(RowOutcome(change, outcome, f"accepted; changed at the same time: {found}"))
+            outcomes.append(RowOutcome(change, outcome, reasons.ACCEPTED_CHANGED.say(differences=found)))
     return outcomes
 
 
@@ -339,11 +345,9 @@ def _leaderless(state: Leadership | None, live: Collection[int]) -> str | None:
     """
     if state is not None and state.leader in state.isr and state.leader in live:
         return None
-    current = "no state" if state is None else f"leader {state.leader}, ISR {state.isr}"
-    return (
-        f"no live leader is in its ISR ({current}): moving it may lose its records; elect a leader first, `surveyor "
-        "status` shows how"
-    )
+    no_state = reasons.NO_STATE_NOW.say()
+    current = no_state if state is None else reasons.LEADER_NOW.say(leader=state.leader, isr=state.isr)
+    return reasons.MOVE_MAY_LOSE.say(state=current)
 
 
 def _judge_for_admin(change: Change, partition: CurrentPartition) -> RowOutcome | None:
@@ -355,9 +359,9 @@ def _judge_for_admin(change: Change, partition: CurrentPartition) -> RowOutcome 
     try:
         assignment = partition.assignment
     except MalformedZnodeError as error:
-        return RowOutcome(change, Outcome.STALE, f"{topic.path}: {error}")
+        return RowOutcome(change, Outcome.STALE, reasons.NOT_DECODED.say(path=topic.path, fault=error))
     if assignment is None:
-        return RowOutcome(change, Outcome.STALE, f"{change.topic}-{change.partition} is gone")
+        return RowOutcome(change, Outcome.STALE, reasons.NAMED_PARTITION_GONE.say(partition=change.name))
     judged = _reassigned(change, assignment) if change.action == Action.REASSIGN else _elected(change, partition.state)
     reason = _assignment_moved(change, topic, assignment)
     return RowOutcome(change, Outcome.STALE, reason) if judged is None and reason is not None else judged
@@ -365,7 +369,7 @@ def _judge_for_admin(change: Change, partition: CurrentPartition) -> RowOutcome 
 
 def _assignment_moved(change: Change, topic: CurrentTopic, assignment: ReplicaAssignment) -> str | None:
     if assignment != (change.replicas_before, change.adding_before, change.removing_before):
-        return f"its replicas are now {assignment.replicas}"
+        return reasons.REPLICAS_NOW.say(replicas=assignment.replicas)
     # a topic created before 2.8 may get its id from an upgraded controller; it is still the same topic
     is_replaced = change.topic_id is not None and is_other_topic(change, topic)
     return other_topic_reason(change, topic) if is_replaced else None
@@ -376,18 +380,22 @@ def _reassigned(change: Change, assignment: ReplicaAssignment) -> RowOutcome | N
     if status is ReassignmentStatus.DIVERGED:
         return None
     is_running = status is ReassignmentStatus.IN_PROGRESS
-    return _found_in_progress(change) if is_running else RowOutcome(change, Outcome.APPLIED, "found applied")
+    return _found_in_progress(change) if is_running else _found_applied(change)
+
+
+def _found_applied(change: Change) -> RowOutcome:
+    return RowOutcome(change, Outcome.APPLIED, reasons.FOUND_APPLIED.say())
 
 
 def _found_in_progress(change: Change) -> RowOutcome:
-    return RowOutcome(change, Outcome.APPLIED, "found in progress", is_running=True)
+    return RowOutcome(change, Outcome.APPLIED, reasons.FOUND_IN_PROGRESS.say(), is_running=True)
 
 
 def _elected(change: Change, state: Leadership | None) -> RowOutcome | None:
     if state is not None and state.leader == change.leader_after:
-        return RowOutcome(change, Outcome.APPLIED, "found applied")
+        return _found_applied(change)
     if state is None or state.leader != change.leader_before:
-        return RowOutcome(change, Outcome.STALE, f"the leader is no longer {change.leader_before}")
+        return RowOutcome(change, Outcome.STALE, reasons.LEADER_CHANGED.say(leader=change.leader_before))
     return None
 
 
@@ -401,15 +409,15 @@ def _creation_for_admin(change: Change, topic: CurrentTopic) -> RowOutcome | Non
     try:
         assignment = topic.assigned(change.partition)
     except MalformedZnodeError as error:
-        return RowOutcome(change, Outcome.STALE, f"{topic.path}: {error}")
+        return RowOutcome(change, Outcome.STALE, reasons.NOT_DECODED.say(path=topic.path, fault=error))
     if assignment is not None and assignment.replicas == change.replicas_after:
-        return RowOutcome(change, Outcome.APPLIED, "found applied")
-    return RowOutcome(change, Outcome.STALE, f"topic {change.topic} exists and is not the one planned")
+        return _found_applied(change)
+    return RowOutcome(change, Outcome.STALE, reasons.OTHER_TOPIC_EXISTS.say(topic=change.topic))
 
 
 def _expansion_for_admin(change: Change, topic: CurrentTopic) -> RowOutcome | None:
     if _is_added(change, topic):
-        return RowOutcome(change, Outcome.APPLIED, "found applied")
+        return _found_applied(change)
     moved = _topic_moved(change, topic) or _taken(change, topic)
     return None if moved is None else RowOutcome(change, Outcome.STALE, moved)
 
@@ -419,5 +427,7 @@ def _taken(change: Change, topic: CurrentTopic) -> str | None:
     try:
         assignment = topic.assigned(change.partition)
     except MalformedZnodeError as error:
-        return f"{topic.path}: {error}"
-    return None if assignment is None else f"partition {change.partition} exists, on {assignment.replicas}"
+        return reasons.NOT_DECODED.say(path=topic.path, fault=error)
+    if assignment is None:
+        return None
+    return reasons.PARTITION_EXISTS.say(partition=change.partition, replicas=assignment.replicas)

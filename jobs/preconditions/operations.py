@@ -8,6 +8,7 @@ stale if the topic is another one, or if another client has altered the same con
 from collections.abc import Collection, Mapping, Sequence
 
 from jobs.repositories.plans.commit_rows import RowOutcome
+from schemas import reasons
 from schemas.current_state import Decoded, OperationState, TopicSettings
 from schemas.enums import OperationKind, Outcome
 from schemas.operation_data import (
@@ -42,7 +43,7 @@ def outcome_of(operation: Operation, current: OperationState) -> RowOutcome | No
     try:
         judged = _judge(operation, current.topics[operation.topic], current)
     except MalformedZnodeError as error:
-        judged = Outcome.STALE, f"topic {operation.topic} is not understood: {error}"
+        judged = Outcome.STALE, reasons.OPERATION_UNREAD.say(topic=operation.topic, fault=error)
     return None if judged is None else RowOutcome(operation, *judged)
 
 
@@ -71,42 +72,38 @@ def _judge(operation: Operation, settings: TopicSettings, current: OperationStat
 
 def _alteration(data: AlteredConfig, settings: TopicSettings) -> _Judged:
     if not settings.topic.exists:
-        return Outcome.STALE, "the topic is gone"
+        return Outcome.STALE, reasons.ITS_TOPIC_GONE.say()
     if (other := _other_topic(data.topic_id, settings)) is not None:
         return Outcome.STALE, other
     if settings.is_queued:
-        return Outcome.STALE, "the topic is queued for deletion"
+        return Outcome.STALE, reasons.ITS_TOPIC_QUEUED.say()
     overrides = settings.config.get()
     values = {name: overrides.get(name) for name in data.after}
     if values == data.after:
-        return Outcome.APPLIED, "found applied"
+        return Outcome.APPLIED, reasons.FOUND_APPLIED.say()
     moved = [name for name, value in values.items() if value != data.before[name]]
     if moved:
         value = "not set" if values[moved[0]] is None else values[moved[0]]
-        return Outcome.STALE, f"{moved[0]} is now {value}: another client altered it since the snapshot"
+        return Outcome.STALE, reasons.CONFIG_ALTERED.say(name=moved[0], value=value)
     conflict = next(conflicts(overrides | data.after), None)
-    return (
-        None
-        if conflict is None
-        else (Outcome.STALE, f"{conflict}: another client altered one of them since the snapshot")
-    )
+    return None if conflict is None else (Outcome.STALE, reasons.CONFIGS_CONFLICT.say(conflict=conflict))
 
 
 def _deletion(topic_id: str | None, settings: TopicSettings) -> _Judged:
     if not settings.topic.exists:
-        return Outcome.APPLIED, "found gone"
+        return Outcome.APPLIED, reasons.FOUND_GONE.say()
     if (other := _other_topic(topic_id, settings)) is not None:
-        return Outcome.STALE, f"{other}; this one is not the one planned to go"
-    return (Outcome.APPLIED, "found queued for deletion") if settings.is_queued else None
+        return Outcome.STALE, reasons.NOT_PLANNED_TO_GO.say(cause=other)
+    return (Outcome.APPLIED, reasons.FOUND_QUEUED.say()) if settings.is_queued else None
 
 
 def _reassignments(orders: Mapping[int, list[int]], requested: Mapping[int, list[int]]) -> _Judged:
     same = [p for p, replicas in orders.items() if requested.get(p) == replicas]
-    return None if same else (Outcome.APPLIED, "found withdrawn")
+    return None if same else (Outcome.APPLIED, reasons.FOUND_WITHDRAWN.say())
 
 
 def _elections(partitions: Collection[int], requested: Mapping[int, list[int]]) -> _Judged:
-    return None if requested.keys() & set(partitions) else (Outcome.APPLIED, "found withdrawn")
+    return None if requested.keys() & set(partitions) else (Outcome.APPLIED, reasons.FOUND_WITHDRAWN.say())
 
 
 def _requested_replicas(topic: str, requests: Decoded[list[TopicPartition]]) -> dict[int, list[int]]:
@@ -116,18 +113,18 @@ def _requested_replicas(topic: str, requests: Decoded[list[TopicPartition]]) -> 
 
 def _refusal(settings: TopicSettings, *, existed: bool) -> _Judged:
     if not settings.is_queued:
-        return Outcome.APPLIED, "found withdrawn"
+        return Outcome.APPLIED, reasons.FOUND_WITHDRAWN.say()
     if existed is not settings.topic.exists:
-        return Outcome.STALE, "the topic is gone" if existed else "there is such a topic now"
+        return Outcome.STALE, (reasons.ITS_TOPIC_GONE if existed else reasons.ITS_TOPIC_EXISTS).say()
     return None
 
 
 def _pending_deletion(topic_id: str | None, settings: TopicSettings) -> _Judged:
     if not settings.topic.exists:
-        return Outcome.APPLIED, "found gone"
+        return Outcome.APPLIED, reasons.FOUND_GONE.say()
     if (other := _other_topic(topic_id, settings)) is not None:
-        return Outcome.STALE, f"{other}; this one is not the one that goes"
-    return (Outcome.STALE, "the topic is no longer queued for deletion") if not settings.is_queued else None
+        return Outcome.STALE, reasons.NOT_THE_ONE_THAT_GOES.say(cause=other)
+    return (Outcome.STALE, reasons.NO_LONGER_QUEUED.say()) if not settings.is_queued else None
 
 
 def _removal(data: RemovedTopic, settings: TopicSettings, controller_epoch: Decoded[int]) -> _Judged:
@@ -135,11 +132,11 @@ def _removal(data: RemovedTopic, settings: TopicSettings, controller_epoch: Deco
     if judged is not None:
         return judged
     if settings.topic.version != data.topic_version:
-        return Outcome.STALE, "partitions were added since its replicas were deleted"
+        return Outcome.STALE, reasons.PARTITIONS_ADDED.say()
     epoch, planned_epoch = controller_epoch.get(), data.controller_epoch
     if epoch - planned_epoch in {0, 1}:
         return None
-    return Outcome.STALE, f"another controller has taken over, with epoch {epoch}"
+    return Outcome.STALE, reasons.CONTROLLER_CHANGED.say(epoch=epoch)
 
 
 def _other_topic(planned_id: str | None, settings: TopicSettings) -> str | None:

@@ -32,6 +32,7 @@ from planner.reassignment.partition_rollback import (
 )
 from planner.reassignment.reassignment_status import ReassignmentStatus, status_of
 from planner.rules.inputs import PartitionInfo, TopicInfo
+from schemas import reasons
 from schemas.enums import Action, LintCode, PlanKind, PlanStatus, RejectionCode
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key, RejectionRecord, Topic
@@ -146,12 +147,11 @@ class _Destinations:
             return self.why_not[key[0]]
         assignment = self.then.get(key)
         if assignment is None:
-            return Rejection(RejectionCode.UNKNOWN_PARTITION, f"{self.name} does not contain it")
+            return Rejection(RejectionCode.UNKNOWN_PARTITION, reasons.NOT_IN_TARGET.say(target=self.name))
         if assignment.is_moving:
-            reason = f"{self.name} shows it being moved, which is no assignment to return to"
-            return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, reason)
+            return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, reasons.MOVED_IN_TARGET.say(target=self.name))
         if not assignment.replicas:
-            return Rejection(LintCode.NO_REPLICAS, f"{self.name} shows no replicas")
+            return Rejection(LintCode.NO_REPLICAS, reasons.NO_REPLICAS_IN_TARGET.say(target=self.name))
         return RollbackTarget(assignment.replicas, self.name)
 
 
@@ -164,7 +164,7 @@ def _destinations(warehouse: Warehouse, plan: Plan, to_snapshot: int | None, top
     former = table_as_of(warehouse, snapshot, "partitions", topic_filter, columns=FORMER_COLUMNS)
     ids_then = {row.topic: row.topic_id for row in rows_as_of(warehouse, snapshot, Topic, topic_filter)}
     ids = {change.topic: change.topic_id for change in plan.changes}
-    recreated = Rejection(RejectionCode.UNKNOWN_TOPIC, f"its topic was deleted and created again after {name}")
+    recreated = Rejection(RejectionCode.UNKNOWN_TOPIC, reasons.CREATED_AGAIN.say(snapshot=name))
     rejected_topics = {
         topic: recreated for topic, id_then in ids_then.items() if id_then and ids[topic] and id_then != ids[topic]
     }

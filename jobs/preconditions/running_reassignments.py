@@ -16,6 +16,7 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, command_line
 from planner.reassignment.obstacles import Reassignment, reassignment
 from planner.reassignment.reassignment_status import ReassignmentStatus, status_towards
+from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState
 from schemas.enums import Action
 from schemas.rows import Change, Key
@@ -159,17 +160,17 @@ def _status_of(
     except MalformedZnodeError as error:
         return ReassignmentStatus.DIVERGED, str(error)
     if assignment is None:
-        return ReassignmentStatus.DIVERGED, "the partition is gone"
+        return ReassignmentStatus.DIVERGED, reasons.PARTITION_GONE.say()
     if current.requests.get(change.key) == goal:
-        return ReassignmentStatus.IN_PROGRESS, "requested"
+        return ReassignmentStatus.IN_PROGRESS, reasons.REQUESTED.say()
     status = status_towards(goal, assignment)
     if status is ReassignmentStatus.DIVERGED:
         return (
             ReassignmentStatus.COMPLETE if assignment.target in later_targets else status,
-            f"its replicas are now {assignment.replicas}",
+            reasons.REPLICAS_NOW.say(replicas=assignment.replicas),
         )
     state = partition.state
     missing = [broker for broker in goal if state is None or broker not in state.isr]
     if status is ReassignmentStatus.IN_PROGRESS or (moves_replicas(change) and missing):
-        return ReassignmentStatus.IN_PROGRESS, f"not yet in sync: {missing}"
-    return status, f"replicas {assignment.replicas}"
+        return ReassignmentStatus.IN_PROGRESS, reasons.LAGGING.say(lagging=missing)
+    return status, reasons.REPLICAS.say(replicas=assignment.replicas)

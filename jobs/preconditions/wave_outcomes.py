@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from jobs.preconditions.changes import NO_PREMISES, Premises, judge_for_admin
 from jobs.repositories.plans.commit_rows import RowOutcome
+from schemas import reasons
 from schemas.current_state import CurrentState
 from schemas.enums import Action, Outcome
 from schemas.rows import Change, Key, PlanRow
@@ -71,4 +72,4 @@ def _is_reached(outcome: RowOutcome, current: CurrentState) -> bool:
 def _as_passed(outcome: RowOutcome, reached: int) -> RowOutcome:
     if outcome.outcome is not Outcome.STALE or outcome.change.wave >= reached:
         return outcome
-    return RowOutcome(outcome.change, Outcome.APPLIED, f"found applied: its partition has reached wave {reached}")
+    return RowOutcome(outcome.change, Outcome.APPLIED, reasons.PASSED_WAVE.say(wave=reached))

@@ -15,6 +15,7 @@ from planner.placement.model import PlacementModel, copies
 from planner.placement.problem import NO_BROKER, Bools, Ints, LoadSummary, Moves, Partitions, Placement, PlacementGoal
 from planner.placement.racks import NO_RACK, crowding, lowest_crowding, spanned
 from planner.placement.replica_arrays import arrivals, count_bytes, count_leaders, count_replicas
+from schemas import reasons
 from schemas.text import pluralise
 
 
@@ -141,9 +142,7 @@ def _load_summary(names: tuple[str, ...], model: PlacementModel, group: Ints, we
 
 
 def _lower_bound(model: PlacementModel, goal: PlacementGoal, forced: int, *, weighted: bool) -> tuple[int, str]:
-    must = f"every plan copies at least {pluralise(forced, 'replica')}" + (
-        ": those that leave a broker, are added, or widen a rack" if forced else ""
-    )
+    must = (reasons.REQUIRED_COPIES if forced else reasons.LEAST_COPIES).say(replicas=pluralise(forced, "replica"))
     if not goal.even or weighted or not model.target.any():
         return forced, must
     before, after = (count_replicas(lists, model.size)[model.target] for lists in (model.before, model.after))
@@ -153,8 +152,9 @@ def _lower_bound(model: PlacementModel, goal: PlacementGoal, forced: int, *, wei
     if forced >= fewest:
         return forced, must
     short, share = shortage(model)
-    as_even = f"as even as this, {after.min()} to {after.max()} replicas each, no {len(after)} brokers get with fewer"
-    return fewest, f"{share} lack {short}" if fewest == short else as_even
+    if fewest == short:
+        return fewest, reasons.SHARE_LACKING.say(share=share, count=short)
+    return fewest, reasons.AS_EVEN.say(least=after.min(), most=after.max(), brokers=len(after))
 
 
 def shortage(model: PlacementModel) -> tuple[int, str]:
@@ -169,9 +169,13 @@ def shortage(model: PlacementModel) -> tuple[int, str]:
     even[np.argsort(-had, kind="stable")[:over]] += 1
     fresh = model.may_receive[model.target]
     lack = int(np.maximum(even - had, 0)[fresh].sum())
-    recipients = "those that have fewer" if fresh.all() else "those that may take replicas"
-    shared = f"{pluralise(len(had), 'broker', 'shares', 'share')} {pluralise(total, 'replica')}"
-    return lack, f"{shared}, {share} each and one more on {over}; {recipients}"
+    return lack, reasons.EVEN_SHARE.say(
+        brokers=pluralise(len(had), "broker", "shares", "share"),
+        replicas=pluralise(total, "replica"),
+        share=share,
+        over=over,
+        recipients=(reasons.HAVE_FEWER if fresh.all() else reasons.MAY_RECEIVE).say(),
+    )
 
 
 Pair = tuple[int, int]
@@ -196,23 +200,30 @@ def _reasons(
         if first < last:
             row_pairs = pairs[first:last]
             span, crowd = (spans[0][n], spans[1][n]), (most[0][n], most[1][n])
-            parts.append(rule.of(row_pairs, span, crowd, (factors[0][n], factors[1][n])))
-            parts.append(
-                "holds " + ", ".join(holds[b] for b in sorted({b for pair in row_pairs for b in pair} - {NO_BROKER}))
+            brokers = sorted({broker for pair in row_pairs for broker in pair} - {NO_BROKER})
+            placed = reasons.PLACED.say(
+                rules=rule.of(row_pairs, span, crowd, (factors[0][n], factors[1][n])),
+                moves=", ".join(f"{rule.names[source]} → {rule.names[target]}" for source, target in row_pairs),
+                counts=", ".join(holds[broker] for broker in brokers),
             )
+            parts.append(placed)
         old, new = leaders[0][n], leaders[1][n]
         if old != new:
             reason = "" if old in {source for source, _ in pairs[first:last]} else f"{rule.of_leaders}: "
             counts = ", ".join(preferred[broker] for broker in sorted((old, new)))
-            parts.append(f"{reason}preferred leader {tally.names[old]} → {tally.names[new]}; preferred {counts}")
-        texts.append("; ".join(parts) or "order of replicas changes")
+            elected = reasons.PREFERRED_CHANGES.say(before=tally.names[old], after=tally.names[new], counts=counts)
+            parts.append(f"{reason}{elected}")
+        texts.append("; ".join(parts) or reasons.ORDER_CHANGES.say())
     return tuple(texts)
 
 
 def _count_texts(tally: LoadSummary, counts: tuple[Ints, Ints]) -> list[str]:
     """Format each broker's count before and after, once for all rows."""
     before, after = (count.tolist() for count in counts)
-    return [f"{name}: {old} → {new}" for name, old, new in zip(tally.names, before, after, strict=True)]
+    return [
+        reasons.BROKER_COUNT.say(name=name, before=old, after=new)
+        for name, old, new in zip(tally.names, before, after, strict=True)
+    ]
 
 
 class _Rules:
@@ -222,25 +233,25 @@ class _Rules:
         self.names = [str(broker) for broker in model.ids.tolist()] + ["none"]
         self.emptied = [*model.emptied.tolist(), False]
         self.replaced = set(goal.replacements)
-        self.of_replicas, self.of_leaders = (
-            ("as given", "as given") if goal.given else ("evens out replicas", "evens out leaders")
-        )
+        self.of_replicas = (reasons.AS_GIVEN if goal.given else reasons.EVENS_OUT_REPLICAS).say()
+        self.of_leaders = (reasons.AS_GIVEN if goal.given else reasons.EVENS_OUT_PREFERRED).say()
 
     def of(self, pairs: list[Pair], spans: Pair, most: Pair, factors: Pair) -> str:
-        rules = [] if factors[0] == factors[1] else [f"replication factor {factors[0]} → {factors[1]}"]
+        rules = [] if factors[0] == factors[1] else [reasons.FACTOR.say(before=factors[0], after=factors[1])]
         rules += [self._leaving(pair) for pair in pairs if self.emptied[pair[0]]]
         if spans[0] < spans[1]:
-            rules.append(f"racks {spans[0]} → {spans[1]}")
+            rules.append(reasons.MORE_RACKS.say(before=spans[0], after=spans[1]))
         elif most[1] < most[0] and factors[1] >= factors[0]:
-            rules.append(f"most in one rack {most[0]} → {most[1]}")
+            rules.append(reasons.LESS_CROWDED.say(before=most[0], after=most[1]))
         if not rules:
             rules.append(self.of_replicas)
-        moved = ", ".join(f"{self.names[source]} → {self.names[target]}" for source, target in pairs)
-        return f"{', '.join(rules)}: {moved}"
+        return ", ".join(rules)
 
     def _leaving(self, pair: tuple[int, int]) -> str:
         source, target = (int(self.names[broker]) if broker != NO_BROKER else NO_BROKER for broker in pair)
-        return f"replaces {source} by {target}" if (source, target) in self.replaced else f"empties {source}"
+        if (source, target) in self.replaced:
+            return reasons.REPLACES.say(source=source, target=target)
+        return reasons.EMPTIES.say(source=source)
 
 
 def fewest_copies(before: Ints, after: Ints, fresh: Bools) -> int:

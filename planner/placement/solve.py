@@ -42,6 +42,7 @@ from planner.placement.problem import (
 )
 from planner.placement.removal_order import is_kept
 from planner.placement.result import SearchResult, placement_of, shortage
+from schemas import reasons
 from schemas.text import join_ids, pluralise
 
 _MAX_BROKERS_NAMED: Final = 5
@@ -117,9 +118,7 @@ def evaluate_given(brokers: Brokers, partitions: Partitions, replicas: Ints) -> 
     model.after = broker_indexes(model.ids, replicas[model.order].T, width)
     forced = copies(model)
     placement = placement_of(model, partitions, goal, SearchResult(forced=forced, reordered=even_leaders(model, goal)))
-    return replace(
-        placement, bound=f"{pluralise(forced, 'replica', 'is', 'are')} given to brokers that do not hold them"
-    )
+    return replace(placement, bound=reasons.GIVEN_COPIES.say(replicas=pluralise(forced, "replica", "is", "are")))
 
 
 def _imbalance_reason(
@@ -136,11 +135,11 @@ def _imbalance_reason(
     if not len(held) or np.ptp(held) <= 1:
         return ""
     if undone:
-        return f"--max-moves {goal.max_moves} leaves {pluralise(undone, 'replica')} where they may not stay"
+        return reasons.MAX_MOVES_SPENT.say(max_moves=goal.max_moves, replicas=pluralise(undone, "replica"))
     if not goal.even:
-        return "only replicas that have to move do; --rebalance evens out what they leave uneven"
+        return reasons.ONLY_REQUIRED_MOVES.say()
     if graph is None:
-        return "no partition may change"
+        return reasons.NONE_MAY_CHANGE.say()
     return _graph_reason(model, goal, graph, copied)
 
 
@@ -153,9 +152,9 @@ def _graph_reason(model: PlacementModel, goal: PlacementGoal, graph: ExchangeGra
         return _limit_reason(model, goal, copied)
     if most * int(recipients.sum()) >= int(load[recipients].sum()) + int(recipients.sum()):
         rules = _binding_rules(model, giving, recipients & ~giving)
-        return f"{_broker_names(model, giving)} cannot give to others: {rules}"
+        return reasons.CANNOT_GIVE.say(brokers=_broker_names(model, giving), rules=rules)
     rules = _binding_rules(model, recipients & ~taking, taking)
-    return f"{_broker_names(model, taking)} cannot take from others: {rules}"
+    return reasons.CANNOT_TAKE.say(brokers=_broker_names(model, taking), rules=rules)
 
 
 def _closure(arcs: Bools, start: Bools) -> Bools:
@@ -170,9 +169,8 @@ def _closure(arcs: Bools, start: Bools) -> Bools:
 
 def _limit_reason(model: PlacementModel, goal: PlacementGoal, copied: int) -> str:
     if goal.max_moves is not None and (not goal.onto or copied >= goal.max_moves):
-        return f"--max-moves {goal.max_moves} allows no more copies that would help"
-    only = _broker_names(model, model.may_receive)
-    return f"only {only} may take replicas, up to an even share; --rebalance balances all brokers"
+        return reasons.NO_HELPFUL_MOVES.say(max_moves=goal.max_moves)
+    return reasons.UP_TO_SHARE.say(brokers=_broker_names(model, model.may_receive))
 
 
 def _broker_names(model: PlacementModel, brokers: Bools) -> str:
@@ -185,7 +183,7 @@ def _binding_rules(model: PlacementModel, sources: Bools, targets: Bools) -> str
     """Count the replicas on `sources` that may not go to `targets`, by the rule that forbids it."""
     open_to = targets & model.may_receive
     if not open_to.any():
-        return f"only {_broker_names(model, model.may_receive)} may take replicas"
+        return reasons.ONLY_THESE_RECEIVE.say(brokers=_broker_names(model, model.may_receive))
     on_sources, on_targets = (np.append(brokers, False)[model.after] for brokers in (sources, open_to))
     replicas = on_sources.sum(axis=0)
     fixed = ~model.movable
@@ -193,12 +191,12 @@ def _binding_rules(model: PlacementModel, sources: Bools, targets: Bools) -> str
     rest = ~fixed & ~everywhere
     kept = (on_sources & is_kept(model.after, model.keep_in_sync)).sum(axis=0)
     crowded = (model.limit < model.factor - model.min_racks + 1) & (model.min_racks > 0)
-    lost = "in partitions that would lose a rack" + (" or crowd one" if (crowded & rest & (replicas > 0)).any() else "")
+    lost = reasons.LOSES_OR_CROWDS_RACK if (crowded & rest & (replicas > 0)).any() else reasons.LOSES_RACK
     counts = {
-        "in partitions that may not change": int(replicas[fixed].sum()),
-        "in partitions that have a replica on each of the others": int(replicas[everywhere].sum()),
-        "in sync in partitions that lack one": int(kept[rest].sum()),
+        reasons.IN_FIXED: int(replicas[fixed].sum()),
+        reasons.ON_EACH: int(replicas[everywhere].sum()),
+        reasons.IN_SYNC_IN_LAGGING: int(kept[rest].sum()),
         lost: int((replicas - kept)[rest].sum()),
     }
-    bound = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-    return f"of {int(replicas.sum())} replicas {bound}"
+    bound = ", ".join(rule.say(count=count) for rule, count in counts.items() if count)
+    return reasons.BOUND_REPLICAS.say(count=int(replicas.sum()), bound=bound)

@@ -56,7 +56,7 @@ def obstacle(
     'ALREADY_ASSIGNED'
     """
     if now is None:
-        return Obstacle(RejectionCode.UNKNOWN_PARTITION, "there is no such partition")
+        return Obstacle(RejectionCode.UNKNOWN_PARTITION, reasons.NO_SUCH_PARTITION.say())
     if request is not None:
         if reason := _request_fault(now, request, deleting=deleting):
             return reason
@@ -66,13 +66,13 @@ def obstacle(
 
 def _request_fault(now: ReplicaAssignment, request: Sequence[int], *, deleting: bool) -> Obstacle | None:
     if not request or len(set(request)) < len(request) or min(request) < 0:
-        return Obstacle(RejectionCode.INVALID_TARGET, f"{list(request)} is no list of brokers, each once")
+        return Obstacle(RejectionCode.INVALID_TARGET, reasons.NOT_A_BROKER_LIST.say(requested=request))
     if now.is_moving:
         return None
     if deleting:
         return Obstacle(RejectionCode.DELETION_REQUESTED, reasons.DELETION_REQUESTED.say())
     if list(request) == list(now.replicas):
-        return Obstacle(RejectionCode.ALREADY_ASSIGNED, "it has these replicas already")
+        return Obstacle(RejectionCode.ALREADY_ASSIGNED, reasons.HAS_REPLICAS.say())
     return None
 
 
@@ -80,10 +80,14 @@ def _stalled(goal: Sequence[int], isr: Sequence[int], live: Collection[int]) -> 
     lagging = [broker for broker in goal if broker not in isr]
     dead = tuple(broker for broker in lagging if broker not in live)
     if dead and len(dead) == len(lagging):
-        return Obstacle(RejectionCode.WAITS_FOR_BROKER, f"not alive: {abbreviate(dead)}", dead)
+        return Obstacle(RejectionCode.WAITS_FOR_BROKER, _not_alive(dead), dead)
     if lagging and not set(isr) & set(live):
-        return Obstacle(RejectionCode.NO_LIVE_LEADER, f"no replica in its ISR {list(isr)} is alive", tuple(isr))
+        return Obstacle(RejectionCode.NO_LIVE_LEADER, reasons.ISR_NOT_ALIVE.say(isr=isr), tuple(isr))
     return None
+
+
+def _not_alive(dead: Sequence[int]) -> str:
+    return reasons.NOT_ALIVE.say(dead=abbreviate(dead))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,7 @@ class Reassignment:
 
     @property
     def in_words(self) -> str:
-        cause = f"not alive: {abbreviate(self.dead)}" if self.obstacle is None and self.dead else None
+        cause = _not_alive(self.dead) if self.obstacle is None and self.dead else None
         reason = cause if self.obstacle is None else self.obstacle.reason
         return f"{self.name} to {list(self.goal)}{f' ({reason})' if reason else ''}"
 

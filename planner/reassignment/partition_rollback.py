@@ -22,7 +22,7 @@ from schemas import reasons
 from schemas.enums import Action, LintCode, RejectionCode
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key
-from schemas.text import join_ids, other_topic
+from schemas.text import other_topic
 
 LAST_WAVE: Final = 1
 """Wave of elections before waves are numbered; the moves before them count down from 0."""
@@ -93,13 +93,13 @@ def roll_back_partition(  # noqa: PLR0913 - all that a rollback depends on
     again.
     """
     if partition is None or topic is None:
-        return Rejection(RejectionCode.UNKNOWN_PARTITION, "the partition is gone")
+        return Rejection(RejectionCode.UNKNOWN_PARTITION, reasons.PARTITION_GONE.say())
     refusal = _state_rejection(moves[0], partition, topic, cluster) or _position_rejection(moves, partition, target)
     if refusal is not None:
         return refusal
     stops = _remaining_stops(moves, partition, target)
     if not stops:
-        return Rejection(RejectionCode.ALREADY_ASSIGNED, "it has these replicas already")
+        return Rejection(RejectionCode.ALREADY_ASSIGNED, reasons.HAS_REPLICAS.say())
     refusal = _leader_rejection(partition, cluster) or _target_rejection(partition, topic, cluster, stops)
     if refusal is not None:
         return refusal
@@ -115,9 +115,9 @@ def _state_rejection(
     if partition.topic in cluster.deleting:
         return Rejection(RejectionCode.DELETION_REQUESTED, reasons.DELETION_REQUESTED.say())
     if not partition.understood:
-        return Rejection(RejectionCode.NOT_UNDERSTOOD, "its state or its topic is not understood")
+        return Rejection(RejectionCode.NOT_UNDERSTOOD, reasons.STATE_UNREAD.say())
     if partition.leader is None:
-        return Rejection(RejectionCode.NO_STATE, "it has no leader and ISR yet")
+        return Rejection(RejectionCode.NO_STATE, reasons.NO_LEADER_AND_ISR.say())
     return None
 
 
@@ -127,15 +127,11 @@ def _position_rejection(moves: Sequence[Change], partition: PartitionInfo, targe
     goal = list(steps_of(moves)[0].before if target.replicas is None else target.replicas)
     if now.is_moving:
         returns = now.target == goal or now.target in [list(step.before) for step in steps_of(moves)]
-        how = "already moving back" if returns else "being moved, and not by this plan"
-        reason = f"it is {how}: to {now.target}, adding {list(now.adding)}, removing {list(now.removing)}"
-        return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, reason)
+        move = reasons.MOVE.say(target=now.target, adding=now.adding, removing=now.removing)
+        reason = reasons.MOVES_BACK if returns else reasons.MOVED_BY_ANOTHER
+        return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, reason.say(move=move))
     if list(now.replicas) != goal and status_of(steps_of(moves), now)[0] is ReassignmentStatus.DIVERGED:
-        reason = (
-            f"its replicas are now {list(now.replicas)}: another client has moved it since; "
-            "use `surveyor plan reassign` to move it"
-        )
-        return Rejection(RejectionCode.REASSIGNED_SINCE, reason)
+        return Rejection(RejectionCode.REASSIGNED_SINCE, reasons.MOVED_SINCE.say(replicas=now.replicas))
     return None
 
 
@@ -165,9 +161,7 @@ def _leader_rejection(partition: PartitionInfo, cluster: ClusterFacts) -> Reject
     leader, isr = partition.leader, partition.isr or []
     if leader in cluster.live and leader in isr:
         return None
-    found = f"leader {leader}, ISR {list(isr)}"
-    reason = f"no live leader in its ISR ({found}); elect a leader first, `surveyor status` shows how"
-    return Rejection(RejectionCode.NO_LIVE_LEADER, reason)
+    return Rejection(RejectionCode.NO_LIVE_LEADER, reasons.ELECT_FIRST.say(leader=leader, isr=isr))
 
 
 def _target_rejection(
@@ -178,9 +172,9 @@ def _target_rejection(
         dead = [broker for broker in added if broker not in cluster.eligible]
         drained = [broker for broker in added if broker in cluster.drained]
         if dead:
-            return Rejection(LintCode.BROKER_NOT_ALIVE, f"{after} adds brokers that are not alive: {join_ids(dead)}")
+            return Rejection(LintCode.BROKER_NOT_ALIVE, reasons.ADDS_NOT_ALIVE.say(target=after, dead=dead))
         if drained:
-            return Rejection(RejectionCode.DRAINED, f"{after} adds brokers that are drained: {join_ids(drained)}")
+            return Rejection(RejectionCode.DRAINED, reasons.ADDS_DRAINED.say(target=after, drained=drained))
         if len(set(after)) < len(after):
             return Rejection(LintCode.DUPLICATE_BROKER, reasons.DUPLICATE_BROKER.say(target=after))
     final, min_isr = stops[-1][1], min_isr_of(topic.config, cluster.min_isr)
@@ -247,7 +241,7 @@ def _election(last: Change, cluster: ClusterFacts, target: RollbackTarget) -> li
         isr_before=replicas,
         leader_epoch_before=None,
         requires_live=[preferred],
-        reason=f"back to {target.name}: preferred replica {preferred} leads again",
+        reason=reasons.BACK_ELECTED.say(target=target.name, preferred=preferred),
     )
     return [election]
 
@@ -275,18 +269,21 @@ def _reason(
     before: Sequence[int], after: Sequence[int], cluster: ClusterFacts, wave: int | None, target: RollbackTarget
 ) -> str:
     moved = ReplicaAssignment(before).towards(after)
-    moves = "order of replicas changes, no data moves"
+    moves = reasons.REORDERED.say()
     if moved.is_moving:
-        moves = f"adds [{join_ids(moved.adding)}], removes [{join_ids(moved.removing)}]"
-    step = "" if wave is None else f", undoes wave {wave}"
+        moves = reasons.MOVES.say(adding=moved.adding, removing=moved.removing)
+    undone = "" if wave is None else reasons.UNDOES_WAVE.say(wave=wave)
     counts = [
         Counter(rack for broker in replicas if (rack := cluster.racks.get(broker)) is not None)
         for replicas in (before, after)
     ]
     racks, most = [len(count) for count in counts], [max(count.values(), default=0) for count in counts]
-    fewer = f"; racks {racks[0]} → {racks[1]}" if racks[1] < min(racks[0], len(after)) else ""
-    crowded = f"; most in one rack {most[0]} → {most[1]}" if most[1] > most[0] and not fewer else ""
-    return f"back to {target.name}{step}: {moves}{fewer}{crowded}"
+    lost = ""
+    if racks[1] < min(racks[0], len(after)):
+        lost = reasons.FEWER_RACKS.say(before=racks[0], after=racks[1])
+    elif most[1] > most[0]:
+        lost = reasons.MORE_IN_RACK.say(before=most[0], after=most[1])
+    return reasons.BACK.say(target=target.name, wave=undone, moves=moves, racks=lost)
 
 
 def with_waves_numbered(changes: Sequence[Change]) -> list[Change]:

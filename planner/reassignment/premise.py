@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from planner.reassignment.reassignment_status import ReassignmentStatus, status_towards
+from schemas import reasons
 from schemas.replica_assignment import ReplicaAssignment
 
 
@@ -47,13 +48,13 @@ def differences(planned: PartitionPremise, now: PartitionPremise) -> str | None:
 
 def _differences(planned: PartitionPremise, now: PartitionPremise) -> Iterator[str]:
     if list(planned.replicas) != list(now.replicas):
-        yield f"replicas {list(planned.replicas)}→{list(now.replicas)}"
+        yield _difference("replicas", list(planned.replicas), list(now.replicas))
     yield from _set_difference("adding", planned.adding, now.adding)
     yield from _set_difference("removing", planned.removing, now.removing)
     if planned.leader != now.leader:
-        yield f"leader {_known(planned.leader)}→{_known(now.leader)}"
+        yield _difference("leader", planned.leader, now.leader)
     if planned.leader_epoch != now.leader_epoch:
-        yield f"leader epoch {_known(planned.leader_epoch)}→{_known(now.leader_epoch)}"
+        yield _difference("leader epoch", planned.leader_epoch, now.leader_epoch)
     yield from _set_difference("ISR", planned.isr, now.isr)
     if planned.eligible is not None:
         yield from _set_difference("eligible leader replicas", planned.eligible, now.eligible)
@@ -73,7 +74,7 @@ def unexplained_by_move(before: PartitionPremise, now: PartitionPremise, goal: S
     """
     status = status_towards(goal, now.assignment)
     if status is ReassignmentStatus.DIVERGED:
-        return f"replicas {list(before.replicas)}→{list(now.replicas)}"
+        return _difference("replicas", list(before.replicas), list(now.replicas))
     expected = before._replace(replicas=now.replicas, adding=now.adding, removing=now.removing, eligible=None)
     arrived = [broker for broker in now.isr if broker in goal and broker not in before.isr]
     if status is ReassignmentStatus.IN_PROGRESS:
@@ -121,8 +122,9 @@ def unexplained_by_election(
 
 def _set_difference(name: str, planned: Sequence[int], now: Sequence[int] | None) -> Iterator[str]:
     if now is None or set(planned) != set(now):
-        yield f"{name} {list(planned)}→{_known(None if now is None else list(now))}"
+        yield _difference(name, list(planned), None if now is None else list(now))
 
 
-def _known(value: object) -> str:
-    return "unknown" if value is None else str(value)
+def _difference(name: str, before: object, after: object) -> str:
+    known = ["unknown" if value is None else value for value in (before, after)]
+    return reasons.DIFFERENCE.say(name=name, before=known[0], after=known[1])

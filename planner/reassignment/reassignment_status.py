@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from schemas import reasons
 from schemas.enums import RejectionCode
 from schemas.replica_assignment import ReplicaAssignment
 
@@ -101,15 +102,12 @@ def cancellation_risk(
         return None
     live_origin = [broker for broker in now.origin if broker in live]
     dead = [broker for broker in now.origin if broker not in live]
-    lost = f"the copies on {list(now.adding)} would be deleted"
+    lost = reasons.COPIES_LOST.say(adding=now.adding)
     if not set(live_origin) & set(isr or ()):
-        isr_text = "its ISR is not known" if isr is None else f"its ISR is {list(isr)}"
-        reason = (
-            f"no original replica of {now.origin} is alive and in sync ({isr_text}): {lost}, "
-            "and no replica could lead it"
-        )
+        known = reasons.ISR_UNKNOWN.say() if isr is None else reasons.ISR_KNOWN.say(isr=isr)
+        reason = reasons.NO_ORIGIN_IN_SYNC.say(origin=now.origin, isr=known, lost=lost)
         return CancellationRisk(RejectionCode.NO_ELIGIBLE_LEADER, reason)
     if dead and not fewer_copies:
-        reason = f"original replicas {dead} are not alive: {lost}, and it would live on {live_origin} alone"
+        reason = reasons.ORIGIN_NOT_ALIVE.say(dead=dead, lost=lost, live=live_origin)
         return CancellationRisk(RejectionCode.REPLICA_NOT_ALIVE, reason)
     return None

@@ -10,9 +10,11 @@ from collections.abc import Collection, Container, Mapping
 from typing import Final
 
 from planner.rules.inputs import BrokerSets
+from schemas import reasons
 from schemas.enums import Action, PartitionState, ReplicaState
 from schemas.replica_assignment import without
 from schemas.rows import Change
+from schemas.text import join_ids
 
 _P: Final = PartitionState
 _R: Final = ReplicaState
@@ -87,7 +89,7 @@ def allowed_transition(action: Action) -> str:
     'create leads to Online from New only'
     """
     leads_to, starts = TRANSITIONS[action]
-    return f"{action.value} leads to {leads_to} from {', '.join(starts)} only"
+    return reasons.ALLOWED_TRANSITION.say(action=action.value, state=leads_to, starts=join_ids(starts))
 
 
 def illegal_transition(change: Change, brokers: BrokerSets, stopped: Collection[int] | None) -> str | None:
@@ -100,7 +102,8 @@ def illegal_transition(change: Change, brokers: BrokerSets, stopped: Collection[
     leads_to, starts = TRANSITIONS[Action(change.action)]
     state, after = partition_state(change.leader_before, brokers.live), _state_after(change)
     if state not in starts or after is not leads_to:
-        return f"it is {state} and would be {after}; {allowed_transition(Action(change.action))}"
+        allowed = allowed_transition(Action(change.action))
+        return reasons.ILLEGAL_CHANGE.say(state=state, after=after, allowed=allowed)
     leaving = () if stopped is None else without(change.replicas_before or (), change.replicas_after)
     for broker in leaving:
         is_reachable = broker in brokers.eligible and broker not in brokers.failed
@@ -112,8 +115,8 @@ def illegal_transition(change: Change, brokers: BrokerSets, stopped: Collection[
             is_deleted=broker in (stopped or ()),
         )
         if replica not in (*PREVIOUS_REPLICA_STATES[_R.NON_EXISTENT], _R.DELETION_INELIGIBLE):
-            allowed = ", ".join(PREVIOUS_REPLICA_STATES[_R.NON_EXISTENT])
-            return f"its replica on broker {broker} is {replica}; {_R.NON_EXISTENT} follows {allowed} only"
+            starts = join_ids(PREVIOUS_REPLICA_STATES[_R.NON_EXISTENT])
+            return reasons.ILLEGAL_REMOVAL.say(broker=broker, state=replica, after=_R.NON_EXISTENT, starts=starts)
     return None
 
 

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from planner.reassignment.lint import ZNODE_LIMIT
-from schemas.znode_paths import TOPICS, ZNODE_LIMIT_REASON
+from schemas import reasons
+from schemas.znode_paths import TOPICS
 
 _FRAME_BYTES: Final = 128
 """Bytes around the lists: version, topic id, names."""
@@ -35,7 +36,4 @@ def topic_bytes(partitions: int, replication_factor: int, brokers: Collection[in
 def size_faults(topic: str, size: int) -> Iterator[str]:
     """Yield a fault if a topic's znode of `size` bytes is too large."""
     if size > ZNODE_LIMIT:
-        yield (
-            f"{TOPICS}/{topic} would take about {size:,} bytes, more than {ZNODE_LIMIT:,}: {ZNODE_LIMIT_REASON}; "
-            "ask for fewer partitions or replicas"
-        )
+        yield reasons.TOPIC_TOO_LARGE.say(path=f"{TOPICS}/{topic}", size=f"{size:,}", limit=f"{ZNODE_LIMIT:,}")
