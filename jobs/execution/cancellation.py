@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -196,7 +197,7 @@ class _CancellationRun:
     plan: Plan
     commit_log: CommitLog
     reader: ClusterReader
-    admin: Admin | ZkReassignmentOverride
+    controller: Admin | ZkReassignmentOverride
     cancellation: CancellationPlan
     lease: Lease
     skip_unsafe: bool
@@ -210,14 +211,18 @@ class _CancellationRun:
         return {status.key: status for status in statuses}
 
     def cancel(self, in_progress: Sequence[PartitionStatus]) -> list[RowOutcome]:
-        return self._carry_out(Step.CANCEL, in_progress, self._judge_cancellation)
+        requests = self._new_requests()
+        return self._carry_out(Step.CANCEL, in_progress, requests, partial(self._judge_cancellation, requests))
 
     def restore(self, statuses: Mapping[Key, PartitionStatus]) -> list[RowOutcome]:
         """Request the order before for partitions in which only the order differs."""
         out_of_order = [status for status in statuses.values() if status.status is ReassignmentStatus.OUT_OF_ORDER]
-        return self._carry_out(Step.RESTORE_ORDER, out_of_order, self._judge_order)
+        return self._carry_out(Step.RESTORE_ORDER, out_of_order, self._new_requests(), self._judge_order)
 
-    def _judge_cancellation(self, in_progress: Sequence[PartitionStatus]) -> Judgement:
+    def _new_requests(self) -> CancellationRequests:
+        return CancellationRequests(self.reader, self.controller, self.lease)
+
+    def _judge_cancellation(self, requests: CancellationRequests, in_progress: Sequence[PartitionStatus]) -> Judgement:
         """Set partitions aside that are no longer safe to cancel or not in progress any more.
 
         A reassignment that another client has requested meanwhile is not judged, and left alone.
@@ -233,7 +238,7 @@ class _CancellationRun:
                 set_aside[status.key] = Outcome.SKIPPED, f"continues: {current.risk.reason}"
             elif current.status is ReassignmentStatus.IN_PROGRESS:
                 # a request in /admin names the target replicas; the Admin API takes None to cancel
-                targets[status.key] = _replicas_before(status) if self.uses_override else None
+                targets[status.key] = _replicas_before(status) if requests.is_resident else None
             else:
                 set_aside[status.key] = _changed_reason(status, current)
         whole = "" if len(in_progress) == len(self.cancellation.safe) else "the rest of "
@@ -249,11 +254,6 @@ class _CancellationRun:
             key: (Outcome.STALE, f"left alone: {current.detail}") for key, current in now.items() if key not in targets
         }
         return Judgement(targets, moved)
-
-    @property
-    def uses_override(self) -> bool:
-        """Whether `surveyor control` is the controller that is asked."""
-        return isinstance(self.admin, ZkReassignmentOverride)
 
     def record_interrupted(self) -> None:
         """Record the outcomes of partitions whose cancellation was intended by a command that was then killed."""
@@ -279,6 +279,7 @@ class _CancellationRun:
         self,
         step: Step,
         partitions: Sequence[PartitionStatus],
+        requests: CancellationRequests,
         judge: Callable[[Sequence[PartitionStatus]], Judgement],
     ) -> list[RowOutcome]:
         """Record the intents, request all in as many requests as needed, and record the outcomes.
@@ -289,7 +290,6 @@ class _CancellationRun:
             return []
         self.commit_log.append_now(RowOutcome(_row(partition, step), Outcome.PENDING, "") for partition in partitions)
         before = {partition.key: partition for partition in partitions}
-        requests = CancellationRequests(self.reader, self.admin, self.lease)
         try:
             with progress(f"asking Kafka's controller: {step}"):
                 requests.send([*before], lambda keys: judge([before[key] for key in keys]))
@@ -313,7 +313,7 @@ class _CancellationRun:
         statuses = self._wait(step, requests) if requests.requested else {}
         outcomes = [
             RowOutcome(_row(before[key], step), Outcome.UNKNOWN, f"requested, and moving back: {current.detail}")
-            if self.uses_override and current.status is ReassignmentStatus.DIVERGED and key not in requests.refused
+            if requests.is_resident and current.status is ReassignmentStatus.DIVERGED and key not in requests.refused
             else _outcome(before[key], current, step, requests.unchanged_reason(key, current.detail))
             for key, current in statuses.items()
         ]
@@ -321,7 +321,7 @@ class _CancellationRun:
         return [*skipped, *outcomes]
 
     def _wait(self, step: Step, requests: CancellationRequests) -> dict[Key, PartitionStatus]:
-        unfinished = {_STATUS_BEFORE[step]} | ({ReassignmentStatus.DIVERGED} if self.uses_override else set())
+        unfinished = {_STATUS_BEFORE[step]} | ({ReassignmentStatus.DIVERGED} if requests.is_resident else set())
 
         def are_finished(statuses: Mapping[Key, PartitionStatus]) -> bool:
             waiting = {key for key, status in statuses.items() if status.is_unknown or status.status in unfinished}

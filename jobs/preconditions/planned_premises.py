@@ -5,15 +5,47 @@ rollback, which is computed from the live cluster and not from a snapshot. They 
 versions of znodes, which does not need them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
 
 from jobs.adapters.delta.warehouse import Warehouse, values_of
-from jobs.preconditions.changes import NO_PREMISES, Premises, is_unversioned
 from jobs.repositories.plans.repository import Plan
 from jobs.repositories.snapshots import find_snapshot, table_as_of
+from planner.reassignment.premise import PartitionPremise
+from schemas.current_state import CurrentPartition
 from schemas.rows import Change, Key
+from schemas.znodes import MalformedZnodeError
 
 _COLUMNS = ("topic", "partition", "eligible_leader_replicas")
+
+
+@dataclass(frozen=True, slots=True)
+class Premises:
+    """What the rows of a plan without versions do not say of their partitions."""
+
+    eligible: Mapping[Key, list[int] | None] = field(default_factory=dict)
+    """Eligible leader replicas as planned, where they are known."""
+    first_waves: Mapping[Key, int] = field(default_factory=dict)
+    """The wave of the first change of each partition."""
+
+    def of(self, change: Change) -> PartitionPremise | None:
+        """Return the state that a change was planned on; None for one that follows others of its plan."""
+        follows = self.first_waves.get(change.key, change.wave) < change.wave
+        if follows or change.leader_epoch_before is None:
+            return None
+        return PartitionPremise(
+            change.replicas_before or [],
+            change.adding_before or [],
+            change.removing_before or [],
+            change.leader_before,
+            change.leader_epoch_before,
+            change.isr_before or [],
+            self.eligible.get(change.key),
+        )
+
+
+NO_PREMISES: Final = Premises()
 
 
 def planned_premises(warehouse: Warehouse, plan: Plan) -> Premises:
@@ -40,3 +72,21 @@ def _first_waves(changes: Iterable[Change]) -> dict[Key, int]:
     for change in changes:
         first_waves[change.key] = min(change.wave, first_waves.get(change.key, change.wave))
     return first_waves
+
+
+def is_unversioned(change: Change) -> bool:
+    """Whether a change of an existing partition was planned without versions, so on its whole state."""
+    return not change.is_new and change.state_version is None
+
+
+def state_of(partition: CurrentPartition) -> PartitionPremise | None:
+    """Return the whole state of a partition as it is now; None if it does not exist or is not understood."""
+    try:
+        assignment = partition.assignment
+    except MalformedZnodeError:
+        return None
+    state = partition.state
+    if assignment is None or state is None:
+        return None
+    lists = assignment.replicas, assignment.adding, assignment.removing
+    return PartitionPremise(*lists, state.leader, state.leader_epoch, state.isr, partition.eligible)

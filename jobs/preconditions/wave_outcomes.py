@@ -9,7 +9,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TypeVar
 
-from jobs.preconditions.changes import NO_PREMISES, Premises, judge_for_admin
+from jobs.preconditions.admin_changes import judge_for_admin
+from jobs.preconditions.planned_premises import NO_PREMISES, Premises
 from jobs.repositories.plans.commit_rows import RowOutcome
 from schemas import reasons
 from schemas.current_state import CurrentState

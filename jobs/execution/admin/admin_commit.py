@@ -38,9 +38,8 @@ from jobs.execution.admin.throttles import (
     set_throttle,
     throttle_rows,
 )
-from jobs.preconditions.changes import Premises
 from jobs.preconditions.limits import refuse_other_cluster
-from jobs.preconditions.planned_premises import planned_premises
+from jobs.preconditions.planned_premises import Premises, planned_premises
 from jobs.preconditions.running_reassignments import classify, reassignments_of, warnings_of_others
 from jobs.preconditions.wave_outcomes import by_wave
 from jobs.repositories.plans.commit_log import CommitLog

@@ -12,8 +12,10 @@ from jobs.adapters.cluster_connections.interface import ClusterReader, Lease
 from jobs.adapters.zookeeper.connection import poll_until, with_retries
 from jobs.core.errors import StillRunningError
 from jobs.core.units import Part
-from jobs.preconditions.changes import NO_PREMISES, Premises, is_unversioned, judge_for_admin, read_back
+from jobs.preconditions.admin_changes import judge_for_admin
 from jobs.preconditions.operations import judge_operations
+from jobs.preconditions.planned_premises import NO_PREMISES, Premises, is_unversioned
+from jobs.preconditions.read_back import read_back
 from jobs.preconditions.running_reassignments import reassignment_statuses, reassignments_of
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.commit_rows import RowOutcome

@@ -8,7 +8,8 @@ import pytest
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.precondition_reader import read_current
-from jobs.preconditions.changes import Preconditions, judge_for_admin
+from jobs.preconditions.admin_changes import judge_for_admin
+from jobs.preconditions.changes import Preconditions
 from schemas.enums import Action, Outcome
 from schemas.rows import Change, Row
 from schemas.znodes import Assignment, State, encode_assignment, encode_state

@@ -2,7 +2,8 @@
 
 import pytest
 
-from jobs.preconditions.changes import NO_PREMISES, read_back
+from jobs.preconditions.planned_premises import NO_PREMISES
+from jobs.preconditions.read_back import read_back
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Decoded, LeaderAndIsr
 from schemas.enums import Action, Outcome
 from schemas.rows import Change

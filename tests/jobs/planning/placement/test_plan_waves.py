@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.precondition_reader import read_current
-from jobs.preconditions.changes import judge_for_admin
+from jobs.preconditions.admin_changes import judge_for_admin
 from jobs.preconditions.wave_outcomes import by_wave, evaluate_waves
 from schemas.rows import Change, Row
 from schemas.text import pluralise

@@ -1,0 +1,172 @@
+"""Whether a change may still be requested from Kafka's controller, which decides on ISR and epochs itself.
+
+The counterpart of `jobs.preconditions.changes` for admin mode: the assignment, and for an election the leader, must be
+those that the plan was computed from.
+"""
+
+from collections.abc import Collection, Sequence
+
+from jobs.preconditions.changes import (
+    adds_partition,
+    is_added,
+    is_other_topic,
+    other_topic_reason,
+    split_due,
+    topic_moved,
+)
+from jobs.preconditions.planned_premises import NO_PREMISES, Premises, is_unversioned, state_of
+from jobs.repositories.plans.commit_rows import RowOutcome
+from planner.reassignment.premise import differences, unclean_choice
+from planner.reassignment.reassignment_status import ReassignmentStatus, status_towards
+from schemas import reasons
+from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Leadership
+from schemas.enums import NO_VERSION, Action, Outcome
+from schemas.replica_assignment import ReplicaAssignment
+from schemas.rows import Change
+from schemas.znodes import MalformedZnodeError
+
+
+def judge_for_admin(
+    changes: Sequence[Change], current: CurrentState, premises: Premises = NO_PREMISES
+) -> tuple[list[Change], list[RowOutcome]]:
+    """Judge changes that are requested from Kafka's controller, which decides on ISR and epochs itself.
+
+    A change is pending while the assignment, and for an election the leader, are those that the plan was computed from.
+    A reassignment also needs a live leader in the ISR. Without versions, the whole state of a partition must be as it
+    was; `premises` has the part of it that is not in the changes. For a change that follows others of its plan on the
+    same partition, the state before it is not known in advance: only the assignment and a live leader are checked.
+    """
+
+    def judge(change: Change) -> RowOutcome | None:
+        partition, requested = current.partitions[change.key], current.requests.get(change.key)
+        if change.action == Action.REASSIGN and requested == change.replicas_after:
+            return _found_in_progress(change)
+        judged = _judge_for_admin(change, partition)
+        if judged is not None:
+            return judged
+        reason = _leaderless(partition.state, current.live) if change.action == Action.REASSIGN else None
+        if change.action == Action.ELECT:
+            reason = _unclean_moved(change, partition, current.live)
+        reason = reason or _premise_moved(change, partition, premises)
+        return None if reason is None else RowOutcome(change, Outcome.STALE, reason)
+
+    return split_due(changes, judge)
+
+
+def _unclean_moved(change: Change, partition: CurrentPartition, live: Collection[int]) -> str | None:
+    """Say why an unclean election must not be requested any more, or would not elect the replica that was planned."""
+    if back := [broker for broker in change.requires_dead if broker in live]:
+        return reasons.BROKER_BACK.say(broker=back[0])
+    now = state_of(partition)
+    chosen = None if now is None else unclean_choice(now, partition.last_known, live)
+    if chosen == change.leader_after:
+        return None
+    return reasons.OTHER_CHOICE.say(chosen=chosen, planned=change.leader_after)
+
+
+def _premise_moved(change: Change, partition: CurrentPartition, premises: Premises) -> str | None:
+    """Return what changed since the plan, where nothing has a version."""
+    if not is_unversioned(change):
+        return None
+    planned, now = premises.of(change), state_of(partition)
+    if now is None:
+        return reasons.NOT_UNDERSTOOD.say(path=partition.path, fault=partition.content.reason)
+    moved = None if planned is None else differences(planned, now)
+    return None if moved is None else reasons.CHANGED_SINCE_PLAN.say(differences=moved)
+
+
+def _leaderless(state: Leadership | None, live: Collection[int]) -> str | None:
+    """Return why a partition must not be moved now: no live replica has its records, and an added replica would be
+    empty.
+
+    Kafka accepts such a request. If unclean elections are allowed, Kafka makes an empty replica the leader as soon as
+    it can, and the records of the former ISR are lost.
+    """
+    if state is not None and state.leader in state.isr and state.leader in live:
+        return None
+    no_state = reasons.NO_STATE_NOW.say()
+    current = no_state if state is None else reasons.LEADER_NOW.say(leader=state.leader, isr=state.isr)
+    return reasons.MOVE_MAY_LOSE.say(state=current)
+
+
+def _judge_for_admin(change: Change, partition: CurrentPartition) -> RowOutcome | None:
+    topic = partition.topic
+    if change.topic_version == NO_VERSION:
+        return _creation_for_admin(change, topic)
+    if adds_partition(change):
+        return _expansion_for_admin(change, topic)
+    try:
+        assignment = partition.assignment
+    except MalformedZnodeError as error:
+        return RowOutcome(change, Outcome.STALE, reasons.NOT_DECODED.say(path=topic.path, fault=error))
+    if assignment is None:
+        return RowOutcome(change, Outcome.STALE, reasons.NAMED_PARTITION_GONE.say(partition=change.name))
+    judged = _reassigned(change, assignment) if change.action == Action.REASSIGN else _elected(change, partition.state)
+    reason = _assignment_moved(change, topic, assignment)
+    return RowOutcome(change, Outcome.STALE, reason) if judged is None and reason is not None else judged
+
+
+def _assignment_moved(change: Change, topic: CurrentTopic, assignment: ReplicaAssignment) -> str | None:
+    if assignment != (change.replicas_before, change.adding_before, change.removing_before):
+        return reasons.REPLICAS_NOW.say(replicas=assignment.replicas)
+    # a topic created before 2.8 may get its id from an upgraded controller; it is still the same topic
+    is_replaced = change.topic_id is not None and is_other_topic(change, topic)
+    return other_topic_reason(change, topic) if is_replaced else None
+
+
+def _reassigned(change: Change, assignment: ReplicaAssignment) -> RowOutcome | None:
+    status = status_towards(change.replicas_after, assignment)
+    if status is ReassignmentStatus.DIVERGED:
+        return None
+    is_running = status is ReassignmentStatus.IN_PROGRESS
+    return _found_in_progress(change) if is_running else _found_applied(change)
+
+
+def _found_applied(change: Change) -> RowOutcome:
+    return RowOutcome(change, Outcome.APPLIED, reasons.FOUND_APPLIED.say())
+
+
+def _found_in_progress(change: Change) -> RowOutcome:
+    return RowOutcome(change, Outcome.APPLIED, reasons.FOUND_IN_PROGRESS.say(), is_running=True)
+
+
+def _elected(change: Change, state: Leadership | None) -> RowOutcome | None:
+    if state is not None and state.leader == change.leader_after:
+        return _found_applied(change)
+    if state is None or state.leader != change.leader_before:
+        return RowOutcome(change, Outcome.STALE, reasons.LEADER_CHANGED.say(leader=change.leader_before))
+    return None
+
+
+def _creation_for_admin(change: Change, topic: CurrentTopic) -> RowOutcome | None:
+    """Judge the creation of a topic.
+
+    An existing topic has an id set by Kafka: it counts as created if its replicas are the planned ones.
+    """
+    if not topic.exists:
+        return None
+    try:
+        assignment = topic.assigned(change.partition)
+    except MalformedZnodeError as error:
+        return RowOutcome(change, Outcome.STALE, reasons.NOT_DECODED.say(path=topic.path, fault=error))
+    if assignment is not None and assignment.replicas == change.replicas_after:
+        return _found_applied(change)
+    return RowOutcome(change, Outcome.STALE, reasons.OTHER_TOPIC_EXISTS.say(topic=change.topic))
+
+
+def _expansion_for_admin(change: Change, topic: CurrentTopic) -> RowOutcome | None:
+    if is_added(change, topic):
+        return _found_applied(change)
+    moved = topic_moved(change, topic) or _taken(change, topic)
+    return None if moved is None else RowOutcome(change, Outcome.STALE, moved)
+
+
+def _taken(change: Change, topic: CurrentTopic) -> str | None:
+    """Return why adding the partition is stale: it exists with other replicas, as the topic's version would show."""
+    try:
+        assignment = topic.assigned(change.partition)
+    except MalformedZnodeError as error:
+        return reasons.NOT_DECODED.say(path=topic.path, fault=error)
+    if assignment is None:
+        return None
+    return reasons.PARTITION_EXISTS.say(partition=change.partition, replicas=assignment.replicas)
