@@ -343,7 +343,7 @@ def restarts(
     ] = 0,
 ) -> CommandResult:
     """Show the order of a rolling restart: rack by rack, the controller last. Nothing is stored."""
-    from jobs.planning.restarts import report_restart_order
+    from jobs.planning.restart_order import report_restart_order
 
     return report_restart_order(settings, margin)
 

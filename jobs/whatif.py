@@ -55,7 +55,7 @@ def whatif(
 ) -> CommandResult:
     """Simulate the loss of brokers or racks, or the restart of brokers now."""
     if restart is not None and lose is None:
-        from jobs.planning.restarts import report_restart
+        from jobs.planning.restart_safety import report_restart
 
         return report_restart(settings, restart, margin or 0, snapshot, limit, everything=everything)
     if lose is None or restart is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.planning.restarts import RestartFacts, read_facts
+from jobs.planning.restart_facts import RestartFacts, read_facts
 from jobs.runtime.settings import Settings
 from schemas.rows import Voter
 from schemas.znodes import Assignment, State, encode_assignment, encode_config, encode_state
@@ -231,7 +231,8 @@ def test_controllers_that_are_no_brokers(
         voters = [Voter(voter_id=voter, lag_ms=lag) for voter, lag in lags.items()]
         return replace(facts, view=replace(facts.view, controller_id=9, voters=voters))
 
-    monkeypatch.setattr("jobs.planning.restarts.read_facts", of_kraft)
+    for command in ("restart_safety", "restart_order"):
+        monkeypatch.setattr(f"jobs.planning.{command}.read_facts", of_kraft)
     ran = surveyor("whatif", "--restart", restart, "--json")
     assert (ran.code, ran.json["rows"]) == (code, []), ran.stdout
     is_down = {5} | {node for node, lag in lags.items() if lag == 90_000}

@@ -1,0 +1,171 @@
+"""The order in which all brokers of a cluster can be restarted, in waves, with the check that precedes each wave.
+
+It is computed from the current state of the cluster, and nothing is stored.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from jobs.core.errors import SurveyorError
+from jobs.planning.restart_facts import (
+    EFFECT_PHRASES,
+    RestartFacts,
+    brokers_with_replicas,
+    read_facts,
+    silent_brokers,
+    unread_of_cluster,
+)
+from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
+from jobs.repositories.snapshots import last_snapshot
+from jobs.runtime.console import CommandResult, Line, table
+from jobs.runtime.settings import Settings
+from jobs.runtime.suggestions import command_line
+from jobs.snapshots.cluster_view import ClusterView
+from planner.rules.restart_effect import known_min_isr
+from planner.rules.restart_order import InSyncNeed, RestartStep, restart_order
+from schemas.enums import RestartEffect
+from schemas.rows import LastSeenBroker, Row
+from schemas.text import abbreviate, broker_list, pluralise
+from schemas.topic_configs import MIN_ISR, whole_number
+
+STEP_COLUMNS: Final = ("position", "wave", "broker_id", "rack", "action", "reason")
+"""Columns of the console for `plan restarts`."""
+
+
+def report_restart_order(settings: Settings, margin: int) -> CommandResult:
+    """Return the order in which all brokers restart, in waves; nothing is stored."""
+    facts = read_facts(settings)
+    racks, notes = _racks(settings, facts)
+    understood, controller = facts.understood, facts.view.controller_id
+    down = sorted(racks.keys() - understood.keys())
+    voters = [voter.voter_id for voter in facts.view.voters or ()]
+    steps = restart_order(_needs(facts), racks, down, controller, margin=margin, voters=voters)
+    checks = [_check(settings, step, steps, margin) for step in steps]
+    rows = [
+        _step_row(position, step, check) for position, (step, check) in enumerate(zip(steps, checks, strict=True), 1)
+    ]
+    unread = [*unread_of_cluster(facts.view)]
+    warnings = [*notes, *(f"unknown: {fact}" for fact in unread), *silent_brokers(facts), *_order_warnings(steps)]
+    warnings += _quorum_warnings(steps, sorted({*voters}.difference(racks)))
+    waves = steps[-1].wave if steps else 0
+    result = {
+        "margin": margin,
+        "controller_id": controller,
+        "brokers": len(rows),
+        "waves": waves,
+        "down": down,
+        "warnings": warnings,
+        "rows": rows,
+    }
+    waves_and_checks = dict.fromkeys((step.wave, check) for step, check in zip(steps, checks, strict=True))
+    lines = [f"wave {wave}: {check}" for wave, check in waves_and_checks if check]
+    size = f"{pluralise(len(rows), 'broker')} in {pluralise(waves, 'wave')}"
+    people: list[Line] = [
+        table(f"{settings.cluster}, order of restarts, margin {margin}", STEP_COLUMNS, rows),
+        "before each wave this must end with exit code 0:",
+        *lines,
+        *(f"warning: {warning}" for warning in warnings),
+        f"{size}; the next wave starts only when all ISRs are full",
+    ]
+    return CommandResult(result, *people, warnings=warnings)
+
+
+def _needs(facts: RestartFacts) -> Counter[InSyncNeed]:
+    """Count the partitions with equal needs: their replicas on live brokers, and min.insync.replicas.
+
+    During a reassignment its targets count. Topics queued for deletion and partitions without known replicas need
+    nothing here; the check before each wave names the latter.
+    """
+    view, registered = facts.view, facts.understood
+    min_isr_of_brokers = known_min_isr(facts.configs)
+    default = None if registered.keys() - min_isr_of_brokers.keys() else max(min_isr_of_brokers.values(), default=None)
+    minima = {topic: _min_isr_of(view, topic, default) for topic in view.configs}
+    needs: Counter[InSyncNeed] = Counter()
+    live = {broker for broker, is_understood in registered.items() if is_understood}
+    for batch in view.partitions.select(["topic", "replicas", "removing_replicas"]).to_batches():
+        columns = (batch[name].to_pylist() for name in ("topic", "replicas", "removing_replicas"))
+        for topic, replicas, removing in zip(*columns, strict=True):
+            if topic not in view.deleting and replicas:
+                staying = live.intersection(replicas).difference(removing or ())
+                needs[InSyncNeed(frozenset(staying), minima.get(topic))] += 1
+    return needs
+
+
+def _min_isr_of(view: ClusterView, topic: str, default: int | None) -> int | None:
+    config = view.configs[topic]
+    if config is None:
+        return None
+    return whole_number(config[MIN_ISR]) if MIN_ISR in config else default
+
+
+def _racks(settings: Settings, facts: RestartFacts) -> tuple[dict[int, str | None], list[str]]:
+    """Return the rack of each broker that is registered or has replicas, and what is unknown of it.
+
+    The rack of a broker that is down is the one in the last snapshot, if there is one.
+    """
+    ids = {*facts.understood} | brokers_with_replicas(facts.view)
+    last_seen: dict[int, LastSeenBroker] = {}
+    notes: list[str] = []
+    try:
+        snapshot = last_snapshot(settings.warehouse) if settings.warehouse.exists() else None
+        last_seen = {} if snapshot is None else brokers_last_seen(settings.warehouse, snapshot)
+    except (SurveyorError, OSError) as error:
+        notes.append(f"racks of brokers that are down are unknown: {error}")
+    racks = rack_of_each(facts.view.brokers, last_seen)
+    return {broker: racks.get(broker) for broker in sorted(ids)}, notes
+
+
+def _check(settings: Settings, step: RestartStep, steps: Sequence[RestartStep], margin: int) -> str | None:
+    """Return the command that checks the wave of a step; None for a broker that is down."""
+    together = ",".join(str(other.broker_id) for other in steps if other.wave == step.wave)
+    with_margin = ["--margin", str(margin)] if margin else []
+    return None if step.is_down else command_line(settings, "whatif", "--restart", together, *with_margin)
+
+
+def _step_row(position: int, step: RestartStep, check: str | None) -> Row:
+    return {
+        "position": position,
+        "wave": step.wave,
+        "broker_id": step.broker_id,
+        "rack": step.rack,
+        "action": "start" if step.is_down else "restart",
+        "is_controller": step.is_controller,
+        "loses_quorum": step.loses_quorum,
+        "reason": _reason(step),
+        "wait": f"broker {step.broker_id} has registered again, and no partition is under-replicated",
+        "check": check,
+        **{effect.value: step.harmed.get(effect, 0) for effect in RestartEffect},
+    }
+
+
+def _reason(step: RestartStep) -> str:
+    if step.is_down:
+        return "it is down: start it before another broker stops"
+    last = "it is the controller, which comes last" if step.is_controller else ""
+    harmed = ", ".join(f"{count} {EFFECT_PHRASES[effect]}" for effect, count in step.harmed.items())
+    by_rack = "" if step.is_controller else "a rack of its own" if step.rack is None else f"rack {step.rack}"
+    quorum = "; the quorum loses its majority" if step.loses_quorum else ""
+    return (last or by_rack) + (f"; even with full ISRs: {harmed}" if harmed else "") + quorum
+
+
+def _quorum_warnings(steps: Sequence[RestartStep], controllers: Sequence[int]) -> Iterator[str]:
+    """Yield what the order cannot avoid or does not have; `controllers` are voters that are no brokers."""
+    losing = [step.broker_id for step in steps if step.loses_quorum]
+    if losing:
+        named = broker_list(losing)
+        yield f"no majority of the quorum remains in the restart of a voter, so its check will fail: {named}"
+    if controllers:
+        yield (
+            f"the order has brokers only: restart the controllers {abbreviate(controllers)} one at a time as well, the "
+            "leader of the quorum last, each once `surveyor whatif --restart` of it is safe"
+        )
+
+
+def _order_warnings(steps: Sequence[RestartStep]) -> Iterator[str]:
+    for effect in RestartEffect:
+        brokers = [step.broker_id for step in steps if step.harmed.get(effect)]
+        if brokers:
+            phrase = EFFECT_PHRASES[effect]
+            named = broker_list(brokers)
+            yield f"even with full ISRs a restart leaves partitions {phrase}, so its check will fail: {named}"
