@@ -93,7 +93,7 @@ class Snapshot(TableRow, frozen=True, kw_only=True):
 class SecurityCounts(Struct, frozen=True, kw_only=True):
     """Columns of SNAPSHOTS that count what no table has in full, so that a migration can be proved to keep it.
 
-    The digests are those of `schemas.security`.
+    The digests are those of `schemas.security_digests`.
     """
 
     acls: int | None = None

@@ -18,8 +18,8 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.brokers.configs import KAFKA_DEFAULTS, Overrides, read_configs_and_failures, read_overrides
 from jobs.adapters.brokers.connection import unreachable_reasons
+from jobs.adapters.brokers.reported_configs import KAFKA_DEFAULTS, Overrides, read_configs_and_failures, read_overrides
 from jobs.adapters.delta.store_check import require_conditional_writes
 from jobs.adapters.delta.warehouse_paths import existing_folder, is_local, refuse_unwritable
 from jobs.adapters.java.home import find_java, java_version

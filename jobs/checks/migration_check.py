@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.brokers.configs import CONFIG_TIMEOUT_SECONDS
 from jobs.adapters.brokers.migration_configs import (
     BROKER_ID,
     MIGRATION_ENABLED,
     MigrationConfig,
     read_migration_configs,
 )
+from jobs.adapters.brokers.reported_configs import CONFIG_TIMEOUT_SECONDS
 from jobs.adapters.zookeeper.cluster import CONFIGS, TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import children, connected, with_retries
 from jobs.adapters.zookeeper.kraft_carried_znodes import CONSUMERS, CarriedZnodes, read_carried

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from kazoo.client import KazooClient
 from msgspec.structs import replace
 
-from jobs.adapters.brokers.configs import DEFAULTS, read_configs_and_failures, read_overrides
+from jobs.adapters.brokers.reported_configs import DEFAULTS, read_configs_and_failures, read_overrides
 from jobs.controller.broker_protocols import unsupported_protocols
 from jobs.controller.controller_node import is_of_security
 from jobs.runtime.console import LogLine

@@ -5,7 +5,7 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.brokers.configs import DEFAULTS, read_broker_configs, read_overrides
+from jobs.adapters.brokers.reported_configs import DEFAULTS, read_broker_configs, read_overrides
 from jobs.adapters.zookeeper.cluster import read_brokers
 from jobs.adapters.zookeeper.connection import with_retries
 from jobs.core.errors import RefusedError

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from jobs.adapters.brokers.configs import DEFAULTS
+from jobs.adapters.brokers.reported_configs import DEFAULTS
 from jobs.adapters.request_server.listen_config import CLIENT_AUTH, ENABLED_MECHANISMS, PROTOCOL, Security, listener_key
 from jobs.core.addresses import is_loopback
 from jobs.core.errors import RefusedError

@@ -10,7 +10,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.controller.context import ControllerContext
 from jobs.repositories.drained_brokers import has_registered_again
 from planner.broker_requests import notices_for_deletion
-from planner.rules.cycle_decisions import CycleState
+from planner.rules.cycle import CycleState
 from planner.rules.decisions import Decision
 from planner.rules.inputs import NONE, BrokerSets, ControllerConfig
 from planner.rules.topic_deletion import Deletion, DeletionStep, deletion_step, replica_states, replicas_to_delete

@@ -14,8 +14,8 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.brokers.configs import CONFIG_TIMEOUT_SECONDS, read_broker_configs, read_overrides
 from jobs.adapters.brokers.connection import refuse_unresponsive
+from jobs.adapters.brokers.reported_configs import CONFIG_TIMEOUT_SECONDS, read_broker_configs, read_overrides
 from jobs.adapters.zookeeper.cluster import DELETE_TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import connected, forbidden, with_retries
 from jobs.adapters.zookeeper.controllership import refuse_take_over

@@ -32,7 +32,7 @@ from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import stated_command
 from planner.columns.shape import shaped
-from planner.history.last_known_states import vanished_rejections
+from planner.history.lost_states import vanished_rejections
 from planner.history.snapshot_diff import KEY
 from planner.leadership.failure_handling import changes_of, reconcile_verdicts, rejections_of
 from planner.reconciliation.cycle import Cycle, CycleInput

@@ -12,7 +12,7 @@ from jobs.planning.planning_tables import vanished_states
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import refuse_unversioned
 from planner.history.evidence import log_sizes, ranked_evidence
-from planner.history.last_known_states import without_state
+from planner.history.lost_states import without_state
 from planner.leadership.unclean_recovery import (
     offline_partitions,
     recover_changes,

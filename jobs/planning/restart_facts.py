@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from jobs.adapters.brokers.configs import CONFIG_TIMEOUT_SECONDS, read_configs_and_failures
+from jobs.adapters.brokers.reported_configs import CONFIG_TIMEOUT_SECONDS, read_configs_and_failures
 from jobs.repositories.stored_rows import StoredRows
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.adapters.brokers.admin import read_properties
-from jobs.adapters.brokers.configs import CONFIG_TIMEOUT_SECONDS, read_broker_configs
+from jobs.adapters.brokers.reported_configs import CONFIG_TIMEOUT_SECONDS, read_broker_configs
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.sources.interface import ClusterMetadata, ConfigDefaults
 from jobs.adapters.spark.session import task_progress
@@ -25,7 +25,7 @@ from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings
 from jobs.snapshots.staging import Tally, stage_topics
 from schemas.rows import Broker, BrokerConfig, QuarantinedZnode
-from schemas.security import SecurityReading
+from schemas.security_digests import SecurityReading
 from schemas.text import join_ids, pluralise
 
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.locks import VACUUM, locked
-from jobs.adapters.delta.table_files import TableFiles
+from jobs.adapters.delta.table_cleanup import TableFiles
 from jobs.adapters.delta.warehouse import Warehouse, values_of
 from jobs.core.units import parse_period
 from jobs.repositories.plans.store import drop_plans, is_empty

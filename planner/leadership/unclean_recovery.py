@@ -23,7 +23,7 @@ from planner.columns.change_rows import as_rejections, changed, with_topic_and_b
 from planner.columns.literals import true
 from planner.columns.requested_partitions import reason_by_code
 from planner.columns.sentences import FAILED_SUFFIX, drained_leads, sentence
-from planner.history.last_known_states import LAST_STATE_REASON, STATE
+from planner.history.lost_states import LAST_STATE_REASON, STATE
 from planner.history.snapshot_diff import KEY
 from planner.leadership.election import ASSUMED_DEAD, ELECTED, LEADER_LOSS_REASON
 from planner.leadership.unclean_config import default_recovery_state

@@ -79,7 +79,7 @@ IDENTIFIER_EXCEPTIONS: Final[Mapping[tuple[str, str], str]] = {
     ("jobs/snapshots/diff.py", "what"): "a column of `surveyor show diff`",
     ("jobs/sql_views/views.py", "who"): "a column of the view commit_log",
     ("jobs/web/dashboard/parts.py", "what"): "a field of the chart's encoding, which its tooltips show",
-    ("planner/rules/past_states.py", "seen"): "a column of the rows of lost states",
+    ("planner/rules/lost_states.py", "seen"): "a column of the rows of lost states",
     ("schemas/rows.py", "who"): "a column of COMMITS",
 }
 """By path and name, why it is needed there."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.brokers.configs import DYNAMIC_CONFIGS
+from jobs.adapters.brokers.reported_configs import DYNAMIC_CONFIGS
 from jobs.adapters.cluster_connections.interface import CurrentOverrides, Lease, ResourceName, TopicReading
 from jobs.adapters.zookeeper import lease_znode, precondition_reader
 from jobs.adapters.zookeeper.admin_requests import withdraw

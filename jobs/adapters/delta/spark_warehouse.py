@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from jobs.adapters.delta.locked_writes import write_locked
-from jobs.adapters.delta.table_files import TableFiles
+from jobs.adapters.delta.table_cleanup import TableFiles
 from jobs.adapters.delta.warehouse import AnyRow, Warehouse, quoted, schema_of
 from jobs.adapters.delta.warehouse_paths import takes_spark_commits
 from jobs.adapters.spark.session import cached_with_counts

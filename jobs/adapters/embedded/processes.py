@@ -2,7 +2,7 @@
 
 Children get their own process session, so that Ctrl-C reaches the owner first and servers are stopped after their
 clients. They are ended by `with`, by `atexit` and, if the owner is killed, by the kernel
-(`jobs.adapters.embedded.parent_watchdog`).
+(`jobs.adapters.embedded.die_with_parent`).
 """
 
 import atexit
@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from jobs.adapters.embedded import parent_watchdog
+from jobs.adapters.embedded import die_with_parent
 from jobs.adapters.embedded.ports import LOOPBACK, free_port, is_free
 from jobs.core.errors import SurveyorError
 from jobs.core.logs import module_logger
@@ -201,7 +201,7 @@ def removed_unless_failed(
 
 def _spawn(command: list[str], folder: Path, log: Path) -> subprocess.Popen[bytes]:
     # isolated and without site-packages, for a quick start
-    watched = [sys.executable, "-I", "-S", parent_watchdog.__file__, str(os.getpid()), *command]
+    watched = [sys.executable, "-I", "-S", die_with_parent.__file__, str(os.getpid()), *command]
     with log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603 - the checked Java with arguments of our own
             watched, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True

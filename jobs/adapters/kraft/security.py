@@ -10,7 +10,7 @@ from kafka.protocol.admin import DescribeAclsRequest, DescribeClientQuotasReques
 
 from jobs.adapters.brokers.admin import NONE
 from jobs.adapters.kraft.session import Session
-from schemas.security import SecurityReading, acl_row, credential_row, quota_row
+from schemas.security_digests import SecurityReading, acl_row, credential_row, quota_row
 
 _ANY: Final = 1
 """`ResourceType.ANY`, `PatternType.ANY`, `AclOperation.ANY` and `AclPermissionType.ANY`."""

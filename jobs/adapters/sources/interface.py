@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from schemas.metadata_names import IN_ZOOKEEPER, MetadataNames
 from schemas.rows import Broker, QuarantinedZnode, Voter, ZnodeRequest, topics_queued_for_deletion
-from schemas.security import SecurityReading
+from schemas.security_digests import SecurityReading
 
 TopicOverrides = Mapping[str, str | None] | None
 """A topic's config; None if it cannot be read, and values likewise."""

@@ -11,8 +11,8 @@ from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeConfigsRequest
 
 from jobs.adapters.brokers.admin import NONE, bootstrap, read_properties
-from jobs.adapters.brokers.configs import KAFKA_DEFAULTS, KRAFT_DEFAULTS
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
+from jobs.adapters.brokers.reported_configs import KAFKA_DEFAULTS, KRAFT_DEFAULTS
 from jobs.adapters.delta.warehouse import schema_of
 from jobs.adapters.kraft.cluster import (
     Move,

@@ -31,7 +31,7 @@ from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.adapters.zookeeper.scram_users import USERS, decode_credential
 from jobs.core.errors import UnreadableError
 from schemas.broker_configs import DEFAULT_ENTITY
-from schemas.security import SecurityReading, acl_row, credential_row, quota_row
+from schemas.security_digests import SecurityReading, acl_row, credential_row, quota_row
 from schemas.topic_configs import FOLLOWER_RATE, LEADER_RATE
 from schemas.znodes import FORBIDDEN, FORBIDDEN_REASON, MalformedZnodeError, decode_config
 
@@ -96,7 +96,7 @@ class CarriedZnodes:
     acl_rows: list[str] = field(default_factory=list)
     quota_rows: list[str] = field(default_factory=list)
     credential_rows: list[str] = field(default_factory=list)
-    """Rows of `schemas.security`."""
+    """Rows of `schemas.security_digests`."""
     broker_configs: list[str] = field(default_factory=list)
     """Brokers with dynamic configs, by the name of their znode."""
     password_configs: dict[str, list[str]] = field(default_factory=dict)

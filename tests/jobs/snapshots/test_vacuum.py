@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
-from jobs.adapters.delta.table_files import TableFiles
+from jobs.adapters.delta.table_cleanup import TableFiles
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import UnreadableError
 from jobs.core.units import parse_period

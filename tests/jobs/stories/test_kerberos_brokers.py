@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from jobs.adapters.brokers.configs import read_configs_and_failures
+from jobs.adapters.brokers.reported_configs import read_configs_and_failures
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.kerberos import login
 from jobs.adapters.zookeeper.cluster import TOPICS, read_cluster

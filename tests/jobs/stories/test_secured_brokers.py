@@ -19,11 +19,11 @@ from msgspec.structs import replace as with_values
 
 from jobs.adapters.brokers.admin import bootstrap, connected_admin, read_properties
 from jobs.adapters.brokers.channel_manager import ChannelManager
-from jobs.adapters.brokers.configs import read_configs_and_failures
 from jobs.adapters.brokers.connection import unreachable_reasons
 from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.delivery import deliver
 from jobs.adapters.brokers.listeners import PLAIN, Listener
+from jobs.adapters.brokers.reported_configs import read_configs_and_failures
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import ClassVar, Final, TypeVar
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.embedded import parent_watchdog
+from jobs.adapters.embedded import die_with_parent
 from jobs.adapters.embedded.ports import LOOPBACK, free_port
 from jobs.adapters.embedded.processes import Servers, exit_on_sigterm
 from jobs.adapters.embedded.servers import EmbeddedKafka
@@ -100,7 +100,7 @@ class CommandedCluster(Servers):
     def start(self, *arguments: str) -> Run:
         """Run a command that may write, over the links."""
         log = self.folder / f"command-{len(self.runs)}.log"
-        tethered = [sys.executable, "-I", "-S", parent_watchdog.__file__, str(os.getpid())]
+        tethered = [sys.executable, "-I", "-S", die_with_parent.__file__, str(os.getpid())]
         code = f"{self.prelude}\nimport sys; from jobs.entry import main; sys.argv[0] = 'surveyor'; main()"
         command = [*tethered, sys.executable, "-c", code, *arguments, *self.linked]
         command += ["--warehouse", str(self.warehouse_folder)]

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from planner.columns.broker_sets import FAILED, with_drained
 from planner.reconciliation.cycle import Cycle, CycleInput
-from planner.rules.cycle_decisions import CycleState
+from planner.rules.cycle import CycleState
 from planner.rules.inputs import BrokerSets, ControllerConfig, PartitionInfo, TopicInfo
 from schemas.enums import LEADER_DURING_DELETE, NO_LEADER, DrainMode, RequestKind
 from schemas.rows import BrokerConfig, Key, Row

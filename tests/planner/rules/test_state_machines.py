@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from planner.rules.cycle_decisions import CycleState
+from planner.rules.cycle import CycleState
 from planner.rules.decisions import changed
 from planner.rules.inputs import BrokerSets, ControllerConfig, PartitionInfo
 from planner.rules.state_machines import (
@@ -139,7 +139,7 @@ def test_an_illegal_change_is_not_decided(monkeypatch: pytest.MonkeyPatch) -> No
     state = CycleState(rows, {}, LIVE, ControllerConfig())
     legal = illegal_transition
     monkeypatch.setattr(
-        "planner.rules.cycle_decisions.illegal_transition",
+        "planner.rules.cycle.illegal_transition",
         lambda change, *of: "no" if change.partition else legal(change, *of),
     )
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from jobs.adapters.delta import spark_warehouse, store_check
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.store_check import require_conditional_writes
-from jobs.adapters.delta.table_files import TableFiles
+from jobs.adapters.delta.table_cleanup import TableFiles
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_paths import disk_error_message, takes_spark_commits
 from jobs.adapters.embedded.ports import free_port

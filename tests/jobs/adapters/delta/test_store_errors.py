@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from jobs.adapters.delta.filtered_reads import native_files
-from jobs.adapters.delta.table_files import TableFiles
+from jobs.adapters.delta.table_cleanup import TableFiles
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_paths import disk_error_message, store_error_reason
 from jobs.cli import app

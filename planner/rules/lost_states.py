@@ -1,6 +1,6 @@
 """Whether a partition without a state had one before, by the recorded history: such a partition is not new.
 
-Plain-Python counterpart of `planner.history.last_known_states`, which explains why; a change of one needs the other.
+Plain-Python counterpart of `planner.history.lost_states`, which explains why; a change of one needs the other.
 """
 
 from collections.abc import Sequence

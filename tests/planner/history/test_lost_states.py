@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from planner.history.evidence import ranked_evidence
-from planner.history.last_known_states import filter_same_topic, last_known_states, vanished_rejections, without_state
+from planner.history.lost_states import filter_same_topic, last_known_states, vanished_rejections, without_state
 from planner.leadership.unclean_recovery import (
     recover_changes,
     recover_rejections,

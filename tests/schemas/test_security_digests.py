@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.enums import SecurityKind
-from schemas.security import SecurityReading, acl_row, credential_row, entries_of, quota_row
+from schemas.security_digests import SecurityReading, acl_row, credential_row, entries_of, quota_row
 
 RESOURCES = st.tuples(
     st.sampled_from(["Topic", "Group"]), st.sampled_from(["Literal", "Prefixed"]), st.sampled_from("tu")

@@ -12,8 +12,8 @@ from typing import Final
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
-from jobs.adapters.brokers.configs import APIS, KAFKA_DEFAULTS, Overrides, read_broker_configs, read_overrides
 from jobs.adapters.brokers.fanout import MAX_CONNECTIONS
+from jobs.adapters.brokers.reported_configs import APIS, KAFKA_DEFAULTS, Overrides, read_broker_configs, read_overrides
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.ports import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from planner.history.last_known_states import last_known_states, without_state
-from planner.rules.past_states import PastState, is_same_topic, lost_state
+from planner.history.lost_states import last_known_states, without_state
+from planner.rules.lost_states import PastState, is_same_topic, lost_state
 from schemas.rows import Row
 from schemas.tables import PARTITION_HISTORY
 from tests.planner.frames import RuleInput, as_rows, frame, partition_row
-from tests.planner.history.test_last_known_states import TOPICS_THEN
+from tests.planner.history.test_lost_states import TOPICS_THEN
 from tests.planner.rule_inputs import BATCHES
 
 PARTITIONS = 60

@@ -1,6 +1,6 @@
 """Execute another program that the kernel kills when its parent dies for any reason.
 
-Run as a script: `python parent_watchdog.py PARENT_PID PROGRAM ARGUMENT…`. It replaces a `preexec_fn`, which is unsafe
+Run as a script: `python die_with_parent.py PARENT_PID PROGRAM ARGUMENT…`. It replaces a `preexec_fn`, which is unsafe
 in a process with threads. For Linux the parent is the *thread* that started this process.
 """
 
