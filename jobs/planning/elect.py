@@ -1,4 +1,4 @@
-"""Requested elections, of preferred replicas or for partitions without a live leader.
+"""Requested elections, of preferred_election replicas or for partitions without a live leader.
 
 Only elections that find a leader are planned; the other partitions are rejections with a reason.
 """
@@ -14,7 +14,7 @@ from jobs.planning.recover import evidence_for
 from jobs.repositories.snapshot_tables import SnapshotTables
 from planner.columns.requested_partitions import KEY, join_requested
 from planner.columns.shape import shaped
-from planner.leadership import offline_election, preferred
+from planner.leadership import offline_election, preferred_election
 from planner.leadership.imbalance import imbalance
 from planner.leadership.preferred_election_deferral import (
     broker_ages,
@@ -30,7 +30,7 @@ from schemas.tables import EVIDENCE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreferredRequest:
-    """Elections of preferred replicas, for given partitions or for brokers above the threshold."""
+    """Elections of preferred_election replicas, for given partitions or for brokers above the threshold."""
 
     partitions: list[Row] | None
     threshold: float
@@ -47,12 +47,12 @@ class PreferredRequest:
         tables.warehouse.replace("imbalance", rows, f"snapshot_id = {snapshot_id}")
         candidates = _requested(tables, self.partitions)
         if candidates is None:
-            candidates = preferred.candidates_by_imbalance(partitions, skew)
+            candidates = preferred_election.candidates_by_imbalance(partitions, skew)
         considered = candidates.localCheckpoint()  # computed once, as it is joined twice
-        verdicts = preferred.preferred_verdicts(partitions, topics, brokers, considered).localCheckpoint()
+        verdicts = preferred_election.preferred_verdicts(partitions, topics, brokers, considered).localCheckpoint()
         guarded, judged = counted(self._with_guards(tables, verdicts, skew))
-        changes, rejections = preferred.changes_of(guarded), preferred.rejections_of(guarded)
-        parameters = {"election": "preferred", **asdict(self)}
+        changes, rejections = preferred_election.changes_of(guarded), preferred_election.rejections_of(guarded)
+        parameters = {"election": "preferred_election", **asdict(self)}
         return PlanDraft(PlanKind.ELECT, parameters, changes, rejections, at_most=judged)
 
     def _with_guards(self, tables: SnapshotTables, verdicts: DataFrame, skew: DataFrame) -> DataFrame:

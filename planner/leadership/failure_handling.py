@@ -21,7 +21,7 @@ from planner.columns.broker_sets import (
 )
 from planner.columns.change_rows import as_rejections, changed, leader_and_isr_recipients
 from planner.columns.sentences import FAILED_SUFFIX, drained_leads, sentence, sentence_sql
-from planner.leadership.election import (
+from planner.leadership.offline_strategy import (
     ASSUMED_FAILED,
     ELECTED,
     no_leader_reason,

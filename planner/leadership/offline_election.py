@@ -15,7 +15,7 @@ from planner.columns.change_rows import as_rejections, changed
 from planner.columns.derived_columns import partition_state
 from planner.columns.requested_partitions import KEY, NO_ELECTION_REASONS, reason_by_code, unsuitable_code
 from planner.columns.sentences import sentence
-from planner.leadership.election import ELECTED, no_leader_reason, with_election
+from planner.leadership.offline_strategy import ELECTED, no_leader_reason, with_election
 from planner.leadership.unclean_config import with_unclean_allowed
 from planner.rules.state_machines import TRANSITIONS, allowed_transition
 from schemas import reasons

@@ -25,7 +25,7 @@ from planner.columns.requested_partitions import reason_by_code
 from planner.columns.sentences import FAILED_SUFFIX, drained_leads, sentence
 from planner.history.lost_states import LAST_STATE_REASON, STATE
 from planner.history.snapshot_diff import KEY
-from planner.leadership.election import ASSUMED_DEAD, ELECTED, LEADER_LOSS_REASON
+from planner.leadership.offline_strategy import ASSUMED_DEAD, ELECTED, LEADER_LOSS_REASON
 from planner.leadership.unclean_config import default_recovery_state
 from schemas import reasons
 from schemas.enums import Action, RejectionCode

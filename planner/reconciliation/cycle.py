@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from planner.columns.sentences import sentence_sql
 from planner.leadership.failure_handling import CHANGE_COLUMNS, reconcile_verdicts, rejection_reason
-from planner.leadership.preferred import preferred_verdicts
+from planner.leadership.preferred_election import preferred_verdicts
 from planner.reconciliation.decision_rows import Precedence, one_change_per_partition, to_decisions
 from planner.reconciliation.deletion_steps import deletions, replicas_of
 from planner.reconciliation.reassignment_steps import reassignment_decisions

@@ -2,7 +2,7 @@
 
 Corresponds to `PartitionStateMachine.doElectLeaderForPartitions` with the strategies of `Election.scala`, and to
 `ReplicaStateMachine.removeReplicasFromIsr`. Plain-Python counterpart of `planner.leadership.failure_handling`
-and `planner.leadership.preferred`; a change of one needs the other.
+and `planner.leadership.preferred_election`; a change of one needs the other.
 """
 
 from typing import Any, NamedTuple

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from planner.leadership.imbalance import imbalance
-from planner.leadership.preferred import candidates_by_imbalance
+from planner.leadership.preferred_election import candidates_by_imbalance
 from schemas.rows import Key, Row
 from tests.planner import oracle
 from tests.planner.frames import RuleInput, as_rows, by_partition

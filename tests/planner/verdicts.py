@@ -2,7 +2,7 @@
 
 from pyspark.sql import DataFrame
 
-from planner.leadership import failure_handling, preferred
+from planner.leadership import failure_handling, preferred_election
 
 
 def reconcile_changes(*tables: DataFrame, allow_unclean: bool = False) -> DataFrame:
@@ -14,8 +14,8 @@ def reconcile_rejections(*tables: DataFrame, allow_unclean: bool = False) -> Dat
 
 
 def preferred_changes(*tables: DataFrame) -> DataFrame:
-    return preferred.changes_of(preferred.preferred_verdicts(*tables))
+    return preferred_election.changes_of(preferred_election.preferred_verdicts(*tables))
 
 
 def preferred_rejections(*tables: DataFrame) -> DataFrame:
-    return preferred.rejections_of(preferred.preferred_verdicts(*tables))
+    return preferred_election.rejections_of(preferred_election.preferred_verdicts(*tables))

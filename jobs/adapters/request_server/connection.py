@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 from jobs.adapters.request_server.api_handler import ApiHandler, ApiMessage, Caller
 from jobs.adapters.request_server.authentication import Credentials
+from jobs.adapters.request_server.certificate_principal import ANONYMOUS, certificate_principal
 from jobs.adapters.request_server.connection_quotas import ConnectionQuotas
 from jobs.adapters.request_server.listen_config import Binding
 from jobs.adapters.request_server.messages import (
@@ -34,7 +35,6 @@ from jobs.adapters.request_server.messages import (
     read_header,
     read_relayed_header,
 )
-from jobs.adapters.request_server.principals import ANONYMOUS, certificate_principal
 from jobs.adapters.request_server.processing_quota import ProcessingQuota
 from jobs.adapters.request_server.sasl_authenticator import (
     AuthenticationError,

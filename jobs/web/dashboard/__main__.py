@@ -20,9 +20,9 @@ from streamlit.web.cli import main
 from jobs.core import logs
 from jobs.core.signals import INTERRUPTED_MESSAGE, SIGNALS, end_line
 from jobs.runtime.lazy_commands import requests_json
-from jobs.web.dashboard import sections
+from jobs.web.dashboard import pages
 
-APP: Final = Path(sections.__file__).parent / "app.py"
+APP: Final = Path(pages.__file__).parent / "app.py"
 
 OPTIONS: Final = {
     "server.headless": "true",  # opens no browser, and asks for no e-mail address

@@ -1,6 +1,6 @@
 """The script that Streamlit runs for each session of the dashboard, and again at each interaction.
 
-It lets the user select a cluster, a snapshot and a page, and shows the page from `sections`. Its arguments are
+It lets the user select a cluster, a snapshot and a page, and shows the page from `pages`. Its arguments are
 `--warehouse`, `--cluster` and `--max-plan-age-hours`, after `--`.
 """
 
@@ -17,8 +17,8 @@ from jobs.adapters.delta.warehouse import typed
 from jobs.core.errors import SurveyorError
 from jobs.core.units import format_duration
 from jobs.web.dashboard.cache import SnapshotRef, clusters, snapshots
+from jobs.web.dashboard.pages import CLUSTER, FLEET, PAGES, fleet
 from jobs.web.dashboard.parts import plain
-from jobs.web.dashboard.sections import CLUSTER, FLEET, PAGES, fleet
 from jobs.web.render import shown_time
 from schemas.rows import Snapshot
 

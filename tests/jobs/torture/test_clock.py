@@ -24,7 +24,7 @@ SHOWN = {
     "jobs/repositories/actor.py": "start time of the holder, shown to processes that wait",
     "jobs/execution/admin/throttles.py": "throttles.set_at",
     "jobs/web/dashboard/app.py": "ages",
-    "jobs/web/dashboard/sections.py": "ages",
+    "jobs/web/dashboard/pages.py": "ages",
     "jobs/web/report.py": "ages",
     "jobs/repositories/drained_brokers.py": "drained.since",
     "jobs/repositories/plans/commit_log.py": "plans.verified_at",

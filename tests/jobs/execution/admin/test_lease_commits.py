@@ -19,8 +19,8 @@ from jobs.repositories.plans.commit_log import close_plan
 from jobs.repositories.plans.repository import Plan, read_plan
 from schemas.enums import Outcome, PlanKind, PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.controllers.moving_controller import MovingController
 from tests.jobs.support.controllers.throttled_tree import RATES, overrides, own_lease, settings_of
-from tests.jobs.support.controllers.waiting_controller import MovingController
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

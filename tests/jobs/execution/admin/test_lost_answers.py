@@ -20,8 +20,8 @@ from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanStatus
 from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.controllers.moving_controller import MovingController, install
 from tests.jobs.support.controllers.throttled_tree import override
-from tests.jobs.support.controllers.waiting_controller import MovingController, install
 from tests.jobs.support.rows.operation_rows import alteration, deletion, expansion
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

@@ -16,7 +16,7 @@ from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanKind, PlanStatus
 from schemas.znodes import TopicPartition, encode_partitions
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.waiting_controller import PREFERRED, REASSIGN, MovingController
+from tests.jobs.support.controllers.moving_controller import PREFERRED, REASSIGN, MovingController
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.operation_rows import alteration
 from tests.jobs.support.rows.plan_rows import election, store_plan

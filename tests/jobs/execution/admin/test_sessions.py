@@ -8,7 +8,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.delta.warehouse import Warehouse
 from schemas.enums import PlanKind
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.waiting_controller import MovingController
+from tests.jobs.support.controllers.moving_controller import MovingController
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

@@ -11,8 +11,8 @@ from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanKind
 from schemas.topic_configs import FOLLOWER_RATE
 from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.controllers.moving_controller import MovingController
 from tests.jobs.support.controllers.throttled_tree import overrides
-from tests.jobs.support.controllers.waiting_controller import MovingController
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

@@ -6,7 +6,7 @@ from hypothesis import given
 from pyspark.sql import SparkSession
 
 from planner.leadership.imbalance import imbalance
-from planner.leadership.preferred import candidates_by_imbalance
+from planner.leadership.preferred_election import candidates_by_imbalance
 from schemas.enums import NO_LEADER, RECOVERING, Action, RejectionCode
 from schemas.tables import PARTITIONS
 from tests.planner.frames import (
