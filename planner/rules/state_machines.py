@@ -115,8 +115,8 @@ def illegal_transition(change: Change, brokers: BrokerSets, stopped: Collection[
             is_deleted=broker in (stopped or ()),
         )
         if replica not in (*PREVIOUS_REPLICA_STATES[_R.NON_EXISTENT], _R.DELETION_INELIGIBLE):
-            starts = join_ids(PREVIOUS_REPLICA_STATES[_R.NON_EXISTENT])
-            return reasons.ILLEGAL_REMOVAL.say(broker=broker, state=replica, after=_R.NON_EXISTENT, starts=starts)
+            allowed = join_ids(PREVIOUS_REPLICA_STATES[_R.NON_EXISTENT])
+            return reasons.ILLEGAL_REMOVAL.say(broker=broker, state=replica, after=_R.NON_EXISTENT, starts=allowed)
     return None
 
 
