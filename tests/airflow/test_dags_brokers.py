@@ -361,7 +361,7 @@ def test_reassign_rejected_and_approved_after_all(
 ON_A_CLUSTER = {"conn_type": "spark", "host": "yarn", "extra": json.dumps({"deploy-mode": "cluster"})}
 
 
-def test_results_of_a_driver_on_another_host_are_those_of_the_tables(
+def test_results_of_a_remote_driver_come_from_tables(
     airflow: InsideAirflow, cluster: EmbeddedCluster, warehouse: Warehouse
 ) -> None:
     """There is no such cluster: the tests' spark-submit runs the driver, and refuses a result file."""

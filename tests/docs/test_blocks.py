@@ -26,7 +26,7 @@ def test_what_is_run_elsewhere_is_shown(page: Path) -> None:
     assert [begin for begin in ELSEWHERE.get(page.name, ()) if not any(line.startswith(begin) for line in lines)] == []
 
 
-def test_who_runs_it_is_there() -> None:
+def test_each_runner_exists() -> None:
     files = {
         runner for page in (WHOLE, *ELSEWHERE.values()) for runner in page.values() if not runner.startswith(NOT_RUN)
     }

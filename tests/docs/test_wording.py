@@ -99,7 +99,7 @@ def test_finds_names_wherever_code_defines_them(root: Path, code: str) -> None:
     assert found == [("jobs/b.py", "each"), ("tests/b.py", "each")]
 
 
-def test_names_that_code_only_reads_or_that_contain_a_word_are_allowed(root: Path) -> None:
+def test_names_only_read_or_containing_a_word_are_allowed(root: Path) -> None:
     (root / "jobs" / "b.py").write_text("print(each, a.each, each_side=1)\nfor_each = eaches = 'each'\n")
     assert not [*identifier_findings(root)]
 

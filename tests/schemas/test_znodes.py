@@ -330,7 +330,7 @@ def test_an_odd_entry_of_a_request_leaves_the_others() -> None:
 
 
 @pytest.mark.parametrize("replicas", [[], [1, 1], [-1]])
-def test_an_order_is_read_as_it_stands(replicas: list[int]) -> None:
+def test_replicas_are_read_as_requested(replicas: list[int]) -> None:
     """An invalid request is refused alone; as a malformed znode it would block the others."""
     listed = [{"topic": "t", "partition": 0, "replicas": replicas}, {"topic": "t", "partition": 1, "replicas": [2]}]
 

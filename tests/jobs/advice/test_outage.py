@@ -122,7 +122,7 @@ def test_history_has_the_last_isr(warehouse: Warehouse, tree: KafkaTree) -> None
     )
 
 
-def test_a_plan_on_an_old_snapshot_does_not_count_what_was_offline_before(warehouse: Warehouse) -> None:
+def test_a_plan_on_an_old_snapshot_ignores_earlier_outages(warehouse: Warehouse) -> None:
     """Vacuum has dropped the version of `partitions` that its snapshot names, so they are rebuilt from history."""
     cluster = Cluster(warehouse)
     cluster.brokers, cluster.topics = [broker(0, 10), broker(1, 11)], [topic("orders")]

@@ -217,7 +217,7 @@ def test_served_on_the_loopback_until_interrupted(measured: Surveyor) -> None:
     assert (running.returncode, stderr) == (143, "surveyor: interrupted; nothing was written to the cluster\n")
 
 
-def test_an_answer_for_each_who_asks() -> None:
+def test_each_request_gets_a_response() -> None:
     """What cannot be made is an answer too, and the next one may be."""
     fine = GaugeMetricFamily("fine", "One value.", value=1)
     metrics: Iterator[Exception | list[Metric]] = iter([UnreadableError("no table"), ValueError("odd"), [fine]])

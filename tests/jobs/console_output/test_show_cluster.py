@@ -88,7 +88,7 @@ def test_only_the_rows_that_people_see_become_objects(shown: Surveyor, monkeypat
     assert lines[-1].startswith("6 rows, as of ")
 
 
-def test_what_is_being_deleted_is_shown_as_that_and_is_no_trouble(shown: Surveyor) -> None:
+def test_a_deletion_is_shown_and_is_no_trouble(shown: Surveyor) -> None:
     (row,) = shown.json("show", "partitions", "--topic", "going")["rows"]
     assert (row["partition_state"], row["deletion_requested"]) == ("Online", True)
     assert "Online, being deleted" in shown("show", "partitions", "--topic", "going").stdout

@@ -121,7 +121,7 @@ def test_first_what_it_comes_to(surveyor: Surveyor) -> None:
     assert "  rejected: 60 NO_ELIGIBLE_LEADER" in lines
 
 
-def test_what_is_left_out_is_counted_with_the_command_that_shows_it(surveyor: Surveyor) -> None:
+def test_omitted_rows_are_counted_with_their_command(surveyor: Surveyor) -> None:
     lines, whole = _lines(surveyor), f"`surveyor show plan grow --all --warehouse {surveyor.warehouse.uri}` shows them"
     assert len(_changes(lines)) == 50
     assert f"  ... and 70 more changes: {whole}" in lines

@@ -55,7 +55,7 @@ def named(host: str) -> list[Endpoint]:
         ("surveyor.example", "10.0.0.7", False),
     ],
 )
-def test_other_hosts_are_told_no_loopback_address(ours: str, theirs: str, *, is_refused: bool) -> None:
+def test_other_hosts_learn_no_loopback_address(ours: str, theirs: str, *, is_refused: bool) -> None:
     if not is_refused:
         assert controller_endpoints(settings(), brokers(theirs), served(ours)) == named(ours)
         return
@@ -127,7 +127,7 @@ def test_a_secured_listener_of_brokers_leaves_clients_theirs() -> None:
         (replace(CLIENTS, host="127.0.0.1"), "PLAINTEXT", "", "127.0.0.1:9094, a loopback address"),
     ],
 )
-def test_clients_that_cannot_be_served_are_not_told_an_address(
+def test_clients_that_cannot_be_served_learn_no_address(
     address: Endpoint, protocol: str, authorizer: str, message: str
 ) -> None:
     configs, ours = settings(authorizer_class_name=authorizer), [*served("surveyor.example"), address]
@@ -259,7 +259,7 @@ def test_clients_are_served_only_where_each_broker_has_our_security(case: str) -
 
 
 @pytest.mark.unit
-def test_clients_are_not_served_in_plain_text_once_brokers_have_no_such_listener() -> None:
+def test_clients_need_a_listener_that_brokers_have() -> None:
     theirs = [replace(broker, endpoints=[OUR_USERS]) for broker in brokers("10.0.0.7")]
     ours = served("surveyor.example")
 

@@ -140,7 +140,7 @@ def test_a_topic_that_changed_keeps_no_other_from_its_id(
     assert topic_id(tree, "other") is not None
 
 
-def test_a_topic_that_is_found_while_another_is_read_gets_an_id(tree: KafkaTree, serving: ResidentController) -> None:
+def test_a_topic_found_during_a_reading_gets_an_id(tree: KafkaTree, serving: ResidentController) -> None:
     """It is created after the cycle has listed the topics, and before another one is read again."""
     tree.add_topic("old", {0: [0, 1]}, topic_id=None)
     set_protocols(serving, *["3.9-IV0"] * 3)

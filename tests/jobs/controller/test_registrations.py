@@ -184,7 +184,7 @@ OUTDATED |= {(LISTENER, "IN", True)}
 """What it has reported of its security holds; the rest is assumed to be as before."""
 
 
-def test_a_broker_that_no_longer_describes_its_settings_permits_nothing_by_them() -> None:
+def test_settings_no_longer_described_permit_nothing() -> None:
     """As when it is busy after ApiVersions. What it or ZooKeeper says now counts."""
     silent = [broker_config(0, name, value, assumed=True) for name, value in SILENT.items()]
     answered = [*silent, broker_config(0, API, "7")]
@@ -195,7 +195,7 @@ def test_a_broker_that_no_longer_describes_its_settings_permits_nothing_by_them(
 
 
 @pytest.mark.parametrize("is_read", [True, False])
-def test_a_restarted_broker_that_does_not_respond_permits_nothing_by_its_settings_before(*, is_read: bool) -> None:
+def test_former_settings_of_a_silent_restarted_broker_permit_nothing(*, is_read: bool) -> None:
     assumed = [broker_config(0, name, value, assumed=True) for name, value in {**SILENT, API: None}.items()]
     rows = assumed if is_read else []
 
@@ -203,7 +203,7 @@ def test_a_restarted_broker_that_does_not_respond_permits_nothing_by_its_setting
     assert outdated_configs(rows, 1, "refused") == ({(*row, False) for row in REPORTED.items()}, True)
 
 
-def test_settings_from_before_a_restart_before_the_take_over_are_read_again(
+def test_settings_read_before_a_restart_are_read_again(
     tree: KafkaTree, controller: ResidentController, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Broker 1 is restarted while the settings are read, and does not respond after the take-over."""

@@ -191,7 +191,7 @@ def test_judged_again_after_each_wait(  # noqa: PLR0913, PLR0917 - a table
 @pytest.mark.parametrize(
     "successor", [None, encode_holder(this_process("commit", "of another"))], ids=["none", "a commit"]
 )
-def test_no_request_is_removed_if_the_lease_is_lost_while_a_connection_is_awaited(
+def test_no_request_is_removed_without_the_lease(
     tree: KafkaTree,
     surveyor: Surveyor,
     controller: CancellingController,

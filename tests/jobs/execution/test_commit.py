@@ -88,7 +88,7 @@ def test_apply_releases_the_controllership(tree: KafkaTree, surveyor: Surveyor, 
     assert tree.client.get("/controller_epoch")[0] == b"8"
 
 
-def test_alias_stands_for_the_id(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+def test_an_alias_names_the_id(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
     surveyor.apply(tree.hosts, "alias")
 
     assert surveyor.status(plan.plan_id) == PlanStatus.COMMITTED

@@ -312,7 +312,7 @@ def test_snapshot_of_another_topic_of_that_name(tree: KafkaTree, warehouse: Ware
 
 
 @pytest.mark.usefixtures("plan", "controller")
-def test_name_stands_for_the_same_parameters(tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor) -> None:
+def test_a_name_belongs_to_its_parameters(tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor) -> None:
     snapshot = snapshots(warehouse, {0: partition([2, 0])})
     first = result(surveyor, tree, "--name", "undo")
     tree.touch(f"/brokers/topics/{T}")

@@ -71,7 +71,7 @@ def test_the_last_word_of_the_present_registration_counts(
     )
 
 
-def test_a_log_dir_event_is_told(cluster: Cluster) -> None:
+def test_a_log_dir_event_is_shown(cluster: Cluster) -> None:
     event = {"kind": "log_dir", "broker_id": 2, "path": "/log_dir_event_notification/log_dir_event_0000000000"}
     cluster.warehouse.replace("requests", [event | {"snapshot_id": 1}])
     cluster.snapshot()

@@ -111,7 +111,7 @@ def test_no_election_if_the_order_was_refused(tree: KafkaTree, warehouse: Wareho
     assert tree.state(T, 1).leader == 0
 
 
-def test_a_planned_leader_does_not_show_that_the_order_before_was_set(tree: KafkaTree, plan: Plan) -> None:
+def test_a_planned_leader_proves_no_order_of_replicas(tree: KafkaTree, plan: Plan) -> None:
     """Broker 1 leads because broker 0 failed; of partition 0 the order has been changed by another client as well."""
     orders = Assignment({0: [0, 2, 1], 1: [1, 2, 0]}, {}, {}, TOPIC_ID)
     tree.client.set(f"/brokers/topics/{T}", encode_assignment(orders))

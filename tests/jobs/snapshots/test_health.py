@@ -177,7 +177,7 @@ def test_a_request_that_a_broker_ignores_does_not_count_as_moving(
     )
 
 
-def test_a_drained_broker_can_be_elected_and_is_named_where_it_leads(warehouse: Warehouse, snapshot: Snapshot) -> None:
+def test_an_elected_drained_broker_is_named(warehouse: Warehouse, snapshot: Snapshot) -> None:
     """It is the only one in sync that is alive: what it could lead is mendable all the same."""
     view = view_of(warehouse, snapshot)
     health = health_of(view, default_min_isr=1, threshold=0.1, drained=[0])
@@ -224,7 +224,7 @@ def test_a_leader_outside_its_isr_is_named(tree: KafkaTree) -> None:
     assert health.json["leader_outside_isr"] == 2
 
 
-def test_a_move_without_a_state_that_nothing_ends_is_in_kafkas_way(tree: KafkaTree) -> None:
+def test_an_endless_move_without_a_state_blocks_kafka(tree: KafkaTree) -> None:
     """Where the topic goes, or none of the replicas is alive; elsewhere Kafka creates the state."""
     for name, replicas in (("going", [0, 1]), ("dead", [8, 9]), ("fine", [0, 1])):
         assigned = Assignment({0: replicas}, {0: replicas[1:]}, {}, None)

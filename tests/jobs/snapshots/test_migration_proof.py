@@ -181,7 +181,7 @@ def test_topics_queued_for_deletion_may_be_gone(warehouse: Warehouse) -> None:
     assert (proof.differences, proof.deleted_topics, proof.holds) == ([], ["clicks"], True)
 
 
-def test_a_topic_is_not_taken_for_a_partition_of_a_deleted_one(warehouse: Warehouse) -> None:
+def test_a_topic_named_as_a_deleted_partition_is_kept(warehouse: Warehouse) -> None:
     cluster = Cluster(warehouse)
     cluster.topics = [topic("orders", deletion_requested=True), topic("orders-1", config={"retention.ms": "1"})]
     cluster.partitions = {("orders", 1): partition([0]), ("orders-1", 0): partition([1])}

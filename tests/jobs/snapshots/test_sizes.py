@@ -35,7 +35,7 @@ def filled(warehouse: Warehouse) -> Warehouse:
     return warehouse
 
 
-def test_who_answered_is_replaced_and_others_are_kept(filled: Warehouse) -> None:
+def test_sizes_of_brokers_that_answered_are_replaced(filled: Warehouse) -> None:
     other = Warehouse(filled.uri, "other")
     store_sizes(other, [0, 1], _logs((1, "theirs", 0, "/a", 1, False)))
     for _ in range(2):

@@ -129,7 +129,7 @@ def test_only_the_difference_is_written(surveyor: Surveyor, tree: KafkaTree) -> 
     ]
 
 
-def test_a_moved_partition_is_no_change_of_the_others_of_its_topic(surveyor: Surveyor, tree: KafkaTree) -> None:
+def test_a_moved_partition_changes_no_other_of_its_topic(surveyor: Surveyor, tree: KafkaTree) -> None:
     """Its topic's znode has a later version, which commits of the others check: their rows have it."""
     surveyor.json("snapshot")
     moved = Assignment({0: [1, 0], 1: [1, 2], 2: [2, 0]}, {}, {}, TOPIC_ID)
@@ -410,7 +410,7 @@ def test_brokers_that_are_gone_are_kept_as_they_were_last_seen(surveyor: Surveyo
     assert [{rack for rack in of.values() if rack} for of in racks] == expected
 
 
-def test_a_warehouse_of_an_older_version_knows_gone_brokers_by_its_events(surveyor: Surveyor, tree: KafkaTree) -> None:
+def test_an_older_warehouse_knows_failed_brokers_by_events(surveyor: Surveyor, tree: KafkaTree) -> None:
     tree.unregister(2)
     tree.register(2, registration(rack="r2"))
     surveyor.json("snapshot")
@@ -440,7 +440,7 @@ def test_a_controller_that_is_not_understood_makes_no_event(surveyor: Surveyor, 
 
 
 @pytest.mark.usefixtures("both_ways")
-def test_seconds_are_told_by_phase(surveyor: Surveyor) -> None:
+def test_seconds_by_phase(surveyor: Surveyor) -> None:
     seconds = surveyor.json("snapshot")["seconds_by_phase"]
     assert set(seconds) == {"read", "start", "decode", "difference", "write"}
     assert min(seconds.values()) >= 0 < sum(seconds.values())
@@ -478,7 +478,7 @@ def test_many_changes_and_few_leave_the_same_table(surveyor: Surveyor, tree: Kaf
     assert {(row[1], row[2]) for row in tables[0] if row[0] == "wide" and row[2] > 1} == {(7, 2)}
 
 
-def test_an_odd_world_is_said_and_the_result_file_holds_the_result(
+def test_an_unusual_cluster_is_reported_in_the_result_file(
     surveyor: Surveyor,
     tree: KafkaTree,
     tmp_path: Path,
@@ -493,7 +493,7 @@ def test_an_odd_world_is_said_and_the_result_file_holds_the_result(
     assert "migration to KRaft is in progress" in ran.stderr
 
 
-def test_a_topic_that_is_not_understood_counts_alike_in_snapshots_and_now(surveyor: Surveyor, tree: KafkaTree) -> None:
+def test_an_unread_topic_counts_alike_in_snapshots_and_now(surveyor: Surveyor, tree: KafkaTree) -> None:
     tree.add_topic("payments", {0: [2, 0]})
     surveyor.json("snapshot")
     tree.write("/brokers/topics/orders", b"hello")

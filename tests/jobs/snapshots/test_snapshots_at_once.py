@@ -129,7 +129,7 @@ def test_snapshots_of_several_processes_while_a_vacuum_runs(surveyor: Surveyor, 
     assert [row.snapshot_id for row in whole(surveyor.warehouse)] == [1, 2, 3, 4]
 
 
-def test_an_id_that_another_process_takes_by_no_lock_is_not_overwritten(
+def test_an_id_taken_without_a_lock_is_not_overwritten(
     surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As on an object store, where there are no locks: the reading is written again under the next id."""
@@ -226,7 +226,7 @@ def test_a_snapshot_that_lost_its_lease_writes_nothing_more(
 
 
 @pytest.mark.usefixtures("on_a_store")
-def test_a_snapshot_that_lost_its_lease_during_a_write_does_not_repeat_it(
+def test_a_snapshot_without_its_lease_repeats_no_write(
     surveyor: Surveyor, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was stopped after its last check, and another process has written history under the same id."""

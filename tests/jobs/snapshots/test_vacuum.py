@@ -339,7 +339,7 @@ def test_the_log_goes_up_to_the_checkpoint_that_kept_versions_need(cluster: Clus
     assert {name: rows for name, rows in shown.items() if int(name[0]) in KEPT} == everything(warehouse)
 
 
-def test_partitions_are_told_from_history_where_something_else_removed_their_files(cluster: Cluster) -> None:
+def test_partitions_are_rebuilt_after_a_foreign_vacuum(cluster: Cluster) -> None:
     warehouse = cluster.warehouse
     before = everything(warehouse)
     DeltaTable(warehouse.path("partitions")).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
@@ -375,7 +375,7 @@ def test_other_tables_say_that_something_else_removed_their_files(cluster: Clust
 
 
 @pytest.mark.parametrize(("snapshot_id", "keep"), [(4, MONTH), (5, DAY), (6, DAY)])
-def test_a_vacuum_does_not_remove_what_a_query_is_about_to_read(
+def test_a_vacuum_keeps_what_a_query_reads(
     cluster: Cluster, spark: SparkSession, snapshot_id: int, keep: timedelta
 ) -> None:
     """It drops the versions of `partitions` of snapshot 4, the whole snapshot 5, and nothing of the newest one."""
@@ -472,7 +472,7 @@ def _recently(warehouse: Warehouse) -> None:
 @pytest.mark.parametrize(
     ("keep", "left"), [((), {4, 5, 6}), (("--keep", "8w"), {1, 2, 3, 4, 5, 6}), (("--keep", "47h"), {6})]
 )
-def test_the_command_keeps_what_it_is_told(cluster: Cluster, keep: tuple[str, ...], left: set[int]) -> None:
+def test_the_command_keeps_the_given_number(cluster: Cluster, keep: tuple[str, ...], left: set[int]) -> None:
     _recently(cluster.warehouse)
     ran = Surveyor(cluster.warehouse).run("vacuum", *keep, "--json")
     assert (ran.exit_code, ids(cluster.warehouse, "snapshots")) == (0, left)
@@ -530,9 +530,7 @@ def test_the_oldest_kept(ages: list[int], keep: str, oldest: int) -> None:
     assert oldest_kept(snapshots, NOW, parse_period("--keep", keep)) == oldest
 
 
-def test_the_last_state_of_a_partition_that_lost_its_own_is_kept(
-    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_last_state_of_a_lost_one_is_kept(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or it would be new, and its first live replica lead; one that vanished in between is new."""
     monkeypatch.setattr(job, "GRACE_HOURS", 0)
     cluster = Cluster(warehouse)

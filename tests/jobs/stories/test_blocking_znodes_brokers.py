@@ -80,9 +80,7 @@ BLOCKING: Final = {
 
 
 @pytest.mark.parametrize(("path", "data"), BLOCKING.values(), ids=BLOCKING)
-def test_what_blocks_a_fail_over_is_named_and_its_command_ends_it(
-    kafka: KafkaTree, tmp_path: Path, path: str, data: bytes
-) -> None:
+def test_a_blocked_failover_is_named_with_its_remedy(kafka: KafkaTree, tmp_path: Path, path: str, data: bytes) -> None:
     kafka.write(path, data)
     assert give_up_one_after_the_other(kafka)
 

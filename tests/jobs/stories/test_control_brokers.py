@@ -186,7 +186,7 @@ def control(kafka: KafkaTree, tmp_path: Path) -> Callable[[], Ran]:
     return lambda: surveyor("control", "--apply", "--yes")
 
 
-def test_told_to_stop_it_resigns_and_a_broker_takes_over(
+def test_a_stopped_controller_resigns_and_a_broker_takes_over(
     cluster: EmbeddedCluster, kafka: KafkaTree, control: Callable[[], Ran]
 ) -> None:
     def stop() -> None:
@@ -201,7 +201,7 @@ def test_told_to_stop_it_resigns_and_a_broker_takes_over(
     assert controller_id(kafka) in cluster.brokers
 
 
-def test_whose_znode_is_deleted_is_no_controller_any_more(
+def test_a_controller_whose_znode_is_deleted_ends(
     cluster: EmbeddedCluster, kafka: KafkaTree, control: Callable[[], Ran]
 ) -> None:
     """As `zookeeper-shell delete /controller`, by which operators have Kafka elect another one."""

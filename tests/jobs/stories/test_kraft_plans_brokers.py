@@ -249,7 +249,7 @@ ROLLBACK_KILLED_AT = {
 """Functions that a rollback calls, in this order."""
 
 
-def test_a_plan_is_rolled_back_also_by_a_rollback_that_was_killed(kafka: KRaftKafka, tmp_path: Path) -> None:
+def test_a_killed_rollback_rolls_its_plan_back(kafka: KRaftKafka, tmp_path: Path) -> None:
     """The plan of the rollback is made once."""
     for number, point in enumerate(sampled_points([*ROLLBACK_KILLED_AT], 1)):
         topic = f"there{number}"

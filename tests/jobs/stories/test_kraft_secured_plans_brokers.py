@@ -229,7 +229,7 @@ def test_a_running_move_is_cancelled_and_its_throttle_removed(secured: Secured, 
     assert eventually(lambda: not any(secured.config("BROKER", str(node)) for node in NODES))
 
 
-def test_a_principal_without_rights_is_told_the_operation_that_is_missing(secured: Secured, tmp_path: Path) -> None:
+def test_a_principal_without_rights_learns_the_missing_operation(secured: Secured, tmp_path: Path) -> None:
     secured.carry_out("theirs", "assign", "--topic", "theirs", "--replica-assignment", "1:2")
     with connected_admin(secured.inside.split(","), {}) as admin:
         assert admin.reassign({("theirs", 0): [2, 1]}) == {("theirs", 0): 0}

@@ -378,9 +378,7 @@ def test_a_resident_controller_sends_over_its_queues(kafka: KafkaTree, ways: Way
     assert [(answer.api, answer.error) for answer in responses] == [("UpdateMetadata", 0)] * 2 * len(ways)
 
 
-def test_a_question_whether_brokers_can_be_told_tells_them_nothing(
-    cluster: EmbeddedCluster, kafka: KafkaTree, ways: Ways
-) -> None:
+def test_a_check_of_broker_access_has_no_effect(cluster: EmbeddedCluster, kafka: KafkaTree, ways: Ways) -> None:
     """They take it for one that is late, and go by their own controller as before."""
     brokers = read_cluster(kafka.client).brokers
 
@@ -407,7 +405,7 @@ def test_what_brokers_speak_where_they_are_said_to_speak_something_else(kafka: K
     assert "does that listener use TLS?" in reason(by_certificate, ports["INSIDE"])
 
 
-def test_doctor_says_whether_brokers_can_be_told(
+def test_doctor_checks_that_requests_reach_brokers(
     kafka: KafkaTree, surveyor: Surveyor, ways: Ways, secured: Secured, tmp_path: Path
 ) -> None:
     def doctor(way: Way) -> str:

@@ -106,7 +106,7 @@ def test_a_browser_receives_no_list_of_snapshots(tmp_path: Path, monkeypatch: py
     assert "snapshot 2 " in app.text[0].value
 
 
-def test_bars_say_who_is_gone_and_what_is_left_out(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bars_name_failed_brokers_and_omissions(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobs.web.dashboard.parts.BARS_DRAWN", 3)
     app = _opened(warehouse, monkeypatch)
 
@@ -125,7 +125,7 @@ def test_from_a_broker_to_its_partitions(warehouse: Warehouse, monkeypatch: pyte
     assert [row[0] for row in _cells(searched)] == ["orders-1"]
 
 
-def test_who_led_what_when_plans_and_commits(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_of_leaders_plans_and_commits(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     app = _turned(_opened(warehouse, monkeypatch), "Leader history")
     assert [row[:3] for row in _cells(app)][:2] == [["orders-1", "none", "2"], ["orders-0", "1", "2"]]
     app = _turned(app, "Plans")

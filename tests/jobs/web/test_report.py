@@ -145,7 +145,7 @@ def test_planned_id_of_a_new_topic_is_not_shown(small: Warehouse) -> None:
     assert ["planned-id" in text for text in (page, shown)] == [False, False]
 
 
-def test_programs_are_told_where_the_page_is(small: Warehouse, tmp_path: Path) -> None:
+def test_the_result_has_the_path_of_the_page(small: Warehouse, tmp_path: Path) -> None:
     out = tmp_path / "plan.html"
     done = Surveyor(small).run("report", "--plan", "grow", "--out", str(out), "--json")
     result = json.loads(done.stdout)

@@ -67,7 +67,7 @@ def test_controlled_shutdown(spark: SparkSession) -> None:
     assert_changes(drain_changes(*_shutdowns().frames(spark), [2, 3], DrainMode.RESIDENT), expected)
 
 
-def test_who_is_left_as_it_is_has_a_code(spark: SparkSession) -> None:
+def test_unchanged_partitions_have_a_code(spark: SparkSession) -> None:
     rejections = by_partition(drain_rejections(*_shutdowns().frames(spark), [2, 3], DrainMode.RESIDENT))
     expected = {("t", number): outcome for number, (_, _, _, _, isr, outcome) in enumerate(SHUTDOWNS) if isr is None}
     assert {key: row["code"] for key, row in rejections.items()} == expected

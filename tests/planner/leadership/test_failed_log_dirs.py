@@ -109,7 +109,7 @@ def test_reconcile_elects_past_them(spark: SparkSession) -> None:
     assert_changes(reconcile_changes(*_rule_input().frames_and_configs(spark)), [*ELECTED, *others])
 
 
-def test_reconcile_says_whose_log_dir_failed(spark: SparkSession) -> None:
+def test_reconcile_names_failed_log_dirs(spark: SparkSession) -> None:
     expected_reasons = {2: "no in-sync replica can lead: ISR 1", 3: "no in-sync replica can lead: ISR 1"}
     expected_reasons[7] = "no in-sync replica can lead: ISR 7, 1"
     expected = [{"partition": number, "reason": f"{reason}; {SAID}"} for number, reason in expected_reasons.items()]

@@ -321,7 +321,7 @@ def test_a_change_says_everything(spark: SparkSession) -> None:
     assert_changes(reconcile_changes(*RuleInput(partitions, TOPICS, LIVE, OPAQUE).frames_and_configs(spark)), expected)
 
 
-def test_a_rejection_says_who_is_alive_after_all(spark: SparkSession) -> None:
+def test_a_rejection_names_live_replicas(spark: SparkSession) -> None:
     partitions = [
         partition_row([7, 4, 1], 7, [7, 4], topic="plain"),
         partition_row([7, 8], NO_LEADER, [8, 7], topic="plain", partition=1),

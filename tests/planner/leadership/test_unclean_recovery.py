@@ -168,7 +168,7 @@ SPOKEN: Final[list[tuple[list[str | None], bool, int | None]]] = [
 ]
 
 
-def test_recovering_is_for_those_who_know_it(spark: SparkSession) -> None:
+def test_only_brokers_that_know_recovering_are_sent_it(spark: SparkSession) -> None:
     rows = []
     for spoken, assumed, _ in SPOKEN:
         configs = [config_row(number, IBP, version, assumed=assumed) for number, version in enumerate(spoken)]
@@ -176,7 +176,7 @@ def test_recovering_is_for_those_who_know_it(spark: SparkSession) -> None:
     assert [row.unclean_state for row in rows] == [state for _, _, state in SPOKEN]
 
 
-def test_state_stays_with_those_who_do_not(spark: SparkSession) -> None:
+def test_older_brokers_keep_the_recovery_state(spark: SparkSession) -> None:
     rule_input = RuleInput([DEAD_LEADER], live=frozenset({1, 2}), configs=[config_row(1, IBP, "2.6")])
     *frames, configs = rule_input.frames_and_configs(spark)
     offline = offline_partitions(*frames)

@@ -42,7 +42,7 @@ CASES: Final[list[tuple[list[ReassignmentStep], list[int], list[int], list[int],
 
 
 @pytest.mark.parametrize(("way", "replicas", "adding", "removing", "expected", "step"), CASES)
-def test_where_a_partition_stands(  # noqa: PLR0913, PLR0917 - a table
+def test_status_of_a_partition(  # noqa: PLR0913, PLR0917 - a table
     way: list[ReassignmentStep],
     replicas: list[int],
     adding: list[int],

@@ -76,7 +76,7 @@ READINGS: Final = st.dictionaries(st.tuples(st.sampled_from("ab"), st.integers(0
 
 
 @given(READINGS | st.none(), READINGS, st.floats(0, 1000))
-def test_whatever_was_told(before: CopyReading | None, now: CopyReading, seconds: float) -> None:
+def test_copy_rates_of_any_readings(before: CopyReading | None, now: CopyReading, seconds: float) -> None:
     total = copy_rate_of(before, now, seconds)
     brokers = by_broker(before, now, seconds)
     assert 0 <= total.bytes_done <= total.bytes_total

@@ -147,7 +147,7 @@ def test_crowded_racks(
     assert [row["fault"] for row in as_rows(faults)] == ([fault] if fault else [])
 
 
-def test_all_faults_of_a_partition_are_told(spark: SparkSession) -> None:
+def test_all_faults_of_a_partition_are_listed(spark: SparkSession) -> None:
     partitions = [partition_row([1, 3, 5], 1, [1], topic="t")]
     targets = [{"topic": "t", "partition": 0, "replicas": [9, 9]}] * 2
     codes = {row["code"] for row in _faults(spark, partitions, targets, min_isr="2")}

@@ -170,7 +170,7 @@ ELECTED: Final[list[tuple[list[int], list[int], int, tuple[int, int] | None]]] =
 ]
 
 
-def test_who_led_before_an_election_leads_again() -> None:
+def test_the_former_leader_is_elected_again() -> None:
     for now, then, leader, expected in ELECTED:
         partition = _partition(now, leader, now)
         arguments = (way(then, now), partition, _topic(), AROUND, START)

@@ -120,7 +120,7 @@ def test_a_broker_that_is_not_alive_is_ineligible(version: int, error: IsrError)
     assert verdict == IsrVerdict(error)
 
 
-def test_a_member_that_died_is_ineligible_until_the_leader_takes_it_out() -> None:
+def test_a_dead_member_is_ineligible_until_removed() -> None:
     candidates = IsrCandidates({1: 101, 3: 103})
 
     assert judge_proposal(PROPOSAL, ROW, candidates, version=LATEST) == IsrVerdict(IsrError.INELIGIBLE_REPLICA)

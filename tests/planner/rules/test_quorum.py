@@ -51,6 +51,6 @@ def test_small_quorums_lose_their_majority(voters: list[int], losing: list[int])
     assert [step.broker_id for step in steps if step.loses_quorum] == losing
 
 
-def test_a_broker_that_is_down_is_started_whatever_the_quorum_is() -> None:
+def test_a_broker_that_is_down_is_started_with_any_quorum() -> None:
     (down, *_) = restart_order({}, dict.fromkeys([1, 2]), [1], None, voters=[1, 2])
     assert (down.broker_id, down.is_down, down.loses_quorum) == (1, True, False)

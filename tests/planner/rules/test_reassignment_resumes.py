@@ -39,7 +39,7 @@ def decide(isr: list[int], live: set[int], **options: Any) -> Decision:  # noqa:
 
 @pytest.mark.unit
 @pytest.mark.parametrize("live", [{1, 3}, {1, 3, 4}])
-def test_a_leader_that_waits_is_told_of_all_replicas(live: set[int]) -> None:
+def test_a_waiting_leader_is_sent_all_replicas(live: set[int]) -> None:
     change = decide([3], live, resumes=True).change
 
     assert change is not None

@@ -138,7 +138,7 @@ def test_dynamic_settings_are_seen_in_the_broker_and_in_zookeeper(kafka: Embedde
         assert read_overrides(client) == ({1: {UNCLEAN: "true"}, 0: {MIN_ISR: "2"}}, [])
 
 
-def test_no_secret_is_told(kafka: EmbeddedCluster, tmp_path: Path) -> None:
+def test_no_secret_is_read(kafka: EmbeddedCluster, tmp_path: Path) -> None:
     alter(kafka, 0, "listener.name.plaintext.ssl.keystore.password", SECRET)
     with connected(ZooKeeperEndpoint(kafka.zookeeper_server.connect)) as client:
         written, _ = client.get("/config/brokers/0")
@@ -159,7 +159,7 @@ def test_sasl(kafka: EmbeddedCluster, tmp_path: Path) -> None:
     assert not any(assumed for _, assumed in configs[1].values())
 
 
-def test_who_may_not_ask_learns_versions_only(kafka: EmbeddedCluster, tmp_path: Path) -> None:
+def test_a_guest_reads_versions_only(kafka: EmbeddedCluster, tmp_path: Path) -> None:
     settings = ask(registered(kafka), properties=log_in(tmp_path, "guest"))[1]
 
     assert {name for name, (_, assumed) in settings.items() if assumed} == set(KAFKA_DEFAULTS)

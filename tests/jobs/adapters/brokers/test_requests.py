@@ -108,9 +108,7 @@ def test_every_version_is_accepted(  # noqa: PLR0913, PLR0917 - fixtures
         assert topic_metadata(broker.address, topic) == {0: (1, [0, 1, 2], [0, 1, 2])}
 
 
-def test_told_again_is_harmless_and_answered_11(
-    kafka: KafkaTree, control: Controllership, warehouse: Warehouse
-) -> None:
+def test_a_repeated_request_is_answered_11(kafka: KafkaTree, control: Controllership, warehouse: Warehouse) -> None:
     topic = "told-twice"
     written = create(kafka, control, warehouse, topic, [0, 1])
     batch = announcement(kafka, control, written)
@@ -171,7 +169,7 @@ def test_only_those_named_get_leader_and_isr(kafka: KafkaTree, control: Controll
     assert {row["broker_id"] for row in answers if row["api"] == "UpdateMetadata"} == {0, 1, 2}
 
 
-def test_broker_that_does_not_listen_is_told_until_the_deadline() -> None:
+def test_a_broker_that_does_not_listen_is_tried_until_the_deadline() -> None:
     started = time.monotonic()
 
     answers = send_and_wait(ControlBatch(OURS, 1, [broker_at(free_port(), 0)], []), seconds=0.5)

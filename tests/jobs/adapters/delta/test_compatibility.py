@@ -240,7 +240,7 @@ def test_a_table_whose_column_was_lost_is_restored_by_the_advice(warehouse: Ware
     write_in_every_way(warehouse)
 
 
-def test_a_vacuum_without_retention_loses_old_snapshots_and_the_doctor_names_them(warehouse: Warehouse) -> None:
+def test_the_doctor_names_snapshots_lost_by_a_foreign_vacuum(warehouse: Warehouse) -> None:
     for table in ("brokers", TABLE):
         DeltaTable(warehouse.path(table)).vacuum(0, enforce_retention_duration=False, dry_run=False, full=True)
 

@@ -59,7 +59,7 @@ def test_a_snapshot_makes_two_commits(warehouse: Warehouse) -> None:
     assert (warehouse.version("leases") - before, warehouse.rows("leases")) == (2, [])
 
 
-def test_the_second_waits_for_the_first_and_names_it_and_says_how_long(warehouse: Warehouse) -> None:
+def test_the_second_waits_and_names_the_holder_and_the_time(warehouse: Warehouse) -> None:
     said, waits = list[str](), Event()
 
     def heard(line: str) -> None:

@@ -48,7 +48,7 @@ def take(warehouse: Warehouse, holder: LeaseHolder, timeout: float = 0.0) -> War
     return lease
 
 
-def test_the_second_is_told_who_holds_it_and_until_when(warehouse: Warehouse, held: WarehouseLease) -> None:
+def test_the_second_learns_the_holder_and_the_deadline(warehouse: Warehouse, held: WarehouseLease) -> None:
     (row,) = warehouse.typed_rows(LeaseRecord)
     with pytest.raises(LeaseHeldError) as refused:
         take(warehouse, BOB)
@@ -103,7 +103,7 @@ def test_a_holder_whose_machine_was_suspended_extends_it_before_it_writes(
 
 
 @pytest.mark.parametrize("is_taken", [True, False])
-def test_an_answer_that_comes_after_the_lease_has_run_out_does_not_count(
+def test_a_check_answered_after_expiry_does_not_count(
     warehouse: Warehouse, held: WarehouseLease, monkeypatch: pytest.MonkeyPatch, *, is_taken: bool
 ) -> None:
     """The warehouse finds the row unchanged, and then answers so late that another process may have taken it."""
@@ -122,7 +122,7 @@ def test_an_answer_that_comes_after_the_lease_has_run_out_does_not_count(
     assert current_holder(warehouse) == (BOB if is_taken else ANN)
 
 
-def test_a_renewal_that_is_answered_after_its_own_deadline_does_not_count(
+def test_a_renewal_answered_after_its_deadline_does_not_count(
     held: WarehouseLease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process takes the row between the commit and the answer; if none does, the second renewal counts."""
@@ -179,7 +179,7 @@ def test_a_deadline_by_a_wrong_clock_does_not_hold_longer(warehouse: Warehouse, 
 
 
 @pytest.mark.usefixtures("brief")
-def test_a_holder_that_renews_keeps_it_whatever_its_clock(warehouse: Warehouse, held: WarehouseLease) -> None:
+def test_a_holder_that_renews_keeps_it_with_any_clock(warehouse: Warehouse, held: WarehouseLease) -> None:
     put_ahead(warehouse)
     other = WarehouseLease(warehouse, BOB, silent, is_patient=True)
     with ThreadPoolExecutor(1) as pool:

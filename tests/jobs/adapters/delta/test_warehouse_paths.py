@@ -82,7 +82,7 @@ def test_impossible_by_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ("s3://bucket/a*b", "cannot be part of a Delta table's address"),
     ],
 )
-def test_urls_that_cannot_be_a_warehouse_are_refused_and_show_no_password(url: str, message: str) -> None:
+def test_invalid_warehouse_urls_are_refused_without_their_password(url: str, message: str) -> None:
     with pytest.raises(UsageError, match=re.escape(message)) as refused:
         refuse_invalid_path(url)
 

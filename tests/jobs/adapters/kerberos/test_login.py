@@ -250,7 +250,7 @@ def test_a_service_that_cannot_prove_itself(kdc: Kdc) -> None:
         ),
     ],
 )
-def test_files_that_do_not_say_who_logs_in(kdc: Kdc, lines: dict[str, str], reason: str) -> None:
+def test_files_without_a_login(kdc: Kdc, lines: dict[str, str], reason: str) -> None:
     values = {key: value.replace("KEYTAB", str(kdc.keytab)) for key, value in lines.items()}
     with pytest.raises(UsageError) as refused:
         login_of(values, "--command-config f", "KafkaClient", "kafka")

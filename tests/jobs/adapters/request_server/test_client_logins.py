@@ -256,9 +256,7 @@ def test_a_listener_has_users_of_its_own(tmp_path: Path) -> None:
     assert of_clients(config_of(tmp_path, lines | USERS)).passwords == {"admin": PASSWORD}
 
 
-def test_a_listener_with_tls_wants_certificates_unless_told_otherwise(
-    tmp_path: Path, certificates: Certificates
-) -> None:
+def test_a_tls_listener_requires_certificates_by_default(tmp_path: Path, certificates: Certificates) -> None:
     lines = {
         "ssl.certificate.location": str(certificates.server),
         "ssl.ca.location": str(certificates.ca),

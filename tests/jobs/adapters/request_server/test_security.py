@@ -240,7 +240,7 @@ def test_nothing_is_served_before_authentication(configured: WithFile) -> None:
                 client.producer_ids(1)
 
 
-def test_clients_must_prove_who_they_are_in_time(configured: WithFile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_must_log_in_in_time(configured: WithFile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "HANDSHAKE_SECONDS", 0.2)
     with serving(configured({"security.protocol": "SASL_PLAINTEXT", **SASL, **USERS})) as broker:
         assert broker.endpoints

@@ -48,7 +48,7 @@ def port(handler: ProducerIdHandler) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
-def test_versions_are_told(port: int, version: int) -> None:
+def test_api_versions_are_returned(port: int, version: int) -> None:
     with connected_to(port) as client:
         assert client.api_versions(version) == (0, {18: (0, 4), PRODUCER_IDS: (0, 0)})
 

@@ -75,7 +75,7 @@ def test_a_missing_folder_is_left_to_spark(conf: Path) -> None:
     assert quick_start(OPTIONS, conf / "nowhere") == LEFT_ALONE
 
 
-def test_who_has_chosen_how_spark_starts_knows_better(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_of_the_user_come_first(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ARGUMENTS, "--verbose pyspark-shell")
     assert quick_start(OPTIONS, conf) == LEFT_ALONE
     monkeypatch.setenv(JVM_OPTIONS, "-Dmine=1")

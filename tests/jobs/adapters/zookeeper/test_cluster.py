@@ -150,7 +150,7 @@ def test_undecodable_request_is_quarantined(tree: KafkaTree) -> None:
     assert [row.path for row in state.quarantine] == ["/admin/reassign_partitions"]
 
 
-def test_nothing_stands_in_a_quiet_cluster(tree: KafkaTree) -> None:
+def test_a_quiet_cluster_has_no_requests(tree: KafkaTree) -> None:
     state = cluster_of(tree)
 
     assert (state.requests, state.quarantine) == ([], [])

@@ -102,7 +102,7 @@ def secure(tree: KafkaTree, acls: list[ACL]) -> None:
 @pytest.mark.parametrize(
     ("keys", "acls"), [(SASL, OF_SASL), (JAAS, OF_SASL), (DIGEST, OF_DIGEST)], ids=["sasl", "jaas", "digest"]
 )
-def test_who_is_who_the_brokers_are_writes_as_they_do(
+def test_a_client_with_the_brokers_identity_may_write(
     tree: KafkaTree, configured: Configured, keys: dict[str, str], acls: list[ACL]
 ) -> None:
     secure(tree, acls)
@@ -226,7 +226,7 @@ def test_two_clusters_of_one_ensemble_keep_their_own_credentials(tree: KafkaTree
     assert pickle.loads(pickle.dumps(endpoints["ours"])) == endpoints["ours"]  # noqa: S301 - executors get it
 
 
-def test_a_refused_user_is_told_so_also_late(chroot: str, configured: Configured) -> None:
+def test_a_late_refusal_names_the_user(chroot: str, configured: Configured) -> None:
     """Kazoo says for a moment only that it was the user; then it is closed like any other client."""
     endpoint = configured(chroot, SASL | {"sasl.password": "wrong-one"})
 

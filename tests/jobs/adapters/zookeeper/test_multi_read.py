@@ -81,7 +81,7 @@ def test_reads_more_than_a_batch(bare_tree: KafkaTree, count: int) -> None:
     assert {number % 2 for number, znode in enumerate(znodes) if znode.stat} == {0}
 
 
-def test_null_and_empty_data_are_told_apart(bare_tree: KafkaTree) -> None:
+def test_null_and_empty_data_are_distinguished(bare_tree: KafkaTree) -> None:
     multi = bare_tree.client.transaction()
     add(multi, [Create("/null")])
     multi.create("/empty", b"")

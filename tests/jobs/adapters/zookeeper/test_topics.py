@@ -189,7 +189,7 @@ def add_partition(tree: KafkaTree) -> None:
     lead(tree, "orders", 2, 2, [2, 0])
 
 
-def test_the_second_reading_stands_even_if_torn(orders: KafkaTree, meanwhile: Meanwhile) -> None:
+def test_the_second_reading_counts_even_if_torn(orders: KafkaTree, meanwhile: Meanwhile) -> None:
     meanwhile.changes = [lambda: move(orders), lambda: lead(orders, "orders", 1, 5, [5])]
 
     rows = read(orders, "orders")

@@ -77,7 +77,7 @@ def test_spark_gives_the_znodes_below_a_path_as_they_are(tree: KafkaTree, spark:
     ]
 
 
-def test_spark_gives_the_cluster_unless_told_a_path(tree: KafkaTree, spark: SparkSession) -> None:
+def test_spark_reads_the_cluster_by_default(tree: KafkaTree, spark: SparkSession) -> None:
     read = znodes(spark, tree)
 
     assert read.schema == READ

@@ -81,7 +81,7 @@ def addresses_of_controller(tree: KafkaTree) -> list[tuple[str, int]]:
 
 
 @pytest.mark.usefixtures("handler")
-def test_brokers_are_told_the_address_for_clients(tree: KafkaTree) -> None:
+def test_brokers_are_sent_the_address_for_clients(tree: KafkaTree) -> None:
     assert addresses_of_controller(tree) == [("PLAINTEXT", 9998), ("CLIENTS", 9999)]
 
 
@@ -149,7 +149,7 @@ class Reported:
     def request_configs(self, _brokers: Iterable[Broker]) -> None: ...
 
 
-def test_clients_are_not_served_while_a_broker_lets_them_log_in_otherwise(
+def test_clients_need_the_same_login_at_all_brokers(
     tree: KafkaTree, controller: ResidentController, handler: BrokerApis, log: RecordedLog
 ) -> None:
     controller.endpoints.logins = {"CLIENTS": Security(None, "none", ("PLAIN",))}
@@ -166,7 +166,7 @@ def test_clients_are_not_served_while_a_broker_lets_them_log_in_otherwise(
 
 
 @pytest.mark.parametrize(("protocols", "is_served"), [(("SSL", "PLAINTEXT"), True), (("SSL", "SASL_SSL"), False)])
-def test_what_brokers_ask_in_plain_text_is_not_served_once_all_are_secured(
+def test_secured_brokers_are_not_served_in_plain_text(
     controller: ResidentController, handler: BrokerApis, protocols: tuple[str, str], *, is_served: bool
 ) -> None:
     """Their address stays open, too."""
@@ -213,7 +213,7 @@ def test_brokers_answer_requests_for_topics(
     assert handler.handles(METADATA, metadata_request(1, topics)) is is_answered
 
 
-def test_a_client_whose_password_is_unknown_is_not_told_of_brokers(handler: BrokerApis) -> None:
+def test_a_client_with_an_unknown_password_learns_no_brokers(handler: BrokerApis) -> None:
     request = metadata_request(12, ())
     with pytest.raises(ConnectionAbortedError):
         handler.submit(replace(CALLER, is_verified=False), METADATA, 12, request)
@@ -229,7 +229,7 @@ def test_what_clients_ask_any_broker_is_listed_where_clients_connect(handler: Br
     assert handler.conditional_apis(ServerListener("SASL_SSL")) == {}
 
 
-def test_a_request_is_relayed_to_the_listener_at_which_it_came_in(tree: KafkaTree, handler: BrokerApis) -> None:
+def test_a_request_is_relayed_to_its_own_listener(tree: KafkaTree, handler: BrokerApis) -> None:
     """A broker answers a request for metadata with the addresses of the listener at which it is asked."""
     assert tree.brokers is not None
     broker_ports = {tree.brokers[broker].port for broker in range(3)}

@@ -76,7 +76,7 @@ def test_nothing_is_written_for_them(
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_they_are_told_of_nothing_that_they_do_not_name(
+def test_refused_clients_learn_nothing_that_they_do_not_name(
     tree: KafkaTree, admin: AdminClient, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     """A million partitions would be an answer of 150 MB, and topics are known by their ids to those who may read."""

@@ -84,7 +84,7 @@ def test_a_dry_run_writes_nothing(tree: KafkaTree, admin: AdminClient) -> None:
     assert tree.dump().keys() == before.keys()
 
 
-def test_a_topic_without_a_live_replica_is_created_and_named_as_late(tree: KafkaTree, admin: AdminClient) -> None:
+def test_a_topic_without_live_replicas_is_created_late(tree: KafkaTree, admin: AdminClient) -> None:
     with_dead = {"name": "new", "assignments": {0: [2]}}
     tree.unregister(2)  # unnoticed until the topic is written
 
@@ -149,9 +149,7 @@ def test_a_deletion_that_waits_is_named_as_late(tree: KafkaTree, admin: AdminCli
     assert admin.create({"name": "orders"})["orders"][0] == 36
 
 
-def test_requests_that_wait_hold_up_no_other_and_end_with_the_controllership(
-    tree: KafkaTree, admin: AdminClient
-) -> None:
+def test_waiting_requests_delay_no_other_and_end_with_the_term(tree: KafkaTree, admin: AdminClient) -> None:
     """More deletions than are worked on at once wait for a broker that is down; their clients look for a controller."""
     tree.unregister(1)
     run_until_quiet(admin.controller)

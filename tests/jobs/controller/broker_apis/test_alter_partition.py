@@ -154,7 +154,7 @@ def test_unknown_topics(asking: AskingBrokers) -> None:
     assert asking.alter(0, Proposed([0], partition=4)) == [(3, [], 0)]
 
 
-def test_a_state_that_changed_unnoticed_is_read_before_the_leader_is_refused(
+def test_an_unnoticed_state_is_read_before_a_refusal(
     tree: KafkaTree, started: ResidentController, asking: AskingBrokers
 ) -> None:
     """The context is outdated; by it the leader would be refused, and wait for a LeaderAndIsr that never comes."""
@@ -166,7 +166,7 @@ def test_a_state_that_changed_unnoticed_is_read_before_the_leader_is_refused(
     assert started.context.partitions["orders", 0].leader_epoch == 6
 
 
-def test_an_outdated_leader_is_refused_although_the_context_is_outdated_as_well(
+def test_an_outdated_leader_is_refused_by_an_outdated_context(
     tree: KafkaTree, started: ResidentController, asking: AskingBrokers
 ) -> None:
     now = State(controller_epoch=started.control.epoch, leader=1, leader_epoch=6, isr=[1, 2])

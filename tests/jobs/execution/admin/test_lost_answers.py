@@ -296,7 +296,7 @@ def test_what_is_requested_late_is_judged_again(
     assert (altered, outcomes) == ([T], {T: "applied", U: "stale"}), done.stderr
 
 
-def test_a_change_is_judged_after_the_status_of_the_plan_is_read(
+def test_a_change_is_judged_after_the_plan_status(
     tree: KafkaTree,
     controller: AnswerlessController,
     surveyor: Surveyor,
@@ -360,7 +360,7 @@ def test_the_age_of_a_judgement_includes_the_time_to_read(  # noqa: PLR0913, PLR
 
 
 @pytest.mark.parametrize("clock", ["monotonic", "time"])
-def test_a_change_is_judged_again_after_a_long_check_of_the_lease(  # noqa: PLR0913, PLR0917 - fixtures
+def test_a_change_is_judged_after_the_lease_check(  # noqa: PLR0913, PLR0917 - fixtures
     tree: KafkaTree,
     controller: AnswerlessController,
     surveyor: Surveyor,
@@ -407,7 +407,7 @@ def test_unknown_if_zookeeper_does_not_answer_either(
     assert message.endswith(", and the cluster could not be read: no ZooKeeper answered")
 
 
-def test_a_refusal_that_may_be_a_repetitions_is_unknown_if_nothing_can_be_read(
+def test_an_unread_refusal_of_a_repetition_is_unknown(
     tree: KafkaTree, surveyor: Surveyor, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answering = CodeController(tree)

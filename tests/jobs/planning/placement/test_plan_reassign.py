@@ -97,7 +97,7 @@ def test_topics_to_move_go_to_the_brokers_listed(surveyor: Surveyor, tmp_path: P
     assert (plan["rejected"], set(held)) == (0, {2, 3, 4})
 
 
-def test_who_gets_nothing_keeps_its_order_unless_asked(surveyor: Surveyor) -> None:
+def test_unmoved_partitions_keep_their_order_unless_requested(surveyor: Surveyor) -> None:
     """Every partition of `orders` could be led by another broker; one has a replica on broker 3, which is replaced."""
     command = ("plan", "reassign", "--remove-brokers", "3", "--exclude", "old|gone|moving")
     plan, wide = surveyor.json(*command), surveyor.json(*command, "--reorder-leaders")

@@ -88,7 +88,7 @@ def test_bytes_are_evened_out(surveyor: Surveyor, tmp_path: Path) -> None:
     assert plan["sizes"] == {"source": "file", "digest": plan["sizes"]["digest"], "known": 6, "assumed": 0}
 
 
-def test_same_sizes_same_plan_from_whatever_file_or_table(surveyor: Surveyor, tmp_path: Path) -> None:
+def test_equal_sizes_give_equal_plans_from_files_and_tables(surveyor: Surveyor, tmp_path: Path) -> None:
     as_json = tmp_path / "sizes.json"
     rows = [{"topic": topic, "partition": number, "bytes": size} for (topic, number), size in SIZES.items()]
     as_json.write_text(json.dumps({"partitions": rows[::-1]}))

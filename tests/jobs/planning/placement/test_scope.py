@@ -29,7 +29,7 @@ CASES: Final[list[tuple[str | None, str | None, list[str]]]] = [
 
 
 @pytest.mark.parametrize(("topics", "exclude", "expected"), CASES)
-def test_who_is_in_scope(topics: str | None, exclude: str | None, expected: list[str]) -> None:
+def test_topics_in_scope(topics: str | None, exclude: str | None, expected: list[str]) -> None:
     patterns = (None if text is None else re.compile(text) for text in (topics, exclude))
     assert Scope(topics=next(patterns), exclude=next(patterns)).among(NAMES) == set(expected)
 

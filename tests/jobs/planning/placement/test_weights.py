@@ -110,7 +110,7 @@ def _digest(sizes: list[tuple[int, int, int]]) -> str:
     return digest(weights, rows)
 
 
-def test_digest_is_of_the_sizes_in_whatever_order() -> None:
+def test_the_digest_ignores_the_order_of_sizes() -> None:
     sizes = [(0, 0, 5), (0, 1, 6), (1, 0, 7)]
     assert _digest(sizes) == _digest(sizes[::-1])
     assert _digest(sizes) != _digest([(0, 0, 6), (0, 1, 5), (1, 0, 7)])

@@ -40,7 +40,7 @@ CASES: Final[list[tuple[PlanStatus, list[Row], str]]] = [
 
 
 @pytest.mark.parametrize(("status", "commits", "said"), CASES)
-def test_who_closed_it_is_said_and_no_commit_goes_on(
+def test_a_closed_plan_names_its_closer_and_is_not_continued(
     tmp_path: Path, status: PlanStatus, commits: list[Row], said: str
 ) -> None:
     warehouse = Warehouse(str(tmp_path), "default")
