@@ -1,4 +1,4 @@
-"""What a plan's id is, told once more in plain Python, for the ids that Spark and Arrow make: object by object."""
+"""The id of a plan once more in plain Python, for the ids that Spark and Arrow make: object by object."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping

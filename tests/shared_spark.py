@@ -65,7 +65,7 @@ def way_to(session: SparkSession) -> dict[str, str]:
 
 
 def join() -> SparkSession:
-    """Use, in a process that a test has started, the JVM that its environment tells of; it is not one of spark-submit.
+    """Use, in a process that a test has started, the JVM that its environment names; it is not one of spark-submit.
 
     A JVM of its own takes 10 s of processor time to start, and then compiles what this one has compiled already.
     """
@@ -114,7 +114,7 @@ def _connected(gateway: Mapping[str, str]) -> SparkSession:
 
 
 def keep(folder: Path) -> None:
-    """Run Spark for as long as any worker uses it; how its JVM starts was told to the worker that began this."""
+    """Run Spark for as long as any worker uses it; the worker that began this knows how its JVM starts."""
     os.environ[JVM_OPTIONS] += f" {ROOMY}"
     session = start_session(NAME, QUICK | FOR_ALL)
     gateway = folder / GATEWAY

@@ -92,7 +92,7 @@ class MetadataReader:
         return changes
 
     def load_brokers(self) -> None:
-        """Read the brokers before everything else, so that they can be sent who the controller is."""
+        """Read the brokers before everything else, so that the controller can be announced to them."""
         self._brokers(MetadataChanges())
 
     def acknowledge(self) -> None:

@@ -1,6 +1,6 @@
 """Whether a partition is as a plan found it, in a cluster without versions, and what a request does not explain.
 
-Brokers of a KRaft cluster do not report the partition epoch, by which its controller tells states apart
+Brokers of a KRaft cluster do not report the partition epoch, by which its controller distinguishes states
 (`ReplicationControlManager.alterPartition`). So a change depends on the whole state of its partition. It is
 compared right before the request, and what happened between that reading and the request is found afterwards. In: the
 state as planned and as read, and what was requested. Out: the differences in words, None if there are none.

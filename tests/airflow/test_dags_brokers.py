@@ -87,7 +87,7 @@ def airflow(
 
 
 def create(cluster: EmbeddedCluster, topic: str, *replicas: int) -> None:
-    """Make a topic of one partition, and wait until broker 0 knows who leads it.
+    """Make a topic of one partition, and wait until broker 0 knows its leader.
 
     librdkafka waits a minute where a broker that has just come back names no controller yet.
     """
@@ -456,7 +456,7 @@ def kill_moving_commit(cluster: EmbeddedCluster, warehouse: Warehouse) -> None:
 def test_recover(airflow: InsideAirflow, cluster: EmbeddedCluster, surveyor: Surveyor) -> None:
     """Broker 2 was alone in the ISR when it died; broker 1 is back and may lead after an approval.
 
-    A snapshot taken by hand has seen that before the DAG's does, which says so all the same.
+    A snapshot taken by hand has seen that before the DAG's does, which still says so.
     """
     create(cluster, "lost", 2, 1)
     cluster.brokers[1].kill()

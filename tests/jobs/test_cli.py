@@ -125,7 +125,7 @@ def test_commands_without_spark_import_none_of_it(folder: str) -> None:
     assert lines[-1] == "heavy:"
     ended = [line for line in lines if line.partition(" ")[0] in WITHOUT_SPARK and line[-2:] in {" 0", " 2"}]
     assert len(ended) == len(WITHOUT_SPARK - {"doctor"})
-    assert {"doctor 1", "1 fault, 0 warnings"} <= {*lines}  # it was told of no ZooKeeper
+    assert {"doctor 1", "1 fault, 0 warnings"} <= {*lines}  # no ZooKeeper was given
 
 
 def test_a_table_is_shown_without_pandas(folder: str) -> None:

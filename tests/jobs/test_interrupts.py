@@ -96,7 +96,7 @@ class Running:
         return len(self.session()) > 1
 
     def session(self) -> list[int]:
-        """Who lives in its session."""
+        """The processes in its session."""
         pids = []
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:

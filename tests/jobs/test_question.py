@@ -1,4 +1,4 @@
-"""The question before a write, on a terminal of its own: who answers has seen it."""
+"""The question before a write, on a terminal of its own: an answer counts only after the question was shown."""
 
 import os
 import pty

@@ -79,7 +79,7 @@ def careless_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class RefusingStore:
-    """A warehouse on a server that answers with an error, once it was told to."""
+    """A warehouse on a server that answers with an error, once the test requests that."""
 
     warehouse: str
     errors: Path
@@ -116,5 +116,5 @@ def folder_name(name: str) -> str:
 
 
 def engines(table: str) -> set[str]:
-    """Who made the commits of a table."""
+    """The authors of the commits of a table."""
     return {str(entry["engineInfo"]).partition(":")[0] for entry in DeltaTable(table).history()}

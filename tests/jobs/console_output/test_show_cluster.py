@@ -95,7 +95,7 @@ def test_a_deletion_is_shown_and_is_no_trouble(shown: Surveyor) -> None:
 
 
 def test_a_broker_that_nothing_names_is_a_slip(shown: Surveyor) -> None:
-    """Broker 7 is gone and named; who is registered may hold nothing."""
+    """Broker 7 has failed and is still a replica; a registered broker may hold no replica."""
     unknown = shown("show", "partitions", "--broker", "99")
 
     assert (unknown.code, "no broker 99 in snapshot" in unknown.stderr) == (2, True)
@@ -351,7 +351,7 @@ def test_what_the_present_has_not(alive: Surveyor, flags: str, message: str) -> 
 
 
 def test_an_old_snapshot_is_said_to_be_old(shown: Surveyor) -> None:
-    """To people who did not ask for it by its number; programs get the time."""
+    """For people, unless they name it by its number; JSON has the time."""
     people, programs, asked_for = (shown("show", "brokers", *form) for form in ((), ("--json",), ("--as-of", "1")))
 
     assert re.match(

@@ -22,7 +22,7 @@ from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 APPLY = ("control", "--apply", "--yes", "--allow-silent", "0,1,2")
-"""Brokers that only listen tell nothing of their settings."""
+"""Brokers that only listen return no settings."""
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Where brokers are told to find the controller, and what is refused because it cannot work."""
+"""Where brokers find the controller, and what is refused because it cannot work."""
 
 import re
 import ssl

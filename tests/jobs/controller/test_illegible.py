@@ -137,7 +137,7 @@ def test_started_broker_is_sent_a_state_once_readable(
 
 
 def test_a_state_that_is_repaired_is_decided_on_at_once(orders: KafkaTree, controller: ResidentController) -> None:
-    """No watch tells of a state otherwise; until the next resync its partition would stay without a leader."""
+    """No watch reports a state otherwise; until the next resync its partition would stay without a leader."""
     initialize(controller)
     mend = illegible_state(orders)
     run_until_quiet(controller)

@@ -46,7 +46,7 @@ def ended(before: str, name: str, stderr: int) -> tuple[int, str]:
     ],
 )
 def test_last_words_on_a_terminal(before: str, name: str, code: int, line: str) -> None:
-    """It has shown ^C where the cursor stands; who has said how it ends adds nothing; who wrote does not deny it."""
+    """A command that has reported its end adds nothing, and one that has written does not deny it."""
     reading, terminal = pty.openpty()
 
     end = ended(before, name, terminal)

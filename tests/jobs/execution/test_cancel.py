@@ -265,7 +265,7 @@ def test_completed_before_the_request(
 
 
 def dead_original(tree: KafkaTree, controller: CancellingController) -> None:
-    """Broker 0 died, a replica of all before; the added copies are in sync and would be deleted."""
+    """Broker 0, an original replica of all, has died; the added copies are in sync and would be deleted."""
     tree.unregister(0)
     for partition, added in ((0, 2), (1, 3)):
         controller.put_state(T, partition, 1, [1, added])

@@ -235,7 +235,7 @@ def test_no_on_the_terminal_changes_nothing(
     ran = reconcile(surveyor, "--apply")
 
     assert (ran.code, "was not answered with yes; plan" in ran.stderr) == (ERROR, True)
-    assert "would be written: ~ orders-2  leader 2→0" in ran.stderr, "who is asked sees what for"
+    assert "would be written: ~ orders-2  leader 2→0" in ran.stderr, "the question follows what it is about"
     assert tree.dump() == before
 
 

@@ -115,6 +115,6 @@ def test_what_is_no_text_is_said(tmp_path: Path) -> None:
 
 @given(st.text(st.characters(exclude_characters="\0\r\ufeff", codec="utf-8")))
 def test_any_text_is_the_same_in_every_encoding(text: str) -> None:
-    """A file begins with a character of ASCII: without a mark that is what tells UTF-16."""
+    """A file begins with a character of ASCII: without a mark, that identifies UTF-16."""
     for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"):
         assert decoded(f"a{text}".encode(encoding)) == f"a{text}"

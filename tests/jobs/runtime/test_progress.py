@@ -48,7 +48,7 @@ with progress("waiting"):
 
 
 def ran(script: str, **environment: str) -> tuple[int, str]:
-    """Its exit code, and all that a terminal was told."""
+    """Its exit code, and all that a terminal received."""
     reading, terminal = pty.openpty()
     command = [sys.executable, "-c", WORK + script]
     with subprocess.Popen(

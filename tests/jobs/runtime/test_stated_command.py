@@ -1,4 +1,4 @@
-"""The command as it was typed, which a plan keeps for who approves it: every option of every question."""
+"""The command as it was typed, which a plan keeps for its approval: every option of every question."""
 
 import shlex
 from enum import Enum

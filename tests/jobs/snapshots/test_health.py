@@ -178,7 +178,7 @@ def test_a_request_that_a_broker_ignores_does_not_count_as_moving(
 
 
 def test_an_elected_drained_broker_is_named(warehouse: Warehouse, snapshot: Snapshot) -> None:
-    """It is the only one in sync that is alive: what it could lead is mendable all the same."""
+    """It is the only one in sync that is alive: what it could lead can still be repaired."""
     view = view_of(warehouse, snapshot)
     health = health_of(view, default_min_isr=1, threshold=0.1, drained=[0])
 

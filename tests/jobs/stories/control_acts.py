@@ -56,7 +56,7 @@ def a_topic_is_created_by_its_first_record(controlled: ControlledCluster) -> Non
 
 
 def a_broker_bounces_in_one_look(controlled: ControlledCluster, broker: int) -> None:
-    """It is gone and back while the controller does not look: who led and followed there is written as after a failure.
+    """It is gone and back between two readings, so its partitions are written as after a failure.
 
     Its session ends, and it registers again at once.
     """
@@ -90,7 +90,7 @@ def _removals(controlled: ControlledCluster, since: int, broker: int) -> Iterato
 
 
 def leaders_since(controlled: ControlledCluster, since: int, topic: str, partition: int) -> list[int]:
-    """Who came to lead a partition, one after another."""
+    """The leaders of a partition, one after another."""
     path = f"/brokers/topics/{topic}/partitions/{partition}/state"
     written = (
         op for transaction in written_since(controlled.cluster, since) for op in transaction.ops if op.path == path
@@ -242,7 +242,7 @@ def every_broker_knows_the_isrs(controlled: ControlledCluster) -> None:
 
 
 def a_broker_gets_another_listener(controlled: ControlledCluster, broker: int) -> None:
-    """By its dynamic settings; it writes its registration again, and the other brokers learn of its endpoints."""
+    """Dynamic settings make the broker write its registration again; the others learn of its endpoints."""
     address, added = controlled.cluster.brokers[broker].address, f"{LOOPBACK}:{free_port()}"
     settings = {
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,ADDED:PLAINTEXT",

@@ -114,7 +114,7 @@ def test_broker_is_in_control_again(kafka: KafkaTree, surveyor: Surveyor) -> Non
 def test_controller_that_zookeeper_names_is_asked(
     kafka: KafkaTree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Brokers name the one before, here Surveyor, until the next has told them."""
+    """Brokers name the one before, here Surveyor, until the next one notifies them."""
 
     async def former(_: KafkaAdminClient) -> int:
         return OURS
@@ -305,7 +305,7 @@ def test_reconcile_takes_over_above_an_epoch_that_was_set_back(
 
 
 def known_to(cluster: EmbeddedCluster) -> set[str]:
-    """Topics that every broker tells its clients of."""
+    """Topics that every broker reports to its clients."""
     known = [
         AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=10)
         for broker in cluster.brokers.values()
@@ -314,7 +314,7 @@ def known_to(cluster: EmbeddedCluster) -> set[str]:
 
 
 def test_broker_registers_while_its_absence_is_proved(cluster: EmbeddedCluster, kafka: KafkaTree, topic: str) -> None:
-    """It never meets what proves it, and a controller that is told of it each time finds nothing changed."""
+    """It never meets what proves it, and a controller that is notified of it each time finds nothing changed."""
     results: list[object] = []
     with Traffic(cluster.bootstrap, topic) as traffic:
         cluster.brokers[2].kill()

@@ -1,15 +1,15 @@
 """`surveyor control` on real brokers: the life of a cluster, act by act, and no record is lost in any of them.
 
-A producer with acks=all and a transactional one write from the first act to the last, and a consumer reads. What a
-second controller finds that takes over after the first was killed is for those who ask:
+A producer with acks=all and a transactional one write from the first act to the last, and a consumer reads. A second
+test kills the controller, and the next one takes over what it left; it runs on request only:
 
     LIVES=1 .venv/bin/pytest -m torture tests/jobs/stories/test_control_brokers.py
 
-Then how it ends when it is told to, and when another controller takes over; and what /admin
-asks for, carried out by `surveyor reconcile` alone while no broker gets to be the controller.
+Then the controller ends by a signal or by another controller; and requests in /admin are carried out by `surveyor
+reconcile` alone while no broker becomes the controller.
 
-The brokers change ISRs in ZooKeeper themselves (inter.broker.protocol.version 2.6), as everything that stays needs;
-`test_stock_life_brokers` has brokers at their defaults.
+The brokers change ISRs in ZooKeeper themselves (inter.broker.protocol.version 2.6); `test_stock_life_brokers` has
+brokers at their defaults.
 """
 
 import os

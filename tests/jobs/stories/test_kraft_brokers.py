@@ -369,7 +369,7 @@ def test_no_sentence_is_about_zookeeper(story: Story, swept: Surveyor, tmp_path:
     """A broker is down, a partition offline and another moving, so much is due."""
     places = {"DEAD": str(story.killed), "ALIVE": str(story.survivor), "PAGE": str(tmp_path / "page.html")}
     ran = swept(*sorted((places.get(word, word) for word in command), key="--json".__eq__))
-    assert ran.code in {0, 22, 23}, ran  # 22 of sizes that brokers did not tell in time
+    assert ran.code in {0, 22, 23}, ran  # 22 of sizes that brokers did not return in time
     pages = [page.read_text(encoding="utf-8") for page in tmp_path.glob("*.html")]
     assert words_of_zookeeper(ran.stdout, ran.stderr, *map(_visible, pages)) == []
 
@@ -408,7 +408,7 @@ def test_moves_are_planned_without_versions(story: Story) -> None:
 
 
 def test_a_plan_is_not_committed_through_zookeeper(story: Story, tree: KafkaTree) -> None:
-    """A cluster that was migrated has the same id in ZooKeeper as in KRaft, so the id does not tell them apart."""
+    """A cluster that was migrated has the same id in ZooKeeper as in KRaft, so the id does not distinguish them."""
     taken_out = ["--remove-brokers", str(story.killed), "--topics", "orders"]
     plan = story.surveyor.json("plan", "reassign", *taken_out, "--snapshot", "2")["plan_id"]
     tree.client.set("/cluster/id", f'{{"version":"1","id":"{CLUSTER_ID}"}}'.encode())

@@ -296,7 +296,7 @@ lease was taken.
 
 
 def test_two_commands_at_once_are_kept_apart(kafka: KRaftKafka, tmp_path: Path) -> None:
-    """The second is told who holds the lease and until when; the first goes on."""
+    """The second is refused with the holder of the lease and its deadline; the first continues."""
     kafka.create({"apart": [[1, 2]]})
     kafka.fill("apart", 20)
     kafka.plan("apart", "reassign", *kafka.targets(tmp_path, ("apart", 0, [3, 2])))

@@ -1,4 +1,4 @@
-"""Leadership on real brokers, at the oldest and the newest way they change their ISR: who is drained, killed, elected.
+"""Leadership on real brokers that are drained, killed and elected, with the oldest and newest way to change ISRs.
 
 Producers with acks=all lose nothing, but for the unclean election, which loses at most what its plan said.
 """
@@ -77,7 +77,7 @@ def in_sync(kafka: KafkaTree, topic: str) -> bool:
 
 
 def places(kafka: KafkaTree) -> dict[tuple[str, int], list[int]]:
-    """Who is assigned, of all topics, of earlier tests too."""
+    """The assigned brokers of all topics, also of earlier tests."""
     topics = kafka.client.get_children("/brokers/topics")
     return {(topic, partition): replicas for topic in topics for partition, replicas in orders(kafka, topic).items()}
 

@@ -462,7 +462,7 @@ def assignment(story: Asked, topic: str) -> Mapping[int, Sequence[int]]:
 
 
 def throttle(cluster: EmbeddedCluster, topic: str) -> None:
-    """Throttle the replicas of a topic; return once all brokers know, who take the topic's change before their own."""
+    """Throttle the replicas of a topic; return once all brokers apply it: the topic's change first, then their own."""
     sides, admin = ("leader", "follower"), AdminClient({"bootstrap.servers": cluster.bootstrap})
     lists = {f"{side}.replication.throttled.replicas": "*" for side in sides}
     rates = {f"{side}.replication.throttled.rate": "10000" for side in sides}

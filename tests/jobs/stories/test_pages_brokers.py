@@ -2,7 +2,7 @@
 
 Before the first command of a section the cluster is brought about that it speaks of. Where an answer is another one
 than a page shows, the page as it should be is written to a file, to be read and taken over. The runbook has a test of
-its own; tests/docs/blocks.py says who runs what is not run here.
+its own; tests/docs/blocks.py names the tests that run the others.
 """
 
 import json

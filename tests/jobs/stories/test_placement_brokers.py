@@ -44,7 +44,7 @@ def held(kafka: KafkaTree) -> list[int]:
 
 
 def led(kafka: KafkaTree) -> dict[int, int]:
-    """Who leads each partition."""
+    """The leader of each partition."""
     return {partition: kafka.state(TOPIC, partition).leader for partition in range(PARTITIONS)}
 
 

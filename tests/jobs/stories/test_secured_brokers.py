@@ -76,7 +76,7 @@ WAYS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
 
 @dataclass(frozen=True)
 class Way:
-    """How a command is told of a listener."""
+    """How a command learns of a listener."""
 
     config: Path
     conf: Path
@@ -222,7 +222,7 @@ def test_leaders_are_elected_over_each_listener_once_a_broker_was_killed(
 def test_a_resident_controller_and_what_it_leaves_to_kafkas_controller(
     secured: Secured, kafka: KafkaTree, surveyor: Surveyor, ways: Ways, tmp_path: Path
 ) -> None:
-    """It tells over SASL_SSL; what it creates in ZooKeeper is the brokers', as if they had made it.
+    """It sends requests over SASL_SSL; what it creates in ZooKeeper is the brokers', as if they had made it.
 
     As it cannot ask their authorizer, it refuses Kafka's tools at once, also those of a super user.
     """

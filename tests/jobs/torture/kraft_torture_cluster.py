@@ -124,7 +124,7 @@ class SmallKRaftTortureCluster(KRaftTortureCluster):
         return self.where
 
     def _mount(self, _: ExitStack) -> None:
-        """The warehouse is the caller's."""
+        """The caller provides the warehouse."""
 
     def _start_servers(self, _: ExitStack) -> None:
         """The servers are the caller's."""

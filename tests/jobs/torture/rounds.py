@@ -134,7 +134,7 @@ def prepare(cluster: TortureCluster, client: KazooClient) -> None:
 
 
 def _knows_controller(address: str) -> bool:
-    """Whether a broker names a controller; a client that is told none at first may wait for one in vain."""
+    """Whether a broker names a controller; a client that gets none at first may wait forever for one."""
     metadata = AdminClient({"bootstrap.servers": address, "log_level": 0}).list_topics(timeout=10)
     return metadata.controller_id in BROKERS
 

@@ -44,7 +44,7 @@ EXAMPLES: Final[dict[str, Example]] = {
         1,
         ("empties 3: 3 → 4; holds 3: 1 → 0, 4: 1 → 2; preferred leader 3 → 1; preferred 1: 0 → 1, 3: 1 → 0",),
     ),
-    "who neither gets nor loses a replica keeps its order": (
+    "a partition that neither gets nor loses a replica keeps its order": (
         FOUR,
         {3},
         PlacementGoal(),
@@ -182,10 +182,10 @@ def _broken(case: Case, placement: Placement) -> list[str]:
         racks = [len({rack_of[broker] for broker in some} - {None}) for some in (earlier, becomes)]
         rules = {
             "replicas are distinct": len(set(becomes)) == len(becomes),
-            "who may not change does not": free or becomes == earlier,
+            "a fixed partition does not change": free or becomes == earlier,
             "as many replicas as asked for": not free or len(becomes) == factor,
-            "nothing goes to who may not take it": set(becomes) - set(earlier) <= target,
-            "who is emptied is empty": not free or not set(becomes) & emptied,
+            "nothing goes to a broker that may not take it": set(becomes) - set(earlier) <= target,
+            "an emptied broker is empty": not free or not set(becomes) & emptied,
             "no rack is lost": racks[1] >= min(racks[0] - len({rack_of[b] for b in earlier} & gone), len(becomes)),
             "a new replication factor keeps the preferred leader, unless it lags": case.question.replication_factor
             is None

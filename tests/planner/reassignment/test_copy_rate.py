@@ -38,7 +38,7 @@ EXAMPLES: Final[dict[str, tuple[CopyReading | None, CopyReading, float, float | 
     "a broker became silent": ({A: _copy(10)}, {A: _copy(None)}, 2.0, 0.0, None),
     "a leader is silent": ({A: _copy(10, None)}, {A: _copy(20, None)}, 2.0, 0.0, None),
     "one of two is silent": ({A: _copy(10), B: _copy(None)}, {A: _copy(20), B: _copy(None)}, 2.0, 5.0, None),
-    "one told only now": ({A: _copy(10)}, {A: _copy(20), B: _copy(60)}, 2.0, 5.0, 24.0),
+    "one reported only now": ({A: _copy(10)}, {A: _copy(20), B: _copy(60)}, 2.0, 5.0, 24.0),
     "nothing at all": ({}, {}, 2.0, 0.0, 0.0),
 }
 

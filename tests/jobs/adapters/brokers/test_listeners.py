@@ -213,7 +213,7 @@ def test_requests_by_tls_with_certificates(
 
 
 def refusal(port: int, listener: Listener) -> str:
-    """Why a broker cannot be told, and that it is said long before the timeout, or soon after a short one."""
+    """Why no request can be sent to a broker, reported long before the timeout, or soon after a short one."""
     began = time.monotonic()
     protocol = listener.security_protocol
     (reason,) = unreachable_reasons([row(port, [("L", protocol)])], "test", listener).values()
@@ -323,7 +323,7 @@ def test_broker_that_says_nothing_when_tls_begins(
 def test_reader_of_tls_is_woken_up(
     serve: Callable[..., FakeBroker], certificates: Certificates, tmp_path: Path
 ) -> None:
-    """As the end of a commit wakes up who waits for a broker that has stopped."""
+    """As the end of a commit wakes up a thread that waits for a stopped broker."""
     broker = serve(certificates.server)
     channel = BrokerConnection.to(
         row(broker.port), "test", lambda: None, 5, by(tmp_path, ssl_ca_location=certificates.ca)

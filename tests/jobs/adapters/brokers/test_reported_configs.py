@@ -317,7 +317,7 @@ def test_nothing_is_said(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_overrides_that_are_kept(tree: KafkaTree) -> None:
-    """Only the names of the list; and what is malformed is told without its data, which may hold a password."""
+    """Only the listed names are stored. Malformed data is reported without its content: it may hold a password."""
     assert read_overrides(tree.client) == ({}, [])
     written = f'{{"version":1,"config":{{"{MIN_ISR}":"2","ssl.keystore.password":"{SECRET}"}}}}'.encode()
     for name in ("<default>", "7", "seven", "\u0664"):

@@ -1,4 +1,4 @@
-"""Three ZooKeeper servers: one leads, all tell the same, and the clients outlive the leader."""
+"""Three ZooKeeper servers: one leads, all return the same, and clients survive the loss of the leader."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -14,7 +14,7 @@ from jobs.core.errors import ExitCode, MissingError
 
 DELTA = ["delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar"]
 
-# Puts one jar into the folder Maven is told to fill, and notes that it ran.
+# Puts one jar into the folder that Maven should fill, and notes that it ran.
 FAKE_MVN = """\
 #!/bin/sh
 echo ran >> "{notes}"

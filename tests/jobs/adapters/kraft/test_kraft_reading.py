@@ -258,7 +258,7 @@ def test_without_the_list_of_reassignments_no_partition_is_understood() -> None:
 
 @pytest.mark.parametrize(("error", "leader", "understood"), [(5, -1, True), (72, None, False)])
 def test_a_leader_may_be_missing_or_unknown(error: int, leader: int | None, understood: bool) -> None:  # noqa: FBT001
-    """LEADER_NOT_AVAILABLE says that there is none, LISTENER_NOT_FOUND that it cannot be told."""
+    """LEADER_NOT_AVAILABLE says that there is none, LISTENER_NOT_FOUND that it is unknown."""
     (row,) = _rows(_read([_page(("a", [_partition(0, error=error, leader=-1)]))])).values()
     assert (row["leader"], row["understood"]) == (leader, understood)
 

@@ -282,7 +282,7 @@ def test_a_broker_by_its_certificate(
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_a_broker_by_keystores(tmp_path: Path, certificates: Certificates, principal: str, kind: str) -> None:
-    """On both sides, as keytool makes them."""
+    """Both sides have stores as keytool makes them."""
     stores, ssl_only = Keystores.of(certificates, tmp_path, kind), {"security.protocol": "SSL"}
     server = {**ssl_only, "broker.principals": principal, **stores.properties(stores.server)}
     config = ListenConfig.of(["127.0.0.1:0"], [], write_properties(tmp_path / "listen.properties", server))

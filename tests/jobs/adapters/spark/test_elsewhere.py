@@ -57,7 +57,7 @@ SMALL: Final = QUICK | {
     "spark.eventLog.rolling.enabled": "false",
     "spark.eventLog.compress": "false",
 }
-"""Small executors, none of which begins without the other, and a log of who did what."""
+"""Small executors, none of which begins without the other, and a log of the work of each."""
 
 
 @pytest.fixture(scope="module")

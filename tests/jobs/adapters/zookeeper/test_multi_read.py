@@ -188,7 +188,7 @@ def sizes(client: KazooClient, paths: Sequence[str]) -> list[int]:
 def test_batch_size_follows_response_size(bare_tree: KafkaTree) -> None:
     bare_tree.write("/small", b"")
     bare_tree.write("/large", b"x" * 60_000)
-    first = FIRST_BATCH_ZNODES  # its answer tells how large they are
+    first = FIRST_BATCH_ZNODES  # its answer has their sizes
 
     assert sizes(bare_tree.client, ["/small"] * (first + MAX_BATCH_ZNODES + 1)) == [
         FIRST_BATCH_ZNODES,

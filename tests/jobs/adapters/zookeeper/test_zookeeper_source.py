@@ -210,7 +210,7 @@ def filled(ensemble: Ensemble) -> Iterator[KafkaTree]:
 
 def server_of(client: KazooClient) -> int:
     """The port of the server that a client is connected to."""
-    return int(client._connection._socket.getpeername()[1])  # noqa: SLF001 - kazoo does not tell
+    return int(client._connection._socket.getpeername()[1])  # noqa: SLF001 - kazoo does not report it
 
 
 def test_readers_begin_at_different_servers(ensemble: Ensemble) -> None:

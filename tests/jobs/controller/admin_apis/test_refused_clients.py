@@ -79,7 +79,7 @@ def test_nothing_is_written_for_them(
 def test_refused_clients_learn_nothing_that_they_do_not_name(
     tree: KafkaTree, admin: AdminClient, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    """A million partitions would be an answer of 150 MB, and topics are known by their ids to those who may read."""
+    """A million partitions would be an answer of 150 MB, and topics are known by their ids to permitted clients."""
     client, authorizer, _ = REFUSED[case]
     configure(admin, authorizer_class_name=authorizer)
     topic_id = admin.controller.context.topic_id("orders")

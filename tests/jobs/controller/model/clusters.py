@@ -382,7 +382,7 @@ class SimulatedCluster:
         """Corrupt the state of a partition, whether there was one before or not.
 
         Not a lost one: a znode that is removed and created again between the reading and the write has version 0 again,
-        which ZooKeeper cannot tell from a state that was never changed.
+        which ZooKeeper cannot distinguish from a state that was never changed.
         """
         key = self.topic(name), partition
         assignment = self.assignment(key[0])

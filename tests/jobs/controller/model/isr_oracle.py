@@ -36,7 +36,7 @@ from tests.jobs.support.zookeeper.kafka_tree import state_path
 
 INELIGIBLE_SINCE: Final = 2
 MAX_CONTENTION: Final = 3
-"""Multis of the ISR writer that may fail before a leader is told to propose again."""
+"""Multis of the ISR writer that may fail before a leader is asked to propose again."""
 
 BROKER_NOT_AVAILABLE, STALE_CONTROLLER = 8, 11
 
@@ -79,7 +79,7 @@ class Window:
     known: int
     """The zxid up to which the controller has certainly read everything that it watches."""
     bounced: int
-    """The zxid since which a broker that registered again may not be told from a failed one."""
+    """The zxid since which a broker that registered again may look like a failed one."""
     troubles: int
     """Troubles of the controller until then: lost connections, other controllers, the end of its session."""
     multis: int
@@ -304,7 +304,7 @@ class IsrOracle:
         return False
 
     def _was_so(self, proposal: Proposal, answer: PartitionResponse, window: Window) -> bool:
-        """Whether a partition was as proposed by what a controller may know, and the answer says just that."""
+        """Whether a controller may have known a partition to be as proposed, and its response says that."""
         known = (answer.leader, answer.leader_epoch, [*answer.isr], answer.partition_epoch)
         return answer.leader_epoch == proposal.leader_epoch and any(
             state is not None

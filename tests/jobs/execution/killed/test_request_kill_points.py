@@ -98,7 +98,7 @@ class RequestSequence:
         return plan is not None
 
     def shown(self) -> dict[str, Any]:
-        """The final state: the tree without controller epochs, and the logs that brokers were told to delete."""
+        """The final state: the tree without controller epochs, and the logs that brokers had to delete."""
         tree = {path: it[:2] if path.endswith("/state") else it[:1] for path, it in dumped(self.cluster.tree).items()}
         return {"tree": tree, "deleted": deleted(self.brokers), "uncounted": uncounted(self)}
 

@@ -1,4 +1,4 @@
-"""What a plan's id covers, told in Arrow: to the byte what plain Python says of the same rows as objects."""
+"""The digest of a plan in Arrow equals that of plain Python to the byte, for the same rows as objects."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Who closed a plan, as it is recorded: the cancellation of it, or the rollback that led it back."""
+"""What closed a plan, as it is recorded: the cancellation of it, or the rollback that led it back."""
 
 from datetime import UTC, datetime
 from pathlib import Path

@@ -43,7 +43,7 @@ def as_options(settings: Mapping[str, str]) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """What Spark's scripts are told: where Java is, which Python the executors run, and to stay on this machine."""
+    """The environment of Spark's scripts: Java, the executors' Python, and addresses of this machine only."""
     return {
         "JAVA_HOME": str(java_home()),
         "PYSPARK_PYTHON": sys.executable,
@@ -63,7 +63,7 @@ class _SparkServer(Server):
         raise NotImplementedError
 
     def command(self) -> list[str]:
-        temporary = f" -Djava.io.tmpdir={self.folder}"  # who is killed leaves everything where it is
+        temporary = f" -Djava.io.tmpdir={self.folder}"  # a killed process leaves everything where it is
         variables = environment() | {**self.variables}
         variables |= {name: variables[name] + temporary for name in JVM_VARIABLES if name in variables}
         return ["/usr/bin/env", *(f"{name}={value}" for name, value in variables.items()), *self.arguments()]

@@ -1,4 +1,4 @@
-"""A ZooKeeper server that knows users, by SASL and by digest, and speaks TLS to who has a certificate."""
+"""A ZooKeeper server that knows users, by SASL and by digest, and speaks TLS to clients with a certificate."""
 
 from dataclasses import dataclass
 from pathlib import Path
