@@ -30,6 +30,8 @@ OLDER_KAFKAS = ("2.4.1", "2.5.1", "2.6.3", "2.7.2", "2.8.2")
 """The versions for tests with older brokers; they are not downloaded otherwise."""
 NEWER_KAFKA = "4.4.0"
 """The version for tests with brokers that have no ZooKeeper; it is not downloaded otherwise."""
+OTHER_KRAFT_KAFKAS = ("3.3.2", "3.7.2", "3.8.1", "4.0.0", "4.1.1")
+"""The versions for tests with other brokers in KRaft; they are not downloaded otherwise."""
 AWS_SDK = "2.35.4"
 """The version of Amazon's SDK that hadoop-aws was built with."""
 _SCALA = "2.13"
@@ -244,6 +246,9 @@ def _digest(jar: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
+_KAFKAS: Final = (*OLDER_KAFKAS, KAFKA_VERSION, NEWER_KAFKA, *OTHER_KRAFT_KAFKAS)
+
+
 def _rewrite_checksums() -> None:
     """Rewrite the list from the jars that each set resolves to now, without the cache, which has listed jars only.
 
@@ -252,7 +257,7 @@ def _rewrite_checksums() -> None:
     _, resolve = choose_resolver(zookeeper_jars())
     with tempfile.TemporaryDirectory() as workshop:
         for number, request in enumerate(
-            (_delta(), _s3(), _kdc(), _hdfs(), *map(_kafka, (*OLDER_KAFKAS, KAFKA_VERSION, NEWER_KAFKA)))
+            (_delta(), _s3(), _kdc(), _hdfs(), *map(_kafka, _KAFKAS))
         ):
             jars = Path(workshop, str(number))
             jars.mkdir()

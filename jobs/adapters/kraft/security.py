@@ -9,7 +9,7 @@ from kafka.admin import ACLOperation, ACLPermissionType, ACLResourcePatternType,
 from kafka.protocol.admin import DescribeAclsRequest, DescribeClientQuotasRequest, DescribeUserScramCredentialsRequest
 
 from jobs.adapters.brokers.admin import NONE
-from jobs.adapters.kraft.session import Session
+from jobs.adapters.kraft.session import UNSUPPORTED, Session
 from schemas.security_digests import SecurityReading, acl_row, credential_row, quota_row
 
 _ANY: Final = 1
@@ -69,10 +69,16 @@ def _quotas(session: Session) -> list[str] | None:
 
 
 def _credentials(session: Session) -> list[str] | None:
-    """Return credentials; a client without DESCRIBE on the cluster does not ask, as Kafka 3.9 never answers it."""
+    """Return credentials; a client without DESCRIBE on the cluster does not ask, as Kafka 3.9 never answers it.
+
+    Brokers before 3.5 have no such request in KRaft.
+    """
     if session.may_not_describe_cluster:
         return None
-    response: Any = session.ask(DescribeUserScramCredentialsRequest(users=None))
+    try:
+        response: Any = session.ask(DescribeUserScramCredentialsRequest(users=None))
+    except UNSUPPORTED:
+        return None
     if response.error_code != NONE:
         return None
     return [

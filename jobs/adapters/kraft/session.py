@@ -94,16 +94,11 @@ def read_from_broker(addresses: Sequence[str], settings: dict[str, str], read: C
     for address in addresses:
         try:
             with connected_broker(address, settings) as send:
-                session = _session(send, _describe_quorum(send))
+                session = _session(send, _quorum_at(address, send))
                 if session.has_controller:
                     return read(session)
             without_quorum.append(address)
             faults[address] = str(session.quorum_fault)
-        except UNSUPPORTED:
-            raise UsageError(
-                f"the broker at {address} does not describe a quorum, so its cluster keeps its metadata in ZooKeeper; "
-                "give --zookeeper HOST:PORT[,...][/chroot]"
-            ) from None
         except StaleMetadataError as error:
             without_quorum.append(address)
             faults[address] = f"{error} (the broker at {address})"
@@ -120,6 +115,16 @@ def read_from_broker(addresses: Sequence[str], settings: dict[str, str], read: C
         f"no broker answered:\n  {listed}\ncheck --bootstrap-server (SURVEYOR_BOOTSTRAP_SERVERS), --command-config and "
         "that brokers run"
     )
+
+
+def _quorum_at(address: str, send: TimedAsk) -> "Quorum | int | str":
+    try:
+        return _describe_quorum(send)
+    except UNSUPPORTED:
+        raise UsageError(
+            f"the broker at {address} does not describe a quorum, so its cluster keeps its metadata in ZooKeeper; "
+            "give --zookeeper HOST:PORT[,...][/chroot]"
+        ) from None
 
 
 def open_session(send: TimedAsk) -> Session:

@@ -78,7 +78,8 @@ def _leader(row: dict[str, str]) -> int:
 
 
 def _ids(text: str) -> list[int]:
-    return [int(number) for number in text.split(",") if number]
+    """The ids of a list; brokers before 3.8 do not tell the eligible leader replicas."""
+    return [int(number) for number in text.split(",") if number not in {"", "N/A"}]
 
 
 _OF_ZOOKEEPER = re.compile(
