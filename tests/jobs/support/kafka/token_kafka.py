@@ -15,7 +15,7 @@ REAUTHENTICATION: Final = 1.0
 """Seconds after which a connection to TOKENS must authenticate again."""
 
 _MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
-_JAAS: Final = f'{_MODULE} required unsecuredLoginStringClaim_sub="broker";'
+JAAS: Final = f'{_MODULE} required unsecuredLoginStringClaim_sub="broker";'
 
 
 class TokenKafka(EmbeddedKafka):
@@ -28,7 +28,7 @@ class TokenKafka(EmbeddedKafka):
             "listener.security.protocol.map": "INSIDE:PLAINTEXT,TOKENS:SASL_PLAINTEXT",
             "inter.broker.listener.name": "INSIDE",
             "listener.name.tokens.sasl.enabled.mechanisms": "OAUTHBEARER",
-            "listener.name.tokens.oauthbearer.sasl.jaas.config": _JAAS,
+            "listener.name.tokens.oauthbearer.sasl.jaas.config": JAAS,
             "listener.name.tokens.oauthbearer.connections.max.reauth.ms": f"{1000 * REAUTHENTICATION:.0f}",
             "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
             "super.users": f"User:ANONYMOUS;User:broker;User:{USER}",
