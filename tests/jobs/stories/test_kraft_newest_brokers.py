@@ -3,12 +3,19 @@
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # exported, untyped
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
 
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
 from jobs.adapters.java.jars import NEWER_KAFKA
 from tests.jobs.stories import test_kraft_brokers as of_3_9
 from tests.jobs.support.kafka.kraft_cluster import words_of_zookeeper
 from tests.jobs.support.kafka.kraft_story import RACKS, Story, killed_broker_story
+from tests.jobs.support.kafka.real_cluster import eventually
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -61,9 +68,28 @@ def test_doctor_names_the_fenced_broker(story: Story) -> None:
     assert versions["found"].startswith(f"metadata.version {LEVEL}; all brokers support up to ")
 
 
-def test_log_dirs_say_that_they_are_not_cordoned(story: Story) -> None:
-    assert story.surveyor.json("sizes")["brokers"] == len(RACKS) - 1
-    assert {(row["error"], row["cordoned"]) for row in story.surveyor.warehouse.rows("log_dirs")} == {(None, False)}
+def _cordon(story: Story, value: str) -> None:
+    """Set or, if empty, delete cordoned.log.dirs of the survivor."""
+    operation = AlterConfigOpType.SET if value else AlterConfigOpType.DELETE
+    entry = ConfigEntry("cordoned.log.dirs", value, incremental_operation=operation)
+    broker = ConfigResource(ConfigResource.Type.BROKER, str(story.survivor), incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": story.cluster.nodes[story.survivor].address, "log_level": 0})
+    for altered in admin.incremental_alter_configs([broker]).values():
+        altered.result()
+
+
+def test_log_dirs_say_whether_they_are_cordoned(story: Story) -> None:
+    def cordoned() -> dict[int, bool | None]:
+        assert story.surveyor.json("sizes")["brokers"] == len(RACKS) - 1
+        rows = story.surveyor.warehouse.rows("log_dirs")
+        assert {row["error"] for row in rows} == {None}
+        return {row["broker_id"]: row["cordoned"] for row in rows}
+
+    brokers = story.cluster.nodes.keys() - {story.killed}
+    assert cordoned() == dict.fromkeys(brokers, False)
+    _cordon(story, "*")
+    assert eventually(lambda: cordoned() == {broker: broker == story.survivor for broker in brokers})
+    _cordon(story, "")
 
 
 @pytest.mark.parametrize("command", [["status"], ["doctor"], ["show", "brokers"], ["plan", "elect", "--offline"]])
