@@ -16,8 +16,10 @@ from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.kafka.kraft_controllers import SeparatedKRaftCluster
 from tests.jobs.support.kafka.real_cluster import create_topics, eventually
 from tests.jobs.support.kafka.rolling_restarts import TOO_FEW, ImpatientTraffic, run_loop
+from tests.jobs.support.rows.input_files import reassignment_file
 
 UNSAFE = 23
+_REPLICAS = ("topic", "partition", "replicas")
 
 
 @pytest.fixture
@@ -32,7 +34,10 @@ def surveyor(cluster: EmbeddedKRaftCluster, tmp_path: Path) -> Surveyor:
 
 
 def test_controllers_that_are_no_brokers_restart_one_at_a_time(tmp_path: Path) -> None:
-    """The quorum alone decides on them; the order of restarts has the brokers, and names the controllers."""
+    """The quorum alone decides on them; the order of restarts has the brokers, and names the controllers.
+
+    Brokers send the requests of a plan on to them.
+    """
     with SeparatedKRaftCluster(controllers=3, brokers=2) as cluster:
         surveyor = Surveyor(cluster.bootstrap, tmp_path / "warehouse", "--bootstrap-server")
         create_topics(AdminClient({"bootstrap.servers": cluster.bootstrap}), NewTopic("orders", 3, 2))
@@ -54,6 +59,13 @@ def test_controllers_that_are_no_brokers_restart_one_at_a_time(tmp_path: Path) -
             snapshot["controller_epoch"],
         )
         assert [broker["broker_id"] for broker in surveyor.warehouse.rows("brokers")] == [*cluster.brokers]
+
+        turned = {(t, p): [*reversed(replicas)] for t, p, replicas in surveyor.rows("partitions", *_REPLICAS)}
+        file = reassignment_file(tmp_path, *((t, p, replicas) for (t, p), replicas in turned.items()))
+        surveyor.json("plan", "reassign", "--reassignment-json-file", file, "--name", "turned")
+        assert surveyor.json("commit", "turned", "--apply", "--yes", "--wait")["status"] == "committed"
+        surveyor.json("snapshot")
+        assert {(t, p): replicas for t, p, replicas in surveyor.rows("partitions", *_REPLICAS)} == turned
 
         followers = [node for node in controllers if node != leader]
         both = verdict(*followers)
