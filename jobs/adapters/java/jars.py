@@ -256,9 +256,7 @@ def _rewrite_checksums() -> None:
     """
     _, resolve = choose_resolver(zookeeper_jars())
     with tempfile.TemporaryDirectory() as workshop:
-        for number, request in enumerate(
-            (_delta(), _s3(), _kdc(), _hdfs(), *map(_kafka, _KAFKAS))
-        ):
+        for number, request in enumerate((_delta(), _s3(), _kdc(), _hdfs(), *map(_kafka, _KAFKAS))):
             jars = Path(workshop, str(number))
             jars.mkdir()
             resolve(request, jars)
