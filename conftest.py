@@ -63,7 +63,7 @@ SERVERS = {
 
 UNIT = "unit"
 
-WAITS = re.compile(r"_brokers\.py|/stories/|/test_elsewhere\.py|/test_interrupts\.py|_killed\.py")
+WAITS = re.compile(r"_brokers\.py|/stories/|/test_spark_clusters\.py|/test_interrupts\.py|_killed\.py")
 """Files whose tests mostly wait for servers and processes of their own."""
 
 LONG = re.compile(

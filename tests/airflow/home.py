@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from tests.jobs.support.commands.bare import path
+from tests.jobs.support.commands.user_shell import path
 
 ROOT: Final = Path(__file__).parents[2]
 BIN: Final = ROOT / ".venv-airflow" / "bin"

@@ -6,8 +6,8 @@ from typing import Final
 
 import pytest
 
+from tests.docs.command_checks import command_lines, fault, options
 from tests.docs.markdown import code_spans, pages
-from tests.docs.shown import command_lines, fault, options
 
 HAND_WRITTEN: Final = [page for page in pages() if page.name != "commands.md"]
 """The usage lines of commands.md have words in place of values."""

@@ -17,7 +17,7 @@ from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.rows.plan_rows import CLUSTER
-from tests.jobs.support.zookeeper.fenced import OURS
+from tests.jobs.support.zookeeper.fenced_writes import OURS
 from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, new_chroot
 from tests.jobs.support.zookeeper.zookeeper_proxy import ZooKeeperProxy

@@ -19,8 +19,8 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import cache_folder
 from jobs.core.errors import ExitCode
-from tests.jobs.support.commands.bare import bare, home
-from tests.jobs.support.commands.shown_commands import ROOT, said_here, shown
+from tests.jobs.support.commands.documented_commands import ROOT, said_here, shown
+from tests.jobs.support.commands.user_shell import bare, home
 from tests.jobs.support.rows.warehouse_rows import partition
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.cli import COMMANDS, WITHOUT_SPARK, app
 from schemas.columns import TABLE_COLUMNS
+from tests.docs.command_checks import command_lines, fault
 from tests.docs.command_line import is_group, subcommands
-from tests.docs.shown import command_lines, fault
 from tests.jobs.support.rows.plan_rows import plan_record
 
 SPARK: Final = ("pyspark", "py4j", "delta")

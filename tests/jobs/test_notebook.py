@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
-from tests.jobs.support.commands.shown_commands import shown
+from tests.jobs.support.commands.documented_commands import shown
 from tests.jobs.support.rows.warehouse_rows import partition
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 

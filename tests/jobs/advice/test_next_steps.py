@@ -21,7 +21,7 @@ from schemas.enums import NO_CONTROLLER, DrainMode
 from schemas.metadata_names import IN_KRAFT
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import DrainedBroker, PlanRecord, QuarantinedZnode, Row, Snapshot
-from tests.docs.shown import fault
+from tests.docs.command_checks import fault
 from tests.jobs.support.kafka.kraft_cluster import words_of_zookeeper
 from tests.jobs.support.rows.plan_rows import plan_record
 from tests.jobs.support.rows.warehouse_rows import NOW

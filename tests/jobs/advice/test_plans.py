@@ -21,8 +21,8 @@ from jobs.runtime.settings import ClusterConf, Settings
 from jobs.runtime.suggestions import Suggestion
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.enums import PlanKind, PlanStatus
+from tests.docs.command_checks import fault
 from tests.docs.command_line import subcommands
-from tests.docs.shown import fault
 from tests.jobs.support.rows.plan_rows import plan_record
 
 TYPED = {

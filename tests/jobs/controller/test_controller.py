@@ -33,7 +33,7 @@ from tests.jobs.support.controllers.resident import (
     run_until_quiet,
 )
 from tests.jobs.support.kafka.real_cluster import eventually
-from tests.jobs.support.zookeeper.fenced import OURS
+from tests.jobs.support.zookeeper.fenced_writes import OURS
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 REASSIGN, ELECTION = "/admin/reassign_partitions", "/admin/preferred_replica_election"

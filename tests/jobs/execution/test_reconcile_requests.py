@@ -21,9 +21,9 @@ from jobs.runtime.settings import Settings
 from schemas.enums import OperationKind, Outcome, PlanKind
 from schemas.rows import Change, Operation, Row
 from schemas.znodes import State, decode_partitions, encode_state
-from tests.docs.shown import fault
+from tests.docs.command_checks import fault
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.commands.held import commit_held
+from tests.jobs.support.commands.held_controllership import commit_held
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers, ReceivedRequest
 from tests.jobs.support.rows.plan_rows import store_plan
 from tests.jobs.support.rows.request_steps import steps_due, store_steps

@@ -9,7 +9,7 @@ from jobs.adapters.zookeeper.controllership import controllership
 from jobs.repositories.drained_brokers import add
 from jobs.repositories.plans.repository import find_plan
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.commands.held import commit_held
+from tests.jobs.support.commands.held_controllership import commit_held
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 

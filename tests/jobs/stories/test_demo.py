@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobs.adapters.java.jars import cache_folder
-from tests.jobs.support.commands.bare import bare, home
+from tests.jobs.support.commands.user_shell import bare, home
 
 pytestmark = [pytest.mark.brokers, pytest.mark.spark]
 

@@ -16,7 +16,7 @@ from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.connection import read
 from jobs.adapters.zookeeper.controllership import Controllership, controllership
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.commands.held import commit_held
+from tests.jobs.support.commands.held_controllership import commit_held
 from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, topic_metadata
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 

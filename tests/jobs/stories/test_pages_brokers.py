@@ -25,8 +25,8 @@ from jobs.runtime.metrics_server import MetricsServer
 from schemas.znodes import Assignment, encode_assignment, encode_config
 from tests.docs.blocks import ELSEWHERE, RUN, page_path
 from tests.docs.markdown import code_blocks
-from tests.jobs.support.commands.console_shown import rewritten
-from tests.jobs.support.commands.shown_commands import ROOT, said_here
+from tests.jobs.support.commands.documented_commands import ROOT, said_here
+from tests.jobs.support.commands.documented_output import rewritten
 from tests.jobs.support.kafka.command_environments import REAL, CommandEnvironments
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID
 

@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.cli import app
 from schemas.znodes import decode_assignment
-from tests.jobs.support.commands.console_shown import rewritten
-from tests.jobs.support.commands.shown_commands import ROOT, said_here
+from tests.jobs.support.commands.documented_commands import ROOT, said_here
+from tests.jobs.support.commands.documented_output import rewritten
 from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually, kafka_tree
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 

@@ -37,7 +37,7 @@ from schemas.znodes import Endpoint
 from tests.jobs.support.commands import commands
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.commands.control_process import controller_id, run_during_control
-from tests.jobs.support.commands.held import commit_held
+from tests.jobs.support.commands.held_controllership import commit_held
 from tests.jobs.support.kafka.kafka_tools import ELECTIONS, MOVES, TOPICS, Tools, java_login
 from tests.jobs.support.kafka.real_cluster import (
     Traffic,

@@ -14,7 +14,7 @@ from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.java.jars import OLDER_KAFKAS, kafka_jars
 from jobs.adapters.zookeeper.controllership import controllership
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.commands.held import commit_held
+from tests.jobs.support.commands.held_controllership import commit_held
 from tests.jobs.support.kafka.asked_cluster import TOPIC as ASKED
 from tests.jobs.support.kafka.asked_cluster import asked
 from tests.jobs.support.kafka.real_cluster import Traffic, broker_in_control, eventually, kafka_tree, topic_metadata

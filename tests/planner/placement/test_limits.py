@@ -11,7 +11,7 @@ from planner.placement.problem import NO_BROKER, Brokers, Ints, Partitions, Plac
 from planner.placement.racks import spanned
 from planner.placement.solve import place
 from tests.planner.placement.clusters import QUESTIONS, Case, brokers_of, cases, partitions_of
-from tests.planner.placement.exact import choices, cost, loads, optimum, recipients, squares
+from tests.planner.placement.placement_oracle import choices, cost, loads, optimum, recipients, squares
 
 MANY: Final = settings(max_examples=60)
 ONTO: Final = tuple(PlacementGoal(even=True, onto=frozenset(ids)) for ids in ({4}, {1, 4}, {3, 15}, {3}))

@@ -15,7 +15,7 @@ from planner.placement.problem import Brokers, Ints, Partitions, PlacementError,
 from planner.placement.result import fewest_copies
 from planner.placement.solve import place
 from tests.planner.placement.clusters import QUESTIONS, Case, brokers_of, cases, partitions_of
-from tests.planner.placement.exact import choices, loads, optimum, recipients, squares
+from tests.planner.placement.placement_oracle import choices, loads, optimum, recipients, squares
 
 MANY: Final = settings(max_examples=60)
 EVEN: Final = tuple(question for question in QUESTIONS if question.even)

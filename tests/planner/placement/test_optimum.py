@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from planner.placement.problem import NO_BROKER, Brokers, Partitions, PlacementError, PlacementGoal
 from planner.placement.solve import place
 from tests.planner.placement.clusters import QUESTIONS, Case, cases
-from tests.planner.placement.exact import choices, cost, is_held, loads, optimum, recipients, spread, squares
+from tests.planner.placement.placement_oracle import choices, cost, is_held, loads, optimum, recipients, spread, squares
 
 MANY: Final = settings(max_examples=60)
 FORCED: Final = tuple(question for question in QUESTIONS if not question.even and not question.replacements)

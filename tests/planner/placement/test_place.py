@@ -12,7 +12,7 @@ from planner.placement.problem import NO_BROKER, Partitions, Placement, Placemen
 from planner.placement.racks import spanned
 from planner.placement.solve import place
 from tests.planner.placement.clusters import IDS, Case, brokers_of, cases, partitions_of
-from tests.planner.placement.exact import in_sync, is_held
+from tests.planner.placement.placement_oracle import in_sync, is_held
 
 MANY: Final = settings(max_examples=80)
 FOUR: Final = (None,) * 4

@@ -19,8 +19,8 @@ from planner.placement.racks import NO_RACK, crowding, lowest_crowding, max_inde
 from planner.placement.solve import evaluate_given, place
 from planner.placement.waves import WaveLimits, cut_into_waves
 from tests.planner.placement.clusters import PARTITIONS, RACK_OF, Case, cases, padded, two_in_each_rack
-from tests.planner.placement.exact import crowding as most_in_one
-from tests.planner.placement.exact import is_held, recipients
+from tests.planner.placement.placement_oracle import crowding as most_in_one
+from tests.planner.placement.placement_oracle import is_held, recipients
 
 MANY: Final = settings(max_examples=80)
 

@@ -23,7 +23,7 @@ from jobs.adapters.zookeeper.source import ZooKeeperDataSource
 from jobs.core.errors import SurveyorError, UnreadableError, UsageError
 from schemas.lease_holder import LeaseHolder
 from tests.jobs.support.outside.keystores import TYPES, Keystores
-from tests.jobs.support.zookeeper.fenced import OURS
+from tests.jobs.support.zookeeper.fenced_writes import OURS
 from tests.jobs.support.zookeeper.guarded_zookeeper import PASSWORD, USER, GuardedZooKeeper
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, new_chroot
 

@@ -18,7 +18,7 @@ from tests.jobs.controller.broker_apis.asking import SECONDS, AskingBrokers, Pro
 from tests.jobs.support.controllers.recorded_log import RecordedLog
 from tests.jobs.support.controllers.resident import initialize, put_assignment, put_isr, requests_to, run_until_quiet
 from tests.jobs.support.kafka.real_cluster import eventually
-from tests.jobs.support.zookeeper.fenced import OURS
+from tests.jobs.support.zookeeper.fenced_writes import OURS
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
 from tests.planner.frames import broker_config
 

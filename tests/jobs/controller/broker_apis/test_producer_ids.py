@@ -14,7 +14,7 @@ from jobs.controller.controller import ResidentController
 from jobs.core.errors import FencedError, RefusedError
 from tests.jobs.controller.broker_apis.asking import AskingBrokers
 from tests.jobs.support.controllers.resident import initialize
-from tests.jobs.support.zookeeper.fenced import OURS
+from tests.jobs.support.zookeeper.fenced_writes import OURS
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 STORED: Final = b'{"version":1,"broker":2,"block_start":"4000","block_end":"4999"}'

@@ -50,7 +50,7 @@ from tests.jobs.controller.model.network import MAX_BROKERS, Network, cluster_of
 from tests.jobs.controller.model.scenarios import Point, Scenario
 from tests.jobs.controller.model.zookeeper import Interception, Session, Tree, Write
 from tests.jobs.support.controllers.recorded_log import RecordedLog
-from tests.jobs.support.zookeeper.fenced import OURS
+from tests.jobs.support.zookeeper.fenced_writes import OURS
 from tests.jobs.support.zookeeper.kafka_tree import PATHS
 from tests.planner.frames import broker_config
 

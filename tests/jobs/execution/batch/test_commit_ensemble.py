@@ -13,7 +13,7 @@ from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.ensemble import Ensemble
-from tests.jobs.support.zookeeper.fenced import is_fenced
+from tests.jobs.support.zookeeper.fenced_writes import is_fenced
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, new_chroot
 
 T = "t"

@@ -19,7 +19,7 @@ from schemas.enums import Outcome, PlanStatus, Step
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.operation_rows import deletion
 from tests.jobs.support.rows.plan_rows import election, store_plan
-from tests.jobs.support.zookeeper.fenced import is_fenced
+from tests.jobs.support.zookeeper.fenced_writes import is_fenced
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 from tests.jobs.support.zookeeper.zookeeper_proxy import ZooKeeperProxy
 

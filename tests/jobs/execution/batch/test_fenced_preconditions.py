@@ -16,7 +16,7 @@ from jobs.repositories.plans.repository import Plan
 from schemas.enums import Action, Outcome
 from schemas.rows import Row
 from tests.jobs.support.rows.plan_rows import election, store_plan
-from tests.jobs.support.zookeeper.fenced import before_multis, write
+from tests.jobs.support.zookeeper.fenced_writes import before_multis, write
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
 T = "t"

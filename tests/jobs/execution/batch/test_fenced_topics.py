@@ -15,7 +15,7 @@ from schemas.enums import Outcome, PlanStatus
 from schemas.rows import Row
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import creation, store_plan, topic_creation
-from tests.jobs.support.zookeeper.fenced import before_multis, write
+from tests.jobs.support.zookeeper.fenced_writes import before_multis, write
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 REFUSED = 23

@@ -14,7 +14,7 @@ from jobs.repositories.plans.repository import Plan
 from schemas.enums import NO_LEADER, Action, Outcome
 from schemas.znodes import Assignment, decode_assignment, encode_assignment
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
-from tests.jobs.support.zookeeper.fenced import write
+from tests.jobs.support.zookeeper.fenced_writes import write
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
 from tests.jobs.support.zookeeper.zookeeper_proxy import MULTI, MULTI_READ, Loss, ZooKeeperProxy
 

@@ -13,8 +13,8 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from tests.docs.blocks import page_path
 from tests.docs.markdown import code_blocks
-from tests.jobs.support.commands.bare import SHELL
 from tests.jobs.support.commands.commands import Surveyor
+from tests.jobs.support.commands.user_shell import SHELL
 from tests.jobs.support.kafka.real_cluster import Traffic, eventually
 
 TOO_FEW = {KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND}

@@ -19,7 +19,7 @@ import pyspark
 from jobs.adapters.embedded.ports import LOOPBACK, accepts, free_port
 from jobs.adapters.embedded.processes import Server
 from jobs.adapters.java.home import java_home
-from tests.jobs.support.commands.shown_commands import ROOT, shown
+from tests.jobs.support.commands.documented_commands import ROOT, shown
 from tests.record_app_cds import JVM
 from tests.shared_spark import QUICK
 

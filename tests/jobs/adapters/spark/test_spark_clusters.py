@@ -23,9 +23,9 @@ from jobs.adapters.spark.spark_settings import SMALL_CLUSTER_PARTITIONS
 from jobs.core.errors import ExitCode
 from schemas.rows import Row
 from tests.jobs.adapters.conftest import warehouse_at
-from tests.jobs.support.commands.bare import bare, home
 from tests.jobs.support.commands.commands import Surveyor
-from tests.jobs.support.commands.shown_commands import deployed, said_here, shown
+from tests.jobs.support.commands.documented_commands import deployed, said_here, shown
+from tests.jobs.support.commands.user_shell import bare, home
 from tests.jobs.support.outside.spark_servers import (
     QUICK_JVM,
     ConnectServer,
