@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from jobs.adapters.delta.locks import VACUUM, locked
 from jobs.adapters.delta.table_cleanup import TableFiles
-from jobs.adapters.delta.warehouse import Warehouse, values_of
+from jobs.adapters.delta.warehouse import TARGET_FILE_BYTES, Warehouse, values_of
 from jobs.core.units import parse_period
 from jobs.repositories.plans.store import drop_plans, is_empty
 from jobs.repositories.snapshots import STATE_TABLES, find_snapshot, rows_to_keep
@@ -47,6 +47,15 @@ PARTITION_VERSIONS_KEPT: Final = timedelta(days=7)
 PER_SNAPSHOT_TABLES: Final = ("snapshots", "events", "imbalance", "whatif")
 """Tables whose rows belong to one snapshot and are deleted with it; `snapshots` comes first."""
 
+SHORTENED_TABLES: Final = (*PER_SNAPSHOT_TABLES, "partition_history")
+"""Tables that lose their oldest rows with each vacuum."""
+
+SHORTENED_FILE_BYTES: Final = 1 << 17
+"""Target size of compacted files of SHORTENED_TABLES.
+
+The deletion of the oldest rows writes the other rows of their files again, so a vacuum takes time by the size of a
+file, not by that of the table.
+"""
 
 FileSizes = dict[str, int]
 """Path within a table's folder to bytes."""
@@ -151,7 +160,7 @@ def _remove_files(
             removable = set(files.unneeded(kept[name], GRACE_HOURS))
             after[name] = {path: size for path, size in before[name].items() if path not in removable}
             continue
-        warehouse.compact(name)
+        warehouse.compact(name, SHORTENED_FILE_BYTES if name in SHORTENED_TABLES else TARGET_FILE_BYTES)
         files.remove_unneeded(kept[name], GRACE_HOURS)
         files.clean_log(kept[name])
         after[name] = files.data()

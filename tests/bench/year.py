@@ -20,10 +20,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from jobs.adapters.delta.warehouse import TARGET_FILE_BYTES, Warehouse
+from jobs.adapters.delta.warehouse import MAX_FILE_ROWS, Warehouse
 from jobs.core.units import Part
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
+from jobs.snapshots.vacuum import SHORTENED_FILE_BYTES
 from tests.bench.clusters.synthetic import Cluster, cluster
 from tests.bench.cold import run_command
 from tests.bench.dashboard import opened_dashboard
@@ -35,7 +36,6 @@ SNAPSHOTS: Final = 105_120
 
 PER_HOUR: Final = 12
 PER_DAY: Final = 24 * PER_HOUR
-MONTHS: Final = 12
 
 DAILY: Final = ("brokers", "broker_configs", "topics")
 """Tables of which every day has a version of its own."""
@@ -142,7 +142,7 @@ def _replace_snapshots(warehouse: Warehouse, rows: pa.Table) -> None:
     """Write the rows in files of the size that compaction leaves, each of consecutive snapshots."""
     warehouse.replace_by("snapshots", rows)
     (written,) = warehouse.paths("snapshots")
-    per_file = -(-rows.num_rows * TARGET_FILE_BYTES // Path(written).stat().st_size)
+    per_file = -(-rows.num_rows * SHORTENED_FILE_BYTES // Path(written).stat().st_size)
     warehouse.delete("snapshots", "true")
     for start in range(0, rows.num_rows, per_file):
         warehouse.append_all("snapshots", rows.slice(start, per_file))
@@ -167,10 +167,11 @@ def _events(warehouse: Warehouse, ids: Any, subjects: list[str]) -> pa.Table:  #
 
 
 def _add_imbalance(warehouse: Warehouse, snapshots: int) -> None:
-    """Add the rows in files of a month each."""
-    of_one, months = warehouse.read("imbalance"), np.array_split(np.arange(1, snapshots + 1), MONTHS)
+    """Add the rows in files of the size that compaction leaves."""
+    of_one = warehouse.read("imbalance")
+    files = -(-snapshots * of_one.num_rows // MAX_FILE_ROWS)
     warehouse.delete("imbalance", "true")
-    for ids in months:
+    for ids in np.array_split(np.arange(1, snapshots + 1), files):
         places = np.tile(np.arange(of_one.num_rows), len(ids))
         warehouse.append_all("imbalance", _with_ids(of_one.take(pa.array(places)), np.repeat(ids, of_one.num_rows)))
 

@@ -37,18 +37,35 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
 
 
 def read_where(
-    table: DeltaTable, files: fs.FileSystem | None, filters: Sequence[Filter], columns: list[str] | None
+    table: DeltaTable,
+    files: fs.FileSystem | None,
+    filters: Sequence[Filter],
+    columns: list[str] | None,
+    *,
+    encoded_maps: Sequence[str] = (),
 ) -> pa.Table:
-    """Read the rows that pass all filters; there must be at least one filter."""
-    from pyarrow.dataset import FileSystemDataset  # noqa: PLC0415 - imports pandas, a quarter of a command's start
+    """Read the rows that pass all filters; there must be at least one filter.
 
-    dataset = table.to_pyarrow_dataset(filesystem=files)
+    Keys of the maps `encoded_maps` stay dictionary-encoded, which takes a third of the time where there are millions.
+    """
+    # the import includes pandas and takes a quarter of a command's start
+    from pyarrow.dataset import FileSystemDataset, ParquetReadOptions  # noqa: PLC0415
+
+    options = ParquetReadOptions(dictionary_columns=[f"{name}.key_value.key" for name in encoded_maps])
+    dataset = table.to_pyarrow_dataset(filesystem=files, parquet_read_options=options)
+    schema = reduce(_with_encoded_keys, encoded_maps, dataset.schema)
     needed = list(dataset.get_fragments(_all(filters, _plain_column)))
     system = dataset.filesystem
     if files is None:
         needed, system = [_in_memory(fragment) for fragment in needed], fs.LocalFileSystem()  # which none of them uses
-    pruned = FileSystemDataset(needed, dataset.schema, dataset.format, system)
+    pruned = FileSystemDataset(needed, schema, dataset.format, system)
     return pruned.to_table(columns=columns, filter=_all(filters, _text_column))
+
+
+def _with_encoded_keys(schema: pa.Schema, name: str) -> pa.Schema:
+    place = schema.get_field_index(name)
+    kind = schema.field(place).type
+    return schema.set(place, pa.field(name, pa.map_(pa.dictionary(pa.int32(), kind.key_type), kind.item_type)))
 
 
 def rows_where(rows: pa.Table, filters: Sequence[Filter]) -> pa.Table:

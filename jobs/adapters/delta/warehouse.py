@@ -51,7 +51,7 @@ COMMIT_BACKOFF_SECONDS: Final = 0.1
 TARGET_FILE_BYTES: Final = 1 << 19
 """Target size of files in a rewritten table; small enough that a later MERGE does not rewrite the whole table."""
 
-MAX_FILE_ROWS: Final = 500_000
+MAX_FILE_ROWS: Final = 100_000
 """Rows of a compacted file at most, by the average size of a row.
 
 Rows that repeat each other take less than a byte, and a file of TARGET_FILE_BYTES would have millions of them. The
@@ -327,12 +327,14 @@ class Warehouse:
         others: list[Filter] = [("cluster", "!=", self.cluster)]
         snapshots, files = self._open("snapshots"), native_files(self.path("snapshots"))
         columns = ["cluster", "snapshot_id", "versions", "taken_at"]
-        rows = pa.concat_tables(read_where(snapshots, files, filters, columns) for filters in (others, ours))
+        rows = pa.concat_tables(
+            read_where(snapshots, files, filters, columns, encoded_maps=["versions"]) for filters in (others, ours)
+        )
         newest = rows.group_by("cluster").aggregate([("snapshot_id", "max")])
         places = pc.index_in(rows["cluster"].cast(pa.string()), newest["cluster"].cast(pa.string()).combine_chunks())
         is_newest = pc.equal(rows["snapshot_id"], newest["snapshot_id_max"].take(places))
         marked = rows.append_column("is_newest", is_newest)
-        named = pa.concat_tables(_named_versions(batch) for batch in marked.to_batches())
+        named = pa.concat_tables(_named_versions(batch) for batch in marked.to_batches()).unify_dictionaries()
         of_version = named.group_by(["table", "version"]).aggregate([("taken_at", "max"), ("is_newest", "max")])
         return of_version.rename_columns(named.column_names)
 
@@ -388,8 +390,8 @@ class Warehouse:
 
         self._commit(table, write)
 
-    def compact(self, table: str) -> None:
-        """Merge the cluster's small files; no row changes.
+    def compact(self, table: str, file_bytes: int = TARGET_FILE_BYTES) -> None:
+        """Merge the cluster's small files up to `file_bytes`; no row changes.
 
         If another process removes the log entry of the version that is merged, as a vacuum on a store without locks
         does, they are merged again.
@@ -398,7 +400,7 @@ class Warehouse:
 
         def merge(delta: DeltaTable) -> None:
             try:
-                delta.optimize.compact(own_partition, _target_file_bytes(delta, self.cluster))
+                delta.optimize.compact(own_partition, _target_file_bytes(delta, self.cluster, file_bytes))
             except DeltaError as error:
                 if _LOST_VERSION not in str(error):
                     raise
@@ -539,12 +541,12 @@ def _joined_keys(rows: pa.Table | pa.RecordBatch, key: Sequence[str]) -> pa.Arra
     return pc.binary_join_element_wise(*(rows[name].cast(pa.string()) for name in key), "\0")
 
 
-def _target_file_bytes(delta: DeltaTable, cluster: str) -> int:
-    """Return the size of a file that compaction of a cluster's rows aims at."""
+def _target_file_bytes(delta: DeltaTable, cluster: str, file_bytes: int) -> int:
+    """Return the size of a file that compaction of a cluster's rows aims at: `file_bytes`, or that of MAX_FILE_ROWS."""
     files = pa.table(delta.get_add_actions()).select(["partition", "num_records", "size_bytes"])
     own = [file for file in as_rows(files) if file["partition"]["cluster"] == cluster]
     rows, size = (sum(file[column] or 0 for file in own) for column in ("num_records", "size_bytes"))
-    return min(TARGET_FILE_BYTES, size * MAX_FILE_ROWS // rows) if rows > MAX_FILE_ROWS else TARGET_FILE_BYTES
+    return min(file_bytes, size * MAX_FILE_ROWS // rows) if rows > MAX_FILE_ROWS else file_bytes
 
 
 def _add_action(file: Row) -> AddAction:

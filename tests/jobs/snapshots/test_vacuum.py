@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.table_cleanup import TableFiles
-from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.delta.warehouse import Warehouse, as_rows
 from jobs.core.errors import UnreadableError
 from jobs.core.units import parse_period
 from jobs.repositories.snapshot_tables import SnapshotTables
@@ -36,6 +37,8 @@ AGES = (40, 35, 31, 29, 2, 0)
 DROPPED, KEPT = (1, 2, 3), (4, 5, 6)
 SHOWN = ("brokers", "topics", "partitions", "requests", "quarantine")
 MONTH = timedelta(days=30)
+SMALL = 12_000
+"""Bytes of a file, instead of SHORTENED_FILE_BYTES."""
 
 
 @pytest.fixture(scope="module")
@@ -153,6 +156,27 @@ def test_small_files_are_joined(cluster: Cluster) -> None:
     assert len(events.file_uris()) == 6
     run(cluster.warehouse)
     assert len(DeltaTable(cluster.warehouse.path("events")).file_uris()) == 1
+
+
+def test_files_that_a_later_vacuum_shortens_stay_small(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deletion of a table's oldest rows writes the other rows of their files again."""
+    monkeypatch.setattr(job, "SHORTENED_FILE_BYTES", SMALL)
+    topics = [sha256(str(number).encode()).hexdigest() for number in range(300)]
+    for start in range(0, 300, 50):
+        of_day = topics[start : start + 50]
+        events = [{"snapshot_id": KEPT[0], "kind": "TopicCreated", "subject": topic} for topic in of_day]
+        cluster.warehouse.append("events", events)
+        place = {"broker_id": 1, "partition": 0, "log_dir": "/data", "bytes": 1}
+        cluster.warehouse.append("sizes", [{**place, "topic": topic} for topic in of_day])
+    run(cluster.warehouse)
+    sizes = {name: [file["size_bytes"] for file in _files(cluster.warehouse, name)] for name in ("events", "sizes")}
+    assert max(sizes["events"]) <= SMALL < sum(sizes["events"])
+    assert len(sizes["events"]) <= 4
+    assert len(sizes["sizes"]) == 1
+
+
+def _files(warehouse: Warehouse, table: str) -> list[Row]:
+    return as_rows(pa.table(DeltaTable(warehouse.path(table)).get_add_actions()))
 
 
 def test_a_dry_run_touches_nothing_and_tells_the_same(cluster: Cluster) -> None:
