@@ -8,7 +8,7 @@ import json
 import struct
 import time
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -100,11 +100,18 @@ class EmbeddedZooKeeper(Server):
     """A standalone ZooKeeper server; `max_buffer` is its jute.maxbuffer in bytes."""
 
     def __init__(
-        self, folder: Path, *, port: int | None = None, max_buffer: int | None = None, heap: str = "256m"
+        self,
+        folder: Path,
+        *,
+        port: int | None = None,
+        max_buffer: int | None = None,
+        heap: str = "256m",
+        jvm_options: Sequence[str] = (),
     ) -> None:
         super().__init__(ZOOKEEPER, folder, port)
         self.max_buffer = max_buffer
         self.heap = heap
+        self.jvm_options = jvm_options
         self.class_options = shared_classes(ZOOKEEPER, zookeeper_class_path)
 
     @property
@@ -119,7 +126,7 @@ class EmbeddedZooKeeper(Server):
         logging = write_file(self.folder / "log4j2.properties", _LOG4J2)
         # the first compiler (C1) only, as the second one does not pay off for a server that runs for one test
         quick = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *self.class_options]
-        options = [f"-Xmx{self.heap}", f"-Dlog4j2.configurationFile={logging}"]
+        options = [f"-Xmx{self.heap}", *self.jvm_options, f"-Dlog4j2.configurationFile={logging}"]
         if self.max_buffer is not None:
             options.append(f"-Djute.maxbuffer={self.max_buffer}")
         main = ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)]

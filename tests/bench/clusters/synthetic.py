@@ -19,6 +19,7 @@ BROKER_COUNT: Final = 100
 TOPIC_SIZE: Final = 100
 MULTI_SIZE: Final = 400
 IN_FLIGHT: Final = 8
+MILLION: Final = 1_000_000
 RESPONSE_SECONDS: Final = 120.0
 """A server with gigabytes of znodes pauses to collect garbage."""
 
@@ -99,10 +100,15 @@ def cluster(
     place: Place = lambda topic, partition: replicas(topic + partition),
     brokers: int = BROKER_COUNT,
 ) -> Iterator[Cluster]:
-    """Start a ZooKeeper, fill it, and stop it at the end."""
+    """Start a ZooKeeper, fill it, and stop it at the end.
+
+    Its whole heap is there from the start, and the young part is small. Otherwise the server collects garbage whenever
+    the old part grows, and does not respond for 15 s and more where that has six gigabytes.
+    """
+    heap = f"{max(3, -(-3 * partitions // MILLION))}g"
     with (
         tempfile.TemporaryDirectory(prefix="surveyor-bench-") as folder,
-        EmbeddedZooKeeper(Path(folder), heap=f"{max(3, 3 * partitions // 1_000_000)}g") as server,
+        EmbeddedZooKeeper(Path(folder), heap=heap, jvm_options=(f"-Xms{heap}", "-Xmn512m")) as server,
     ):
         client = KazooClient(server.connect, timeout=60)
         client.start()
