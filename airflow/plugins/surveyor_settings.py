@@ -13,13 +13,13 @@ import json
 import os
 import re
 import subprocess
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from airflow.sdk import Variable
 from airflow.sdk.exceptions import AirflowFailException
+from surveyor_outcomes import raise_for
 
 PREFIX = "SURVEYOR_"
 
@@ -94,31 +94,21 @@ class Settings:
         }
         return [word for option, value in given.items() if value is not None for word in (option, value)]
 
-    @property
-    def tables(self) -> str:
-        """Where the tables are, from surveyor.toml if no setting names it; empty if that does not name it either."""
-        if self.warehouse is not None or self.conf is None:
-            return self.warehouse or ""
-        try:
-            named = tomllib.loads(Path(self.conf).read_text(encoding="utf-8")).get("warehouse")
-        except (OSError, ValueError):  # the command itself says what is wrong with the file
-            return ""
-        return named if isinstance(named, str) else ""
-
     def submission(self) -> dict[str, Any]:
-        """Return the parameters for spark-submit from Surveyor's environment; keys as in
-        `jobs.adapters.spark.submission`.
-        """
+        """Return what spark-submit needs, such as jars for the warehouse; keys as in `jobs.runtime.submission`."""
         python = self.environment / "bin" / "python"
         done = subprocess.run(  # noqa: S603 - the environment that the settings name
-            [python, "-m", "jobs.adapters.spark.submission", self.tables], capture_output=True, text=True, check=False
+            [python, "-m", "jobs.runtime.submission", "--json", *self.options],
+            capture_output=True,
+            text=True,
+            check=False,
         )
+        try:
+            submission: dict[str, Any] = json.loads(done.stdout)
+        except ValueError:
+            submission = {"error": f"{python} could not return the parameters of spark-submit: {done.stderr.strip()}"}
         if done.returncode:
-            raise AirflowFailException(
-                f"{python} could not return the parameters of spark-submit, exit code {done.returncode}: "
-                f"{done.stderr.strip()}"
-            )
-        submission: dict[str, Any] = json.loads(done.stdout)
+            raise_for(done.returncode, submission)
         return submission
 
 

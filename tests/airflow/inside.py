@@ -8,7 +8,7 @@ each command. Requests and answers:
     {"do": "run", "dag": ID, ...}          `dag.test()`, for real: states, results and run id
     {"do": "outcome", "code": 21, ...}     what a task makes of an exit code: the name of what it raises
     {"do": "options", ...}                 the options that commands are given for a cluster, or why there are none
-    {"do": "tables", ...}                  where the tables are, for which Spark needs jars
+    {"do": "submission", ...}              what spark-submit is given, or why not
 
 `clusters`: those that SURVEYOR_CLUSTERS lists meanwhile.
 """
@@ -210,15 +210,18 @@ def options(cluster: str | None, variables: Mapping[str, str]) -> Any:  # noqa: 
             return str(error)
 
 
-def tables(variables: Mapping[str, str]) -> str:
-    """Return where the tables are where the environment has these variables."""
+def submission(variables: Mapping[str, str]) -> Any:  # noqa: ANN401 - parameters, or a message
+    """Return the parameters of spark-submit where the environment has these variables."""
     with patch.dict(os.environ, variables):
-        return str(settings().tables)
+        try:
+            return settings().submission()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+            return f"{type(error).__name__}: {error}"
 
 
 DOES: Mapping[str, Callable[..., Any]] = {
     "options": options,
-    "tables": tables,
+    "submission": submission,
     "integrity": integrity,
     "run": run,
     "events": events,

@@ -226,25 +226,17 @@ def test_what_commands_are_given_for_a_cluster(
     assert airflow.ask(do="options", cluster=one, variables=NOT_SEVERAL | variables) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "variables", "expected"),
-    [
-        ('warehouse = "s3://bucket/surveyor"', {"SURVEYOR_WAREHOUSE": ""}, "s3://bucket/surveyor"),
-        ('warehouse = "s3://bucket/surveyor"', {"SURVEYOR_WAREHOUSE": "/w"}, "/w"),
-        ("", {"SURVEYOR_WAREHOUSE": ""}, ""),
-        ("no TOML", {"SURVEYOR_WAREHOUSE": ""}, ""),
-        (None, {"SURVEYOR_WAREHOUSE": ""}, ""),
-    ],
-)
-def test_spark_gets_the_jars_of_the_warehouse_of_the_file(
-    airflow: InsideAirflow, tmp_path: Path, text: str | None, variables: dict[str, str], expected: str
-) -> None:
-    """Unless a setting names another one; what is wrong with the file is for the command to say."""
+def test_spark_submit_is_prepared_by_the_settings_of_the_command(airflow: InsideAirflow, tmp_path: Path) -> None:
+    """The command reads surveyor.toml itself, and a retry would not mend the file."""
     conf = tmp_path / "surveyor.toml"
-    if text is not None:
-        conf.write_text(text)
+    variables = {"SURVEYOR_CONF": str(conf), "SURVEYOR_WAREHOUSE": ""}
+    conf.write_text('warehouse = "/w"')
+    prepared = airflow.ask(do="submission", variables=variables)
+    conf.write_text("no TOML")
+    refused = airflow.ask(do="submission", variables=variables)
 
-    assert airflow.ask(do="tables", variables={"SURVEYOR_CONF": str(conf), **variables}) == expected
+    assert all(Path(jar).is_file() for jar in prepared["jars"].split(","))
+    assert refused.startswith(f"{FAILED}: exit code 2: --conf {conf} is not valid TOML")
 
 
 def test_snapshots_of_several_clusters_are_mapped(
