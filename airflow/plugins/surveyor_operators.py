@@ -10,6 +10,7 @@ snapshot or plan is its row in the tables.
 import json
 import logging
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,6 +36,9 @@ QUIET.setLevel(logging.WARNING)
 
 CLUSTER_MODE = "cluster"
 """Spark's deploy mode in which the driver runs on the cluster."""
+
+DRIVER_EXIT_CODE = re.compile(r"User application exited with status (\d+)|Kubernetes spark exit code is: (\d+)")
+"""How the error of spark-submit names the exit code of a driver, on YARN and, by Airflow's provider, on Kubernetes."""
 
 SUBMIT_VARIABLES = ("JAVA_HOME", "SPARK_CONF_DIR", "SPARK_HOME")
 """What spark-submit itself needs in the environment; in cluster mode Spark's settings name the driver's Python."""
@@ -307,8 +311,8 @@ class SubmitOperator(SparkSubmitOperator):
     """Runs a command that needs Spark, by the provider's SparkSubmitOperator and Surveyor's own spark-submit.
 
     It returns the command's result, unlike the provider's operator. `job` is a script of Surveyor, such as `snapshot`.
-    If the connection has the deploy mode `cluster`, the result is what `stored` returns, and every failure is retried,
-    because the exit code of the driver is unknown.
+    If the connection has the deploy mode `cluster`, the result is what `stored` returns, and the exit code of the driver
+    is the one that spark-submit's output names.
     """
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "arguments", "cluster")
@@ -347,7 +351,13 @@ class SubmitOperator(SparkSubmitOperator):
         # the provider would pass the variables on to the driver, whose host has other paths
         variables, self.env_vars = self.env_vars or {}, None
         with environment({name: variables[name] for name in SUBMIT_VARIABLES}):
-            super().execute(context)
+            try:
+                super().execute(context)
+            except AirflowException as error:
+                code = DRIVER_EXIT_CODE.search(str(error))
+                if code is None:
+                    raise
+                raise_for(int(code[1] or code[2]), {"error": "see the driver's log on the cluster"}, refused="fail")
         return self.stored(ours)
 
     def stored(self, ours: Settings) -> Result:

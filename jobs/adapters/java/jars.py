@@ -1,4 +1,4 @@
-"""The jars that are not in pyspark: Delta's for Spark, those for warehouses on S3, and Kafka's for embedded brokers.
+"""The jars that are not in pyspark: Delta's for Spark, those for warehouses on S3 or ADLS, and Kafka's for brokers.
 
 Each set is downloaded once into `<cache>/jars/<first artifact>-<version>/`, where the cache is $SURVEYOR_CACHE, else
 $XDG_CACHE_HOME/kafka-surveyor, else ~/.cache/kafka-surveyor. A set's folder is created by a rename once it is
@@ -38,6 +38,8 @@ _SCALA = "2.13"
 
 S3: Final = frozenset({"s3", "s3a"})
 """Schemes of URLs on S3."""
+AZURE: Final = frozenset({"abfs", "abfss"})
+"""Schemes of URLs on ADLS."""
 
 CHECKSUM_FILE: Final = Path(__file__).with_name("jars.sha256")
 
@@ -46,12 +48,9 @@ SPARK_HOME = "SPARK_HOME"
 
 
 def spark_jars(warehouse: str) -> list[Path]:
-    """Return the jars for `spark.jars` with which Spark reads a warehouse: Delta's, and on S3 those for S3, too."""
-    return [*delta_jars(), *(s3_jars() if is_on_s3(warehouse) else ())]
-
-
-def is_on_s3(warehouse: str) -> bool:
-    return urlsplit(warehouse).scheme in S3
+    """Return the jars for `spark.jars` with which Spark reads a warehouse: Delta's, and those for its object store."""
+    scheme = urlsplit(warehouse).scheme
+    return [*delta_jars(), *(s3_jars() if scheme in S3 else azure_jars() if scheme in AZURE else ())]
 
 
 def delta_jars() -> list[Path]:
@@ -91,6 +90,18 @@ def _s3() -> JarSet:
     return JarSet(f"S3 {hadoop}", artifacts, transitive=True, excluded=excluded)
 
 
+def azure_jars() -> list[Path]:
+    """Return Hadoop's access to ADLS and what it needs, for Spark's reading of a warehouse there."""
+    return _cached(_azure())
+
+
+def _azure() -> JarSet:
+    hadoop = _version_in_pyspark("hadoop-client-api")
+    in_pyspark = (("commons-codec", "commons-codec"), ("commons-logging", "commons-logging"))
+    artifacts = (Artifact("org.apache.hadoop", "hadoop-azure", hadoop),)
+    return JarSet(f"ADLS {hadoop}", artifacts, transitive=True, excluded=in_pyspark)
+
+
 def kdc_jars() -> list[Path]:
     """Return the class path of a Kerberos KDC for tests, Hadoop's MiniKdc; it is not downloaded otherwise."""
     return _cached(_kdc())
@@ -121,7 +132,7 @@ def _version_in_pyspark(name: str) -> str:
     """Return the version of a jar that pyspark brings."""
     jar = next((jar for jar in zookeeper_jars() if jar.name.startswith(f"{name}-")), None)
     if jar is None:
-        raise MissingError(f"this Spark has no {name}, whose version the jars for S3 must have: take one with Hadoop")
+        raise MissingError(f"this Spark has no {name}, whose version the jars for S3, ADLS and HDFS must have: take one with Hadoop")
     return jar.stem.removeprefix(f"{name}-")
 
 
@@ -256,7 +267,7 @@ def _rewrite_checksums() -> None:
     """
     _, resolve = choose_resolver(zookeeper_jars())
     with tempfile.TemporaryDirectory() as workshop:
-        for number, request in enumerate((_delta(), _s3(), _kdc(), _hdfs(), *map(_kafka, _KAFKAS))):
+        for number, request in enumerate((_delta(), _s3(), _azure(), _kdc(), _hdfs(), *map(_kafka, _KAFKAS))):
             jars = Path(workshop, str(number))
             jars.mkdir()
             resolve(request, jars)
@@ -267,7 +278,8 @@ def _rewrite_checksums() -> None:
 def main(arguments: list[str]) -> int:
     """Download Delta's and Kafka's jars; with `delta` only Delta's, and print them for `spark-submit --jars`.
 
-    With `s3`, print Delta's and those for warehouses on S3; with `checksums`, rewrite the list of checksums.
+    With `s3` or `azure`, print Delta's and those for warehouses on S3 or ADLS; with `checksums`, rewrite the list of
+    checksums.
     """
     try:
         if arguments == ["checksums"]:
@@ -278,6 +290,8 @@ def main(arguments: list[str]) -> int:
             sys.stdout.write(",".join(map(str, delta)) + "\n")
         elif arguments == ["s3"]:
             sys.stdout.write(",".join(map(str, [*delta, *s3_jars()])) + "\n")
+        elif arguments == ["azure"]:
+            sys.stdout.write(",".join(map(str, [*delta, *azure_jars()])) + "\n")
         else:
             kafka_jars()
     except MissingError as missing:

@@ -22,10 +22,11 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.adapters.java.home import java_home
-from jobs.adapters.java.jars import is_on_s3, spark_jars
+from jobs.adapters.java.jars import spark_jars
 from jobs.adapters.spark import connect
 from jobs.adapters.spark.spark_app_cds import JVM_OPTIONS, quick_start
 from jobs.adapters.spark.spark_settings import BASE_SETTINGS, OWN_JVM, SHORT_LIVED_JVM_OPTIONS, UTC, conf_dir
+from jobs.adapters.spark.store_settings import store_settings
 from jobs.adapters.spark.submit_environment import is_submitted
 from jobs.core import logs
 from jobs.core.errors import MissingError
@@ -61,7 +62,7 @@ def start_session(
 
     `remote` is the URL of a Spark Connect server. Master, memory and jars are set by spark-submit or by that server,
     if one of them is used. With `short_lived`, a JVM that is started here gets SHORT_LIVED_JVM_OPTIONS. For a
-    `warehouse` on S3 the session can read it. Threads that start it at the same time get the same JVM.
+    `warehouse` on S3 or ADLS the session can read it. Threads that start it at the same time get the same JVM.
     """
     with _starting:
         return _started(name, settings or {}, short_lived=short_lived, remote=remote, warehouse=warehouse)
@@ -80,7 +81,7 @@ def _started(
     if remote is not None:
         return connect.begin(remote, {**UTC, **settings})
     own_jvm = {} if is_submitted() else _own_jvm(spark_jars(warehouse))
-    options = {**BASE_SETTINGS, **own_jvm, **(s3_settings(os.environ) if is_on_s3(warehouse) else {}), **settings}
+    options = {**BASE_SETTINGS, **own_jvm, **store_settings(warehouse, os.environ), **settings}
     builder = SparkSession.builder.appName(name)
     for key, value in options.items():
         builder = builder.config(key, value)
@@ -225,19 +226,3 @@ def _check_delta(session: SparkSession) -> None:
 
 if __name__ == "__main__":
     print(conf_dir())  # noqa: T201 - for SPARK_CONF_DIR
-
-
-def s3_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return Hadoop's settings for S3, from the same environment variables as deltalake's; keys are not among them.
-
-    >>> sorted(s3_settings({"AWS_REGION": "eu-central-1", "AWS_SECRET_ACCESS_KEY": "secret"}).values())
-    ['eu-central-1', 'org.apache.hadoop.fs.s3a.S3AFileSystem']
-    """
-    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
-    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
-    settings = {"spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"}
-    if region:
-        settings["spark.hadoop.fs.s3a.endpoint.region"] = region
-    if endpoint:
-        settings |= {"spark.hadoop.fs.s3a.endpoint": endpoint, "spark.hadoop.fs.s3a.path.style.access": "true"}
-    return settings

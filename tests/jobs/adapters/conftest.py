@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.jobs.support.s3_server import IGNORE_CONDITIONS, REFUSE_BY
-from tests.jobs.support.warehouses.azurite import CONTAINER, Azurite
+from tests.jobs.support.warehouses.azurite import Azurite
 from tests.jobs.support.warehouses.mini_dfs import MiniDfs
 
 BUCKET = "lake"
@@ -67,7 +67,7 @@ def azure_folder(azure_server: Azurite, monkeypatch: pytest.MonkeyPatch, request
     """The URL of a new warehouse on ADLS; skips without Azurite, which `make setup` does not install."""
     for variable, value in azure_server.environment.items():
         monkeypatch.setenv(variable, value)
-    return f"abfss://{CONTAINER}/{folder_name(request.node.name)}"
+    return f"{azure_server.url}/{folder_name(request.node.name)}"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The whole job on a warehouse in S3 or HDFS: commands as an operator runs them, each with a JVM of its own."""
+"""The whole job on a warehouse in S3, HDFS or ADLS: commands as an operator runs them, each with a JVM of its own."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def own_environment() -> Mapping[str, str]:
 
 @pytest.mark.spark
 @pytest.mark.objects
-@pytest.mark.parametrize("store", ["object_store", "hdfs_folder"])
+@pytest.mark.parametrize("store", ["object_store", "hdfs_folder", "azure_folder"])
 def test_the_whole_job(tree: KafkaTree, store: str, request: pytest.FixtureRequest) -> None:
     folder: str = request.getfixturevalue(store)
     surveyor = Commands(tree.hosts, folder)

@@ -25,6 +25,14 @@ _KEY: Final = base64.b64decode(
 """The published key of the emulator's only account, which deltalake knows, too."""
 _VERSION: Final = "2021-08-06"
 
+_OF_EMULATOR: Final = {
+    "fns.account.service.type": "BLOB",
+    "account.hns.enabled": "false",
+    "always.use.https": "false",
+    "networking.library": "JDK_HTTP_URL_CONNECTION",  # the other one needs TLS
+}
+"""What Hadoop must be told of an emulator, which has the Blob API only."""
+
 
 class Azurite(Server):
     """The server, with the container CONTAINER once it is ready."""
@@ -34,13 +42,29 @@ class Azurite(Server):
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables by which deltalake finds the emulator."""
-        return {"AZURE_STORAGE_USE_EMULATOR": "true", "AZURITE_BLOB_STORAGE_URL": f"http://{LOOPBACK}:{self.port}"}
+        """The variables by which deltalake and Hadoop find the emulator and its key."""
+        return {
+            "AZURE_STORAGE_USE_EMULATOR": "true",
+            "AZURITE_BLOB_STORAGE_URL": f"http://{LOOPBACK}:{self.port}",
+            "AZURE_STORAGE_ACCOUNT_KEY": base64.b64encode(_KEY).decode(),
+            "HADOOP_CONF_DIR": str(self.folder),
+        }
+
+    @property
+    def url(self) -> str:
+        """The container; Hadoop takes a URL that begins with abfss for one with TLS."""
+        return f"abfs://{CONTAINER}@{_ACCOUNT}.dfs.core.windows.net"
 
     def command(self) -> list[str]:
         program = shutil.which(PROGRAM)
         if program is None:
             pytest.skip(MISSING)
+        properties = "".join(
+            f"<property><name>fs.azure.{name}</name><value>{value}</value></property>"
+            for name, value in (_OF_EMULATOR | {"abfs.endpoint": f"{LOOPBACK}:{self.port}"}).items()
+        )
+        configuration = f"<configuration>{properties}</configuration>"
+        (self.folder / "core-site.xml").write_text(configuration, encoding="utf-8")
         where = ["--blobHost", LOOPBACK, "--blobPort", str(self.port)]
         return [program, "--silent", "--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", *where]
 

@@ -1,0 +1,86 @@
+"""Hadoop's settings with which Spark reads a warehouse on an object store, from deltalake's environment variables.
+
+No key is among them, because Spark shows its settings. S3's client reads the environment itself. For ADLS a setting
+refers to the variable, and Hadoop reads that in each process: the driver and the executors need it.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from jobs.adapters.java.jars import AZURE, S3
+from jobs.core.errors import UsageError
+
+_HADOOP: Final = "spark.hadoop.fs"
+_OAUTH: Final = "org.apache.hadoop.fs.azurebfs.oauth2"
+
+_KEY: Final = ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY")
+_SAS: Final = ("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY")
+_CLIENT: Final = ("AZURE_CLIENT_ID", "AZURE_STORAGE_CLIENT_ID")
+_SECRET: Final = ("AZURE_CLIENT_SECRET", "AZURE_STORAGE_CLIENT_SECRET")
+_TENANT: Final = ("AZURE_TENANT_ID", "AZURE_STORAGE_TENANT_ID")
+"""The variables of deltalake that name one thing."""
+
+
+def store_settings(warehouse: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings for a warehouse; none if it is in a folder or on HDFS."""
+    scheme = urlsplit(warehouse).scheme
+    if scheme in S3:
+        return _s3_settings(environment)
+    return _azure_settings(warehouse, environment) if scheme in AZURE else {}
+
+
+def _s3_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return those for S3.
+
+    >>> sorted(_s3_settings({"AWS_REGION": "eu-central-1", "AWS_SECRET_ACCESS_KEY": "secret"}).values())
+    ['eu-central-1', 'org.apache.hadoop.fs.s3a.S3AFileSystem']
+    """
+    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
+    settings = {f"{_HADOOP}.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"}
+    if region:
+        settings[f"{_HADOOP}.s3a.endpoint.region"] = region
+    if endpoint:
+        settings |= {f"{_HADOOP}.s3a.endpoint": endpoint, f"{_HADOOP}.s3a.path.style.access": "true"}
+    return settings
+
+
+def _azure_settings(warehouse: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return those for ADLS, by the same precedence as deltalake: a key, an application, a SAS token, the machine.
+
+    >>> url = "abfss://lake@account.dfs.core.windows.net/surveyor"
+    >>> for name, value in _azure_settings(url, {"AZURE_STORAGE_ACCOUNT_KEY": "secret"}).items():
+    ...     print(name.removeprefix("spark.hadoop.fs.azure."), value)
+    account.auth.type.account.dfs.core.windows.net SharedKey
+    account.key.account.dfs.core.windows.net ${env.AZURE_STORAGE_ACCOUNT_KEY}
+    """
+    url = urlsplit(warehouse)
+    if not url.username:
+        raise UsageError(
+            f"Spark does not find the account of --warehouse {warehouse}: write it as "
+            f"{url.scheme}://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER"
+        )
+
+    def reference(names: tuple[str, ...]) -> str | None:
+        return next((f"${{env.{name}}}" for name in names if environment.get(name)), None)
+
+    key, secret, sas, client, tenant = map(reference, (_KEY, _SECRET, _SAS, _CLIENT, _TENANT))
+    if key:
+        kind, values = "SharedKey", {"account.key": key}
+    elif secret and client and tenant:
+        kind, values = "OAuth", {
+            "account.oauth.provider.type": f"{_OAUTH}.ClientCredsTokenProvider",
+            "account.oauth2.client.endpoint": f"https://login.microsoftonline.com/{tenant}/oauth2/token",
+            "account.oauth2.client.id": client,
+            "account.oauth2.client.secret": secret,
+        }
+    elif sas:
+        kind, values = "SAS", {"sas.fixed.token": sas}
+    else:
+        kind, values = "OAuth", {
+            "account.oauth.provider.type": f"{_OAUTH}.MsiTokenProvider",
+            **({"account.oauth2.client.id": client} if client else {}),
+        }
+    named = {"account.auth.type": kind, **values}
+    return {f"{_HADOOP}.azure.{name}.{url.hostname}": value for name, value in named.items()}
