@@ -311,8 +311,8 @@ class SubmitOperator(SparkSubmitOperator):
     """Runs a command that needs Spark, by the provider's SparkSubmitOperator and Surveyor's own spark-submit.
 
     It returns the command's result, unlike the provider's operator. `job` is a script of Surveyor, such as `snapshot`.
-    If the connection has the deploy mode `cluster`, the result is what `stored` returns, and the exit code of the driver
-    is the one that spark-submit's output names.
+    If the connection has the deploy mode `cluster`, the result is what `stored` returns, and the driver's exit code is
+    the one that spark-submit's output names.
     """
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "arguments", "cluster")

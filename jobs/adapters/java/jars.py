@@ -132,7 +132,9 @@ def _version_in_pyspark(name: str) -> str:
     """Return the version of a jar that pyspark brings."""
     jar = next((jar for jar in zookeeper_jars() if jar.name.startswith(f"{name}-")), None)
     if jar is None:
-        raise MissingError(f"this Spark has no {name}, whose version the jars for S3, ADLS and HDFS must have: take one with Hadoop")
+        raise MissingError(
+            f"this Spark has no {name}, whose version the jars for S3 and ADLS must have: take one with Hadoop"
+        )
     return jar.stem.removeprefix(f"{name}-")
 
 

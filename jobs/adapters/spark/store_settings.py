@@ -69,18 +69,24 @@ def _azure_settings(warehouse: str, environment: Mapping[str, str]) -> dict[str,
     if key:
         kind, values = "SharedKey", {"account.key": key}
     elif secret and client and tenant:
-        kind, values = "OAuth", {
-            "account.oauth.provider.type": f"{_OAUTH}.ClientCredsTokenProvider",
-            "account.oauth2.client.endpoint": f"https://login.microsoftonline.com/{tenant}/oauth2/token",
-            "account.oauth2.client.id": client,
-            "account.oauth2.client.secret": secret,
-        }
+        kind, values = (
+            "OAuth",
+            {
+                "account.oauth.provider.type": f"{_OAUTH}.ClientCredsTokenProvider",
+                "account.oauth2.client.endpoint": f"https://login.microsoftonline.com/{tenant}/oauth2/token",
+                "account.oauth2.client.id": client,
+                "account.oauth2.client.secret": secret,
+            },
+        )
     elif sas:
         kind, values = "SAS", {"sas.fixed.token": sas}
     else:
-        kind, values = "OAuth", {
-            "account.oauth.provider.type": f"{_OAUTH}.MsiTokenProvider",
-            **({"account.oauth2.client.id": client} if client else {}),
-        }
+        kind, values = (
+            "OAuth",
+            {
+                "account.oauth.provider.type": f"{_OAUTH}.MsiTokenProvider",
+                **({"account.oauth2.client.id": client} if client else {}),
+            },
+        )
     named = {"account.auth.type": kind, **values}
     return {f"{_HADOOP}.azure.{name}.{url.hostname}": value for name, value in named.items()}

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.objects
 
 
 in_every_store = pytest.mark.parametrize("warehouse", ["object_store", "hdfs_folder", "azure_folder"], indirect=True)
-"""Also on ADLS, which Spark needs jars for that are not at hand."""
+"""Also on ADLS, which Spark reads in test_whole_job_on_stores.py."""
 
 
 @pytest.fixture(params=["object_store", "hdfs_folder"])
