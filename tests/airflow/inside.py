@@ -7,6 +7,7 @@ each command. Requests and answers:
     {"do": "integrity", ...}               what every DAG says of itself, and import errors
     {"do": "run", "dag": ID, ...}          `dag.test()`, for real: states, results and run id
     {"do": "outcome", "code": 21, ...}     what a task makes of an exit code: the name of what it raises
+    {"do": "driver_outcome", ...}          the same of what spark-submit says of a driver on the cluster
     {"do": "options", ...}                 the options that commands are given for a cluster, or why there are none
     {"do": "submission", ...}              what spark-submit is given, or why not
 
@@ -39,9 +40,11 @@ from airflow.api_fastapi.app import create_app
 from airflow.dag_processing.dagbag import DagBag
 from airflow.models.asset import AssetEvent
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowException
 from airflow.settings import AIRFLOW_HOME, Session
 from fastapi.testclient import TestClient
-from surveyor_operators import RunSnapshotOperator
+from surveyor_operators import SUBMIT_VARIABLES, RunSnapshotOperator, SubmitOperator
 from surveyor_outcomes import raise_for
 from surveyor_settings import CLUSTERS, settings
 
@@ -192,6 +195,18 @@ def outcome(code: int, result: dict[str, Any], **given: str) -> str:
     return "nothing"
 
 
+def driver_outcome(output: str) -> str:
+    """Name what a task raises if spark-submit fails with this output in cluster mode."""
+    operator = SubmitOperator(task_id="driver", job="plan")
+    operator.env_vars = dict.fromkeys(SUBMIT_VARIABLES, "")
+    with patch.object(SparkSubmitOperator, "execute", side_effect=AirflowException(output)):
+        try:
+            operator._submit_to_cluster({}, settings(), [])  # noqa: SLF001 - what is tested
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+            return type(error).__name__
+    return "nothing"
+
+
 def snapshot_of_run(plan: str, snapshot_ids: list[int]) -> dict[str, Any]:
     """Say which snapshot a run plans on that events with these ids have triggered."""
     events = [SimpleNamespace(extra={"snapshot_id": number}) for number in snapshot_ids]
@@ -226,6 +241,7 @@ DOES: Mapping[str, Callable[..., Any]] = {
     "run": run,
     "events": events,
     "outcome": outcome,
+    "driver_outcome": driver_outcome,
     "snapshot_of_run": snapshot_of_run,
 }
 

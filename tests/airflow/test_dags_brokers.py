@@ -370,6 +370,22 @@ def test_results_of_a_remote_driver_come_from_tables(
     assert (result["plan_id"], result["moves"]) == (plan["plan_id"], plan["moves"]) == (plan["plan_id"], 1)
 
 
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ("Application diagnostics message: User application exited with status 23", FAILED),
+        ("diagnostics: User application exited with status 2", FAILED),
+        ("diagnostics: User application exited with status 22", RETRIED),
+        ("Error code is: 1. Kubernetes spark exit code is: 23", FAILED),
+        ("Error code is: 1. Kubernetes spark exit code is: None", RETRIED),
+        ("Application application_1 was killed by user root", RETRIED),
+    ],
+)
+def test_exit_code_of_a_driver_on_another_host(airflow: InsideAirflow, output: str, expected: str) -> None:
+    """As YARN's client and Airflow's provider write it; a retry would change neither a refusal nor a wrong option."""
+    assert airflow.ask(do="driver_outcome", output=output) == expected
+
+
 def test_topics_are_created_and_get_more_partitions(airflow: InsideAirflow, cluster: EmbeddedCluster) -> None:
     """Each once it is approved; people are notified, by the page to approve it on, that it waits."""
     new = {"topic": "made", "partitions": 2, "replication-factor": 2, "config": ["retention.ms=600000"]}

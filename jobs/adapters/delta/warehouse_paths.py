@@ -55,7 +55,7 @@ _STORE_REASONS: Final = {
     "NSQuotaExceeded": "the quota of the folder in HDFS is used up",
     "No credentials were supplied": "there is neither a Kerberos ticket nor a keytab",
     "GSSAPI error": "the Kerberos login failed",
-    "RPC listener disconnected": "HDFS closed the connection: it may need Kerberos, and HADOOP_CONF_DIR does not say so",
+    "RPC listener disconnected": "HDFS closed the connection: it may need Kerberos, which HADOOP_CONF_DIR does not say",
     "Connection refused": "no server answers at its address",
     "dns error": "its host is not known to this machine",
     "failed to lookup address": "its host is not known to this machine",
