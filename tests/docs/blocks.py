@@ -61,6 +61,7 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "python -m jobs.adapters.java.jars": "tests/jobs/adapters/embedded/test_jars.py",
         ". .venv/bin/activate": "tests/jobs/adapters/spark/test_spark_clusters.py",
         "mkdir environment": "tests/jobs/test_bare_environment.py",
+        "spark-submit --master yarn": NOT_RUN + "it wants YARN",
         "export SURVEYOR_WAREHOUSE=s3": NOT_RUN + "test_spark_clusters.py has S3, test_kerberos_brokers.py the keytab",
         "export PYSPARK_PYTHON": "tests/jobs/support/outside/spark_servers.py",
         "surveyor snapshot --remote": "tests/jobs/adapters/spark/test_spark_clusters.py",
