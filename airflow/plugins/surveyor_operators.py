@@ -37,7 +37,7 @@ QUIET.setLevel(logging.WARNING)
 CLUSTER_MODE = "cluster"
 """Spark's deploy mode in which the driver runs on the cluster."""
 
-DRIVER_EXIT_CODE = re.compile(r"User application exited with status (\d+)|Kubernetes spark exit code is: (\d+)")
+DRIVER_EXIT_CODE = re.compile(r"User application exited with (?:status )?(\d+)|Kubernetes spark exit code is: (\d+)")
 """How the error of spark-submit names the exit code of a driver, on YARN and, by Airflow's provider, on Kubernetes."""
 
 SUBMIT_VARIABLES = ("JAVA_HOME", "SPARK_CONF_DIR", "SPARK_HOME")

@@ -374,7 +374,7 @@ def test_results_of_a_remote_driver_come_from_tables(
     ("output", "expected"),
     [
         ("Application diagnostics message: User application exited with status 23", FAILED),
-        ("diagnostics: User application exited with status 2", FAILED),
+        ("exitCode: 13 ... SparkUserAppException: User application exited with 2", FAILED),
         ("diagnostics: User application exited with status 22", RETRIED),
         ("Error code is: 1. Kubernetes spark exit code is: 23", FAILED),
         ("Error code is: 1. Kubernetes spark exit code is: None", RETRIED),
