@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import tempfile
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -39,6 +40,9 @@ CLUSTER_MODE = "cluster"
 
 DRIVER_EXIT_CODE = re.compile(r"User application exited with (?:status )?(\d+)|Kubernetes spark exit code is: (\d+)")
 """How the error of spark-submit names the exit code of a driver, on YARN and, by Airflow's provider, on Kubernetes."""
+
+SUBMIT_LINES = 500
+"""Last lines of spark-submit that are searched; after the one with the code come the stack traces of two JVMs."""
 
 SUBMIT_VARIABLES = ("JAVA_HOME", "SPARK_CONF_DIR", "SPARK_HOME")
 """What spark-submit itself needs in the environment; in cluster mode Spark's settings name the driver's Python."""
@@ -350,6 +354,8 @@ class SubmitOperator(SparkSubmitOperator):
         self.durable = False  # a command can be repeated, so a retry need not find the application of the first attempt
         # the provider would pass the variables on to the driver, whose host has other paths
         variables, self.env_vars = self.env_vars or {}, None
+        self._hook = self._get_hook()
+        self._hook._last_submit_log_lines = deque(maxlen=SUBMIT_LINES)  # noqa: SLF001 - the provider's 20 are too few
         with environment({name: variables[name] for name in SUBMIT_VARIABLES}):
             try:
                 super().execute(context)
