@@ -42,7 +42,7 @@ DRIVER_EXIT_CODE = re.compile(r"User application exited with (?:status )?(\d+)|K
 """How the error of spark-submit names the exit code of a driver, on YARN and, by Airflow's provider, on Kubernetes."""
 
 SUBMIT_LINES = 500
-"""Last lines of spark-submit that are searched; after the one with the code come the stack traces of two JVMs."""
+"""Last lines of spark-submit that are searched for the code; stack traces of two JVMs come after it."""
 
 SUBMIT_VARIABLES = ("JAVA_HOME", "SPARK_CONF_DIR", "SPARK_HOME")
 """What spark-submit itself needs in the environment; in cluster mode Spark's settings name the driver's Python."""
@@ -354,17 +354,30 @@ class SubmitOperator(SparkSubmitOperator):
         self.durable = False  # a command can be repeated, so a retry need not find the application of the first attempt
         # the provider would pass the variables on to the driver, whose host has other paths
         variables, self.env_vars = self.env_vars or {}, None
-        self._hook = self._get_hook()
-        self._hook._last_submit_log_lines = deque(maxlen=SUBMIT_LINES)  # noqa: SLF001 - the provider's 20 are too few
+        output = self._kept_output()
         with environment({name: variables[name] for name in SUBMIT_VARIABLES}):
             try:
                 super().execute(context)
             except AirflowException as error:
-                code = DRIVER_EXIT_CODE.search(str(error))
+                code = DRIVER_EXIT_CODE.search("\n".join([*output, str(error)]))
                 if code is None:
                     raise
                 raise_for(int(code[1] or code[2]), {"error": "see the driver's log on the cluster"}, refused="fail")
         return self.stored(ours)
+
+    def _kept_output(self) -> deque[str]:
+        """Return where the last lines of spark-submit will be; the provider's own error may lack the exit code."""
+        output: deque[str] = deque(maxlen=SUBMIT_LINES)
+        self._hook = self._get_hook()
+        read = self._hook._process_spark_submit_log  # noqa: SLF001 - the provider has no public way
+
+        def keep(lines: Iterator[str]) -> Iterator[str]:
+            for line in lines:
+                output.append(line)
+                yield line
+
+        self._hook._process_spark_submit_log = lambda lines: read(keep(lines))  # type: ignore[assignment] # noqa: SLF001
+        return output
 
     def stored(self, ours: Settings) -> Result:
         """Return the row that the command wrote: of a snapshot, the newest one."""
