@@ -82,12 +82,13 @@ def cancel(
 def _cancel_throttles(settings: Settings, approve: Approve | None, *, apply: bool) -> CommandResult:
     from jobs.execution.leftover_throttles import find_leftover_throttles, remove_leftover_throttles
 
-    throttles = find_leftover_throttles(settings)
-    if not apply or not throttles.configs:
-        return throttles.command_result(settings)
-    if approve is not None and not approve(throttles.review):
-        raise SurveyorError("not cancelled: the question was not answered with yes")
-    return remove_leftover_throttles(settings)
+    with settings.connection as cluster:
+        throttles = find_leftover_throttles(cluster.source)
+        if not apply or not throttles.configs:
+            return throttles.command_result(settings)
+        if approve is not None and not approve(throttles.review):
+            raise SurveyorError("not cancelled: the question was not answered with yes")
+        return remove_leftover_throttles(settings, cluster)
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.sources.interface import ClusterSource
 from jobs.repositories.failed_log_dirs import failed_replicas
 from jobs.repositories.snapshots import PARTITION, has_vanished, last_snapshot
 from jobs.repositories.stored_rows import Bools, Ints, StoredRows
-from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import ClusterView, view_now, view_of
 from jobs.snapshots.health import without_in_sync
 from planner.leadership.last_in_sync import BrokerStart, StartOrder, start_order
@@ -123,12 +123,11 @@ def outage_now(view: ClusterView, warehouse: Warehouse | None, snapshot: Snapsho
     return _outage(view, without_in_sync(view), warehouse, snapshot)
 
 
-def outage_after(settings: Settings, plan: PlanRecord) -> Outage | None:
+def outage_after(source: ClusterSource, warehouse: Warehouse, plan: PlanRecord) -> Outage | None:
     """Judge the current cluster after a plan that was to elect leaders."""
     if not elects_leaders(plan):
         return None
-    warehouse, view = settings.warehouse, view_now(settings.source)
-    return outage_now(view, warehouse, last_snapshot(warehouse))
+    return outage_now(view_now(source), warehouse, last_snapshot(warehouse))
 
 
 def outage_left_by(warehouse: Warehouse, plan: PlanRecord) -> Outage | None:

@@ -15,7 +15,7 @@ from jobs.repositories.snapshots import find_snapshot
 from jobs.repositories.warehouse_status import known_min_isr_of, missing_since, warehouse_status_if_readable
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, with_full_command
-from jobs.snapshots.cluster_view import view_now, view_of, with_last_known_replicas
+from jobs.snapshots.cluster_view import LIVE_TIMEOUT_SECONDS, view_now, view_of, with_last_known_replicas
 from jobs.snapshots.health import health_of
 from schemas.topic_configs import DEFAULT_MIN_ISR
 
@@ -69,7 +69,9 @@ def read_status(settings: Settings, snapshot_id: int | None) -> Status:
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(warehouse_status_if_readable, settings.warehouse)
         if snapshot_id is None:
-            view, source, snapshot = view_now(settings.source), str(settings.source), None
+            snapshot = None
+            with settings.open_source(LIVE_TIMEOUT_SECONDS) as cluster_source:
+                view, source = view_now(cluster_source), str(cluster_source)
         else:
             snapshot = find_snapshot(settings.warehouse, snapshot_id)
             view, source = view_of(settings.warehouse, snapshot), f"snapshot {snapshot_id}"

@@ -24,8 +24,9 @@ from jobs.adapters.delta.store_check import require_conditional_writes
 from jobs.adapters.delta.warehouse_paths import existing_folder, is_local, refuse_unwritable
 from jobs.adapters.java.home import find_java, java_version
 from jobs.adapters.java.jars import cache_folder, has_delta_jars
+from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
-from jobs.adapters.zookeeper.connection import connected, read, sync
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, read, sync
 from jobs.adapters.zookeeper.endpoint import OPTION, ZooKeeperEndpoint
 from jobs.adapters.zookeeper.migration_signs import DURING_MIGRATION, is_made_by_hand, migration_refusal
 from jobs.adapters.zookeeper.permission_checks import server_time, unwritable_paths
@@ -158,7 +159,7 @@ def _schema(settings: Settings) -> Checks:
 
 def _cluster(settings: Settings) -> Checks:
     endpoint = settings.zookeeper_endpoint
-    with connected(endpoint, PROBE_TIMEOUT_SECONDS) as client:
+    with ZooKeeperSession(endpoint, PROBE_TIMEOUT_SECONDS) as session, session.connected() as client:
         started = time.monotonic()
         sync(client)
         took = time.monotonic() - started
@@ -171,7 +172,7 @@ def _cluster(settings: Settings) -> Checks:
         )
         state = read_cluster(client)
         recorded = _recorded_epoch(settings, state)
-        yield from _znodes(settings, state, recorded)
+        yield from _znodes(settings, ZooKeeperSource(session), state, recorded)
         yield from guarded("controller epoch", partial(_epoch, client, state, recorded))
         yield _permissions(client, endpoint)
         yield _clock(client, state)
@@ -181,12 +182,12 @@ def _cluster(settings: Settings) -> Checks:
         yield from guarded("command config", partial(_brokers, settings, state, overrides))
 
 
-def _znodes(settings: Settings, state: ClusterState, recorded_epoch: int) -> Checks:
+def _znodes(settings: Settings, source: ZooKeeperSource, state: ClusterState, recorded_epoch: int) -> Checks:
     if state.migration:
         by_hand = is_made_by_hand(state.migration)
         advice_on_migration = migration_refusal(state.migration) if by_hand else DURING_MIGRATION
         yield CheckResult("migration", CheckStatus.FAULT, state.migration, advice_on_migration)
-    view = view_now(settings.source)
+    view = view_now(source)
     health = health_of(view, default_min_isr=DEFAULT_MIN_ISR, threshold=1)
     blocking, latest = health.blocking, max(health.latest_epoch, recorded_epoch)
     paths = list(dict.fromkeys(row.path for row in (*blocking, *state.quarantine)))

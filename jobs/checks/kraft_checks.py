@@ -49,7 +49,7 @@ START_QUORUM: Final = "start the controllers; kafka-metadata-quorum describe --s
 
 def check_kraft(settings: Settings) -> Checks:
     """Run all checks of the cluster."""
-    addresses = bootstrap_addresses(str(settings.source))
+    addresses = bootstrap_addresses(settings.address)
     properties = read_properties(settings.conf.command_config)
     seconds, faults = probe_addresses(addresses, properties, PROBE_TIMEOUT_SECONDS)
     yield reachability_result(addresses, seconds, faults)
@@ -132,18 +132,18 @@ def _lag(voter: Voter) -> str:
 
 
 def _brokers(settings: Settings, properties: dict[str, str]) -> Checks:
-    source = settings.source
-    reading = source.read_live(None, PARTITION)
-    metadata = reading.metadata
-    yield _registered(settings, metadata.brokers)
-    supported, _ = read_supported_versions(metadata.live_brokers, properties, PROBE_TIMEOUT_SECONDS)
-    if supported:  # brokers that do not answer have a check of their own
-        yield version_result(supported, metadata.metadata_version)
-    yield from permission_results(reading)
-    if warnings := view_of_reading(reading).throttle_warnings:
-        advice = "`surveyor status` and `cancel --throttles` miss what is set there; grant what is missing"
-        yield CheckResult("throttles", CheckStatus.WARNING, "; ".join(warnings), advice)
-    yield _settings(settings, source)
+    with settings.open_source() as source:
+        reading = source.read_live(None, PARTITION)
+        metadata = reading.metadata
+        yield _registered(settings, metadata.brokers)
+        supported, _ = read_supported_versions(metadata.live_brokers, properties, PROBE_TIMEOUT_SECONDS)
+        if supported:  # brokers that do not answer have a check of their own
+            yield version_result(supported, metadata.metadata_version)
+        yield from permission_results(reading)
+        if warnings := view_of_reading(reading).throttle_warnings:
+            advice = "`surveyor status` and `cancel --throttles` miss what is set there; grant what is missing"
+            yield CheckResult("throttles", CheckStatus.WARNING, "; ".join(warnings), advice)
+        yield _settings(settings, source)
 
 
 def _registered(settings: Settings, brokers: Sequence[Broker]) -> CheckResult:

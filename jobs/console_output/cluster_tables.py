@@ -33,7 +33,13 @@ from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.console import CommandResult, warnings_in_json
 from jobs.runtime.output import emit, show, stream
 from jobs.runtime.settings import Settings
-from jobs.snapshots.cluster_view import SOURCE_COLUMNS, ClusterView, view_now, with_last_known_replicas
+from jobs.snapshots.cluster_view import (
+    LIVE_TIMEOUT_SECONDS,
+    SOURCE_COLUMNS,
+    ClusterView,
+    view_now,
+    with_last_known_replicas,
+)
 from jobs.snapshots.health import with_derived_columns
 from schemas.columns import BROKERS
 from schemas.enums import NO_LEADER, PartitionState
@@ -191,26 +197,25 @@ def _live_partitions(settings: Settings, selection: PartitionFilter) -> _Cluster
     cluster, view = _live_cluster(settings, selection.topic)
     topic, broker = selection.topic, selection.broker
     if topic is not None and topic not in view.configs:
-        raise UsageError(f"no topic {topic!r} at {settings.source}; `surveyor show partitions --now` lists them")
+        raise UsageError(f"no topic {topic!r} at {settings.address}; `surveyor show partitions --now` lists them")
     if broker is not None and not (_refers_to(cluster.partitions, broker) or broker in _ids(cluster.registered)):
-        raise UsageError(f"no broker {broker} at {settings.source}; `surveyor show brokers --now` lists them")
+        raise UsageError(f"no broker {broker} at {settings.address}; `surveyor show brokers --now` lists them")
     return cluster
 
 
 def _live_cluster(settings: Settings, topic: str | None = None) -> tuple[_Cluster, ClusterView]:
     """Read the live cluster; min.insync.replicas and last registrations come from the warehouse."""
     last = last_snapshot(settings.warehouse) if settings.warehouse.exists() else None
-    view = with_last_known_replicas(
-        view_now(settings.source, topic=topic, columns=SOURCE_COLUMNS), settings.warehouse, last
-    )
+    with settings.open_source(LIVE_TIMEOUT_SECONDS) as source:
+        view = with_last_known_replicas(view_now(source, topic=topic, columns=SOURCE_COLUMNS), settings.warehouse, last)
     cluster = _Cluster(
         partitions=with_derived_columns(view, default_min_isr_of(settings.warehouse, last)),
         registered=view.brokers,
         controller_id=view.controller_id,
         last_seen={row.broker_id: row for row in last_seen_after(settings.warehouse, last, view.brokers)},
         about={"snapshot_id": None, "taken_at": datetime.now(UTC)},
-        where=str(settings.source),
-        medium=settings.source.medium,
+        where=str(source),
+        medium=source.medium,
     )
     return cluster, view
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from jobs.advice.outage import in_json, outage_after
+from jobs.advice.outage import Outage, in_json
 from jobs.advice.plans import after_verification
 from jobs.console_output.copy_progress import CopyProgress, copying_lines, copying_result
 from jobs.console_output.kafka_text import status_lines
@@ -48,6 +48,8 @@ class Verification:
     copying: CopyProgress | None = None
     evenness: Figures | None = None
     """The least and most replicas and leaders per broker now."""
+    outage: Outage | None = None
+    """What is offline now, after a plan that was to elect leaders."""
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -70,7 +72,7 @@ def show_verification(settings: Settings, verification: Verification, text: Text
     for warning in verification.warnings:
         log(f"surveyor: {warning}", logging.WARNING)
     copying = None if verification.copying is None else copying_result(verification.copying)
-    outage = outage_after(settings, plan.row)
+    outage = verification.outage
     result: Result = {
         "plan_id": plan.plan_id,
         "status": plan.row.status,

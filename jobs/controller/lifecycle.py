@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from jobs.adapters.zookeeper.connection import connected
+from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.adapters.zookeeper.controllership import RELEASE_TIMEOUT_SECONDS
 from jobs.controller.control_options import ControlOptions
 from jobs.controller.decision_engine import Decisions
@@ -27,33 +27,42 @@ from schemas.text import pluralise
 
 
 def control_cluster(settings: Settings, options: ControlOptions, approve: Approve | None) -> CommandResult:
-    """Be the controller until a signal arrives; without `apply`, show what is due."""
-    if not options.apply:
+    """Be the controller until a signal arrives; without `apply`, show what is due.
+
+    The process reads by one ZooKeeper session: before a take-over, while it stands by, and the SCRAM credentials of
+    clients. A term has another session, which owns /controller: the end of that session is the resignation, and no
+    write may be made in a later one. The plan inbox opens one for each submitted plan.
+    """
+    with ZooKeeperSession(settings.zookeeper_endpoint) as zookeeper:
+        if options.apply:
+            return _control(settings, options, zookeeper, approve)
         settings.warehouse.ensure_tables()
-        with connected(settings.zookeeper_endpoint) as client:
+        with zookeeper.connected() as client:
             prepared = prepare(settings, options, client)
-        if options.standby or options.replace or options.metrics or options.listen:
-            log(
-                "surveyor: --standby, --replace, --metrics and --listen have no effect without --apply", logging.WARNING
-            )
-        keys = prepared.context.partitions.keys()
-        return _report_dry(settings, prepared.engine.decide(prepared.context, keys, deletions=True))
+    if options.standby or options.replace or options.metrics or options.listen:
+        log("surveyor: --standby, --replace, --metrics and --listen have no effect without --apply", logging.WARNING)
+    keys = prepared.context.partitions.keys()
+    return _report_dry(settings, prepared.engine.decide(prepared.context, keys, deletions=True))
+
+
+def _control(
+    settings: Settings, options: ControlOptions, zookeeper: ZooKeeperSession, approve: Approve | None
+) -> CommandResult:
     with _metrics(settings, options) as metrics:  # a standby that waits for ZooKeeper is well, too
         with ThreadPoolExecutor(1) as pool:  # tables are made while ZooKeeper and the brokers respond
             tables = pool.submit(settings.warehouse.ensure_tables)
-            prepared = prepare_first(settings, options, tables.result)
+            prepared = prepare_first(settings, options, zookeeper, tables.result)
         if approve is not None and not approve(Review("become the controller of this cluster?")):
             raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
+        brokers, configs = prepared.context.brokers, prepared.engine.broker_configs
         with (
             defer_signals(),
-            running_services(
-                settings, options.listen, prepared.context.brokers, prepared.engine.broker_configs, metrics
-            ) as services,
+            running_services(zookeeper, options.listen, brokers, configs, metrics) as services,
         ):
             if options.standby:
-                return Standby(settings, options, services, prepared).run()
+                return Standby(settings, options, zookeeper, services, prepared).run()
             timeout = None if options.replace else RELEASE_TIMEOUT_SECONDS
-            term = run_term(settings, prepared, services, timeout, until_quiet=options.until_quiet)
+            term = run_term(settings, zookeeper, prepared, services, timeout, until_quiet=options.until_quiet)
             if term.ended is not None:
                 raise type(term.ended)(term.line, term.result)
             return term.command_result()

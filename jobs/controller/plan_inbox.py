@@ -248,6 +248,7 @@ class PlanInbox:
         self._topics_to_refresh |= {change.topic for change in plan.changes}
         limits = CommitLimits(plan_request.max_plan_age, plan_request.max_changes, plan_request.allow_majority_dead)
         author = Actor(f"{plan_request.holder.user}@{plan_request.holder.host}", plan_request.run)
+        # not by the session of the term: an error while a plan is checked must not end the controllership
         with ZooKeeperConnection(self.settings.zookeeper_endpoint) as cluster:
             commit_log = apply_plan(
                 self.settings,

@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.brokers.connection import refuse_unresponsive
 from jobs.adapters.brokers.reported_configs import CONFIG_TIMEOUT_SECONDS, read_broker_configs, read_overrides
 from jobs.adapters.zookeeper.cluster import DELETE_TOPICS, ClusterState, read_cluster
-from jobs.adapters.zookeeper.connection import connected, forbidden, with_retries
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, forbidden, with_retries
 from jobs.adapters.zookeeper.controllership import refuse_take_over
 from jobs.controller.broker_protocols import complete_configs, refuse_protocols
 from jobs.controller.context import ControllerContext
@@ -53,7 +53,9 @@ class Preparation:
         return context
 
 
-def prepare_first(settings: Settings, options: ControlOptions, await_tables: Callable[[], None]) -> Preparation:
+def prepare_first(
+    settings: Settings, options: ControlOptions, zookeeper: ZooKeeperSession, await_tables: Callable[[], None]
+) -> Preparation:
     """Prepare; a standby waits for a ZooKeeper that does not respond. A signal interrupts this.
 
     It does not wait for errors that time does not fix: a wrong chroot or password, or an ACL. `await_tables` returns
@@ -62,7 +64,7 @@ def prepare_first(settings: Settings, options: ControlOptions, await_tables: Cal
     is_reported = False
     while True:
         try:
-            with connected(settings.zookeeper_endpoint) as client:
+            with zookeeper.connected() as client:
                 return prepare(settings, options, client, await_tables)
         except NoAnswerError as error:
             if not options.standby:

@@ -15,7 +15,7 @@ from jobs.adapters.request_server.authentication import (
 )
 from jobs.adapters.request_server.listen_config import PROTOCOL, ListenConfig, Security, listener_key
 from jobs.adapters.request_server.server import RequestServer
-from jobs.adapters.zookeeper.connection import LOST, connected
+from jobs.adapters.zookeeper.connection import LOST, ZooKeeperSession
 from jobs.adapters.zookeeper.scram_users import scram_credential
 from jobs.controller.broker_apis.apis import BrokerApis
 from jobs.controller.controller_node import (
@@ -29,7 +29,6 @@ from jobs.controller.controller_node import (
 from jobs.controller.metrics import ControllerMetrics
 from jobs.core.errors import SurveyorError
 from jobs.runtime.console import log
-from jobs.runtime.settings import Settings
 from schemas.broker_configs import AUTHORIZER
 from schemas.rows import Broker, BrokerConfig
 from schemas.znode_json import PLAINTEXT
@@ -56,7 +55,7 @@ class Services:
 
 @contextmanager
 def running_services(
-    settings: Settings,
+    zookeeper: ZooKeeperSession,
     listen: ListenConfig | None,
     registered: Mapping[int, Broker],
     configs: Sequence[BrokerConfig],
@@ -72,7 +71,7 @@ def running_services(
         yield Services(metrics)
         return
     apis = BrokerApis()
-    with _credentials(settings, listen) as credentials:
+    with _credentials(zookeeper, listen) as credentials:
         server = RequestServer(listen, apis, credentials)
         server.start()
         try:
@@ -156,12 +155,12 @@ def _warn_if_unreachable(endpoint: Endpoint, senders: str) -> None:
 
 
 @contextmanager
-def _credentials(settings: Settings, config: ListenConfig) -> Iterator[Credentials]:
-    """Yield how SCRAM credentials are read: by a session of their own, while the process runs."""
+def _credentials(zookeeper: ZooKeeperSession, config: ListenConfig) -> Iterator[Credentials]:
+    """Yield how SCRAM credentials are read: by the session of the process, in a term as well as before it."""
     if not any(mechanism in SCRAM for binding in config.bindings for mechanism in binding.security.mechanisms):
         yield lambda _user, _mechanism: None
         return
-    with connected(settings.zookeeper_endpoint) as client:
+    with zookeeper.connected() as client:
 
         def read(user: str, mechanism: str) -> ScramCredential | None:
             try:

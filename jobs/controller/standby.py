@@ -10,7 +10,7 @@ from threading import Event
 from typing import Final
 
 from jobs.adapters.zookeeper.cluster import CONTROLLER
-from jobs.adapters.zookeeper.connection import connected, poll_until, with_retries
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until, with_retries
 from jobs.adapters.zookeeper.controllership import ControllershipHeldError, controller_and_session
 from jobs.controller.control_options import ControlOptions
 from jobs.controller.preparation import (
@@ -43,6 +43,8 @@ class Standby:
 
     settings: Settings
     options: ControlOptions
+    zookeeper: ZooKeeperSession
+    """The session of the process; each term has another one."""
     services: Services
     prepared: Preparation
     _sessions: list[int] = field(default_factory=list)
@@ -65,7 +67,14 @@ class Standby:
                     break
                 is_taking_over = True
                 release_timeout, until_quiet = None if replaces else 0.0, self.options.until_quiet
-                term = run_term(self.settings, self.prepared, self.services, release_timeout, until_quiet=until_quiet)
+                term = run_term(
+                    self.settings,
+                    self.zookeeper,
+                    self.prepared,
+                    self.services,
+                    release_timeout,
+                    until_quiet=until_quiet,
+                )
             except ControllershipHeldError:
                 continue  # another standby was faster
             except (UsageError, MissingError):
@@ -90,10 +99,14 @@ class Standby:
     def _await_turn(self) -> None:
         """Wait while another Surveyor is the controller; prepare again from time to time, so nothing is outdated."""
         changed, prepared_at, announced = Event(), time.monotonic(), ""
-        with connected(self.settings.zookeeper_endpoint) as client:
+
+        def wake(_: object) -> None:
+            changed.set()
+
+        with self.zookeeper.connected() as client:
             while not interrupted():
                 changed.clear()
-                client.exists_async(CONTROLLER, watch=lambda _: changed.set())
+                client.exists_async(CONTROLLER, watch=wake)  # one function, which kazoo keeps once
                 controller, session = with_retries(lambda: controller_and_session(client))
                 if controller != self.settings.conf.controller_id:
                     read_state_before_take_over(self.settings, client)

@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 from msgspec.structs import replace
 
-from jobs.adapters.zookeeper.connection import LOST, connected, poll_until
+from jobs.adapters.zookeeper.connection import LOST, ZooKeeperSession, poll_until
 from jobs.adapters.zookeeper.controllership import SessionLostError, controller_and_session, controllership
 from jobs.controller.controller import ResidentController
 from jobs.controller.preparation import Preparation, without_garbage_collection
@@ -74,6 +74,7 @@ def ending(fields: dict[str, Any], line: str, code: ExitCode) -> CommandResult:
 
 def run_term(
     settings: Settings,
+    zookeeper: ZooKeeperSession,
     prepared: Preparation,
     services: Services,
     release_timeout: float | None,
@@ -90,7 +91,7 @@ def run_term(
         # without the advice, which is for commits: the next controller completes everything that is due
         reason = "" if ended is None else f"{ended.reason}; "
         session = controller.control.session
-        line = f"{reason}{controller.summary.line()}; {_wait_for_successor(settings, session)}"
+        line = f"{reason}{controller.summary.line()}; {_wait_for_successor(settings, zookeeper, session)}"
         log_writer.record(AuditEntry(Step.HAND_BACK, line))
     except SurveyorError as error:
         log_writer.record(AuditEntry(Step.HAND_BACK, str(error)))
@@ -202,13 +203,13 @@ def former_session_text(session: int) -> str:
     return f"/controller still belongs to the former session 0x{session:x} of this process; ZooKeeper will expire it"
 
 
-def _wait_for_successor(settings: Settings, former_session: int) -> str:
+def _wait_for_successor(settings: Settings, zookeeper: ZooKeeperSession, former_session: int) -> str:
     """Wait until there is a controller, and return a text that names it, or says that it is our former session."""
     started = time.monotonic()
     try:
         with (
             progress("waiting for a broker to become the controller"),
-            connected(settings.zookeeper_endpoint) as client,
+            zookeeper.connected() as client,
         ):
             controller, session = poll_until(
                 lambda: controller_and_session(client), lambda it: it[0] != NO_CONTROLLER, RESIGN_TIMEOUT_SECONDS

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jobs.adapters.brokers.admin import NONE, UNKNOWN_OUTCOME, Admin, describe_error
-from jobs.adapters.cluster_connections.interface import Lease
+from jobs.adapters.cluster_connections.interface import ClusterConnection, Lease
+from jobs.adapters.sources.interface import ClusterSource
 from jobs.adapters.zookeeper.migration_signs import refuse_migration
 from jobs.core.errors import ExitCode, RefusedError
 from jobs.execution.admin.audited_configs import override_text
@@ -60,9 +61,9 @@ class LeftoverThrottles:
         return truncate([f"  {override_text(resource, values)}" for resource, values in self.configs.items()])
 
 
-def find_leftover_throttles(settings: Settings) -> LeftoverThrottles:
+def find_leftover_throttles(source: ClusterSource) -> LeftoverThrottles:
     """Read the throttles; raise RefusedError while replicas move."""
-    view = view_now(settings.source)
+    view = view_now(source)
     throttles = _leftover_throttles(view)
     for text in view.throttle_warnings:
         warn(text)
@@ -81,16 +82,16 @@ def _leftover_throttles(view: ClusterView) -> ThrottleConfigs:
     return brokers | {(ResourceKind.TOPIC, name): lists for name, lists in sorted(view.throttled_topics.items())}
 
 
-def remove_leftover_throttles(settings: Settings) -> CommandResult:
+def remove_leftover_throttles(settings: Settings, cluster: ClusterConnection) -> CommandResult:
     """Remove the throttles that are set by now, those of plans first; raise RefusedError while replicas move."""
-    with settings.connection as cluster, cluster.reading() as reader:
+    with cluster.reading() as reader:
         state = reader.read_cluster()
         refuse_migration(state.migration)
         with lease_for(settings, cluster, "", "cancel") as lease, admin_of(settings, state) as admin:
-            _leftover_throttles(view_now(settings.source))  # a move may have begun since, before we had the lease
+            _leftover_throttles(view_now(cluster.source))  # a move may have begun since, before we had the lease
             for plan_id in throttled_plans(settings.warehouse) if settings.warehouse.exists() else []:
                 clear_throttle(settings.warehouse, reader, LeaseGuardedAdmin(admin, lease), plan_id)
-            throttles = _leftover_throttles(view_now(settings.source))
+            throttles = _leftover_throttles(view_now(cluster.source))
             refused = {
                 resource: reason
                 for resource, values in throttles.items()

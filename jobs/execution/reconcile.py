@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
+from jobs.adapters.sources.interface import ClusterSource
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import refuse_take_over
 from jobs.adapters.zookeeper.plan_submission import resident
@@ -52,8 +53,8 @@ FIRST_PAUSE_SECONDS: Final = 2.0
 MAX_PAUSE_SECONDS: Final = 30.0
 """Upper limit of the pause between two snapshots while replicas copy; it starts at FIRST_PAUSE_SECONDS and doubles."""
 
-PlanMaker = Callable[[], Plan]
-"""Takes a snapshot, and makes a plan of what is due on it."""
+PlanMaker = Callable[[ClusterSource], Plan]
+"""Takes a snapshot of a source, and makes a plan of what is due on it."""
 
 
 def reconcile_once(
@@ -70,16 +71,16 @@ def reconcile_once(
 ) -> CommandResult:
     """Take a snapshot, plan what is due after failures, and commit it or show what a commit would do."""
     _refuse_admin(mode)
-    plan = make_plan()
-    outage = outage_left_by(settings.warehouse, plan.row)
-    facts = {
-        "snapshot_id": plan.row.snapshot_id,
-        "plan_id": plan.plan_id,
-        "rejected": len(plan.rejections),
-        **in_json(outage),
-    }
-    extras = ReportExtras(facts, [*_outage_line(outage), *rejection_lines(settings, plan)])
     with ZooKeeperConnection(settings.zookeeper_endpoint) as cluster:
+        plan = make_plan(cluster.source)
+        outage = outage_left_by(settings.warehouse, plan.row)
+        facts = {
+            "snapshot_id": plan.row.snapshot_id,
+            "plan_id": plan.plan_id,
+            "rejected": len(plan.rejections),
+            **in_json(outage),
+        }
+        extras = ReportExtras(facts, [*_outage_line(outage), *rejection_lines(settings, plan)])
         if not plan.size:
             return _nothing_due(settings, cluster, plan, extras, approve=approve, apply=apply, detailed=detailed)
         try:
@@ -118,7 +119,7 @@ def reconcile_until_quiet(
     written: Counter[str] = Counter({"applied_now": 0, **counts(())})
     with ZooKeeperConnection(settings.zookeeper_endpoint) as cluster:
         while True:
-            plan = make_plan()
+            plan = make_plan(cluster.source)
             if not plan.size and (
                 copying := [row for row in plan.rejections if row.code == RejectionCode.WAITS_FOR_ISR]
             ):

@@ -14,6 +14,7 @@ from typing import Final
 
 from jobs.adapters.brokers.log_dirs import ReplicaSizes, read_replica_sizes
 from jobs.adapters.cluster_connections.interface import ClusterConnection
+from jobs.advice.outage import outage_after
 from jobs.console_output.copy_progress import CopyProgress
 from jobs.console_output.verification import Verification
 from jobs.core.errors import SurveyorError
@@ -68,6 +69,7 @@ def verify_stored(settings: Settings, name: str, interval: float, *, in_full: bo
             except SurveyorError as error:
                 verification.warnings.append(f"how much is copied is unknown: {error}")
             verification.evenness = _evenness_now(settings, cluster, plan)
+        verification.outage = outage_after(cluster.source, settings.warehouse, plan.row)
     return verification
 
 

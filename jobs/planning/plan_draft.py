@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.adapters.delta.spark_warehouse import MAX_DRIVER_ROWS, SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.sources.interface import ClusterSource
 from jobs.adapters.spark.session import default_parallelism, start_session, with_settings
 from jobs.adapters.spark.spark_settings import BROADCASTING, ONE_TASK, SMALL_CLUSTER_PARTITIONS
 from jobs.adapters.zookeeper.migration_signs import migration_refusal
@@ -40,7 +41,7 @@ from jobs.runtime.console import CommandResult, Result, log
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from jobs.snapshots.snapshot import snapshot_line, take_snapshot
+from jobs.snapshots.snapshot import snapshot_line, take_snapshot, take_snapshot_of
 from schemas.enums import PlanKind, PlanStatus
 from schemas.rows import Operation, PlanRecord, RejectionRecord, Snapshot
 
@@ -96,12 +97,17 @@ def report_plan(settings: Settings, options: PlanOptions, planner: Planner) -> C
     return CommandResult(result, *lines, steps=steps, warnings=plan_warnings(warehouse, row), exit_code=code)
 
 
-def make_plan(settings: Settings, options: PlanOptions, planner: Planner) -> Result:
-    """Plan on a snapshot and store the plan; if the name is taken, return that plan or refuse."""
+def make_plan(
+    settings: Settings, options: PlanOptions, planner: Planner, source: ClusterSource | None = None
+) -> Result:
+    """Plan on a snapshot and store the plan; if the name is taken, return that plan or refuse.
+
+    With `options.refresh` the snapshot is taken first, from `source` if the caller has opened one.
+    """
     warehouse, alias, snapshot_id = settings.warehouse, Alias(options.name, options.replace_name), options.snapshot_id
     if options.refresh:
         _refuse_taken_name(warehouse, alias)
-    snapshot = find_snapshot(warehouse, _refreshed(settings) if options.refresh else snapshot_id)
+    snapshot = find_snapshot(warehouse, _refreshed(settings, source) if options.refresh else snapshot_id)
     existing = None if alias.replaces else plan_named(warehouse, alias.name)
     if existing and alias.name and snapshot_id is None:
         refuse_older(existing, alias.name, snapshot.snapshot_id)
@@ -135,9 +141,9 @@ def _refuse_taken_name(warehouse: Warehouse, alias: Alias) -> None:
         refuse_refresh(existing, alias.name)
 
 
-def _refreshed(settings: Settings) -> int:
+def _refreshed(settings: Settings, source: ClusterSource | None) -> int:
     """Take a snapshot and return its id; an error of the snapshot also fails the plan."""
-    taken = take_snapshot(settings)
+    taken = take_snapshot(settings) if source is None else take_snapshot_of(settings, source)
     log(f"surveyor: {snapshot_line(settings.cluster, taken)}")
     return int(taken["snapshot_id"])
 

@@ -63,18 +63,18 @@ def brokers_with_replicas(view: ClusterView) -> set[int]:
 
 def read_facts(settings: Settings) -> RestartFacts:
     """Read the cluster as it is now; raise UnreadableError if its source cannot be read."""
-    source = settings.source
-    with progress("asking brokers for min.insync.replicas"):
-        brokers, broker_settings = source.read_broker_settings()
-        configs, silent = read_configs_and_failures(
-            [row for row in brokers if row.is_live],
-            settings.conf.command_config,
-            broker_settings.overrides,
-            CONFIG_TIMEOUT_SECONDS,
-            defaults=broker_settings.defaults,
-        )
-    with progress("reading the cluster"):
-        return RestartFacts(view=view_now(source, columns=SOURCE_COLUMNS), configs=configs, silent=silent)
+    with settings.open_source() as source:
+        with progress("asking brokers for min.insync.replicas"):
+            brokers, broker_settings = source.read_broker_settings()
+            configs, silent = read_configs_and_failures(
+                [row for row in brokers if row.is_live],
+                settings.conf.command_config,
+                broker_settings.overrides,
+                CONFIG_TIMEOUT_SECONDS,
+                defaults=broker_settings.defaults,
+            )
+        with progress("reading the cluster"):
+            return RestartFacts(view=view_now(source, columns=SOURCE_COLUMNS), configs=configs, silent=silent)
 
 
 def unread_of_cluster(view: ClusterView) -> Iterator[str]:

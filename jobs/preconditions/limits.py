@@ -116,7 +116,7 @@ def refuse_other_cluster(settings: Settings, plan: Plan, state: LiveCluster) -> 
         )
     if plan.row.cluster_id != state.cluster_id:
         raise RefusedError(
-            f"plan {plan.title} was made for the cluster with id {plan.row.cluster_id}, and {settings.source} is "
+            f"plan {plan.title} was made for the cluster with id {plan.row.cluster_id}, and {settings.address} is "
             f"that of {state.cluster_id}; check --cluster and {settings.address_option}",
         )
 

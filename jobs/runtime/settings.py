@@ -7,7 +7,8 @@ line on stderr says which value is used, so that no command runs on an unintende
 """
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -127,16 +128,24 @@ class Settings:
 
         return Listener.of(self.conf.command_config, self.conf.control_listener)
 
-    @property
-    def source(self) -> "ClusterSource":
-        """Where the cluster's metadata is read from; raise UsageError if no address is given."""
+    @contextmanager
+    def open_source(self, timeout_seconds: float | None = None) -> Iterator["ClusterSource"]:
+        """Yield where the cluster's metadata is read from, by one ZooKeeper session; UsageError without an address.
+
+        `timeout_seconds` is how long to wait for ZooKeeper, None for its session timeout. A command that also writes
+        to the cluster reads by `ClusterConnection.source` instead.
+        """
         if self.conf.bootstrap_servers is not None:
             from jobs.adapters.sources.kraft import KRaftSource  # noqa: PLC0415 - kafka-python and Arrow
 
-            return KRaftSource(self.conf.bootstrap_servers, self.conf.command_config)
+            yield KRaftSource(self.conf.bootstrap_servers, self.conf.command_config)
+            return
         from jobs.adapters.sources.zookeeper import ZooKeeperSource  # noqa: PLC0415 - kazoo and Arrow
+        from jobs.adapters.zookeeper.connection import SESSION_TIMEOUT, ZooKeeperSession  # noqa: PLC0415 - kazoo
 
-        return ZooKeeperSource(self.zookeeper_endpoint)
+        timeout = SESSION_TIMEOUT if timeout_seconds is None else timeout_seconds
+        with ZooKeeperSession(self.zookeeper_endpoint, timeout) as session:
+            yield ZooKeeperSource(session)
 
     @property
     def connection(self) -> "ClusterConnection":
@@ -154,6 +163,11 @@ class Settings:
         """The option that names the cluster, with its environment variable, for messages."""
         name = "zookeeper" if self.conf.bootstrap_servers is None else "bootstrap_servers"
         return f"{ADDRESS_OPTIONS[name]} (SURVEYOR_{name.upper()})"
+
+    @property
+    def address(self) -> str:
+        """The address of the cluster, for messages; raise UsageError if none is given."""
+        return self.conf.bootstrap_servers or str(self.zookeeper_endpoint)
 
     @property
     def has_zookeeper(self) -> bool:

@@ -101,6 +101,10 @@ class ClusterView:
         return [f"throttles set in {abbreviate(some)} are unknown: {reason}" for reason, some in paths.items()]
 
 
+LIVE_TIMEOUT_SECONDS: Final = 5.0
+"""Connect timeout of a command that only shows the live state; short, because a user waits for the result."""
+
+
 def view_now(source: ClusterSource, *, topic: str | None = None, columns: Sequence[str] = PARTITION) -> ClusterView:
     """Read the live state of all topics or one from a cluster's source.
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from jobs.adapters.brokers.admin import read_properties
 from jobs.adapters.brokers.reported_configs import CONFIG_TIMEOUT_SECONDS, read_broker_configs
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
-from jobs.adapters.sources.interface import ClusterMetadata, ConfigDefaults
+from jobs.adapters.sources.interface import ClusterMetadata, ClusterSource, ConfigDefaults
 from jobs.adapters.spark.session import task_progress
 from jobs.adapters.spark.spark_settings import SMALL_CLUSTER_PARTITIONS
 from jobs.runtime.console import log
@@ -58,9 +58,9 @@ class StagedMetadata:
         return self.staged.where(F.col("kind") == kind)
 
 
-def read_driver_metadata(settings: Settings) -> DriverMetadata:
+def read_driver_metadata(settings: Settings, source: ClusterSource) -> DriverMetadata:
     """Read brokers, controller, requests and dynamic broker configs, and start the config requests to the brokers."""
-    reading = settings.source.read_driver_metadata(SMALL_CLUSTER_PARTITIONS)
+    reading = source.read_driver_metadata(SMALL_CLUSTER_PARTITIONS)
     configs = _request_broker_configs(settings, reading.metadata.live_brokers, reading.settings)
     return DriverMetadata(reading.metadata, reading.is_small, configs)
 
@@ -90,15 +90,15 @@ def _request_broker_configs(
     return response
 
 
-def stage(settings: Settings, tables: SparkWarehouse, small: DriverMetadata, phases: Phases) -> StagedMetadata:
+def stage(source: ClusterSource, tables: SparkWarehouse, small: DriverMetadata, phases: Phases) -> StagedMetadata:
     """Stage topics and partitions, then wait for the broker configs, which have a time limit."""
     with phases.of("read", "reading topics and partitions", partial(task_progress, tables.spark)):
-        staged, tallies = stage_topics(settings.source, tables, tiny=small.tiny)
+        staged, tallies = stage_topics(source, tables, tiny=small.tiny)
         configs = small.configs.result()
     counts = _counts(phases, tallies)
     _warn_of_silent_brokers(configs)
     quarantine = _quarantine(staged) if "quarantine" in counts else []
-    end = settings.source.read_end()
+    end = source.read_end()
     for warning in end.warnings:
         log(f"surveyor: {warning}")
     return StagedMetadata(small.metadata, configs, staged, counts, quarantine, end.position, end.security)

@@ -32,7 +32,8 @@ def take_sizes(settings: Settings) -> Result:
 
     Raise UnreadableError if no broker responded; then nothing is stored.
     """
-    brokers = [row for row in settings.source.read_brokers() if row.is_live]
+    with settings.open_source() as source:
+        brokers = [row for row in source.read_brokers() if row.is_live]
     counts: Counter[str] = Counter()
 
     def detail() -> Part:

@@ -20,7 +20,7 @@ from jobs.adapters.delta.snapshot_lease import SnapshotLease, leased_snapshot
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_lease import SNAPSHOT
-from jobs.adapters.sources.interface import ClusterMetadata
+from jobs.adapters.sources.interface import ClusterMetadata, ClusterSource
 from jobs.adapters.spark.session import start_session, with_settings
 from jobs.adapters.spark.spark_settings import ONE_TASK
 from jobs.adapters.zookeeper.migration_signs import migration_notice
@@ -50,10 +50,16 @@ CONTROLLER_PLACEHOLDERS: Final = {NO_CONTROLLER: "no controller", None: "control
 
 def take_snapshot(settings: Settings) -> Result:
     """Take one snapshot of the cluster; return its id, counts and seconds by phase."""
+    with settings.open_source() as source:
+        return take_snapshot_of(settings, source)
+
+
+def take_snapshot_of(settings: Settings, source: ClusterSource) -> Result:
+    """Take one snapshot, reading by a source that the caller has opened."""
     began = _StartTime()
     phases = Phases()
     with phases.of("read", "reading brokers and the controller"):
-        small = read_driver_metadata(settings)
+        small = read_driver_metadata(settings, source)
     with phases.of("start", "starting Spark"):
         settings.warehouse.ensure_tables()
         session = _session(settings, tiny=small.tiny)
@@ -61,8 +67,8 @@ def take_snapshot(settings: Settings) -> Result:
     with _exclusive_snapshot(settings.warehouse) as turn:
         if turn.has_waited:  # read again, because ids must follow the order of reading
             began = _StartTime()
-            small = read_driver_metadata(settings)
-        reading = stage(settings, tables, small, phases)
+            small = read_driver_metadata(settings, source)
+        reading = stage(source, tables, small, phases)
         _end_drains(settings, reading.metadata)
         row, counts = _write_under_next_id(settings, tables, reading, phases, began=began, turn=turn)
     _warn(reading.metadata, counts)

@@ -58,9 +58,9 @@ def stage_topics(source: ClusterSource, tables: SparkWarehouse, *, tiny: bool) -
 @stage_topics.register
 def _stage_zookeeper(source: ZooKeeperSource, tables: SparkWarehouse, *, tiny: bool) -> tuple[DataFrame, list[Tally]]:
     if tiny:
-        return _staged(read_in_process(source.endpoint), tables)
+        return _staged(read_in_process(source.session), tables)
     tasks = TASKS_PER_CORE * default_parallelism(tables.spark)
-    return _checkpointed(read_on_executors(tables.spark, source.endpoint, tasks))
+    return _checkpointed(read_on_executors(tables.spark, source.session, tasks))
 
 
 @stage_topics.register

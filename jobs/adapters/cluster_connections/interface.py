@@ -13,6 +13,7 @@ from typing import Protocol, Self
 
 from kazoo.client import KazooClient
 
+from jobs.adapters.sources.interface import ClusterSource
 from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState, OperationState, Targets
@@ -162,6 +163,10 @@ class ClusterConnection(Protocol):
 
         `timeout_seconds` is how long to wait for a holder that lives; None waits only until it shows that it does.
         """
+
+    @property
+    def source(self) -> ClusterSource:
+        """The cluster as a metadata source, which reads by this connection."""
 
     @property
     def zookeeper_session(self) -> ZooKeeperSession:

@@ -23,7 +23,7 @@ from jobs.adapters.kraft.cluster import read_cluster, read_last_applied
 from jobs.adapters.kraft.fresh_reads import FreshReads, await_applied
 from jobs.adapters.kraft.session import Session
 from jobs.adapters.kraft.topics import read_named_topics
-from jobs.adapters.sources.kraft import bootstrap_addresses, own_rates
+from jobs.adapters.sources.kraft import KRaftSource, bootstrap_addresses, own_rates
 from jobs.core.errors import RefusedError, UnreadableError
 from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState, OperationState, Targets
 from schemas.lease_holder import LeaseHolder
@@ -213,6 +213,10 @@ class KRaftConnection:
     ) -> Iterator[WarehouseLease]:
         with leased(self.warehouse, holder, timeout_seconds, notify) as lease:
             yield lease
+
+    @property
+    def source(self) -> KRaftSource:
+        return KRaftSource(self.bootstrap_servers, self.command_config)
 
     @property
     def zookeeper_session(self) -> NoReturn:

@@ -8,6 +8,7 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.reported_configs import DYNAMIC_CONFIGS
 from jobs.adapters.cluster_connections.interface import CurrentOverrides, Lease, ResourceName, TopicReading
+from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.adapters.zookeeper import lease_znode, precondition_reader
 from jobs.adapters.zookeeper.admin_requests import withdraw
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONFIGS, TOPICS, ClusterState, read_cluster, reassign_requests
@@ -115,6 +116,10 @@ class ZooKeeperConnection(ZooKeeperSession):
         timeout = lease_znode.LEASE_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
         with self.connected() as client, leased(client, holder, timeout, notify) as lease:
             yield lease
+
+    @property
+    def source(self) -> ZooKeeperSource:
+        return ZooKeeperSource(self)
 
     @property
     def zookeeper_session(self) -> ZooKeeperSession:

@@ -19,8 +19,7 @@ from jobs.adapters.sources.interface import (
     TopicOverrides,
 )
 from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_brokers, read_cluster
-from jobs.adapters.zookeeper.connection import children, connected, sync, with_retries
-from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, children, sync, with_retries
 from jobs.adapters.zookeeper.kraft_carried_znodes import read_security
 from jobs.adapters.zookeeper.multi_read import children_of, gc_paused, read_permitted
 from jobs.adapters.zookeeper.topics import read_topic_rows
@@ -30,9 +29,6 @@ from schemas.znodes import FORBIDDEN_REASON, MalformedZnodeError, decode_config
 
 TOPICS_PER_COUNT: Final = 1000
 """Topics whose partitions are counted before each check of the limit."""
-
-CONNECT_TIMEOUT_SECONDS: Final = 5.0
-"""Connect timeout of a live view; short, because a user waits for the result."""
 
 _STATE_COLUMNS: Final = frozenset(
     {"leader", "isr", "leader_epoch", "controller_epoch", "state_version", "leader_recovery_state"}
@@ -45,12 +41,12 @@ _KRAFT_COLUMNS: Final = frozenset({"eligible_leader_replicas", "last_known_elr"}
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperSource:
-    """The ZooKeeper ensemble of a cluster."""
+    """The ZooKeeper ensemble of a cluster, read by the session of the command."""
 
-    endpoint: ZooKeeperEndpoint
+    session: ZooKeeperSession
 
     def __str__(self) -> str:
-        return str(self.endpoint)
+        return str(self.session.endpoint)
 
     @property
     def medium(self) -> str:
@@ -58,7 +54,7 @@ class ZooKeeperSource:
 
     def read_driver_metadata(self, small_partitions: int) -> DriverReading:
         """Read brokers, controller, requests and dynamic broker configs."""
-        with connected(self.endpoint) as client:
+        with self.session.connected() as client:
             state = with_retries(lambda: read_cluster(client))
             overrides, quarantine = with_retries(lambda: read_overrides(client))
             is_small = with_retries(lambda: _has_at_most(client, small_partitions))
@@ -68,19 +64,19 @@ class ZooKeeperSource:
 
     def read_brokers(self) -> list[Broker]:
         """Read the registered brokers."""
-        with connected(self.endpoint) as client:
+        with self.session.connected() as client:
             return with_retries(lambda: read_brokers(client))
 
     def read_broker_settings(self) -> tuple[list[Broker], ConfigDefaults]:
         """Read the registered brokers and their dynamic settings."""
-        with connected(self.endpoint) as client:
+        with self.session.connected() as client:
             brokers = with_retries(lambda: read_brokers(client))
             overrides, _ = with_retries(lambda: read_overrides(client))
         return brokers, ConfigDefaults(defaults=DEFAULTS, overrides=overrides)
 
     def read_live(self, topic: str | None, columns: Sequence[str]) -> LiveReading:
         """Read the live state of all topics or one."""
-        with gc_paused(), connected(self.endpoint, CONNECT_TIMEOUT_SECONDS) as client:
+        with gc_paused(), self.session.connected() as client:
             state = with_retries(lambda: read_cluster(client))
             configs, partitions, quarantine = with_retries(lambda: _read_topics(client, topic, columns))
             quarantine += state.quarantine
@@ -97,7 +93,7 @@ class ZooKeeperSource:
 
     def read_end(self) -> ReadingEnd:
         """Read the last zxid, ACLs and the like, and see if the brokers' dynamic configs can be listed."""
-        with connected(self.endpoint) as client:
+        with self.session.connected() as client:
             with_retries(lambda: sync(client))
             zxid = client.last_zxid
             listed = with_retries(lambda: configured_brokers(client)) is not None

@@ -46,6 +46,13 @@ CONNECT_TIMEOUT_SECONDS: Final = 15.0
 DNS_TIMEOUT_SECONDS: Final = 1.0
 """Seconds that DNS look-ups may take after no server has answered."""
 
+RECONNECT_DELAY_SECONDS: Final = 1.0
+"""Longest pause between two attempts to connect.
+
+kazoo would double the pause up to an hour, and a process that waits through an outage could not read for as long after
+it.
+"""
+
 POLL_SECONDS: Final = 0.2
 """Seconds between two reads in `poll_until`."""
 
@@ -147,6 +154,7 @@ class ZooKeeperSession:
                 self.timeout,
                 logger=_QUIET,
                 randomize_hosts=self.first_server is None,
+                connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": RECONNECT_DELAY_SECONDS},
                 **options,
             )
         except ValueError as error:

@@ -7,9 +7,7 @@ from typing import Final
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.advice.outage import Outage, outage_left_by, outage_now
-from jobs.snapshots.cluster_view import view_now
 from planner.leadership.last_in_sync import BrokerStart, StartOrder
 from schemas.enums import NO_LEADER, PlanKind, PlanStatus
 from schemas.rows import PlanRecord, Snapshot
@@ -17,6 +15,7 @@ from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.commands import Ran, Surveyor
 from tests.jobs.support.rows.warehouse_rows import NOW, Cluster, broker, partition, topic
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.zookeeper.live_view import live_view
 
 SENTENCE: Final = (
     "4 partitions offline, and Surveyor cannot elect a leader: "
@@ -103,7 +102,7 @@ def test_history_has_the_last_isr(warehouse: Warehouse, tree: KafkaTree) -> None
     tree.add_topic("orders", {0: [2, 0]})
     tree.unregister(0)
     tree.unregister(2)
-    view = view_now(ZooKeeperSource(tree.endpoint))
+    view = live_view(tree.endpoint)
     rows = view.partitions.to_pylist()
     emptied = view.partitions.from_pylist([row | {"isr": []} for row in rows], schema=view.partitions.schema)
     without = type(view)(**{name: getattr(view, name) for name in view.__slots__} | {"partitions": emptied})

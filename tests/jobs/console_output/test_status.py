@@ -205,7 +205,7 @@ def test_what_cannot_be_read_meanwhile_is_said_and_tried_again(
 
 
 def test_nothing_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.adapters.sources.zookeeper.CONNECT_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr("jobs.checks.cluster_status.LIVE_TIMEOUT_SECONDS", 0.1)
     ran = Surveyor("127.0.0.1:1", tmp_path)("status", "--json")
 
     assert (ran.code, ran.json["exit_code"]) == (22, 22)
@@ -214,7 +214,7 @@ def test_nothing_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_unknown_host_name_is_no_fault_of_the_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.adapters.sources.zookeeper.CONNECT_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr("jobs.checks.cluster_status.LIVE_TIMEOUT_SECONDS", 0.1)
     ran = Surveyor("127.0.0.1:1,no.such.invalid:2181/kafka", tmp_path)("status")
 
     assert (ran.code, "cannot resolve host name 'no.such.invalid'" in ran.stderr) == (22, True)

@@ -10,18 +10,17 @@ from kazoo.security import make_digest_acl
 from prometheus_client.parser import text_string_to_metric_families
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.controller import metrics as control_metrics
 from jobs.controller.controller import ResidentController
 from jobs.controller.metrics import ControllerMetrics, serve
 from jobs.controller.write_behind import WriteBehindLog
 from jobs.repositories.plans.commit_rows import AuditEntry
-from jobs.snapshots.cluster_view import view_now
 from jobs.snapshots.health import health_of
 from schemas.enums import Step
 from tests.jobs.support.controllers.resident import initialize, run_until_quiet
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.zookeeper.live_view import live_view
 
 LABELS = {"cluster": "default"}
 
@@ -154,7 +153,7 @@ def test_counts_agree_with_those_of_status(
     metrics.begin(controller)
 
     counted = counts(metrics)
-    health = health_of(view_now(ZooKeeperSource(tree.endpoint)), default_min_isr=1, threshold=0.1)
+    health = health_of(live_view(tree.endpoint), default_min_isr=1, threshold=0.1)
     expected = {
         "brokers live": len(health.live),
         "brokers gone": len(health.gone),

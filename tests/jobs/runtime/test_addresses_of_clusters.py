@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.adapters.sources.interface import ClusterSource
 from jobs.adapters.sources.kraft import KRaftSource
 from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.core.errors import RefusedError, UsageError
@@ -33,6 +34,11 @@ def _settings(
     )
 
 
+def _source(settings: Settings) -> ClusterSource:
+    with settings.open_source() as source:
+        return source
+
+
 def _conf(folder: Path, *lines: str) -> Path:
     path = folder / "surveyor.toml"
     path.write_text("\n".join(["[clusters.default]", *lines]), encoding="utf-8")
@@ -40,13 +46,13 @@ def _conf(folder: Path, *lines: str) -> Path:
 
 
 def test_each_address_has_its_source() -> None:
-    assert isinstance(_settings(zookeeper="zk:1").source, ZooKeeperSource)
-    assert _settings(bootstrap_servers="k:1").source == KRaftSource("k:1")
+    assert isinstance(_source(_settings(zookeeper="zk:1")), ZooKeeperSource)
+    assert _source(_settings(bootstrap_servers="k:1")) == KRaftSource("k:1")
 
 
 def test_a_typed_address_excludes_that_of_the_environment() -> None:
-    assert isinstance(_settings("zk:1", "k:1", typed=ZOOKEEPER).source, ZooKeeperSource)
-    assert isinstance(_settings("zk:1", "k:1", typed=BROKERS).source, KRaftSource)
+    assert isinstance(_source(_settings("zk:1", "k:1", typed=ZOOKEEPER)), ZooKeeperSource)
+    assert isinstance(_source(_settings("zk:1", "k:1", typed=BROKERS)), KRaftSource)
 
 
 def test_two_addresses_are_refused(tmp_path: Path) -> None:
@@ -60,15 +66,15 @@ def test_two_addresses_are_refused(tmp_path: Path) -> None:
 
 def test_the_file_is_used_if_it_is_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     conf = _conf(tmp_path, 'bootstrap_servers = "k:1"')
-    assert _settings(conf=conf).source == KRaftSource("k:1")
-    assert isinstance(_settings("zk:1", conf=conf).source, ZooKeeperSource)
-    assert _settings("zk:1", conf=conf, typed={"conf_path": ("--conf", str(conf))}).source == KRaftSource("k:1")
+    assert _source(_settings(conf=conf)) == KRaftSource("k:1")
+    assert isinstance(_source(_settings("zk:1", conf=conf)), ZooKeeperSource)
+    assert _source(_settings("zk:1", conf=conf, typed={"conf_path": ("--conf", str(conf))})) == KRaftSource("k:1")
     assert "bootstrap_servers k:1" in capsys.readouterr().err
 
 
 def test_a_typed_address_excludes_that_of_the_file(tmp_path: Path) -> None:
     conf = _conf(tmp_path, 'bootstrap_servers = "k:1"')
-    assert isinstance(_settings("zk:1", conf=conf, typed=ZOOKEEPER).source, ZooKeeperSource)
+    assert isinstance(_source(_settings("zk:1", conf=conf, typed=ZOOKEEPER)), ZooKeeperSource)
 
 
 def test_a_command_that_needs_zookeeper_refuses_a_kraft_cluster() -> None:
@@ -79,4 +85,4 @@ def test_a_command_that_needs_zookeeper_refuses_a_kraft_cluster() -> None:
 @pytest.mark.parametrize("text", ["", "kafka1", "kafka1:x", ","])
 def test_an_address_has_a_port(text: str) -> None:
     with pytest.raises(UsageError, match="expected HOST:PORT"):
-        _settings(bootstrap_servers=text).source.read_brokers()
+        _source(_settings(bootstrap_servers=text)).read_brokers()

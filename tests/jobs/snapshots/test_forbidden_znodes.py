@@ -7,14 +7,13 @@ import pytest
 from kazoo.security import make_acl, make_digest_acl
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.sources.zookeeper import ZooKeeperSource
-from jobs.snapshots.cluster_view import view_now
 from jobs.snapshots.health import health_of
 from schemas.enums import UNKNOWN_EPOCH, Outcome
 from tests.jobs.support.commands.command_line import Surveyor as CommandLine
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.zookeeper.live_view import live_view
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -67,7 +66,7 @@ def test_one_forbidden_znode_is_quarantined(
     partitions = surveyor.rows("partitions", "topic", "partition", "understood")
     assert {(topic, partition) for topic, partition, understood in partitions if not understood} == unknown
     assert len(partitions) == 3
-    health = health_of(view_now(ZooKeeperSource(tree.endpoint)), default_min_isr=1, threshold=0.1)
+    health = health_of(live_view(tree.endpoint), default_min_isr=1, threshold=0.1)
     assert (health.partitions, health.not_understood, health.live) == (3, len(unknown), [0, 1, 2])
 
 
@@ -80,7 +79,7 @@ def test_a_folder_that_only_brokers_list_costs_nothing_else(surveyor: Surveyor, 
     assert (snapshot.code, snapshot.json["partitions"]) == (0, 3)
     assert path not in {row["path"] for row in surveyor.warehouse.rows("quarantine")}
     assert ("/config/brokers cannot be listed" in snapshot.stderr) == (path == "/config/brokers")
-    assert view_now(ZooKeeperSource(tree.endpoint)).partitions.num_rows == 3
+    assert live_view(tree.endpoint).partitions.num_rows == 3
 
 
 @pytest.mark.parametrize("path", ["/config/brokers", "/config/brokers/1", "/config/topics/orders"])

@@ -7,17 +7,17 @@ import pytest
 from kazoo.security import make_digest_acl
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core.errors import UnreadableError
 from jobs.repositories.snapshots import find_snapshot
-from jobs.snapshots.cluster_view import ClusterView, view_now, view_of
+from jobs.snapshots.cluster_view import ClusterView, view_of
 from jobs.snapshots.health import Health, health_of
 from schemas.enums import NO_CONTROLLER, NO_LEADER
 from schemas.rows import Row, Snapshot
 from schemas.znodes import Assignment, State, encode_assignment, encode_state
 from tests.jobs.support.rows.warehouse_rows import Cluster, broker, partition, topic
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.zookeeper.live_view import live_view
 
 TOPICS = {
     "calm": {0: [0, 1], 1: [1, 2]},
@@ -101,7 +101,7 @@ def snapshot(warehouse: Warehouse) -> Snapshot:
 
 
 def test_znodes_and_tables_say_the_same(troubled: KafkaTree, warehouse: Warehouse, snapshot: Snapshot) -> None:
-    both = [judged(view_now(ZooKeeperSource(troubled.endpoint))), judged(view_of(warehouse, snapshot))]
+    both = [judged(live_view(troubled.endpoint)), judged(view_of(warehouse, snapshot))]
 
     assert [numbers(health) for health in both] == [EXPECTED, EXPECTED]
     columns = ("broker_id", "preferred_partitions", "not_led", "exceeds")
@@ -121,7 +121,7 @@ def test_unmoved_partitions_are_named_and_only_waiting_ones_count(tree: KafkaTre
     rows = [{"topic": name, "partition": number, "replicas": to} for (name, number), to in wanted.items()]
     tree.write("/admin/reassign_partitions", json.dumps({"version": 1, "partitions": rows}).encode())
 
-    health = judged(view_now(ZooKeeperSource(tree.endpoint)))
+    health = judged(live_view(tree.endpoint))
 
     assert health.moving == 2
     assert health.json["stalled"] == [
@@ -165,7 +165,7 @@ def test_a_request_that_a_broker_ignores_does_not_count_as_moving(
     else:
         tree.elect(controller, epoch=7)
 
-    view = view_now(ZooKeeperSource(tree.endpoint))
+    view = live_view(tree.endpoint)
     health = judged(view)
 
     assert (health.moving, health.quarantined) == (moving, 1)
@@ -217,7 +217,7 @@ def test_a_leader_outside_its_isr_is_named(tree: KafkaTree) -> None:
     lead(tree, 1, 1, [0])
     lead(tree, 2, NO_LEADER, [])
     lead(tree, 3, 2, [])
-    health = judged(view_now(ZooKeeperSource(tree.endpoint)))
+    health = judged(live_view(tree.endpoint))
 
     assert (health.leader_outside_isr, health.named["leader_outside_isr"]) == (2, ["calm-1", "calm-3"])
     assert (health.offline, health.stuck, health.mendable, health.under_min_isr) == (1, 1, 0, 2)
@@ -231,7 +231,7 @@ def test_an_endless_move_without_a_state_blocks_kafka(tree: KafkaTree) -> None:
         tree.write(f"/brokers/topics/{name}", encode_assignment(assigned))
     tree.write("/admin/delete_topics/going", b"")
     tree.write("/config/topics/fine", b'{"version":1,"config":{"retention.ms":"abc"}}')
-    health = judged(view_now(ZooKeeperSource(tree.endpoint)))
+    health = judged(live_view(tree.endpoint))
 
     assert [(row.path, row.blocks) for row in health.blocking] == [
         ("/config/topics/fine", "broker start"),
@@ -262,7 +262,7 @@ def spoil_broker(tree: KafkaTree) -> None:
 def test_malformed_znodes_are_counted(tree: KafkaTree, spoil: Callable[[KafkaTree], None], expected: Row) -> None:
     tree.add_topic("calm", {0: [0, 1], 1: [1, 0]})
     spoil(tree)
-    health = judged(view_now(ZooKeeperSource(tree.endpoint)))
+    health = judged(live_view(tree.endpoint))
 
     assert {name: getattr(health, name) for name in expected} == expected
 
@@ -274,7 +274,7 @@ def test_settings_that_zookeeper_keeps_to_the_brokers_are_left_out(tree: KafkaTr
     kept = [make_digest_acl("broker", "secret", all=True)]
     for path in ("/config/users", "/config/brokers"):
         tree.client.set_acls(path, kept)
-    health = judged(view_now(ZooKeeperSource(tree.endpoint)))
+    health = judged(live_view(tree.endpoint))
 
     assert [(row.path, row.blocks) for row in health.blocking] == [("/config/clients/loud", "broker start")]
     assert health.partitions == 0
@@ -282,7 +282,7 @@ def test_settings_that_zookeeper_keeps_to_the_brokers_are_left_out(tree: KafkaTr
 
 def test_an_empty_cluster(bare_tree: KafkaTree) -> None:
     bare_tree.lay_out(brokers=())
-    health = judged(view_now(ZooKeeperSource(bare_tree.endpoint)))
+    health = judged(live_view(bare_tree.endpoint))
 
     assert (health.controller_id, health.live, health.gone) == (NO_CONTROLLER, [], {})
     assert (health.partitions, health.offline, health.imbalance) == (0, 0, [])
@@ -290,4 +290,4 @@ def test_an_empty_cluster(bare_tree: KafkaTree) -> None:
 
 def test_no_cluster_is_there(zookeeper_hosts: str) -> None:
     with pytest.raises(UnreadableError, match="check the chroot"):
-        view_now(ZooKeeperSource(ZooKeeperEndpoint(zookeeper_hosts)))
+        live_view(ZooKeeperEndpoint(zookeeper_hosts))

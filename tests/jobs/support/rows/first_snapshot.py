@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 
 from jobs.adapters.delta.warehouse import as_rows
 from jobs.adapters.sources.interface import ReadingEnd
+from jobs.adapters.sources.zookeeper import ZooKeeperSource
+from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.adapters.zookeeper.source import read_in_process
 from jobs.runtime.settings import ClusterConf, Settings
 from jobs.snapshots.cluster_view import ClusterView
@@ -33,8 +35,10 @@ def write_first_snapshot(surveyor: Surveyor, **conf: Any) -> None:  # noqa: ANN4
     """Write the rows of `surveyor snapshot`; `conf` are settings as in the cluster's section of a --conf file."""
     warehouse = surveyor.warehouse
     settings = Settings(warehouse.cluster, warehouse.uri, ClusterConf(zookeeper=surveyor.hosts, **conf))
-    small, read = read_driver_metadata(settings), read_in_process(settings.zookeeper_endpoint)
-    end = settings.source.read_end()
+    with ZooKeeperSession(settings.zookeeper_endpoint) as session:
+        source = ZooKeeperSource(session)
+        small, read = read_driver_metadata(settings, source), read_in_process(session)
+        end = source.read_end()
     lay_tables(warehouse)
     rows = _rows(small, read, settings.conf.imbalance_threshold)
     rows["security"] = [row.columns() for row in end.security.entries]

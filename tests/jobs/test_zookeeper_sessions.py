@@ -1,0 +1,127 @@
+"""ZooKeeper sessions that a command opens: one, which is passed down, and another one for each controllership.
+
+The end of the session that owns /controller is the resignation, so a controllership cannot share it with what reads
+before and after it. Spark's executors connect from their own processes and are not counted.
+"""
+
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from jobs.adapters.delta.warehouse import Warehouse
+from jobs.controller import term
+from schemas.enums import PlanKind
+from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.controllers.moving_controller import MovingController, install
+from tests.jobs.support.rows.move_rows import reassignment
+from tests.jobs.support.rows.plan_rows import election, store_plan
+from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+
+T = "t"
+
+SILENT = ("--allow-silent", "0,1,2")
+"""Brokers of the tree only listen."""
+
+COMMANDS: list[tuple[tuple[str, ...], int]] = [
+    (("snapshot",), 1),
+    (("status",), 1),
+    (("show", "partitions", "--now"), 1),
+    (("doctor",), 1),
+    (("migration", "check"), 1),
+    (("sizes",), 1),
+    (("whatif", "--restart", "1"), 1),
+    (("plan", "elect", "--offline", "--name", "e"), 0),
+    (("plan", "reconcile", "--refresh", "--name", "p"), 1),
+    (("commit", "p"), 1),
+    (("verify", "p"), 1),
+    (("cancel", "p"), 1),
+    (("cancel", "--partitions", "t-0"), 1),
+    (("cancel", "--throttles"), 1),
+    (("reconcile",), 1),
+    (("control",), 1),
+    (("reconcile", "--apply", "--yes", *SILENT), 2),
+    (("control", "--apply", "--yes", "--until-quiet", *SILENT), 2),
+    (("control", "--apply", "--yes", "--standby", "--until-quiet", *SILENT), 2),
+]
+"""Commands in this order, and the sessions of each."""
+
+
+@pytest.fixture
+def sessions(monkeypatch: pytest.MonkeyPatch) -> list[KazooClient]:
+    """The clients that were started."""
+    started: list[KazooClient] = []
+    start = KazooClient.start_async
+
+    def counted(client: KazooClient) -> Any:  # noqa: ANN401 - kazoo's
+        started.append(client)
+        return start(client)
+
+    monkeypatch.setattr(KazooClient, "start_async", counted)
+    return started
+
+
+@pytest.fixture
+def controller(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> MovingController:
+    made = MovingController(tree)
+    install(made, monkeypatch)
+    return made
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_command_has_one_session_and_each_controllership_another(
+    tree: KafkaTree, surveyor: Surveyor, sessions: list[KazooClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(term, "RESIGN_TIMEOUT_SECONDS", 0.0)
+    for module in ("snapshots.reader", "controller.preparation", "checks.migration_check", "planning.restart_facts"):
+        monkeypatch.setattr(f"jobs.{module}.CONFIG_TIMEOUT_SECONDS", 0.2)
+    tree.add_topic(T, {0: [7, 1], 1: [0, 1]})
+    opened: list[tuple[tuple[str, ...], int]] = []
+    for arguments, _ in COMMANDS:
+        sessions.clear()
+        surveyor.run(*arguments, *(() if arguments[:2] == ("plan", "elect") else ("--zookeeper", tree.hosts)))
+        opened.append((arguments, len(sessions)))
+        assert not any(client.connected for client in sessions)
+
+    assert opened == COMMANDS
+
+
+@pytest.mark.parametrize("more", [("--wait", "--throttle", "1MB/s"), ("--via", "zookeeper")])
+def test_one_wave_in_admin_mode_has_one_session(  # noqa: PLR0913, PLR0917 - fixtures
+    tree: KafkaTree,
+    controller: MovingController,
+    warehouse: Warehouse,
+    surveyor: Surveyor,
+    sessions: list[KazooClient],
+    more: tuple[str, ...],
+) -> None:
+    """The lease belongs to it as well: without the session nothing more may be requested."""
+    tree.register(3)
+    tree.add_topic(T, {0: [0, 1]})
+    plan = store_plan(warehouse, tree, [reassignment(tree, T, 0, [3, 1])], kind=PlanKind.REASSIGN.value)
+
+    done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", *more)
+
+    assert done.exit_code == 0, done.stderr
+    assert controller.replicas(T) == {0: [3, 1]}
+    assert len(sessions) == 1
+
+
+def test_batch_mode_has_two_sessions(
+    tree: KafkaTree,
+    warehouse: Warehouse,
+    surveyor: Surveyor,
+    sessions: list[KazooClient],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The controllership has a session of its own, because the end of that session is the resignation.
+
+    The poll for the next controller opens none.
+    """
+    monkeypatch.setattr("jobs.execution.batch.batch_commit.RESIGN_TIMEOUT_SECONDS", 1.0)
+    tree.add_topic(T, {0: [0, 1]})
+    plan = store_plan(warehouse, tree, [election(tree, T, 0, leader=1)])
+
+    assert surveyor.apply(tree.hosts, plan.plan_id).exit_code == 0
+
+    assert len(sessions) == 2
