@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from jobs.adapters.embedded.ports import free_port
+from jobs.adapters.sources.interface import ClusterSource
+from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.cli import app
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
@@ -448,9 +450,13 @@ def test_seconds_by_phase(surveyor: Surveyor) -> None:
 
 @pytest.mark.usefixtures("both_ways")
 def test_a_reading_that_fails_half_way_is_one_message(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
-    def small(settings: Settings) -> snapshot_read.DriverMetadata:
-        reading = read_small(settings)
-        monkeypatch.setattr(Settings, "zookeeper_endpoint", ZooKeeperEndpoint(f"127.0.0.1:{free_port()}"))
+    def small(settings: Settings, source: ClusterSource) -> snapshot_read.DriverMetadata:
+        reading = read_small(settings, source)
+        assert isinstance(source, ZooKeeperSource)
+        session = source.session
+        session.endpoint, session.timeout = ZooKeeperEndpoint(f"127.0.0.1:{free_port()}"), 0.1
+        if reading.tiny:  # read by this session, and by executors otherwise
+            session.__exit__()
         return reading
 
     read_small = snapshot_read.read_driver_metadata
