@@ -25,10 +25,10 @@ from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.adapters.spark.session import default_parallelism
 from jobs.adapters.zookeeper.multi_read import gc_paused
 from jobs.adapters.zookeeper.source import READ, read_in_process, read_on_executors
-from jobs.core.errors import UnreadableError
+from jobs.core.errors import NoAnswerError, UnreadableError
 from schemas.rows import QuarantinedZnode
 
-_UNREADABLE: Final = re.compile(rf"{UnreadableError.__name__}: (.+)")
+_UNREADABLE: Final = re.compile(rf"(?:{UnreadableError.__name__}|{NoAnswerError.__name__}): (.+)")
 """Matches the error of an executor within the stack traces of Python, Java and Scala."""
 
 TASKS_PER_CORE: Final = 8
