@@ -18,12 +18,13 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
+from jobs.adapters.brokers.admin import read_properties, require_credentials
 from jobs.adapters.brokers.connection import unreachable_reasons
 from jobs.adapters.brokers.reported_configs import KAFKA_DEFAULTS, Overrides, read_configs_and_failures, read_overrides
 from jobs.adapters.delta.store_check import require_conditional_writes
 from jobs.adapters.delta.warehouse_paths import existing_folder, is_local, refuse_unwritable
 from jobs.adapters.java.home import find_java, java_version
-from jobs.adapters.java.jars import cache_folder, has_delta_jars
+from jobs.adapters.java.jars import cache_folder, missing_spark_jars
 from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, read, sync
@@ -75,7 +76,7 @@ def run_checks(settings: Settings) -> Checks:
     """Run all checks, prerequisites first."""
     yield from guarded("python", _python)
     yield from guarded("java", _java)
-    yield from guarded("jars", _jars)
+    yield from guarded("jars", partial(_jars, settings.warehouse_uri))
     yield from guarded("warehouse", partial(_warehouse, settings))
     if settings.has_zookeeper:
         yield from guarded("zookeeper", partial(_cluster, settings))
@@ -99,17 +100,18 @@ def _java() -> Checks:
     yield CheckResult("java", CheckStatus.FINE, f"{java_version(java)}; {java}")
 
 
-def _jars() -> Checks:
-    if has_delta_jars():
-        yield CheckResult("jars", CheckStatus.FINE, f"Delta's jars are in {cache_folder()}")
-    else:
+def _jars(warehouse: str) -> Checks:
+    missing = missing_spark_jars(warehouse)
+    if missing:
         yield CheckResult(
             "jars",
             CheckStatus.WARNING,
-            f"Delta's jars are not in {cache_folder()} yet",
+            f"not yet in {cache_folder()}: the jars of {' and '.join(missing)}",
             "the first command that starts Spark downloads them; if no registry is reachable, copy that folder from "
             "a machine that has it, or set SURVEYOR_CACHE",
         )
+    else:
+        yield CheckResult("jars", CheckStatus.FINE, f"the jars that Spark needs are in {cache_folder()}")
 
 
 def _warehouse(settings: Settings) -> Checks:
@@ -275,6 +277,7 @@ def _registered(settings: Settings, state: ClusterState) -> CheckResult:
 
 
 def _brokers(settings: Settings, state: ClusterState, overrides: Overrides) -> Checks:
+    require_credentials(read_properties(settings.conf.command_config))
     configs, why_not = read_configs_and_failures(
         state.brokers, settings.conf.command_config, overrides, PROBE_TIMEOUT_SECONDS
     )

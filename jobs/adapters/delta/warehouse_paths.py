@@ -5,6 +5,7 @@ reads paths as glob patterns. deltalake, Arrow and Spark agree on all other path
 """
 
 import errno
+import os
 import re
 import shutil
 import tempfile
@@ -17,6 +18,8 @@ from uuid import uuid4
 from jobs.core.errors import SurveyorError, UnreadableError, UsageError
 
 _IMPOSSIBLE: Final = re.compile(r"[\[\]{}*?^|\\\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}")
+
+_ADDRESS: Final = re.compile(r"https?://[^\s/]+(/\S*)?")
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -59,6 +62,11 @@ _STORE_REASONS: Final = {
     "Connection refused": "no server answers at its address",
     "dns error": "its host is not known to this machine",
     "failed to lookup address": "its host is not known to this machine",
+    "Missing AccessKeyId": "AWS_SECRET_ACCESS_KEY is set, and AWS_ACCESS_KEY_ID is not",
+    "Missing SecretAccessKey": "AWS_ACCESS_KEY_ID is set, and AWS_SECRET_ACCESS_KEY is not",
+    "IMDS": "this machine has no role, and the environment has no keys (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)",
+    "URL scheme is not allowed": "its address begins with http://: use https://, or set AWS_ALLOW_HTTP=true (S3) or "
+    "AZURE_ALLOW_HTTP=true (ADLS)",
 }
 """Codes of object stores and of HDFS, which appear in the errors of all libraries; Arrow has them as ACCESS_DENIED."""
 
@@ -71,6 +79,12 @@ _STATUS_REASONS: Final = {
 
 _STATUS: Final = re.compile(r"HTTP status (\d{3})|Status Code: (\d{3})|\b(403) Forbidden|\b(503) Service Unavailable")
 """An HTTP status in the errors of Arrow, of Hadoop and of deltalake."""
+
+_CAUSE: Final = re.compile("\u21b3\\S* *([^\u21b3]+)")
+"""A cause in an error of deltalake, which has a line for each; the last one is the innermost."""
+
+S3_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+"""Environment variables with the address of an S3 server."""
 
 
 def is_local(path: str) -> bool:
@@ -137,6 +151,9 @@ def _refuse_invalid_url(warehouse: str) -> None:
         )
     if url.query or url.fragment:
         raise UsageError(f"{shown}{url.path}: the URL of a warehouse ends with its folder, without ? and #")
+    for name in S3_ENDPOINTS if url.scheme.startswith("s3") else ():
+        if (address := os.environ.get(name)) and not _ADDRESS.fullmatch(address):
+            raise UsageError(f"{shown}{url.path}: {name} is not an address of the form https://HOST[:PORT]")
     if not url.hostname or not url.path.strip("/"):
         raise UsageError(
             f"{shown}{url.path}: expected a bucket and a folder in it, as in s3://BUCKET/surveyor; a warehouse has "
@@ -234,7 +251,10 @@ def store_error_reason(error: BaseException) -> str | None:
         if code.casefold() in plain:
             return reason
     status = next((number for match in _STATUS.findall(text) for number in match if number), "")
-    return _STATUS_REASONS.get(status)
+    if status in _STATUS_REASONS:
+        return _STATUS_REASONS[status]
+    causes = _CAUSE.findall(text) if isinstance(error, OSError) and "LocalFileSystem" not in text else []
+    return " ".join(causes[-1].split()) if causes else None
 
 
 def disk_error_message(error: BaseException) -> str | None:

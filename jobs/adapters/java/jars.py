@@ -138,9 +138,11 @@ def _version_in_pyspark(name: str) -> str:
     return jar.stem.removeprefix(f"{name}-")
 
 
-def has_delta_jars() -> bool:
-    """Return whether Delta's jars are cached; `delta_jars` would download them."""
-    return os.path.isdir(_folder(_delta()))  # noqa: PTH112 - false for a folder without permission
+def missing_spark_jars(warehouse: str) -> list[str]:
+    """Return the titles of the sets among `spark_jars` that are not cached; `spark_jars` would download them."""
+    sets = [_delta(), *([_s3()] if is_on_s3(warehouse) else [])]
+    # `isdir` is false for a folder without permission
+    return [request.title for request in sets if not os.path.isdir(_folder(request))]  # noqa: PTH112
 
 
 def kafka_jars(version: str = KAFKA_VERSION) -> list[Path]:

@@ -9,12 +9,16 @@ from pathlib import Path
 
 import pytest
 from kazoo.security import make_acl, make_digest_acl
+from typer.testing import CliRunner
 
+from jobs.adapters.brokers.tokens import TOKEN_URL
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.checks.common_checks import CheckStatus
+from jobs.cli import app
 from schemas.znodes import State as PartitionState
 from schemas.znodes import encode_state
 from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.kafka.unsecured_tokens import unsecured_token
 from tests.jobs.support.rows.warehouse_rows import Cluster, broker
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 
@@ -152,6 +156,44 @@ def test_machine_without_prerequisites(
     assert "JAVA_HOME" in findings["java"][1]
     assert "/brokers/ids does not exist" in findings["zookeeper"][1]
     assert not (tmp_path / "empty").exists()
+
+
+def test_jars_of_a_warehouse_on_s3(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark needs more of them than for a folder; here there are those for a folder."""
+    monkeypatch.setenv("SURVEYOR_CACHE", str(tmp_path))
+    Path(tmp_path, "jars", "delta-spark_4.2_2.13-4.4.0").mkdir(parents=True)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "without a secret")
+
+    def jars(warehouse: str) -> tuple[str, str]:
+        ran = CliRunner().invoke(app, ["doctor", "--zookeeper", tree.hosts, "--warehouse", warehouse, "--json"])
+        (found,) = [row for row in json.loads(ran.stdout)["findings"] if row["check"] == "jars"]
+        return found["state"], found["found"]
+
+    assert jars(str(tmp_path / "warehouse"))[0] == CheckStatus.FINE
+    state, found = jars("s3://bucket/surveyor")
+    assert (state, "S3" in found, "Delta" in found) == (CheckStatus.WARNING, True, False)
+
+
+def test_credentials_that_are_of_no_use_are_a_fault(
+    tree: KafkaTree, look: Callable[..., Findings], tmp_path: Path
+) -> None:
+    """They are not a broker that does not answer; what depends on them is left out."""
+    token, config = tmp_path / "token", tmp_path / "client.properties"
+    for file, text in (
+        (token, unsecured_token("surveyor", lifetime=-60.0)),
+        (
+            config,
+            f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n{TOKEN_URL}={token.as_uri()}\n",
+        ),
+    ):
+        file.touch(0o600)
+        file.write_text(text, encoding="utf-8")
+
+    findings = look(tree.hosts, "--command-config", str(config), code=1)
+
+    assert findings["command config"][0] == CheckStatus.FAULT
+    assert "expired at" in findings["command config"][1]
+    assert not {"settings", "control requests"} & findings.keys()
 
 
 def test_advice_is_printed(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,3 +87,59 @@ def test_libraries_in_the_middle_of_a_command(store: RefusingStore, error: str, 
     without_body = "the request is refused: the credentials have expired, or the region is another one"
     expected = {"403 AccessDenied": reason, "400 ExpiredToken": without_body, "404 NoSuchBucket": None}
     assert store_error_reason(read.value) == expected[error]  # HEAD has no body, and a 404 is a file that is lost
+
+
+S3 = {
+    "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+    "AWS_REGION": "eu-central-1",
+    "AWS_ACCESS_KEY_ID": "id",
+    "AWS_SECRET_ACCESS_KEY": "tr0ub4dor",
+    "AWS_ALLOW_HTTP": "true",
+}
+
+
+@pytest.mark.parametrize(
+    ("unset", "url", "reason"),
+    [
+        ("AWS_ACCESS_KEY_ID", "s3://bucket/surveyor", "AWS_ACCESS_KEY_ID is not"),
+        ("AWS_SECRET_ACCESS_KEY", "s3://bucket/surveyor", "AWS_SECRET_ACCESS_KEY is not"),
+        ("AWS_ALLOW_HTTP", "s3://bucket/surveyor", "set AWS_ALLOW_HTTP=true"),
+        ("", "s3://bucket/surveyor", "no server answers at its address"),
+        ("", "abfss://container@account.dfs.core.windows.net/surveyor", "cannot be read: "),
+    ],
+)
+def test_an_environment_that_lacks_something(
+    monkeypatch: pytest.MonkeyPatch, unset: str, url: str, reason: str
+) -> None:
+    """No library says which variable; an error that is not known ends with the innermost cause."""
+    for name, value in S3.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv(unset, raising=False)
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "no base64")
+
+    ran = CliRunner().invoke(app, ["show", "snapshots", "--warehouse", url])
+
+    [line] = ran.stderr.splitlines()
+    assert (ran.exit_code, reason in line, "\x1b" in line) == (22, True, False), line
+
+
+def test_an_endpoint_that_is_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deltalake panics."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "nonsense")
+
+    ran = CliRunner().invoke(app, ["show", "snapshots", "--warehouse", "s3://bucket/surveyor"])
+
+    assert ran.exit_code == 2
+    assert "AWS_ENDPOINT_URL is not an address of the form https://HOST[:PORT]" in ran.stderr
+
+
+def test_the_innermost_cause_of_an_error_that_is_not_known() -> None:
+    chain = (
+        "Operation not supported\n  \x1b[31m\u21b3\x1b[0m loading failed\n   \x1b[31m\u21b3\x1b[0m the moon\n is full\n"
+    )
+
+    assert store_error_reason(OSError(chain)) == "the moon is full"
+    assert store_error_reason(OSError(f"Generic LocalFileSystem error: {chain}")) is None
+    assert store_error_reason(OSError(chain.replace("the moon", "IMDS"))) == (
+        "this machine has no role, and the environment has no keys (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
+    )
