@@ -49,8 +49,18 @@ SPARK_HOME = "SPARK_HOME"
 
 def spark_jars(warehouse: str) -> list[Path]:
     """Return the jars for `spark.jars` with which Spark reads a warehouse: Delta's, and those for its object store."""
+    return [jar for jars in _spark_sets(warehouse) for jar in _cached(jars)]
+
+
+def missing_spark_jars(warehouse: str) -> list[str]:
+    """Return the titles of the sets among `spark_jars` that are not cached; `spark_jars` would download them."""
+    # `isdir` is false for a folder without permission
+    return [jars.title for jars in _spark_sets(warehouse) if not os.path.isdir(_folder(jars))]  # noqa: PTH112
+
+
+def _spark_sets(warehouse: str) -> list[JarSet]:
     scheme = urlsplit(warehouse).scheme
-    return [*delta_jars(), *(s3_jars() if scheme in S3 else azure_jars() if scheme in AZURE else ())]
+    return [_delta(), *([_s3()] if scheme in S3 else [_azure()] if scheme in AZURE else [])]
 
 
 def delta_jars() -> list[Path]:
@@ -136,13 +146,6 @@ def _version_in_pyspark(name: str) -> str:
             f"this Spark has no {name}, whose version the jars for S3 and ADLS must have: take one with Hadoop"
         )
     return jar.stem.removeprefix(f"{name}-")
-
-
-def missing_spark_jars(warehouse: str) -> list[str]:
-    """Return the titles of the sets among `spark_jars` that are not cached; `spark_jars` would download them."""
-    sets = [_delta(), *([_s3()] if is_on_s3(warehouse) else [])]
-    # `isdir` is false for a folder without permission
-    return [request.title for request in sets if not os.path.isdir(_folder(request))]  # noqa: PTH112
 
 
 def kafka_jars(version: str = KAFKA_VERSION) -> list[Path]:
