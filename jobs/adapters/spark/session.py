@@ -40,6 +40,9 @@ _INCUBATOR: Final = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
 _NO_JVM: Final = "JAVA_GATEWAY_EXITED"
 """PySpark's error condition for a JVM that ended during its start."""
 
+HADOOP: Final = "spark.hadoop."
+"""The prefix of Hadoop's settings in an application; a session has them without it."""
+
 CACHED_CLASSES: Final = {
     "PythonUtils": ["toSeq"],
     "PythonSQLUtils": ["toDataFrame"],
@@ -78,10 +81,12 @@ That thread may start it again before it is done, as tests do that let a command
 def _started(
     name: str, settings: Mapping[str, str], *, short_lived: bool, remote: str | None, warehouse: str
 ) -> SparkSession:
+    for_store = store_settings(warehouse, os.environ)
     if remote is not None:
-        return connect.begin(remote, {**UTC, **settings})
+        of_session = {name.removeprefix(HADOOP): value for name, value in for_store.items()}
+        return connect.begin(remote, {**UTC, **of_session, **settings})
     own_jvm = {} if is_submitted() else _own_jvm(spark_jars(warehouse))
-    options = {**BASE_SETTINGS, **own_jvm, **store_settings(warehouse, os.environ), **settings}
+    options = {**BASE_SETTINGS, **own_jvm, **for_store, **settings}
     builder = SparkSession.builder.appName(name)
     for key, value in options.items():
         builder = builder.config(key, value)

@@ -80,9 +80,13 @@ def large(zookeeper_server: EmbeddedZooKeeper) -> Iterator[KafkaTree]:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
-    with ConnectServer(tmp_path_factory.mktemp("connect")) as running:
-        yield running
+def server(s3_address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    """A server with the jars and the keys of S3."""
+    with ExitStack() as running:
+        with pytest.MonkeyPatch.context() as patch:
+            warehouse_at(s3_address, patch, "connect")
+            server = running.enter_context(ConnectServer(tmp_path_factory.mktemp("connect"), jars="s3"))
+        yield server
 
 
 def _run(command: list[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -126,6 +130,19 @@ def test_a_tiny_cluster_on_a_connect_server(tree: KafkaTree, server: ConnectServ
     assert cycle["due"] == 6
     assert losses["scenarios"] == 2
     assert _locally_planned(tree, tmp_path / "warehouse")["plan_id"] == cycle["plan_id"]
+
+
+@pytest.mark.objects
+def test_on_a_connect_server_with_s3(tree: KafkaTree, server: ConnectServer, object_store: str, tmp_path: Path) -> None:
+    """The client tells the server which endpoint S3 has."""
+    tree.add_topic("orders", {number: [0, 1, 2] for number in range(6)})
+    tree.unregister(0)
+    options = ["--warehouse", object_store, "--remote", server.url]
+    keys = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    cycle = _result([SURVEYOR, "reconcile", "--zookeeper", tree.hosts, *options], tmp_path, **keys)
+    losses = _result([SURVEYOR, "whatif", "--lose", "brokers=1", *options], tmp_path, **keys)
+    assert cycle["due"] == 6
+    assert losses["scenarios"] == 2
 
 
 def test_what_the_server_does_not_see_is_said(tree: KafkaTree, server: ConnectServer, tmp_path: Path) -> None:

@@ -73,10 +73,11 @@ class _SparkServer(Server):
 
 
 class ConnectServer(_SparkServer):
-    """A Spark Connect server with Delta, started as docs/deploy.md shows it, on a port of its own."""
+    """A Spark Connect server with Delta, started as docs/deploy.md shows it, on a port of its own, with some `jars`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, jars: str = "delta") -> None:
         super().__init__("connect", folder, None)
+        self.jars = jars
 
     @property
     def url(self) -> str:
@@ -87,6 +88,7 @@ class ConnectServer(_SparkServer):
         (self.folder / "conf").symlink_to(ROOT / "conf")
         (line,) = (line for line in shown("docs/deploy.md", "Spark Connect") if "SparkConnectServer" in line)
         options = as_options(QUICK | {"spark.connect.grpc.binding.port": str(self.port)})
+        line = line.replace("jobs.adapters.java.jars delta", f"jobs.adapters.java.jars {self.jars}")
         return ["/bin/bash", "-c", f"exec {begun_with(line, *options)}"]
 
 
