@@ -44,7 +44,7 @@ PAGE: Final = {
     MAINTENANCE: {
         "jobs.vacuum:vacuum": "Delete snapshots older than --keep and the files that only they use.",
         "jobs.catalog:catalog": "Register the tables by name in a catalogue, or print the SQL for it.",
-        "jobs.demo:demo": "Run a demo on real Kafka 3.9 brokers with an embedded ZooKeeper, or in KRaft.",
+        "jobs.demo:demo": "Run a demo on real Kafka 3.9 brokers with an embedded ZooKeeper, in KRaft, or in between.",
     },
 }
 """Command groups: the import path of each command and its help line, which is shown without importing the module."""

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.core.errors import ExitCode
+from jobs.core.errors import ExitCode, UsageError
 from jobs.runtime.options import command
 from jobs.runtime.settings import Settings
 
@@ -15,11 +15,20 @@ def demo(
     *,
     context: typer.Context,
     kraft: Annotated[bool, typer.Option("--kraft", help="On a KRaft cluster, without a ZooKeeper.")] = False,
+    migration: Annotated[
+        bool, typer.Option("--migration", help="Migrate a cluster from ZooKeeper to KRaft, and prove it.")
+    ] = False,
+    pause: Annotated[
+        bool, typer.Option("--pause", help="Wait for Enter before each step, for commands in another terminal.")
+    ] = False,
 ) -> ExitCode:
-    """Run a demo on real Kafka 3.9 brokers with an embedded ZooKeeper, or in KRaft."""
-    from jobs.demo_scenario.run import run_demo
+    """Run a demo on real Kafka 3.9 brokers with an embedded ZooKeeper, in KRaft, or in between."""
+    from jobs.demo_scenario.run import Demo, run_demo
 
+    if kraft and migration:
+        raise UsageError("--kraft and --migration are two demos; run one of them")
+    chosen = Demo.KRAFT if kraft else Demo.MIGRATION if migration else Demo.ZOOKEEPER
     surveyor = context.find_root().command
     return run_demo(
-        settings, lambda arguments: int(surveyor.main(arguments, standalone_mode=False) or 0), is_kraft=kraft
+        settings, lambda arguments: int(surveyor.main(arguments, standalone_mode=False) or 0), chosen, pauses=pause
     )

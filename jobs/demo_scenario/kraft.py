@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
 from jobs.core.errors import SurveyorError
-from jobs.demo_scenario.scenario import DemoScenario
+from jobs.demo_scenario.plans import PlanScenario
 from jobs.demo_scenario.traffic import write_record
 from jobs.repositories.snapshots import find_snapshot
 from jobs.runtime.console import stdout
@@ -21,7 +21,7 @@ CACHE: Final = "cache"
 
 
 @dataclass(frozen=True, slots=True)
-class KRaftScenario(DemoScenario):
+class KRaftScenario(PlanScenario):
     """The steps on a KRaft cluster of three nodes that are broker and controller at once."""
 
     cluster: EmbeddedKRaftCluster

@@ -4,14 +4,17 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import Enum, auto
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
+from jobs.adapters.embedded.migrating import MigratingCluster
 from jobs.adapters.spark.remote import REMOTE
 from jobs.adapters.spark.session import stop_session
 from jobs.core.errors import ExitCode
 from jobs.core.signals import raise_on_signal
 from jobs.demo_scenario.kraft import KRaftScenario
+from jobs.demo_scenario.migration import MigrationScenario
 from jobs.demo_scenario.scenario import DemoScenario, Run
 from jobs.demo_scenario.zookeeper import BROKER_SETTINGS, ZooKeeperScenario
 from jobs.runtime.console import CommandResult
@@ -19,16 +22,24 @@ from jobs.runtime.output import emit
 from jobs.runtime.settings import DEFAULT_WAREHOUSE, Settings
 
 
-def run_demo(settings: Settings, run: Run, *, is_kraft: bool) -> ExitCode:
+class Demo(Enum):
+    """What the demo shows."""
+
+    ZOOKEEPER = auto()
+    KRAFT = auto()
+    MIGRATION = auto()
+
+
+def run_demo(settings: Settings, run: Run, demo: Demo, *, pauses: bool) -> ExitCode:
     """Run the demo; it fails unless every acknowledged record is read back.
 
-    `run` executes a Surveyor command line in this process.
+    `run` executes a Surveyor command line in this process. If it pauses, each step waits for Enter.
     """
     os.environ.pop(REMOTE, None)  # the demo runs on this host only
     with (
         raise_on_signal(),
         _warehouse(settings) as warehouse,
-        _scenario(settings.cluster, run, warehouse, is_kraft=is_kraft) as scenario,
+        _scenario(demo, run, settings.cluster, warehouse, pauses=pauses) as scenario,
     ):
         acked, read_back = scenario.execute()
     lost = acked - read_back
@@ -38,14 +49,18 @@ def run_demo(settings: Settings, run: Run, *, is_kraft: bool) -> ExitCode:
 
 
 @contextmanager
-def _scenario(name: str, run: Run, warehouse: str, *, is_kraft: bool) -> Iterator[DemoScenario]:
+def _scenario(demo: Demo, run: Run, name: str, warehouse: str, *, pauses: bool) -> Iterator[DemoScenario]:
     """Start the cluster, and yield the steps for it."""
-    if is_kraft:
-        with EmbeddedKRaftCluster(3) as quorum:
-            yield KRaftScenario(run, name, warehouse, quorum)
-    else:
-        with EmbeddedCluster(3, overrides=BROKER_SETTINGS) as cluster:
-            yield ZooKeeperScenario(run, name, warehouse, cluster)
+    match demo:
+        case Demo.ZOOKEEPER:
+            with EmbeddedCluster(3, overrides=BROKER_SETTINGS) as cluster:
+                yield ZooKeeperScenario(run, name, warehouse, pauses, cluster)
+        case Demo.KRAFT:
+            with EmbeddedKRaftCluster(3) as quorum:
+                yield KRaftScenario(run, name, warehouse, pauses, quorum)
+        case Demo.MIGRATION:
+            with MigratingCluster(3) as migrating:
+                yield MigrationScenario(run, name, warehouse, pauses, migrating)
 
 
 @contextmanager

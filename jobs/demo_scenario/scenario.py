@@ -1,30 +1,25 @@
-"""The steps that the demo has on clusters of both kinds, while a producer writes.
+"""What every demo has: numbered steps, a producer that writes throughout, and the records that are read back.
 
 Every step runs a Surveyor command as a user would type it, and shows the command before its output.
 """
 
-import json
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from operator import attrgetter
-from pathlib import Path
 from signal import SIGTERM
-from typing import ClassVar, Final
+from typing import Final
 
-from jobs.adapters.delta.warehouse import values_of
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
+from jobs.adapters.embedded.migrating import MigratingCluster
 from jobs.adapters.zookeeper.connection import poll_until
 from jobs.core.errors import ExitCode, SurveyorError, UnreadableError
 from jobs.demo_scenario.traffic import Traffic, read_everything
-from jobs.repositories.snapshots import find_snapshot, rows_as_of
 from jobs.runtime.console import stdout
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import ADDRESS_OPTIONS, Settings, settings_from
-from schemas.current_state import Leadership
-from schemas.rows import Partition, Row
 
 ORDERS: Final = "orders"
 TEST: Final = "test"
@@ -45,17 +40,10 @@ class DemoScenario(ABC):
     run: Run
     name: str
     warehouse_uri: str
-    cluster: EmbeddedCluster | EmbeddedKRaftCluster
+    pauses: bool
+    """Whether each step but the first waits for Enter."""
+    cluster: EmbeddedCluster | EmbeddedKRaftCluster | MigratingCluster
     _numbers: Iterator[int] = field(default_factory=lambda: count(1), init=False)
-
-    commit_options: ClassVar[list[str]]
-    """Options of the commits that create the topics."""
-
-    first_brokers: ClassVar[tuple[int, int, int]]
-    """The brokers that are there from the beginning."""
-
-    newcomer: ClassVar[int]
-    """The broker that joins."""
 
     @property
     @abstractmethod
@@ -68,15 +56,17 @@ class DemoScenario(ABC):
         return self.cluster.bootstrap
 
     @abstractmethod
+    def prepare(self) -> None:
+        """Run the steps that create the topics."""
+
+    @abstractmethod
     def change(self) -> None:
         """Run the steps that change the cluster while the producer writes."""
 
     def execute(self) -> tuple[set[bytes], set[bytes]]:
         """Run every step; return the records acknowledged and the records read back."""
         stdout().print(f"Every command below also has the options {' '.join(self.common[2:])}")
-        self.heading("A snapshot of the empty cluster")
-        self.surveyor("snapshot")
-        self.create_topics()
+        self.prepare()
         self.heading("A producer starts: acks=all, idempotent; it writes until the end")
         traffic = Traffic(self.bootstrap, TOPICS)
         with progress("waiting for the first acknowledged record"):
@@ -86,58 +76,6 @@ class DemoScenario(ABC):
         traffic.stop()
         with progress("reading every record"):
             return traffic.acked, read_everything(self.bootstrap, TOPICS)
-
-    def create_topics(self) -> None:
-        self.heading("Two topics, one placed by the algorithm, one manually")
-        config = ["--config", "min.insync.replicas=2"]
-        size = ["--partitions", "12", "--replication-factor", "3"]
-        self.surveyor("plan", "assign", "--topic", ORDERS, *size, *config, "--name", "create-orders")
-        a, b, c = self.first_brokers
-        by_hand = ["--replica-assignment", f"{a}:{b}:{c},{b}:{c}:{a},{c}:{b}:{a}"]
-        self.surveyor("plan", "assign", "--topic", TEST, *by_hand, "--name", "create-test")
-        for name in ("create-orders", "create-test"):
-            self.surveyor("commit", name, *self.commit_options, "--apply", "--yes")
-
-    def balance(self) -> None:
-        self.surveyor("snapshot")
-        self.surveyor("show", "imbalance")
-        self.surveyor("plan", "elect", "--preferred", "--name", "balance")
-        self.surveyor("commit", "balance", "--apply", "--yes")
-        self.surveyor("snapshot")
-        self.surveyor("show", "imbalance")
-        if self.has_imbalance():
-            raise SurveyorError("some partitions are still not led by their preferred replica")
-
-    def grow(self) -> None:
-        self.heading(f"Broker {self.newcomer} joins and receives replicas through Kafka's controller")
-        with progress(f"starting broker {self.newcomer}"):
-            self.cluster.add_broker(self.newcomer)
-        self.surveyor("snapshot")
-        file = Path(self.warehouse_uri) / "reassignment.json"
-        file.write_text(json.dumps({"version": 1, "partitions": self.targets()}), encoding="utf-8")
-        self.surveyor("plan", "reassign", "--reassignment-json-file", str(file), "--name", "grow")
-        self.surveyor("commit", "grow", "--apply", "--yes")
-        self.verify("grow")
-
-    def targets(self) -> list[Row]:
-        """Return the targets: the last replica of the first half of the partitions moves to the new broker."""
-        chosen = sorted(self.partitions(), key=attrgetter("key"))[:8]
-        return [
-            {"topic": row.topic, "partition": row.partition, "replicas": [*row.replicas[:-1], self.newcomer]}
-            for row in chosen
-        ]
-
-    def show_history(self) -> None:
-        self.heading("History: the leaders of a partition, and the cluster before and after")
-        self.surveyor("snapshot")
-        self.surveyor("show", "history", "--topic", ORDERS, "--partition", str(self.a_partition_that_moved()))
-        self.surveyor("show", "partitions", "--topic", ORDERS, "--as-of", "2")
-        self.surveyor("show", "partitions", "--topic", ORDERS)
-
-    def a_partition_that_moved(self) -> int:
-        history = self.settings.warehouse.read("partition_history", ("topic", "=", ORDERS))
-        rows = values_of(history, "partition", "leader", "replicas")
-        return min((partition for partition, leader, replicas in rows if leader != replicas[0]), default=0)
 
     @property
     def common(self) -> list[str]:
@@ -159,33 +97,24 @@ class DemoScenario(ABC):
             result_file=None,
         )
 
-    def partitions(self) -> list[Partition]:
-        """Return the partitions of the newest snapshot."""
-        return rows_as_of(self.settings.warehouse, find_snapshot(self.settings.warehouse), Partition)
-
-    def has_imbalance(self) -> bool:
-        """Whether a partition of the newest snapshot is not led by its preferred replica."""
-        snapshot_id = find_snapshot(self.settings.warehouse).snapshot_id
-        rows = self.settings.warehouse.read("imbalance", ("snapshot_id", "=", snapshot_id), columns=["not_led"])
-        return any(rows["not_led"].to_pylist())
-
-    def is_without(self, broker: int) -> bool:
-        """Whether a broker that was killed is no leader and in no ISR any more."""
-        return all(broker not in {state.leader, *state.isr} for _, state in self.states())
-
-    def all_in_sync(self) -> bool:
-        return all(set(state.isr) == set(row.replicas) for row, state in self.states())
-
-    def states(self) -> list[tuple[Partition, Leadership]]:
-        """Return the partitions of the newest snapshot with their current states."""
-        rows = self.partitions()
-        with self.settings.connection as cluster, cluster.reading() as reader:
-            reader.sync()
-            current = reader.read_partitions([row.key for row in rows])
-        return [(row, current[row.key].content.get()) for row in rows]
-
     def heading(self, title: str) -> None:
-        stdout().print(f"\n[bold]{next(self._numbers)}. {title}[/bold]")
+        number = next(self._numbers)
+        if self.pauses and number > 1:
+            self.await_enter()
+        stdout().print(f"\n[bold]{number}. {title}[/bold]")
+
+    def await_enter(self) -> None:
+        """Show what another terminal needs, and wait for Enter."""
+        ((setting, where),) = self.address.items()
+        (other,) = ADDRESS_OPTIONS.keys() - {setting}
+        exported = {setting: where, "warehouse": self.warehouse_uri}
+        say = stdout().print
+        say("\nThe next step waits for Enter. For commands in another terminal:")
+        say(f"  unset SURVEYOR_{other.upper()}", markup=False)
+        for name, value in exported.items():
+            say(f"  export SURVEYOR_{name.upper()}={value}", markup=False)
+        if not sys.stdin.readline():
+            raise SurveyorError("the input has ended: --pause waits for Enter before each step")
 
     def surveyor(self, *arguments: str) -> int:
         """Show and run a command, and return its exit code; raise SurveyorError if it fails."""
@@ -196,10 +125,6 @@ class DemoScenario(ABC):
         if code not in (ExitCode.DONE, ExitCode.CHANGES):
             raise SurveyorError(f"`surveyor {' '.join(arguments)}` ended with exit code {code}")
         return code
-
-    def verify(self, plan: str) -> None:
-        """Verify a plan until it is complete."""
-        self.wait_until(lambda: self.surveyor("verify", plan, "--detailed-exitcode") == ExitCode.DONE)
 
     def wait_until(self, happened: Callable[[], bool]) -> None:
         """Wait until something happened; while a quorum has no leader, nothing can be read."""

@@ -11,7 +11,7 @@ from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import current_controller
 from jobs.core.errors import SurveyorError
-from jobs.demo_scenario.scenario import DemoScenario
+from jobs.demo_scenario.plans import PlanScenario
 from jobs.runtime.console import stdout
 from jobs.runtime.progress import progress
 from schemas.broker_configs import PROTOCOL_VERSION
@@ -29,7 +29,7 @@ STOP_TIMEOUT_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class ZooKeeperScenario(DemoScenario):
+class ZooKeeperScenario(PlanScenario):
     """The steps on a cluster with ZooKeeper."""
 
     cluster: EmbeddedCluster

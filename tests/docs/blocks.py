@@ -71,6 +71,8 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "surveyor snapshot --all": "tests/jobs/test_fleets.py",
     },
     "migration.md": {
+        "make demo": "tests/jobs/stories/test_demo.py",
+        ".venv/bin/surveyor migration": "tests/jobs/stories/test_demo.py",
         "surveyor migration check": "tests/jobs/stories/test_migration_check_brokers.py",
         "surveyor snapshot": "tests/jobs/stories/test_migration_brokers.py",
     },

@@ -24,6 +24,9 @@ CLUSTER_ID: Final = "S3VydmV5b3JLUmFmdDAwMQ"
 FORMAT_SECONDS: Final = 60.0
 """Time limit for formatting a folder."""
 
+PROTOCOLS: Final = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+"""The listeners of a cluster whose controllers are separate from its brokers."""
+
 
 class EmbeddedKRaftNode(KafkaServer):
     """A node with the roles broker and controller; `voters` is the value of controller.quorum.voters.
@@ -96,6 +99,20 @@ class EmbeddedKRaftNode(KafkaServer):
         )
         if done.returncode:
             raise SurveyorError(f"the folder of {self.name} could not be formatted:\n{done.stdout}{done.stderr}")
+
+
+class KRaftController(EmbeddedKRaftNode):
+    """A node with the role controller only; its port is that of the listener for controllers."""
+
+    def properties(self) -> dict[str, str]:
+        of_node = super().properties()
+        del of_node["inter.broker.listener.name"]
+        return {
+            **of_node,
+            "process.roles": "controller",
+            "listeners": f"CONTROLLER://{LOOPBACK}:{self.controller_port}",
+            "listener.security.protocol.map": PROTOCOLS,
+        }
 
 
 class EmbeddedKRaftCluster(Servers):

@@ -1,7 +1,8 @@
 """The demo is the main job: it must end well, with its last line, and leave no process behind.
 
-It is run as `make demo` runs it, for a user who has never run anything of Surveyor; the other one for a user who has
-archives of classes, as `make setup` makes them.
+It is run as `make demo` runs it, for a user who has never run anything of Surveyor; the others for a user who has
+archives of classes, as `make setup` makes them. The demo of a migration is the test of one that is completed; see
+test_migration_brokers.py for one that is rolled back.
 """
 
 import re
@@ -23,6 +24,16 @@ SHOWN = {
         "(accept-loss): 1 complete; the plan is complete",
         "is safe: 0 offline, 0 under min ISR",
     ],
+    "demo --migration --pause": [
+        "export SURVEYOR_ZOOKEEPER=127.0.0.1:",
+        "nothing prevents the migration; 1 warning",
+        "FAULT  started        /migration names KRaft controller 3000",
+        "topic config orders: retention.ms 3600000 -> 7200000",
+        "topic created during: topic_id none -> ",
+        "export SURVEYOR_BOOTSTRAP_SERVERS=127.0.0.1:",
+        "has all that snapshot 1 had",
+        "proof.html",
+    ],
 }
 
 
@@ -31,7 +42,8 @@ def test_demo_loses_nothing_and_leaves_nothing(tmp_path: Path, command: str) -> 
     user = home(tmp_path / "home")
     if command != "demo":
         (user / ".cache" / "kafka-surveyor" / "archives").symlink_to(cache_folder().absolute() / "archives")
-    done = bare(f"{Path(sys.executable).parent}/surveyor {command}", tmp_path, user, TMPDIR=str(tmp_path))
+    surveyor = f"{Path(sys.executable).parent}/surveyor {command}"
+    done = bare(f"yes '' | {surveyor}", tmp_path, user, TMPDIR=str(tmp_path))  # Enter, for a demo that pauses
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     last = re.fullmatch(r"records acked=(\d+) read=(\d+) lost=0", done.stdout.splitlines()[-1])
     assert last is not None

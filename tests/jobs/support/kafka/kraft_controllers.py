@@ -1,31 +1,16 @@
-"""KRaft nodes that are controllers only, and a cluster whose controllers are apart from its brokers."""
+"""A KRaft cluster whose controllers are apart from its brokers."""
 
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from jobs.adapters.embedded.kraft import EmbeddedKRaftNode
+from jobs.adapters.embedded.kraft import EmbeddedKRaftNode, KRaftController
 from jobs.adapters.embedded.ports import LOOPBACK, free_port
 from jobs.adapters.embedded.processes import Servers, exit_on_sigterm, removed_unless_failed
 
 FIRST_CONTROLLER: Final = 3001
 HEAP: Final = "320m"
-PROTOCOLS: Final = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
-
-
-class KRaftController(EmbeddedKRaftNode):
-    """A node with the role controller only; its port is that of the listener for controllers."""
-
-    def properties(self) -> dict[str, str]:
-        of_node = super().properties()
-        del of_node["inter.broker.listener.name"]
-        return {
-            **of_node,
-            "process.roles": "controller",
-            "listeners": f"CONTROLLER://{LOOPBACK}:{self.controller_port}",
-            "listener.security.protocol.map": PROTOCOLS,
-        }
 
 
 class SeparatedKRaftCluster(Servers):

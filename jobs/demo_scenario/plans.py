@@ -1,0 +1,119 @@
+"""The steps that change a cluster by plans, on clusters of both kinds: topics, a broker that joins, and history."""
+
+import json
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import ClassVar
+
+from jobs.adapters.delta.warehouse import values_of
+from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
+from jobs.core.errors import ExitCode, SurveyorError
+from jobs.demo_scenario.scenario import ORDERS, TEST, DemoScenario
+from jobs.repositories.snapshots import find_snapshot, rows_as_of
+from jobs.runtime.progress import progress
+from schemas.current_state import Leadership
+from schemas.rows import Partition, Row
+
+
+@dataclass(frozen=True, slots=True)
+class PlanScenario(DemoScenario):
+    """The demo of plans; `change` is up to the kind of cluster."""
+
+    cluster: EmbeddedCluster | EmbeddedKRaftCluster
+
+    commit_options: ClassVar[list[str]]
+    """Options of the commits that create the topics."""
+
+    first_brokers: ClassVar[tuple[int, int, int]]
+    """The brokers that are there from the beginning."""
+
+    newcomer: ClassVar[int]
+    """The broker that joins."""
+
+    def prepare(self) -> None:
+        self.heading("A snapshot of the empty cluster")
+        self.surveyor("snapshot")
+        self.create_topics()
+
+    def create_topics(self) -> None:
+        self.heading("Two topics, one placed by the algorithm, one manually")
+        config = ["--config", "min.insync.replicas=2"]
+        size = ["--partitions", "12", "--replication-factor", "3"]
+        self.surveyor("plan", "assign", "--topic", ORDERS, *size, *config, "--name", "create-orders")
+        a, b, c = self.first_brokers
+        by_hand = ["--replica-assignment", f"{a}:{b}:{c},{b}:{c}:{a},{c}:{b}:{a}"]
+        self.surveyor("plan", "assign", "--topic", TEST, *by_hand, "--name", "create-test")
+        for name in ("create-orders", "create-test"):
+            self.surveyor("commit", name, *self.commit_options, "--apply", "--yes")
+
+    def balance(self) -> None:
+        self.surveyor("snapshot")
+        self.surveyor("show", "imbalance")
+        self.surveyor("plan", "elect", "--preferred", "--name", "balance")
+        self.surveyor("commit", "balance", "--apply", "--yes")
+        self.surveyor("snapshot")
+        self.surveyor("show", "imbalance")
+        if self.has_imbalance():
+            raise SurveyorError("some partitions are still not led by their preferred replica")
+
+    def grow(self) -> None:
+        self.heading(f"Broker {self.newcomer} joins and receives replicas through Kafka's controller")
+        with progress(f"starting broker {self.newcomer}"):
+            self.cluster.add_broker(self.newcomer)
+        self.surveyor("snapshot")
+        file = Path(self.warehouse_uri) / "reassignment.json"
+        file.write_text(json.dumps({"version": 1, "partitions": self.targets()}), encoding="utf-8")
+        self.surveyor("plan", "reassign", "--reassignment-json-file", str(file), "--name", "grow")
+        self.surveyor("commit", "grow", "--apply", "--yes")
+        self.verify("grow")
+
+    def targets(self) -> list[Row]:
+        """Return the targets: the last replica of the first half of the partitions moves to the new broker."""
+        chosen = sorted(self.partitions(), key=attrgetter("key"))[:8]
+        return [
+            {"topic": row.topic, "partition": row.partition, "replicas": [*row.replicas[:-1], self.newcomer]}
+            for row in chosen
+        ]
+
+    def show_history(self) -> None:
+        self.heading("History: the leaders of a partition, and the cluster before and after")
+        self.surveyor("snapshot")
+        self.surveyor("show", "history", "--topic", ORDERS, "--partition", str(self.a_partition_that_moved()))
+        self.surveyor("show", "partitions", "--topic", ORDERS, "--as-of", "2")
+        self.surveyor("show", "partitions", "--topic", ORDERS)
+
+    def a_partition_that_moved(self) -> int:
+        history = self.settings.warehouse.read("partition_history", ("topic", "=", ORDERS))
+        rows = values_of(history, "partition", "leader", "replicas")
+        return min((partition for partition, leader, replicas in rows if leader != replicas[0]), default=0)
+
+    def verify(self, plan: str) -> None:
+        """Verify a plan until it is complete."""
+        self.wait_until(lambda: self.surveyor("verify", plan, "--detailed-exitcode") == ExitCode.DONE)
+
+    def partitions(self) -> list[Partition]:
+        """Return the partitions of the newest snapshot."""
+        return rows_as_of(self.settings.warehouse, find_snapshot(self.settings.warehouse), Partition)
+
+    def has_imbalance(self) -> bool:
+        """Whether a partition of the newest snapshot is not led by its preferred replica."""
+        snapshot_id = find_snapshot(self.settings.warehouse).snapshot_id
+        rows = self.settings.warehouse.read("imbalance", ("snapshot_id", "=", snapshot_id), columns=["not_led"])
+        return any(rows["not_led"].to_pylist())
+
+    def is_without(self, broker: int) -> bool:
+        """Whether a broker that was killed is no leader and in no ISR any more."""
+        return all(broker not in {state.leader, *state.isr} for _, state in self.states())
+
+    def all_in_sync(self) -> bool:
+        return all(set(state.isr) == set(row.replicas) for row, state in self.states())
+
+    def states(self) -> list[tuple[Partition, Leadership]]:
+        """Return the partitions of the newest snapshot with their current states."""
+        rows = self.partitions()
+        with self.settings.connection as cluster, cluster.reading() as reader:
+            reader.sync()
+            current = reader.read_partitions([row.key for row in rows])
+        return [(row, current[row.key].content.get()) for row in rows]
