@@ -38,6 +38,9 @@ from schemas.topic_configs import FOLLOWER_REPLICAS, LEADER_REPLICAS
 MIGRATION_SINCE: Final = Protocol(3, 4, 0)
 """First protocol version of brokers that can migrate (`MetadataVersion.isMigrationSupported`)."""
 
+TOPIC_IDS_SINCE: Final = Protocol(2, 8, 0)
+"""First protocol version of controllers that assign ids to topics."""
+
 LOG_DIRS_SINCE: Final = Protocol(3, 7, 2)
 """First one of brokers that can do so with several log dirs (`MetadataVersion.isDirectoryAssignmentSupported`)."""
 
@@ -139,7 +142,7 @@ def migration_checks(settings: Settings, facts: MigrationFacts) -> Iterator[Chec
     if facts.state.migration and not is_made_by_hand(facts.state.migration):
         return
     yield from _brokers(settings, facts)
-    yield from _protocols(facts)
+    yield from _protocols(settings, facts)
     yield from _configs(facts)
     yield from _topics(settings, facts)
     yield from _requests(settings, facts)
@@ -178,14 +181,17 @@ def _brokers(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]
         found = f"the registration of brokers {join_ids(unread)} cannot be decoded"
         yield _fault("brokers", found, command_line(settings, "doctor"))
     if not live:
-        yield _fault("brokers", "none is registered", "check the chroot of --zookeeper; start brokers")
+        listed = f"zookeeper-shell.sh {settings.zookeeper_endpoint.hosts} ls /brokers/ids"
+        yield _fault("brokers", "none is registered", f"check the chroot of --zookeeper, start brokers, then: {listed}")
     elif not gone and not unread:
         yield CheckResult("brokers", CheckStatus.FINE, f"{len(live)} registered; no replica is on another one")
 
 
-def _protocols(facts: MigrationFacts) -> Iterator[CheckResult]:
+def _protocols(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
     for broker, reason in sorted(facts.silent.items()):
-        advice = "give a --command-config that it accepts, and check that it is reachable from here"
+        advice = "give a --command-config that it accepts, and check that it is reachable from here: " + command_line(
+            settings, "doctor"
+        )
         yield _fault("settings", f"broker {broker} did not return its configs: {reason}", advice)
     releases = {broker: Protocol.parse(config.release) for broker, config in facts.configs.items()}
     early = sorted(broker for broker, release in releases.items() if release is None or release < MIGRATION_SINCE)
@@ -193,13 +199,13 @@ def _protocols(facts: MigrationFacts) -> Iterator[CheckResult]:
         yield _fault(
             "release",
             f"brokers {join_ids(early)} run a release before 3.4, or an unknown one",
-            "upgrade them to Kafka 3.9",
+            _upgrade(facts),
         )
     elif any(release < LAST_RELEASE for release in releases.values() if release):
         yield _warning(
             "release",
             f"the brokers' releases are {_joined(config.release for config in facts.configs.values())}",
-            "upgrade to Kafka 3.9 first: it is the last release with ZooKeeper, and Kafka 4 is reached from it",
+            f"{_upgrade(facts)}: it is the last release with ZooKeeper, and Kafka 4 is reached from it",
         )
     elif facts.configs:
         yield CheckResult("release", CheckStatus.FINE, _joined(config.release for config in facts.configs.values()))
@@ -217,17 +223,17 @@ def _protocol_versions(facts: MigrationFacts) -> Iterator[CheckResult]:
         yield _fault(
             "protocol",
             f"brokers {join_ids(early)} run with {PROTOCOL_VERSION} before 3.4",
-            f"set {PROTOCOL_VERSION}=3.9 on all brokers",
+            _raise_protocol(facts, MIGRATION_SINCE),
         )
     if early_log_dirs:
         yield _fault(
             "log dirs",
             f"brokers {join_ids(early_log_dirs)} have several log dirs and run with {PROTOCOL_VERSION} before 3.7-IV2",
-            f"set {PROTOCOL_VERSION}=3.9 on all brokers",
+            _raise_protocol(facts, LOG_DIRS_SINCE),
         )
     versions = {config.protocol for config in facts.configs.values()}
     if len(versions) > 1:
-        advice = "a rolling upgrade is in progress: finish it"
+        advice = f"a rolling upgrade is in progress, finish it: {_raise_protocol(facts, MIGRATION_SINCE)}"
         yield _fault("protocol", f"{PROTOCOL_VERSION} differs: {_joined(versions)}", advice)
     elif facts.configs and not early:
         yield CheckResult("protocol", CheckStatus.FINE, f"{PROTOCOL_VERSION} {_joined(versions)}")
@@ -235,23 +241,55 @@ def _protocol_versions(facts: MigrationFacts) -> Iterator[CheckResult]:
         yield CheckResult("log dirs", CheckStatus.FINE, f"brokers {join_ids(several)} have several")
 
 
+def _upgrade(facts: MigrationFacts) -> str:
+    """Advise to upgrade; brokers of the old release must understand the new ones meanwhile."""
+    protocols = [protocol for config in facts.configs.values() if (protocol := Protocol.parse(config.protocol))]
+    present = f"{PROTOCOL_VERSION}={_short(min(protocols))}" if protocols else f"their {PROTOCOL_VERSION}"
+    return f"upgrade to Kafka 3.9, with {present} in server.properties until all brokers run it"
+
+
+def _short(protocol: Protocol) -> str:
+    return f"{protocol.major}.{protocol.minor}"
+
+
+def _raise_protocol(facts: MigrationFacts, since: Protocol) -> str:
+    """Advise the line for server.properties; a broker does not start with a version that its release does not know."""
+    releases = [Protocol.parse(config.release) for config in facts.configs.values()]
+    known = [release for release in releases if release]
+    if len(known) < len(releases) or min(known) < since:
+        return _upgrade(facts)
+    line = f"{PROTOCOL_VERSION}={_short(min(known))}"
+    return f"set {line} in server.properties of all brokers, and restart one after another; this cannot be undone"
+
+
 def _configs(facts: MigrationFacts) -> Iterator[CheckResult]:
     """Settings that `KafkaConfig.validateValues` refuses once migration is enabled or process.roles is set."""
     generated = [broker for broker, config in sorted(facts.configs.items()) if (config.broker_id or "-1") == "-1"]
     if generated:
         found = f"{BROKER_ID} of brokers {join_ids(generated)} is generated, which a migration refuses"
-        yield _fault("configs", found, f"set {BROKER_ID} in their server.properties to the id that they have")
+        lines = ", ".join(f"{BROKER_ID}={broker}" for broker in generated)
+        # a broker that may generate ids refuses one above reserved.broker.max.id, as generated ones are
+        advice = f"set in their server.properties {lines}, and on each of them broker.id.generation.enable=false"
+        yield _fault("configs", found, advice)
     planes = [broker for broker, config in sorted(facts.configs.items()) if config.control_plane]
     if planes:
         found = f"{CONTROL_PLANE_LISTENER} is set on brokers {join_ids(planes)}, which KRaft refuses"
-        yield _fault("configs", found, f"remove {CONTROL_PLANE_LISTENER} from their server.properties")
+        lines = ", ".join(
+            sorted({f"{CONTROL_PLANE_LISTENER}={facts.configs[broker].control_plane}" for broker in planes})
+        )
+        advice = f"remove from their server.properties, and restart one after another: {lines}"
+        yield _fault("configs", found, advice)
     authorizers = {config.authorizer for config in facts.configs.values() if config.authorizer in ZOOKEEPER_AUTHORIZERS}
     if authorizers:
         found = f"{AUTHORIZER} is {_joined(authorizers)}, which needs ZooKeeper"
-        yield _warning("configs", found, f"set it to {STANDARD_AUTHORIZER} where you set process.roles")
+        advice = f"in the server.properties that have process.roles, and not before: {AUTHORIZER}={STANDARD_AUTHORIZER}"
+        yield _warning("configs", found, advice)
     for broker, names in sorted(facts.carried.password_configs.items()):
         found = f"dynamic configs of broker {broker} are stored encoded: {', '.join(names)}"
-        advice = "give every KRaft controller the brokers' password.encoder.secret; without it the migration fails"
+        advice = (
+            "in server.properties of every KRaft controller, with the brokers' secret: password.encoder.secret=SECRET; "
+            "without it the migration fails"
+        )
         yield _warning("configs", found, advice)
     if any(config.enabled for config in facts.configs.values()):
         yield CheckResult("configs", CheckStatus.FINE, f"{MIGRATION_ENABLED} is set")
@@ -271,7 +309,8 @@ def _topics(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
             "topic ids",
             f"{pluralise(len(topics.without_id), 'topic', 'has', 'have')} no id, and the migration fails at the "
             f"first: {abbreviate(topics.without_id)}",
-            f"set {PROTOCOL_VERSION} to 2.8 or later on all brokers and restart the broker that is the controller",
+            f"{_raise_protocol(facts, TOPIC_IDS_SINCE)}; restart the broker that is the controller last, since its "
+            "successor assigns the ids",
         )
     if topics.without_state:
         yield _fault(
@@ -324,7 +363,8 @@ def _requests(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult
         yield _warning(
             "reassignments",
             f"reassignments that run are carried over: {abbreviate(facts.topics.moving)}",
-            "wait until they are complete: brokers restart several times during a migration",
+            "wait until they are complete, because brokers restart several times during a migration: "
+            + command_line(settings, "status"),
         )
     throttled = [*facts.topics.throttled, *(f"the rate of broker {name}" for name in facts.carried.throttled_brokers)]
     if throttled:
@@ -338,27 +378,37 @@ def _names(keys: Iterable[Key]) -> list[str]:
 
 def _carried(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
     carried = facts.carried
+    shell = f"zookeeper-shell.sh {settings.zookeeper_endpoint.hosts}"
     for path, reason in sorted(carried.malformed.items()):
-        shown = f"zookeeper-shell.sh {settings.zookeeper_endpoint.hosts} get {shlex.quote(path)}"
+        shown = f"{shell} get {shlex.quote(path)}"
         yield _fault(
             "znodes",
             f"{path}: {reason}; its content would be lost, or stop the migration",
             f"correct or delete it by Kafka's tools; what it has: {shown}",
         )
+    advice = "with the brokers' credentials: " + command_line(
+        settings, "migration", "check", "--zookeeper-config", "FILE"
+    )
     for path, reason in sorted(carried.unread.items()):
-        yield _fault("znodes", f"{path}: {reason}", "give the brokers' credentials by --zookeeper-config")
+        yield _fault("znodes", f"{path}: {reason}", advice)
     if carried.ignored_acls:
         found = f"ACLs of unknown resource types are not carried over: {abbreviate(carried.ignored_acls)}"
-        yield _warning("acls", found, "create them again for a type that Kafka knows")
+        shown = f"{shell} ls {shlex.quote(carried.ignored_acls[0])}"
+        advice = (
+            f"create what you need again, for a type that Kafka knows, by kafka-acls.sh --add; what is there: {shown}"
+        )
+        yield _warning("acls", found, advice)
     if carried.consumers:
         yield _warning(
             "left behind",
             f"{pluralise(carried.consumers, 'consumer group')} under {CONSUMERS} with offsets in ZooKeeper",
-            "move their consumers to offsets in Kafka",
+            f"move their consumers to offsets in Kafka before you stop ZooKeeper; to list them: {shell} ls {CONSUMERS}",
         )
     if carried.foreign:
         found = f"znodes that are not Kafka's stay in ZooKeeper: {abbreviate(carried.foreign)}"
-        yield _warning("left behind", found, "move what other programs keep there before you stop ZooKeeper")
+        shown = f"{shell} ls {shlex.quote(carried.foreign[0])}"
+        advice = f"move what other programs keep there before you stop ZooKeeper; what is there: {shown}"
+        yield _warning("left behind", found, advice)
     counted = [
         f"{pluralise(carried.acls, 'ACL')} of {pluralise(carried.acl_resources, 'resource pattern')}",
         pluralise(carried.scram_credentials, "SCRAM credential"),

@@ -1,6 +1,7 @@
 """`surveyor migration check`: each kind of obstacle alone, on znodes; settings of brokers as they would return them."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ from kazoo.security import make_digest_acl
 from jobs.adapters.brokers.migration_configs import MigrationConfig
 from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.adapters.zookeeper.kraft_carried_znodes import CarriedZnodes
-from jobs.checks.common_checks import CheckStatus
+from jobs.checks.common_checks import CheckResult, CheckStatus
 from jobs.checks.migration_check import MigrationFacts, TopicFacts, migration_checks
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.rows import Broker
@@ -22,6 +23,9 @@ CONFIG = MigrationConfig(protocol="3.9-IV0", release="3.9-IV0", broker_id="0", l
 
 ENTRY = '{"principal":"User:a","permissionType":"Allow","operation":"Read","host":"*"}'
 SCRAM = "salt=c2FsdA==,stored_key=a2V5,server_key=c2VydmVy,iterations=4096"
+
+MENDS = re.compile(r"(surveyor|zookeeper-shell(\.sh)?|kafka-\w+\.sh) \S+|`surveyor |[a-z.]+=\S+")
+"""A command, or a line of server.properties, as each finding's advice has one."""
 
 Found = dict[str, list[tuple[str, str]]]
 """Status and text of the findings that are not fine, by check."""
@@ -42,7 +46,7 @@ def check(surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) 
         result = json.loads(ran.stdout)
         found: Found = {}
         for row in result["findings"]:
-            assert (row["advice"] is None) == (row["state"] == CheckStatus.FINE), row
+            assert bool(MENDS.search(row["advice"] or "")) == (row["state"] != CheckStatus.FINE), row
             if row["state"] != CheckStatus.FINE:
                 found.setdefault(row["check"], []).append((row["state"], row["found"]))
         faults = [row for row in result["findings"] if row["state"] == CheckStatus.FAULT]
@@ -123,6 +127,13 @@ def test_nothing_is_in_the_way_and_nothing_is_changed(check: Callable[[], Found]
         ("/kafka-acl/Topic/orders", b'{"version":1,"acls":[{"principal":"User:a"}]}', "znodes", "fault", "orders"),
         ("/kafka-acl/Planet/orders", b"{}", "acls", "warning", "/kafka-acl/Planet"),
         ("/kafka-acl-extended/prefixed/Group/g", b"", "znodes", "fault", "/kafka-acl-extended/prefixed/Group/g"),
+        (
+            "/brokers/topics/orders/partitions/0/state",
+            b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":1,"isr":[0]}',
+            "leaders",
+            "warning",
+            "orders-0",
+        ),
         ("/consumers/old", b"", "left behind", "warning", "1 consumer group"),
         ("/hbase", b"", "left behind", "warning", "/hbase"),
         (
@@ -228,7 +239,30 @@ def test_several_log_dirs_are_fine_from_3_7_on() -> None:
     assert ("log dirs", "fine", "brokers 0 have several") in _findings({0: replace(CONFIG, log_dirs=2)})
 
 
+@pytest.mark.parametrize(
+    ("config", "line"),
+    [
+        # a broker does not start with a version that its release does not know
+        (replace(CONFIG, protocol="3.3-IV3", release="3.6-IV2"), "inter.broker.protocol.version=3.6 "),
+        (replace(CONFIG, protocol="3.3-IV3"), "inter.broker.protocol.version=3.9 "),
+        (replace(CONFIG, protocol="3.6-IV2", log_dirs=2), "inter.broker.protocol.version=3.9 "),
+        (replace(CONFIG, protocol="3.6-IV2", release="3.6-IV2", log_dirs=2), "inter.broker.protocol.version=3.6 "),
+        (replace(CONFIG, protocol="2.8-IV0", release="3.3-IV3"), "inter.broker.protocol.version=2.8 "),
+        # nor with an id above reserved.broker.max.id, unless it may not generate one
+        (replace(CONFIG, broker_id="-1"), "broker.id=0, and on each of them broker.id.generation.enable=false"),
+        (replace(CONFIG, control_plane="CONTROL"), "control.plane.listener.name=CONTROL"),
+    ],
+)
+def test_lines_of_server_properties(config: MigrationConfig, line: str) -> None:
+    advice = [row.advice for row in _results({0: config}) if row.status == CheckStatus.FAULT]
+    assert [text for text in advice if line not in f"{text} "] == []
+
+
 def _findings(configs: dict[int, MigrationConfig]) -> list[tuple[str, str, str]]:
+    return [(row.check, row.status.value, row.found) for row in _results(configs)]
+
+
+def _results(configs: dict[int, MigrationConfig]) -> list[CheckResult]:
     ids = [*configs] or [0]
     state = ClusterState(
         controller=Controller(0, -1),
@@ -248,4 +282,6 @@ def _findings(configs: dict[int, MigrationConfig]) -> list[tuple[str, str, str]]
         silent={} if configs else {0: "it is slow"},
     )
     settings = Settings("default", "w", ClusterConf(zookeeper="zk1:2181"))
-    return [(check.check, check.status.value, check.found) for check in migration_checks(settings, facts)]
+    results = [*migration_checks(settings, facts)]
+    assert [row for row in results if row.status != CheckStatus.FINE and not MENDS.search(row.advice or "")] == []
+    return results
