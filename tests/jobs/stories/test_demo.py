@@ -27,7 +27,7 @@ SHOWN = {
     "demo --migration --pause": [
         "export SURVEYOR_ZOOKEEPER=127.0.0.1:",
         "nothing prevents the migration; 1 warning",
-        "FAULT  started        /migration names KRaft controller 3000",
+        "/migration names KRaft controller 3000",
         "topic config orders: retention.ms 3600000 -> 7200000",
         "topic created during: topic_id none -> ",
         "export SURVEYOR_BOOTSTRAP_SERVERS=127.0.0.1:",
