@@ -11,7 +11,7 @@ still run.
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from jobs.adapters.brokers.admin import UNKNOWN_OUTCOME
 from jobs.adapters.cluster_connections.interface import ClusterConnection, ClusterReader, Lease
@@ -25,6 +25,7 @@ from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptio
 from jobs.execution.admin.running_waves import (
     PREVIOUS_WAVE_SECONDS,
     make_poll_hook,
+    moving_among,
     moving_of,
     recheck_wave,
     record_concurrent_changes,
@@ -48,7 +49,7 @@ from jobs.repositories.plans.repository import Plan, refuse_edited
 from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
 from schemas.enums import Action, Outcome
-from schemas.rows import Change, PlanRow, changes_among
+from schemas.rows import Change, Place, PlanRow, changes_among
 from schemas.text import join_ids, pluralise
 
 
@@ -113,6 +114,10 @@ class AdminCommit:
     """What the changes of the plan depend on, in a cluster without versions."""
     rate: int | None
     """Bytes a second at which the plan's replicas are copied; None if no throttle was requested."""
+    _ended: set[Place] = field(default_factory=set, init=False)
+    """Reassignments that were waited for until they ended; a later wave does not read them again."""
+    _idle: set[Place] = field(default_factory=set, init=False)
+    """Reassignments that were found not to run, and that this commit has not requested since."""
 
     def run_waves(self, pending: Sequence[PlanRow]) -> None:
         self._throttle()
@@ -121,7 +126,7 @@ class AdminCommit:
             before = [move for move in self._moves if move.wave < wave[0].wave]
             if before:
                 self._wait(before)
-            self._request_wave(wave, [change for later in waves[index + 1 :] for change in later], is_first=index == 0)
+            self._request_wave(wave, waves[index + 1 :], is_first=index == 0)
         if self.running.wait or throttle_rows(self.settings.warehouse, self.commit_log.plan.plan_id):
             self._wait(self._moves)
 
@@ -173,13 +178,17 @@ class AdminCommit:
         return reassignments_of(self.commit_log.plan)
 
     def _wait(self, moves: Sequence[Change]) -> None:
-        """Wait until these reassignments are complete."""
+        """Wait until those of these reassignments are complete that have not ended yet."""
+        waited = [move for move in moves if move.place not in self._ended]
+        if not waited:
+            return
         with self.cluster.reading() as reader:
-            complete = wait_complete(reader, self.commit_log, moves, self.on_poll)
-        waves = join_ids(sorted({move.wave for move in moves}))
-        log(f"  complete: {complete} of {len(moves)} reassignments of wave {waves}")
+            complete = wait_complete(reader, self.commit_log, waited, self.on_poll)
+        self._ended.update(move.place for move in waited)
+        waves = join_ids(sorted({move.wave for move in waited}))
+        log(f"  complete: {complete} of {len(waited)} reassignments of wave {waves}")
 
-    def _request_wave(self, wave: Sequence[PlanRow], later: Sequence[PlanRow], *, is_first: bool) -> None:
+    def _request_wave(self, wave: Sequence[PlanRow], later: Sequence[Sequence[PlanRow]], *, is_first: bool) -> None:
         """Request one wave, after checking that the plan is open, the lease is ours and the changes are still due."""
         self.commit_log.refuse_closed()
         if any(change.action == Action.REASSIGN for change in wave):
@@ -188,7 +197,7 @@ class AdminCommit:
         if not pending:
             return
         if not self.commit_log.intents_written:
-            self.commit_log.append_intents([*pending, *later])
+            self.commit_log.append_intents([*pending, *(change for rows in later for change in rows)])
         moves = [change for change in changes_among(pending) if change.action == Action.REASSIGN]
         self._throttle(moves)
         self.commit_log.refuse_closed()
@@ -218,7 +227,11 @@ class AdminCommit:
         if self.rate is None or self.throttler is None:
             return
         with self.cluster.reading() as reader:
-            moves = [*moving_of(reader, self.commit_log.plan), *upcoming]
+            candidates = [move for move in self._moves if move.place not in self._idle]
+            moving = moving_among(reader, self.commit_log.plan, candidates)
+            self._idle.update(move.place for move in candidates)
+            self._idle.difference_update(move.place for move in [*moving, *upcoming])
+            moves = [*moving, *upcoming]
             if moves:
                 plan_id, attempt = self.commit_log.plan.plan_id, self.commit_log.attempt
                 set_throttle(

@@ -95,8 +95,12 @@ def read_statuses(
 
 
 def moving_of(reader: ClusterReader, plan: Plan) -> list[Change]:
-    """Read from ZooKeeper which changes of a plan are moving now."""
-    moves = reassignments_of(plan)
+    """Read which changes of a plan are moving now."""
+    return moving_among(reader, plan, reassignments_of(plan))
+
+
+def moving_among(reader: ClusterReader, plan: Plan, moves: Sequence[Change]) -> list[Change]:
+    """Read which of these reassignments of a plan are moving now."""
     if not moves:
         return []
     return [move for move, status, _ in read_statuses(reader, moves, plan) if status is ReassignmentStatus.IN_PROGRESS]

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,9 @@ from jobs.execution.admin.throttles import set_throttle, throttle_rows
 from jobs.repositories.actor import Actor
 from jobs.repositories.plans.commit_log import CommitLog, close_plan
 from jobs.repositories.plans.repository import Plan
+from schemas.current_state import CurrentState
 from schemas.enums import PlanKind, PlanStatus
+from schemas.rows import Change
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.moving_controller import MovingController
 from tests.jobs.support.controllers.throttled_tree import CrashError, override, overrides
@@ -31,6 +33,7 @@ T, OTHER = "t", "other"
 BEFORE = {0: [0, 1], 1: [1, 2], 2: [2, 0]}
 AFTER = {0: [3, 1], 1: [1, 3], 2: [2, 3]}
 SETTING, CLEARING = 10, 4  # config requests: brokers and topics, to throttle two waves and to remove that again
+READS_OF_A_MOVE = 8
 DONE, ERROR, USAGE, REFUSED, RUNNING = 0, 1, 2, 23, 25
 
 
@@ -780,3 +783,28 @@ def test_foreign_leftover_throttle_is_removed(
     ]
     assert dry_left == before
     assert overrides(kafka) == {"brokers/1": {"log.retention.hours": "9"}}
+
+
+@pytest.mark.parametrize("waves", [3, 6])
+def test_a_wave_that_has_ended_is_not_read_for_each_later_one(  # noqa: PLR0913, PLR0917 - fixtures
+    kafka: KafkaTree,
+    controller: MovingController,
+    surveyor: Surveyor,
+    warehouse: Warehouse,
+    monkeypatch: pytest.MonkeyPatch,
+    waves: int,
+) -> None:
+    """However many waves follow: at the start, for its own request, while it moves, for the next wave, at the end."""
+    kafka.add_topic("many", {number: [0, 1] for number in range(waves)})
+    rows = [reassignment(kafka, "many", number, [3, 1], wave=number) for number in range(waves)]
+    plan = store_plan(warehouse, kafka, rows, kind=PlanKind.REASSIGN.value)
+    read_current, reads = ZooKeeperReader.read_current, list[str]()
+
+    def counted(reader: ZooKeeperReader, changes: Sequence[Change]) -> CurrentState:
+        reads.extend(f"{change.topic}-{change.partition}" for change in changes)
+        return read_current(reader, changes)
+
+    monkeypatch.setattr(ZooKeeperReader, "read_current", counted)
+    assert run(surveyor, kafka, plan, "--throttle", "1MB/s", "--wait").exit_code == DONE
+    assert len(controller.waves) == waves
+    assert reads.count("many-0") <= READS_OF_A_MOVE

@@ -4,7 +4,7 @@
 
 prints the ports, one a line, and runs until its standard input ends. Real brokers cannot hold a million partitions on a
 test machine. The bytes of a topic's partitions are encoded once, so that the time of a request is mostly the client's.
-A move that was requested never ends.
+A move that was requested never ends, or at once.
 """
 
 import socket
@@ -86,6 +86,8 @@ class PagedCluster:
     ports: list[int] = field(default_factory=list)
     moves: list[list[Move]] = field(default_factory=lambda: [[]])
     """What successive requests for reassignments list; the last list stays."""
+    moves_end: bool = False
+    """Whether a move that is requested has ended by the next request."""
     requested: dict[str, dict[int, Move]] = field(default_factory=dict)
     """The moves that were requested, by topic and partition."""
     listed: int = 0
@@ -205,6 +207,8 @@ class PagedCluster:
                     [broker for broker in some if broker not in others]
                     for some, others in ((partition.replicas, before), (before, partition.replicas))
                 )
+                if self.moves_end:
+                    adding, removing = [], []
                 replicas = [*partition.replicas, *removing]
                 moves[partition.partition_index] = Move(
                     topic.name, partition.partition_index, replicas, adding, removing
@@ -232,6 +236,8 @@ class PagedCluster:
             named = {(topic.name, number) for topic in request.topics for number in topic.partition_indexes}
             running = (self.requested.get(topic, {}).get(number) for topic, number in sorted(named))
             moves = [*(move for move in moves if (move.topic, move.partition) in named), *filter(None, running)]
+        if self.moves_end:
+            moves = []
         self.listed += len(moves)
         row = _Moving.OngoingPartitionReassignment
         topics = [
@@ -339,7 +345,9 @@ class PagedCluster:
         rows = self._blobs[topic % self.brokers][first : first + count]
         for number, move in self.requested.get(name, {}).items():
             if first <= number < first + count:
-                rows[number - first] = _partition_bytes(number, move.replicas, self.replicas(topic, number))
+                rows[number - first] = _partition_bytes(
+                    number, move.replicas, move.replicas if self.moves_end else self.replicas(topic, number)
+                )
         return head + _varint(len(rows) + 1) + b"".join(rows) + struct.pack(">i", -(2**31)) + b"\0"
 
     @cached_property
