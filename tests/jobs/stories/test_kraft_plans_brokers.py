@@ -137,21 +137,23 @@ KILLED_AT = {
 """Functions that a commit of throttled moves calls, in this order."""
 
 
-def killing(owner: str, name: str) -> str:
-    """Code that makes a process kill itself when it calls a function; its lease ends soon after."""
+def killing(owner: str, name: str, calls: int = 1) -> str:
+    """Code that makes a process kill itself at the last of so many calls of a function; its lease ends soon after."""
     module, _, attribute = owner.rpartition(".") if owner == COMMIT_LOG else (owner, "", "")
     target = f"importlib.import_module({module!r})" + (f".{attribute}" if attribute else "")
-    die = "lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)"
+    is_last = f"calls.append(1) or len(calls) == {calls}"
+    die = f"lambda *given, **named: os.kill(os.getpid(), signal.SIGKILL) if {is_last} else call(*given, **named)"
     brief = (
         "from jobs.adapters.delta import warehouse_lease as lease\n"
         "lease.LEASE_SECONDS, lease.RENEWAL_SECONDS, lease.MARGIN_SECONDS = 3.0, 1.0, 1.0"
     )
-    return f"{brief}\nimport importlib, os, signal\nsetattr({target}, {name!r}, {die})"
+    call = f"calls, call = [], getattr({target}, {name!r})"
+    return f"{brief}\nimport importlib, os, signal\n{call}\nsetattr({target}, {name!r}, {die})"
 
 
-def kill_at(kafka: KRaftKafka, point: tuple[str, str], *command: str) -> None:
-    """Run a command that is killed when it calls a function."""
-    dying = kafka.process(*command, prelude=killing(*point))
+def kill_at(kafka: KRaftKafka, point: tuple[str, str], *command: str, calls: int = 1) -> None:
+    """Run a command that is killed when it calls a function, at the last of so many calls."""
+    dying = kafka.process(*command, prelude=killing(*point, calls))
     _, stderr = dying.communicate(timeout=120)
     assert dying.returncode == -signal.SIGKILL, stderr
 
@@ -237,7 +239,94 @@ def test_a_killed_commit_of_a_topic_is_run_again(kafka: KRaftKafka, monkeypatch:
         assert last_outcomes(kafka, plan, *PLAN_ACTIONS) == ["applied"] * changes, point
 
 
-PLAN_ACTIONS = ("create", "alter_config", "delete_topic")
+PLAN_ACTIONS = ("create", "alter_config", "delete_topic", "elect_preferred", "elect", "reassign")
+
+Led = dict[int, tuple[int, int, list[int]]]
+"""Leader, leader epoch and replicas of each partition."""
+
+
+def led_now(kafka: KRaftKafka, topic: str) -> Led:
+    """The partitions as brokers know them that have caught up with the quorum."""
+    with KRaftConnection(kafka.surveyor.hosts, kafka.surveyor.warehouse).reading() as reader:
+        reader.sync()
+        rows = reader.read_topics([topic]).partitions
+    return {row["partition"]: (row["leader"], row["leader_epoch"], row["replicas"]) for row in rows}
+
+
+def run_again(kafka: KRaftKafka, monkeypatch: pytest.MonkeyPatch, topic: str, plan: str, *more: str) -> int:
+    """Commit a plan again after a commit of it was killed; return how many waves that requested."""
+    waves: list[int] = []
+
+    def counted(*arguments: Any) -> None:  # noqa: ANN401 - those of the original
+        waves.append(1)
+        request_changes(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("jobs.execution.admin.admin_commit.request_changes", counted)
+        committed(kafka.surveyor("commit", topic, *APPLY, *more, "--json"))
+    assert {*last_outcomes(kafka, plan, *PLAN_ACTIONS)} == {"applied"}
+    assert eventually(lambda: kafka.lease_holder() is None)  # a commit with nothing to do takes no lease
+    return len(waves)
+
+
+def test_a_killed_election_is_run_again(kafka: KRaftKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each partition gets its preferred leader once: its leader epoch grows by one."""
+    for number, point in enumerate(sampled_points([*BEFORE_REQUEST, *AFTER_REQUEST], 1)):
+        topic = f"elected{number}"
+        kafka.create({topic: [[1, 2]]})
+        with connected_admin(kafka.cluster.bootstrap.split(","), {}) as admin:
+            assert admin.reassign({(topic, 0): [2, 1]}) == {(topic, 0): 0}
+        assert eventually(lambda: led_now(kafka, topic)[0][::2] == (1, [2, 1]))  # noqa: B023 - waited for here
+        ((_, epoch, _),) = led_now(kafka, topic).values()
+        kafka.snapshot()
+        plan = kafka.plan(topic, *election(tmp_path, topic))
+        kill_at(kafka, (BEFORE_REQUEST | AFTER_REQUEST)[point], "commit", topic, *APPLY)
+        is_requested = point in AFTER_REQUEST
+        elected = {0: (2, epoch + 1, [2, 1])}
+        assert led_now(kafka, topic) == (elected if is_requested else {0: (1, epoch, [2, 1])}), point
+        assert run_again(kafka, monkeypatch, topic, plan) == int(not is_requested), point
+        assert led_now(kafka, topic) == elected, point
+
+
+DRAIN_KILLED_AT = {
+    **{point: (place, 1, 2) for point, place in BEFORE_REQUEST.items()},
+    "after the request": (AFTER_REQUEST["after the request"], 1, 1),
+    "before the elections": (BEFORE_REQUEST["before the request"], 2, 1),
+    "after the elections": (AFTER_REQUEST["after the request"], 2, 0),
+    "before the outcomes": (AFTER_REQUEST["before the outcomes"], 1, 0),
+}
+"""Functions that a commit of a drain calls, in this order, at which of their calls it is killed, and how many of its
+two waves are left to request: the order of the replicas, then elections.
+"""
+
+
+def test_a_killed_drain_is_run_again(kafka: KRaftKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broker 1 is moved to the end of each list once, then another one leads: the leader epoch grows by one."""
+    for number, point in enumerate(sampled_points([*DRAIN_KILLED_AT], 1)):
+        delete_topics(kafka)
+        topic = f"drained{number}"
+        kafka.create({topic: [[1, 2], [1, 3]]})
+        before = led_now(kafka, topic)
+        place, calls, waves_left = DRAIN_KILLED_AT[point]
+        plan = kafka.plan(topic, "drain", "--brokers", "1")
+        kill_at(kafka, place, "commit", topic, *APPLY, "--wait", calls=calls)
+        assert run_again(kafka, monkeypatch, topic, plan, "--wait") == waves_left, point
+        drained = {partition: (other, before[partition][1] + 1, [other, 1]) for partition, other in ((0, 2), (1, 3))}
+        assert eventually(lambda: led_now(kafka, topic) == drained), (point, led_now(kafka, topic))  # noqa: B023
+        assert kafka.surveyor.json("verify", topic)["is_complete"], point
+        assert [row["broker_id"] for row in kafka.surveyor.warehouse.rows("drained")] == [1], point
+        kafka.snapshot()
+        kafka.plan(f"un{topic}", "undrain", "--brokers", "1")
+        committed(kafka.surveyor("commit", f"un{topic}", *APPLY, "--wait", "--json"))
+        assert kafka.surveyor.warehouse.rows("drained") == []
+
+
+def delete_topics(kafka: KRaftKafka) -> None:
+    """Delete the topics of other tests, which a drain would concern."""
+    topics = [*kafka.admin.list_topics(timeout=20).topics]
+    for deleted in kafka.admin.delete_topics(topics).values() if topics else ():
+        deleted.result(30)
+    assert eventually(lambda: not kafka.admin.list_topics(timeout=20).topics)
 
 
 ROLLBACK_KILLED_AT = {
@@ -383,18 +472,40 @@ commit.request_changes = meeting
     assert eventually(lambda: kafka.replicas("quorum") == {0: [goal], 1: [goal]})
 
 
-def test_an_unclean_election_is_kafkas_own(kafka: KRaftKafka, tmp_path: Path) -> None:
-    """The replica in sync is dead, and the other lacks its records: only with a permission in the plan."""
+def elect_uncleanly_killed(  # noqa: PLR0913, PLR0917 - where, what, and when
+    kafka: KRaftKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic: str, point: str, leader: int
+) -> None:
+    """Plan an unclean election, kill its commit, and run it again."""
+    plan = kafka.plan(topic, "elect", "--unclean", *election(tmp_path, topic)[2:])
+    before = led_now(kafka, topic)
+    ((_, epoch, replicas),) = before.values()
+    kill_at(kafka, (BEFORE_REQUEST | AFTER_REQUEST)[point], "commit", topic, *APPLY)
+    is_requested = point in AFTER_REQUEST
+    elected = {0: (leader, epoch + 1, replicas)}
+    assert led_now(kafka, topic) == (elected if is_requested else before), point
+    assert run_again(kafka, monkeypatch, topic, plan) == int(not is_requested), point
+    assert led_now(kafka, topic) == elected, point
+
+
+def test_an_unclean_election_is_kafkas_own(kafka: KRaftKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The replica in sync is dead, and the other lacks its records: only with a permission in the plan.
+
+    Its commit is killed, and run again; with KILL_POINTS=all at each step, each with a topic of its own.
+    """
+    points = sampled_points([*BEFORE_REQUEST, *AFTER_REQUEST], 1)
+    killed_at = {f"unclean{number}": point for number, point in enumerate(points)}
     in_sync, behind, other = kafka.cluster.nodes
     left = [kafka.cluster.nodes[node].address for node in (behind, other)]
 
     def alive() -> list[set[int]]:
         return [{row.broker_id for row in KRaftSource(address).read_brokers()} for address in left]
 
-    kafka.create({"unclean": [[in_sync, behind]]})
+    topics = ["unclean", *killed_at]
+    kafka.create({topic: [[in_sync, behind]] for topic in topics})
     kafka.cluster.nodes[behind].kill()
-    assert eventually(lambda: kafka.partitions("unclean")[0][2] == {in_sync})
-    kafka.fill("unclean", 1)
+    assert eventually(lambda: all(kafka.partitions(topic)[0][2] == {in_sync} for topic in topics))
+    for topic in topics:
+        kafka.fill(topic, 1)
     kafka.cluster.nodes[in_sync].kill()
     kafka.cluster.nodes[behind].start()
     kafka.cluster.nodes[behind].wait_ready()
@@ -414,6 +525,8 @@ def test_an_unclean_election_is_kafkas_own(kafka: KRaftKafka, tmp_path: Path) ->
         assert committed(kafka.surveyor("commit", "unclean", *APPLY, "--json"))["applied_now"] == 1
         assert eventually(lambda: kafka.partitions("unclean")[0][0] == behind)
         assert kafka.surveyor.json("verify", "unclean")["complete"] == 1
+        for topic, point in killed_at.items():
+            elect_uncleanly_killed(kafka, tmp_path, monkeypatch, topic, point, behind)
     finally:
         kafka.cluster.nodes[in_sync].start()
         kafka.cluster.nodes[in_sync].wait_ready()
