@@ -244,7 +244,7 @@ def _remove_empty(folder: Path) -> None:
 
 
 def store_error_reason(error: BaseException) -> str | None:
-    """Return what an object store or HDFS refused, None for any other error."""
+    """Return what an object store or HDFS refused, None for any other error, such as a file that is lost."""
     text = str(error)
     plain = text.replace("_", "").casefold()
     for code, reason in _STORE_REASONS.items():
@@ -253,7 +253,9 @@ def store_error_reason(error: BaseException) -> str | None:
     status = next((number for match in _STATUS.findall(text) for number in match if number), "")
     if status in _STATUS_REASONS:
         return _STATUS_REASONS[status]
-    causes = _CAUSE.findall(text) if isinstance(error, OSError) and "LocalFileSystem" not in text else []
+    if not isinstance(error, OSError) or isinstance(error, FileNotFoundError) or "LocalFileSystem" in text:
+        return None
+    causes = _CAUSE.findall(text)
     return " ".join(causes[-1].split()) if causes else None
 
 

@@ -140,6 +140,7 @@ def test_the_innermost_cause_of_an_error_that_is_not_known() -> None:
 
     assert store_error_reason(OSError(chain)) == "the moon is full"
     assert store_error_reason(OSError(f"Generic LocalFileSystem error: {chain}")) is None
+    assert store_error_reason(FileNotFoundError(chain)) is None, "a read of the same rows in other files would end"
     assert store_error_reason(OSError(chain.replace("the moon", "IMDS"))) == (
         "this machine has no role, and the environment has no keys (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
     )
