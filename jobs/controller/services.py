@@ -160,11 +160,12 @@ def _credentials(zookeeper: ZooKeeperSession, config: ListenConfig) -> Iterator[
     if not any(mechanism in SCRAM for binding in config.bindings for mechanism in binding.security.mechanisms):
         yield lambda _user, _mechanism: None
         return
-    with zookeeper.connected() as client:
+    with zookeeper.connected():
 
         def read(user: str, mechanism: str) -> ScramCredential | None:
             try:
-                return scram_credential(client, user, mechanism)
+                with zookeeper.connected() as client:
+                    return scram_credential(client, user, mechanism)
             except (SurveyorError, *LOST) as error:
                 log(f"surveyor: SCRAM credentials cannot be read: {error}", logging.WARNING)
                 raise RefusedCredentialsError from None

@@ -4,7 +4,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from kazoo.client import KazooClient, TransactionRequest
@@ -68,6 +68,12 @@ _MASKED_DIGEST_SUFFIX: Final = ":x"
 CONNECTION_LOST: Final = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError)
 """Errors that leave the outcome of a request unknown and that the session may survive."""
 
+_GIVEN_UP: Final = (KeeperState.AUTH_FAILED, KeeperState.CLOSED)
+"""States in which kazoo does not connect again.
+
+A server that stops during a SASL handshake looks like one that refuses the user, so a later attempt may succeed.
+"""
+
 LOST: Final = (*CONNECTION_LOST, SessionExpiredError)
 """Errors that leave the outcome of a request unknown."""
 
@@ -89,9 +95,10 @@ class Znode(NamedTuple):
 class ZooKeeperSession:
     """The connection of a whole command to ZooKeeper, made at its first use and closed at the end.
 
-    kazoo connects again by itself after a lost connection, and in a new session if ZooKeeper has ended the old one. So
-    a command may wait for hours, longer than its first session lives. Ephemeral znodes, such as the lease, end with the
-    session that created them: their holder compares the owner with its session before it relies on them.
+    kazoo connects again by itself after a lost connection, and in a new session if ZooKeeper has ended the old one.
+    After a refusal it does not, and the next use of this object makes another connection. So a command may wait for
+    hours, longer than its first session lives. Ephemeral znodes, such as the lease, end with the session that created
+    them: their holder compares the owner with its session before it relies on them.
     """
 
     def __init__(
@@ -104,6 +111,7 @@ class ZooKeeperSession:
         """
         self.endpoint, self.timeout, self.first_server = endpoint, timeout, first_server
         self._client: KazooClient | None = None
+        self._opening = Lock()
         self._refused = Event()
         self._login: KerberosLogin | None = None
 
@@ -111,10 +119,14 @@ class ZooKeeperSession:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def _close(self) -> None:
         if self._client is not None:
             with uninterruptible():
                 self._client.stop()
                 self._client.close()
+                self._client = None
 
     @contextmanager
     def connected(self) -> Iterator[KazooClient]:
@@ -123,10 +135,12 @@ class ZooKeeperSession:
         Raise UnreadableError if ZooKeeper refuses the user.
         """
         try:
-            client = self._client
-            if client is None:
-                client = self._start()
-            elif poll_until(lambda: client.connected, bool, self.timeout):
+            with self._opening:
+                client = self._client
+                is_kept = client is not None and client.client_state not in _GIVEN_UP
+                if client is None or not is_kept:
+                    client = self._start()
+            if is_kept and poll_until(lambda: client.connected, bool, self.timeout):
                 with_retries(lambda: sync(client))  # the session may have ended unnoticed since its last use
             if not client.connected:
                 if self._refused.is_set():
@@ -143,6 +157,8 @@ class ZooKeeperSession:
 
     def _start(self) -> KazooClient:
         """Start a client, and wait until it is connected, for a session timeout at most."""
+        self._close()
+        self._refused.clear()
         hosts = self.endpoint.hosts
         options = kazoo_options(self.endpoint.config)
         self._login = login_in(options)

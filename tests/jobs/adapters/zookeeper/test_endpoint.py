@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from kazoo.protocol.states import KeeperState
 from kazoo.security import ACL, make_acl, make_digest_acl
 from pyspark.sql import SparkSession
 
-from jobs.adapters.zookeeper.connection import connected, poll_until, read, use_kafka_acl
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, connected, poll_until, read, use_kafka_acl
 from jobs.adapters.zookeeper.controllership import take_over
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint, kazoo_options
 from jobs.adapters.zookeeper.lease_znode import LEASE, ZnodeLease
@@ -237,6 +238,16 @@ def test_a_late_refusal_names_the_user(chroot: str, configured: Configured) -> N
 
     with pytest.raises(UnreadableError, match="does not accept the user"):
         read_once_closed()
+
+
+def test_a_session_connects_again_after_a_refusal(chroot: str, configured: Configured) -> None:
+    """A server that stops during a handshake seems to refuse the user, and a standby has one session for its life."""
+    with ZooKeeperSession(configured(chroot, SASL | {"sasl.password": "wrong-one"}), 5.0) as zookeeper:
+        with suppress(UnreadableError), zookeeper.connected() as client:
+            poll_until(lambda: client.client_state, lambda state: state == KeeperState.CLOSED, 10.0)
+        configured(chroot, SASL)
+        with zookeeper.connected() as client:
+            assert read(client, "/").stat is not None
 
 
 def test_a_password_that_all_users_may_read_is_refused(chroot: str, configured: Configured) -> None:
