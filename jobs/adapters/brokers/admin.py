@@ -108,6 +108,9 @@ SEND_SECONDS: Final = 5.0
 The lease is checked right before the call, and lasts as long (`warehouse_lease.MARGIN_SECONDS`).
 """
 
+REAUTHENTICATION_POLL_SECONDS: Final = 0.05
+"""Seconds between two looks at whether a connection has authenticated again (`connections.max.reauth.ms`)."""
+
 OFFSETS_TIMEOUT_MS: Final = 5_000
 """Milliseconds for finding the leaders and their offsets."""
 
@@ -412,6 +415,8 @@ class _AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python is un
         node = self._manager.least_loaded_node() if node_id is None else node_id
         connection = await self._manager.get_connection(node)
         if isinstance(request, _CHANGES):
+            while connection._reauth.is_reauthenticating:  # noqa: SLF001 - it would keep the request until that is over
+                await self._net.sleep(REAUTHENTICATION_POLL_SECONDS)
             self._refuse_late()
         return await connection.send_request(request, request_timeout_ms=request_timeout_ms)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from kafka.net.connection import SaslReauthenticator
 
 from jobs.adapters.brokers import admin
 from jobs.adapters.brokers.admin import LateRequestError, connected_admin
@@ -57,6 +58,24 @@ def test_what_changes_nothing_may_wait(cluster: SlowCluster, monkeypatch: pytest
     with connected_admin(cluster.bootstrap.split(","), {}) as connected:
         cluster.delay = 0.5
         assert connected.reassignments() == {}
+
+
+def test_a_change_waits_for_no_new_login_of_its_connection(
+    cluster: SlowCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kafka-python keeps requests while a connection authenticates again, which a slow broker prolongs."""
+    monkeypatch.setattr(admin, "SEND_SECONDS", 0.2)
+    logs_in_until = 0.0
+    monkeypatch.setattr(
+        SaslReauthenticator, "is_reauthenticating", property(lambda _: time.monotonic() < logs_in_until)
+    )
+    with connected_admin(cluster.bootstrap.split(","), {}) as connected:
+        assert connected.reassignments() == {}
+        logs_in_until = time.monotonic() + 0.5
+        with pytest.raises(LateRequestError):
+            connected.reassign(TARGETS)
+        assert cluster.changes() == 0
+        assert connected.reassign(TARGETS) == {("topic-00000", 0): 0}
 
 
 def test_a_change_of_a_suspended_machine_is_not_sent(cluster: SlowCluster, monkeypatch: pytest.MonkeyPatch) -> None:
