@@ -149,7 +149,8 @@ def reconcile_until_quiet(
             preflight = check_before_commit(settings, cluster, plan, mode, limits)
             _refuse_resident(preflight)
             refuse_unapproved(settings, plan, preflight, DEFAULT, extras, approve=approve, everything=everything)
-            approve = None  # for the cycles to come
+            if preflight.pending:
+                approve = None  # for the cycles to come; without pending rows nothing was asked
             commit_log = apply_plan(settings, cluster, plan, preflight, hold)
             committed = plan_result(settings, plan, commit_log, detailed=detailed)
             cycles += 1

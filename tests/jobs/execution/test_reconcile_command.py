@@ -3,13 +3,16 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from jobs.execution.preflight import check_before_commit
+from jobs.execution.preflight import Preflight, check_before_commit
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import read_plan
 from schemas.znodes import State, encode_state
@@ -236,6 +239,26 @@ def test_no_on_the_terminal_changes_nothing(
 
     assert (ran.code, "was not answered with yes; plan" in ran.stderr) == (ERROR, True)
     assert "would be written: ~ orders-2  leader 2→0" in ran.stderr, "the question follows what it is about"
+    assert tree.dump() == before
+
+
+@pytest.mark.usefixtures("incident")
+def test_a_cycle_in_which_nothing_was_asked_approves_no_later_one(
+    surveyor: Surveyor, tree: KafkaTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, cycles = tree.dump(), count()
+
+    def check(*arguments: Any) -> Preflight:  # noqa: ANN401 - those of check_before_commit
+        preflight = check_before_commit(*arguments)
+        return preflight if next(cycles) else replace(preflight, pending=[])
+
+    monkeypatch.setattr("jobs.execution.reconcile.check_before_commit", check)
+    monkeypatch.setattr("jobs.runtime.confirmation.is_terminal", lambda: True)
+    monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
+
+    ran = reconcile(surveyor, "--apply", "--until-quiet")
+
+    assert (ran.code, "was not answered with yes; plan" in ran.stderr) == (ERROR, True)
     assert tree.dump() == before
 
 
