@@ -73,12 +73,11 @@ class CycleRecord:
     """Its plan, once the intents are written and as long as the outcomes are not."""
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
-    @property
-    def status(self) -> PlanStatus:
-        """The status of its plan."""
-        if self.outcomes is None:
+    def status(self, outcomes: "Sequence[RowOutcome] | None") -> PlanStatus:
+        """The status of its plan with these outcomes; the cycle may set its own at any time."""
+        if outcomes is None:
             return PlanStatus.COMMITTING
-        return status_after([outcome.outcome for outcome in self.outcomes], len(self.changes), is_cycle=True)
+        return status_after([outcome.outcome for outcome in outcomes], len(self.changes), is_cycle=True)
 
 
 class EndedDrains(NamedTuple):
@@ -216,7 +215,7 @@ class WriteBehindLog:
             return self._cycle(item)
         elif item.record.plan_id is not None and item.record.outcomes is not None:
             outcomes = self._commit_rows(item.record.plan_id).table(item.record.outcomes)
-            self._statuses[item.record.plan_id] = item.record.status
+            self._statuses[item.record.plan_id] = item.record.status(item.record.outcomes)
             return {"commits": outcomes}
         return {}
 
@@ -293,7 +292,11 @@ class WriteBehindLog:
         self._responses = []
 
     def _cycle(self, record: CycleRecord) -> dict[str, pa.Table]:
-        """Convert a cycle to a plan with its intents, and with its outcomes if it has already ended."""
+        """Convert a cycle to a plan with its intents, and with its outcomes if it has already ended.
+
+        It may end meanwhile, in another thread: its outcomes then follow by `_CycleFinished`.
+        """
+        outcomes = record.outcomes
         self._epoch = record.controller_epoch
         content = InMemoryRows(warehouse=self.warehouse, changes=record.changes, rejections=record.rejections)
         header = PlanHeader(
@@ -302,16 +305,16 @@ class WriteBehindLog:
             snapshot_id=record.snapshot_id,
             cluster_id=record.cluster_id,
             broker_epochs=record.broker_epochs,
-            status=record.status,
+            status=record.status(outcomes),
             created_at=record.at,
         )
         plan = plan_row(self.warehouse.cluster, header, content)
         intents = (RowOutcome(change, Outcome.PENDING, "") for change in record.changes)
-        commits = self._commit_rows(plan.plan_id).table([*intents, *(record.outcomes or ())])
+        commits = self._commit_rows(plan.plan_id).table([*intents, *(outcomes or ())])
         of_plan = content.of_plan(plan.plan_id) | {"plans": [plan.columns()]}
         rows = {table: self.warehouse.arrow(table, some) for table, some in of_plan.items()}
         self._plan_id = plan.plan_id
-        if record.outcomes is None:
+        if outcomes is None:
             record.plan_id = self._plan_id
         return rows | {"commits": commits}
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,6 +11,7 @@ from msgspec.structs import replace as with_values
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.controller.write_behind import CycleRecord, WriteBehindLog
 from jobs.repositories.plans.commit_rows import AuditEntry, RowOutcome
+from jobs.repositories.plans.record_builders import plan_row
 from schemas.enums import Action, Outcome, Step
 from schemas.rows import Change
 from tests.jobs.support.kafka.real_cluster import eventually
@@ -85,6 +87,28 @@ def test_rows_are_written_once_the_disk_has_space(
     stderr = capsys.readouterr().err
     assert stderr.count("cannot write to the warehouse: No space left on device") == 1
     assert stderr.count("writing to the warehouse has resumed") == 1
+
+
+@pytest.mark.parametrize("changes", [[], [CHANGE]], ids=["no changes", "one change"])
+def test_a_cycle_that_ends_while_it_is_converted(
+    log_writer: WriteBehindLog, monkeypatch: pytest.MonkeyPatch, changes: list[Change]
+) -> None:
+    """Its thread sets the outcomes at any time; the plan gets them and a final status in any case."""
+    Disk.is_full = False
+    record = cycle_of(*changes)
+
+    def finished_meanwhile(*arguments: Any) -> Any:  # noqa: ANN401 - those of the original
+        log_writer.finish(record, [RowOutcome(change, Outcome.APPLIED, "") for change in changes])
+        return plan_row(*arguments)
+
+    monkeypatch.setattr("jobs.controller.write_behind.plan_row", finished_meanwhile)
+    log_writer.record(record)
+    log_writer.start()
+    assert eventually(lambda: [row["status"] for row in log_writer.warehouse.rows("plans")] == ["committed"])
+    log_writer.close()
+
+    outcomes = sorted(row["outcome"] for row in log_writer.warehouse.rows("commits"))
+    assert outcomes == ["applied"] * len(changes) + ["pending"] * len(changes)
 
 
 def test_too_many_buffered_rows_are_dropped(
