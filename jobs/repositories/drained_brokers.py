@@ -97,7 +97,7 @@ def delete_marks(warehouse: Warehouse, marks: Iterable[DrainedBroker]) -> None:
 def expired_drain_lines(ended: Mapping[int, str]) -> list[str]:
     """Return a log line for each resident drain that has ended, with the reason."""
     return [
-        f"surveyor: broker {broker} is no longer drained: {reason}, which starts its replicas"
+        f"surveyor: broker {broker} is no longer drained: {reason}. Its replicas start again"
         for broker, reason in ended.items()
     ]
 

@@ -97,7 +97,7 @@ class Health:
     blocking: list[QuarantinedZnode]
     """Znodes that prevent a part of Kafka from starting."""
     throttled_brokers: list[str]
-    """Brokers with a throttle rate, and <default>; not recorded in snapshots."""
+    """Brokers, or `<default>`, with a throttle rate. Snapshots do not record these."""
     throttled_topics: list[str]
     """Topics with throttled replicas."""
 
@@ -305,7 +305,7 @@ _ASSIGNMENT: Final = ("replicas", "adding_replicas", "removing_replicas")
 
 
 def _moving(partitions: pa.Table, requested: Collection[Key]) -> Bools:
-    """Mark partitions with a running or requested reassignment, as `planner.reassignment.pending.is_moving`."""
+    """Mark partitions with a running or requested reassignment, as `pending.is_moving_or_requested`."""
     moving = StoredRows(partitions).is_reassigned()
     return moving | _requested(partitions, requested) if requested else moving
 

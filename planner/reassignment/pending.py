@@ -33,7 +33,7 @@ def with_request_column(partitions: DataFrame) -> DataFrame:
     return partitions.withColumns({ORDERED: F.lit(None).cast("array<int>")})
 
 
-def is_moving() -> Column:
+def is_moving_or_requested() -> Column:
     """Whether replicas are being added or removed, or a request for that is pending."""
     return F.expr(IS_REASSIGNED) | F.col(ORDERED).isNotNull()
 

@@ -22,7 +22,7 @@ from planner.columns.broker_sets import (
 from planner.columns.change_rows import as_rejections, changed, join_current
 from planner.columns.requested_partitions import reason_by_code
 from planner.columns.sentences import sentence
-from planner.reassignment.pending import is_moving, leaderless_reason, moving_reason, with_request_column
+from planner.reassignment.pending import is_moving_or_requested, leaderless_reason, moving_reason, with_request_column
 from schemas import reasons
 from schemas.enums import Action, RejectionCode
 
@@ -55,7 +55,7 @@ def _code() -> Column:
     return (
         F.when(F.col("deletion_requested"), RejectionCode.DELETION_REQUESTED.value)
         .when(~F.col("understood"), RejectionCode.NOT_UNDERSTOOD.value)
-        .when(is_moving(), RejectionCode.REASSIGNMENT_IN_PROGRESS.value)
+        .when(is_moving_or_requested(), RejectionCode.REASSIGNMENT_IN_PROGRESS.value)
         .when(F.col("replicas").isNotNull() & ~is_led_in_isr(), RejectionCode.NO_LIVE_LEADER.value)
         .when(F.col("replicas") == F.col("target"), RejectionCode.ALREADY_ASSIGNED.value)
     )

@@ -35,7 +35,7 @@ class IsrError(IntEnum):
     """The broker looks for the controller again, and repeats the whole request."""
     INVALID_REQUEST = 42
     OPERATION_NOT_ATTEMPTED = 55
-    """The leader goes back to its last committed ISR, and proposes again when a replica is due; so it does after 107.
+    """The leader goes back to its last committed ISR, and proposes again when a replica is due. The same holds for 107.
     """
     FENCED_LEADER_EPOCH = 74
     INVALID_UPDATE_VERSION = 95

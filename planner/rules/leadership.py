@@ -215,7 +215,7 @@ def _no_leader_reason(row: PartitionInfo, brokers: BrokerSets) -> str:
 def preferred_election(key: Key, row: PartitionInfo | None, topic: TopicInfo | None, brokers: BrokerSets) -> Decision:
     """Decide on a requested election of the preferred replica (`Election.leaderForPreferredReplica`).
 
-    It is done in one pass, and the request is withdrawn whatever the outcome.
+    The election takes one cycle, and the request is removed from /admin whatever the result.
     """
     code, why_not = _no_preferred_election(row, topic, brokers)
     change = None

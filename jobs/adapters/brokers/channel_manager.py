@@ -396,7 +396,7 @@ class ChannelManager:
             return sorted(self._queues.keys() - set(self.idle))
 
     def cancel(self) -> None:
-        """Drop all batches of all brokers, and keep the connections that can be used again."""
+        """Discard all queued batches, and keep the connections that can be reused."""
         with self._lock:
             for queue in self._queues.values():
                 queue.cancel()

@@ -9,7 +9,7 @@ LOOPBACK = "127.0.0.1"
 _CANDIDATES = range(20_000, 32_000)
 
 _reserved: set[int] = set()
-"""Ports that this process has handed out; a server listens on its port only seconds later."""
+"""Ports that this process has handed out already. A server may bind its port only seconds later."""
 
 
 def free_port() -> int:

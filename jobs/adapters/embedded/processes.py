@@ -1,8 +1,8 @@
 """Servers as child processes that never outlive their owner.
 
 Children get their own process session, so that Ctrl-C reaches the owner first and servers are stopped after their
-clients. They are ended by `with`, by `atexit` and, if the owner is killed, by the kernel
-(`jobs.adapters.embedded.die_with_parent`).
+clients. They stop when the `with` block ends, when the interpreter exits and, if the owner is killed, by the
+kernel (`jobs.adapters.embedded.die_with_parent`).
 """
 
 import atexit

@@ -187,7 +187,7 @@ def _replacement(client: KazooClient, checked: Mapping[str, int], version: int |
 
 
 def chunks(partitions: Sequence[TopicPartition], max_bytes: int) -> Iterator[list[TopicPartition]]:
-    """Split partitions, in their order, into requests of at most `largest` bytes each.
+    """Split partitions, in their order, into requests of at most `max_bytes` each.
 
     >>> [len(chunk) for chunk in chunks([TopicPartition("t", number) for number in range(5)], 100)]
     [2, 2, 1]

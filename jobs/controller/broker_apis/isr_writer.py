@@ -43,7 +43,8 @@ MAX_BATCH_PROPOSALS: Final = 20_000
 """Number of proposals after which no further waiting request is handled together with others."""
 
 _MAX_ATTEMPTS: Final = 3
-"""Attempts to write states if the multi fails although the states read afterwards allow it, as without a connection.
+"""Attempts to write states if the multi fails although the states read afterwards allow it, for example after a lost
+connection.
 
 After the last one their leaders get OPERATION_NOT_ATTEMPTED and propose again.
 """

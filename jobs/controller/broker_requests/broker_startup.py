@@ -33,7 +33,7 @@ RECONNECT_BACKOFF_SECONDS: Final = 0.1
 
 @dataclass(slots=True)
 class BrokerStartup:
-    """Sends metadata to brokers that start, as long as one controllership lasts."""
+    """Sends metadata to starting brokers during one controllership."""
 
     control: Controllership
     context: ControllerContext
@@ -95,7 +95,7 @@ class BrokerStartup:
             return set()  # the cycle reports it
 
     def _starts(self, row: Broker) -> bool:
-        """Whether a broker starts and no cycle knows it yet; one that bounced does not count."""
+        """Whether a broker has registered and is not in the context yet. A broker that restarted does not count."""
         is_new = row.broker_id not in self.context.brokers and not self.is_failing(row.broker_id)
         return is_new and row.understood and self._sent.get(row.broker_id) != row.broker_epoch
 

@@ -1,5 +1,4 @@
-"""The requests of a cancellation to the controller, one after another, as `cancel PLAN` and `cancel --partitions` send
-them.
+"""Sends the requests of a cancellation, one after another, for `cancel PLAN` and `cancel --partitions`.
 
 A request that is based on an old reading could delete the last replica in sync. So the partitions of each request are
 read and judged right before it is sent, under the lease, and only while the controller is the same as before. After a

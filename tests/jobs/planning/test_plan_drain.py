@@ -97,7 +97,7 @@ def test_the_mark_ends_when_another_controller_takes_over(surveyor: Surveyor, tr
     ended = surveyor("snapshot")
 
     assert (meanwhile, surveyor.rows("drained", "broker_id")) == ([(1,)], [])
-    assert "broker 1 is no longer drained: another controller took over, which starts its replicas" in ended.stderr
+    assert "broker 1 is no longer drained: another controller took over. Its replicas start again" in ended.stderr
     elected = surveyor.json("plan", "elect", "--preferred", "--imbalance-threshold", "0")
     assert elected["rejected"] == 1, "broker 1 is not in the ISR, and drained no more"
 
@@ -115,7 +115,7 @@ def test_the_mark_ends_when_the_broker_registers_again(surveyor: Surveyor, tree:
         ended = surveyor("snapshot")
 
     assert (meanwhile, surveyor.rows("drained", "broker_id")) == ([(1, epoch)], [])
-    assert "broker 1 is no longer drained: the broker registered again, which starts its replicas" in ended.stderr
+    assert "broker 1 is no longer drained: the broker registered again. Its replicas start again" in ended.stderr
     assert not [step for step in status["due"] if "drained" in step["what"]]
 
 
