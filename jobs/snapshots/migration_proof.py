@@ -63,13 +63,17 @@ class MigrationProof:
 def prove(warehouse: Warehouse, before: Snapshot, after: Snapshot, *, is_rolled_back: bool = False) -> MigrationProof:
     """Compare a snapshot from ZooKeeper with one from KRaft, or from ZooKeeper after a rollback.
 
-    Raise UsageError if a snapshot is from the wrong source.
+    Raise UsageError if a snapshot is from the wrong source, or `after` is not the newer one.
     """
     for snapshot, is_kraft in ((before, False), (after, not is_rolled_back)):
         if snapshot.is_of_kraft != is_kraft:
             source = "ZooKeeper, too, as the migration was rolled back" if is_rolled_back else "KRaft"
             expected = f"BEFORE is a snapshot from ZooKeeper and AFTER one from {source}"
             raise UsageError(f"snapshot {snapshot.snapshot_id} is from {_MEDIUM[not is_kraft]}; {expected}")
+    if after.snapshot_id <= before.snapshot_id:
+        raise UsageError(
+            f"AFTER, snapshot {after.snapshot_id}, is not newer than BEFORE, snapshot {before.snapshot_id}"
+        )
     topics = table_as_of(warehouse, before, "topics", ("deletion_requested", "=", True), columns=["topic"])
     deleted = {*topics["topic"].to_pylist()}
     found = [
@@ -80,6 +84,8 @@ def prove(warehouse: Warehouse, before: Snapshot, after: Snapshot, *, is_rolled_
     configs, unknown_configs = _broker_configs(warehouse, before, after)
     counts, unknown_counts = _counts(before, after, _differing_entries(warehouse, before, after))
     signs = [f"whether the rollback is complete: {after.migration}"] if is_rolled_back and after.migration else []
+    if before.migration:
+        signs.append(f"what the migration had changed before snapshot {before.snapshot_id}: {before.migration}")
     ids = [Difference("cluster changed", "cluster", "cluster_id", before.cluster_id, after.cluster_id)]
     found = [*ids * (before.cluster_id != after.cluster_id), *found]
     unread = _unread_on_both_sides(warehouse, before, after)

@@ -228,6 +228,36 @@ def test_snapshots_of_the_wrong_sources_are_refused(surveyor: Surveyor, cluster:
     assert (ran.exit_code, "BEFORE is a snapshot from ZooKeeper" in ran.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("ids", [("1", "1"), ("2", "1")])
+@pytest.mark.parametrize("command", [("migration", "prove"), ("report", "--migration")])
+def test_a_snapshot_that_is_not_newer_proves_nothing(
+    surveyor: Surveyor, cluster: Cluster, tmp_path: Path, command: tuple[str, str], ids: tuple[str, str]
+) -> None:
+    cluster.snapshot()
+    page = tmp_path / "proof.html"
+    arguments = ids if command[0] == "migration" else (",".join(ids), "--out", str(page))
+
+    ran = surveyor.run(*command, *arguments, "--rolled-back")
+
+    assert ran.exit_code == 2
+    assert f"AFTER, snapshot {ids[1]}, is not newer than BEFORE, snapshot {ids[0]}" in ran.stderr
+    assert not page.exists()
+
+
+def test_a_snapshot_of_the_migration_itself_is_none_before_it(surveyor: Surveyor, cluster: Cluster) -> None:
+    """Nothing differs, and what the controller had changed earlier cannot be seen."""
+    cluster.controller["migration"] = "/migration names KRaft controller 3000"
+    cluster.snapshot()
+    cluster.controller |= {"migration": None, "controller_epoch_version": None}
+    cluster.snapshot()
+
+    ran = surveyor.run("migration", "prove", "2", "3")
+
+    assert ran.exit_code == 10
+    assert "not known: what the migration had changed before snapshot 2: /migration names KRaft" in ran.stdout
+    assert surveyor.run("migration", "prove", "1", "3").exit_code == 0
+
+
 def test_a_rolled_back_migration_is_proved_in_zookeeper(surveyor: Surveyor, cluster: Cluster) -> None:
     """Only if the user says that it was rolled back; a snapshot from KRaft proves nothing then."""
     cluster.snapshot()
