@@ -48,9 +48,7 @@ def report_proof(settings: Settings, before: int, after: int, *, is_rolled_back:
         count = pluralise(len(proof.differences), "difference")
         verdict = f"not proved: {count}, {len(proof.unknown)} unknown"
         if proof.differences:
-            lines.append(
-                f"  your own changes since snapshot {before} are listed, too: undo them, and take a new snapshot"
-            )
+            lines.append(f"  your own changes since snapshot {before} are listed, too: undo them, then take another")
     fields = {
         "before": before,
         "after": after,
