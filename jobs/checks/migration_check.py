@@ -5,9 +5,10 @@ changed. What cannot be read counts as a fault, because it cannot be known to be
 """
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import unquote
 
 from kazoo.client import KazooClient
 
@@ -20,8 +21,9 @@ from jobs.adapters.brokers.migration_configs import (
 from jobs.adapters.brokers.reported_configs import CONFIG_TIMEOUT_SECONDS
 from jobs.adapters.zookeeper.cluster import CONFIGS, TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import children, connected, with_retries
-from jobs.adapters.zookeeper.kraft_carried_znodes import CONSUMERS, CarriedZnodes, read_carried
+from jobs.adapters.zookeeper.kraft_carried_znodes import CONSUMERS, SCRAM, CarriedZnodes, read_carried
 from jobs.adapters.zookeeper.migration_signs import is_made_by_hand, migration_refusal
+from jobs.adapters.zookeeper.scram_users import USERS
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.checks.common_checks import CheckResult, CheckStatus
 from jobs.runtime.progress import progress
@@ -318,7 +320,9 @@ def _topics(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
             f"{pluralise(len(topics.without_state), 'partition', 'has', 'have')} no state; the migration would "
             f"let the first replica lead with all replicas in sync, which may lose data: "
             f"{abbreviate(topics.without_state)}",
-            command_line(settings, "plan", "recover", "--refresh"),
+            f"{command_line(settings, 'plan', 'recover', *_named(topics.without_state), '--refresh')}; if it plans "
+            "nothing, no snapshot has seen the state, and a controller lets the first live replica lead: start all "
+            "its replicas first",
         )
     if topics.without_leader:
         found = f"{pluralise(len(topics.without_leader), 'partition', 'has', 'have')} no leader"
@@ -337,6 +341,14 @@ def _topics(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
     found = f"{pluralise(count, 'topic')} with {pluralise(topics.partitions, 'partition')}"
     yield CheckResult("topics", CheckStatus.FINE, found)
 
+
+def _named(partitions: Sequence[str]) -> list[str]:
+    """Return the options that name the first partitions."""
+    return [word for partition in partitions[:_NAMED] for word in ("--partition", partition)]
+
+
+_NAMED: Final = 3
+"""Partitions that a command names; a later check names the next."""
 
 _REQUESTS: Final = {
     RequestKind.REASSIGN: "requests in /admin/reassign_partitions",
@@ -384,7 +396,7 @@ def _carried(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]
         yield _fault(
             "znodes",
             f"{path}: {reason}; its content would be lost, or stop the migration",
-            f"correct or delete it by Kafka's tools; what it has: {shown}",
+            _credential_command(path, reason) or f"correct or delete it by Kafka's tools; what it has: {shown}",
         )
     advice = "with the brokers' credentials: " + command_line(
         settings, "migration", "check", "--zookeeper-config", "FILE"
@@ -417,6 +429,23 @@ def _carried(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]
         f"dynamic configs of {pluralise(len(carried.broker_configs), 'broker')}",
     ]
     yield CheckResult("carried over", CheckStatus.FINE, ", ".join(counted))
+
+
+def _credential_command(path: str, reason: str) -> str | None:
+    """Return how to remove a SCRAM credential that cannot be decoded, whose content must not be shown; else None.
+
+    >>> _credential_command("/config/users/a%40b", "SCRAM-SHA-256 is no credential")[-75:]
+    '--alter --delete-config SCRAM-SHA-256 --entity-type users --entity-name a@b'
+    >>> _credential_command("/config/users/a", "producer_byte_rate is no number")
+    """
+    mechanism = next((name for name in sorted(SCRAM) if name in reason), None)
+    if mechanism is None or not path.startswith(f"{USERS}/"):
+        return None
+    user = shlex.quote(unquote(path.removeprefix(f"{USERS}/")))
+    return (
+        f"the user cannot log in by it; remove it, and set it again: kafka-configs.sh --bootstrap-server HOST:PORT "
+        f"--alter --delete-config {mechanism} --entity-type users --entity-name {user}"
+    )
 
 
 def _joined(values: Iterable[str | None]) -> str:
