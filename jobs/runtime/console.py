@@ -147,10 +147,17 @@ def warnings_in_json(shown: Iterable[str] = ()) -> Result:
 
 
 def wrapped(text: str, label: str) -> list[str]:
-    """Wrap a text into lines of at most LINE_COLUMNS, with its label before the first."""
-    return textwrap.wrap(
-        text, LINE_COLUMNS, initial_indent=label, subsequent_indent=" " * len(label), break_on_hyphens=False
-    ) or [label]
+    """Wrap a text into lines of at most LINE_COLUMNS, with its label before the first; no word is broken."""
+    indent = " " * len(label)
+    lines = textwrap.wrap(
+        text,
+        LINE_COLUMNS,
+        initial_indent=label,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    return lines or [label]
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> "Table":

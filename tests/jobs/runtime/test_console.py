@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.runtime.console import log, table
+from jobs.runtime.console import log, table, wrapped
 from jobs.runtime.output import show
 
 
@@ -33,3 +33,8 @@ def test_what_a_terminal_would_obey_is_shown_instead(capsys: pytest.CaptureFixtu
     assert printed.out.splitlines()[:3] == [shown, "next line", shown]
     assert printed.out.count(shown) == 3
     assert not {"\x1b", "\x9b", "\x07", "\r", "\u202e"} & {*printed.out, *printed.err}
+
+
+def test_a_line_to_paste_is_not_broken() -> None:
+    setting = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    assert wrapped(f"set {setting} there", "   -> ") == ["   -> set", f"      {setting}", "      there"]
