@@ -100,16 +100,16 @@ class DemoScenario(ABC):
     def heading(self, title: str) -> None:
         number = next(self._numbers)
         if self.pauses and number > 1:
-            self.await_enter()
+            self.await_enter(number)
         stdout().print(f"\n[bold]{number}. {title}[/bold]")
 
-    def await_enter(self) -> None:
+    def await_enter(self, number: int) -> None:
         """Show what another terminal needs, and wait for Enter."""
         ((setting, where),) = self.address.items()
         (other,) = ADDRESS_OPTIONS.keys() - {setting}
         exported = {setting: where, "warehouse": self.warehouse_uri}
         say = stdout().print
-        say("\nThe next step waits for Enter. For commands in another terminal:")
+        say(f"\nStep {number} waits for Enter. For commands in another terminal:")
         say(f"  unset SURVEYOR_{other.upper()}", markup=False)
         for name, value in exported.items():
             say(f"  export SURVEYOR_{name.upper()}={value}", markup=False)
