@@ -5,7 +5,7 @@ The suggestions follow from the cluster's health and the warehouse. Their comman
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from shlex import quote
 from typing import Final
@@ -89,8 +89,15 @@ class ClusterSituation:
 
 
 def next_steps(situation: ClusterSituation) -> list[Suggestion]:
-    """List what is due; empty if nothing is."""
-    return [step for rule in RULES for step in rule(situation)]
+    """List what is due; empty if nothing is. During a migration, without the commands that are refused then."""
+    steps = [step for rule in RULES for step in rule(situation)]
+    if not situation.health.migration:
+        return steps
+    return [replace(step, command=None) if _is_refused_during_migration(step) else step for step in steps]
+
+
+def _is_refused_during_migration(step: Suggestion) -> bool:
+    return step.command is not None and step.command.split()[0] in {"cancel", "commit", "plan", "reconcile"}
 
 
 def _migration(situation: ClusterSituation) -> Iterator[Suggestion]:

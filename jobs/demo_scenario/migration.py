@@ -121,7 +121,10 @@ class MigrationScenario(DemoScenario):
         after = self.snapshot_in_sync()
         self.surveyor("migration", "prove", str(before), str(after))
         if (found := self.changes_found(before, after)) != OWN_CHANGES:
-            raise SurveyorError(f"the proof found {sorted(found)}, expected {sorted(OWN_CHANGES)}")
+            others = [" ".join(change) for change in sorted(found ^ OWN_CHANGES)]
+            raise SurveyorError(
+                f"changed in another terminal, or lost: {', '.join(others)}. Undo your own changes before this step"
+            )
         say = stdout().print
         say("\nEach difference is a change of ours, made after the first snapshot; none is of the migration.")
         self.heading("The changes are undone, and the migration is proved")

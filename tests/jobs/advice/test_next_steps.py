@@ -227,6 +227,17 @@ def test_a_rule(columns: dict[str, object], recent: dict[str, object], text: str
     assert steps(replace(WELL, **columns), **recent) == [Suggestion(text, command)]  # type: ignore[arg-type]
 
 
+def test_what_is_due_during_a_migration_has_no_command_that_is_refused() -> None:
+    health = replace(WELL, imbalance=[uneven(0)], mendable=2)
+
+    usual = steps(health)
+    notice, *others = steps(replace(health, migration="/migration names KRaft controller 3000"))
+
+    assert all(step.command for step in usual)
+    assert [step.what for step in others] == [step.what for step in usual]
+    assert {step.command for step in (notice, *others)} == {None}
+
+
 KRAFT: Final = Settings("default", "w", ClusterConf(bootstrap_servers="kafka1:9092"))
 OF_ZNODES: Final = {"migration", "blocking", "controller_epoch", "without_state"}
 """Facts that a KRaft cluster does not have."""
