@@ -38,6 +38,7 @@ SHOWN = {
     "jobs/console_output/stored_tables.py": "ages",
 }
 JUDGED = {
+    "jobs/adapters/brokers/admin.py": "age of a call, by both clocks; one that is set can only prevent a request",
     "jobs/adapters/brokers/tokens.py": "expiry of tokens, a time of day; a wrong clock costs a connection, no data",
     "jobs/adapters/delta/warehouse_lease.py": "leases.deadline; its holder checks the row before each write",
     "jobs/checks/common_checks.py": "doctor compares it with ZooKeeper's, or that of the quorum's leader",
