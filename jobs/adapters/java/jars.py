@@ -78,12 +78,8 @@ def _delta() -> JarSet:
     return JarSet(f"Delta {delta}", artifacts, transitive=False)
 
 
-def s3_jars() -> list[Path]:
-    """Return Hadoop's access to S3 and what it needs of Amazon's SDK, for Spark's reading of a warehouse there."""
-    return _cached(_s3())
-
-
 def _s3() -> JarSet:
+    """Return Hadoop's access to S3 and what it needs of Amazon's SDK, for Spark's reading of a warehouse there."""
     hadoop = _version_in_pyspark("hadoop-client-api")
     parts = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
     artifacts = (
@@ -100,12 +96,8 @@ def _s3() -> JarSet:
     return JarSet(f"S3 {hadoop}", artifacts, transitive=True, excluded=excluded)
 
 
-def azure_jars() -> list[Path]:
-    """Return Hadoop's access to ADLS and what it needs, for Spark's reading of a warehouse there."""
-    return _cached(_azure())
-
-
 def _azure() -> JarSet:
+    """Return Hadoop's access to ADLS and what it needs, for Spark's reading of a warehouse there."""
     hadoop = _version_in_pyspark("hadoop-client-api")
     in_pyspark = (("commons-codec", "commons-codec"), ("commons-logging", "commons-logging"))
     artifacts = (Artifact("org.apache.hadoop", "hadoop-azure", hadoop),)
@@ -282,6 +274,10 @@ def _rewrite_checksums() -> None:
     CHECKSUM_FILE.write_text("".join(f"{digests[name]}  {name}\n" for name in sorted(digests)), "utf-8")
 
 
+_URLS: Final = {"delta": "", "s3": "s3://", "azure": "abfss://"}
+"""Warehouses, as far as their jars depend on them, by the argument that asks for these jars."""
+
+
 def main(arguments: list[str]) -> int:
     """Download Delta's and Kafka's jars; with `delta` only Delta's, and print them for `spark-submit --jars`.
 
@@ -292,14 +288,10 @@ def main(arguments: list[str]) -> int:
         if arguments == ["checksums"]:
             _rewrite_checksums()
             return 0
-        delta = delta_jars()
-        if arguments == ["delta"]:
-            sys.stdout.write(",".join(map(str, delta)) + "\n")
-        elif arguments == ["s3"]:
-            sys.stdout.write(",".join(map(str, [*delta, *s3_jars()])) + "\n")
-        elif arguments == ["azure"]:
-            sys.stdout.write(",".join(map(str, [*delta, *azure_jars()])) + "\n")
+        if len(arguments) == 1 and arguments[0] in _URLS:
+            sys.stdout.write(",".join(map(str, spark_jars(_URLS[arguments[0]]))) + "\n")
         else:
+            delta_jars()
             kafka_jars()
     except MissingError as missing:
         sys.stderr.write(f"{missing}\n")
