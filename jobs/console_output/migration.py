@@ -5,7 +5,7 @@ from collections import Counter
 from jobs.checks.common_checks import CheckStatus
 from jobs.checks.migration_check import migration_checks, read_facts
 from jobs.console_output.doctor import lines
-from jobs.core.errors import ExitCode, RefusedError
+from jobs.core.errors import ExitCode
 from jobs.repositories.snapshots import find_snapshot
 from jobs.runtime.console import CommandResult
 from jobs.runtime.settings import Settings
@@ -16,11 +16,9 @@ from schemas.text import pluralise
 
 def report_check(settings: Settings) -> CommandResult:
     """Run the checks; the exit code is CHANGES if a fault was found."""
-    if not settings.has_zookeeper:
-        raise RefusedError(
-            f"cluster {settings.cluster!r} is a KRaft cluster (--bootstrap-server), and this check reads ZooKeeper "
-            "before a migration; `surveyor migration prove` compares snapshots of before and after"
-        )
+    settings.refuse_without_zookeeper(
+        "migration check", "`surveyor migration prove` compares snapshots of before and after a migration"
+    )
     findings = [*migration_checks(settings, read_facts(settings))]
     counts = Counter(finding.status for finding in findings)
     faults, warnings = counts[CheckStatus.FAULT], counts[CheckStatus.WARNING]

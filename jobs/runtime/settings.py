@@ -174,12 +174,12 @@ class Settings:
         """Whether the cluster is not one that is read from its brokers."""
         return self.conf.bootstrap_servers is None
 
-    def refuse_without_zookeeper(self, command: str) -> None:
+    def refuse_without_zookeeper(self, command: str, instead: str | None = None) -> None:
         """Raise RefusedError, with what to use instead, if a command works through ZooKeeper and there is none."""
         if not self.has_zookeeper:
             raise RefusedError(
                 f"cluster {self.cluster!r} is a KRaft cluster (--bootstrap-server), and `surveyor {command}` works "
-                f"through ZooKeeper: {INSTEAD[command]}"
+                f"through ZooKeeper: {instead or INSTEAD[command]}"
             )
 
     @property
