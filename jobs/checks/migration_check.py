@@ -7,7 +7,7 @@ changed. What cannot be read counts as a fault, because it cannot be known to be
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
 from kazoo.client import KazooClient
@@ -32,7 +32,7 @@ from jobs.runtime.suggestions import command_line
 from schemas.broker_configs import AUTHORIZER, CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
 from schemas.broker_protocol import Protocol
 from schemas.enums import NO_CONTROLLER, NO_LEADER, RequestKind
-from schemas.replica_assignment import is_reassigned
+from schemas.partition_info import PartitionInfo
 from schemas.rows import Key, QuarantinedZnode
 from schemas.text import abbreviate, join_ids, partition_name, pluralise
 from schemas.topic_configs import FOLLOWER_REPLICAS, LEADER_REPLICAS
@@ -114,24 +114,24 @@ def _read_topics(client: KazooClient, state: ClusterState) -> TopicFacts:
     for rows in read_topic_rows(client, carried):
         facts.quarantine += rows.quarantine
         for topic in rows.topics:
-            config = topic["config"] or {}
-            facts.without_id += [topic["topic"]] * (topic["assignment_understood"] and topic["topic_id"] is None)
-            facts.throttled += [topic["topic"]] * any(config.get(name) for name in (LEADER_REPLICAS, FOLLOWER_REPLICAS))
+            config = topic.config or {}
+            facts.without_id += [topic.topic] * (topic.assignment_understood and topic.topic_id is None)
+            facts.throttled += [topic.topic] * any(config.get(name) for name in (LEADER_REPLICAS, FOLLOWER_REPLICAS))
         for partition in rows.partitions:
             _count_partition(facts, partition)
     return facts
 
 
-def _count_partition(facts: TopicFacts, partition: Mapping[str, Any]) -> None:
-    name = f"{partition['topic']}-{partition['partition']}"
+def _count_partition(facts: TopicFacts, partition: PartitionInfo) -> None:
+    name = partition_name(*partition.key)
     facts.partitions += 1
-    for broker in partition["replicas"]:
+    for broker in partition.replicas:
         facts.replicas_by_broker[broker] = facts.replicas_by_broker.get(broker, 0) + 1
-    if is_reassigned(partition["adding_replicas"], partition["removing_replicas"]):
+    if partition.is_moving:
         facts.moving.append(name)
-    if partition["replicas"] and "state_version" not in partition:
+    if partition.replicas and partition.state_version is None:
         facts.without_state.append(name)
-    elif partition.get("leader") == NO_LEADER:
+    elif partition.leader == NO_LEADER:
         facts.without_leader.append(name)
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.cluster import EmptyRequest
-from planner.rules.inputs import PartitionInfo, TopicInfo
 from schemas.enums import ADMIN_REQUESTS, UNKNOWN_EPOCH, RequestKind
 from schemas.notices import LEADER_AND_ISR, UPDATE_METADATA, Notice
+from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.rows import Broker, Key, ZnodeRequest
 from schemas.znode_json import LAST_EPOCH
 

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 from jobs.adapters.delta.warehouse import Warehouse, values_of
 from jobs.controller.context import ControllerContext
 from jobs.repositories.snapshots import has_vanished, topics_before
-from planner.rules.inputs import PartitionInfo, TopicInfo
 from planner.rules.lost_states import PastState, is_same_topic, lost_state
+from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.rows import Key, Topic
 
 _COLUMNS: Final = ("topic", "partition", "snapshot_id", "topic_version", "leader", "partition_state", "vanished")

@@ -8,9 +8,8 @@ are read.
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 from kazoo.client import KazooClient
 from msgspec.structs import replace
 
@@ -32,8 +31,8 @@ from jobs.controller.context import ControllerContext
 from jobs.controller.zk_watches import ZkWatches
 from jobs.core.errors import UnreadableError
 from jobs.runtime.console import log
-from planner.rules.inputs import PartitionInfo, TopicInfo
 from schemas.enums import UNKNOWN_EPOCH, RequestKind
+from schemas.partition_info import PartitionInfo
 from schemas.rows import Broker, Key, ZnodeRequest
 from schemas.znodes import FORBIDDEN_REASON, MalformedZnodeError, State, decode_state, read_config
 
@@ -210,13 +209,13 @@ class MetadataReader:
         self._watched_topics.update(new)
         queued = self.context.topics_to_be_deleted
         for rows in read_topic_rows(self.client, to_read):
-            of_topic: dict[str, list[Any]] = {row["topic"]: [] for row in rows.topics}
-            for row in rows.partitions:
-                of_topic[row["topic"]].append(row)
-            for topic_row in rows.topics:
-                info = msgspec.convert(topic_row | {"deletion_requested": topic_row["topic"] in queued}, TopicInfo)
-                partitions = [PartitionInfo(**row) for row in of_topic[info.topic]]
-                before = {row.key: self.context.partitions.get(row.key) for row in partitions}
+            partitions_by_topic: dict[str, list[PartitionInfo]] = {topic.topic: [] for topic in rows.topics}
+            for partition in rows.partitions:
+                partitions_by_topic[partition.topic].append(partition)
+            for row in rows.topics:
+                info = replace(row, deletion_requested=row.topic in queued)
+                partitions = partitions_by_topic[info.topic]
+                before = {partition.key: self.context.partitions.get(partition.key) for partition in partitions}
                 changed = self.context.put_topic(info, partitions)
                 changes.partitions |= changed
                 for key in changed:

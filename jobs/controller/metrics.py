@@ -26,8 +26,8 @@ from jobs.controller.controller import ResidentController
 from jobs.runtime.metrics_server import MetricsServer
 from jobs.snapshots.health import arrays_of_table, unhealthy_masks
 from planner.columns.numpy_rules import partition_masks
-from planner.rules.inputs import PartitionInfo
 from schemas.enums import RequestKind
+from schemas.partition_info import PartitionInfo
 from schemas.topic_configs import DEFAULT_MIN_ISR
 
 BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0)

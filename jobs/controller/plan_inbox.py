@@ -39,7 +39,7 @@ from jobs.repositories.plans.repository import read_plan, refuse_unsubmitted
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import LogLine
 from jobs.runtime.settings import Settings
-from planner.rules.inputs import PartitionInfo
+from schemas.partition_info import PartitionInfo
 from schemas.rows import Change, Key
 from schemas.submitted_plan import PlanResult, SubmittedPlan, decode_submitted, submission_of
 

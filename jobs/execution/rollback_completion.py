@@ -1,7 +1,5 @@
 """Whether a plan is rolled back: its partitions are read, and the plan is marked once all of them are back."""
 
-import msgspec
-
 from jobs.adapters.cluster_connections.interface import ClusterReader
 from jobs.core.errors import RefusedError, UsageError
 from jobs.preconditions.rollback_plan import NOT_ROLLED_BACK, Rollback, find_rollback
@@ -9,7 +7,6 @@ from jobs.repositories.plans.commit_log import CommitLog, close_plan
 from jobs.repositories.plans.repository import Plan, read_plan
 from jobs.runtime.settings import Settings
 from planner.reassignment.partition_rollback import steps_by_partition
-from planner.rules.inputs import PartitionInfo, TopicInfo
 from schemas.enums import Outcome, PlanStatus, Step
 
 
@@ -17,10 +14,9 @@ def read_rollback(reader: ClusterReader, settings: Settings, plan: Plan, to_snap
     """Read the plan's partitions and find the steps back; see `find_rollback`."""
     state = reader.read_cluster()
     reading = reader.read_topics(sorted({topic for topic, _ in steps_by_partition(plan.changes)}))
-    partitions = msgspec.convert(reading.partitions, list[PartitionInfo])
-    topics = msgspec.convert(reading.topics, list[TopicInfo])
-    current = {row.key: row for row in partitions}, {row.topic: row for row in topics}
-    return find_rollback(settings, plan, state, *current, to_snapshot=to_snapshot)
+    partitions = {partition.key: partition for partition in reading.partitions}
+    topics = {topic.topic: topic for topic in reading.topics}
+    return find_rollback(settings, plan, state, partitions, topics, to_snapshot=to_snapshot)
 
 
 def close_rolled_back(reader: ClusterReader, settings: Settings, plan: Plan) -> str | None:

@@ -24,10 +24,11 @@ from jobs.runtime.suggestions import Suggestion, suggestion
 from jobs.snapshots.cluster_view import ClusterView, view_of
 from jobs.snapshots.health import arrays_of
 from planner.columns.numpy_rules import is_in, partition_masks
-from planner.rules.inputs import BrokerSets, PartitionInfo, TopicInfo
+from planner.rules.inputs import BrokerSets
 from planner.rules.quorum import QuorumAfterRestart, quorum_after_restart
 from planner.rules.restart_effect import RestartedPartition, known_min_isr, restart_effect
 from schemas.enums import RestartCode, RestartEffect
+from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.rows import BrokerConfig, Row
 from schemas.text import abbreviate, broker_list, pluralise
 from schemas.topic_configs import DEFAULT_MIN_ISR, boolean

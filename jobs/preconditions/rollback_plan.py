@@ -31,9 +31,9 @@ from planner.reassignment.partition_rollback import (
     with_waves_numbered,
 )
 from planner.reassignment.reassignment_status import ReassignmentStatus, status_of
-from planner.rules.inputs import PartitionInfo, TopicInfo
 from schemas import reasons
 from schemas.enums import Action, LintCode, PlanKind, PlanStatus, RejectionCode
+from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key, RejectionRecord, Topic
 from schemas.text import LINES_SHOWN, partition_name, pluralise

@@ -17,9 +17,9 @@ from msgspec.structs import replace
 
 from planner.columns.numpy_rules import min_isr_of
 from planner.reassignment.reassignment_status import ReassignmentStatus, ReassignmentStep, status_of
-from planner.rules.inputs import PartitionInfo, TopicInfo
 from schemas import reasons
 from schemas.enums import Action, LintCode, RejectionCode
+from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key
 from schemas.text import other_topic

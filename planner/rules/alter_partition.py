@@ -12,8 +12,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from planner.rules.inputs import NONE, PartitionInfo
+from planner.rules.inputs import NONE
 from schemas.enums import RECOVERED, RECOVERING
+from schemas.partition_info import PartitionInfo
 from schemas.rows import Key
 
 INELIGIBLE_SINCE: Final = 2

@@ -8,9 +8,10 @@ other.
 from typing import Any, Final
 
 from planner.rules.decisions import Decision, changed
-from planner.rules.inputs import BrokerSets, PartitionInfo, TopicInfo, among
+from planner.rules.inputs import BrokerSets, among
 from schemas import reasons
 from schemas.enums import Action, RejectionCode
+from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.replica_assignment import without
 
 _CODES: Final = RejectionCode

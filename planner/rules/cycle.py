@@ -12,11 +12,12 @@ from msgspec.structs import replace
 
 from planner.rules.controlled_shutdown import controlled_shutdown
 from planner.rules.decisions import Decision, one_change
-from planner.rules.inputs import NONE, BrokerSets, ControllerConfig, PartitionInfo, TopicInfo
+from planner.rules.inputs import NONE, BrokerSets, ControllerConfig
 from planner.rules.leadership import leadership, preferred_election
 from planner.rules.reassignment import reassignment
 from planner.rules.state_machines import illegal_transition
 from schemas.enums import RejectionCode
+from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.rows import Key
 
 

@@ -9,8 +9,9 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from planner.rules.inputs import BrokerSets, PartitionInfo, TopicInfo
+from planner.rules.inputs import BrokerSets
 from schemas.enums import NO_VERSION, Action, RejectionCode
+from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.reasons import WAITS_FOR_CHANGE
 from schemas.rows import Change, Key
 

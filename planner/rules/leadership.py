@@ -8,16 +8,10 @@ and `planner.leadership.preferred_election`; a change of one needs the other.
 from typing import Any, NamedTuple
 
 from planner.rules.decisions import Decision, changed
-from planner.rules.inputs import (
-    BrokerSets,
-    ControllerConfig,
-    PartitionInfo,
-    TopicInfo,
-    among,
-    union,
-)
+from planner.rules.inputs import BrokerSets, ControllerConfig, among, union
 from schemas import reasons
 from schemas.enums import NO_LEADER, RECOVERED, Action, RejectionCode
+from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.replica_assignment import without
 from schemas.rows import Key
 

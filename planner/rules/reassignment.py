@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from planner.rules.decisions import Decision, changed
-from planner.rules.inputs import BrokerSets, PartitionInfo, TopicInfo, among, union
+from planner.rules.inputs import BrokerSets, among, union
 from schemas import reasons
 from schemas.enums import Action, RejectionCode
+from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.replica_assignment import without
 from schemas.rows import Key
 

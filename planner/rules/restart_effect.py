@@ -17,9 +17,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from planner.rules.inputs import BrokerSets, PartitionInfo, TopicInfo, among, union
+from planner.rules.inputs import BrokerSets, among, union
 from schemas import reasons
 from schemas.enums import INTERNAL_TOPICS, RestartCode, RestartEffect
+from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.replica_assignment import target, without
 from schemas.rows import BrokerConfig
 from schemas.topic_configs import MIN_ISR, whole_number

@@ -11,10 +11,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from planner.rules.inputs import NONE, BrokerSets, ControllerConfig, PartitionInfo, TopicInfo
+from planner.rules.inputs import NONE, BrokerSets, ControllerConfig
 from planner.rules.state_machines import replica_state
 from schemas import reasons
 from schemas.enums import RejectionCode, ReplicaState
+from schemas.partition_info import PartitionInfo, TopicInfo
 
 
 class DeletionStep(StrEnum):

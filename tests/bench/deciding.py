@@ -22,7 +22,7 @@ from jobs.controller.decision_engine import DecisionEngine
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from planner.broker_requests import notices_for
-from planner.rules.inputs import PartitionInfo, TopicInfo
+from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.rows import Broker
 from tests.bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE
 from tests.bench.figures import Figure

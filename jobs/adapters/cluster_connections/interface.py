@@ -18,7 +18,8 @@ from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState, OperationState, Targets
 from schemas.lease_holder import LeaseHolder
-from schemas.rows import Broker, Change, Key, Operation, Row
+from schemas.partition_info import PartitionInfo, TopicInfo
+from schemas.rows import Broker, Change, Key, Operation
 
 ResourceName = tuple[str, str]
 """`broker` or `topic`, and its id or name."""
@@ -64,10 +65,10 @@ class LiveCluster(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TopicReading:
-    """Rows of PARTITIONS and TOPICS, as columns by name."""
+    """Topics and their partitions."""
 
-    partitions: Sequence[Row]
-    topics: Sequence[Row]
+    partitions: Sequence[PartitionInfo]
+    topics: Sequence[TopicInfo]
 
 
 class ClusterReader(Protocol):

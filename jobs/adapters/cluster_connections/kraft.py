@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn, Self
 
-from msgspec.structs import asdict
-
 from jobs.adapters.brokers.admin import read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.cluster_connections.interface import CurrentOverrides, Lease, ResourceName, TopicReading
@@ -22,11 +20,12 @@ from jobs.adapters.kraft import precondition_reader
 from jobs.adapters.kraft.cluster import read_cluster, read_last_applied
 from jobs.adapters.kraft.fresh_reads import FreshReads, await_applied
 from jobs.adapters.kraft.session import Session
-from jobs.adapters.kraft.topics import read_named_topics
+from jobs.adapters.kraft.topics import KRaftPartition, read_named_topics
 from jobs.adapters.sources.kraft import KRaftSource, bootstrap_addresses, own_rates
 from jobs.core.errors import RefusedError, UnreadableError
 from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState, OperationState, Targets
 from schemas.lease_holder import LeaseHolder
+from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.rows import Broker, Change, Key, Operation
 
 WHY_NO_BATCH: Final = (
@@ -46,6 +45,21 @@ def _current_rates(end: int, ask: Ask, broker: Broker) -> dict[str, str]:
     """Return the rates of a broker once it has applied the metadata log before the offset `end`."""
     await_applied(ask, end, BROKERS_SECONDS / 2)
     return own_rates(ask, broker)
+
+
+def _partition_info(partition: KRaftPartition) -> PartitionInfo:
+    return PartitionInfo(
+        topic=partition.topic,
+        partition=partition.partition,
+        replicas=partition.replicas,
+        adding_replicas=partition.adding_replicas,
+        removing_replicas=partition.removing_replicas,
+        topic_version=None,
+        understood=partition.understood,
+        leader=partition.leader,
+        isr=partition.isr,
+        leader_epoch=partition.leader_epoch,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,16 +154,16 @@ class KRaftReader:
     def read_topics(self, names: Sequence[str]) -> TopicReading:
         topics, _ = self.reads.read(lambda session: read_named_topics(session, names, with_configs=True))
         return TopicReading(
-            [{**asdict(row), "topic_version": None} for topic in topics.values() for row in topic.partitions],
+            [_partition_info(partition) for topic in topics.values() for partition in topic.partitions],
             [
-                {
-                    "topic": name,
-                    "topic_version": None,
-                    "topic_id": topic.topic_id,
-                    "config": topic.config,
-                    "understood": topic.fault is None and topic.config is not None,
-                    "assignment_understood": topic.fault is None,
-                }
+                TopicInfo(
+                    topic=name,
+                    topic_version=None,
+                    topic_id=topic.topic_id,
+                    config=topic.config,
+                    understood=topic.fault is None and topic.config is not None,
+                    assignment_understood=topic.fault is None,
+                )
                 for name, topic in topics.items()
             ],
         )

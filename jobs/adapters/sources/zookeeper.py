@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import Any, Final
+from operator import attrgetter
+from typing import Final
 
 import pyarrow as pa
 from kazoo.client import KazooClient
@@ -23,17 +23,13 @@ from jobs.adapters.zookeeper.connection import ZooKeeperSession, children, sync,
 from jobs.adapters.zookeeper.kraft_carried_znodes import read_security
 from jobs.adapters.zookeeper.multi_read import children_of, gc_paused, read_permitted
 from jobs.adapters.zookeeper.topics import read_topic_rows
-from schemas.rows import Broker, QuarantinedZnode, Row
+from schemas.partition_info import PartitionInfo
+from schemas.rows import Broker, QuarantinedZnode
 from schemas.topic_configs import FOLLOWER_RATE, LEADER_RATE
 from schemas.znodes import FORBIDDEN_REASON, MalformedZnodeError, decode_config
 
 TOPICS_PER_COUNT: Final = 1000
 """Topics whose partitions are counted before each check of the limit."""
-
-_STATE_COLUMNS: Final = frozenset(
-    {"leader", "isr", "leader_epoch", "controller_epoch", "state_version", "leader_recovery_state"}
-)
-"""Columns that a partition without a state znode does not have."""
 
 _KRAFT_COLUMNS: Final = frozenset({"eligible_leader_replicas", "last_known_elr"})
 """Columns that ZooKeeper does not have."""
@@ -155,19 +151,17 @@ def _read_topics(
     tables, quarantine = [schema.empty_table()], list[QuarantinedZnode]()
     names = [name for name in children(client, TOPICS) or [] if topic in {None, name}]
     for reading in read_topic_rows(client, names):
-        configs |= {row["topic"]: row.get("config") for row in reading.topics}
+        configs |= {info.topic: info.config for info in reading.topics}
         tables.append(_table(reading.partitions, schema))
         quarantine += reading.quarantine
     return configs, pa.concat_tables(tables), quarantine
 
 
-def _table(rows: list[Row], schema: pa.Schema) -> pa.Table:
-    return pa.table([pa.array(_values(rows, field.name), field.type) for field in schema], schema=schema)
+def _table(partitions: Sequence[PartitionInfo], schema: pa.Schema) -> pa.Table:
+    return pa.table([_column(partitions, field) for field in schema], schema=schema)
 
 
-def _values(rows: list[Row], name: str) -> list[Any]:
-    if name in _KRAFT_COLUMNS:
-        return [None] * len(rows)
-    if name in _STATE_COLUMNS:
-        return [row.get(name) for row in rows]
-    return list(map(itemgetter(name), rows))  # twice as quick
+def _column(partitions: Sequence[PartitionInfo], field: pa.Field) -> pa.Array:
+    if field.name in _KRAFT_COLUMNS:
+        return pa.nulls(len(partitions), field.type)
+    return pa.array(map(attrgetter(field.name), partitions), field.type, size=len(partitions))

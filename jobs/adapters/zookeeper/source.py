@@ -11,11 +11,14 @@ over the servers of the ensemble.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, Self
 
 import pyarrow as pa
 from kazoo.client import KazooClient
+from kazoo.protocol.states import ZnodeStat
+from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -27,7 +30,6 @@ from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.multi_read import children_of, gc_paused, read_many
 from jobs.adapters.zookeeper.topics import TopicRows, read_topic_rows
 from jobs.core.errors import UnreadableError, UsageError
-from schemas.rows import Row
 from schemas.tables import PARTITIONS, QUARANTINE, TOPICS
 
 ZNODES_PER_TASK: Final = 250
@@ -208,7 +210,8 @@ class ZnodeReader(_Reader):
     def batches(self, client: KazooClient, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         level = [f"{self.path}/{name}" for name in names]
         for depth in range(self.depth):
-            rows = [_znode(znode) for znode in read_many(client, level, resume=True) if znode.stat is not None]
+            znodes = read_many(client, level, resume=True)
+            rows = [_RawZnode.of(znode, znode.stat) for znode in znodes if znode.stat is not None]
             yield _batch(rows, set(ZNODES.names), ZNODES)
             if depth + 1 < self.depth:
                 below = zip(level, children_of(client, level, resume=True), strict=True)
@@ -224,41 +227,48 @@ def _number(options: Mapping[str, str], name: str, meaning: str) -> int | None:
     return int(text)
 
 
-def _by_kind(reading: TopicRows) -> dict[str, list[Row]]:
-    task = {"read_seconds": reading.read_seconds, "decode_seconds": reading.decode_seconds}
+def _by_kind(reading: TopicRows) -> dict[str, Sequence[object]]:
     return {
         "topic": reading.topics,
         "partition": reading.partitions,
-        "quarantine": [row.columns() for row in reading.quarantine],
-        "task": [task],
+        "quarantine": reading.quarantine,
+        "task": [reading],
     }
 
 
-def _znode(znode: Znode) -> Row:
-    stat = znode.stat
-    assert stat is not None  # noqa: S101 - the caller filters absent znodes
-    return {
-        "path": znode.path,
-        "data": znode.data,
-        "version": stat.version,
-        "czxid": stat.czxid,
-        "mzxid": stat.mzxid,
-        "ephemeral_owner": stat.ephemeralOwner,
-        "children": stat.numChildren,
-    }
+class _RawZnode(Struct, frozen=True, kw_only=True):
+    """A row of ZNODES."""
+
+    path: str
+    data: bytes | None
+    version: int
+    czxid: int
+    mzxid: int
+    ephemeral_owner: int
+    children: int
+
+    @classmethod
+    def of(cls, znode: Znode, stat: ZnodeStat) -> Self:
+        return cls(
+            path=znode.path,
+            data=znode.data,
+            version=stat.version,
+            czxid=stat.czxid,
+            mzxid=stat.mzxid,
+            ephemeral_owner=stat.ephemeralOwner,
+            children=stat.numChildren,
+        )
 
 
-def _batch(
-    rows: Sequence[Mapping[str, Any]], columns_present: set[str], schema: StructType, **same: str
-) -> pa.RecordBatch:
-    """Make a batch of `schema`: columns present in the rows, columns with one constant, and null columns."""
+def _batch(rows: Sequence[object], columns_present: set[str], schema: StructType, **same: str) -> pa.RecordBatch:
+    """Make a batch of `schema`: attributes of the rows, columns with one constant, and null columns."""
     arrow = to_arrow_schema(schema)
     columns = []
     for field in arrow:
         if field.name in same:
             columns.append(pa.repeat(same[field.name], len(rows)).cast(field.type))
         elif field.name in columns_present:
-            columns.append(pa.array([row.get(field.name) for row in rows], field.type))
+            columns.append(pa.array(map(attrgetter(field.name), rows), field.type, size=len(rows)))
         else:
             columns.append(pa.nulls(len(rows), field.type))
     return pa.RecordBatch.from_arrays(columns, schema=arrow)

@@ -13,13 +13,15 @@ from itertools import islice
 from typing import Final
 
 from kazoo.client import KazooClient
+from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.cluster import CONFIGS, TOPICS, quarantined
 from jobs.adapters.zookeeper.connection import Znode, children
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.adapters.zookeeper.precondition_reader import state_path
 from schemas.enums import NO_LEADER
-from schemas.rows import QuarantinedZnode, Row
+from schemas.partition_info import PartitionInfo, TopicInfo
+from schemas.rows import QuarantinedZnode
 from schemas.znode_json import LAST_EPOCH
 from schemas.znodes import (
     Assignment,
@@ -46,8 +48,8 @@ NO_ASSIGNMENT: Final = Assignment({}, {}, {}, None)
 class TopicRows:
     """Rows by kind, the topics that may be torn, and the durations of reading and decoding in seconds."""
 
-    topics: list[Row] = field(default_factory=list)
-    partitions: list[Row] = field(default_factory=list)
+    topics: list[TopicInfo] = field(default_factory=list)
+    partitions: list[PartitionInfo] = field(default_factory=list)
     quarantine: list[QuarantinedZnode] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
     read_seconds: float = 0.0
@@ -80,19 +82,19 @@ def _controller_epoch(znode: Znode) -> int:
 class _Topic:
     """A topic whose own znodes have been read and whose states have not."""
 
-    row: Row
-    assignment: Assignment = NO_ASSIGNMENT
-    unread: frozenset[int] = frozenset()
+    info: TopicInfo
+    assignment: Assignment
+    unread: frozenset[int]
     """Partitions whose entry in the assignment cannot be decoded, so their replicas are unknown."""
-    orphans: list[str] = field(default_factory=list)
+    orphans: list[str]
     """Partitions that have a znode but are not in the assignment."""
-    quarantine: list[QuarantinedZnode] = field(default_factory=list)
+    quarantine: list[QuarantinedZnode]
 
     def state_paths(self) -> Iterator[str]:
         numbers = sorted({*self.assignment.partitions, *self.unread})
         partitions: list[int | str] = [*numbers, *self.orphans]
         for partition in partitions:
-            yield state_path((self.row["topic"], partition))
+            yield state_path((self.info.topic, partition))
 
 
 def read_topic_rows(client: KazooClient, names: Sequence[str]) -> Iterator[TopicRows]:
@@ -139,9 +141,9 @@ def _read_states(client: KazooClient, topics: Sequence[_Topic], *, is_retry: boo
     for topic in topics:
         partitions, quarantine, torn = _decode_states(topic, states)
         if torn and not is_retry:
-            result.torn.append(topic.row["topic"])
+            result.torn.append(topic.info.topic)
             continue
-        result.topics.append(topic.row)
+        result.topics.append(topic.info)
         result.partitions += partitions
         result.quarantine += quarantine
     result.decode_seconds = time.perf_counter() - read
@@ -151,89 +153,105 @@ def _read_states(client: KazooClient, topics: Sequence[_Topic], *, is_retry: boo
 def _topic(znode: Znode, config: Znode, children: Sequence[str]) -> _Topic:
     """Decode a topic's own znodes; parts that cannot be decoded are quarantined, and the rest is kept."""
     name = znode.path.rsplit("/", 1)[1]
-    topic = _Topic({"topic": name, "topic_version": znode.version, "czxid": znode.stat and znode.stat.czxid})
-    settings, unread = ({}, []) if config.data is None else read_config(config.data)
-    if unread:
-        topic.quarantine.append(quarantined(config, "; ".join(unread)))
-    reason = _read_assignment(topic, name, znode)
-    if reason:
-        topic.quarantine.append(quarantined(znode, reason))
-    topic.row |= {
-        "config": settings,
-        "topic_id": topic.assignment.topic_id,
-        "assignment_understood": not reason,
-        "understood": not (reason or unread),
-        "moves_understood": not topic.assignment.unread_moves,
-    }
-    assigned = {str(partition) for partition in (*topic.assignment.partitions, *topic.unread)}
-    others = [child for child in children if child not in assigned]
-    if topic.assignment is NO_ASSIGNMENT or any(part.number is None for part in topic.assignment.unread):
-        numbers = {child for child in others if child.isdecimal() and str(int(child)) == child}
-        topic.unread |= {number for number in map(int, numbers) if number <= _LARGEST_PARTITION}
-        others = [child for child in others if child not in numbers]
-    topic.orphans = others
-    return topic
+    settings, unread_settings = ({}, []) if config.data is None else read_config(config.data)
+    assignment, reason = _read_assignment(name, znode)
+    info = TopicInfo(
+        topic=name,
+        topic_version=znode.version,
+        topic_id=assignment.topic_id,
+        config=settings,
+        understood=not (reason or unread_settings),
+        assignment_understood=not reason,
+        moves_understood=not assignment.unread_moves,
+        czxid=None if znode.stat is None else znode.stat.czxid,
+    )
+    unread = {part.number for part in assignment.unread if part.number is not None}
+    assigned = {str(partition) for partition in (*assignment.partitions, *unread)}
+    orphans = [child for child in children if child not in assigned]
+    if assignment is NO_ASSIGNMENT or any(part.number is None for part in assignment.unread):
+        numbers = {child for child in orphans if child.isdecimal() and str(int(child)) == child}
+        unread |= {number for number in map(int, numbers) if number <= _LARGEST_PARTITION}
+        orphans = [child for child in orphans if child not in numbers]
+    quarantine = [quarantined(config, "; ".join(unread_settings))] if unread_settings else []
+    quarantine += [quarantined(znode, reason)] if reason else []
+    return _Topic(info, assignment, frozenset(unread), orphans, quarantine)
 
 
-def _read_assignment(topic: _Topic, name: str, znode: Znode) -> str:
-    """Decode a topic's assignment; return why some or all of it cannot be decoded, or an empty string."""
+def _read_assignment(name: str, znode: Znode) -> tuple[Assignment, str]:
+    """Decode a topic's assignment; return it and why some or all of it cannot be decoded, or an empty string."""
     try:
         check_topic_name(name)
-        topic.assignment = read_assignment(znode.data)
+        assignment = read_assignment(znode.data)
     except MalformedZnodeError as error:
-        return str(error)
-    numbers = (part.number for part in topic.assignment.unread)
-    topic.unread = frozenset(number for number in numbers if number is not None)
-    return topic.assignment.reason
+        return NO_ASSIGNMENT, str(error)
+    return assignment, assignment.reason
 
 
-def _decode_states(topic: _Topic, states: Iterator[Znode]) -> tuple[list[Row], list[QuarantinedZnode], bool]:
+def _decode_states(topic: _Topic, states: Iterator[Znode]) -> tuple[list[PartitionInfo], list[QuarantinedZnode], bool]:
     """Decode a topic's states, the next of `states`; return partitions, quarantine rows and whether it may be torn."""
-    partitions, quarantine, torn = [], list(topic.quarantine), False
-    for row in _assigned_partitions(topic):
+    partitions, quarantine, torn = list[PartitionInfo](), [*topic.quarantine], False
+    for assigned in _assigned_partitions(topic):
         znode = next(states)
         try:
-            torn |= _add_state(row, znode)
+            partition = _with_state(assigned, znode)
         except MalformedZnodeError as error:
-            row |= {"understood": False, "controller_epoch": controller_epoch_of(znode.data)}
+            epoch = controller_epoch_of(znode.data)
+            partition = replace(assigned, understood=False, state_version=znode.version, controller_epoch=epoch)
             quarantine.append(quarantined(znode, str(error)))
-        partitions.append(row)
-    for partition in topic.orphans:
+        partitions.append(partition)
+        torn |= _is_torn(partition)
+    for orphan in topic.orphans:
         znode = next(states)
         if znode.stat is not None:
             torn = True
-            reason = f"a state without a topic: {TOPICS}/{topic.row['topic']} assigns no partition {partition}"
+            reason = f"a state without a topic: {TOPICS}/{topic.info.topic} assigns no partition {orphan}"
             quarantine.append(quarantined(znode, reason))
     return partitions, quarantine, torn
 
 
-def _assigned_partitions(topic: _Topic) -> Iterator[Row]:
-    """Yield one row per partition without its state; an opaque partition has no known replicas."""
-    assignment = topic.assignment
-    topic_columns = {name: topic.row[name] for name in ("topic", "topic_version")}
+def _assigned_partitions(topic: _Topic) -> Iterator[PartitionInfo]:
+    """Yield each partition without its state; one whose entry cannot be decoded has no known replicas."""
+    assignment, info = topic.assignment, topic.info
     for partition, replicas in sorted((dict.fromkeys(topic.unread, _NO_BROKERS) | assignment.partitions).items()):
-        yield {
-            **topic_columns,
-            "understood": bool(replicas) and not assignment.unread_moves,
-            "partition": partition,
-            "replicas": replicas,
-            "adding_replicas": assignment.adding_replicas.get(partition, _NO_BROKERS),
-            "removing_replicas": assignment.removing_replicas.get(partition, _NO_BROKERS),
-        }
+        yield PartitionInfo(
+            topic=info.topic,
+            topic_version=info.topic_version,
+            understood=bool(replicas) and info.moves_understood,
+            partition=partition,
+            replicas=replicas,
+            adding_replicas=assignment.adding_replicas.get(partition, _NO_BROKERS),
+            removing_replicas=assignment.removing_replicas.get(partition, _NO_BROKERS),
+        )
 
 
-def _add_state(row: Row, znode: Znode) -> bool:
-    """Add a state to its partition's row; return whether state and assignment may be of different moments."""
+def _with_state(assigned: PartitionInfo, znode: Znode) -> PartitionInfo:
+    """Add a state to its partition, if there is one; raise MalformedZnodeError if it cannot be decoded."""
     if znode.stat is None:
-        return True
-    row["state_version"] = znode.version
+        return assigned
     state = decode_state(znode.data)
-    row["leader"] = state.leader
-    row["isr"] = row["replicas"] if state.isr == row["replicas"] else state.isr  # one list, of a hundred thousand
-    row["leader_epoch"] = state.leader_epoch
-    row["controller_epoch"] = state.controller_epoch
-    row["leader_recovery_state"] = state.leader_recovery_state
-    replicas = row["replicas"]
-    if not row["understood"] or (state.isr == replicas and state.leader in replicas):  # nearly all
-        return False
-    return bool({state.leader, *state.isr}.difference(replicas, (NO_LEADER,)))
+    replicas = assigned.replicas
+    return PartitionInfo(
+        topic=assigned.topic,
+        topic_version=assigned.topic_version,
+        understood=assigned.understood,
+        partition=assigned.partition,
+        replicas=replicas,
+        adding_replicas=assigned.adding_replicas,
+        removing_replicas=assigned.removing_replicas,
+        leader=state.leader,
+        isr=replicas if state.isr == replicas else state.isr,  # one list, of a hundred thousand
+        leader_epoch=state.leader_epoch,
+        controller_epoch=state.controller_epoch,
+        state_version=znode.version,
+        leader_recovery_state=state.leader_recovery_state,
+    )
+
+
+def _is_torn(partition: PartitionInfo) -> bool:
+    """Return whether the state and the assignment of a partition may be of different moments."""
+    if partition.state_version is None:
+        return True
+    leader, isr, replicas = partition.leader, partition.isr, partition.replicas
+    if not partition.understood or leader is None or isr is None or (isr is replicas and leader in replicas):
+        return False  # nearly all
+    return bool({leader, *isr}.difference(replicas, (NO_LEADER,)))

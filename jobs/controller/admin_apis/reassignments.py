@@ -24,8 +24,8 @@ from jobs.controller.admin_apis.requests import (
     error_fields,
     seconds_of,
 )
-from planner.rules.inputs import PartitionInfo
 from schemas.enums import RequestKind
+from schemas.partition_info import PartitionInfo
 from schemas.replica_assignment import without
 from schemas.rows import Key
 from schemas.text import join_ids

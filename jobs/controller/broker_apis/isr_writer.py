@@ -29,7 +29,7 @@ from jobs.controller.metadata_reader import STATE_FIELDS, with_state
 from jobs.core.errors import SurveyorError
 from jobs.core.logs import module_logger
 from planner.rules.alter_partition import IsrCandidates, IsrError, IsrProposal, IsrVerdict, judge_proposal
-from planner.rules.inputs import PartitionInfo
+from schemas.partition_info import PartitionInfo
 from schemas.response_codes import NONE, STALE_BROKER_EPOCH
 from schemas.rows import Key
 from schemas.znodes import State, encode_state

@@ -20,10 +20,10 @@ from jobs.controller.controller_node import controller_node
 from jobs.controller.decision_engine import Decisions
 from planner.broker_requests import notices_for
 from planner.rules.decisions import Decision
-from planner.rules.inputs import PartitionInfo
 from planner.rules.topic_deletion import DeletionStep
 from schemas.enums import LEADER_DURING_DELETE, RejectionCode
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
+from schemas.partition_info import PartitionInfo
 from schemas.rows import Broker, Change, Key
 
 Registered = frozenset[tuple[int, int]]

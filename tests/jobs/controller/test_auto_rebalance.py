@@ -12,8 +12,8 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.context import ControllerContext
 from planner.leadership.imbalance import imbalance
-from planner.rules.inputs import PartitionInfo
 from schemas.enums import RequestKind
+from schemas.partition_info import PartitionInfo
 from schemas.rows import ZnodeRequest
 from tests.jobs.support.kafka.registrations import broker_without_endpoints
 from tests.planner.frames import broker_config

@@ -6,8 +6,8 @@ import pytest
 
 from jobs.controller.context import ControllerContext
 from jobs.controller.controller import ResidentController
-from planner.rules.inputs import PartitionInfo, TopicInfo
 from schemas.enums import RequestKind
+from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.rows import Key, ZnodeRequest
 from tests.jobs.support.controllers.resident import initialize
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

@@ -181,7 +181,7 @@ def test_a_killed_commit_is_run_again(kafka: KRaftKafka, tmp_path: Path) -> None
         assert last_outcomes(kafka, plan, "reassign") == ["applied"] * 2, point
 
 
-Topic = tuple[str, int, dict[str, str]]
+Topic = tuple[str | None, int, dict[str, str | None] | None]
 """Id, number of partitions, and config of a topic."""
 
 TOPIC_COMMITS = {
@@ -198,7 +198,7 @@ def topic_now(kafka: KRaftKafka, name: str) -> Topic | None:
     with KRaftConnection(kafka.surveyor.hosts, kafka.surveyor.warehouse).reading() as reader:
         reader.sync()
         reading = reader.read_topics([name])
-    return next(((row["topic_id"], len(reading.partitions), row["config"]) for row in reading.topics), None)
+    return next(((row.topic_id, len(reading.partitions), row.config) for row in reading.topics), None)
 
 
 def is_carried_out(kind: str, before: Topic | None, now: Topic | None) -> bool:
@@ -241,7 +241,7 @@ def test_a_killed_commit_of_a_topic_is_run_again(kafka: KRaftKafka, monkeypatch:
 
 PLAN_ACTIONS = ("create", "alter_config", "delete_topic", "elect_preferred", "elect", "reassign")
 
-Led = dict[int, tuple[int, int, list[int]]]
+Led = dict[int, tuple[int | None, int, list[int]]]
 """Leader, leader epoch and replicas of each partition."""
 
 
@@ -250,7 +250,7 @@ def led_now(kafka: KRaftKafka, topic: str) -> Led:
     with KRaftConnection(kafka.surveyor.hosts, kafka.surveyor.warehouse).reading() as reader:
         reader.sync()
         rows = reader.read_topics([topic]).partitions
-    return {row["partition"]: (row["leader"], row["leader_epoch"], row["replicas"]) for row in rows}
+    return {row.partition: (row.leader, row.leader_epoch or 0, row.replicas) for row in rows}
 
 
 def run_again(kafka: KRaftKafka, monkeypatch: pytest.MonkeyPatch, topic: str, plan: str, *more: str) -> int:

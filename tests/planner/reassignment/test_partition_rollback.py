@@ -18,8 +18,8 @@ from planner.reassignment.partition_rollback import (
     with_waves_numbered,
 )
 from planner.reassignment.targets import reassignment_changes
-from planner.rules.inputs import PartitionInfo, TopicInfo
 from schemas.enums import Action, LintCode, RejectionCode
+from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.rows import Change, Row
 from schemas.tables import BROKERS, PARTITIONS, TOPICS
 from tests.planner.frames import as_rows, broker_row, frame, partition_row, topic_row

@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 from planner.columns.broker_sets import FAILED, with_drained
 from planner.reconciliation.cycle import Cycle, CycleInput
 from planner.rules.cycle import CycleState
-from planner.rules.inputs import BrokerSets, ControllerConfig, PartitionInfo, TopicInfo
+from planner.rules.inputs import BrokerSets, ControllerConfig
 from schemas.enums import LEADER_DURING_DELETE, NO_LEADER, DrainMode, RequestKind
+from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.rows import BrokerConfig, Key, Row
 from schemas.tables import ANSWERS, BROKER_CONFIGS, BROKERS, DRAINED, REQUESTS, TOPICS
 from tests.planner.frames import WITH_FAILED, broker_row, config_row, frame, partition_row, topic_row

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from planner.rules.alter_partition import IsrCandidates, IsrError, IsrProposal, IsrVerdict, judge_proposal
-from planner.rules.inputs import PartitionInfo
 from schemas.enums import NO_LEADER, RECOVERED, RECOVERING
+from schemas.partition_info import PartitionInfo
 from tests.planner import isr_oracle as oracle
 
 ROW: Final = PartitionInfo(

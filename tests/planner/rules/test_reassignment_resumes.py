@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from planner.rules.decisions import Decision
-from planner.rules.inputs import BrokerSets, PartitionInfo
+from planner.rules.inputs import BrokerSets
 from planner.rules.reassignment import reassignment
 from schemas.enums import Action, RejectionCode
+from schemas.partition_info import PartitionInfo
 
 KEY = ("t", 0)
 

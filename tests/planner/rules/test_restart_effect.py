@@ -7,11 +7,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from planner.rules.inputs import BrokerSets, PartitionInfo, TopicInfo
+from planner.rules.inputs import BrokerSets
 from planner.rules.leadership import offline_election
 from planner.rules.restart_effect import RestartedPartition, known_min_isr, restart_effect
 from planner.rules.restart_order import InSyncNeed, restart_order
 from schemas.enums import RestartEffect
+from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.rows import BrokerConfig
 from tests.planner.frames import broker_config
 from tests.planner.rules.clusters import RandomCluster

@@ -7,7 +7,7 @@ import pytest
 
 from planner.rules.cycle import CycleState
 from planner.rules.decisions import changed
-from planner.rules.inputs import BrokerSets, ControllerConfig, PartitionInfo
+from planner.rules.inputs import BrokerSets, ControllerConfig
 from planner.rules.state_machines import (
     PREVIOUS_REPLICA_STATES,
     TRANSITIONS,
@@ -16,6 +16,7 @@ from planner.rules.state_machines import (
     replica_state,
 )
 from schemas.enums import NO_LEADER, Action, PartitionState, RejectionCode, ReplicaState
+from schemas.partition_info import PartitionInfo
 
 P, R = PartitionState, ReplicaState
 

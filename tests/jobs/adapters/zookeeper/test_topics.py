@@ -12,6 +12,7 @@ from jobs.adapters.zookeeper.connection import Znode, commit
 from jobs.adapters.zookeeper.multi import Create, add
 from jobs.adapters.zookeeper.multi_read import read_permitted
 from jobs.adapters.zookeeper.topics import read_topic_rows
+from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.rows import QuarantinedZnode
 from schemas.znodes import Assignment, State, encode_assignment, encode_state
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree, state_path
@@ -25,15 +26,15 @@ STATES = "/state"
 class Read:
     """All that `read_topic_rows` gave, in order."""
 
-    topics: list[dict[str, Any]] = field(default_factory=list)
-    partitions: list[dict[str, Any]] = field(default_factory=list)
+    topics: list[TopicInfo] = field(default_factory=list)
+    partitions: list[PartitionInfo] = field(default_factory=list)
     quarantine: list[QuarantinedZnode] = field(default_factory=list)
 
     def of_topics(self, *columns: str) -> list[tuple[Any, ...]]:
-        return [tuple(row.get(column) for column in columns) for row in self.topics]
+        return [tuple(getattr(row, column) for column in columns) for row in self.topics]
 
     def of_partitions(self, *columns: str) -> list[tuple[Any, ...]]:
-        return [tuple(row.get(column) for column in columns) for row in self.partitions]
+        return [tuple(getattr(row, column) for column in columns) for row in self.partitions]
 
     def of_quarantine(self) -> list[tuple[Any, ...]]:
         return [(row.path, row.data, row.reason) for row in self.quarantine]
@@ -542,6 +543,6 @@ def test_states_are_read_in_chunks(orders: KafkaTree, meanwhile: Meanwhile, monk
     meanwhile.changes = [lambda: None, lambda: move(orders)]
     names = sorted(orders.client.get_children("/brokers/topics"))
 
-    given = [[row["topic"] for row in reading.partitions] for reading in read_topic_rows(orders.client, names)]
+    given = [[row.topic for row in reading.partitions] for reading in read_topic_rows(orders.client, names)]
 
     assert given == [[], ["orders", "orders"], ["payments", "zebras"], []]

@@ -261,9 +261,9 @@ def test_a_read_outlives_the_leader(ensemble: Ensemble, monkeypatch: pytest.Monk
                 ensemble.leader()
 
     assert survivor != leader.port
-    assert [row["topic"] for reading in readings for row in reading.topics] == names
+    assert [row.topic for reading in readings for row in reading.topics] == names
     states = [
-        (row["topic"], row["partition"], row["leader"], row["isr"], row["state_version"])
+        (row.topic, row.partition, row.leader, row.isr, row.state_version)
         for reading in readings
         for row in reading.partitions
     ]

@@ -17,7 +17,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.controller.broker_apis.isr_changes import IsrChanges
 from jobs.controller.broker_apis.isr_writer import IsrWriter
 from planner.rules.alter_partition import IsrCandidates, IsrError, IsrProposal, IsrVerdict, judge_proposal
-from planner.rules.inputs import PartitionInfo
+from schemas.partition_info import PartitionInfo
 from schemas.rows import Key
 from tests.jobs.controller.model.leaders import NONE
 from tests.jobs.controller.model.network import Network
