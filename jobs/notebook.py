@@ -21,8 +21,8 @@ def spark_session(
     """Return the session of this process; start one if there is none.
 
     `settings` are Spark settings and override `conf/spark-defaults.conf`; master and memory apply only if a JVM is
-    started. `remote` is the URL of a Spark Connect server; the default is SPARK_REMOTE. For a `warehouse` on S3 or ADLS
-    the session can read it. Raise MissingError if Java, the jars or the server cannot be found; the message names the
-    remedy.
+    started. `remote` is the URL of a Spark Connect server; the default is SPARK_REMOTE. For a `warehouse` on S3, ADLS
+    or GCS the session can read it. Raise MissingError if Java, the jars or the server cannot be found; the message
+    names the remedy.
     """
     return start_session("notebook", settings, remote=remote or os.environ.get(REMOTE), warehouse=warehouse)

@@ -1,4 +1,4 @@
-"""The jars that are not in pyspark: Delta's for Spark, those for warehouses on S3 or ADLS, and Kafka's for brokers.
+"""The jars that are not in pyspark: Delta's for Spark, those for warehouses on S3, ADLS or GCS, and Kafka's.
 
 Each set is downloaded once into `<cache>/jars/<first artifact>-<version>/`, where the cache is $SURVEYOR_CACHE, else
 $XDG_CACHE_HOME/kafka-surveyor, else ~/.cache/kafka-surveyor. A set's folder is created by a rename once it is
@@ -34,12 +34,16 @@ OTHER_KRAFT_KAFKAS = ("3.3.2", "3.7.2", "3.8.1", "4.0.0", "4.1.1")
 """The versions for tests with other brokers in KRaft; they are not downloaded otherwise."""
 AWS_SDK = "2.35.4"
 """The version of Amazon's SDK that hadoop-aws was built with."""
+GCS_CONNECTOR = "4.0.4"
+"""The version of Google's connector. Hadoop's own for GCS is as young as the Hadoop in pyspark, and has no endpoint."""
 _SCALA = "2.13"
 
 S3: Final = frozenset({"s3", "s3a"})
 """Schemes of URLs on S3."""
 AZURE: Final = frozenset({"abfs", "abfss"})
 """Schemes of URLs on ADLS."""
+GCS: Final = frozenset({"gs"})
+"""Schemes of URLs on GCS."""
 
 CHECKSUM_FILE: Final = Path(__file__).with_name("jars.sha256")
 
@@ -60,7 +64,8 @@ def missing_spark_jars(warehouse: str) -> list[str]:
 
 def _spark_sets(warehouse: str) -> list[JarSet]:
     scheme = urlsplit(warehouse).scheme
-    return [_delta(), *([_s3()] if scheme in S3 else [_azure()] if scheme in AZURE else [])]
+    for_store = next((jars() for schemes, jars in ((S3, _s3), (AZURE, _azure), (GCS, _gcs)) if scheme in schemes), None)
+    return [_delta(), *([for_store] if for_store else [])]
 
 
 def delta_jars() -> list[Path]:
@@ -102,6 +107,12 @@ def _azure() -> JarSet:
     in_pyspark = (("commons-codec", "commons-codec"), ("commons-logging", "commons-logging"))
     artifacts = (Artifact("org.apache.hadoop", "hadoop-azure", hadoop),)
     return JarSet(f"ADLS {hadoop}", artifacts, transitive=True, excluded=in_pyspark)
+
+
+def _gcs() -> JarSet:
+    """Return Google's connector with all that it needs in one jar, for Spark's reading of a warehouse on GCS."""
+    artifact = Artifact("com.google.cloud.bigdataoss", "gcs-connector", GCS_CONNECTOR, "shaded")
+    return JarSet(f"GCS {GCS_CONNECTOR}", (artifact,), transitive=False)
 
 
 def kdc_jars() -> list[Path]:
@@ -265,8 +276,9 @@ def _rewrite_checksums() -> None:
     Each name is listed once.
     """
     _, resolve = choose_resolver(zookeeper_jars())
+    sets = (_delta(), _s3(), _azure(), _gcs(), _kdc(), _hdfs(), *map(_kafka, _KAFKAS))
     with tempfile.TemporaryDirectory() as workshop:
-        for number, request in enumerate((_delta(), _s3(), _azure(), _kdc(), _hdfs(), *map(_kafka, _KAFKAS))):
+        for number, request in enumerate(sets):
             jars = Path(workshop, str(number))
             jars.mkdir()
             resolve(request, jars)
@@ -274,15 +286,15 @@ def _rewrite_checksums() -> None:
     CHECKSUM_FILE.write_text("".join(f"{digests[name]}  {name}\n" for name in sorted(digests)), "utf-8")
 
 
-_URLS: Final = {"delta": "", "s3": "s3://", "azure": "abfss://"}
+_URLS: Final = {"delta": "", "s3": "s3://", "azure": "abfss://", "gcs": "gs://"}
 """Warehouses, as far as their jars depend on them, by the argument that asks for these jars."""
 
 
 def main(arguments: list[str]) -> int:
     """Download Delta's and Kafka's jars; with `delta` only Delta's, and print them for `spark-submit --jars`.
 
-    With `s3` or `azure`, print Delta's and those for warehouses on S3 or ADLS; with `checksums`, rewrite the list of
-    checksums.
+    With `s3`, `azure` or `gcs`, print Delta's and those for warehouses on S3, ADLS or GCS; with `checksums`, rewrite
+    the list of checksums.
     """
     try:
         if arguments == ["checksums"]:

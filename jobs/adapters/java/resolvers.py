@@ -24,6 +24,8 @@ class Artifact:
     group: str
     name: str
     version: str
+    classifier: str = ""
+    """The variant of the jar, such as `shaded`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ def _pom(request: JarSet) -> str:
     )
     dependencies = "".join(
         f"<dependency><groupId>{it.group}</groupId><artifactId>{it.name}</artifactId><version>{it.version}</version>"
-        f"<exclusions>{exclusions}</exclusions></dependency>"
+        f"<classifier>{it.classifier}</classifier><exclusions>{exclusions}</exclusions></dependency>"
         for it in request.artifacts
     )
     return (
@@ -83,16 +85,22 @@ def _resolve_with_ivy(ivy_jars: Iterable[Path], request: JarSet, folder: Path) -
 def _ivy_module(request: JarSet) -> str:
     transitive = str(request.transitive).lower()
     dependencies = "".join(
-        f'<dependency org="{it.group}" name="{it.name}" rev="{it.version}" transitive="{transitive}"/>'
+        f'<dependency org="{it.group}" name="{it.name}" rev="{it.version}" transitive="{transitive}">'
+        f"{_ivy_classifier(it)}</dependency>"
         for it in request.artifacts
     )
     excluded = "".join(f'<exclude org="{group}" module="{name}"/>' for group, name in request.excluded)
     # the configuration `default` of a Maven module is its jar with run-time dependencies, without sources and tests
     return (
-        '<ivy-module version="2.0"><info organisation="surveyor" module="jars"/>'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="surveyor" module="jars"/>'
         '<configurations><conf name="default"/></configurations>'
         f'<dependencies defaultconf="default->default">{dependencies}{excluded}</dependencies></ivy-module>'
     )
+
+
+def _ivy_classifier(it: Artifact) -> str:
+    return f'<artifact name="{it.name}" type="jar" m:classifier="{it.classifier}"/>' if it.classifier else ""
 
 
 def class_path(jars: Iterable[Path]) -> str:

@@ -65,7 +65,7 @@ def start_session(
 
     `remote` is the URL of a Spark Connect server. Master, memory and jars are set by spark-submit or by that server,
     if one of them is used. With `short_lived`, a JVM that is started here gets SHORT_LIVED_JVM_OPTIONS. For a
-    `warehouse` on S3 or ADLS the session can read it. Threads that start it at the same time get the same JVM.
+    `warehouse` on S3, ADLS or GCS the session can read it. Threads that start it at the same time get the same JVM.
     """
     with _starting:
         return _started(name, settings or {}, short_lived=short_lived, remote=remote, warehouse=warehouse)

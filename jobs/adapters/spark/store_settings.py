@@ -1,14 +1,15 @@
 """Hadoop's settings with which Spark reads a warehouse on an object store, from deltalake's environment variables.
 
 No key is among them, because Spark shows its settings. S3's client reads the environment itself. For ADLS a setting
-refers to the variable, and Hadoop reads that in each process: the driver and the executors need it.
+refers to the variable, and Hadoop reads that in each process: the driver and the executors need it. For GCS a setting
+has the path of the file with the key.
 """
 
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
-from jobs.adapters.java.jars import AZURE, S3
+from jobs.adapters.java.jars import AZURE, GCS, S3
 from jobs.core.errors import UsageError
 
 _HADOOP: Final = "spark.hadoop.fs"
@@ -19,7 +20,16 @@ _SAS: Final = ("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY")
 _CLIENT: Final = ("AZURE_CLIENT_ID", "AZURE_STORAGE_CLIENT_ID")
 _SECRET: Final = ("AZURE_CLIENT_SECRET", "AZURE_STORAGE_CLIENT_SECRET")
 _TENANT: Final = ("AZURE_TENANT_ID", "AZURE_STORAGE_TENANT_ID")
+_KEY_FILE: Final = ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH")
+_INLINE_KEY: Final = "GOOGLE_SERVICE_ACCOUNT_KEY"
 """The variables of deltalake that name one thing."""
+
+_OF_GOOGLE: Final = {
+    # Hadoop's defaults are those of its own connector: other classes, and a block size that Google's cannot parse
+    "gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
+    "AbstractFileSystem.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFS",
+    "gs.block.size": str(64 << 20),
+}
 
 
 def store_settings(warehouse: str, environment: Mapping[str, str]) -> dict[str, str]:
@@ -27,6 +37,8 @@ def store_settings(warehouse: str, environment: Mapping[str, str]) -> dict[str, 
     scheme = urlsplit(warehouse).scheme
     if scheme in S3:
         return _s3_settings(environment)
+    if scheme in GCS:
+        return _gcs_settings(warehouse, environment)
     return _azure_settings(warehouse, environment) if scheme in AZURE else {}
 
 
@@ -90,3 +102,28 @@ def _azure_settings(warehouse: str, environment: Mapping[str, str]) -> dict[str,
         )
     named = {"account.auth.type": kind, **values}
     return {f"{_HADOOP}.azure.{name}.{url.hostname}": value for name, value in named.items()}
+
+
+def _gcs_settings(warehouse: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return those for GCS: the file of a service account, as deltalake reads it, or Application Default Credentials.
+
+    >>> settings = _gcs_settings("gs://lake/surveyor", {"GOOGLE_SERVICE_ACCOUNT": "/etc/surveyor/account.json"})
+    >>> for name in ("auth.type", "auth.service.account.json.keyfile"):
+    ...     print(settings[f"spark.hadoop.fs.gs.{name}"])
+    SERVICE_ACCOUNT_JSON_KEYFILE
+    /etc/surveyor/account.json
+    """
+    file = next((environment[name] for name in _KEY_FILE if environment.get(name)), None)
+    if not file and environment.get(_INLINE_KEY):
+        raise UsageError(
+            f"Spark does not read the key in {_INLINE_KEY} for --warehouse {warehouse}: write it to a file, and name "
+            f"that in {_KEY_FILE[0]}"
+        )
+    account = (
+        {"auth.type": "SERVICE_ACCOUNT_JSON_KEYFILE", "auth.service.account.json.keyfile": file}
+        if file
+        else {"auth.type": "APPLICATION_DEFAULT"}
+    )
+    return {f"{_HADOOP}.{name}": value for name, value in _OF_GOOGLE.items()} | {
+        f"{_HADOOP}.gs.{name}": value for name, value in account.items()
+    }

@@ -1,4 +1,4 @@
-"""A bucket of an S3 server."""
+"""Object stores and HDFS, each on a server of this machine."""
 
 import subprocess
 import sys
@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 
 from tests.jobs.support.s3_server import IGNORE_CONDITIONS, REFUSE_BY
 from tests.jobs.support.warehouses.azurite import Azurite
+from tests.jobs.support.warehouses.gcs_stand_in import GcsServer, gcs_stand_in
 from tests.jobs.support.warehouses.mini_dfs import MiniDfs
 
 BUCKET = "lake"
@@ -68,6 +69,20 @@ def azure_folder(azure_server: Azurite, monkeypatch: pytest.MonkeyPatch, request
     for variable, value in azure_server.environment.items():
         monkeypatch.setenv(variable, value)
     return f"{azure_server.url}/{folder_name(request.node.name)}"
+
+
+@pytest.fixture(scope="session")
+def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
+    with gcs_stand_in(tmp_path_factory.mktemp("gcs")) as server:
+        yield server
+
+
+@pytest.fixture
+def gcs_folder(gcs_server: GcsServer, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """The URL of a new warehouse on a stand-in for GCS, and the environment with the key of an account there."""
+    for variable, value in gcs_server.environment.items():
+        monkeypatch.setenv(variable, value)
+    return f"gs://{BUCKET}/{folder_name(request.node.name)}"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Warehouses on S3, HDFS and ADLS: every operation, and that no commit that was acknowledged is lost."""
+"""Warehouses on S3, HDFS, ADLS and GCS: every operation, and that no commit that was acknowledged is lost."""
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +21,7 @@ from jobs.core.errors import SurveyorError, UnreadableError
 from schemas.columns import TABLE_COLUMNS
 from schemas.rows import Row
 from tests.jobs.adapters.conftest import BUCKET, engines
+from tests.jobs.support.warehouses.gcs_stand_in import GcsServer
 from tests.jobs.support.warehouses.mini_dfs import MiniDfs
 
 WRITERS, ROUNDS = 4, 5
@@ -28,8 +29,10 @@ WRITERS, ROUNDS = 4, 5
 pytestmark = pytest.mark.objects
 
 
-in_every_store = pytest.mark.parametrize("warehouse", ["object_store", "hdfs_folder", "azure_folder"], indirect=True)
-"""Also on ADLS, which Spark reads in test_whole_job_on_stores.py."""
+in_every_store = pytest.mark.parametrize(
+    "warehouse", ["object_store", "hdfs_folder", "azure_folder", "gcs_folder"], indirect=True
+)
+"""Also on ADLS and GCS, which Spark reads in test_whole_job_on_stores.py."""
 
 
 @pytest.fixture(params=["object_store", "hdfs_folder"])
@@ -165,9 +168,19 @@ def test_a_store_with_conditional_writes_passes(object_store: str) -> None:
     assert boto3.client("s3").list_objects_v2(Bucket=BUCKET, Prefix=prefix)["KeyCount"] == 0
 
 
-def test_adls_passes(azure_folder: str) -> None:
-    require_conditional_writes(azure_folder)
-    require_conditional_writes(azure_folder)
+@pytest.mark.parametrize("store", ["azure_folder", "gcs_folder"])
+def test_adls_and_gcs_pass(store: str, request: pytest.FixtureRequest) -> None:
+    folder: str = request.getfixturevalue(store)
+    require_conditional_writes(folder)
+    require_conditional_writes(folder)
+
+
+def test_each_commit_on_gcs_is_put_on_the_condition_that_there_is_none(gcs_server: GcsServer, gcs_folder: str) -> None:
+    warehouse = Warehouse(gcs_folder, "default")
+    warehouse.ensure_tables()
+    warehouse.append("events", [event("a")])
+    commits = {path: condition for path, condition in gcs_server.conditions.items() if path.endswith(".json")}
+    assert set(commits.values()) == {"0"}
 
 
 def test_a_store_that_ignores_conditions_is_refused(careless_store: str) -> None:

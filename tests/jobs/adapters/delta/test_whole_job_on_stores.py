@@ -1,4 +1,4 @@
-"""The whole job on a warehouse in S3, HDFS or ADLS: commands as an operator runs them, each with a JVM of its own."""
+"""The whole job on a warehouse in S3, HDFS, ADLS or GCS: commands as an operator runs them, each in its own JVM."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def own_environment() -> Mapping[str, str]:
 
 @pytest.mark.spark
 @pytest.mark.objects
-@pytest.mark.parametrize("store", ["object_store", "hdfs_folder", "azure_folder"])
+@pytest.mark.parametrize("store", ["object_store", "hdfs_folder", "azure_folder", "gcs_folder"])
 def test_the_whole_job(tree: KafkaTree, store: str, request: pytest.FixtureRequest) -> None:
     folder: str = request.getfixturevalue(store)
     surveyor = Commands(tree.hosts, folder)

@@ -83,6 +83,7 @@ def test_delta_is_its_own_two_jars(
         ("s3://bucket/surveyor", ["delta.jar", "s3.jar"]),
         ("s3a://bucket/surveyor", ["delta.jar", "s3.jar"]),
         ("abfss://lake@account.dfs.core.windows.net/surveyor", ["delta.jar", "adls.jar"]),
+        ("gs://bucket/surveyor", ["delta.jar", "gcs.jar"]),
         ("hdfs://name/surveyor", ["delta.jar"]),
         ("/data/surveyor", ["delta.jar"]),
         ("", ["delta.jar"]),

@@ -1,4 +1,4 @@
-"""Hadoop's settings for ADLS by kind of credentials; the values stay in the environment."""
+"""Hadoop's settings for ADLS and GCS by kind of credentials; the values stay in the environment or in a file."""
 
 import pytest
 
@@ -34,6 +34,27 @@ def test_settings_refer_to_credentials(variables: dict[str, str], kind: str, set
 def test_a_url_without_account_is_refused() -> None:
     with pytest.raises(UsageError, match="abfss://CONTAINER@ACCOUNT"):
         store_settings("abfss://lake/surveyor", KEY)
+
+
+@pytest.mark.parametrize(
+    ("variables", "kind", "file"),
+    [
+        ({"GOOGLE_SERVICE_ACCOUNT": "/keys/account.json"}, "SERVICE_ACCOUNT_JSON_KEYFILE", "/keys/account.json"),
+        ({"GOOGLE_SERVICE_ACCOUNT_PATH": "account.json"}, "SERVICE_ACCOUNT_JSON_KEYFILE", "account.json"),
+        ({"GOOGLE_APPLICATION_CREDENTIALS": "/keys/account.json"}, "APPLICATION_DEFAULT", None),
+        ({}, "APPLICATION_DEFAULT", None),
+    ],
+)
+def test_settings_of_gcs_name_the_file_of_an_account(variables: dict[str, str], kind: str, file: str | None) -> None:
+    settings = store_settings("gs://bucket/surveyor", variables)
+    assert settings["spark.hadoop.fs.gs.auth.type"] == kind
+    assert settings.get("spark.hadoop.fs.gs.auth.service.account.json.keyfile") == file
+
+
+def test_a_key_of_gcs_that_is_no_file_is_refused() -> None:
+    with pytest.raises(UsageError, match="write it to a file") as refused:
+        store_settings("gs://bucket/surveyor", {"GOOGLE_SERVICE_ACCOUNT_KEY": VALUE})
+    assert VALUE not in str(refused.value)
 
 
 @pytest.mark.parametrize("warehouse", ["/data/surveyor", "hdfs://name/surveyor", ""])
