@@ -10,7 +10,7 @@ from typing import Generic, Self, TypeVar
 
 from msgspec import Struct
 
-from schemas.replica_assignment import ReplicaAssignment
+from schemas.replica_assignment import ReplicaAssignment, without
 from schemas.rows import Key
 from schemas.znodes import Assignment, MalformedZnodeError, State, TopicPartition
 
@@ -120,6 +120,10 @@ class CurrentPartition:
         if self.state is not None:
             return self.state.isr
         return [] if self.version is None and not self.topic.is_unversioned else None
+
+    def lagging(self, replicas: Sequence[int]) -> list[int]:
+        """Return those of some replicas that are not known to be in the ISR."""
+        return without(replicas, () if self.state is None else self.state.isr)
 
     @property
     def assignment(self) -> ReplicaAssignment | None:

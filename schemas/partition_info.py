@@ -6,7 +6,7 @@ of the tables, which a snapshot adds to.
 
 from msgspec import Struct
 
-from schemas.replica_assignment import is_reassigned
+from schemas.replica_assignment import ReplicaAssignment, is_reassigned
 from schemas.rows import Key
 
 
@@ -51,6 +51,10 @@ class PartitionInfo(Struct, frozen=True, kw_only=True, gc=False):
     @property
     def is_moving(self) -> bool:
         return is_reassigned(self.adding_replicas, self.removing_replicas)
+
+    @property
+    def assignment(self) -> ReplicaAssignment:
+        return ReplicaAssignment(self.replicas, self.adding_replicas, self.removing_replicas)
 
 
 class TopicInfo(Struct, frozen=True, kw_only=True):

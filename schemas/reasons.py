@@ -263,6 +263,36 @@ ORIGIN_NOT_ALIVE: Final = Sentence(
     "original replicas [{dead:ids}] are not alive: {lost}, and it would live on [{live:ids}] alone"
 )
 
+# cancellations that were requested, or were not
+PLAN_CLOSED: Final = Sentence("closed; it was {status}")
+CONTINUES: Final = Sentence("continues: {risk}")
+LEFT_ALONE: Final = Sentence("left alone: {state}")
+MOVES_BACK_NOW: Final = Sentence("requested, and moving back: {state}")
+STILL_MOVES: Final = Sentence("it still moves, adding [{adding:ids}], removing [{removing:ids}]")
+REQUEST_EXISTS: Final = Sentence("its request for [{requested:ids}] still exists")
+REQUEST_REMOVED: Final = Sentence("its request was removed")
+ORDER_MAY_DIFFER: Final = Sentence("{state}; to change their order: surveyor plan reassign")
+CANCELLATION_KILLED: Final = Sentence("the cancellation that requested it was killed; {state}")
+UNREAD_NOW: Final = Sentence("not understood: {fault}")
+STRANDED: Final = Sentence(
+    "its in-sync replicas were removed while it was cancelled, so no replica can lead it: {state}; start its brokers, "
+    "or recover it"
+)
+COMPLETE_BEFORE: Final = Sentence("it was complete before it could be cancelled: {state}; to move it back: {command}")
+CHANGED_BY_ANOTHER: Final = Sentence("another client changed it: {state}; to move it back: surveyor plan reassign")
+
+# requests to Kafka's controller, and their answers
+NO_ANSWER: Final = Sentence("no answer came ({error})")
+ANSWER_WAS: Final = Sentence("the answer was {answer}")
+UNNAMED: Final = Sentence("the controller's answer did not name it")
+NO_ANSWER_YET: Final = Sentence("{answer}; {state}")
+CLUSTER_UNREAD: Final = Sentence("{answer}, and the cluster could not be read: {error}")
+NOT_REQUESTED: Final = Sentence("not requested: {cause}")
+EARLIER_REQUEST: Final = Sentence("{answer} to an earlier request")
+INTERRUPTED_BY: Final = Sentence("interrupted: {error}")
+NOT_VISIBLE: Final = Sentence("accepted, but not visible yet: {state}")
+REFUSED: Final = Sentence("the controller refused: {cause}")
+
 # rollbacks
 PARTITION_GONE: Final = Sentence("the partition is gone")
 STATE_UNREAD: Final = Sentence("its state or its topic is not understood")

@@ -29,6 +29,15 @@ def target(replicas: Sequence[int], removing: Sequence[int]) -> list[int]:
     return [replica for replica in replicas if replica not in removing]
 
 
+def is_broker_list(replicas: Collection[int]) -> bool:
+    """Whether a partition may have these replicas: ids of brokers, each once.
+
+    >>> [is_broker_list(replicas) for replicas in ([1, 2], [], [1, 1], [-1])]
+    [True, False, False, False]
+    """
+    return 0 < len({*replicas}) == len(replicas) and min(replicas) >= 0
+
+
 class ReplicaAssignment(NamedTuple):
     """All replicas during a move, and which of them are being added and removed."""
 

@@ -23,10 +23,10 @@ from jobs.advice.plans import after_cancellation
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
 from jobs.execution.admin.admin_commit import end_throttle
 from jobs.execution.admin.cancellation_requests import (
-    STRANDED,
     CancellationRequests,
     Judgement,
     Reason,
+    ended_reason,
     unsafe_refusal,
 )
 from jobs.execution.admin.command_lease import LEASE_HANDOVER_SECONDS, LeaseGuardedAdmin, lease_for
@@ -52,6 +52,7 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_step
 from planner.reassignment.partition_rollback import steps_by_partition
 from planner.reassignment.reassignment_status import ReassignmentStatus
+from schemas import reasons
 from schemas.enums import Action, Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import Brokers, Change, CommitRecord, Key, PlanRow
 from schemas.text import LINES_SHOWN
@@ -122,7 +123,7 @@ def cancel_running(
     commit_log = CommitLog.open(settings.warehouse, plan)
     if plan.row.status != PlanStatus.CANCELLED:
         close_plan(settings.warehouse, plan.plan_id, PlanStatus.CANCELLED)
-        commit_log.step(Step.CANCEL, Outcome.APPLIED, f"closed; it was {plan.row.status}")
+        commit_log.step(Step.CANCEL, Outcome.APPLIED, reasons.PLAN_CLOSED.say(status=plan.row.status))
     with cluster.reading() as reader:
         cancellation = read_cancellation(reader, settings, plan)
         was_requested = _was_requested(settings.warehouse, plan) or _is_being_committed(reader, plan)
@@ -235,7 +236,7 @@ class _CancellationRun:
         for status in in_progress:
             current = now[status.key]
             if current.risk is not None:
-                set_aside[status.key] = Outcome.SKIPPED, f"continues: {current.risk.reason}"
+                set_aside[status.key] = Outcome.SKIPPED, reasons.CONTINUES.say(risk=current.risk.reason)
             elif current.status is ReassignmentStatus.IN_PROGRESS:
                 # a request in /admin names the target replicas; the Admin API takes None to cancel
                 targets[status.key] = _replicas_before(status) if requests.is_resident else None
@@ -251,7 +252,9 @@ class _CancellationRun:
         due = [status for status in out_of_order if now[status.key].status is ReassignmentStatus.OUT_OF_ORDER]
         targets = {status.key: _replicas_before(status) for status in due}
         moved = {
-            key: (Outcome.STALE, f"left alone: {current.detail}") for key, current in now.items() if key not in targets
+            key: (Outcome.STALE, reasons.LEFT_ALONE.say(state=current.detail))
+            for key, current in now.items()
+            if key not in targets
         }
         return Judgement(targets, moved)
 
@@ -271,7 +274,7 @@ class _CancellationRun:
         for wave, topic, partition, action in sorted(unfinished):
             current = statuses[topic, partition]
             planned = dataclasses.replace(current, change=moves[wave, current.key])
-            killed = Outcome.UNKNOWN, f"the cancellation that requested it was killed; {current.detail}"
+            killed = Outcome.UNKNOWN, reasons.CANCELLATION_KILLED.say(state=current.detail)
             outcomes.append(_outcome(planned, current, Step(action), killed))
         self.commit_log.append_now(outcomes)
 
@@ -312,7 +315,7 @@ class _CancellationRun:
         self.commit_log.append_now(skipped)
         statuses = self._wait(step, requests) if requests.requested else {}
         outcomes = [
-            RowOutcome(_row(before[key], step), Outcome.UNKNOWN, f"requested, and moving back: {current.detail}")
+            RowOutcome(_row(before[key], step), Outcome.UNKNOWN, reasons.MOVES_BACK_NOW.say(state=current.detail))
             if requests.is_resident and current.status is ReassignmentStatus.DIVERGED and key not in requests.refused
             else _outcome(before[key], current, step, requests.unchanged_reason(key, current.detail))
             for key, current in statuses.items()
@@ -347,15 +350,17 @@ def _outcome(before: PartitionStatus, now: PartitionStatus, step: Step, unchange
 
 def _changed_reason(before: PartitionStatus, now: PartitionStatus) -> Reason:
     if now.is_unknown:
-        return Outcome.UNKNOWN, f"not understood: {now.detail}"
-    is_back = now.status in {ReassignmentStatus.NOT_STARTED, ReassignmentStatus.OUT_OF_ORDER}
-    if is_back and now.change.wave == before.change.wave:
-        if not now.stranded:
-            return Outcome.APPLIED, now.detail
-        return Outcome.FAILED, f"{STRANDED}: {now.detail}; start its brokers, or recover it"
-    completed = now.status in {ReassignmentStatus.COMPLETE, ReassignmentStatus.NOT_STARTED}
-    reason = "it was complete before it could be cancelled; roll it back" if completed else "another client changed it"
-    return Outcome.STALE, f"{reason}: {now.detail}"
+        return Outcome.UNKNOWN, reasons.UNREAD_NOW.say(fault=now.detail)
+    status = _status_of_step(before.change.wave, now)
+    return ended_reason(status, now.detail, is_stranded=now.stranded, way_back="surveyor rollback")
+
+
+def _status_of_step(wave: int, now: PartitionStatus) -> ReassignmentStatus:
+    """Return the status of the step in this wave; it is complete if the next step is of a later wave."""
+    if now.change.wave == wave or now.status is ReassignmentStatus.COMPLETE:
+        return now.status
+    is_passed = now.status is ReassignmentStatus.NOT_STARTED and now.change.wave > wave
+    return ReassignmentStatus.COMPLETE if is_passed else ReassignmentStatus.DIVERGED
 
 
 def cancel_plan(

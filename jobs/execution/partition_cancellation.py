@@ -21,10 +21,10 @@ from jobs.adapters.zookeeper.connection import poll_until
 from jobs.adapters.zookeeper.migration_signs import refuse_migration
 from jobs.core.errors import ExitCode, SurveyorError, UnreadableError, UsageError
 from jobs.execution.admin.cancellation_requests import (
-    STRANDED,
     CancellationRequests,
     Judgement,
     Reason,
+    ended_reason,
     unsafe_refusal,
 )
 from jobs.execution.admin.command_lease import lease_for
@@ -35,7 +35,14 @@ from jobs.runtime.console import CommandResult, log, truncate
 from jobs.runtime.review import Approve, Review
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import same_step
-from planner.reassignment.reassignment_status import CancellationRisk, cancellation_risk
+from planner.reassignment.reassignment_status import (
+    CancellationRisk,
+    ReassignmentStep,
+    cancellation_risk,
+    is_stranded,
+    status_in_any_order,
+)
+from schemas import reasons
 from schemas.enums import Outcome, Step
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Key
@@ -75,9 +82,12 @@ class _Partition:
     @property
     def unfinished_text(self) -> str:
         """What is left of it once its cancellation was requested."""
-        moves = [f"it still moves, {self._changes}"] if self.is_moving else []
-        request = [] if self.request is None else [f"its request for {self.request} still exists"]
-        return "; ".join([*moves, *request])
+        parts = []
+        if self.is_moving and self.now is not None:
+            parts.append(reasons.STILL_MOVES.say(adding=self.now.adding, removing=self.now.removing))
+        if self.request is not None:
+            parts.append(reasons.REQUEST_EXISTS.say(requested=self.request))
+        return "; ".join(parts)
 
     @property
     def line(self) -> str:
@@ -173,8 +183,8 @@ def _read(reader: ClusterReader, keys: Sequence[Key], *, fewer_copies: bool) -> 
             if current is not None and current.is_moving
             else None
         )
-        is_stranded = current is not None and isr is not None and not {*isr} & {*current.replicas}
-        partitions.append(_Partition(key, current, request, risk, is_stranded=is_stranded))
+        stranded = current is not None and is_stranded(current, isr)
+        partitions.append(_Partition(key, current, request, risk, is_stranded=stranded))
     return partitions
 
 
@@ -301,7 +311,7 @@ class _PartitionCancellationRun:
 
     def unrequested(self, error: SurveyorError) -> dict[Key, Reason]:
         """Return the outcomes of partitions that were not requested before this error."""
-        interrupted = Outcome.UNKNOWN, f"interrupted: {error}"
+        interrupted = Outcome.UNKNOWN, reasons.INTERRUPTED_BY.say(error=error)
         skipped = self.requests.unrequested_reason(error)
         return {
             key: self.requests.set_aside.get(key, interrupted if key in self.removed else skipped)
@@ -328,7 +338,7 @@ class _PartitionCancellationRun:
         return Judgement(
             self._targets(partition for partition in partitions if partition.risk is None),
             {
-                partition.key: (Outcome.SKIPPED, f"continues: {partition.risk.reason}")
+                partition.key: (Outcome.SKIPPED, reasons.CONTINUES.say(risk=partition.risk.reason))
                 for partition in partitions
                 if partition.risk is not None
             },
@@ -391,18 +401,15 @@ def _report(final: Sequence[_Partition], outcomes: Mapping[Key, Reason], unsafe:
 def _ended_reason(before: _Partition, now: _Partition) -> Reason:
     """Return the outcome of a partition that does not move any more, and has no request: that need not be ours."""
     if _has_become_unreadable(before, now):
-        return Outcome.UNKNOWN, f"not understood any more: {now.unreadable_reason}"
+        return Outcome.UNKNOWN, reasons.UNREAD_NOW.say(fault=now.unreadable_reason)
     if before.now is None or not before.now.is_moving:
         return Outcome.APPLIED, _unchanged_text(now)
     if now.now is None:
-        return Outcome.STALE, "it no longer exists"
-    if {*now.now.replicas} != {*before.now.origin}:
-        is_complete = {*now.now.replicas} == {*before.now.target}
-        reason = "it was complete before it could be cancelled" if is_complete else "another client changed it"
-        return Outcome.STALE, f"{reason}: replicas {list(now.now.replicas)}; to move it back: surveyor plan reassign"
-    if now.is_stranded:
-        return Outcome.FAILED, f"{STRANDED}: replicas {list(now.now.replicas)}; start its brokers, or recover it"
-    return Outcome.APPLIED, _unchanged_text(now)
+        return Outcome.STALE, reasons.PARTITION_GONE.say()
+    status = status_in_any_order(ReassignmentStep(before.now.origin, before.now.target), now.now)
+    state = reasons.REPLICAS.say(replicas=now.now.replicas)
+    outcome, message = ended_reason(status, state, is_stranded=now.is_stranded, way_back="surveyor plan reassign")
+    return outcome, _unchanged_text(now) if outcome is Outcome.APPLIED else message
 
 
 def _has_become_unreadable(before: _Partition, now: _Partition) -> bool:
@@ -411,8 +418,8 @@ def _has_become_unreadable(before: _Partition, now: _Partition) -> bool:
 
 def _unchanged_text(partition: _Partition) -> str:
     if partition.now is None:
-        return "its request was removed"
-    return f"replicas {list(partition.now.replicas)}; to change their order: surveyor plan reassign"
+        return reasons.REQUEST_REMOVED.say()
+    return reasons.ORDER_MAY_DIFFER.say(state=reasons.REPLICAS.say(replicas=partition.now.replicas))
 
 
 def _lines(partitions: Sequence[_Partition]) -> list[str]:

@@ -18,6 +18,7 @@ from jobs.preconditions.planned_premises import NO_PREMISES, Premises, is_unvers
 from jobs.repositories.plans.commit_rows import RowOutcome
 from planner.reassignment.premise import differences, unclean_choice
 from planner.reassignment.reassignment_status import ReassignmentStatus, status_towards
+from planner.rules.inputs import has_live_leader
 from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Leadership
 from schemas.enums import NO_VERSION, Action, Outcome
@@ -82,7 +83,7 @@ def _leaderless(state: Leadership | None, live: Collection[int]) -> str | None:
     Kafka accepts such a request. If unclean elections are allowed, Kafka makes an empty replica the leader as soon as
     it can, and the records of the former ISR are lost.
     """
-    if state is not None and state.leader in state.isr and state.leader in live:
+    if state is not None and has_live_leader(state.leader, state.isr, live):
         return None
     no_state = reasons.NO_STATE_NOW.say()
     current = no_state if state is None else reasons.LEADER_NOW.say(leader=state.leader, isr=state.isr)

@@ -20,7 +20,13 @@ from jobs.preconditions.limits import refuse_other_cluster
 from jobs.repositories.plans.repository import Plan, refuse_edited
 from jobs.runtime.settings import Settings
 from planner.reassignment.partition_rollback import steps_by_partition, steps_of
-from planner.reassignment.reassignment_status import CancellationRisk, ReassignmentStatus, cancellation_risk, status_of
+from planner.reassignment.reassignment_status import (
+    CancellationRisk,
+    ReassignmentStatus,
+    cancellation_risk,
+    is_stranded,
+    status_of,
+)
 from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentState, OperationState
 from schemas.enums import Action, PlanStatus, RejectionCode
@@ -147,7 +153,7 @@ def _partition_status(
     detail = replicas.say(**current._asdict())
     isr = None if partition.state is None else partition.state.isr
     if status is not ReassignmentStatus.IN_PROGRESS:
-        stranded = not current.is_moving and isr is not None and not set(isr) & set(current.replicas)
+        stranded = not current.is_moving and is_stranded(current, isr)
         return PartitionStatus(steps[number], status, detail, stranded=stranded)
     return PartitionStatus(steps[number], status, detail, risk_of(current, isr))
 

@@ -69,7 +69,7 @@ def _reassignment(
     change: Change, steps: Sequence[Change], partition: CurrentPartition
 ) -> tuple[ReassignmentStatus, str]:
     try:
-        current, state = partition.assignment, partition.state
+        current = partition.assignment
     except MalformedZnodeError as error:
         return ReassignmentStatus.DIVERGED, str(error)
     if current is None:
@@ -82,8 +82,8 @@ def _reassignment(
     if status is ReassignmentStatus.COMPLETE or steps_ahead < 0:
         return ReassignmentStatus.COMPLETE, detail
     if status is ReassignmentStatus.IN_PROGRESS and steps_ahead == 0:
-        missing = [broker for broker in change.replicas_after if state is None or broker not in state.isr]
-        return ReassignmentStatus.IN_PROGRESS, reasons.REPLICAS_LAG.say(replicas=current.replicas, lagging=missing)
+        lagging = partition.lagging(change.replicas_after)
+        return ReassignmentStatus.IN_PROGRESS, reasons.REPLICAS_LAG.say(replicas=current.replicas, lagging=lagging)
     return ReassignmentStatus.NOT_STARTED, detail
 
 

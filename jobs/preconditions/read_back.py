@@ -6,6 +6,7 @@ from jobs.preconditions.changes import is_other_topic, other_topic_reason
 from jobs.preconditions.planned_premises import Premises, is_unversioned, state_of
 from jobs.repositories.plans.commit_rows import RowOutcome
 from planner.reassignment.premise import PartitionPremise, unexplained_by_election, unexplained_by_move
+from planner.reassignment.reassignment_status import ReassignmentStatus, status_towards
 from schemas import reasons
 from schemas.current_state import CurrentState
 from schemas.enums import Action, Outcome
@@ -31,8 +32,8 @@ def read_back(changes: Sequence[Change], current: CurrentState, premises: Premis
             outcomes.append(RowOutcome(change, Outcome.UNKNOWN, reasons.ACCEPTED_UNREAD.say()))
         elif change.action == Action.REASSIGN:
             if (found := unexplained_by_move(planned, now, change.replicas_after)) is not None:
-                has_diverged = now.assignment.target != change.replicas_after
-                outcome = Outcome.FAILED if has_diverged else Outcome.APPLIED
+                status = status_towards(change.replicas_after, now.assignment)
+                outcome = Outcome.FAILED if status is ReassignmentStatus.DIVERGED else Outcome.APPLIED
                 outcomes.append(RowOutcome(change, outcome, reasons.ACCEPTED_CHANGED.say(differences=found)))
         elif (found := _unexplained_election(planned, now, change)) is not None:
             outcome = Outcome.APPLIED if now.leader == change.leader_after else Outcome.FAILED

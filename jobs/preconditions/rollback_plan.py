@@ -24,7 +24,6 @@ from planner.reassignment.partition_rollback import (
     ClusterFacts,
     Rejection,
     RollbackTarget,
-    assignment_of,
     roll_back_partition,
     steps_by_partition,
     steps_of,
@@ -182,7 +181,7 @@ def _refuse_running(
         partition_name(topic, partition)
         for (topic, partition), row in partitions.items()
         if (steps := steps_by_key.get((topic, partition)))
-        and status_of(steps_of(steps), assignment_of(row))[0] is ReassignmentStatus.IN_PROGRESS
+        and status_of(steps_of(steps), row.assignment)[0] is ReassignmentStatus.IN_PROGRESS
     ]
     if running:
         overflow = f" and {len(running) - LINES_SHOWN} more" if len(running) > LINES_SHOWN else ""

@@ -169,8 +169,7 @@ def _status_of(
             ReassignmentStatus.COMPLETE if assignment.target in later_targets else status,
             reasons.REPLICAS_NOW.say(replicas=assignment.replicas),
         )
-    state = partition.state
-    missing = [broker for broker in goal if state is None or broker not in state.isr]
+    missing = partition.lagging(goal)
     if status is ReassignmentStatus.IN_PROGRESS or (moves_replicas(change) and missing):
         return ReassignmentStatus.IN_PROGRESS, reasons.LAGGING.say(lagging=missing)
     return status, reasons.REPLICAS.say(replicas=assignment.replicas)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from schemas import reasons
 from schemas.enums import RejectionCode
-from schemas.replica_assignment import ReplicaAssignment
+from schemas.replica_assignment import ReplicaAssignment, is_broker_list
 from schemas.rows import Key
 from schemas.text import abbreviate, partition_name
 
@@ -65,7 +65,7 @@ def obstacle(
 
 
 def _request_fault(now: ReplicaAssignment, request: Sequence[int], *, deleting: bool) -> Obstacle | None:
-    if not request or len(set(request)) < len(request) or min(request) < 0:
+    if not is_broker_list(request):
         return Obstacle(RejectionCode.INVALID_TARGET, reasons.NOT_A_BROKER_LIST.say(requested=request))
     if now.is_moving:
         return None

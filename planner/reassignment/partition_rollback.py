@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from planner.columns.numpy_rules import min_isr_of
 from planner.reassignment.reassignment_status import ReassignmentStatus, ReassignmentStep, status_of
+from planner.rules.inputs import has_live_leader
 from schemas import reasons
 from schemas.enums import Action, LintCode, RejectionCode
 from schemas.partition_info import PartitionInfo, TopicInfo
@@ -73,11 +74,6 @@ def steps_of(moves: Sequence[Change]) -> list[ReassignmentStep]:
     return [ReassignmentStep(change.replicas_before or (), change.replicas_after) for change in moves]
 
 
-def assignment_of(partition: PartitionInfo) -> ReplicaAssignment:
-    """Return the replicas of a partition, and which of them are being added and removed."""
-    return ReplicaAssignment(partition.replicas, partition.adding_replicas, partition.removing_replicas)
-
-
 def roll_back_partition(  # noqa: PLR0913 - all that a rollback depends on
     moves: Sequence[Change],
     partition: PartitionInfo | None,
@@ -123,7 +119,7 @@ def _state_rejection(
 
 def _position_rejection(moves: Sequence[Change], partition: PartitionInfo, target: RollbackTarget) -> Rejection | None:
     """Reject a partition that is not where the plan may have moved it."""
-    now = assignment_of(partition)
+    now = partition.assignment
     goal = list(steps_of(moves)[0].before if target.replicas is None else target.replicas)
     if now.is_moving:
         returns = now.target == goal or now.target in [list(step.before) for step in steps_of(moves)]
@@ -144,7 +140,7 @@ def _remaining_stops(
     goal = list(steps[0].before if target.replicas is None else target.replicas)
     if now == goal:
         return []
-    status, number = status_of(steps, assignment_of(partition))
+    status, number = status_of(steps, partition.assignment)
     done = len(steps) if status is ReassignmentStatus.COMPLETE else number
     stops = [(moves[step].wave, list(steps[step].before)) for step in reversed(range(done))]
     ends = [replicas for _, replicas in stops]
@@ -159,7 +155,7 @@ def _leader_rejection(partition: PartitionInfo, cluster: ClusterFacts) -> Reject
     No replica could copy from it, and an empty replica could be elected.
     """
     leader, isr = partition.leader, partition.isr or []
-    if leader in cluster.live and leader in isr:
+    if has_live_leader(leader, isr, cluster.live):
         return None
     return Rejection(RejectionCode.NO_LIVE_LEADER, reasons.ELECT_FIRST.say(leader=leader, isr=isr))
 

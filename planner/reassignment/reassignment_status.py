@@ -79,6 +79,25 @@ def status_of(steps: Sequence[ReassignmentStep], now: ReplicaAssignment) -> tupl
     return ReassignmentStatus.DIVERGED, 0
 
 
+def status_in_any_order(step: ReassignmentStep, now: ReplicaAssignment) -> ReassignmentStatus:
+    """Return the status of a partition within one step, in whatever order its replicas are.
+
+    >>> status_in_any_order(ReassignmentStep([1, 2], [1, 3]), ReplicaAssignment([2, 1])).value
+    'not_started'
+    """
+    in_order = ReplicaAssignment(*map(sorted, now))
+    return status_of([ReassignmentStep(sorted(step.before), sorted(step.after))], in_order)[0]
+
+
+def is_stranded(now: ReplicaAssignment, isr: Sequence[int] | None) -> bool:
+    """Whether no replica can lead a partition, because none is in the ISR; False if the ISR is not known.
+
+    >>> is_stranded(ReplicaAssignment([1, 2]), isr=[3]), is_stranded(ReplicaAssignment([1, 2]), isr=None)
+    (True, False)
+    """
+    return isr is not None and not set(isr) & set(now.replicas)
+
+
 def cancelled_replicas(step: ReassignmentStep) -> list[int]:
     """Return the replicas after a step is cancelled, in Kafka's order.
 

@@ -125,6 +125,11 @@ class ControllerConfig:
         return self.unclean_election
 
 
+def has_live_leader(leader: int | None, isr: Collection[int] | None, live: Container[int]) -> bool:
+    """Whether a partition is led by a live broker in its ISR, so that followers can copy from it."""
+    return leader in live and leader in (isr or ())
+
+
 def among(brokers: Iterable[int], others: Container[int]) -> list[int]:
     """Return the brokers that are among the others, in order."""
     return [broker for broker in brokers if broker in others]

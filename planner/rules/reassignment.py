@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from planner.rules.decisions import Decision, changed
-from planner.rules.inputs import BrokerSets, among, union
+from planner.rules.inputs import BrokerSets, among, has_live_leader, union
 from schemas import reasons
 from schemas.enums import Action, RejectionCode
 from schemas.partition_info import PartitionInfo, TopicInfo
-from schemas.replica_assignment import without
+from schemas.replica_assignment import is_broker_list, without
 from schemas.rows import Key
 
 _CODES: Final = RejectionCode
@@ -39,7 +39,7 @@ class _Move:
     @property
     def target(self) -> list[int]:
         """The target of a moving partition, or all replicas of others."""
-        return without(self.row.replicas, self.row.removing_replicas)
+        return self.row.assignment.target
 
     @property
     def is_requested(self) -> bool:
@@ -49,8 +49,7 @@ class _Move:
     @property
     def added(self) -> list[int]:
         """The replicas that the request adds to those before the move."""
-        origin = without(self.row.replicas, self.row.adding_replicas)
-        return without(self.requested or (), origin)
+        return without(self.requested or (), self.row.assignment.origin)
 
     @property
     def not_live(self) -> list[int]:
@@ -148,7 +147,7 @@ def _decision(
 def _refusal(move: _Move, *, is_deleting: bool) -> tuple[RejectionCode, str] | None:  # noqa: C901, PLR0911 - a row each
     """Return why a partition does not take its next step, None if it does or only waits for replicas to stop."""
     row, requested, live = move.row, move.requested, move.brokers.live
-    if requested is not None and _is_invalid(requested):
+    if requested is not None and not is_broker_list(requested):
         return _CODES.INVALID_TARGET, reasons.INVALID_TARGET.say(requested=requested)
     if is_deleting and not row.is_moving:
         return _CODES.DELETION_REQUESTED, reasons.DELETION_REQUESTED.say()
@@ -162,7 +161,7 @@ def _refusal(move: _Move, *, is_deleting: bool) -> tuple[RejectionCode, str] | N
         return _CODES.TARGET_NOT_ALIVE, reasons.TARGET_NOT_ALIVE.say(not_live=move.not_live)
     if row.leader is None:
         return _CODES.NO_STATE, reasons.NO_LEADER_YET.say()
-    if row.leader not in live or row.leader not in (row.isr or ()):
+    if not has_live_leader(row.leader, row.isr, live):
         return _CODES.NO_LIVE_LEADER, reasons.NO_LIVE_LEADER.say()
     if move.starts:
         return None
@@ -174,10 +173,6 @@ def _refusal(move: _Move, *, is_deleting: bool) -> tuple[RejectionCode, str] | N
     if not move.is_narrowed and move.next_leader is None:
         return _CODES.NO_ELIGIBLE_LEADER, reasons.TARGET_CANNOT_LEAD.say()
     return None
-
-
-def _is_invalid(requested: Sequence[int]) -> bool:
-    return not requested or len(set(requested)) < len(requested) or min(requested) < 0
 
 
 def _step(move: _Move, *, is_resident: bool) -> dict[str, Any]:

@@ -24,9 +24,10 @@ from jobs.controller.admin_apis.requests import (
     error_fields,
     seconds_of,
 )
+from planner.reassignment.reassignment_status import ReassignmentStatus, status_towards
 from schemas.enums import RequestKind
 from schemas.partition_info import PartitionInfo
-from schemas.replica_assignment import without
+from schemas.replica_assignment import is_broker_list, without
 from schemas.rows import Key
 from schemas.text import join_ids
 from schemas.znodes import MalformedZnodeError, TopicPartition, encode_partitions, read_partitions
@@ -86,7 +87,7 @@ def _refusal(api_context: AdminApiContext, key: Key, replicas: Sequence[int] | N
     if replicas is None:
         none = ApiError(AdminError.NO_REASSIGNMENT_IN_PROGRESS, "no reassignment of this partition is in progress")
         return None if row.is_moving or key in api_context.context.requested(RequestKind.REASSIGN) else none
-    if not replicas or len({*replicas}) < len(replicas) or min(replicas) < 0:
+    if not is_broker_list(replicas):
         return ApiError(AdminError.INVALID_REPLICA_ASSIGNMENT, f"{replicas}: expected broker ids without duplicates")
     if dead := without(replicas, {*api_context.context.live}):
         live = join_ids(api_context.context.live)
@@ -96,7 +97,7 @@ def _refusal(api_context: AdminApiContext, key: Key, replicas: Sequence[int] | N
 
 def _target(row: PartitionInfo, replicas: Sequence[int] | None) -> list[int]:
     """Return the requested replicas; for a cancellation those before the move."""
-    return without(row.replicas, row.adding_replicas) if replicas is None else [*replicas]
+    return row.assignment.origin if replicas is None else [*replicas]
 
 
 def _request(api_context: AdminApiContext, targets: Mapping[Key, list[int]], seconds: float) -> dict[Key, ApiError]:
@@ -108,7 +109,7 @@ def _request(api_context: AdminApiContext, targets: Mapping[Key, list[int]], sec
 
     def is_begun(key: Key) -> bool:
         row = api_context.context.partitions.get(key)
-        return row is None or without(row.replicas, row.removing_replicas) == targets[key]
+        return row is None or status_towards(targets[key], row.assignment) is not ReassignmentStatus.DIVERGED
 
     def is_taken() -> bool:
         """Whether each has begun, or is no longer requested."""

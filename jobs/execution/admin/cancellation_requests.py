@@ -31,16 +31,13 @@ from jobs.execution.admin.zk_controller_client import (
 )
 from jobs.preconditions.cancellation_plan import allowed_by_option
 from jobs.runtime.console import log
-from planner.reassignment.reassignment_status import CancellationRisk
+from planner.reassignment.reassignment_status import CancellationRisk, ReassignmentStatus
+from schemas import reasons
 from schemas.enums import Outcome
 from schemas.rows import Key
 from schemas.text import LINES_SHOWN, pluralise
 
 _DONE_CODES: Final = {NONE, NO_REASSIGNMENT_IN_PROGRESS}
-
-UNNAMED: Final = "the controller's answer did not name it"
-
-STRANDED: Final = "its in-sync replicas were removed while it was cancelled, so no replica can lead it"
 
 Reason = tuple[Outcome, str]
 """An outcome, and the message that explains it."""
@@ -120,7 +117,7 @@ class CancellationRequests:
                 raise  # nothing was sent
             except (SurveyorError, *UNKNOWN_OUTCOME) as error:
                 self.requested += targets
-                self.lost_response = f"no answer came ({describe_error(error)})"
+                self.lost_response = reasons.NO_ANSWER.say(error=describe_error(error))
                 if isinstance(error, SurveyorError):
                     self._failed += targets
                     raise
@@ -148,15 +145,30 @@ class CancellationRequests:
         """Return the outcome of a requested partition that is as before; `detail` describes its state."""
         code = self._codes.get(key)
         if code is None:
-            return Outcome.UNKNOWN, f"{self.lost_response or UNNAMED}; {detail}"
+            answer = self.lost_response or reasons.UNNAMED.say()
+            return Outcome.UNKNOWN, reasons.NO_ANSWER_YET.say(answer=answer, state=detail)
         if code in _DONE_CODES:
-            return Outcome.UNKNOWN, f"accepted, but not visible yet: {detail}"
-        return Outcome.FAILED, f"the controller refused: {refusal(code, 'cluster', 'ALTER')}"
+            return Outcome.UNKNOWN, reasons.NOT_VISIBLE.say(state=detail)
+        return Outcome.FAILED, reasons.REFUSED.say(cause=refusal(code, "cluster", "ALTER"))
 
     def unrequested_reason(self, error: SurveyorError | None) -> Reason:
         """Return the outcome of partitions that were not requested before this error, or before an answer was lost."""
-        reason = f"{self.lost_response} to an earlier request" if error is None else f"{error}".partition("\n")[0]
-        return Outcome.SKIPPED, f"not requested: {reason}"
+        lost = reasons.EARLIER_REQUEST.say(answer=self.lost_response)
+        cause = lost if error is None else str(error).partition("\n")[0]
+        return Outcome.SKIPPED, reasons.NOT_REQUESTED.say(cause=cause)
+
+
+def ended_reason(status: ReassignmentStatus, state: str, *, is_stranded: bool, way_back: str) -> Reason:
+    """Return the outcome of a cancellation by the status of its step now, which is no longer in progress.
+
+    `state` describes the partition now. `is_stranded`: no replica can lead it. `way_back`: the command that undoes a
+    step that was complete before.
+    """
+    if status is ReassignmentStatus.COMPLETE:
+        return Outcome.STALE, reasons.COMPLETE_BEFORE.say(state=state, command=way_back)
+    if status not in {ReassignmentStatus.NOT_STARTED, ReassignmentStatus.OUT_OF_ORDER}:
+        return Outcome.STALE, reasons.CHANGED_BY_ANOTHER.say(state=state)
+    return (Outcome.FAILED, reasons.STRANDED.say(state=state)) if is_stranded else (Outcome.APPLIED, state)
 
 
 def refuse_other_controller(reader: ClusterReader, *, was_resident: bool) -> None:

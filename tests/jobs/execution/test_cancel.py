@@ -260,7 +260,7 @@ def test_completed_before_the_request(
     done = cancel(surveyor, tree, "--apply")
 
     assert done.exit_code == DONE
-    assert "stale: t-0: it was complete before it could be cancelled; roll it back: replicas [0, 1, 2]" in done.stdout
+    assert "stale: t-0: it was complete before it could be cancelled: replicas [0, 1, 2]" in done.stdout
     assert controller.assigned(T, 1) == (BEFORE[1], [], [])
 
 

@@ -264,8 +264,8 @@ AFTER: dict[str, Event] = {
         ("complete", DONE, "stale", "it was complete before it could be cancelled: replicas [0, 9]; to move it back"),
         ("moved", DONE, "stale", "another client changed it: replicas [0, 2]; to move it back"),
         ("stranded", ERROR, "failed", "no replica can lead it: replicas [0, 1]; start its brokers, or recover it"),
-        ("unreadable", ERROR, "unknown", "not understood any more: "),
-        ("deleted", DONE, "stale", "it no longer exists"),
+        ("unreadable", ERROR, "unknown", "not understood: "),
+        ("deleted", DONE, "stale", "the partition is gone"),
     ],
 )
 def test_what_did_not_return_is_not_called_cancelled(  # noqa: PLR0913, PLR0917 - a table

@@ -64,7 +64,8 @@ def test_status_views_and_filters_count_the_same(rows: list[dict[str, Any]]) -> 
     at.add("partitions", stored)
     deletions = [{"topic": topic, "deletion_requested": is_deleted} for topic, is_deleted in TOPICS.items()]
     at.add("topics", pa.Table.from_pylist(deletions, schema=schema_of("topics")))
-    at.add("brokers", schema_of("brokers").empty_table())
+    for name in ("brokers", "brokers_last_seen"):
+        at.add(name, schema_of(name).empty_table())
     at.add("snapshots", pa.Table.from_pylist([{"snapshot_id": 1}], schema=schema_of("snapshots")))
 
     health = health_of(view, default_min_isr=MIN_ISR, threshold=0.1)
@@ -72,6 +73,9 @@ def test_status_views_and_filters_count_the_same(rows: list[dict[str, Any]]) -> 
     (counted,) = at.rows("health")
     assert {name: counted[name] for name in FILTERS} == expected
     assert counted["not_understood"] == health.not_understood
+    assert counted["not_led_by_preferred"] == sum(row.not_led for row in health.imbalance)
+    preferring = {row["broker_id"]: row["preferred"] for row in at.rows("leadership") if row["preferred"]}
+    assert preferring == {row.broker_id: row.preferred_partitions for row in health.imbalance}
     filtered = {name: selection.of(stored) for name, selection in FILTERS.items()}
     assert {name: kept.num_rows for name, kept in filtered.items()} == expected
     trouble = {(row["topic"], row["partition"]) for row in at.rows("under_replicated")}

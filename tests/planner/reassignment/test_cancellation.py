@@ -12,6 +12,7 @@ from planner.reassignment.reassignment_status import (
     ReassignmentStep,
     cancellation_risk,
     cancelled_replicas,
+    status_in_any_order,
     status_of,
 )
 from schemas.enums import RejectionCode
@@ -127,3 +128,15 @@ def test_what_is_cancelled_is_recognised_all_the_way(before: list[int], after: l
     )
     assert stages == [begins, runs, ends]
     assert (list(cancelled.replicas), cancelled.is_moving) == (cancelled_replicas(leg), False)
+
+
+@given(replicas, replicas, replicas)
+def test_status_in_any_order_against_sets(before: list[int], after: list[int], now: list[int]) -> None:
+    if {*now} == {*after}:
+        expected = ReassignmentStatus.COMPLETE
+    elif {*now} == {*before}:
+        expected = ReassignmentStatus.NOT_STARTED
+    else:
+        expected = ReassignmentStatus.DIVERGED
+
+    assert status_in_any_order(ReassignmentStep(before, after), ReplicaAssignment(now)) is expected
