@@ -195,6 +195,13 @@ IN_SYNC_IN_LAGGING: Final = Sentence("{count} in sync in partitions that lack on
 LOSES_RACK: Final = Sentence("{count} in partitions that would lose a rack")
 LOSES_OR_CROWDS_RACK: Final = Sentence("{count} in partitions that would lose a rack or crowd one")
 
+WOULD_HAVE: Final = Sentence("it would have {fault}: {advice}")
+MORE_REPLICAS: Final = Sentence("more replicas than the {brokers} that may hold them")
+FEWER_RACKS_THAN_NOW: Final = Sentence("fewer racks than now")
+HELD_BY_DEAD: Final = Sentence(
+    "a broker that is not alive, or not understood, holds a replica; --remove-brokers or --replace moves it away"
+)
+
 # targets from an earlier snapshot
 GONE_SINCE: Final = Sentence("it is gone since snapshot {snapshot}")
 UNKNOWN_THEN: Final = Sentence("snapshot {snapshot} does not know it")
@@ -292,6 +299,64 @@ EARLIER_REQUEST: Final = Sentence("{answer} to an earlier request")
 INTERRUPTED_BY: Final = Sentence("interrupted: {error}")
 NOT_VISIBLE: Final = Sentence("accepted, but not visible yet: {state}")
 REFUSED: Final = Sentence("the controller refused: {cause}")
+ACCEPTED: Final = Sentence("asked and accepted")
+LED_BY_PREFERRED: Final = Sentence("led by its preferred replica already")
+HAS_LEADER: Final = Sentence("it has a leader already")
+APPLIED_ANYWAY: Final = Sentence("found applied; {answer}")
+PERHAPS_REPEATED: Final = Sentence("{answer}, perhaps to a repeated request; the cluster could not be read: {error}")
+LEFT_TO_CONTROLLER: Final = Sentence(
+    "left to the controller, which elects replicas in sync by itself; the planned one does not lead"
+)
+LEASE_SLOW: Final = Sentence("each check of the lease took more than {seconds} s")
+INTERRUPTED: Final = Sentence("interrupted before it was answered")
+REQUEST_WITHDRAWN: Final = Sentence("the controller removed the request, and {state}")
+LED_BY: Final = Sentence("the leader is {leader}")
+UNREAD_AFTER_REQUEST: Final = Sentence("requested, and the cluster could not be read: {error}")
+WAVE_BEFORE: Final = Sentence("its change before wave {wave} was not applied")
+TURNED_BACK: Final = Sentence("turned back because the plan was cancelled: {state}")
+NO_LONGER_MOVES: Final = Sentence("it was in progress and no longer is: {state}")
+STILL_IN_PROGRESS: Final = Sentence("requested, and in progress")
+COMMIT_STOPPED: Final = Sentence("the commit stopped before it")
+
+# writes to configs, and to ZooKeeper as controller
+CONFIG_ACCEPTED: Final = Sentence("accepted")
+CONFIG_NOT_REQUESTED: Final = Sentence("not requested")
+CONFIG_NO_ANSWER: Final = Sentence("no answer ({error})")
+COMMAND_ENDED: Final = Sentence("the command ended before the answer")
+CONFIG_OUTCOME: Final = Sentence("{override}: {outcome}")
+WRITTEN: Final = Sentence("written")
+FENCED: Final = Sentence("another controller took over")
+SESSION_LOST: Final = Sentence("the ZooKeeper session was lost; commit again")
+CONNECTION_LOST: Final = Sentence("the connection was lost in each attempt")
+OUTCOME_UNKNOWN: Final = Sentence("{fault}; commit again")
+LAST_EPOCH_IN_STATE: Final = Sentence(
+    "{path} has controller epoch {found}, the last one, and no controller overwrites it; write it again by "
+    "zookeeper-shell with an epoch of at most {epoch}, then plan again"
+)
+LATER_EPOCH_IN_STATE: Final = Sentence(
+    "{path} has controller epoch {found}, later than ours, {epoch}, and is not overwritten; plan again"
+)
+REASSIGNMENT_INCOMPLETE: Final = Sentence("a reassignment of its topic has not been completed")
+REPLICAS_DELETED: Final = Sentence("{deleted} of {replicas} replicas are deleted")
+NO_TIME_TO_NOTIFY: Final = Sentence("no time was left to notify the brokers; {progress}")
+OVER_MAX_HOLD: Final = Sentence("--max-hold {seconds}s is over")
+INTERRUPTED_BEFORE: Final = Sentence("interrupted before it")
+
+# controllerships, and what the resident controller removes
+TAKEN_OVER: Final = Sentence("controller epoch {epoch}")
+TAKEN_OVER_ABOVE: Final = Sentence("controller epoch {epoch}, above {refused}")
+TAKEN_OVER_TO_STAY: Final = Sentence("controller epoch {epoch}; until resigned")
+SESSION_CLOSED: Final = Sentence("our session is closed; the current controller is unknown: {error}")
+NO_SUCCESSOR: Final = Sentence("no broker has become the controller yet: /controller is free for one")
+SUCCESSOR: Final = Sentence("broker {controller} is the controller; held for {seconds} s")
+ALL_BACK: Final = Sentence("all of it is as in snapshot {snapshot}")
+CYCLE_FULL: Final = Sentence("deferred: the cycle had written for {seconds} s")
+ASKED_FOR: Final = Sentence("asked to be on [{replicas:ids}]: {outcome}")
+ELECTION_DONE: Final = Sentence("a pass was made")
+EMPTY_REQUEST: Final = Sentence("it is empty")
+REMOVED_ZNODE: Final = Sentence("{path}: {cause}")
+DELETION_CONFIRMED: Final = Sentence("every broker has confirmed it")
+RESPONSE_LOST: Final = Sentence("{reason}; the connection was lost before the response arrived")
 
 # rollbacks
 PARTITION_GONE: Final = Sentence("the partition is gone")
@@ -316,6 +381,7 @@ MORE_IN_RACK: Final = Sentence("; most in one rack {before} → {after}")
 NOT_IN_TARGET: Final = Sentence("{target} does not contain it")
 MOVED_IN_TARGET: Final = Sentence("{target} shows it being moved, which is no assignment to return to")
 NO_REPLICAS_IN_TARGET: Final = Sentence("{target} shows no replicas")
+NOT_ASKED_FOR: Final = Sentence("no commit of the plan requested it, so the plan moved nothing here")
 
 # transitions
 ILLEGAL_CHANGE: Final = Sentence("it is {state} and would be {after}; {allowed}")
@@ -367,6 +433,12 @@ NOT_PLANNED_TO_GO: Final = Sentence("{cause}; this one is not the one planned to
 NOT_THE_ONE_THAT_GOES: Final = Sentence("{cause}; this one is not the one that goes")
 PARTITIONS_ADDED: Final = Sentence("partitions were added since its replicas were deleted")
 CONTROLLER_CHANGED: Final = Sentence("another controller has taken over, with epoch {epoch}")
+TOPIC_RECREATED: Final = Sentence("{topic} was deleted and created again")
+TOPIC_ID_LOST: Final = Sentence(
+    "{topic} has lost its topic id {planned}: put it back into its znode, before a controller that starts gives it "
+    "another one"
+)
+WITH_STATE: Final = Sentence("{reason}: {state}")
 
 # how far a change has come
 NO_STATE_NOW: Final = Sentence("no state")
@@ -382,9 +454,28 @@ QUEUED_AND_EXISTS: Final = Sentence("queued for deletion, and still exists")
 TOPIC_UNREAD: Final = Sentence("; its znode is not understood ({fault})")
 DELETION_WAITS: Final = Sentence("; it waits for {noun} {absent}, not alive: start it")
 
+# configs of topics
+CONFIG_NOT_SET: Final = Sentence("{name} is not set on this topic, so there is nothing to delete")
+
+# topics that a plan names
+TOPIC_NOT_IN_SNAPSHOT: Final = Sentence("the topic is not in snapshot {snapshot}")
+TOPIC_NOT_UNDERSTOOD: Final = Sentence("the topic is not understood; {command}")
+QUEUED_ALREADY: Final = Sentence("queued for deletion already")
+
 # deletions of topics
 UNKNOWN_TOPIC: Final = Sentence("topic does not exist")
 DELETION_DISABLED: Final = Sentence("delete.topic.enable is false")
 TOPIC_MOVES: Final = Sentence("a partition of the topic is being moved")
 ELECTION_REQUESTED: Final = Sentence("a preferred election is requested")
 REPLICAS_UNREACHABLE: Final = Sentence("unreachable replicas on brokers {brokers:ids}")
+
+
+def other_topic(topic: str, planned: str | None, now: str | None) -> str:
+    """Return why a topic is not the planned one: it was created again, or it lost its topic id.
+
+    >>> other_topic("topic t", "a", "b")
+    'topic t was deleted and created again'
+    """
+    if planned is not None and now is None:
+        return TOPIC_ID_LOST.say(topic=topic, planned=planned)
+    return TOPIC_RECREATED.say(topic=topic)

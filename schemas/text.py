@@ -83,20 +83,6 @@ def partition_name(topic: str, partition: int) -> str:
     return f"{topic}-{partition}"
 
 
-def other_topic(topic: str, planned: str | None, now: str | None) -> str:
-    """Return why a topic is not the planned one: it was created again, or it lost its topic id.
-
-    >>> other_topic("topic t", "a", "b")
-    'topic t was deleted and created again'
-    >>> other_topic("topic t", "a", None)
-    'topic t has lost its topic id a: put it back into its znode, before a controller that starts gives it another one'
-    """
-    if planned is not None and now is None:
-        then = "put it back into its znode, before a controller that starts gives it another one"
-        return f"{topic} has lost its topic id {planned}: {then}"
-    return f"{topic} was deleted and created again"
-
-
 def abbreviate(brokers: Sequence[object]) -> str:
     """Join at most MAX_BROKERS_NAMED broker ids and append how many more there are.
 

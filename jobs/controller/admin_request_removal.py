@@ -35,11 +35,9 @@ from jobs.repositories.plans.commit_rows import AuditEntry, RowOutcome
 from jobs.runtime.console import LogLine
 from planner.rules.decisions import FULFILLED, Decision
 from planner.rules.topic_deletion import DeletionStep
+from schemas import reasons
 from schemas.enums import Action, OperationKind, Outcome, RejectionCode, RequestKind, Step
 from schemas.rows import Key
-
-_ELECTION_DONE: Final = "a pass was made"
-_OUTCOME_UNKNOWN: Final = "the connection was lost before the response arrived"
 
 _EMPTY_REQUEST_KINDS: Final = {
     REASSIGN: OperationKind.WITHDRAW_REASSIGNMENT,
@@ -106,7 +104,7 @@ class AdminRequestRemover:
             }
             kind = OperationKind.WITHDRAW_REASSIGNMENT
             entries = [
-                AuditEntry(kind, f"asked to be on {replicas}: {reassigned[key]}", *key)
+                AuditEntry(kind, reasons.ASKED_FOR.say(replicas=replicas, outcome=reassigned[key]), *key)
                 for key, replicas in orders.items()
             ]
             self._write_and_record(entries, lambda: withdraw_reassignments(self.control, orders))
@@ -118,7 +116,8 @@ class AdminRequestRemover:
         ]
         if done:
             entries = [
-                AuditEntry(OperationKind.WITHDRAW_ELECTION, elected[key] or _ELECTION_DONE, *key) for key in done
+                AuditEntry(OperationKind.WITHDRAW_ELECTION, elected[key] or reasons.ELECTION_DONE.say(), *key)
+                for key in done
             ]
             self._write_and_record(entries, lambda: withdraw_elections(self.control, done))
         self._remove_empty()
@@ -126,9 +125,10 @@ class AdminRequestRemover:
     def _remove_empty(self) -> None:
         """Remove requests that are empty or cannot be read, because they block the next request."""
         for path, version, fault in self.context.empty_requests:
-            reason = fault or "it is empty"
+            reason = fault or reasons.EMPTY_REQUEST.say()
             self.log_line(f"  {path} is removed: {reason}")
-            entry = AuditEntry(_EMPTY_REQUEST_KINDS.get(path, Step.DISCARD_NOTIFICATION), f"{path}: {reason}")
+            kind = _EMPTY_REQUEST_KINDS.get(path, Step.DISCARD_NOTIFICATION)
+            entry = AuditEntry(kind, reasons.REMOVED_ZNODE.say(path=path, cause=reason))
             self._write_and_record([entry], partial(self._remove_empty_znode, path, version))
 
     def _remove_empty_znode(self, path: str, version: int) -> RemovedRequests:
@@ -155,7 +155,7 @@ class AdminRequestRemover:
 
     def _remove_topic(self, topic: str) -> None:
         """Remove a topic whose replicas are all deleted, and the request to delete it."""
-        entry = AuditEntry(OperationKind.DELETE_TOPIC, "every broker has confirmed it", topic)
+        entry = AuditEntry(OperationKind.DELETE_TOPIC, reasons.DELETION_CONFIRMED.say(), topic)
         if self._write_and_record([entry], lambda: RemovedRequests(refused=remove_topic(self.control, topic))):
             self.pending.requests_due = True
             self.context.remove_topic(topic)
@@ -190,7 +190,8 @@ class AdminRequestRemover:
 
     def _record_unknown(self, entries: Sequence[AuditEntry]) -> None:
         for entry in entries:
-            self.log.record(entry._replace(message=f"{entry.message}; {_OUTCOME_UNKNOWN}", outcome=Outcome.UNKNOWN))
+            message = reasons.RESPONSE_LOST.say(reason=entry.message)
+            self.log.record(entry._replace(message=message, outcome=Outcome.UNKNOWN))
 
 
 def _reasons(decisions: Iterable[Decision], action: Action) -> dict[Key, str | None]:

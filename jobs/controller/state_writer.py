@@ -22,6 +22,7 @@ from jobs.execution.batch.fenced_writer import FencedWriter
 from jobs.preconditions.changes import reassigns
 from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import Plan
+from schemas import reasons
 from schemas.enums import Outcome, PlanKind, PlanStatus
 from schemas.rows import BrokerEpoch, Change, Key, PlanRecord
 
@@ -174,7 +175,7 @@ class StateWriter:
 def _deferred(changes: Sequence[Change], outcomes: Sequence[RowOutcome]) -> list[RowOutcome]:
     """Return outcomes for the changes that a cycle had no time to write."""
     judged_keys = {outcome.change.key for outcome in outcomes}
-    reason = f"deferred: the cycle had written for {MAX_WRITE_SECONDS:g} s"
+    reason = reasons.CYCLE_FULL.say(seconds=f"{MAX_WRITE_SECONDS:g}")
     return [RowOutcome(change, Outcome.SKIPPED, reason) for change in changes if change.key not in judged_keys]
 
 

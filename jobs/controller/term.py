@@ -34,6 +34,7 @@ from jobs.repositories.snapshots import last_snapshot
 from jobs.runtime.console import CommandResult, log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
+from schemas import reasons
 from schemas.enums import NO_CONTROLLER, Step
 from schemas.rows import Snapshot
 
@@ -171,7 +172,7 @@ def _resident_controller(
             configured_epochs=prepared.broker_epochs,
         )
         log_writer.record(controller.decision_writer.cycle_record(outcomes=[]))
-        log_writer.record(AuditEntry(Step.TAKE_OVER, f"controller epoch {control.epoch}; until resigned"))
+        log_writer.record(AuditEntry(Step.TAKE_OVER, reasons.TAKEN_OVER_TO_STAY.say(epoch=control.epoch)))
         try:
             with _reported_connection(control.client):
                 yield controller

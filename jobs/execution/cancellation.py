@@ -310,8 +310,8 @@ class _CancellationRun:
     ) -> list[RowOutcome]:
         """Record the outcomes of all; wait until those of requests show in the cluster, as an answer may be lost."""
         unrequested = dict.fromkeys(before.keys() - {*requests.requested}, requests.unrequested_reason(error))
-        reasons = unrequested | requests.set_aside
-        skipped = [RowOutcome(_row(before[key], step), *reasons[key]) for key in before if key in reasons]
+        untried = unrequested | requests.set_aside
+        skipped = [RowOutcome(_row(before[key], step), *untried[key]) for key in before if key in untried]
         self.commit_log.append_now(skipped)
         statuses = self._wait(step, requests) if requests.requested else {}
         outcomes = [

@@ -7,6 +7,7 @@ from jobs.repositories.plans.commit_log import CommitLog, close_plan
 from jobs.repositories.plans.repository import Plan, read_plan
 from jobs.runtime.settings import Settings
 from planner.reassignment.partition_rollback import steps_by_partition
+from schemas import reasons
 from schemas.enums import Outcome, PlanStatus, Step
 
 
@@ -48,5 +49,5 @@ def close_if_rolled_back(reader: ClusterReader, settings: Settings, undone: Plan
     if rollback.is_back and undone.row.status != PlanStatus.ROLLED_BACK:
         close_plan(settings.warehouse, undone.plan_id, PlanStatus.ROLLED_BACK)
         commit_log = CommitLog.open(settings.warehouse, undone)
-        commit_log.step(Step.ROLL_BACK, Outcome.APPLIED, f"all of it is as in snapshot {rollback.snapshot_id}")
+        commit_log.step(Step.ROLL_BACK, Outcome.APPLIED, reasons.ALL_BACK.say(snapshot=rollback.snapshot_id))
     return rollback.is_back

@@ -14,7 +14,6 @@ from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentTopic, Leadership
 from schemas.enums import NO_VERSION, Action, Outcome
 from schemas.rows import Change, Key
-from schemas.text import other_topic as other_topic_in_words
 from schemas.znodes import MalformedZnodeError
 
 
@@ -111,7 +110,7 @@ def other_topic_reason(change: Change, topic: CurrentTopic) -> str:
     content = topic.content.value
     if content is None:
         return reasons.NOT_UNDERSTOOD.say(path=topic.path, fault=topic.content.reason)
-    return other_topic_in_words(f"topic {change.topic}", change.topic_id, content.topic_id)
+    return reasons.other_topic(f"topic {change.topic}", change.topic_id, content.topic_id)
 
 
 def is_other_creation(change: Change, topic: CurrentTopic) -> bool:
@@ -184,7 +183,7 @@ def _state_moved(change: Change, partition: CurrentPartition) -> str | None:
     if version == change.state_version and (version == NO_VERSION or _is_before(change, state)):
         return None
     moved = reasons.OTHER_VERSION.say(path=partition.path, version=version, planned=change.state_version)
-    return moved if state is None else f"{moved}: {state_now(state)}"
+    return moved if state is None else reasons.WITH_STATE.say(reason=moved, state=state_now(state))
 
 
 def state_now(state: Leadership) -> str:

@@ -22,7 +22,6 @@ from schemas.operation_data import (
     data_of,
 )
 from schemas.rows import Operation
-from schemas.text import other_topic
 from schemas.topic_configs import conflicts
 from schemas.znodes import MalformedZnodeError, TopicPartition
 
@@ -147,4 +146,4 @@ def _other_topic(planned_id: str | None, settings: TopicSettings) -> str | None:
     topic_id = settings.topic.content.get().topic_id
     if planned_id is None or topic_id == planned_id:
         return None
-    return other_topic("the topic", planned_id, topic_id)
+    return reasons.other_topic("the topic", planned_id, topic_id)

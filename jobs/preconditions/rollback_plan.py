@@ -39,9 +39,7 @@ from schemas.text import LINES_SHOWN, partition_name, pluralise
 
 FORMER_COLUMNS: Final = ("topic", "partition", "replicas", "adding_replicas", "removing_replicas")
 
-NOT_ASKED_FOR: Final = Rejection(
-    RejectionCode.NOT_ASKED_FOR, "no commit of the plan requested it, so the plan moved nothing here"
-)
+NOT_ASKED_FOR: Final = Rejection(RejectionCode.NOT_ASKED_FOR, reasons.NOT_ASKED_FOR.say())
 
 NOT_ROLLED_BACK: Final = {
     PlanStatus.PLANNED: "nothing of it was committed",

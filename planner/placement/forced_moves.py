@@ -18,6 +18,7 @@ from planner.placement.model import PlacementModel, refuse_rows
 from planner.placement.problem import NO_BROKER, Bools, Ints, PlacementGoal
 from planner.placement.racks import NO_RACK, crowding, lowest_crowding, max_independent, replicas_by_rack, spanned
 from planner.placement.replica_arrays import count_replicas, is_in_row
+from schemas import reasons
 from schemas.enums import LintCode
 
 ROWS_PER_PLACEMENT: Final = 128
@@ -37,7 +38,7 @@ def apply(model: PlacementModel, goal: PlacementGoal) -> Bools:
     refuse_rows(
         model,
         model.movable & (reached < fewest),
-        "fewer racks than now",
+        reasons.FEWER_RACKS_THAN_NOW.say(),
         "allow a broker in another rack, leave these partitions out, or empty all brokers of a rack to give it up",
         LintCode.RACKS_LOST,
     )

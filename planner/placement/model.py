@@ -13,6 +13,7 @@ from planner.placement.problem import NO_BROKER, Bools, Brokers, Ints, Partition
 from planner.placement.racks import NO_RACK, crowding, given_up, spanned
 from planner.placement.removal_order import in_sync_of, in_sync_to_keep, removal_ranks
 from planner.placement.replica_arrays import arrivals, count_replicas
+from schemas import reasons
 from schemas.enums import LintCode, RejectionCode
 from schemas.text import pluralise
 
@@ -172,7 +173,7 @@ def _refuse_too_few_brokers(model: PlacementModel) -> None:
     refuse_rows(
         model,
         model.movable & (model.factor > has),
-        f"more replicas than the {pluralise(int(model.target.sum()), 'broker')} that may hold them",
+        reasons.MORE_REPLICAS.say(brokers=pluralise(int(model.target.sum()), "broker")),
         "allow more brokers or ask for fewer replicas",
         RejectionCode.TOO_FEW_BROKERS,
     )
@@ -182,7 +183,7 @@ def refuse_rows(model: PlacementModel, rows: Bools, fault: str, advice: str, cod
     """Raise PlacementError if any row is marked; the error has all marked rows."""
     marked = np.flatnonzero(rows)
     if len(marked):
-        inputs, reason = model.order[marked].tolist(), f"it would have {fault}: {advice}"
+        inputs, reason = model.order[marked].tolist(), reasons.WOULD_HAVE.say(fault=fault, advice=advice)
         count = pluralise(len(marked), "partition")
         raise PlacementError(f"{count} would have {fault}", inputs, advice, code=code.value, reason=reason)
 

@@ -23,7 +23,6 @@ from schemas.enums import Action, LintCode, RejectionCode
 from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key
-from schemas.text import other_topic
 
 LAST_WAVE: Final = 1
 """Wave of elections before waves are numbered; the moves before them count down from 0."""
@@ -107,7 +106,9 @@ def _state_rejection(
     planned: Change, partition: PartitionInfo, topic: TopicInfo, cluster: ClusterFacts
 ) -> Rejection | None:
     if topic.topic_id != planned.topic_id:
-        return Rejection(RejectionCode.UNKNOWN_TOPIC, other_topic("its topic", planned.topic_id, topic.topic_id))
+        return Rejection(
+            RejectionCode.UNKNOWN_TOPIC, reasons.other_topic("its topic", planned.topic_id, topic.topic_id)
+        )
     if partition.topic in cluster.deleting:
         return Rejection(RejectionCode.DELETION_REQUESTED, reasons.DELETION_REQUESTED.say())
     if not partition.understood:

@@ -34,6 +34,7 @@ from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op
 from jobs.adapters.zookeeper.multi_failure import MultiFailure, lost_response, multi_failure
 from jobs.core.errors import FencedError, RefusedError, SurveyorError, UnreadableError
 from jobs.core.signals import interrupted
+from schemas import reasons
 from schemas.enums import NO_CONTROLLER
 from schemas.znode_json import LAST_EPOCH
 from schemas.znodes import MalformedZnodeError, decode_controller, encode_controller, encode_epoch
@@ -144,8 +145,8 @@ class Controllership:
     def stop_reason(self, max_hold: float) -> str | None:
         """Return why no further writes may start, None while `max_hold` seconds are not over and no signal came."""
         if interrupted():
-            return "interrupted before it"
-        return f"--max-hold {max_hold:g}s is over" if self.held() > max_hold else None
+            return reasons.INTERRUPTED_BEFORE.say()
+        return reasons.OVER_MAX_HOLD.say(seconds=f"{max_hold:g}") if self.held() > max_hold else None
 
 
 def check_registered(broker: int) -> list[Op]:

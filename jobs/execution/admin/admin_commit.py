@@ -48,6 +48,7 @@ from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import Plan, refuse_edited
 from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
+from schemas import reasons
 from schemas.enums import Action, Outcome
 from schemas.rows import Change, Place, PlanRow, changes_among
 from schemas.text import join_ids, pluralise
@@ -143,9 +144,9 @@ class AdminCommit:
                 if change.place in decided:
                     continue
                 if change.place in moving:
-                    self.commit_log.add_outcomes([RowOutcome(change, Outcome.APPLIED, "requested, and in progress")])
+                    self.commit_log.add_outcomes([RowOutcome(change, Outcome.APPLIED, reasons.STILL_IN_PROGRESS.say())])
                 else:
-                    self.commit_log.add_outcomes([RowOutcome(change, Outcome.SKIPPED, "the commit stopped before it")])
+                    self.commit_log.add_outcomes([RowOutcome(change, Outcome.SKIPPED, reasons.COMMIT_STOPPED.say())])
 
     def clear_throttle(self) -> None:
         """Remove the throttle unless replicas of the plan still move; an error here must not hide another error."""

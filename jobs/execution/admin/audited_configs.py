@@ -13,6 +13,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.execution.admin.reassignment_options import Resource
 from jobs.repositories.plans.commit_rows import AuditEntry, CommitRows, next_attempt
+from schemas import reasons
 from schemas.enums import Outcome, Step
 
 Overrides = Mapping[Resource, Mapping[str, str | None]]
@@ -50,18 +51,18 @@ class AuditedConfigs:
         if self.attempt is None:
             self.attempt = next_attempt(self.warehouse, self.plan_id)
         self._record(step, [(Outcome.PENDING, override_text(*override)) for override in overrides.items()])
-        outcomes = dict.fromkeys(overrides, (Outcome.SKIPPED, "not requested"))
+        outcomes = dict.fromkeys(overrides, (Outcome.SKIPPED, reasons.CONFIG_NOT_REQUESTED.say()))
         refused: dict[Resource, str] = {}
         try:
             for resource, values in overrides.items():
-                outcomes[resource] = Outcome.UNKNOWN, "the command ended before the answer"
+                outcomes[resource] = Outcome.UNKNOWN, reasons.COMMAND_ENDED.say()
                 try:
                     outcomes[resource] = _outcome_of(admin.alter_override(resource[0].value, resource[1], values))
                 except SurveyorError:  # raised before the request was sent
-                    outcomes[resource] = Outcome.SKIPPED, "not requested"
+                    outcomes[resource] = Outcome.SKIPPED, reasons.CONFIG_NOT_REQUESTED.say()
                     raise
                 except UNKNOWN_OUTCOME as error:
-                    outcomes[resource] = Outcome.UNKNOWN, f"no answer ({error})"
+                    outcomes[resource] = Outcome.UNKNOWN, reasons.CONFIG_NO_ANSWER.say(error=error)
                 outcome, message = outcomes[resource]
                 if outcome is not Outcome.APPLIED:
                     refused[resource] = message
@@ -69,7 +70,10 @@ class AuditedConfigs:
                         break
         finally:
             results = (
-                (outcome, f"{override_text(resource, overrides[resource])}: {message}")
+                (
+                    outcome,
+                    reasons.CONFIG_OUTCOME.say(override=override_text(resource, overrides[resource]), outcome=message),
+                )
                 for resource, (outcome, message) in outcomes.items()
             )
             self._record(step, [*results])
@@ -86,7 +90,7 @@ def _outcome_of(error: int | str) -> tuple[Outcome, str]:
     >>> [_outcome_of(answer)[0].value for answer in (0, "InvalidConfig: no")]
     ['applied', 'failed']
     """
-    return (Outcome.FAILED, str(error)) if error else (Outcome.APPLIED, "accepted")
+    return (Outcome.FAILED, str(error)) if error else (Outcome.APPLIED, reasons.CONFIG_ACCEPTED.say())
 
 
 def override_text(resource: Resource, values: Mapping[str, str | None]) -> str:

@@ -34,6 +34,7 @@ from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.runtime.progress import progress
 from planner.reassignment.reassignment_status import ReassignmentStatus
+from schemas import reasons
 from schemas.enums import WHOLE_TOPIC, Action, OperationKind, Outcome
 from schemas.operation_data import AlteredConfig, CreatedTopic, DeletedTopic, ExpandedTopic, data_of
 from schemas.rows import Change, Key, Operation, Place, PlanRow, changes_among, operations_among
@@ -60,9 +61,9 @@ Codes = Mapping[Key, int | str | RowOutcome]
 partitions that were not requested.
 """
 
-_ACCEPTED_MESSAGES: Final[dict[int | str, str]] = {
-    NONE: "asked and accepted",
-    ELECTION_NOT_NEEDED: "led by its preferred replica already",
+_ACCEPTED: Final[dict[int | str, reasons.Sentence]] = {
+    NONE: reasons.ACCEPTED,
+    ELECTION_NOT_NEEDED: reasons.LED_BY_PREFERRED,
 }
 
 
@@ -217,7 +218,7 @@ def _send_in_turn(
     for planned, send in in_order:
         end += len(planned)
         if lost_response is not None:
-            reason = f"not requested: {lost_response} to an earlier request"
+            reason = reasons.NOT_REQUESTED.say(cause=reasons.EARLIER_REQUEST.say(answer=lost_response))
             rest = [change for change in planned if change.place not in judgement.not_due]
             yield [RowOutcome(change, Outcome.SKIPPED, reason) for change in rest]
             continue
@@ -227,7 +228,7 @@ def _send_in_turn(
                 break
             judgement.judged.clear()
         else:
-            reason = f"not requested: each check of the lease took more than {MAX_CHECK_SECONDS:g} s"
+            reason = reasons.NOT_REQUESTED.say(cause=_lease_slow())
             yield [RowOutcome(change, Outcome.SKIPPED, reason) for change in changes]
             continue
         if not changes:
@@ -235,7 +236,7 @@ def _send_in_turn(
         try:
             outcomes, lost_response = _ask(cluster, changes, send)
         except KeyboardInterrupt:
-            yield [RowOutcome(change, Outcome.UNKNOWN, "interrupted before it was answered") for change in changes]
+            yield [RowOutcome(change, Outcome.UNKNOWN, reasons.INTERRUPTED.say()) for change in changes]
             raise
         yield outcomes
 
@@ -259,20 +260,24 @@ def judge_under_lease(lease: Lease, judge: Callable[[], T]) -> T:
         judgement = judge()
         if _check_lease_quickly(lease):
             return judgement
-    raise SurveyorError(f"each check of the lease took more than {MAX_CHECK_SECONDS:g} s; run the same command again")
+    raise SurveyorError(f"{_lease_slow()}; run the same command again")
+
+
+def _lease_slow() -> str:
+    return reasons.LEASE_SLOW.say(seconds=f"{MAX_CHECK_SECONDS:g}")
 
 
 def _ask(cluster: ClusterConnection, changes: Sequence[PlanRow], send: Send) -> tuple[list[RowOutcome], str | None]:
     """Send one request; return the outcomes, and what happened to the answer if it is lost or late."""
-    lost_response, why_unknown = None, "the controller's answer did not name it"
+    lost_response, why_unknown = None, reasons.UNNAMED.say()
     try:
         codes = send(changes)
     except UNKNOWN_OUTCOME as error:
-        lost_response = f"no answer came ({describe_error(error)})"
+        lost_response = reasons.NO_ANSWER.say(error=describe_error(error))
         codes, why_unknown = _read_back(cluster, changes, lost_response)
     else:
         if late := _answered(changes, codes, {REQUEST_TIMED_OUT}):
-            lost_response = f"the answer was {error_name(REQUEST_TIMED_OUT)}"
+            lost_response = reasons.ANSWER_WAS.say(answer=error_name(REQUEST_TIMED_OUT))
             shown, why_unknown = _read_back(cluster, late, lost_response)
             codes = {key: code for key, code in codes.items() if code != REQUEST_TIMED_OUT} | {**shown}
         codes = {**codes, **_repeated(cluster, changes, codes, REPEATED)}
@@ -305,11 +310,11 @@ def _repeated(
         unread = None
     for change in refused:
         code = codes[change.key]
-        answer = f"the answer was {error_name(code) if isinstance(code, int) else code}"
+        answer = reasons.ANSWER_WAS.say(answer=error_name(code) if isinstance(code, int) else code)
         if change.key in shown:
-            outcomes[change.key] = RowOutcome(change, Outcome.APPLIED, f"found applied; {answer}")
+            outcomes[change.key] = RowOutcome(change, Outcome.APPLIED, reasons.APPLIED_ANYWAY.say(answer=answer))
         elif unread is not None:
-            message = f"{answer}, perhaps to a repeated request; the cluster could not be read: {unread}"
+            message = reasons.PERHAPS_REPEATED.say(answer=answer, error=unread)
             outcomes[change.key] = RowOutcome(change, Outcome.UNKNOWN, message)
     return outcomes
 
@@ -322,7 +327,7 @@ def _read_back(cluster: ClusterConnection, changes: Sequence[PlanRow], lost_resp
     try:
         return dict.fromkeys(_shown(cluster, changes, READ_BACK_SECONDS), NONE), lost_response
     except SurveyorError as error:
-        return {}, f"{lost_response}, and the cluster could not be read: {_first_line(error)}"
+        return {}, reasons.CLUSTER_UNREAD.say(answer=lost_response, error=_first_line(error))
 
 
 def _shown(cluster: ClusterConnection, changes: Sequence[PlanRow], seconds: float) -> list[Key]:
@@ -355,10 +360,10 @@ def outcome_of(change: PlanRow, codes: Codes, why_unknown: str) -> RowOutcome:
         return RowOutcome(change, Outcome.UNKNOWN, why_unknown)
     if isinstance(code, RowOutcome):
         return code
-    if code in _ACCEPTED_MESSAGES:
-        return RowOutcome(change, Outcome.APPLIED, _ACCEPTED_MESSAGES[code])
-    reason = refusal(code, *_permission(change)) if isinstance(code, int) else code
-    return RowOutcome(change, Outcome.FAILED, f"the controller refused: {reason}")
+    if code in _ACCEPTED:
+        return RowOutcome(change, Outcome.APPLIED, _ACCEPTED[code].say())
+    cause = refusal(code, *_permission(change)) if isinstance(code, int) else code
+    return RowOutcome(change, Outcome.FAILED, reasons.REFUSED.say(cause=cause))
 
 
 def _permission(change: PlanRow) -> tuple[str, str]:
@@ -374,14 +379,14 @@ def _reassign(
     cluster: ClusterConnection, commit_log: CommitLog, controller: ControllerClient, changes: Sequence[Change]
 ) -> Codes:
     codes = controller.reassign({change.key: change.replicas_after for change in changes})
-    why_unknown = "the controller's answer did not name it"
+    why_unknown = reasons.UNNAMED.say()
     missing = [change for change in changes if change.key not in codes]
     if not missing:
         return codes
     try:
         shown = _shown_reassignments(cluster, commit_log, missing)
     except SurveyorError as error:
-        shown, why_unknown = [], f"{why_unknown}, and the cluster could not be read: {_first_line(error)}"
+        shown, why_unknown = [], reasons.CLUSTER_UNREAD.say(answer=why_unknown, error=_first_line(error))
     unknown = {change.key: RowOutcome(change, Outcome.UNKNOWN, why_unknown) for change in missing}
     return {**codes, **unknown, **dict.fromkeys(shown, NONE)}
 
@@ -401,7 +406,7 @@ def _elect_uncleanly(cluster: ClusterConnection, admin: Admin, changes: Sequence
     """Request unclean elections; a partition that has another leader by now is stale, and keeps it."""
     codes: Codes = admin.elect_unclean([change.key for change in changes])
     led = _answered(changes, codes, {ELECTION_NOT_NEEDED})
-    stale = {change.key: RowOutcome(change, Outcome.STALE, "it has a leader already") for change in led}
+    stale = {change.key: RowOutcome(change, Outcome.STALE, reasons.HAS_LEADER.say()) for change in led}
     return {**codes, **stale, **_repeated(cluster, changes, codes, {ELECTION_NOT_NEEDED})}
 
 
@@ -410,8 +415,7 @@ def _await_own_elections(cluster: ClusterConnection, changes: Sequence[Change]) 
 
     A request would be for an unclean election, which loses records if the replica in sync fails just then.
     """
-    left = "left to the controller, which elects replicas in sync by itself; the planned one does not lead"
-    shown, why_unknown = _read_back(cluster, changes, left)
+    shown, why_unknown = _read_back(cluster, changes, reasons.LEFT_TO_CONTROLLER.say())
     waiting = {change.key: RowOutcome(change, Outcome.SKIPPED, why_unknown) for change in changes}
     return {**waiting, **shown}
 

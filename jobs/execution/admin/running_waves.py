@@ -23,6 +23,7 @@ from jobs.repositories.plans.repository import Plan
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from planner.reassignment.reassignment_status import ReassignmentStatus
+from schemas import reasons
 from schemas.enums import Outcome
 from schemas.rows import Change, PlanRow, changes_among, operations_among
 from schemas.text import join_ids
@@ -48,7 +49,7 @@ def recheck_wave(
     """
     refused = {outcome.change.key for outcome in commit_log.outcomes if outcome.outcome is not Outcome.APPLIED}
     commit_log.add_outcomes(
-        RowOutcome(change, Outcome.SKIPPED, f"its change before wave {change.wave} was not applied")
+        RowOutcome(change, Outcome.SKIPPED, reasons.WAVE_BEFORE.say(wave=change.wave))
         for change in wave
         if change.key in refused
     )
@@ -141,8 +142,8 @@ def wait_complete(
 def _failed_move(commit_log: CommitLog, move: Change, detail: str) -> RowOutcome:
     """Outcome of a running reassignment that was turned back; for a cancelled plan that is expected."""
     if commit_log.is_closed:
-        return RowOutcome(move, Outcome.STALE, f"turned back because the plan was cancelled: {detail}")
-    return RowOutcome(move, Outcome.FAILED, f"it was in progress and no longer is: {detail}")
+        return RowOutcome(move, Outcome.STALE, reasons.TURNED_BACK.say(state=detail))
+    return RowOutcome(move, Outcome.FAILED, reasons.NO_LONGER_MOVES.say(state=detail))
 
 
 def make_poll_hook(max_wait: float | None, commit_log: CommitLog, lease: Lease) -> Callable[[], None]:

@@ -31,6 +31,7 @@ from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.runtime.progress import progress
 from planner.reassignment.reassignment_status import ReassignmentStatus
+from schemas import reasons
 from schemas.current_state import CurrentTopic
 from schemas.enums import Action
 from schemas.rows import Change, Key
@@ -124,7 +125,7 @@ class ZkControllerClient:
         try:
             codes = _poll_codes(lambda: read_codes(changes), len(changes))
         except SurveyorError as error:
-            why_unknown = f"requested, and the cluster could not be read: {error}".partition("\n")[0]
+            why_unknown = reasons.UNREAD_AFTER_REQUEST.say(error=str(error).partition("\n")[0])
         self.commit_log.add_outcomes(outcome_of(change, codes, why_unknown) for change in changes)
 
     def _judge(self, changes: Mapping[Key, Change], requests: _Requests) -> RecheckPartitions:
@@ -162,9 +163,8 @@ class ZkControllerClient:
     def _reassignment_codes(self, moves: Sequence[Change]) -> _Codes:
         with self.session.connected() as client:
             statuses = read_statuses(ZooKeeperReader(client), moves, self.commit_log.plan)
-        refused = "the controller removed the request, and "
         return {
-            move.key: refused + detail if status is ReassignmentStatus.DIVERGED else NONE
+            move.key: reasons.REQUEST_WITHDRAWN.say(state=detail) if status is ReassignmentStatus.DIVERGED else NONE
             for move, status, detail in statuses
         }
 
@@ -181,7 +181,7 @@ class ZkControllerClient:
             partition = current_partition(by_topic[topic], number, znode)
             assignment, led = partition.assignment, None if partition.state is None else partition.state.leader
             done = assignment is not None and led == assignment.replicas[0]
-            codes[topic, number] = NONE if done else f"the controller removed the request, and the leader is {led}"
+            codes[topic, number] = NONE if done else reasons.REQUEST_WITHDRAWN.say(state=reasons.LED_BY.say(leader=led))
         return codes
 
 

@@ -47,6 +47,7 @@ from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
+from schemas import reasons
 from schemas.enums import NO_CONTROLLER, WITHDRAWALS, Action, OperationKind, Outcome, Step
 from schemas.rows import Change, Operation, PlanRow, changes_among, operations_among
 from schemas.text import partition_name, pluralise
@@ -141,7 +142,9 @@ def take_over_above(
     with ExitStack() as stack:
         control = _take_over(stack, settings, commit_log, since, epoch)
         commit_log.intents_written, commit_log.written_under = True, control.epoch
-        commit_log.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}, above {epoch}")
+        commit_log.step(
+            Step.TAKE_OVER, Outcome.APPLIED, reasons.TAKEN_OVER_ABOVE.say(epoch=control.epoch, refused=epoch)
+        )
         log(
             f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}",
             controller_epoch=control.epoch,
@@ -164,7 +167,7 @@ def _take_over_and_commit(  # noqa: PLR0917 - inputs of the take-over and of the
     with ExitStack() as stack:
         control = _take_over(stack, settings, commit_log, since, above)
         commit_log.written_under = control.epoch
-        commit_log.step(Step.TAKE_OVER, Outcome.APPLIED, f"controller epoch {control.epoch}")
+        commit_log.step(Step.TAKE_OVER, Outcome.APPLIED, reasons.TAKEN_OVER.say(epoch=control.epoch))
         log(
             f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}",
             controller_epoch=control.epoch,
@@ -190,7 +193,7 @@ def _take_over(
 
     def record_intent(epoch: int) -> None:
         epochs.append(epoch)
-        commit_log.step(Step.TAKE_OVER, Outcome.PENDING, f"controller epoch {epoch}")
+        commit_log.step(Step.TAKE_OVER, Outcome.PENDING, reasons.TAKEN_OVER.say(epoch=epoch))
 
     controller_id = settings.conf.controller_id
     take_over = controllership(
@@ -273,8 +276,7 @@ def _write(
             # and the next plan finds it fulfilled.
             premature = _premature_withdrawals(commit_log, withdrawals)
             commit_log.add_outcomes(
-                RowOutcome(task, Outcome.STALE, "a reassignment of its topic has not been completed")
-                for task in premature
+                RowOutcome(task, Outcome.STALE, reasons.REASSIGNMENT_INCOMPLETE.say()) for task in premature
             )
             for outcomes in write_tasks(control, [task for task in withdrawals if task not in premature], max_hold):
                 commit_log.add_outcomes(outcomes)
@@ -367,7 +369,7 @@ def _skip_undecided(commit_log: CommitLog, pending: Sequence[PlanRow]) -> None:
     """Record the rows without an outcome as skipped."""
     decided = {outcome.change.place for outcome in commit_log.outcomes}
     undecided = (change for change in pending if change.place not in decided)
-    commit_log.add_outcomes(RowOutcome(change, Outcome.SKIPPED, "the commit stopped before it") for change in undecided)
+    commit_log.add_outcomes(RowOutcome(change, Outcome.SKIPPED, reasons.COMMIT_STOPPED.say()) for change in undecided)
 
 
 def _wait_for_successor(session: ZooKeeperSession, commit_log: CommitLog, seconds: float, notified: str) -> int:
@@ -378,14 +380,12 @@ def _wait_for_successor(session: ZooKeeperSession, commit_log: CommitLog, second
                 lambda: current_controller(client), lambda it: it != NO_CONTROLLER, RESIGN_TIMEOUT_SECONDS
             )
     except SurveyorError as error:
-        commit_log.step(
-            Step.HAND_BACK, Outcome.UNKNOWN, f"our session is closed; the current controller is unknown: {error}"
-        )
+        commit_log.step(Step.HAND_BACK, Outcome.UNKNOWN, reasons.SESSION_CLOSED.say(error=error))
         raise
     if controller == NO_CONTROLLER:
-        message = "no broker has become the controller yet: /controller is free for one"
+        message = reasons.NO_SUCCESSOR.say()
     else:
-        message = f"broker {controller} is the controller; held for {seconds:.1f} s"
+        message = reasons.SUCCESSOR.say(controller=controller, seconds=f"{seconds:.1f}")
     message += f"; {notified}" if notified else ""
     commit_log.step(Step.HAND_BACK, Outcome.APPLIED, message)
     log(f"  resigned: {message}")

@@ -34,6 +34,7 @@ from jobs.execution.batch.transactions import (
 from jobs.preconditions.changes import Preconditions, reassigns
 from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import Plan
+from schemas import reasons
 from schemas.enums import Outcome
 from schemas.rows import Change
 from schemas.znode_json import LAST_EPOCH
@@ -88,13 +89,10 @@ class FencedWriter:
             try:
                 yield from self._write_batch()
             except FencedError:
-                yield [RowOutcome(change, Outcome.FENCED, "another controller took over") for change in self._undecided]
+                yield [RowOutcome(change, Outcome.FENCED, reasons.FENCED.say()) for change in self._undecided]
                 raise
             except (SessionLostError, KazooException, UnreadableError) as error:
-                yield [
-                    RowOutcome(change, Outcome.UNKNOWN, "the ZooKeeper session was lost; commit again")
-                    for change in self._undecided
-                ]
+                yield [RowOutcome(change, Outcome.UNKNOWN, reasons.SESSION_LOST.say()) for change in self._undecided]
                 detail = f" ({error})" if isinstance(error, UnreadableError) else ""
                 raise SessionLostError(
                     f"ZooKeeper was lost while we held the controllership{detail}: the outcome of the last write is "
@@ -134,11 +132,9 @@ class FencedWriter:
         return (change.controller_epoch_before or 0) > self.control.epoch
 
     def _later_controller_reason(self, change: Change) -> str:
-        later = f"{state_path(change.key)} has controller epoch {change.controller_epoch_before}"
-        if change.controller_epoch_before == LAST_EPOCH:
-            again = f"write it again by zookeeper-shell with an epoch of at most {self.control.epoch}"
-            return f"{later}, the last one, and no controller overwrites it; {again}, then plan again"
-        return f"{later}, later than ours, {self.control.epoch}, and is not overwritten; plan again"
+        found = change.controller_epoch_before
+        sentence = reasons.LAST_EPOCH_IN_STATE if found == LAST_EPOCH else reasons.LATER_EPOCH_IN_STATE
+        return sentence.say(path=state_path(change.key), found=found, epoch=self.control.epoch)
 
     def _rebase_on_own_write(self, change: Change) -> Change:
         """Base a change on the topic version that our last multi wrote.
@@ -159,7 +155,8 @@ class FencedWriter:
         refused = self._commit(pending)
         if refused is None:
             return [
-                RowOutcome(change, Outcome.APPLIED, "written", change.state_znode_version + 1) for change in pending
+                RowOutcome(change, Outcome.APPLIED, reasons.WRITTEN.say(), change.state_znode_version + 1)
+                for change in pending
             ], None
         keys = [change.key for change in pending]
         _, outcomes = self._read(

@@ -14,6 +14,7 @@ from jobs.execution.batch.notify import NotificationResult
 from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import Plan
 from planner.broker_requests import notices_for, notices_for_deletion
+from schemas import reasons
 from schemas.enums import CONFIRMED_UNDER, Action, Outcome
 from schemas.notices import STOP_REPLICA, Notice
 from schemas.operation_data import DeletedReplicas, data_of
@@ -34,11 +35,11 @@ def confirmation_expired(confirmed_under: int | None, epoch: int) -> str | None:
     >>> confirmation_expired(8, 9), confirmation_expired(8, 8), confirmation_expired(None, 8)
     (None, None, None)
     >>> confirmation_expired(8, 10)
-    'another controller has taken over since its replicas were deleted'
+    'another controller has taken over, with epoch 10'
     """
     if confirmed_under is None or epoch - confirmed_under in {0, 1}:
         return None
-    return "another controller has taken over since its replicas were deleted"
+    return reasons.CONTROLLER_CHANGED.say(epoch=epoch)
 
 
 def restarted_replicas(plan: Plan, changes: Sequence[Change], epoch: int) -> list[RowOutcome]:
@@ -83,12 +84,12 @@ def deletion_outcomes(deletions: Sequence[Operation], notified: NotificationResu
     for task in deletions:
         by_partition = data_of(task, DeletedReplicas).replicas
         replicas = {(broker, (task.topic, partition)) for partition, on in by_partition.items() for broker in on}
-        progress = f"{len(replicas & confirmed)} of {len(replicas)} replicas are deleted"
+        progress = reasons.REPLICAS_DELETED.say(deleted=len(replicas & confirmed), replicas=len(replicas))
         hold_expired = notified.hold_expired or notified.fenced is not None
         yield RowOutcome(
             task,
             Outcome.SKIPPED if hold_expired else Outcome.APPLIED,
-            f"no time was left to notify the brokers; {progress}" if hold_expired else progress,
+            reasons.NO_TIME_TO_NOTIFY.say(progress=progress) if hold_expired else progress,
         )
 
 

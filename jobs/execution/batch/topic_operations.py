@@ -26,6 +26,7 @@ from jobs.execution.batch.admin_znodes import (
 from jobs.execution.batch.replica_deletion import confirmation_expired
 from jobs.preconditions.operations import judge_operations
 from jobs.repositories.plans.commit_rows import RowOutcome
+from schemas import reasons
 from schemas.current_state import TopicSettings
 from schemas.enums import OperationKind, Outcome
 from schemas.operation_data import AlteredConfig, RemovedTopic, WithdrawnElection, WithdrawnReassignment, data_of
@@ -47,7 +48,7 @@ def write_tasks(control: Controllership, tasks: Sequence[Operation], max_hold: f
         try:
             outcome = _write(control, task)
         except (SessionLostError, KazooException, UnreadableError):
-            yield [RowOutcome(task, Outcome.UNKNOWN, "the ZooKeeper session was lost; commit again")]
+            yield [RowOutcome(task, Outcome.UNKNOWN, reasons.SESSION_LOST.say())]
             raise SessionLostError(
                 "ZooKeeper was lost while we held the controllership: the outcome of the last write is unknown",
                 advice="commit the plan again: it reads back what was written and continues",
@@ -74,20 +75,18 @@ def _write(control: Controllership, task: Operation) -> RowOutcome:
                 break
             refused = _carry_out(control, task)
         except FencedError:
-            return RowOutcome(task, Outcome.FENCED, "another controller took over")
+            return RowOutcome(task, Outcome.FENCED, reasons.FENCED.say())
         except LOST:
             control.await_reconnect()
             continue
         if refused is None:
-            return RowOutcome(task, Outcome.APPLIED, "written")
+            return RowOutcome(task, Outcome.APPLIED, reasons.WRITTEN.say())
         if refused.is_forbidden:
             break
     else:
         if refused is not None and refused.is_lost:
-            return RowOutcome(task, Outcome.UNKNOWN, f"{refused}; commit again")
-    return RowOutcome(
-        task, Outcome.FAILED, "the connection was lost in each attempt" if refused is None else str(refused)
-    )
+            return RowOutcome(task, Outcome.UNKNOWN, reasons.OUTCOME_UNKNOWN.say(fault=refused))
+    return RowOutcome(task, Outcome.FAILED, reasons.CONNECTION_LOST.say() if refused is None else str(refused))
 
 
 def _expired_confirmation(control: Controllership, task: Operation) -> str | None:

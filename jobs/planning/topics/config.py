@@ -13,6 +13,7 @@ from jobs.planning.broker_features import config_notes
 from jobs.planning.plan_draft import PlanDraft
 from jobs.planning.topics.existing_topic import ExistingTopic, find_topic
 from jobs.repositories.snapshot_tables import SnapshotTables
+from schemas import reasons
 from schemas.enums import WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
 from schemas.metadata_names import MetadataNames
 from schemas.operation_data import AlteredConfig
@@ -77,7 +78,7 @@ class ConfigRequest:
             partition=WHOLE_TOPIC,
             action=OperationKind.ALTER_CONFIG.value,
             code=RejectionCode.NOT_SET.value,
-            reason=f"{name} is not set on this topic, so there is nothing to delete",
+            reason=reasons.CONFIG_NOT_SET.say(name=name),
         )
 
 

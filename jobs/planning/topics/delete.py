@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from jobs.core.errors import RefusedError
 from jobs.planning.plan_draft import PlanDraft
 from jobs.planning.topics.existing_topic import is_assignment_understood, unknown_topics
+from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import rows_as_of
+from schemas import reasons
 from schemas.enums import INTERNAL_PREFIX, WHOLE_TOPIC, OperationKind, PlanKind, RejectionCode
 from schemas.operation_data import DeletedTopic
 from schemas.rows import BrokerConfig, RejectionRecord, Topic
@@ -57,9 +59,9 @@ def _rejection(topic: str, row: Topic | None, why_unknown: str) -> RejectionReco
     if row is None:
         code, reason = RejectionCode.UNKNOWN_TOPIC, why_unknown
     elif row.deletion_requested:
-        code, reason = RejectionCode.DELETION_REQUESTED, "queued for deletion already"
+        code, reason = RejectionCode.DELETION_REQUESTED, reasons.QUEUED_ALREADY.say()
     elif not is_assignment_understood(row):
-        code, reason = RejectionCode.NOT_UNDERSTOOD, "it is not understood; `surveyor show quarantine`"
+        code, reason = RejectionCode.NOT_UNDERSTOOD, reasons.TOPIC_NOT_UNDERSTOOD.say(command=QUARANTINE_COMMAND)
     else:
         return None
     action = OperationKind.DELETE_TOPIC.value

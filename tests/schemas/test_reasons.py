@@ -1,0 +1,88 @@
+"""Reasons are made in one way: by a sentence of `schemas.reasons`, each of which is used, and one for every code."""
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from schemas import reasons
+from schemas.enums import LintCode, RejectionCode, RestartCode
+from schemas.reasons import Sentence
+
+ROOT: Final = Path(__file__).parents[2]
+SENTENCES: Final = {name for name, value in vars(reasons).items() if isinstance(value, Sentence)}
+CODES: Final = {code.name for codes in (RejectionCode, LintCode, RestartCode) for code in codes}
+RESULTS: Final = {"RowOutcome", "AuditEntry", "Rejection", "Obstacle", "CancellationRisk", "step"}
+"""Calls with a code, an outcome or a step, followed by a reason."""
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Return the modules that may give reasons, and the one with the sentences."""
+    files = [file for root in ("jobs", "planner") for file in sorted((ROOT / root).rglob("*.py"))]
+    texts = {str(file.relative_to(ROOT)): file.read_text() for file in [*files, ROOT / "schemas/reasons.py"]}
+    marks = ("reasons", "Sentence(", *(f"{name}(" for name in RESULTS), "Outcome.")
+    return {path: ast.parse(text) for path, text in texts.items() if any(mark in text for mark in marks)}
+
+
+def sentences_in(node: ast.AST) -> Iterator[str]:
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name) and inner.value.id == "reasons":
+            yield inner.attr
+        elif isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load) and inner.id in SENTENCES:
+            yield inner.id
+
+
+def reasons_of(node: ast.AST) -> list[ast.expr]:
+    """Return the reasons in a result, or in a pair of an outcome or a code and its reason."""
+    match node:
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in RESULTS:
+            return node.args[1:3]
+        case ast.Tuple(elts=[ast.Attribute(attr=name, value=owner), reason]):
+            return [reason] if name in CODES or ast.unparse(owner) == "Outcome" else []
+    return []
+
+
+def is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and bool(node.value))
+
+
+def test_every_sentence_is_used() -> None:
+    assert SENTENCES - {name for tree in modules().values() for name in sentences_in(tree)} == set()
+
+
+def test_no_sentence_has_two_names() -> None:
+    templates = Counter(getattr(reasons, name).template for name in SENTENCES)
+
+    assert [template for template, names in templates.items() if names > 1] == []
+
+
+def test_every_code_has_a_sentence() -> None:
+    """A function, or a table of reasons, gives both."""
+    places = (
+        node
+        for tree in modules().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.Assign | ast.AnnAssign)
+    )
+    explained = {
+        inner.attr
+        for place in places
+        if any(sentences_in(place))
+        for inner in ast.walk(place)
+        if isinstance(inner, ast.Attribute)
+    }
+    assert CODES - explained == set()
+
+
+def test_no_result_has_a_text_of_its_own() -> None:
+    written = [
+        f"{path}:{reason.lineno}: {ast.unparse(reason)}"
+        for path, tree in modules().items()
+        for node in ast.walk(tree)
+        for reason in reasons_of(node)
+        if is_text(reason)
+    ]
+    assert written == []
