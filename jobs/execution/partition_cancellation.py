@@ -30,7 +30,7 @@ from jobs.execution.admin.cancellation_requests import (
 from jobs.execution.admin.command_lease import lease_for
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.zk_controller_client import ZkReassignmentOverride
-from jobs.repositories.plans.commit_rows import NO_PLAN, AuditEntry, CommitRows, next_attempt
+from jobs.repositories.plans.commit_rows import NO_PLAN, AuditEntry, CommitRows
 from jobs.runtime.console import CommandResult, log, truncate
 from jobs.runtime.review import Approve, Review
 from jobs.runtime.settings import Settings
@@ -371,8 +371,7 @@ class _Audit:
             if self.rows is None:
                 if not self.warehouse.exists():
                     return
-                self.warehouse.ensure_columns("commits")
-                self.rows = CommitRows(self.warehouse, NO_PLAN, next_attempt(self.warehouse, NO_PLAN))
+                self.rows = CommitRows.begin(self.warehouse, NO_PLAN)
             self.rows.append(
                 AuditEntry(Step.CANCEL, message, topic, number, outcome)
                 for (topic, number), (outcome, message) in outcomes.items()

@@ -12,7 +12,7 @@ from jobs.adapters.brokers.admin import UNKNOWN_OUTCOME
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.execution.admin.reassignment_options import Resource
-from jobs.repositories.plans.commit_rows import AuditEntry, CommitRows, next_attempt
+from jobs.repositories.plans.commit_rows import AuditEntry, CommitRows
 from schemas import reasons
 from schemas.enums import Outcome, Step
 
@@ -37,6 +37,7 @@ class AuditedConfigs:
     plan_id: str
     attempt: int | None = None
     """The attempt number of the commit; None starts a new attempt."""
+    _rows: CommitRows | None = None
 
     def alter(
         self, step: Step, admin: ConfigAdmin, overrides: Overrides, *, continue_after_refusal: bool
@@ -47,9 +48,6 @@ class AuditedConfigs:
         """
         if not overrides:
             return {}
-        self.warehouse.ensure_columns("commits")
-        if self.attempt is None:
-            self.attempt = next_attempt(self.warehouse, self.plan_id)
         self._record(step, [(Outcome.PENDING, override_text(*override)) for override in overrides.items()])
         outcomes = dict.fromkeys(overrides, (Outcome.SKIPPED, reasons.CONFIG_NOT_REQUESTED.say()))
         refused: dict[Resource, str] = {}
@@ -80,8 +78,9 @@ class AuditedConfigs:
         return refused
 
     def _record(self, step: Step, outcomes: Sequence[tuple[Outcome, str]]) -> None:
-        rows = CommitRows(self.warehouse, self.plan_id, self.attempt or 1)
-        rows.append(AuditEntry(step, message, outcome=outcome) for outcome, message in outcomes)
+        if self._rows is None:
+            self._rows = CommitRows.begin(self.warehouse, self.plan_id, self.attempt)
+        self._rows.append(AuditEntry(step, message, outcome=outcome) for outcome, message in outcomes)
 
 
 def _outcome_of(error: int | str) -> tuple[Outcome, str]:

@@ -1,13 +1,14 @@
 """The rows of table `commits`: what a commit, a cancellation or a cycle of `surveyor control` did, and their writer.
 
 Callers give typed values, a `RowOutcome` for each change of a plan and an `AuditEntry` for any other action. All rows
-of the table are built here. Rows are only appended.
+of the table are built here, and only appended. Commands append them at once. The resident controller buffers them and
+appends those of many cycles together (`jobs.controller.write_behind`), as it does with its plans.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import pyarrow as pa
 
@@ -64,8 +65,14 @@ class CommitRows:
     controller_epoch: int | None = None
     """Epoch under which the attempt writes as controller; None if Kafka's controller is asked."""
 
+    @classmethod
+    def begin(cls, warehouse: Warehouse, plan_id: str, attempt: int | None = None) -> Self:
+        """Return the writer of an attempt; without a number, of a new one."""
+        warehouse.ensure_columns("commits")
+        return cls(warehouse, plan_id, next_attempt(warehouse, plan_id) if attempt is None else attempt)
+
     def append(self, entries: Iterable[RowOutcome | AuditEntry]) -> None:
-        self.warehouse.append_all("commits", self.table(entries))
+        self._write(self.table(entries))
 
     def append_intents(self, changes: Sequence[PlanRow]) -> None:
         """Append the intents, built by columns, which is fast, because the controllership is held in the meantime."""
@@ -73,7 +80,10 @@ class CommitRows:
             first = self.table([RowOutcome(changes[0], Outcome.PENDING, "")])
             columns = {name: first[name].to_pylist() * len(changes) for name in first.column_names}
             columns |= {name: [getattr(change, name) for change in changes] for name in CHANGE_COLUMNS}
-            self.warehouse.append_all("commits", pa.table(columns, schema=first.schema))
+            self._write(pa.table(columns, schema=first.schema))
+
+    def _write(self, rows: pa.Table) -> None:
+        self.warehouse.append_all("commits", rows)
 
     def table(self, entries: Iterable[RowOutcome | AuditEntry]) -> pa.Table:
         """Return the rows of these entries, in their order, with all columns of the table."""
