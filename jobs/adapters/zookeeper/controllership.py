@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import SessionExpiredError
@@ -45,12 +45,17 @@ RELEASE_TIMEOUT_SECONDS: Final = 15.0
 MAX_TAKEOVER_ATTEMPTS: Final = 5
 """Attempts to take over while other clients change /controller at the same time."""
 
+MAX_READ_ATTEMPTS: Final = 2
+"""Attempts of a controller to read, if the connection is lost during each."""
+
 NOT_CONNECTED: Final = 0
 
 COMMIT_AGAIN: Final = "commit again"
 SESSION_OVER: Final = "our ZooKeeper session ended, and the controllership with it: nothing more was written"
 
 Notify = Callable[[str], None]
+
+T = TypeVar("T")
 
 RecordIntent = Callable[[int], None]
 """Called with the controller epoch just before each attempt to take over, to record the intent."""
@@ -100,6 +105,18 @@ class Controllership:
         if refused is not None and refused.path == CONTROLLER_EPOCH and not refused.is_forbidden:
             raise fenced(self.epoch)
         return refused
+
+    def read(self, read: Callable[[], T]) -> T:
+        """Return what `read` returns; after a lost connection read again, if the session is still ours.
+
+        Raise SessionLostError if it is not, or if the connection is lost each time.
+        """
+        for _ in range(MAX_READ_ATTEMPTS):
+            try:
+                return read()
+            except LOST:
+                self.await_reconnect()
+        raise SessionLostError("the connection to ZooKeeper was lost repeatedly", advice=COMMIT_AGAIN)
 
     def await_reconnect(self) -> None:
         """Wait until our session is connected again and synced; raise SessionLostError if it has ended."""
@@ -170,6 +187,15 @@ def fenced(epoch: int) -> FencedError:
     return FencedError(
         f"another controller took over after our epoch {epoch}: nothing more was written",
         advice="take a new snapshot and plan again",
+    )
+
+
+def lost_while_writing(error: Exception) -> SessionLostError:
+    """Return the error of a controller that lost ZooKeeper, or could not read it, before a write was decided."""
+    detail = f" ({error})" if isinstance(error, UnreadableError) else ""
+    return SessionLostError(
+        f"ZooKeeper was lost while we held the controllership{detail}: the outcome of the last write is unknown",
+        advice="commit the plan again: it reads back what was written and continues",
     )
 
 

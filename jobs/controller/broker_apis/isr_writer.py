@@ -18,7 +18,6 @@ from kazoo.exceptions import KazooException
 from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.cluster import BROKER_IDS
-from jobs.adapters.zookeeper.connection import LOST
 from jobs.adapters.zookeeper.controllership import Controllership, check_registered
 from jobs.adapters.zookeeper.multi import Op, SetData
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
@@ -291,13 +290,9 @@ class IsrWriter:
         return rows
 
     def _znodes(self, keys: Sequence[Key]) -> list[tuple[int | None, bytes | None]]:
-        """Read states; after a lost connection once more, if the session is still ours."""
+        """Read states."""
         paths = [state_path(key) for key in keys]
-        try:
-            znodes = read_permitted(self.control.client, paths)
-        except LOST:
-            self.control.await_reconnect()
-            znodes = read_permitted(self.control.client, paths)
+        znodes = self.control.read(lambda: read_permitted(self.control.client, paths))
         return [(znode.version, znode.data) for znode in znodes]
 
     def _write(

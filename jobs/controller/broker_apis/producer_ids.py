@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from jobs.adapters.zookeeper.cluster import PRODUCER_IDS
-from jobs.adapters.zookeeper.connection import LOST, Znode, read
+from jobs.adapters.zookeeper.connection import Znode, read
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi import Op, create_or_set
 from jobs.core.errors import RefusedError, SurveyorError
@@ -49,11 +49,7 @@ def allocate_block(control: Controllership, broker: int) -> ProducerIdBlock:
     are left: then no id is known not to be in use.
     """
     for _ in range(_MAX_ATTEMPTS):
-        try:
-            znode = read(control.client, PRODUCER_IDS)
-        except LOST:
-            control.await_reconnect()
-            continue
+        znode = control.read(lambda: read(control.client, PRODUCER_IDS))
         block = next_block(znode.data)
         refused = control.commit([_write(znode, broker, block)])
         if refused is None:

@@ -7,16 +7,15 @@ refused, the rows at fault are set aside, and the rest is tried again. The regis
 multi. Corresponds to `KafkaZkClient.updateLeaderAndIsr` and `createTopicPartitionStatesRaw`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
 from kazoo.exceptions import KazooException
 from msgspec.structs import replace
 
 from jobs.adapters.zookeeper.cluster import TOPICS, brokers_and_deletions
-from jobs.adapters.zookeeper.connection import LOST
-from jobs.adapters.zookeeper.controllership import COMMIT_AGAIN, Controllership, SessionLostError
+from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, lost_while_writing
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.precondition_reader import partitions_now, state_path
@@ -48,8 +47,6 @@ _MAX_ATTEMPTS: Final = 2
 
 _MAX_UNEXPLAINED_REFUSALS: Final = 20
 """Unexplained refusals in total, after which all rows of a refused batch fail: the cause is not in a few rows."""
-
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -93,12 +90,7 @@ class FencedWriter:
                 raise
             except (SessionLostError, KazooException, UnreadableError) as error:
                 yield [RowOutcome(change, Outcome.UNKNOWN, reasons.SESSION_LOST.say()) for change in self._undecided]
-                detail = f" ({error})" if isinstance(error, UnreadableError) else ""
-                raise SessionLostError(
-                    f"ZooKeeper was lost while we held the controllership{detail}: the outcome of the last write is "
-                    "unknown",
-                    advice="commit the plan again: it reads back what was written and continues",
-                ) from None
+                raise lost_while_writing(error) from None
 
     def _write_batch(self) -> Iterator[list[RowOutcome]]:
         """Write the undecided changes until each has an outcome; nearly every attempt decides at least one row."""
@@ -149,7 +141,7 @@ class FencedWriter:
 
         Returns the outcomes, or, if nothing explains a refusal, no outcomes and what ZooKeeper refused.
         """
-        pending, stale = self._read(lambda: self._preconditions(pending).still_hold(pending))
+        pending, stale = self.control.read(lambda: self._preconditions(pending).still_hold(pending))
         if stale:
             return stale, None
         refused = self._commit(pending)
@@ -159,7 +151,7 @@ class FencedWriter:
                 for change in pending
             ], None
         keys = [change.key for change in pending]
-        _, outcomes = self._read(
+        _, outcomes = self.control.read(
             lambda: self._preconditions(pending).judge(pending, partitions_now(self.control.client, keys))
         )
         return outcomes, refused
@@ -196,14 +188,5 @@ class FencedWriter:
     def _read_required(self, pending: Sequence[Change]) -> ZnodeReads:
         """Read the znodes that the multis depend on; none if all states exist."""
         paths = required_reads(pending)
-        znodes = self._read(lambda: read_many(self.control.client, paths)) if paths else []
+        znodes = self.control.read(lambda: read_many(self.control.client, paths)) if paths else []
         return ZnodeReads({znode.path: znode for znode in znodes})
-
-    def _read(self, read: Callable[[], T]) -> T:
-        """Read from ZooKeeper; after a lost connection read once more if the session is still ours."""
-        for _ in range(_MAX_ATTEMPTS):
-            try:
-                return read()
-            except LOST:
-                self.control.await_reconnect()
-        raise SessionLostError("the connection to ZooKeeper was lost repeatedly", advice=COMMIT_AGAIN)

@@ -12,7 +12,7 @@ from kazoo.exceptions import KazooException
 
 from jobs.adapters.zookeeper.cluster import CONFIG_CHANGES, CONFIGS, DELETE_TOPICS, TOPICS
 from jobs.adapters.zookeeper.connection import LOST, read
-from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, fenced
+from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, fenced, lost_while_writing
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Op, create_or_set
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
 from jobs.adapters.zookeeper.precondition_reader import read_operations
@@ -47,12 +47,9 @@ def write_tasks(control: Controllership, tasks: Sequence[Operation], max_hold: f
             continue
         try:
             outcome = _write(control, task)
-        except (SessionLostError, KazooException, UnreadableError):
+        except (SessionLostError, KazooException, UnreadableError) as error:
             yield [RowOutcome(task, Outcome.UNKNOWN, reasons.SESSION_LOST.say())]
-            raise SessionLostError(
-                "ZooKeeper was lost while we held the controllership: the outcome of the last write is unknown",
-                advice="commit the plan again: it reads back what was written and continues",
-            ) from None
+            raise lost_while_writing(error) from None
         yield [outcome]
         if outcome.outcome is Outcome.FENCED:
             raise fenced(control.epoch)
