@@ -7,7 +7,7 @@ other.
 
 from typing import Any, Final
 
-from planner.rules.decisions import Decision, changed
+from planner.rules.decisions import Decision, changed, unelectable
 from planner.rules.inputs import BrokerSets, among
 from schemas import reasons
 from schemas.enums import Action, RejectionCode
@@ -61,7 +61,7 @@ def _decision(row: PartitionInfo, **values: Any) -> Decision:  # noqa: ANN401 - 
     return Decision(topic=row.topic, partition=row.partition, wanted=Action.CONTROLLED_SHUTDOWN, **values)
 
 
-def _refusal(  # noqa: PLR0911 - a line for each code
+def _refusal(
     row: PartitionInfo,
     topic: TopicInfo | None,
     brokers: BrokerSets,
@@ -70,12 +70,8 @@ def _refusal(  # noqa: PLR0911 - a line for each code
 ) -> tuple[RejectionCode, str] | None:
     """Return why nothing changes, None if something does."""
     isr = row.isr or []
-    if topic is not None and topic.deletion_requested:
-        return _CODES.DELETION_REQUESTED, reasons.DELETION_REQUESTED.say()
-    if not row.understood:
-        return _CODES.NOT_UNDERSTOOD, reasons.QUARANTINED.say()
-    if row.leader is None:
-        return _CODES.NO_STATE, reasons.NO_STATE.say()
+    if (refusal := unelectable(row, topic)) is not None:
+        return refusal
     is_leaderless = row.leader not in brokers.live
     is_last_in_isr = is_leaderless and not draining.isdisjoint(isr)
     candidates = among(among(row.replicas, isr), brokers.electable - draining)

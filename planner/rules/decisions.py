@@ -10,9 +10,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.rules.inputs import BrokerSets
+from schemas import reasons
 from schemas.enums import NO_VERSION, Action, RejectionCode
 from schemas.partition_info import PartitionInfo, TopicInfo
-from schemas.reasons import WAITS_FOR_CHANGE
 from schemas.rows import Change, Key
 
 FULFILLED: Final = frozenset({RejectionCode.ALREADY_ASSIGNED, RejectionCode.ALREADY_PREFERRED})
@@ -36,6 +36,15 @@ class Decision(Struct, frozen=True, kw_only=True, gc=False):
     @property
     def key(self) -> Key:
         return self.topic, self.partition
+
+
+def unelectable(row: PartitionInfo, topic: TopicInfo | None) -> tuple[RejectionCode, str] | None:
+    """Return why no leader of a partition is elected for a request, whatever the brokers are; None if one may be."""
+    if topic is not None and topic.deletion_requested:
+        return RejectionCode.DELETION_REQUESTED, reasons.DELETION_REQUESTED.say()
+    if not row.understood:
+        return RejectionCode.NOT_UNDERSTOOD, reasons.QUARANTINED.say()
+    return (RejectionCode.NO_STATE, reasons.NO_STATE.say()) if row.leader is None else None
 
 
 def changed(
@@ -96,7 +105,7 @@ def one_change(decisions: Iterable[Decision]) -> list[Decision]:
             first = decision.change
             ordered.append(decision)
         else:
-            why_not = WAITS_FOR_CHANGE.say(action=first.action)
+            why_not = reasons.WAITS_FOR_CHANGE.say(action=first.action)
             code = RejectionCode.WAITS_FOR_CHANGE
             ordered.append(replace(decision, change=None, code=code, why_not=why_not, withdrawn=False))
     return ordered

@@ -7,7 +7,7 @@ and `planner.leadership.preferred_election`; a change of one needs the other.
 
 from typing import Any, NamedTuple
 
-from planner.rules.decisions import Decision, changed
+from planner.rules.decisions import Decision, changed, unelectable
 from planner.rules.inputs import BrokerSets, ControllerConfig, among, union
 from schemas import reasons
 from schemas.enums import NO_LEADER, RECOVERED, Action, RejectionCode
@@ -236,19 +236,15 @@ def preferred_election(key: Key, row: PartitionInfo | None, topic: TopicInfo | N
     )
 
 
-def _no_preferred_election(  # noqa: C901, PLR0911 - a line for each code
+def _no_preferred_election(  # noqa: PLR0911 - a line for each code
     row: PartitionInfo | None, topic: TopicInfo | None, brokers: BrokerSets
 ) -> tuple[RejectionCode | None, str | None]:
     """Return why the preferred replica is not elected, None if it is."""
     codes = RejectionCode
     if row is None:
         return codes.UNKNOWN_PARTITION, reasons.UNKNOWN_IN_SNAPSHOT.say()
-    if topic is not None and topic.deletion_requested:
-        return codes.DELETION_REQUESTED, reasons.DELETION_REQUESTED.say()
-    if not row.understood:
-        return codes.NOT_UNDERSTOOD, reasons.QUARANTINED.say()
-    if row.leader is None:
-        return codes.NO_STATE, reasons.NO_STATE.say()
+    if (refusal := unelectable(row, topic)) is not None:
+        return refusal
     preferred = row.replicas[0]
     if row.leader == preferred:
         dead = "" if preferred in brokers.live else reasons.PREFERRED_LEADS_DEAD.say()
