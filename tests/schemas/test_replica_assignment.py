@@ -1,4 +1,7 @@
-"""The forms of one condition: in Python, in Spark's SQL, on Arrow, and as the view `health` counts it."""
+"""The forms of one condition: in Python, in Spark's SQL, on Arrow, and as the view `health` counts it.
+
+With requests it has two forms, in Spark's SQL and on Arrow.
+"""
 
 import pyarrow as pa
 from hypothesis import given, settings
@@ -8,7 +11,9 @@ from pyspark.sql import SparkSession
 from jobs.adapters.delta.warehouse import Warehouse, schema_of
 from jobs.console_output.commits import NO_SNAPSHOT
 from jobs.repositories.stored_rows import StoredRows
+from jobs.snapshots.health import moving_or_requested
 from jobs.sql_views.database import Summaries
+from planner.reassignment.pending import is_moving_or_requested, with_requests
 from schemas.replica_assignment import IS_REASSIGNED, is_reassigned
 
 Lists = tuple[list[int], list[int]]
@@ -43,3 +48,12 @@ def test_all_forms_mark_the_same_partitions(
     by_spark = {row["partition"] for row in frame.where(IS_REASSIGNED).collect()}
     assert by_spark == {number for number, mark in enumerate(marked) if mark}
     assert at.rows("health")[0]["reassigning"] == sum(marked)
+
+    requested = {("t", number) for number, row in enumerate(rows) if number % 3 == len(rows) % 3}
+    by_arrow = moving_or_requested(table, requested).tolist()
+    requests = spark.createDataFrame(
+        [(*key, [1, 2]) for key in sorted(requested)], "topic string, partition int, replicas array<int>"
+    )
+    with_topic = frame.selectExpr("'t' AS topic", "*").transform(with_requests, requests)
+    by_spark = {row["partition"] for row in with_topic.where(is_moving_or_requested()).collect()}
+    assert by_spark == {number for number, mark in enumerate(by_arrow) if mark}
