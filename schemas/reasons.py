@@ -112,6 +112,14 @@ DEPENDS_ON_UNCERTAIN: Final = Sentence(
     "it depends on broker {uncertain:ids}, which is registered, but not known to be alive"
 )
 
+# the order of restarts
+IS_DOWN: Final = Sentence("it is down: start it before another broker stops")
+CONTROLLER_LAST: Final = Sentence("it is the controller, which comes last")
+RACK_OF_ITS_OWN: Final = Sentence("a rack of its own")
+BY_RACK: Final = Sentence("rack {rack}")
+HARMS_WITH_FULL_ISRS: Final = Sentence("; even with full ISRs: {effects}")
+LOSES_QUORUM: Final = Sentence("; the quorum loses its majority")
+
 # steps of a reassignment
 UNKNOWN_PARTITION: Final = Sentence("no such partition")
 INVALID_TARGET: Final = Sentence("requested replicas [{requested:ids}]: expected broker ids without duplicates")

@@ -24,6 +24,7 @@ from jobs.runtime.suggestions import command_line
 from jobs.snapshots.cluster_view import ClusterView
 from planner.rules.restart_effect import known_min_isr
 from planner.rules.restart_order import InSyncNeed, RestartStep, restart_order
+from schemas import reasons
 from schemas.enums import RestartEffect
 from schemas.rows import LastSeenBroker, Row
 from schemas.text import abbreviate, broker_list, pluralise
@@ -141,12 +142,12 @@ def _step_row(position: int, step: RestartStep, check: str | None) -> Row:
 
 def _reason(step: RestartStep) -> str:
     if step.is_down:
-        return "it is down: start it before another broker stops"
-    last = "it is the controller, which comes last" if step.is_controller else ""
-    harmed = ", ".join(f"{count} {EFFECT_PHRASES[effect]}" for effect, count in step.harmed.items())
-    by_rack = "" if step.is_controller else "a rack of its own" if step.rack is None else f"rack {step.rack}"
-    quorum = "; the quorum loses its majority" if step.loses_quorum else ""
-    return (last or by_rack) + (f"; even with full ISRs: {harmed}" if harmed else "") + quorum
+        return reasons.IS_DOWN.say()
+    rack = reasons.RACK_OF_ITS_OWN.say() if step.rack is None else reasons.BY_RACK.say(rack=step.rack)
+    why_now = reasons.CONTROLLER_LAST.say() if step.is_controller else rack
+    effects = ", ".join(f"{count} {EFFECT_PHRASES[effect]}" for effect, count in step.harmed.items())
+    harm = reasons.HARMS_WITH_FULL_ISRS.say(effects=effects) if effects else ""
+    return why_now + harm + (reasons.LOSES_QUORUM.say() if step.loses_quorum else "")
 
 
 def _quorum_warnings(steps: Sequence[RestartStep], controllers: Sequence[int]) -> Iterator[str]:

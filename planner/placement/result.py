@@ -209,10 +209,10 @@ def _reasons(
             parts.append(placed)
         old, new = leaders[0][n], leaders[1][n]
         if old != new:
-            reason = "" if old in {source for source, _ in pairs[first:last]} else f"{rule.of_leaders}: "
             counts = ", ".join(preferred[broker] for broker in sorted((old, new)))
             elected = reasons.PREFERRED_CHANGES.say(before=tally.names[old], after=tally.names[new], counts=counts)
-            parts.append(f"{reason}{elected}")
+            is_replaced = old in {source for source, _ in pairs[first:last]}
+            parts.append(elected if is_replaced else reasons.WITH_STATE.say(reason=rule.of_leaders, state=elected))
         texts.append("; ".join(parts) or reasons.ORDER_CHANGES.say())
     return tuple(texts)
 
