@@ -7,7 +7,7 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import settings
@@ -63,6 +63,9 @@ SERVERS = {
 
 UNIT = "unit"
 
+REPEATS: Final = os.environ.get("REPEATS") == "all"
+"""Whether tests run that do the same again, with another version, store or setting."""
+
 WAITS = re.compile(r"_brokers\.py|/stories/|/test_spark_clusters\.py|/test_interrupts\.py|_killed\.py")
 """Files whose tests mostly wait for servers and processes of their own."""
 
@@ -79,6 +82,9 @@ TWO_VERSIONS = "test_leadership_brokers.py"
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark a test by the servers that it uses; a test that uses none is a unit."""
+    if item.get_closest_marker("repeat"):
+        item.add_marker("torture")
+        item.add_marker(pytest.mark.skipif(not REPEATS, reason="a repeat: REPEATS=all runs it"))
     markers = {marker for marker in (*FIXTURES, *SERVERS) if item.get_closest_marker(marker)} | _used_by(item)
     for marker in sorted(markers) or [UNIT]:
         item.add_marker(marker)

@@ -17,6 +17,7 @@ from tests.jobs.support.kafka.paged_brokers import LISTED, NOT_PAGED
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
 
+@pytest.mark.repeat
 def test_planning(spark: SparkSession) -> None:
     plan, imbalance = bench_planning(spark, 2_000, 1)
     assert plan.measured == "plan one dead broker of 100, stored, 2,000 partitions"
@@ -24,6 +25,7 @@ def test_planning(spark: SparkSession) -> None:
     assert plan.ratio > 0 < imbalance.ratio
 
 
+@pytest.mark.repeat
 def test_snapshots_and_writing(spark: SparkSession) -> None:
     with cluster(1_000) as small:
         samples = SnapshotBench(spark, Driver(spark), small).rounds(1)
@@ -38,6 +40,7 @@ def test_snapshots_and_writing(spark: SparkSession) -> None:
     assert writing.measured == "write 1,000 states, 1,000 in a fenced multi"
 
 
+@pytest.mark.repeat
 @pytest.mark.parametrize("newest", [LISTED, NOT_PAGED])
 def test_simulated_kraft_brokers(spark: SparkSession, newest: str) -> None:
     """Of more partitions than the driver reads alone."""
@@ -48,6 +51,7 @@ def test_simulated_kraft_brokers(spark: SparkSession, newest: str) -> None:
     assert figure.ratio > 0
 
 
+@pytest.mark.repeat
 @pytest.mark.usefixtures("spark")
 def test_a_commit_to_simulated_kraft_brokers() -> None:
     """Two requests, of which the second is sent while the moves of the first run; all are applied."""

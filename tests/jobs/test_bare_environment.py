@@ -95,6 +95,7 @@ def test_spark_submit_as_the_readme_shows_it(checkout: Path, user: Path, orders:
     assert odd(refused)[-1].startswith("surveyor: no snapshot 9 of cluster ")
 
 
+@pytest.mark.repeat
 def test_the_packed_environment(checkout: Path, user: Path, orders: KafkaTree, tmp_path: Path) -> None:
     """The lines of docs/deploy.md, on this machine in place of a cluster."""
     substitutions = {

@@ -45,7 +45,7 @@ from tests.shared_spark import way_to
 pytestmark = pytest.mark.usefixtures("spark")
 
 PARTITIONS = range(3)
-ROUNDS, AT_ONCE = 3, 4
+AT_ONCE = 4
 ON_A_WARM_SPARK = "from tests.shared_spark import join\nfrom jobs.entry import main\njoin()\nmain()"
 
 
@@ -100,13 +100,14 @@ def whole(warehouse: Warehouse) -> list[Snapshot]:
     return rows
 
 
-def test_snapshots_in_one_process(surveyor: Surveyor) -> None:
+@pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.repeat)])
+def test_snapshots_in_one_process(surveyor: Surveyor, rounds: int) -> None:
     settings = Settings("default", str(surveyor.folder), ClusterConf(zookeeper=surveyor.hosts))
     with changing(surveyor.hosts), ThreadPoolExecutor(AT_ONCE) as pool:
-        taken = [pool.submit(take_snapshot, settings) for _ in range(ROUNDS * AT_ONCE)]
+        taken = [pool.submit(take_snapshot, settings) for _ in range(rounds * AT_ONCE)]
         ids = sorted(future.result()["snapshot_id"] for future in taken)
 
-    assert [row.snapshot_id for row in whole(surveyor.warehouse)] == ids == list(range(1, ROUNDS * AT_ONCE + 1))
+    assert [row.snapshot_id for row in whole(surveyor.warehouse)] == ids == list(range(1, rounds * AT_ONCE + 1))
 
 
 def test_snapshots_of_several_processes_while_a_vacuum_runs(surveyor: Surveyor, spark: SparkSession) -> None:

@@ -3,7 +3,7 @@
 A producer with acks=all and a transactional one write from the first act to the last, and a consumer reads. A second
 test kills the controller, and the next one takes over what it left; it runs on request only:
 
-    LIVES=1 .venv/bin/pytest -m torture tests/jobs/stories/test_control_brokers.py
+    REPEATS=all .venv/bin/pytest -m torture tests/jobs/stories/test_control_brokers.py
 
 Then the controller ends by a signal or by another controller; and requests in /admin are carried out by `surveyor
 reconcile` alone while no broker becomes the controller.
@@ -154,8 +154,7 @@ def takes_a_record(controlled: ControlledCluster, topic: str, partition: int) ->
     return producer.flush(60) == 0 and failed == [None]
 
 
-@pytest.mark.torture
-@pytest.mark.skipif("LIVES" not in os.environ, reason="a second controller takes as much processor time as the first")
+@pytest.mark.repeat
 def test_the_life_of_a_cluster_under_one_controller_after_another(tmp_path: Path) -> None:
     with EmbeddedCluster(4, overrides=SETTINGS) as another, kafka_tree(another) as tree:
         controlled = ControlledCluster(another, tree, tmp_path)

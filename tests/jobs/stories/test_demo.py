@@ -37,7 +37,9 @@ SHOWN = {
 }
 
 
-@pytest.mark.parametrize("command", SHOWN)
+@pytest.mark.parametrize(
+    "command", ["demo", "demo --migration --pause", pytest.param("demo --kraft", marks=pytest.mark.repeat)]
+)
 def test_demo_loses_nothing_and_leaves_nothing(tmp_path: Path, command: str) -> None:
     user = home(tmp_path / "home")
     if command != "demo":

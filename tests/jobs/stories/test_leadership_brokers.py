@@ -26,9 +26,11 @@ B = 1
 OLD = "2.6"
 OURS = 2147483647
 REPLICAS = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1]}
+BOTH = pytest.mark.parametrize("spoken", ["default", OLD], indirect=True)
+"""For what is not the same with the older protocol."""
 
 
-@pytest.fixture(scope="module", params=["default", OLD])
+@pytest.fixture(scope="module", params=["default", pytest.param(OLD, marks=pytest.mark.repeat)])
 def spoken(request: pytest.FixtureRequest) -> str:
     """At 2.6 leaders change ISRs in ZooKeeper themselves, at the default they ask the controller."""
     return str(request.param)
@@ -52,6 +54,7 @@ def topic(request: pytest.FixtureRequest, cluster: EmbeddedCluster, kafka: Kafka
     return name
 
 
+@BOTH
 def test_topics_have_ids_where_brokers_know_of_them(
     cluster: EmbeddedCluster, kafka: KafkaTree, cluster_surveyor: Surveyor
 ) -> None:
@@ -188,6 +191,7 @@ def test_resident_drain_ends_with_the_controllership(
     assert traffic.stored(len(REPLICAS)) >= traffic.acknowledged
 
 
+@BOTH
 def test_resident_drain_and_undrain_under_one_controllership(
     cluster: EmbeddedCluster, kafka: KafkaTree, cluster_surveyor: Surveyor, topic: str, spoken: str
 ) -> None:

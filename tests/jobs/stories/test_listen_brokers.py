@@ -313,6 +313,7 @@ def _subject(file: Path) -> str:
     return x509.load_pem_x509_certificate(pem[pem.index(b"-----BEGIN CERTIFICATE") :]).subject.rfc4514_string()
 
 
+@pytest.mark.repeat
 @pytest.mark.parametrize("secured", [SCRAM], indirect=True)
 def test_brokers_with_certificates_and_passwords(tmp_path: Path, secured: Secured) -> None:
     """ISRs are asked for at the control plane, by TLS; controlled shutdowns at the inter-broker listener, by SASL.

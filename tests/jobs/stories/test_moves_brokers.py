@@ -38,9 +38,11 @@ pytestmark = [
 
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+BOTH = pytest.mark.parametrize("kafka", ["kraft", "zookeeper"], indirect=True)
+"""For what no other story with ZooKeeper does."""
 
 
-@pytest.fixture(scope="module", params=["zookeeper", "kraft"])
+@pytest.fixture(scope="module", params=["kraft", pytest.param("zookeeper", marks=pytest.mark.repeat)])
 def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlannedKafka]:
     """A cluster of each kind."""
     folder = tmp_path_factory.mktemp(request.param)
@@ -103,6 +105,7 @@ def test_what_changed_since_the_plan_is_refused(kafka: PlannedKafka, tmp_path: P
     assert "its replicas are now [2, 1]" in stale["message"]
 
 
+@BOTH
 def test_an_addition_and_a_move_are_cancelled_in_the_middle(kafka: PlannedKafka, tmp_path: Path) -> None:
     """Partition 0 is to have a replica more; 1 is to move, and Kafka leaves it in another order."""
     kafka.create({"slow": [[1, 2], [1, 2]]})
@@ -128,6 +131,7 @@ def test_an_addition_and_a_move_are_cancelled_in_the_middle(kafka: PlannedKafka,
     assert (traffic.failed, traffic.acknowledged - traffic.stored(2)) == ([], set())
 
 
+@BOTH
 def test_a_plan_is_cancelled_while_its_commit_waits(kafka: PlannedKafka, tmp_path: Path) -> None:
     """The commit lets the cancellation have the lease, and neither leaves a throttle."""
     kafka.create({"waiting": [[1, 2]]})
@@ -152,6 +156,7 @@ def test_a_plan_is_cancelled_while_its_commit_waits(kafka: PlannedKafka, tmp_pat
     assert "surveyor commit" not in said
 
 
+@BOTH
 def test_a_complete_move_is_rolled_back(kafka: PlannedKafka, tmp_path: Path) -> None:
     kafka.create({"there": [[1, 2], [1, 2]]})
     plan = kafka.plan("there", "reassign", *kafka.targets(tmp_path, ("there", 0, [1, 2, 3]), ("there", 1, [3, 1])))

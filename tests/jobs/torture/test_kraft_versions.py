@@ -23,7 +23,10 @@ pytestmark = [pytest.mark.torture, pytest.mark.usefixtures("spark")]
 APPLY: Final = ("--apply", "--yes")
 
 
-@pytest.fixture(params=OTHER_KRAFT_KAFKAS)
+OLDEST, *LATER = OTHER_KRAFT_KAFKAS
+
+
+@pytest.fixture(params=[OLDEST, *(pytest.param(version, marks=pytest.mark.repeat) for version in LATER)])
 def cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedKRaftCluster]:
     with EmbeddedKRaftCluster(2, heap="320m", kafka_version=request.param) as running:
         yield running

@@ -40,9 +40,12 @@ def own_environment() -> Mapping[str, str]:
     return {name: value for name, value in os.environ.items() if name not in {"SPARK_REMOTE", "SPARK_CONF_DIR"}}
 
 
+REPEATED = [pytest.param(store, marks=pytest.mark.repeat) for store in ("hdfs_folder", "azure_folder", "gcs_folder")]
+
+
 @pytest.mark.spark
 @pytest.mark.objects
-@pytest.mark.parametrize("store", ["object_store", "hdfs_folder", "azure_folder", "gcs_folder"])
+@pytest.mark.parametrize("store", ["object_store", *REPEATED])
 def test_the_whole_job(tree: KafkaTree, store: str, request: pytest.FixtureRequest) -> None:
     folder: str = request.getfixturevalue(store)
     surveyor = Commands(tree.hosts, folder)

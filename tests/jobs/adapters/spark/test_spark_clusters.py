@@ -132,6 +132,7 @@ def test_a_tiny_cluster_on_a_connect_server(tree: KafkaTree, server: ConnectServ
     assert _locally_planned(tree, tmp_path / "warehouse")["plan_id"] == cycle["plan_id"]
 
 
+@pytest.mark.repeat
 @pytest.mark.objects
 def test_on_a_connect_server_with_s3(tree: KafkaTree, server: ConnectServer, object_store: str, tmp_path: Path) -> None:
     """The client tells the server which endpoint S3 has."""
@@ -239,6 +240,7 @@ def test_on_a_standalone_cluster_with_hdfs(submit: Submit, hdfs_folder: str) -> 
     submit(hdfs_folder).plan_at_once(HADOOP_USER_NAME=MiniDfs.user)
 
 
+@pytest.mark.repeat
 @pytest.mark.objects
 def test_on_a_standalone_cluster_with_s3(submit: Submit, object_store: str) -> None:
     """As before, with the jars for S3, and the keys in the environment of driver and executors."""
