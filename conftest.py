@@ -69,14 +69,18 @@ REPEATS: Final = os.environ.get("REPEATS") == "all"
 WAITS = re.compile(r"_brokers\.py|/stories/|/test_spark_clusters\.py|/test_interrupts\.py|_killed\.py")
 """Files whose tests mostly wait for servers and processes of their own."""
 
-LONG = re.compile(
-    r"/test_(dags_brokers|kraft_plans_brokers|elsewhere|listen_brokers|demo|moves_brokers|leadership_brokers"
-    r"|bare_environment|standby|migration_brokers|pages_brokers|runbook_brokers)\.py"
+LONG: Final = (
+    *("dags_brokers", "kraft_plans_brokers", "bare_environment", "spark_clusters", "demo", "listen_brokers"),
+    *("standby", "whole_job_on_stores", "moves_brokers", "leadership_brokers", "placement_brokers", "kraft_brokers"),
+    *("control_brokers", "pages_brokers", "kraft_secured_plans_brokers", "rounds_at_once", "catalog"),
+    *("runbook_brokers", "kraft_restarts_brokers", "migration_brokers", "stock_life_brokers"),
 )
-"""Files of one and a half minutes and more, which begin first: no worker is left alone with one at the end."""
+"""Files of more than a minute, `test_` left out, which begin first, the longest of them before the others: no worker is
+left alone with one at the end.
+"""
 
 TWO_VERSIONS = "test_leadership_brokers.py"
-"""The longest file: each of its tests runs on clusters of two protocol versions, and nothing else is shared."""
+"""Its tests run on clusters of two protocol versions, and nothing else is shared."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -98,6 +102,12 @@ def _used_by(item: pytest.Item) -> set[str]:
     return by_fixture | {marker for marker, some in SERVERS.items() if some & names}
 
 
+def _rank(scope: str) -> int:
+    """The place of a file among the long ones, or after them."""
+    name = Path(scope.partition("[")[0]).stem.removeprefix("test_")
+    return LONG.index(name) if name in LONG else len(LONG)
+
+
 class ByFileAndCluster(LoadFileScheduling):
     """Gives a worker a whole file, as its tests share servers; a file with clusters of two versions goes to two.
 
@@ -112,13 +122,15 @@ class ByFileAndCluster(LoadFileScheduling):
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         waits = self.nodes.index(node) % 2 == 0
-        first = min(self.workqueue, key=lambda scope: (bool(WAITS.search(scope)) != waits, LONG.search(scope) is None))
+        first = min(self.workqueue, key=lambda scope: (bool(WAITS.search(scope)) != waits, _rank(scope)))
         self.workqueue.move_to_end(first, last=False)
         super()._assign_work_unit(node)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:  # noqa: ANN401 - xdist's
+    if gone := {*LONG} - {path.stem.removeprefix("test_") for path in config.rootpath.joinpath("tests").rglob("*.py")}:
+        raise pytest.UsageError(f"LONG in conftest.py names files that are not there: {', '.join(sorted(gone))}")
     return ByFileAndCluster(config, log)
 
 

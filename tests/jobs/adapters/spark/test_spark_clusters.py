@@ -222,6 +222,7 @@ def submit(large: KafkaTree, master: str, distribution: Path, tmp_path: Path) ->
     return made
 
 
+@pytest.mark.repeat
 def test_on_a_standalone_cluster(large: KafkaTree, submit: Submit, tmp_path: Path) -> None:
     """Both executors read ZooKeeper for the snapshot, and at least one plans."""
     warehouse = tmp_path / "warehouse"
