@@ -13,6 +13,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
@@ -87,29 +88,52 @@ def parsed(text: str) -> dict[str, dict[frozenset[str], float]]:
     return samples
 
 
-def test_what_the_parser_reads(measured: Surveyor) -> None:
+@dataclass(frozen=True)
+class Samples:
+    """What Prometheus' parser reads in the output."""
+
+    read: dict[str, dict[frozenset[str], float]]
+
+    def one(self, name: str) -> float:
+        return self.read[f"surveyor_{name}"][frozenset()]
+
+    def by_label(self, name: str) -> Mapping[str, float]:
+        return {next(iter(label)): value for label, value in self.read[f"surveyor_{name}"].items()}
+
+
+@pytest.fixture(scope="module")
+def samples(measured: Surveyor) -> Samples:
     ran = measured("metrics")
-    samples = parsed(ran.stdout)
-
-    def one(name: str) -> float:
-        return samples[f"surveyor_{name}"][frozenset()]
-
-    def by_label(name: str) -> Mapping[str, float]:
-        return {next(iter(label)): value for label, value in samples[f"surveyor_{name}"].items()}
-
     assert (ran.code, ran.stderr) == (0, "")
+    return Samples(parsed(ran.stdout))
+
+
+def test_partitions_are_counted_by_their_state(samples: Samples) -> None:
+    one = samples.one
     assert (one("snapshot_id"), one("partitions"), one("topics")) == (1, 4, 1)
     assert (one("offline_partitions"), one("under_replicated_partitions"), one("moving_partitions")) == (1, 1, 1)
     assert (one("mendable_partitions"), one("stuck_partitions"), one("drained_brokers")) == (0, 1, 1)
+
+
+def test_brokers_are_counted_by_their_state(samples: Samples) -> None:
+    by_label = samples.by_label
     assert by_label("brokers") == {"live": 2, "gone": 1, "not_understood": 0}
     assert by_label("gone_broker_partitions") == {"1": 2}
     assert by_label("imbalance_ratio") == {"0": 0.5, "1": 1.0}
+
+
+def test_plans_and_rows_of_commits_are_counted_by_their_outcome(samples: Samples) -> None:
+    one, by_label = samples.one, samples.by_label
     plans = dict.fromkeys(PlanStatus, 0) | {PlanStatus.COMMITTED: 1, PlanStatus.PLANNED: 2}
     assert by_label("plans") == plans
     rows = dict.fromkeys(Outcome, 0) | {Outcome.APPLIED: 1, Outcome.STALE: 1}
     del rows[Outcome.PENDING]
     assert by_label("commit_rows_total") == rows
     assert one("commit_rows_pending") == 2
+
+
+def test_the_last_commit_and_snapshot_have_a_time_and_an_age(measured: Surveyor) -> None:
+    one = Samples(parsed(measured("metrics").stdout)).one
     assert one("last_commit_timestamp_seconds") == COMMITTED.timestamp()
     assert one("last_snapshot_timestamp_seconds") == NOW.timestamp()
     age = (datetime.now(UTC) - NOW).total_seconds()

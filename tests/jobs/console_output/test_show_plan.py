@@ -106,9 +106,14 @@ def _changes(lines: list[str]) -> list[str]:
     return [line.split()[0] for line in lines if "leader " in line]
 
 
-def test_first_what_it_comes_to(surveyor: Surveyor) -> None:
+def test_first_sums_by_action_and_topic(surveyor: Surveyor) -> None:
     lines = _lines(surveyor)
     assert lines[1:3] == ["  by action: 119 reassign, 1 elect", "  by topic: busy 79, quiet 41"]
+    assert "  rejected: 60 NO_ELIGIBLE_LEADER" in lines
+
+
+def test_then_sums_by_broker_and_reason(surveyor: Surveyor) -> None:
+    lines = _lines(surveyor)
     assert lines[3].strip() == "by broker"
     brokers = [line.replace("│", " ").split() for line in lines if "│" in line]
     assert ["1", "0", "120", "0", "119", "0", "120"] in brokers
@@ -118,7 +123,6 @@ def test_first_what_it_comes_to(surveyor: Surveyor) -> None:
         "  59 times: to broker 5",
         "  1 time: broker 1 is gone",
     ]
-    assert "  rejected: 60 NO_ELIGIBLE_LEADER" in lines
 
 
 def test_omitted_rows_are_counted_with_their_command(surveyor: Surveyor) -> None:
@@ -126,6 +130,9 @@ def test_omitted_rows_are_counted_with_their_command(surveyor: Surveyor) -> None
     assert len(_changes(lines)) == 50
     assert f"  ... and 70 more changes: {whole}" in lines
     assert f"  ... and 10 more rejections: {whole}" in lines
+
+
+def test_all_rows_are_shown_on_request(surveyor: Surveyor) -> None:
     every = _lines(surveyor, "--all")
     assert len(_changes(every)) == MANY
     assert sum(line.startswith("  rejected quiet-") for line in every) == 60
@@ -170,12 +177,16 @@ def test_programs_get_every_row(surveyor: Surveyor, tmp_path: Path) -> None:
     done = surveyor.run("show", "plan", "grow", "--json", "--result-file", str(file))
     answer = json.loads(done.stdout)
     assert file.read_text() == done.stdout
+    assert (len(answer["rows"]), len(answer["rejection_rows"])) == (MANY, 60)
     assert (answer["plan_id"], answer["changes"], answer["rejected"]) == (ID, MANY, 60)
-    order = [(row["topic"], row["partition"]) for row in answer["rows"]]
-    assert order == sorted(order)
-    assert (len(order), len(answer["rejection_rows"])) == (MANY, 60)
-    assert set(answer["rows"][0]) == set(CHANGES.names)
     assert answer["summary"]["actions"] == [{"action": "reassign", "rows": 119}, {"action": "elect", "rows": 1}]
+
+
+def test_rows_for_programs_have_all_columns_in_order(surveyor: Surveyor) -> None:
+    rows = json.loads(surveyor.run("show", "plan", "grow", "--json").stdout)["rows"]
+    order = [(row["topic"], row["partition"]) for row in rows]
+    assert order == sorted(order)
+    assert set(rows[0]) == set(CHANGES.names)
 
 
 def test_rejections_beyond_those_shown(planned: Callable[..., Surveyor]) -> None:

@@ -88,12 +88,15 @@ def test_candidates_are_shown_and_nothing_unclean_is_planned(lived: Surveyor, tm
     assert lines[3].startswith("evidence orders-0  2. broker 0  in sync until snapshot 1 (")
     assert lines[3].endswith("leader epochs since 2  log size unknown  Kafka's choice")
 
+
+def test_candidates_are_shown_with_the_sizes_of_their_logs(lived: Surveyor, tmp_path: Path) -> None:
+    surveyor = lived.copied_to(tmp_path / "warehouse")
     log = (0, "orders", 0, "/a", 77, 0, False, NOW)
     sizes = pa.Table.from_pylist([dict(zip(COLUMNS.names, log, strict=True))], schema=COLUMNS)
     store_sizes(surveyor.warehouse, [0], sizes)
-    again = [line.strip() for line in surveyor("plan", "recover").stdout.splitlines()]
-    assert again[2].endswith("log size unknown")
-    assert again[3].endswith("leader epochs since 2  log of 77 bytes  Kafka's choice")
+    lines = [line.strip() for line in surveyor("plan", "recover").stdout.splitlines()]
+    assert lines[2].endswith("log size unknown")
+    assert lines[3].endswith("leader epochs since 2  log of 77 bytes  Kafka's choice")
 
 
 def test_unclean_is_dry_then_written_for_the_one_named(surveyor: Surveyor, tree: KafkaTree) -> None:

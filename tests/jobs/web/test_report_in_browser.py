@@ -86,12 +86,17 @@ def _count(sight: Sight, name: str) -> str:
     return sight.texts(f'[data-rows="{name}"] .count')[0]
 
 
-def test_a_report_of_a_cluster(browser: Browser, reports: Reports) -> None:
-    with rendered(browser, reports.cluster) as sight:
-        assert (sight.faults, sight.elsewhere(reports.cluster)) == ([], [])
+@pytest.mark.parametrize("page", ["cluster", "plan"])
+def test_a_report_is_self_contained_and_escapes_texts(browser: Browser, reports: Reports, page: str) -> None:
+    url = getattr(reports, page)
+    with rendered(browser, url) as sight:
+        assert (sight.faults, sight.elsewhere(url)) == ([], [])
         assert HOSTILE in sight.texts("main")[0]
         assert sight.value(SCRIPTS) == 1
-        assert "snapshot 3 taken 2026-11-21 12:00:00 UTC" in sight.texts("header")[0]
+
+
+def test_a_report_of_a_cluster_has_charts(browser: Browser, reports: Reports) -> None:
+    with rendered(browser, reports.cluster) as sight:
         assert sight.value("document.querySelectorAll('svg.chart[role=img]').length") == 4
         assert sight.value("document.querySelectorAll('svg.bars rect').length") == 14
         assert sight.value("document.querySelectorAll('svg.lines polyline').length") == 3
@@ -104,6 +109,11 @@ def test_a_report_of_a_cluster(browser: Browser, reports: Reports) -> None:
         )
         labels = "[...document.querySelectorAll('svg.lines .value')].map((label) => label.textContent)"
         assert sight.value(labels) == ["66.7 %", "100 %", "10 %"]
+
+
+def test_a_report_of_a_cluster_has_tables(browser: Browser, reports: Reports) -> None:
+    with rendered(browser, reports.cluster) as sight:
+        assert "snapshot 3 taken 2026-11-21 12:00:00 UTC" in sight.texts("header")[0]
         assert _rows(sight, "trouble")[0].split("\t")[:3] == ["orders-1", "Offline", "none"]
         assert "orders-0\t1\t2\t2" in "\n".join(_rows(sight, "leaders"))
         assert [row.split("\t")[5:7] for row in _rows(sight, "commits")] == [["0", "0"], ["1", "1"]]
@@ -129,9 +139,6 @@ def test_a_report_can_be_read_dark_and_light_narrow_and_wide(browser: Browser, r
 
 def test_a_plan_is_approved_from_its_page(browser: Browser, reports: Reports) -> None:
     with rendered(browser, reports.plan) as sight:
-        assert (sight.faults, sight.elsewhere(reports.plan)) == ([], [])
-        assert HOSTILE in sight.texts("main")[0]
-        assert sight.value(SCRIPTS) == 1
         assert sight.texts("main section h2")[0] == "Warnings"
         assert [row.split("\t")[0] for row in _rows(sight, "changes")] == [f"{HOSTILE}-0", "orders-0"]
         assert "[2,1,0] → [1,3,0]" in _rows(sight, "changes")[1]
