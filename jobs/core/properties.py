@@ -56,6 +56,14 @@ def read_key_values(
     return values
 
 
+def on_executor(path: Path | None) -> Path | None:
+    """Return where a process of a Spark executor finds a file of the driver.
+
+    That is the same path, or the executor's own folder if spark-submit has sent the file there with `--files`.
+    """
+    return path if path is None or path.exists() or not Path(path.name).exists() else Path(path.name)
+
+
 def refuse_shared_key(values: Mapping[str, str], file: str) -> None:
     """Raise UsageError if other users may read the private key that the values of a file name, or its group change it.
 

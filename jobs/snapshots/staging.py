@@ -25,11 +25,23 @@ from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.adapters.spark.session import default_parallelism
 from jobs.adapters.zookeeper.multi_read import gc_paused
 from jobs.adapters.zookeeper.source import READ, read_in_process, read_on_executors
-from jobs.core.errors import NoAnswerError, UnreadableError
+from jobs.core.errors import MissingError, NoAnswerError, SurveyorError, UnreadableError, UsageError
+from jobs.core.properties import on_executor
 from schemas.rows import QuarantinedZnode
 
-_UNREADABLE: Final = re.compile(rf"(?:{UnreadableError.__name__}|{NoAnswerError.__name__}): (.+)")
+_KINDS: Final[dict[str, type[SurveyorError]]] = {
+    UnreadableError.__name__: UnreadableError,
+    NoAnswerError.__name__: UnreadableError,
+    UsageError.__name__: UsageError,
+    MissingError.__name__: MissingError,
+}
+_ON_EXECUTOR: Final = re.compile(rf"\b({'|'.join(_KINDS)}): (.+)")
 """Matches the error of an executor within the stack traces of Python, Java and Scala."""
+
+_SHIPPING: Final = (
+    "Spark's executors need what the driver needs, under the same path on every host; or send files with "
+    "spark-submit --files FILE,..., and name them without a folder"
+)
 
 TASKS_PER_CORE: Final = 8
 """Spark tasks per core, enough to balance the load; each task adds a cost to every later pass."""
@@ -67,14 +79,15 @@ def _stage_zookeeper(source: ZooKeeperSource, tables: SparkWarehouse, *, tiny: b
 def _stage_kraft(source: KRaftSource, tables: SparkWarehouse, *, tiny: bool) -> tuple[DataFrame, list[Tally]]:
     if tiny:
         return _staged(read_table(source.read_rows()), tables)
-    on_executors = source.with_absolute_config()
+    sent = source.with_absolute_config()
     shares = source.shares(TASKS_PER_CORE * default_parallelism(tables.spark))
 
     def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch["id"].to_pylist():
                 with gc_paused():
-                    rows = read_table(_on_one_line(partial(on_executors.read_share, shares, number)))
+                    executor_source = replace(sent, command_config=on_executor(sent.command_config))
+                    rows = read_table(_on_one_line(partial(executor_source.read_share, shares, number)))
                 yield from rows.to_batches()
 
     count = len(shares.topics)
@@ -139,9 +152,10 @@ def _checkpointed(read: DataFrame) -> tuple[DataFrame, list[Tally]]:
     try:
         staged = read.localCheckpoint()
     except (PySparkException, Py4JError) as error:
-        match = _UNREADABLE.search(str(error))
+        match = _ON_EXECUTOR.search(str(error))
         if match is None:
             raise
-        raise UnreadableError(match[1]) from None
+        kind = _KINDS[match[1]]
+        raise kind(match[2], advice="" if kind is UnreadableError else _SHIPPING) from None
     spent = F.sum("read_seconds").alias("read"), F.sum("decode_seconds").alias("decoded")
     return staged, [Tally(*row) for row in staged.groupBy("kind").agg(F.count("*").alias("rows"), *spent).collect()]

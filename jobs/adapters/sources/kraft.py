@@ -103,7 +103,7 @@ class KRaftSource:
         return _rows(self._read(self._topics), started)
 
     def with_absolute_config(self) -> "KRaftSource":
-        """Return the source for processes in other folders; client.properties must have this path on their hosts."""
+        """Return the source for processes in other folders, which find client.properties by `on_executor`."""
         return replace(self, command_config=self.command_config and self.command_config.absolute())
 
     def shares(self, count: int) -> "Shares":

@@ -30,6 +30,7 @@ from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.multi_read import children_of, gc_paused, read_many
 from jobs.adapters.zookeeper.topics import TopicRows, read_topic_rows
 from jobs.core.errors import UnreadableError, UsageError
+from jobs.core.properties import on_executor
 from schemas.tables import PARTITIONS, QUARANTINE, TOPICS
 
 ZNODES_PER_TASK: Final = 250
@@ -184,6 +185,7 @@ def read_on_executors(spark: SparkSession, session: ZooKeeperSession, tasks: int
         shares = reader.shares(client)
 
     def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        reader.endpoint = replace(reader.endpoint, config=on_executor(reader.endpoint.config))
         for batch in numbers:
             for number in batch["id"].to_pylist():
                 yield from reader.read(shares[number])
