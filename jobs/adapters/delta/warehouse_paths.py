@@ -15,6 +15,7 @@ from typing import Final
 from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
+from jobs.adapters.kerberos.login import ticket_failure
 from jobs.core.errors import SurveyorError, UnreadableError, UsageError
 
 _IMPOSSIBLE: Final = re.compile(r"[\[\]{}*?^|\\\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}")
@@ -69,6 +70,9 @@ _STORE_REASONS: Final = {
     "AZURE_ALLOW_HTTP=true (ADLS)",
 }
 """Codes of object stores and of HDFS, which appear in the errors of all libraries; Arrow has them as ACCESS_DENIED."""
+
+_KERBEROS: Final = frozenset({"No credentials were supplied", "GSSAPI error"})
+"""Codes of failed logins, whose reason MIT's library tells if it is asked again."""
 
 _STATUS_REASONS: Final = {
     "403": ACCESS_DENIED,
@@ -249,7 +253,7 @@ def store_error_reason(error: BaseException) -> str | None:
     plain = text.replace("_", "").casefold()
     for code, reason in _STORE_REASONS.items():
         if code.casefold() in plain:
-            return reason
+            return (ticket_failure(os.environ) if code in _KERBEROS else None) or reason
     status = next((number for match in _STATUS.findall(text) for number in match if number), "")
     if status in _STATUS_REASONS:
         return _STATUS_REASONS[status]

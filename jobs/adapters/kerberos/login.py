@@ -35,6 +35,10 @@ INSTALL: Final = "pip install 'kafka-surveyor[kerberos]'"
 REFRESH_FACTOR: Final = 0.5
 """Part of a ticket's lifetime after which the next connection gets a new one, as in MIT's library."""
 
+CLIENT_KEYTAB: Final = "KRB5_CLIENT_KTNAME"
+TICKET_CACHE: Final = "KRB5CCNAME"
+"""Variables of MIT's library: the keytab and the ticket cache of a process."""
+
 _MODULE: Final = "Krb5LoginModule"
 _KEYTAB_FORM: Final = "a keytab (useKeyTab=true, keyTab and principal) or a ticket cache (useTicketCache=true)"
 
@@ -45,10 +49,10 @@ _NO_KEY: Final = _KRB5 + 181
 _NO_TICKET: Final = frozenset({_KRB5 + 141, _KRB5 + 195})
 """With a keytab these mean that it has no key of the principal, as there is a cache in memory."""
 _EXPLANATIONS: Final = {
-    _KRB5 + 6: "the KDC does not know the principal {principal}",
+    _KRB5 + 6: "the KDC does not know {the_principal}",
     _KRB5 + 7: "the KDC does not know the service {service}: see sasl.kerberos.service.name and the host's name",
     _KRB5 + 14: "the KDC and {source} have no encryption type in common: export the keytab again",
-    _KRB5 + 18: "the principal {principal} is locked or expired in the KDC",
+    _KRB5 + 18: "{the_principal} is locked or expired in the KDC",
     _KRB5 + 24: "the KDC does not accept the key in {source}: export the keytab of {principal} again",
     _KRB5 + 31: "the KDC does not accept the key in {source}: export the keytab of {principal} again",
     _EXPIRED: "the ticket in {source} has expired: run kinit again",
@@ -121,6 +125,7 @@ class KerberosLogin:
         message = " ".join(str(error).split()).replace("{", "{{").replace("}", "}}")
         reason = _EXPLANATIONS.get(self._code(error), message).format(
             principal=self.principal or "the principal",
+            the_principal="the principal" if self.principal is None else f"the principal {self.principal}",
             service=self.service if host is None else self._service_at(host),
             source=source,
         )
@@ -162,6 +167,28 @@ class KerberosLogin:
         except gssapi.raw.misc.GSSError as error:
             raise self.error(error) from None
         return credentials, lifetime
+
+
+def ticket_failure(environment: Mapping[str, str]) -> str | None:
+    """Return why MIT's library has no ticket for a process with these environment variables, None if it has one.
+
+    Without the extra only the keytab file is checked.
+    """
+    keytab, ticket_cache = environment.get(CLIENT_KEYTAB), environment.get(TICKET_CACHE)
+    path = None if keytab is None else Path(keytab.removeprefix("FILE:"))
+    if path is not None:
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            return f"the keytab {path} ({CLIENT_KEYTAB}) cannot be read: {error.strerror}"
+    try:
+        KerberosLogin("", path, None, None if path is not None else ticket_cache).credentials()
+    except KerberosError as error:
+        return str(error) if path is not None else f"without a keytab ({CLIENT_KEYTAB}) the {error}"
+    except (ImportError, OSError):  # the extra is not installed
+        source = f"the keytab {path}" if path is not None else f"the ticket cache {ticket_cache or ''}".rstrip()
+        return f"{source} gives no ticket"
+    return None
 
 
 def login_of(values: Mapping[str, str], file: str, section: str, service: str) -> KerberosLogin:

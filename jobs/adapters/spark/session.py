@@ -40,6 +40,8 @@ _INCUBATOR: Final = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
 _NO_JVM: Final = "JAVA_GATEWAY_EXITED"
 """PySpark's error condition for a JVM that ended during its start."""
 
+_KEYTAB: Final = "spark.kerberos.keytab"
+
 HADOOP: Final = "spark.hadoop."
 """The prefix of Hadoop's settings in an application; a session has them without it."""
 
@@ -91,11 +93,37 @@ def _started(
     for key, value in options.items():
         builder = builder.config(key, value)
     with _own_signal_handlers():
-        session = _start_short_lived(builder) if short_lived and not is_submitted() else builder.getOrCreate()
+        session = _start(builder, short_lived=short_lived)
     _check_delta(session)
     with suppress(Exception):  # a mere optimization, whose errors must not stop the start
         _cache_classes(session)
     return session
+
+
+def _start(builder: SparkSession.Builder, *, short_lived: bool) -> SparkSession:
+    """Start a session; raise MissingError if a JVM that is started here ends before it can be used."""
+    if is_submitted():
+        return builder.getOrCreate()
+    defaults = Path(os.environ["SPARK_CONF_DIR"], "spark-defaults.conf")
+    _refuse_missing_keytab(defaults)
+    try:
+        return _start_short_lived(builder) if short_lived else builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() != _NO_JVM:
+            raise
+        raise MissingError(
+            f"Spark's JVM ended while it started: the lines before this one say why; its settings are in {defaults}"
+        ) from None
+
+
+def _refuse_missing_keytab(defaults: Path) -> None:
+    """Raise MissingError if Spark's settings name a keytab that is not there; its JVM would end with a stack trace."""
+    import javaproperties  # noqa: PLC0415 - it imports asyncio
+
+    with suppress(OSError):
+        keytab = javaproperties.loads(defaults.read_text("utf-8")).get(_KEYTAB, "").strip()
+        if keytab and not Path(keytab).is_file():
+            raise MissingError(f"the keytab {keytab} ({_KEYTAB} in {defaults}) does not exist, or is no file")
 
 
 def _start_short_lived(builder: SparkSession.Builder) -> SparkSession:

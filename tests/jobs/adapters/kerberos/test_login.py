@@ -1,7 +1,5 @@
 """Logins at a real KDC: tickets that are renewed, and what is wrong in one line."""
 
-import os
-import struct
 import sys
 import time
 from collections.abc import Iterator
@@ -16,11 +14,19 @@ from jobs.adapters.kerberos.gssapi_exchange import GssapiExchange
 from jobs.adapters.kerberos.login import KEYTAB, PRINCIPAL, SERVICE, KerberosError, KerberosLogin, login_of
 from jobs.core.errors import MissingError, UsageError
 from jobs.core.properties import JAAS_CONFIG
-from tests.jobs.support.kerberos.kdc import BROKER, GUEST, LIFETIME_SECONDS, REALM, USER, Kdc
+from tests.jobs.support.kerberos.kdc import (
+    BROKER,
+    GUEST,
+    LIFETIME_SECONDS,
+    REALM,
+    USER,
+    Kdc,
+    keytab_with_another_key,
+    ticket_cache,
+)
 
 HOST = "localhost"
 MODULE = "com.sun.security.auth.module.Krb5LoginModule required"
-AES128 = 17
 
 
 @pytest.fixture(scope="module")
@@ -35,30 +41,6 @@ def configured(kdc: Kdc, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KRB5_CONFIG", str(kdc.krb5_conf()))
     monkeypatch.setenv("KRB5RCACHENAME", "none:")  # who accepts would leave a file for all processes
     monkeypatch.setenv("KRB5CCNAME", "FILE:/nowhere/tickets")
-
-
-def keytab_of(path: Path, principal: str, realm: str = REALM) -> Path:
-    """A keytab with a random key, in MIT's format 0x0502, so that the KDC has another one or does not know it."""
-
-    def counted(data: bytes) -> bytes:
-        return struct.pack(">H", len(data)) + data
-
-    names = principal.split("/")
-    entry = struct.pack(">H", len(names)) + counted(realm.encode()) + b"".join(counted(name.encode()) for name in names)
-    entry += struct.pack(">IIBH", 1, 0, 1, AES128) + counted(os.urandom(16))
-    path.touch(0o600)
-    path.write_bytes(b"\x05\x02" + struct.pack(">i", len(entry)) + entry)
-    return path
-
-
-def ticket_cache(path: Path, kdc: Kdc) -> str:
-    """What kinit makes."""
-    cache = f"FILE:{path}"
-    name = gssapi.Name(USER, gssapi.NameType.kerberos_principal)
-    assert gssapi.Credentials(
-        name=name, usage="initiate", store={"client_keytab": f"FILE:{kdc.keytab}", "ccache": cache}
-    ).lifetime
-    return cache
 
 
 def service_of(kdc: Kdc) -> gssapi.SecurityContext:
@@ -93,7 +75,7 @@ def test_a_service_accepts_the_principal(kdc: Kdc, tmp_path: Path) -> None:
         "login module": {JAAS_CONFIG: kdc.login_module(USER)},
         "service of the module": {JAAS_CONFIG: kdc.login_module(USER).replace(";", " serviceName=kafka;")},
         "ticket cache": {
-            JAAS_CONFIG: f'{MODULE} useTicketCache=true ticketCache="{ticket_cache(tmp_path / "c", kdc)}";'
+            JAAS_CONFIG: f'{MODULE} useTicketCache=true ticketCache="{ticket_cache(tmp_path / "c", kdc.keytab)}";'
         },
     }
     principals = {case: accepted(login_of(values, "f", "KafkaClient", "kafka"), kdc) for case, values in lines.items()}
@@ -150,7 +132,10 @@ def test_names_that_do_not_exist(kdc: Kdc, principal: str, service: str, reason:
 
 
 def test_keys_that_the_kdc_does_not_accept(tmp_path: Path) -> None:
-    outdated, unknown = keytab_of(tmp_path / "outdated", USER), keytab_of(tmp_path / "unknown", "stranger")
+    outdated, unknown = (
+        keytab_with_another_key(tmp_path / "outdated", USER),
+        keytab_with_another_key(tmp_path / "unknown", "stranger"),
+    )
 
     failures = [
         failure_of(KerberosLogin("kafka", outdated, USER, None)),
@@ -165,7 +150,7 @@ def test_a_ticket_cache_without_a_ticket(kdc: Kdc, tmp_path: Path, monkeypatch: 
     missing = failure_of(KerberosLogin("kafka", None, None, f"FILE:{tmp_path}/none"))
     default = failure_of(KerberosLogin("kafka", None, None, None))
     monkeypatch.setenv("KRB5_CONFIG", str(kdc.krb5_conf(lifetime=3)))
-    cache = ticket_cache(tmp_path / "short", kdc)
+    cache = ticket_cache(tmp_path / "short", kdc.keytab)
     time.sleep(3.5)
     expired = failure_of(KerberosLogin("kafka", None, None, cache))
 
@@ -186,7 +171,7 @@ def test_no_kdc(kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_realm_without_a_kdc(tmp_path: Path) -> None:
-    keytab = keytab_of(tmp_path / "other.keytab", USER, "OTHER.TEST")
+    keytab = keytab_with_another_key(tmp_path / "other.keytab", USER, "OTHER.TEST")
 
     failure = failure_of(KerberosLogin("kafka", keytab, f"{USER}@OTHER.TEST", None))
 

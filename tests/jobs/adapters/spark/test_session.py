@@ -1,6 +1,7 @@
 """Sessions with settings of their own: what one job needs is nothing that another finds."""
 
 import os
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -8,6 +9,7 @@ from pyspark.sql import SparkSession
 from jobs.adapters.spark.session import start_session, with_settings
 from jobs.adapters.spark.spark_app_cds import JVM_OPTIONS
 from jobs.adapters.spark.spark_settings import conf_dir
+from jobs.core.errors import MissingError
 
 SHUFFLE, BATCH = "spark.sql.shuffle.partitions", "spark.sql.execution.arrow.maxRecordsPerBatch"
 
@@ -47,3 +49,11 @@ def test_jvm_options_are_not_left_in_the_environment(spark: SparkSession, monkey
     assert start_session("surveyor snapshot", short_lived=True).sparkContext is spark.sparkContext
 
     assert dict(os.environ) == before
+
+
+def test_a_keytab_that_sparks_settings_name_must_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its JVM is not started, which would end with a stack trace."""
+    (tmp_path / "spark-defaults.conf").write_text("spark.kerberos.keytab  /nowhere/surveyor.keytab\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    with pytest.raises(MissingError, match=r"keytab /nowhere/surveyor.keytab \(spark.kerberos.keytab in "):
+        start_session("surveyor snapshot")
