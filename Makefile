@@ -102,7 +102,7 @@ quick: setup ## The tests that start nothing, neither a server nor Spark
 
 .PHONY: torture
 torture: setup ## What is killed, cut off and raced, as often as can be, for hours; options, a seed, go into TORTURE_ARGS
-	KILL_POINTS=all RACES=300 HISTORIES=2000 ROUNDS=40 REPEATS=all $(BIN)/pytest -m torture $(TORTURE_ARGS)
+	KILL_POINTS=all RACES=300 HISTORIES=2000 ROUNDS=40 REPEATS=all HADOOP=1 $(BIN)/pytest -m torture $(TORTURE_ARGS)
 
 .PHONY: demo
 demo: .venv/.runtime ## Embedded ZooKeeper and real brokers: the whole story; --kraft goes into DEMO_ARGS

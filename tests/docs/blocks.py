@@ -61,7 +61,7 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "python -m jobs.adapters.java.jars": "tests/jobs/adapters/embedded/test_jars.py",
         ". .venv/bin/activate": "tests/jobs/adapters/spark/test_spark_clusters.py",
         "mkdir environment": "tests/jobs/test_bare_environment.py",
-        "spark-submit --master yarn": NOT_RUN + "it wants YARN",
+        "spark-submit --master yarn": "tests/jobs/adapters/spark/test_yarn.py",
         "export SURVEYOR_WAREHOUSE=s3": NOT_RUN + "test_spark_clusters.py has S3, test_kerberos_brokers.py the keytab",
         "export PYSPARK_PYTHON": "tests/jobs/support/outside/spark_servers.py",
         "surveyor snapshot --remote": "tests/jobs/adapters/spark/test_spark_clusters.py",
@@ -96,6 +96,7 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "restarts.md": {"surveyor ": "tests/jobs/stories/test_restarts_brokers.py"},  # and test_kraft_restarts_brokers.py
     "operations.md": {"surveyor reconcile": "tests/jobs/execution/test_reconcile_command.py"},
+    "testing.md": {"HADOOP=1": NOT_RUN + "it runs tests"},
     "tables.md": {"from ": "tests/jobs/test_notebook.py", "surveyor catalog": "tests/jobs/sql_views/test_catalog.py"},
 }
 """By page and beginning of a line or block: the file that runs it, or why no test does."""

@@ -1,9 +1,13 @@
 """What the tests of the committer share: a Kafka tree without Kafka, a proxy in front of it, and a warehouse."""
 
+import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import copytree, ignore_patterns
+from typing import Final
 
 import pytest
 from kazoo.client import KazooClient
@@ -14,6 +18,8 @@ from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.controllership import Controllership, take_over
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.commands.documented_commands import ROOT
+from tests.jobs.support.commands.user_shell import bare
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.rows.plan_rows import CLUSTER
@@ -21,6 +27,25 @@ from tests.jobs.support.zookeeper.fenced_writes import OURS
 from tests.jobs.support.zookeeper.guarded_zookeeper import Certificates
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, new_chroot
 from tests.jobs.support.zookeeper.zookeeper_proxy import ZooKeeperProxy
+
+NOT_CLONED: Final = ignore_patterns(".git", ".venv*", "build", "dist", "__pycache__", ".*_cache", ".hypothesis")
+
+DISK: Final = "/var/tmp"  # noqa: S108 - a gigabyte, which is too much for temporary folders in memory
+
+PACKAGE_INDEX: Final = ("PIP_", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "SSL_CERT_FILE")
+"""Variables that say where this machine has its packages from; `make dist` may need them, and nothing else does."""
+
+
+@pytest.fixture(scope="session")
+def checkout() -> Iterator[Path]:
+    """A copy of this checkout in which `make dist` was run, with an environment as `make setup` makes it."""
+    with tempfile.TemporaryDirectory(prefix="surveyor-checkout-", dir=DISK) as temporary:
+        folder = copytree(ROOT, Path(temporary, "surveyor"), ignore=NOT_CLONED)
+        index = {name: value for name, value in os.environ.items() if name.startswith(PACKAGE_INDEX)}
+        done = bare("make dist", folder, Path.home(), **index)
+        assert done.returncode == 0, done.stdout + done.stderr
+        (folder / ".venv").symlink_to(ROOT / ".venv")
+        yield folder
 
 
 @pytest.fixture(scope="session")

@@ -4,13 +4,9 @@ Nothing of the tests' environment helps or hides anything: no settings, options 
 """
 
 import json
-import os
 import re
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from shutil import copytree, ignore_patterns
 from typing import Final
 
 import pytest
@@ -26,27 +22,8 @@ from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 pytestmark = pytest.mark.spark
 
-NOT_CLONED: Final = ignore_patterns(".git", ".venv*", "build", "dist", "__pycache__", ".*_cache", ".hypothesis")
-
-DISK: Final = "/var/tmp"  # noqa: S108 - a gigabyte, which is too much for temporary folders in memory
-
-PACKAGE_INDEX: Final = ("PIP_", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "SSL_CERT_FILE")
-"""Variables that say where this machine has its packages from; `make dist` may need them, and nothing else does."""
-
 USUAL: Final = ("  ... ", "WARNING: Using incubator modules")
 """How lines on stderr begin that are no fault: progress, and what the JVM says of its modules."""
-
-
-@pytest.fixture(scope="module")
-def checkout() -> Iterator[Path]:
-    """A copy of this checkout in which `make dist` was run, with an environment as `make setup` makes it."""
-    with tempfile.TemporaryDirectory(prefix="surveyor-checkout-", dir=DISK) as temporary:
-        folder = copytree(ROOT, Path(temporary, "surveyor"), ignore=NOT_CLONED)
-        index = {name: value for name, value in os.environ.items() if name.startswith(PACKAGE_INDEX)}
-        done = bare("make dist", folder, Path.home(), **index)
-        assert done.returncode == 0, done.stdout + done.stderr
-        (folder / ".venv").symlink_to(ROOT / ".venv")
-        yield folder
 
 
 @pytest.fixture

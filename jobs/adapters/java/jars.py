@@ -141,6 +141,16 @@ def _hdfs() -> JarSet:
     return JarSet(f"MiniDFS {hadoop}", artifacts, transitive=False)
 
 
+def yarn_jars() -> list[Path]:
+    """Return what YARN's servers, for tests, need beyond pyspark and `hdfs_jars`; not downloaded otherwise."""
+    return _cached(_yarn())
+
+
+def _yarn() -> JarSet:
+    # the version that Hadoop was built with; the resource manager makes certificates for applications
+    return JarSet("YARN", (Artifact("org.bouncycastle", "bcpkix-jdk18on", "1.82"),), transitive=True)
+
+
 def _version_in_pyspark(name: str) -> str:
     """Return the version of a jar that pyspark brings."""
     jar = next((jar for jar in zookeeper_jars() if jar.name.startswith(f"{name}-")), None)
@@ -276,7 +286,7 @@ def _rewrite_checksums() -> None:
     Each name is listed once.
     """
     _, resolve = choose_resolver(zookeeper_jars())
-    sets = (_delta(), _s3(), _azure(), _gcs(), _kdc(), _hdfs(), *map(_kafka, _KAFKAS))
+    sets = (_delta(), _s3(), _azure(), _gcs(), _kdc(), _hdfs(), _yarn(), *map(_kafka, _KAFKAS))
     with tempfile.TemporaryDirectory() as workshop:
         for number, request in enumerate(sets):
             jars = Path(workshop, str(number))

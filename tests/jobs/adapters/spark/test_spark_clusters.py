@@ -15,14 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from kazoo.client import KazooClient
 
 from jobs.adapters.embedded.ports import LOOPBACK
-from jobs.adapters.embedded.servers import EmbeddedZooKeeper
-from jobs.adapters.spark.spark_settings import SMALL_CLUSTER_PARTITIONS
 from jobs.core.errors import ExitCode
 from schemas.rows import Row
 from tests.jobs.adapters.conftest import warehouse_at
+from tests.jobs.adapters.spark.conftest import DUE, PARTITIONS, TOPICS
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.commands.documented_commands import deployed, said_here, shown
 from tests.jobs.support.commands.user_shell import bare, home
@@ -39,11 +37,7 @@ from tests.shared_spark import QUICK
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
-TOPICS, PARTITIONS = 21, 500
-DUE: Final = 7_014
-"""Partitions that need a change, as broker 1 is gone."""
 SURVEYOR: Final = str(Path(sys.executable).parent / "surveyor")
-assert TOPICS * PARTITIONS > SMALL_CLUSTER_PARTITIONS
 
 SMALL: Final = QUICK | {
     "spark.cores.max": "2",
@@ -58,25 +52,6 @@ SMALL: Final = QUICK | {
     "spark.eventLog.compress": "false",
 }
 """Small executors, none of which begins without the other, and a log of the work of each."""
-
-
-@pytest.fixture(scope="module")
-def large(zookeeper_server: EmbeddedZooKeeper) -> Iterator[KafkaTree]:
-    """Broker 1 is gone, so two partitions of three are due."""
-    root = KazooClient(zookeeper_server.connect)
-    root.start()
-    root.ensure_path("/large")
-    client = KazooClient(f"{zookeeper_server.connect}/large")
-    client.start()
-    tree = KafkaTree(f"{zookeeper_server.connect}/large", client)
-    tree.lay_out((0, 2))
-    tree.elect(0, epoch=7)
-    for topic in range(TOPICS):
-        tree.add_topic(f"t{topic}", {number: [number % 3, (number + 1) % 3] for number in range(PARTITIONS)})
-    yield tree
-    for folder in (client, root):
-        folder.stop()
-        folder.close()
 
 
 @pytest.fixture(scope="module")
