@@ -138,15 +138,11 @@ class AdminCommit:
         """
         self.commit_log.unfinished = True
         if self.commit_log.intents_written:
-            decided = {outcome.change.place for outcome in self.commit_log.outcomes}
             moving = {move.place for move in self.running_moves() or ()}
-            for change in pending:
-                if change.place in decided:
-                    continue
-                if change.place in moving:
-                    self.commit_log.add_outcomes([RowOutcome(change, Outcome.APPLIED, reasons.STILL_IN_PROGRESS.say())])
-                else:
-                    self.commit_log.add_outcomes([RowOutcome(change, Outcome.SKIPPED, reasons.COMMIT_STOPPED.say())])
+            requested = [change for change in self.commit_log.undecided(pending) if change.place in moving]
+            reason = reasons.STILL_IN_PROGRESS.say()
+            self.commit_log.add_outcomes([RowOutcome(change, Outcome.APPLIED, reason) for change in requested])
+            self.commit_log.skip_undecided(pending)
 
     def clear_throttle(self) -> None:
         """Remove the throttle unless replicas of the plan still move; an error here must not hide another error."""

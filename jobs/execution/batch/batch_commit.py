@@ -251,7 +251,7 @@ def _write(
         state = read_cluster(control.client)
         refuse_unreachable(state, listener)
     except (SurveyorError, KazooException):
-        _skip_undecided(commit_log, pending)
+        commit_log.skip_undecided(pending)
         raise
     tasks, changes = operations_among(pending), changes_among(pending)
     restarted = restarted_replicas(commit_log.plan, changes, control.epoch)
@@ -281,7 +281,7 @@ def _write(
             for outcomes in write_tasks(control, [task for task in withdrawals if task not in premature], max_hold):
                 commit_log.add_outcomes(outcomes)
     except (FencedError, SessionLostError):
-        _skip_undecided(commit_log, [*tasks, *changes])
+        commit_log.skip_undecided([*tasks, *changes])
         raise
     if written:
         topics = sorted({written_change.change.topic for written_change in written} & set(writer.topics.creations))
@@ -363,13 +363,6 @@ KafkaStorageError (56); the changes are stored in ZooKeeper, so take a new snaps
         f"{pluralise(len(names), 'partition', 'has', 'have')} no leader ({shown}): the brokers elected to lead them "
         f"answered {errors}; the changes are stored in ZooKeeper, so take a new snapshot and plan again"
     )
-
-
-def _skip_undecided(commit_log: CommitLog, pending: Sequence[PlanRow]) -> None:
-    """Record the rows without an outcome as skipped."""
-    decided = {outcome.change.place for outcome in commit_log.outcomes}
-    undecided = (change for change in pending if change.place not in decided)
-    commit_log.add_outcomes(RowOutcome(change, Outcome.SKIPPED, reasons.COMMIT_STOPPED.say()) for change in undecided)
 
 
 def _wait_for_successor(session: ZooKeeperSession, commit_log: CommitLog, seconds: float, notified: str) -> int:

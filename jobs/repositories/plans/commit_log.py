@@ -23,6 +23,7 @@ from jobs.repositories.plans.commit_rows import CHANGE_COLUMNS, AuditEntry, Comm
 from jobs.repositories.plans.record_builders import plan_condition, status_after
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.console import log
+from schemas import reasons
 from schemas.enums import Outcome, PlanKind, PlanStatus, Step
 from schemas.rows import CommitRecord, PlanRecord, PlanRow
 
@@ -111,6 +112,16 @@ class CommitLog:
     def add_outcomes(self, outcomes: Iterable[RowOutcome]) -> None:
         """Add outcomes of changes; `close` writes them."""
         self.outcomes += outcomes
+
+    def undecided(self, pending: Iterable[PlanRow]) -> list[PlanRow]:
+        """Return the rows without an outcome."""
+        decided = {outcome.change.place for outcome in self.outcomes}
+        return [row for row in pending if row.place not in decided]
+
+    def skip_undecided(self, pending: Iterable[PlanRow]) -> None:
+        """Add outcomes for the rows that have none: the commit ends before it comes to them."""
+        reason = reasons.COMMIT_STOPPED.say()
+        self.add_outcomes([RowOutcome(row, Outcome.SKIPPED, reason) for row in self.undecided(pending)])
 
     def replace_outcomes(self, outcomes: Iterable[RowOutcome]) -> None:
         """Replace the outcomes of the same changes, such as accepted requests that failed later."""
