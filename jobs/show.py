@@ -114,7 +114,7 @@ def replicas(
     as_of: AsOf = None,
 ) -> None:
     """List replicas with their states in Kafka's replica state machine."""
-    from jobs.console_output.replicas import ReplicaFilter, show_replicas
+    from jobs.console_output.replica_states import ReplicaFilter, show_replicas
 
     show_replicas(settings, ReplicaFilter(topic, broker, state and state.value), as_of)
 

@@ -11,6 +11,8 @@ condition is here in plain Python and in Spark's SQL, and `StoredRows.is_reassig
 from collections.abc import Collection, Container, Iterable, Sequence
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 IS_REASSIGNED: Final = "size(adding_replicas) + size(removing_replicas) > 0"
 """Condition on rows of PARTITIONS; null if the lists are not understood."""
 
@@ -69,6 +71,14 @@ class ReplicaAssignment(NamedTuple):
         origin = self.origin
         replicas = list(dict.fromkeys([*goal, *origin]))
         return ReplicaAssignment(replicas, without(replicas, origin), without(replicas, goal))
+
+
+class PartitionTarget(Struct, frozen=True):
+    """The replicas that a partition should have."""
+
+    topic: str
+    partition: int
+    replicas: list[int]
 
 
 def without(brokers: Iterable[int], others: Container[int]) -> list[int]:

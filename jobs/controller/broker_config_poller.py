@@ -215,9 +215,9 @@ class BrokerConfigPoller:
                 )
                 self._warned_epochs[broker] = epoch
             elif broker in errors:
-                premise = "" if self.is_serving else f": make sure that its {PROTOCOL_VERSION} is 2.7-IV1 at most"
+                advice = "" if self.is_serving else f": make sure that its {PROTOCOL_VERSION} is 2.7-IV1 at most"
                 self.log_line(
-                    f"surveyor: broker {broker} did not return its configs ({errors[broker]}){premise}; it is asked "
+                    f"surveyor: broker {broker} did not return its configs ({errors[broker]}){advice}; it is asked "
                     f"again every {ASK_AGAIN_SECONDS:g} s",
                     logging.WARNING,
                 )

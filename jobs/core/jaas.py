@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from jobs.core.errors import UsageError
 from jobs.core.properties import JAAS_CONFIG, refuse_shared
-from jobs.core.text_files import read_text_file
+from jobs.core.text_decoding import read_text_file
 
 JAAS_FILE: Final = "java.security.auth.login.config"
 """The path of a file with sections of login modules; in Java it is a system property."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from jobs.core.errors import UsageError
-from jobs.core.text_files import read_text_file
+from jobs.core.text_decoding import read_text_file
 
 HOST_NAMES: Final = "ssl.endpoint.identification.algorithm"
 """Whether certificates are checked for the host's name; in Java an empty value disables it."""

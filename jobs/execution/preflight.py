@@ -19,7 +19,7 @@ from jobs.execution.mode_selection import choose_mode
 from jobs.preconditions.changes import Preconditions
 from jobs.preconditions.limits import CommitLimits, refuse_beyond
 from jobs.preconditions.operations import judge_operations
-from jobs.preconditions.planned_premises import planned_premises
+from jobs.preconditions.planned_registrations import planned_registrations
 from jobs.preconditions.running_reassignments import classify, warnings_of_others
 from jobs.preconditions.wave_outcomes import evaluate_waves
 from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
@@ -91,7 +91,7 @@ def check_before_commit(
             refuse_too_large(reader.zookeeper_client, plan, pending)
         else:
             pending, outcomes = evaluate_waves(
-                plan.changes, reader.read_current(plan.changes), planned_premises(settings.warehouse, plan)
+                plan.changes, reader.read_current(plan.changes), planned_registrations(settings.warehouse, plan)
             )
             if any(change.action == Action.REASSIGN for change in pending):
                 others = classify(reader.read_reassignments())

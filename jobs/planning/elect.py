@@ -1,4 +1,4 @@
-"""Requested elections, of preferred_election replicas or for partitions without a live leader.
+"""Requested elections, of preferred replicas or for partitions without a live leader.
 
 Only elections that find a leader are planned; the other partitions are rejections with a reason.
 """
@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from jobs.adapters.delta.spark_warehouse import counted
 from jobs.planning.plan_draft import PlanDraft
-from jobs.planning.recover import evidence_for
+from jobs.planning.recover import evidence_for, partition_parameters
 from jobs.repositories.snapshot_tables import SnapshotTables
 from planner.columns.requested_partitions import KEY, join_requested
 from planner.columns.shape import shaped
@@ -24,15 +24,15 @@ from planner.leadership.preferred_election_deferral import (
 )
 from planner.leadership.unclean_recovery import offline_partitions
 from schemas.enums import PlanKind
-from schemas.rows import Row
+from schemas.rows import Key, Row
 from schemas.tables import EVIDENCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreferredRequest:
-    """Elections of preferred_election replicas, for given partitions or for brokers above the threshold."""
+    """Elections of preferred replicas, for given partitions or for brokers above the threshold."""
 
-    partitions: list[Row] | None
+    partitions: list[Key] | None
     threshold: float
     max_elections: int | None
     stable_for: int | None
@@ -52,7 +52,7 @@ class PreferredRequest:
         verdicts = preferred_election.preferred_verdicts(partitions, topics, brokers, considered).localCheckpoint()
         guarded, judged = counted(self._with_guards(tables, verdicts, skew))
         changes, rejections = preferred_election.changes_of(guarded), preferred_election.rejections_of(guarded)
-        parameters = {"election": "preferred_election", **asdict(self)}
+        parameters = {"election": "preferred", **asdict(self), "partitions": _stated(self.partitions)}
         return PlanDraft(PlanKind.ELECT, parameters, changes, rejections, at_most=judged)
 
     def _with_guards(self, tables: SnapshotTables, verdicts: DataFrame, skew: DataFrame) -> DataFrame:
@@ -79,7 +79,7 @@ class PreferredRequest:
 class OfflineRequest:
     """Elections for given partitions, or for all without a live leader."""
 
-    partitions: list[Row] | None
+    partitions: list[Key] | None
     unclean: bool
 
     def plan(self, tables: SnapshotTables) -> PlanDraft:
@@ -93,7 +93,7 @@ class OfflineRequest:
             offline_election.offline_verdicts(considered, tables["broker_configs"], unclean=self.unclean)
         )
         changes, rejections = offline_election.changes_of(verdicts), offline_election.rejections_of(verdicts)
-        parameters = {"election": "unclean" if self.unclean else "offline", "partitions": self.partitions}
+        parameters = {"election": "unclean" if self.unclean else "offline", "partitions": _stated(self.partitions)}
         evidence = _evidence(tables, verdicts) if self.unclean else None
         return PlanDraft(PlanKind.ELECT, parameters, changes, rejections, evidence=evidence, at_most=judged)
 
@@ -112,8 +112,13 @@ def _evidence(tables: SnapshotTables, verdicts: DataFrame) -> DataFrame:
     )
 
 
-def _requested(tables: SnapshotTables, partitions: list[Row] | None) -> DataFrame | None:
-    return None if partitions is None else tables.targets(partitions).select("topic", "partition")
+def _requested(tables: SnapshotTables, partitions: list[Key] | None) -> DataFrame | None:
+    return None if partitions is None else tables.requested(partitions)
+
+
+def _stated(partitions: list[Key] | None) -> list[Row] | None:
+    """Return the partitions as the plan's parameters state them."""
+    return None if partitions is None else partition_parameters(partitions)
 
 
 def _first_snapshot_of(tables: SnapshotTables, count: int) -> int | None:

@@ -1,7 +1,7 @@
 """Leaders for offline partitions: clean if possible, else by the evidence of history."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -22,22 +22,22 @@ from planner.leadership.unclean_recovery import (
     without_in_sync,
 )
 from schemas.enums import PlanKind
-from schemas.rows import Row
+from schemas.rows import Key, Row
 
 
-def recover_planner(requested: list[Row], *, allow_unclean: bool) -> Planner:
+def recover_planner(requested: Sequence[Key], *, allow_unclean: bool) -> Planner:
     """Plan leaders; unclean ones for the requested partitions, or for all."""
 
     def planner(tables: SnapshotTables) -> PlanDraft:
         refuse_unversioned(tables.snapshot, "plan recover")
         offline = _leaderless(tables).localCheckpoint()
         evidence = evidence_for(tables, offline).localCheckpoint()
-        allowed = tables.targets(requested)
+        allowed = tables.requested(requested)
         considered = offline, tables["broker_configs"], evidence, None if allow_unclean else allowed
         rejections = recover_rejections(*considered).unionByName(
             unneeded_rejections(allowed, tables["partitions"], offline),
         )
-        parameters = {"allow_unclean": allow_unclean, "partitions": requested}
+        parameters = {"allow_unclean": allow_unclean, "partitions": partition_parameters(requested)}
         return PlanDraft(PlanKind.RECOVER, parameters, recover_changes(*considered), rejections, evidence=evidence)
 
     return planner
@@ -62,16 +62,21 @@ def _leaderless(tables: SnapshotTables) -> DataFrame:
     return offline_partitions(*frames).unionByName(stateless_partitions(vanished, *frames))
 
 
-def parse_partitions(names: Sequence[str]) -> list[Row]:
+def partition_parameters(partitions: Iterable[Key]) -> list[Row]:
+    """Return partitions as the parameters of a plan name them."""
+    return [{"topic": topic, "partition": partition} for topic, partition in partitions]
+
+
+def parse_partitions(names: Sequence[str]) -> list[Key]:
     """Parse partition names into a sorted list without duplicates.
 
     >>> parse_partitions(["orders-7", "a-b-0", "orders-7"])
-    [{'topic': 'a-b', 'partition': 0}, {'topic': 'orders', 'partition': 7}]
+    [('a-b', 0), ('orders', 7)]
     """
-    partitions = set()
+    partitions = set[Key]()
     for name in names:
         parts = re.fullmatch(r"(.+)-(\d{1,9})", name)
         if parts is None:
             raise UsageError(f"--partition {name!r}: expected TOPIC-N, as in orders-7")
         partitions.add((parts[1], int(parts[2])))
-    return [{"topic": topic, "partition": number} for topic, number in sorted(partitions)]
+    return sorted(partitions)

@@ -14,9 +14,14 @@ from jobs.preconditions.changes import (
     split_due,
     topic_moved,
 )
-from jobs.preconditions.planned_premises import NO_PREMISES, Premises, is_unversioned, state_of
+from jobs.preconditions.planned_registrations import (
+    NO_REGISTRATIONS,
+    PlannedRegistrations,
+    current_registration,
+    is_unversioned,
+)
 from jobs.repositories.plans.commit_rows import RowOutcome
-from planner.reassignment.premise import differences, unclean_choice
+from planner.reassignment.partition_registration import differences, unclean_choice
 from planner.reassignment.reassignment_status import ReassignmentStatus, status_towards
 from planner.rules.inputs import has_live_leader
 from schemas import reasons
@@ -28,14 +33,14 @@ from schemas.znodes import MalformedZnodeError
 
 
 def judge_for_admin(
-    changes: Sequence[Change], current: CurrentState, premises: Premises = NO_PREMISES
+    changes: Sequence[Change], current: CurrentState, registrations: PlannedRegistrations = NO_REGISTRATIONS
 ) -> tuple[list[Change], list[RowOutcome]]:
     """Judge changes that are requested from Kafka's controller, which decides on ISR and epochs itself.
 
     A change is pending while the assignment, and for an election the leader, are those that the plan was computed from.
     A reassignment also needs a live leader in the ISR. Without versions, the whole state of a partition must be as it
-    was; `premises` has the part of it that is not in the changes. For a change that follows others of its plan on the
-    same partition, the state before it is not known in advance: only the assignment and a live leader are checked.
+    was; `registrations` has the part of it that is not in the changes. For a change that follows others of its plan on
+    the same partition, the state before it is not known in advance: only the assignment and a live leader are checked.
     """
 
     def judge(change: Change) -> RowOutcome | None:
@@ -48,7 +53,7 @@ def judge_for_admin(
         reason = _leaderless(partition.state, current.live) if change.action == Action.REASSIGN else None
         if change.action == Action.ELECT:
             reason = _unclean_moved(change, partition, current.live)
-        reason = reason or _premise_moved(change, partition, premises)
+        reason = reason or _changed_since_planned(change, partition, registrations)
         return None if reason is None else RowOutcome(change, Outcome.STALE, reason)
 
     return split_due(changes, judge)
@@ -58,18 +63,20 @@ def _unclean_moved(change: Change, partition: CurrentPartition, live: Collection
     """Say why an unclean election must not be requested any more, or would not elect the replica that was planned."""
     if back := [broker for broker in change.requires_dead if broker in live]:
         return reasons.BROKER_BACK.say(broker=back[0])
-    now = state_of(partition)
+    now = current_registration(partition)
     chosen = None if now is None else unclean_choice(now, partition.last_known, live)
     if chosen == change.leader_after:
         return None
     return reasons.OTHER_CHOICE.say(chosen=chosen, planned=change.leader_after)
 
 
-def _premise_moved(change: Change, partition: CurrentPartition, premises: Premises) -> str | None:
+def _changed_since_planned(
+    change: Change, partition: CurrentPartition, registrations: PlannedRegistrations
+) -> str | None:
     """Return what changed since the plan, where nothing has a version."""
     if not is_unversioned(change):
         return None
-    planned, now = premises.of(change), state_of(partition)
+    planned, now = registrations.of(change), current_registration(partition)
     if now is None:
         return reasons.NOT_UNDERSTOOD.say(path=partition.path, fault=partition.content.reason)
     moved = None if planned is None else differences(planned, now)

@@ -3,9 +3,13 @@
 from collections.abc import Sequence
 
 from jobs.preconditions.changes import is_other_topic, other_topic_reason
-from jobs.preconditions.planned_premises import Premises, is_unversioned, state_of
+from jobs.preconditions.planned_registrations import PlannedRegistrations, current_registration, is_unversioned
 from jobs.repositories.plans.commit_rows import RowOutcome
-from planner.reassignment.premise import PartitionPremise, unexplained_by_election, unexplained_by_move
+from planner.reassignment.partition_registration import (
+    PartitionRegistration,
+    unexplained_by_election,
+    unexplained_by_move,
+)
 from planner.reassignment.reassignment_status import ReassignmentStatus, status_towards
 from schemas import reasons
 from schemas.current_state import CurrentState
@@ -13,7 +17,9 @@ from schemas.enums import Action, Outcome
 from schemas.rows import Change
 
 
-def read_back(changes: Sequence[Change], current: CurrentState, premises: Premises) -> list[RowOutcome]:
+def read_back(
+    changes: Sequence[Change], current: CurrentState, registrations: PlannedRegistrations
+) -> list[RowOutcome]:
     """Return the outcomes of accepted changes whose partitions show more than the request explains.
 
     What changed between the last check and the request is found so, where nothing has a version.
@@ -21,7 +27,7 @@ def read_back(changes: Sequence[Change], current: CurrentState, premises: Premis
     outcomes = []
     for change in changes:
         partition = current.partitions[change.key]
-        planned, now = premises.of(change), state_of(partition)
+        planned, now = registrations.of(change), current_registration(partition)
         if now is not None and change.topic_id is not None and is_other_topic(change, partition.topic):
             reason = other_topic_reason(change, partition.topic)
             outcomes.append(RowOutcome(change, Outcome.FAILED, reasons.OTHER_TOPIC_ACCEPTED.say(cause=reason)))
@@ -41,6 +47,6 @@ def read_back(changes: Sequence[Change], current: CurrentState, premises: Premis
     return outcomes
 
 
-def _unexplained_election(planned: PartitionPremise, now: PartitionPremise, change: Change) -> str | None:
+def _unexplained_election(planned: PartitionRegistration, now: PartitionRegistration, change: Change) -> str | None:
     unclean = change.action == Action.ELECT
     return unexplained_by_election(planned, now, change.leader_after, unclean=unclean)

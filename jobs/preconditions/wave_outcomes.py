@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TypeVar
 
 from jobs.preconditions.admin_changes import judge_for_admin
-from jobs.preconditions.planned_premises import NO_PREMISES, Premises
+from jobs.preconditions.planned_registrations import NO_REGISTRATIONS, PlannedRegistrations
 from jobs.repositories.plans.commit_rows import RowOutcome
 from schemas import reasons
 from schemas.current_state import CurrentState
@@ -28,7 +28,7 @@ def by_wave(rows: Iterable[R]) -> Iterator[list[R]]:
 
 
 def evaluate_waves(
-    changes: Sequence[Change], current: CurrentState, premises: Premises = NO_PREMISES
+    changes: Sequence[Change], current: CurrentState, registrations: PlannedRegistrations = NO_REGISTRATIONS
 ) -> tuple[list[Change], list[RowOutcome]]:
     """Return the pending changes and the outcomes of the others.
 
@@ -42,7 +42,7 @@ def evaluate_waves(
     busy: set[Key] = set()
     for wave in by_wave(changes):
         pending_in_wave, outcomes_of_wave = judge_for_admin(
-            [change for change in wave if change.key not in busy], current, premises
+            [change for change in wave if change.key not in busy], current, registrations
         )
         pending += pending_in_wave + [change for change in wave if change.key in busy]
         outcomes += outcomes_of_wave

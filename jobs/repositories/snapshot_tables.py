@@ -1,6 +1,6 @@
 """The tables of one snapshot as Spark DataFrames, at the versions that its row in `snapshots` names."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -8,6 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import asdict
 from pyspark.sql import DataFrame
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
@@ -15,7 +16,8 @@ from jobs.adapters.delta.warehouse import Warehouse, schema_of
 from jobs.core.errors import UnreadableError
 from jobs.repositories.brokers_last_seen import brokers_last_seen
 from jobs.repositories.snapshots import last_snapshot, table_as_of
-from schemas.rows import Broker, LastSeenBroker, Row, Snapshot
+from schemas.replica_assignment import PartitionTarget
+from schemas.rows import Broker, Key, LastSeenBroker, Snapshot
 from schemas.tables import SPARK_SCHEMAS
 
 DRIVER_READ_TABLES: Final = frozenset({"brokers", "broker_configs"})
@@ -73,6 +75,12 @@ class SnapshotTables:
             rows = rows.filter(pc.invert(pc.fill_null(rows["fenced"], False)))  # noqa: FBT003 - Arrow's
         return rows.select(SPARK_SCHEMAS[table].names)
 
-    def targets(self, rows: Sequence[Row]) -> DataFrame:
-        """Return a DataFrame of requested partitions: topic, partition and replicas, null if not given."""
+    def targets(self, targets: Iterable[PartitionTarget]) -> DataFrame:
+        """Return a DataFrame of target replicas: topic, partition and replicas."""
+        rows = [asdict(target) for target in targets]
         return self.spark_warehouse.frame("partitions", rows).select("topic", "partition", "replicas")
+
+    def requested(self, partitions: Iterable[Key]) -> DataFrame:
+        """Return a DataFrame of requested partitions: topic and partition."""
+        rows = [{"topic": topic, "partition": partition} for topic, partition in partitions]
+        return self.spark_warehouse.frame("partitions", rows).select("topic", "partition")

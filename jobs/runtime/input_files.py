@@ -1,6 +1,7 @@
 """Parsing of input files and option values: their content is checked strictly, the form of a file is not.
 
-Files may contain the lines that Kafka's tools print around the JSON, in any encoding that `jobs.core.text_files` reads.
+Files may contain the lines that Kafka's tools print around the JSON, in any encoding that
+`jobs.core.text_decoding` reads.
 """
 
 import json
@@ -14,9 +15,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from jobs.core.errors import RefusedError, UsageError
-from jobs.core.text_files import read_text_file
+from jobs.core.text_decoding import read_text_file
 from jobs.runtime.console import log
-from schemas.rows import Row
+from schemas.replica_assignment import PartitionTarget
+from schemas.rows import Key
 from schemas.text import partition_name, pluralise
 
 T = TypeVar("T")
@@ -107,20 +109,19 @@ def read_new_topics(path: Path) -> list[NewTopicEntry]:
     return topics
 
 
-def read_reassignment(path: Path) -> list[Row]:
-    """Read the targets of a reassignment file: topic, partition, replicas.
+def read_reassignment(path: Path) -> list[PartitionTarget]:
+    """Read the targets of a reassignment file.
 
     The file may be the output of `kafka-reassign-partitions`: of `--generate` the proposal is used, of `--execute` the
     assignment for a rollback. The lint checks whether the targets are possible, and for duplicate partitions.
     """
     text = _assignment_in(path, read_text_file(path))
     targets = _decode(path, text, _Reassignment, REASSIGNMENT).partitions
-    rows = [{"topic": t.topic, "partition": t.partition, "replicas": t.replicas} for t in targets]
-    if not rows:
+    if not targets:
         raise UsageError(f"{path} names no partition")
     for target in targets:
         _check_log_dirs(path, target)
-    return rows
+    return [PartitionTarget(topic=row.topic, partition=row.partition, replicas=row.replicas) for row in targets]
 
 
 def _check_log_dirs(path: Path, target: _Target) -> None:
@@ -175,11 +176,11 @@ def read_topics_to_move(path: Path) -> list[str]:
     return topics
 
 
-def read_election(path: Path) -> list[Row]:
-    """Read the partitions of an election file: topic, partition."""
-    rows = [{"topic": w.topic, "partition": w.partition} for w in read_json(path, _Election, ELECTION).partitions]
-    refuse_repeated(path, rows)
-    return rows
+def read_election(path: Path) -> list[Key]:
+    """Read the partitions of an election file."""
+    partitions = [(row.topic, row.partition) for row in read_json(path, _Election, ELECTION).partitions]
+    refuse_repeated(path, partitions)
+    return partitions
 
 
 def read_json(path: Path, shape: type[T], example: str) -> T:
@@ -235,14 +236,13 @@ def _line_of(text: str, part: str) -> int:
     return text.count("\n", 0, text.index(part)) + 1
 
 
-def refuse_repeated(path: Path, rows: Iterable[Row]) -> None:
+def refuse_repeated(path: Path, partitions: Iterable[Key]) -> None:
     """Raise RefusedError if a partition occurs twice."""
-    keys: set[tuple[str, int]] = set()
-    for row in rows:
-        key = (row["topic"], row["partition"])
-        if key in keys:
-            raise RefusedError(f"{path} names {key[0]}-{key[1]} twice; say once what it should be")
-        keys.add(key)
+    earlier = set[Key]()
+    for key in partitions:
+        if key in earlier:
+            raise RefusedError(f"{path} names {partition_name(*key)} twice; say once what it should be")
+        earlier.add(key)
 
 
 def parse_replica_assignment(text: str) -> list[list[int]]:

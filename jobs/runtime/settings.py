@@ -22,7 +22,7 @@ from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core import logs
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.logs import LogFormat, LogLevel
-from jobs.core.text_files import read_text_file
+from jobs.core.text_decoding import read_text_file
 from jobs.core.units import PERIOD, RATE, parse_rate
 from jobs.runtime.cli_enums import Output
 from jobs.runtime.console import log

@@ -20,7 +20,7 @@ from planner.columns.broker_sets import EMPTY, FAILED, LED, in_order_of_choice, 
 from planner.columns.change_rows import leader_and_isr_recipients
 from planner.columns.requested_partitions import KEY, requested_with_topics
 from planner.columns.sentences import drained_leads, sentence_sql
-from planner.reassignment.pending import ORDERED
+from planner.reassignment.pending import REQUESTED_REPLICAS
 from planner.reconciliation.decision_rows import Precedence, to_decisions
 from schemas import reasons
 from schemas.enums import Action, RejectionCode
@@ -39,9 +39,9 @@ _REPLICA_COLUMNS: Final = {
 _PROGRESS_COLUMNS: Final = {
     "moves": IS_REASSIGNED,
     # also a request for another order of the same replicas, and one that takes the place of what runs
-    "is_asked": f"{ORDERED} IS NOT NULL AND NOT {ORDERED} <=> under_way",
-    "added": f"array_except({ORDERED}, origin)",
-    "not_live": f"array_except(array_except({ORDERED}, origin), eligible)",
+    "is_asked": f"{REQUESTED_REPLICAS} IS NOT NULL AND NOT {REQUESTED_REPLICAS} <=> under_way",
+    "added": f"array_except({REQUESTED_REPLICAS}, origin)",
+    "not_live": f"array_except(array_except({REQUESTED_REPLICAS}, origin), eligible)",
     "lagging": "array_except(under_way, isr)",
     "outside": "array_except(isr, under_way)",
     "next_leader": f"get({in_order_of_choice('array_intersect(under_way, isr)')}, 0)",
@@ -58,7 +58,9 @@ _ARRIVED: Final = f"moves AND NOT ({_STARTS}) AND size(lagging) = 0"
 _NARROWED: Final = f"{_ARRIVED} AND size(outside) = 0 AND array_contains(under_way, leader)"
 
 _INVALID: Final = f"""coalesce(
-    size({ORDERED}) = 0 OR size(array_distinct({ORDERED})) < size({ORDERED}) OR array_min({ORDERED}) < 0, false
+    size({REQUESTED_REPLICAS}) = 0
+    OR size(array_distinct({REQUESTED_REPLICAS})) < size({REQUESTED_REPLICAS})
+    OR array_min({REQUESTED_REPLICAS}) < 0, false
 )"""
 
 _UNSTOPPED: Final = f"{_NARROWED} AND size(unstopped) > 0"
@@ -69,7 +71,7 @@ _CODE: Final = f"""CASE
     WHEN {_INVALID} THEN '{_CODES.INVALID_TARGET}'
     WHEN deletion_requested AND NOT moves THEN '{_CODES.DELETION_REQUESTED}'
     WHEN NOT understood THEN '{_CODES.NOT_UNDERSTOOD}'
-    WHEN {ORDERED} IS NOT NULL AND NOT moves AND NOT is_asked THEN '{_CODES.ALREADY_ASSIGNED}'
+    WHEN {REQUESTED_REPLICAS} IS NOT NULL AND NOT moves AND NOT is_asked THEN '{_CODES.ALREADY_ASSIGNED}'
     WHEN is_asked AND deletion_requested THEN '{_CODES.DELETION_REQUESTED}'
     WHEN is_asked AND NOT moves AND size(not_live) > 0 THEN '{_CODES.TARGET_NOT_ALIVE}'
     WHEN leader IS NULL THEN '{_CODES.NO_STATE}'
@@ -102,7 +104,7 @@ All other codes name what a request waits for, such as a broker that is down (`o
 
 _WHY_NOT: Final = f"""CASE code
     WHEN '{_CODES.UNKNOWN_PARTITION}' THEN {sentence_sql(reasons.UNKNOWN_PARTITION)}
-    WHEN '{_CODES.INVALID_TARGET}' THEN {sentence_sql(reasons.INVALID_TARGET, requested=ORDERED)}
+    WHEN '{_CODES.INVALID_TARGET}' THEN {sentence_sql(reasons.INVALID_TARGET, requested=REQUESTED_REPLICAS)}
     WHEN '{_CODES.DELETION_REQUESTED}' THEN {sentence_sql(reasons.DELETION_REQUESTED)}
     WHEN '{_CODES.NOT_UNDERSTOOD}' THEN {sentence_sql(reasons.QUARANTINED)}
     WHEN '{_CODES.ALREADY_ASSIGNED}' THEN {sentence_sql(reasons.ALREADY_ASSIGNED)}
@@ -117,7 +119,7 @@ _WHY_NOT: Final = f"""CASE code
     WHEN '{_CODES.WAITS_FOR_STOP}' THEN {sentence_sql(reasons.TO_BE_STOPPED, unstopped="unstopped")}
 END"""
 
-_MERGED: Final = f"array_distinct(concat({ORDERED}, replicas))"
+_MERGED: Final = f"array_distinct(concat({REQUESTED_REPLICAS}, replicas))"
 _LEADER: Final = "IF(array_contains(under_way, leader), leader, next_leader)"
 
 
@@ -130,7 +132,7 @@ def _by_action(otherwise: str, **cases: str) -> str:
 _CHANGE_COLUMNS: Final = {
     "replicas_after": _by_action("replicas", start=_MERGED, end="under_way"),
     "adding_after": _by_action("adding_replicas", start="added", end=EMPTY),
-    "removing_after": _by_action("removing_replicas", start=f"array_except(replicas, {ORDERED})", end=EMPTY),
+    "removing_after": _by_action("removing_replicas", start=f"array_except(replicas, {REQUESTED_REPLICAS})", end=EMPTY),
     "leader_after": _by_action("leader", narrow=_LEADER),
     "isr_after": _by_action("isr", narrow="array_intersect(isr, under_way)"),
     "leader_epoch_after": "leader_epoch + 1",
@@ -150,7 +152,7 @@ _CHANGE_COLUMNS: Final = {
     "reason": _by_action(
         "NULL",
         start=f"""concat(
-            {sentence_sql(reasons.MOVE_REQUESTED, requested=ORDERED)},
+            {sentence_sql(reasons.MOVE_REQUESTED, requested=REQUESTED_REPLICAS)},
             IF(moves, {sentence_sql(reasons.MOVE_REPLACED)}, '')
         )""",
         narrow=f"""IF({_UNSTOPPED},
@@ -166,7 +168,7 @@ def reassignment_decisions(  # noqa: PLR0913 - a table each
     partitions: DataFrame,
     topics: DataFrame,
     brokers: DataFrame,
-    orders: DataFrame,
+    requests: DataFrame,
     stopped: DataFrame,
     *,
     is_resident: bool = True,
@@ -174,10 +176,10 @@ def reassignment_decisions(  # noqa: PLR0913 - a table each
     """Decide on partitions that are moving, and on those that a request names.
 
     `is_resident`: the controller waits for leaving replicas to stop, and asks them again. A controller that does not
-    stay repeats the narrowing step instead, which sends StopReplica to them. `orders`: REQUESTS of that kind.
+    stay repeats the narrowing step instead, which sends StopReplica to them. `requests`: REQUESTS of that kind.
     `stopped`: topic, partition, broker_id and the leader_epoch at which a broker confirmed that it stopped the replica.
     """
-    targets = orders.groupBy(*KEY).agg(F.first("replicas").alias(ORDERED))
+    targets = requests.groupBy(*KEY).agg(F.first("replicas").alias(REQUESTED_REPLICAS))
     legible = topics.select("topic", F.col("understood").alias("topic_understood"))
     moving = partitions.where(IS_REASSIGNED).select(*KEY)
     return (
@@ -212,4 +214,4 @@ def _aliased(columns: dict[str, str]) -> list[str]:
 
 def _is_withdrawn() -> str:
     codes = ", ".join(f"'{code}'" for code in _WITHDRAWN)
-    return f"{ORDERED} IS NOT NULL AND coalesce(code IN ({codes}), false)"
+    return f"{REQUESTED_REPLICAS} IS NOT NULL AND coalesce(code IN ({codes}), false)"

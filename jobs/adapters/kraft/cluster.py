@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka.admin import ConfigResourceType
@@ -14,12 +13,15 @@ from jobs.adapters.brokers.fanout import Ask
 from jobs.adapters.brokers.permission_refusal import NOT_PERMITTED, refusal
 from jobs.adapters.kraft.session import Session
 from schemas.enums import RequestKind
-from schemas.replica_assignment import target
+from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Broker, Key, ZnodeRequest
 from schemas.znodes import Endpoint
 
 REASSIGNMENTS: Final = "ListPartitionReassignments"
 """The request that lists running reassignments; in `requests` and `quarantine` it stands for their znode."""
+
+Reassignments = Mapping[Key, ReplicaAssignment]
+"""Running reassignments by topic and partition."""
 
 METADATA_VERSION: Final = "metadata.version"
 
@@ -43,15 +45,6 @@ def refused(code: int, resource: str, operation: str = "DESCRIBE") -> RefusedRea
     """Return the error for a broker's error code."""
     kind = NotPermittedError if code in NOT_PERMITTED else RefusedReadError
     return kind(refusal(code, resource, operation))
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """A running reassignment: all replicas of the partition, and those that it adds and removes."""
-
-    replicas: list[int]
-    adding: list[int]
-    removing: list[int]
 
 
 def read_cluster(session: Session, protocol: str) -> tuple[str | None, list[Broker]]:
@@ -93,7 +86,7 @@ def read_metadata_version(session: Session) -> int | None:
     return next((int(row.max_version_level) for row in features if row.name == METADATA_VERSION), None)
 
 
-def read_moves(session: Session, keys: Iterable[Key] | None = None) -> dict[Key, Move]:
+def read_moves(session: Session, keys: Iterable[Key] | None = None) -> Reassignments:
     """Return the running reassignments by partition, all or those of some partitions.
 
     Raise RefusedReadError if they are not listed.
@@ -105,7 +98,7 @@ def read_moves(session: Session, keys: Iterable[Key] | None = None) -> dict[Key,
     if response.error_code != NONE:
         raise refused(response.error_code, "cluster")
     return {
-        (topic.name, row.partition_index): Move(
+        (topic.name, row.partition_index): ReplicaAssignment(
             list(row.replicas), list(row.adding_replicas), list(row.removing_replicas)
         )
         for topic in response.topics
@@ -121,14 +114,14 @@ def _topics_of(keys: Iterable[Key]) -> list[Any]:
     return [row(name=topic, partition_indexes=partitions) for topic, partitions in numbers.items()]
 
 
-def request_rows(moves: Mapping[Key, Move]) -> list[ZnodeRequest]:
+def request_rows(moves: Reassignments) -> list[ZnodeRequest]:
     """Return running reassignments as rows of REQUESTS, with their targets."""
     return [
         ZnodeRequest(
             kind=RequestKind.REASSIGN.value,
             topic=topic,
             partition=partition,
-            replicas=target(move.replicas, move.removing),
+            replicas=move.target,
             path=f"{REASSIGNMENTS}/{topic}/{partition}",
         )
         for (topic, partition), move in sorted(moves.items())

@@ -12,7 +12,7 @@ from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeConfigsRequest
 
 from jobs.adapters.brokers.admin import NONE
-from jobs.adapters.kraft.cluster import Move, refused
+from jobs.adapters.kraft.cluster import Reassignments, refused
 from jobs.adapters.kraft.session import Session
 from jobs.adapters.kraft.topics import (
     TOPIC_OVERRIDE,
@@ -32,7 +32,6 @@ from schemas.current_state import (
     OperationState,
     TopicSettings,
 )
-from schemas.replica_assignment import ReplicaAssignment, target
 from schemas.rows import Key, Operation
 from schemas.znodes import Assignment, MalformedZnodeError, UnreadPartition
 
@@ -63,7 +62,7 @@ def read_partitions(session: Session, keys: Iterable[Key]) -> dict[Key, CurrentP
 def _shown(partition: CurrentPartition) -> tuple[object, ...]:
     """Return what a reading shows of a partition, without the others of its topic."""
     topic = partition.topic
-    assigned: ReplicaAssignment | str | None
+    assigned: object
     try:
         assigned = partition.assignment
     except MalformedZnodeError as error:
@@ -88,8 +87,8 @@ def read_reassignments(session: Session, live: Collection[int]) -> CurrentReassi
     """Read all running reassignments, and their partitions."""
     moves = permitted_moves(session)
     not_understood = ["running reassignments (they are not listed)"] if moves is None else []
-    running: Mapping[Key, Move] = moves or {}
-    targets = {key: target(move.replicas, move.removing) for key, move in running.items()}
+    running: Reassignments = moves or {}
+    targets = {key: move.target for key, move in running.items()}
     partitions = read_partitions(session, running) if running else {}
     return CurrentReassignments(targets, {}, partitions, dict.fromkeys(live), frozenset(), None, not_understood)
 

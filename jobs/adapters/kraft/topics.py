@@ -25,7 +25,7 @@ from msgspec import Struct
 from jobs.adapters.brokers.admin import NONE
 from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.delta.warehouse import schema_of
-from jobs.adapters.kraft.cluster import REASSIGNMENTS, Move, NotPermittedError, RefusedReadError, read_moves
+from jobs.adapters.kraft.cluster import REASSIGNMENTS, NotPermittedError, Reassignments, RefusedReadError, read_moves
 from jobs.adapters.kraft.session import UNSUPPORTED, Session, StaleMetadataError
 from schemas.rows import Key, QuarantinedZnode
 
@@ -95,7 +95,7 @@ class KRaftTopicReading:
 
     topics: pa.Table
     partitions: pa.Table
-    moves: Mapping[Key, Move]
+    moves: Reassignments
     quarantine: list[QuarantinedZnode] = field(default_factory=list)
     torn: Sequence[str] = ()
     """Topics of a share that are left out, because their replicas and reassignments are not of one moment."""
@@ -128,7 +128,7 @@ def has_at_most(session: Session, limit: int) -> bool:
     return True
 
 
-def read_share(session: Session, names: Sequence[str], moves: Mapping[Key, Move] | None) -> KRaftTopicReading:
+def read_share(session: Session, names: Sequence[str], moves: Reassignments | None) -> KRaftTopicReading:
     """Read some topics with their configs; `moves` are the reassignments as listed before, None if they are unknown."""
     quarantine: list[QuarantinedZnode] = []
     topics = _read(session, names)
@@ -154,7 +154,7 @@ def read_topics(
 def _reading(
     session: Session,
     topics: Mapping[str, _Topic],
-    moves: Mapping[Key, Move] | None,
+    moves: Reassignments | None,
     quarantine: list[QuarantinedZnode],
     torn: Sequence[str] = (),
 ) -> KRaftTopicReading:
@@ -192,7 +192,7 @@ class NamedTopic:
 
 def read_named_topics(
     session: Session, names: Sequence[str], *, with_configs: bool
-) -> tuple[dict[str, NamedTopic], Mapping[Key, Move] | None]:
+) -> tuple[dict[str, NamedTopic], Reassignments | None]:
     """Read these topics, and all running reassignments; None if those are not listed.
 
     A topic that does not exist is left out. Without the reassignments, no partition is understood.
@@ -214,7 +214,7 @@ def read_named_partitions(session: Session, keys: Collection[Key]) -> dict[str, 
 
 def _named(
     topics: Mapping[str, _Topic],
-    moves: Mapping[Key, Move] | None,
+    moves: Reassignments | None,
     configs: Mapping[str, dict[str, str | None] | None],
 ) -> dict[str, NamedTopic]:
     columns = _merged(topics)
@@ -232,9 +232,9 @@ def _named(
 def _read_untorn(
     session: Session,
     names: Sequence[str] | None,
-    list_moves: Callable[[], dict[Key, Move] | None],
+    list_moves: Callable[[], Reassignments | None],
     keys: frozenset[Key] | None = None,
-) -> tuple[dict[str, _Topic], dict[Key, Move] | None]:
+) -> tuple[dict[str, _Topic], Reassignments | None]:
     """Read topics between two lists of the running reassignments, and those that are torn once more.
 
     With `keys`, only these partitions are read.
@@ -251,8 +251,11 @@ def _read_untorn(
 
 
 def _moves_when_read(
-    again: Mapping[str, _Topic], torn: Collection[str], listed: Mapping[Key, Move], latest: Mapping[Key, Move]
-) -> dict[Key, Move]:
+    again: Mapping[str, _Topic],
+    torn: Collection[str],
+    listed: Reassignments,
+    latest: Reassignments,
+) -> Reassignments:
     """Return the reassignments at the moment when each topic was read: `torn` between two lists, the others before.
 
     A move that has ended since has left the last list. Without it, all its replicas would count as assigned.
@@ -268,7 +271,7 @@ def _moves_when_read(
     return earlier | {key: move for key, move in latest.items() if key[0] in torn}
 
 
-def permitted_moves(session: Session, keys: Iterable[Key] | None = None) -> dict[Key, Move] | None:
+def permitted_moves(session: Session, keys: Iterable[Key] | None = None) -> Reassignments | None:
     """Return the running reassignments, all or those of some partitions; None if this client may not list them.
 
     Raise StaleMetadataError for any other refusal, as of a controller that was just replaced; then try again.
@@ -281,13 +284,13 @@ def permitted_moves(session: Session, keys: Iterable[Key] | None = None) -> dict
         raise StaleMetadataError(str(error)) from None
 
 
-def torn_between(before: Mapping[Key, Move] | None, after: Mapping[Key, Move] | None) -> set[str]:
+def torn_between(before: Reassignments | None, after: Reassignments | None) -> set[str]:
     """Return the topics whose reassignments differ between two lists, of which either may be unknown."""
     old, new = before or {}, after or {}
     return {key[0] for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
 
 
-def listed_moves(session: Session, quarantine: list[QuarantinedZnode]) -> dict[Key, Move] | None:
+def listed_moves(session: Session, quarantine: list[QuarantinedZnode]) -> Reassignments | None:
     """Return the running reassignments; None if they are not listed, which is a row of QUARANTINE."""
     try:
         return read_moves(session)
@@ -392,7 +395,7 @@ def _topic_id(topic_id: UUID | None) -> str | None:
     return urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
-def _torn(topics: Mapping[str, _Topic], before: Mapping[Key, Move], after: Mapping[Key, Move]) -> set[str]:
+def _torn(topics: Mapping[str, _Topic], before: Reassignments, after: Reassignments) -> set[str]:
     """Return the topics whose partitions and reassignments are not of one moment.
 
     A topic that is left out of `topics` was not asked for, or does not exist.
@@ -416,7 +419,7 @@ def _merged(topics: Mapping[str, _Topic]) -> Columns:
     return columns
 
 
-def _add_moves(partitions: Columns, moves: Mapping[Key, Move] | None, quarantine: list[QuarantinedZnode]) -> None:
+def _add_moves(partitions: Columns, moves: Reassignments | None, quarantine: list[QuarantinedZnode]) -> None:
     """Fill in what reassignments add and remove.
 
     A partition is not understood if reassignments are unknown, or if its own changed each time it was read: the rules
@@ -431,8 +434,8 @@ def _add_moves(partitions: Columns, moves: Mapping[Key, Move] | None, quarantine
         move = moves.get(key)
         if move is None:
             continue
-        partitions["adding_replicas"][number] = move.adding
-        partitions["removing_replicas"][number] = move.removing
+        partitions["adding_replicas"][number] = [*move.adding]
+        partitions["removing_replicas"][number] = [*move.removing]
         if set(move.replicas) != set(partitions["replicas"][number]):
             partitions["understood"][number] = False
             reason = "its reassignment changed while it was read; take a snapshot again"

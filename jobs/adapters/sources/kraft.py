@@ -1,7 +1,7 @@
 """The brokers of a KRaft cluster as a metadata source, by requests of the Admin API. It needs no JVM."""
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
@@ -15,7 +15,7 @@ from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.brokers.reported_configs import KAFKA_DEFAULTS, KRAFT_DEFAULTS
 from jobs.adapters.delta.warehouse import schema_of
 from jobs.adapters.kraft.cluster import (
-    Move,
+    Reassignments,
     RefusedReadError,
     read_cluster,
     read_default_settings,
@@ -48,7 +48,7 @@ from jobs.adapters.sources.interface import (
 from jobs.core.errors import UsageError
 from schemas.broker_configs import DEFAULT_ENTITY
 from schemas.metadata_names import IN_KRAFT
-from schemas.rows import Broker, Key, QuarantinedZnode
+from schemas.rows import Broker, QuarantinedZnode
 from schemas.topic_configs import FOLLOWER_RATE, LEADER_RATE
 
 T = TypeVar("T")
@@ -235,7 +235,7 @@ class KRaftSource:
         reading.quarantine.extend(hidden)
         return reading
 
-    def _metadata(self, session: Session, moves: Mapping[Key, Move]) -> ClusterMetadata:
+    def _metadata(self, session: Session, moves: Reassignments) -> ClusterMetadata:
         cluster_id, brokers = read_cluster(session, self._protocol)
         quorum = session.quorum
         fault = session.quorum_fault
@@ -265,7 +265,7 @@ class Shares:
 
     topics: Sequence[Sequence[str]]
     """The names of the topics of each share."""
-    moves: Mapping[Key, Move] | None
+    moves: Reassignments | None
     """The reassignments before the reading, None if they are not listed."""
     addresses: Sequence[str]
     """Of the live brokers."""
@@ -303,7 +303,7 @@ def bootstrap_addresses(text: str) -> list[str]:
     return addresses
 
 
-def _running(session: Session) -> dict[Key, Move]:
+def _running(session: Session) -> Reassignments:
     """Return the running reassignments; none if they are not listed, which the reading of topics reports."""
     try:
         return read_moves(session)

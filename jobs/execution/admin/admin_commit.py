@@ -40,7 +40,7 @@ from jobs.execution.admin.throttles import (
     throttle_rows,
 )
 from jobs.preconditions.limits import refuse_other_cluster
-from jobs.preconditions.planned_premises import Premises, planned_premises
+from jobs.preconditions.planned_registrations import PlannedRegistrations, planned_registrations
 from jobs.preconditions.running_reassignments import classify, reassignments_of, warnings_of_others
 from jobs.preconditions.wave_outcomes import by_wave
 from jobs.repositories.plans.commit_log import CommitLog
@@ -74,8 +74,10 @@ def commit_admin(
     throttle = throttle_rows(settings.warehouse, commit_log.plan.plan_id)
     rate = rate_of(throttle) if running.throttle is None else running.throttle
     on_poll = make_poll_hook(running.max_wait, commit_log, lease)
-    premises = planned_premises(settings.warehouse, commit_log.plan)
-    run = AdminCommit(settings, cluster, commit_log, controller, throttler, running, lease, on_poll, premises, rate)
+    registrations = planned_registrations(settings.warehouse, commit_log.plan)
+    run = AdminCommit(
+        settings, cluster, commit_log, controller, throttler, running, lease, on_poll, registrations, rate
+    )
     try:
         with raise_on_signal():
             run.run_waves(pending)
@@ -111,7 +113,7 @@ class AdminCommit:
     running: ReassignmentOptions
     lease: Lease
     on_poll: Callable[[], None]
-    premises: Premises
+    registrations: PlannedRegistrations
     """What the changes of the plan depend on, in a cluster without versions."""
     rate: int | None
     """Bytes a second at which the plan's replicas are copied; None if no throttle was requested."""
@@ -208,7 +210,7 @@ class AdminCommit:
 
     def _recheck(self, wave: Sequence[PlanRow], timeout_seconds: float) -> list[PlanRow]:
         with self.cluster.reading() as reader:
-            return recheck_wave(reader, self.commit_log, wave, timeout_seconds, self.premises)
+            return recheck_wave(reader, self.commit_log, wave, timeout_seconds, self.registrations)
 
     def _judge_again(self, rows: Sequence[PlanRow]) -> list[PlanRow]:
         """Judge the changes of the next requests; raise RefusedError if the plan was closed meanwhile."""
@@ -217,7 +219,7 @@ class AdminCommit:
 
     def _read_back(self, accepted: Sequence[PlanRow]) -> None:
         with self.cluster.reading() as reader:
-            record_concurrent_changes(reader, self.commit_log, accepted, self.premises)
+            record_concurrent_changes(reader, self.commit_log, accepted, self.registrations)
 
     def _throttle(self, upcoming: Sequence[Change] = ()) -> None:
         """Throttle the replicas that move now and those that are about to."""

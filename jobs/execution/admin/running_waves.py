@@ -14,7 +14,7 @@ from jobs.core.errors import StillRunningError
 from jobs.core.units import Part
 from jobs.preconditions.admin_changes import judge_for_admin
 from jobs.preconditions.operations import judge_operations
-from jobs.preconditions.planned_premises import NO_PREMISES, Premises, is_unversioned
+from jobs.preconditions.planned_registrations import NO_REGISTRATIONS, PlannedRegistrations, is_unversioned
 from jobs.preconditions.read_back import read_back
 from jobs.preconditions.running_reassignments import reassignment_statuses, reassignments_of
 from jobs.repositories.plans.commit_log import CommitLog
@@ -41,7 +41,7 @@ def recheck_wave(
     commit_log: CommitLog,
     wave: Sequence[PlanRow],
     timeout_seconds: float = PREVIOUS_WAVE_SECONDS,
-    premises: Premises = NO_PREMISES,
+    registrations: PlannedRegistrations = NO_REGISTRATIONS,
 ) -> list[PlanRow]:
     """Read again just before requesting; return the pending rows of a wave, and record the outcomes of the others.
 
@@ -56,7 +56,9 @@ def recheck_wave(
     candidates = [change for change in wave if change.key not in refused]
     operations, changes = operations_among(candidates), changes_among(candidates)
     pending, outcomes = poll_until(
-        lambda: read_and_judge(reader, changes, premises), lambda judged: not _any_stale(judged[1]), timeout_seconds
+        lambda: read_and_judge(reader, changes, registrations),
+        lambda judged: not _any_stale(judged[1]),
+        timeout_seconds,
     )
     commit_log.add_outcomes(outcomes)
     if not operations:
@@ -67,21 +69,21 @@ def recheck_wave(
 
 
 def read_and_judge(
-    reader: ClusterReader, changes: Sequence[Change], premises: Premises = NO_PREMISES
+    reader: ClusterReader, changes: Sequence[Change], registrations: PlannedRegistrations = NO_REGISTRATIONS
 ) -> tuple[list[Change], list[RowOutcome]]:
     """Read the latest state of changes, and return the pending ones and the outcomes of the others."""
     reader.sync()
-    return judge_for_admin(changes, reader.read_current(changes), premises)
+    return judge_for_admin(changes, reader.read_current(changes), registrations)
 
 
 def record_concurrent_changes(
-    reader: ClusterReader, commit_log: CommitLog, accepted: Sequence[PlanRow], premises: Premises
+    reader: ClusterReader, commit_log: CommitLog, accepted: Sequence[PlanRow], registrations: PlannedRegistrations
 ) -> None:
     """Read back accepted changes that were planned without versions; record what the requests do not explain."""
     unversioned = [row for row in changes_among(accepted) if is_unversioned(row)]
     if unversioned:
         reader.sync()
-        found = read_back(unversioned, reader.read_current(unversioned), premises)
+        found = read_back(unversioned, reader.read_current(unversioned), registrations)
         commit_log.replace_outcomes(found)
         for outcome in found:
             log(f"surveyor: {outcome.change.name}: {outcome.message}", logging.WARNING)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec.structs import asdict
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -38,7 +39,12 @@ def from_file(path: Path, limits: PlacementLimits) -> Planner:
         )
     targets = read_reassignment(path)
     racks: dict[str, Any] = {} if limits.rack_aware else {"rack_aware": False}
-    stated = {"targets": targets, **racks, **limits.permissions, **stated_caps(limits.caps)}
+    stated = {
+        "targets": [asdict(target) for target in targets],
+        **racks,
+        **limits.permissions,
+        **stated_caps(limits.caps),
+    }
 
     def planner(tables: SnapshotTables) -> PlanDraft:
         return _draft_of(tables, StatedTargets(rows=tables.targets(targets), parameters=stated), limits)

@@ -19,16 +19,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import RefusedError, UsageError
-from jobs.core.text_files import read_text_file
+from jobs.core.text_decoding import read_text_file
 from jobs.planning.placement.partition_arrays import NamedPartitions, rows_of
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.runtime.console import log
 from jobs.runtime.input_files import Number, Version, read_json, refuse_repeated
 from planner.placement.problem import NO_BROKER, Ints, Partitions
-from schemas.rows import Row
 from schemas.text import MAX_PARTITIONS_NAMED
 
 UNKNOWN_SIZE: Final = -1
@@ -170,18 +170,15 @@ def read_size_file(path: Path) -> pa.Table:
     Kafka's limits, and RefusedError for a partition that is named twice.
     """
     text = read_text_file(path)
-    rows = _json(path) if text.lstrip().startswith("{") else list(_csv(path, text))
-    refuse_repeated(path, rows)
-    if not rows:
+    is_json = text.lstrip().startswith("{")
+    sizes = read_json(path, _Sizes, EXAMPLE).partitions if is_json else list(_csv(path, text))
+    refuse_repeated(path, [(size.topic, size.partition) for size in sizes])
+    if not sizes:
         raise UsageError(f"{path} has no sizes: expected a line {','.join(HEADER)} and one for each partition, or JSON")
-    return pa.Table.from_pylist(rows, schema=SIZE_SCHEMA)
+    return pa.Table.from_pylist([asdict(size) for size in sizes], schema=SIZE_SCHEMA)
 
 
-def _json(path: Path) -> list[Row]:
-    return [{name: getattr(size, name) for name in HEADER} for size in read_json(path, _Sizes, EXAMPLE).partitions]
-
-
-def _csv(path: Path, text: str) -> Iterator[Row]:
+def _csv(path: Path, text: str) -> Iterator[_Size]:
     try:
         lines = csv.reader(io.StringIO(text, newline=""), strict=True)
         header = next(lines, [])
@@ -189,20 +186,20 @@ def _csv(path: Path, text: str) -> Iterator[Row]:
             raise UsageError(f"{path} begins with {','.join(header)!r}; expected {','.join(HEADER)}, or JSON")
         for line in lines:
             if line:
-                yield _row(path, lines.line_num, line)
+                yield _size(path, lines.line_num, line)
     except csv.Error as error:
         raise UsageError(f"{path} is neither CSV nor JSON: {error}") from None
 
 
-def _row(path: Path, number: int, line: Sequence[str]) -> Row:
+def _size(path: Path, number: int, line: Sequence[str]) -> _Size:
     if len(line) != len(HEADER) or not line[0]:
         raise UsageError(f"{path}, line {number}: {','.join(line)!r}; expected {','.join(HEADER)}, as in orders,0,1024")
     topic, partition, size = line
-    return {
-        "topic": topic,
-        "partition": _number(path, number, "partition", partition, 2**31 - 1),
-        "bytes": _number(path, number, "bytes", size, MAX_PARTITION_BYTES),
-    }
+    return _Size(
+        topic=topic,
+        partition=_number(path, number, "partition", partition, 2**31 - 1),
+        bytes=_number(path, number, "bytes", size, MAX_PARTITION_BYTES),
+    )
 
 
 def _number(path: Path, line: int, name: str, text: str, most: int) -> int:

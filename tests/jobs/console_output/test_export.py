@@ -105,7 +105,7 @@ def test_as_kafka_generates(surveyor: Surveyor, tmp_path: Path) -> None:
     assert (first, blank) == ("Current partition replica assignment", "")
     assert (second, proposed) == ("Proposed partition reassignment configuration", KAFKAS)
     assert [row["replicas"] for row in json.loads(now)["partitions"]] == [[0, 1], [0, 1], [0, 1]]
-    assert [row["replicas"] for row in read_reassignment(file)] == [[2, 0], [0], [1, 2]]
+    assert [row.replicas for row in read_reassignment(file)] == [[2, 0], [0], [1, 2]]
 
 
 def test_refused_plan_is_not_exported(tree: KafkaTree, warehouse: Warehouse, surveyor: Surveyor) -> None:
@@ -146,7 +146,7 @@ def test_what_kafkas_tool_prints_is_read(tmp_path: Path, content: str) -> None:
     path = tmp_path / "generated"
     path.write_text(content)
 
-    rows = [(row["topic"], row["partition"], row["replicas"]) for row in read_reassignment(path)]
+    rows = [(row.topic, row.partition, row.replicas) for row in read_reassignment(path)]
 
     assert rows == [("b.ar", 2, [2, 0]), ("b.ar", 10, [0]), ("foo", 0, [1, 2])]
 

@@ -52,12 +52,13 @@ def surveyor(tmp_path_factory: pytest.TempPathFactory) -> Surveyor:
     return Surveyor("127.0.0.1:1", folder)
 
 
-def _plan(surveyor: Surveyor, *arguments: str) -> tuple[dict[str, list[Any]], dict[str, str]]:
+def _plan(surveyor: Surveyor, election: str, *arguments: str) -> tuple[dict[str, list[Any]], dict[str, str]]:
     """Return leader and ISR of each election, and the code of each rejection."""
-    summary = surveyor.json("plan", "elect", *arguments)
-    assert surveyor.json("plan", "elect", *arguments) == summary
+    summary = surveyor.json("plan", "elect", election, *arguments)
+    assert surveyor.json("plan", "elect", election, *arguments) == summary
     plan = read_plan(surveyor.warehouse, summary["plan_id"])
     refuse_edited(plan)
+    assert plan.row.options["election"] == election.removeprefix("--")
     return (
         {c.name: [c.leader_after, *c.isr_after] for c in plan.changes},
         {row.name: row.code for row in plan.rejections},

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.preconditions.planned_premises import NO_PREMISES
+from jobs.preconditions.planned_registrations import NO_REGISTRATIONS
 from jobs.preconditions.read_back import read_back
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Decoded, LeaderAndIsr
 from schemas.enums import Action, Outcome
@@ -48,6 +48,6 @@ def moving(topic_id: str) -> CurrentState:
 @pytest.mark.parametrize(("topic_id", "expected"), [(PLANNED, []), (OTHER, [Outcome.FAILED])])
 def test_a_move_of_a_topic_that_was_created_again_has_failed(topic_id: str, expected: list[Outcome]) -> None:
     """The Admin API names a topic, and the new one has the same replicas, leader and epoch."""
-    found = read_back([MOVE], moving(topic_id), NO_PREMISES)
+    found = read_back([MOVE], moving(topic_id), NO_REGISTRATIONS)
     assert [outcome.outcome for outcome in found] == expected
     assert all(outcome.message.startswith("accepted for another topic: ") for outcome in found)

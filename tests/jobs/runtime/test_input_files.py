@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from jobs.core.errors import UsageError
 from jobs.core.properties import read_key_values
-from jobs.core.text_files import decoded
+from jobs.core.text_decoding import decoded
 from jobs.planning.placement.weights import read_size_file
 from jobs.runtime.input_files import read_election, read_new_topics, read_reassignment, read_topics_to_move
 from jobs.runtime.settings import load_conf
+from schemas.replica_assignment import PartitionTarget
 
 pytestmark = pytest.mark.unit
 
@@ -40,17 +41,17 @@ WRITTEN: Final[list[tuple[str, Callable[[str], bytes]]]] = [
 ZK: Final = "zk:2181"
 SIZES: Final = '{"partitions":[{"topic":"foo","partition":0,"bytes":7}]}'
 FILES: Final[list[tuple[str, Callable[[Path], Any], Any]]] = [
-    (JSON, read_reassignment, [{"topic": "foo", "partition": 0, "replicas": [3, 1]}]),
-    (f"\n{JSON}\n\n", read_reassignment, [{"topic": "foo", "partition": 0, "replicas": [3, 1]}]),
-    (GENERATED, read_reassignment, [{"topic": "foo", "partition": 0, "replicas": [3, 1]}]),
+    (JSON, read_reassignment, [PartitionTarget(topic="foo", partition=0, replicas=[3, 1])]),
+    (f"\n{JSON}\n\n", read_reassignment, [PartitionTarget(topic="foo", partition=0, replicas=[3, 1])]),
+    (GENERATED, read_reassignment, [PartitionTarget(topic="foo", partition=0, replicas=[3, 1])]),
     (
         GENERATED.replace("configuration\n", "configuration \n\n"),
         read_reassignment,
-        [{"topic": "foo", "partition": 0, "replicas": [3, 1]}],
+        [PartitionTarget(topic="foo", partition=0, replicas=[3, 1])],
     ),
-    (EXECUTED, read_reassignment, [{"topic": "foo", "partition": 0, "replicas": [3, 1]}]),
+    (EXECUTED, read_reassignment, [PartitionTarget(topic="foo", partition=0, replicas=[3, 1])]),
     ('{"topics":[{"topic":"foo"}]}', read_topics_to_move, ["foo"]),
-    ('{"partitions":[{"topic":"foo","partition":0}]}', read_election, [{"topic": "foo", "partition": 0}]),
+    ('{"partitions":[{"topic":"foo","partition":0}]}', read_election, [("foo", 0)]),
     ('[{"topic":"foo","partitions":3}]', lambda path: read_new_topics(path)[0].partitions, 3),
     (SIZES, lambda path: read_size_file(path)["bytes"].to_pylist(), [7]),
     ("topic,partition,bytes\nfoo,0,7\n", lambda path: read_size_file(path)["bytes"].to_pylist(), [7]),
@@ -103,7 +104,7 @@ def test_file_errors_say_what_to_remove(tmp_path: Path, read: Callable[[Path], A
 def test_what_kafka_does_without_may_be_missing(tmp_path: Path, without: str) -> None:
     path = tmp_path / "file"
     path.write_text(JSON.replace(without, ""))
-    assert read_reassignment(path)[0]["replicas"] == [3, 1]
+    assert read_reassignment(path)[0].replicas == [3, 1]
 
 
 def test_what_is_no_text_is_said(tmp_path: Path) -> None:

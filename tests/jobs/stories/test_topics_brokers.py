@@ -318,6 +318,6 @@ def test_kafkas_tool_reads_ours_and_we_read_kafkas(
     assert f"Successfully started partition reassignment for {topic}-0" in executed
     assert moved
     assert theirs_of_it.startswith(verified)
-    targets = {(row["topic"], row["partition"]): row["replicas"] for row in proposal}
+    targets = {(row.topic, row.partition): row.replicas for row in proposal}
     assert [*targets] == [(topic, 0), (topic, 1)]
     assert kafka_json(targets) in theirs.read_text().splitlines()

@@ -1,9 +1,9 @@
-"""Whether a partition is as a plan found it, in a cluster without versions, and what a request does not explain.
+"""The whole state of a partition of KRaft: what differs between two readings, and what a request does not explain.
 
-Brokers of a KRaft cluster do not report the partition epoch, by which its controller distinguishes states
-(`ReplicationControlManager.alterPartition`). So a change depends on the whole state of its partition. It is
-compared right before the request, and what happened between that reading and the request is found afterwards. In: the
-state as planned and as read, and what was requested. Out: the differences in words, None if there are none.
+Corresponds to `PartitionRegistration`. Brokers of a KRaft cluster do not report the partition epoch, by which its
+controller distinguishes states (`ReplicationControlManager.alterPartition`). So a change depends on the whole state of
+its partition. The state is compared with the planned one right before the request. What happened between that reading
+and the request is found afterwards.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -14,7 +14,7 @@ from schemas import reasons
 from schemas.replica_assignment import ReplicaAssignment
 
 
-class PartitionPremise(NamedTuple):
+class PartitionRegistration(NamedTuple):
     """The whole state of a partition, as far as brokers describe it."""
 
     replicas: Sequence[int]
@@ -31,13 +31,13 @@ class PartitionPremise(NamedTuple):
         return ReplicaAssignment(self.replicas, self.adding, self.removing)
 
 
-def differences(planned: PartitionPremise, now: PartitionPremise) -> str | None:
+def differences(planned: PartitionRegistration, now: PartitionRegistration) -> str | None:
     """Return what is different from the state as planned.
 
     The order of replicas counts, as the first is preferred; in the other lists it does not. Eligible leader replicas
     that were not known then are not compared; those that were known then and are not known now are different.
 
-    >>> before = PartitionPremise([1, 2], [], [], 1, 5, [1, 2])
+    >>> before = PartitionRegistration([1, 2], [], [], 1, 5, [1, 2])
     >>> differences(before, before._replace(isr=[2, 1], eligible=[])) is None
     True
     >>> differences(before, before._replace(leader=2, leader_epoch=6))
@@ -46,7 +46,7 @@ def differences(planned: PartitionPremise, now: PartitionPremise) -> str | None:
     return ", ".join(_differences(planned, now)) or None
 
 
-def _differences(planned: PartitionPremise, now: PartitionPremise) -> Iterator[str]:
+def _differences(planned: PartitionRegistration, now: PartitionRegistration) -> Iterator[str]:
     if list(planned.replicas) != list(now.replicas):
         yield _difference("replicas", list(planned.replicas), list(now.replicas))
     yield from _set_difference("adding", planned.adding, now.adding)
@@ -60,16 +60,16 @@ def _differences(planned: PartitionPremise, now: PartitionPremise) -> Iterator[s
         yield from _set_difference("eligible leader replicas", planned.eligible, now.eligible)
 
 
-def unexplained_by_move(before: PartitionPremise, now: PartitionPremise, goal: Sequence[int]) -> str | None:
+def unexplained_by_move(before: PartitionRegistration, now: PartitionRegistration, goal: Sequence[int]) -> str | None:
     """Return what the request to move a partition to these replicas does not explain, once it was accepted.
 
     A move that runs adds replicas to the ISR and keeps the leader. A move that is complete keeps the leader if it stays
     in the list; its epoch grows as replicas are removed.
 
-    >>> before = PartitionPremise([1, 2], [], [], 1, 5, [1, 2])
-    >>> unexplained_by_move(before, PartitionPremise([3, 2, 1], [3], [1], 1, 5, [1, 2, 3]), [3, 2]) is None
+    >>> before = PartitionRegistration([1, 2], [], [], 1, 5, [1, 2])
+    >>> unexplained_by_move(before, PartitionRegistration([3, 2, 1], [3], [1], 1, 5, [1, 2, 3]), [3, 2]) is None
     True
-    >>> unexplained_by_move(before, PartitionPremise([3, 2, 1], [3], [1], 2, 6, [2]), [3, 2])
+    >>> unexplained_by_move(before, PartitionRegistration([3, 2, 1], [3], [1], 2, 6, [2]), [3, 2])
     'leader 1→2, leader epoch 5→6, ISR [1, 2]→[2]'
     """
     status = status_towards(goal, now.assignment)
@@ -83,14 +83,14 @@ def unexplained_by_move(before: PartitionPremise, now: PartitionPremise, goal: S
     return differences(expected._replace(leader=leader, leader_epoch=now.leader_epoch, isr=now.isr), now)
 
 
-def unclean_choice(now: PartitionPremise, last_known: Sequence[int] | None, live: Collection[int]) -> int | None:
+def unclean_choice(now: PartitionRegistration, last_known: Sequence[int] | None, live: Collection[int]) -> int | None:
     """Return the replica that the controller elects if it is asked for an unclean election, None if none is alive.
 
     Corresponds to `PartitionChangeBuilder.electAnyLeader`. The first in sync is chosen, or in an empty ISR the first
     that is eligible. If both lists are empty, it is the last known leader, if there is only one. Otherwise it is the
     first that is alive.
 
-    >>> offline = PartitionPremise([1, 2, 3], [], [], -1, 5, [], [])
+    >>> offline = PartitionRegistration([1, 2, 3], [], [], -1, 5, [], [])
     >>> unclean_choice(offline, None, {2, 3}), unclean_choice(offline, [3], {2, 3}), unclean_choice(offline, [], set())
     (2, 3, None)
     """
@@ -103,13 +103,13 @@ def unclean_choice(now: PartitionPremise, last_known: Sequence[int] | None, live
 
 
 def unexplained_by_election(
-    before: PartitionPremise, now: PartitionPremise, leader: int, *, unclean: bool = False
+    before: PartitionRegistration, now: PartitionRegistration, leader: int, *, unclean: bool = False
 ) -> str | None:
     """Return what the election of this replica does not explain, once it was accepted: its epoch grows by one.
 
     An unclean election leaves the new leader alone in the ISR, until others catch up.
 
-    >>> before = PartitionPremise([1, 2], [], [], 2, 5, [1, 2])
+    >>> before = PartitionRegistration([1, 2], [], [], 2, 5, [1, 2])
     >>> unexplained_by_election(before, before._replace(leader=1, leader_epoch=6), 1) is None
     True
     """

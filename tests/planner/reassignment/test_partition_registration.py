@@ -1,4 +1,4 @@
-"""The whole state of a partition as the premise of a change: compared, and what a request does not explain."""
+"""The whole state of a partition, which a change was planned on: compared, and what a request does not explain."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.reassignment.premise import (
-    PartitionPremise,
+from planner.reassignment.partition_registration import (
+    PartitionRegistration,
     differences,
     unclean_choice,
     unexplained_by_election,
@@ -15,7 +15,7 @@ from planner.reassignment.premise import (
 )
 from schemas.replica_assignment import ReplicaAssignment
 
-BEFORE = PartitionPremise([1, 2, 3], [], [], 1, 5, [1, 2, 3], [])
+BEFORE = PartitionRegistration([1, 2, 3], [], [], 1, 5, [1, 2, 3], [])
 
 CHANGED: list[tuple[str, dict[str, Any], str | None]] = [
     ("nothing", {}, None),
@@ -100,8 +100,8 @@ def test_which_replica_an_unclean_election_takes(
 
 
 BROKERS = st.lists(st.integers(1, 5), unique=True, max_size=5)
-PREMISES = st.builds(
-    PartitionPremise,
+REGISTRATIONS = st.builds(
+    PartitionRegistration,
     replicas=BROKERS,
     adding=BROKERS,
     removing=BROKERS,
@@ -112,18 +112,18 @@ PREMISES = st.builds(
 )
 
 
-def as_facts(premise: PartitionPremise) -> dict[str, Any]:
+def as_facts(registration: PartitionRegistration) -> dict[str, Any]:
     return {
-        "replicas": tuple(premise.replicas),
-        "leader": premise.leader,
-        "epoch": premise.leader_epoch,
-        **{name: frozenset(getattr(premise, name)) for name in ("adding", "removing", "isr")},
-        "eligible": None if premise.eligible is None else frozenset(premise.eligible),
+        "replicas": tuple(registration.replicas),
+        "leader": registration.leader,
+        "epoch": registration.leader_epoch,
+        **{name: frozenset(getattr(registration, name)) for name in ("adding", "removing", "isr")},
+        "eligible": None if registration.eligible is None else frozenset(registration.eligible),
     }
 
 
-@given(PREMISES, PREMISES)
-def test_states_are_the_same_only_if_each_fact_is(planned: PartitionPremise, now: PartitionPremise) -> None:
+@given(REGISTRATIONS, REGISTRATIONS)
+def test_states_are_the_same_only_if_each_fact_is(planned: PartitionRegistration, now: PartitionRegistration) -> None:
     """The oracle compares facts; `differences` builds words."""
     before, after = as_facts(planned), as_facts(now)
     if before["eligible"] is None:
@@ -131,8 +131,8 @@ def test_states_are_the_same_only_if_each_fact_is(planned: PartitionPremise, now
     assert (differences(planned, now) is None) == (before == after)
 
 
-@given(PREMISES, BROKERS.filter(bool), st.booleans())
-def test_a_request_explains_itself(before: PartitionPremise, goal: list[int], complete: bool) -> None:  # noqa: FBT001
+@given(REGISTRATIONS, BROKERS.filter(bool), st.booleans())
+def test_a_request_explains_itself(before: PartitionRegistration, goal: list[int], complete: bool) -> None:  # noqa: FBT001
     """What a controller makes of the request, and nothing else, is explained."""
     before = before._replace(adding=[], removing=[], leader=goal[0], isr=[*before.replicas])
     if complete:

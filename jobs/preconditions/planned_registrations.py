@@ -12,7 +12,7 @@ from typing import Final
 from jobs.adapters.delta.warehouse import Warehouse, values_of
 from jobs.repositories.plans.repository import Plan
 from jobs.repositories.snapshots import find_snapshot, table_as_of
-from planner.reassignment.premise import PartitionPremise
+from planner.reassignment.partition_registration import PartitionRegistration
 from schemas.current_state import CurrentPartition
 from schemas.rows import Change, Key
 from schemas.znodes import MalformedZnodeError
@@ -21,7 +21,7 @@ _COLUMNS = ("topic", "partition", "eligible_leader_replicas")
 
 
 @dataclass(frozen=True, slots=True)
-class Premises:
+class PlannedRegistrations:
     """What the rows of a plan without versions do not say of their partitions."""
 
     eligible: Mapping[Key, list[int] | None] = field(default_factory=dict)
@@ -29,12 +29,12 @@ class Premises:
     first_waves: Mapping[Key, int] = field(default_factory=dict)
     """The wave of the first change of each partition."""
 
-    def of(self, change: Change) -> PartitionPremise | None:
+    def of(self, change: Change) -> PartitionRegistration | None:
         """Return the state that a change was planned on; None for one that follows others of its plan."""
         follows = self.first_waves.get(change.key, change.wave) < change.wave
         if follows or change.leader_epoch_before is None:
             return None
-        return PartitionPremise(
+        return PartitionRegistration(
             change.replicas_before or [],
             change.adding_before or [],
             change.removing_before or [],
@@ -45,17 +45,17 @@ class Premises:
         )
 
 
-NO_PREMISES: Final = Premises()
+NO_REGISTRATIONS: Final = PlannedRegistrations()
 
 
-def planned_premises(warehouse: Warehouse, plan: Plan) -> Premises:
+def planned_registrations(warehouse: Warehouse, plan: Plan) -> PlannedRegistrations:
     """Return what a plan's changes of existing partitions depend on."""
     changes = [change for change in plan.changes if is_unversioned(change)]
     if not changes:
-        return NO_PREMISES
+        return NO_REGISTRATIONS
     first_waves = _first_waves(changes)
     if "rollback_of" in plan.row.options:
-        return Premises(first_waves=first_waves)
+        return PlannedRegistrations(first_waves=first_waves)
     topics = sorted({topic for topic, _ in first_waves})
     snapshot = find_snapshot(warehouse, plan.row.snapshot_id)
     rows = table_as_of(warehouse, snapshot, "partitions", ("topic", "in", topics), columns=_COLUMNS)
@@ -64,7 +64,7 @@ def planned_premises(warehouse: Warehouse, plan: Plan) -> Premises:
         for topic, partition, replicas in values_of(rows, *_COLUMNS)
         if (topic, partition) in first_waves
     }
-    return Premises(eligible, first_waves)
+    return PlannedRegistrations(eligible, first_waves)
 
 
 def _first_waves(changes: Iterable[Change]) -> dict[Key, int]:
@@ -79,7 +79,7 @@ def is_unversioned(change: Change) -> bool:
     return not change.is_new and change.state_version is None
 
 
-def state_of(partition: CurrentPartition) -> PartitionPremise | None:
+def current_registration(partition: CurrentPartition) -> PartitionRegistration | None:
     """Return the whole state of a partition as it is now; None if it does not exist or is not understood."""
     try:
         assignment = partition.assignment
@@ -89,4 +89,4 @@ def state_of(partition: CurrentPartition) -> PartitionPremise | None:
     if assignment is None or state is None:
         return None
     lists = assignment.replicas, assignment.adding, assignment.removing
-    return PartitionPremise(*lists, state.leader, state.leader_epoch, state.isr, partition.eligible)
+    return PartitionRegistration(*lists, state.leader, state.leader_epoch, state.isr, partition.eligible)
