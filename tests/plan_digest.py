@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from schemas.digest import HASHED, LINE_END, SEPARATOR, cell, plan_id_of
+from schemas.plan_digest import HASHED, LINE_END, SEPARATOR, cell, plan_id_of
 
 Row = Mapping[str, Any]
 Line = tuple[str, str]

@@ -18,7 +18,7 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.brokers.admin import read_properties, require_credentials
+from jobs.adapters.brokers.admin_client import read_properties, require_credentials
 from jobs.adapters.brokers.connection import unreachable_reasons
 from jobs.adapters.brokers.reported_configs import KAFKA_DEFAULTS, Overrides, read_configs_and_failures, read_overrides
 from jobs.adapters.delta.store_check import require_conditional_writes

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from jobs.adapters.brokers.admin import read_properties
+from jobs.adapters.brokers.admin_client import read_properties
 from jobs.adapters.brokers.permission_refusal import NEEDS
 from jobs.adapters.brokers.reported_configs import KRAFT_DEFAULTS, read_configs_and_failures
 from jobs.adapters.kraft.doctor_requests import SupportedVersions, probe_addresses, read_supported_versions

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from jobs.console_output.kafka_text import generated, kafka_json
+from jobs.console_output.reassign_partitions_text import generated, kafka_json
 from jobs.core.errors import ExitCode, RefusedError, UsageError
 from jobs.repositories.plans.repository import Plan, read_plan, refuse_edited
 from jobs.runtime.cli_enums import Format

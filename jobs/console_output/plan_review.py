@@ -32,7 +32,7 @@ from jobs.preconditions.deletion_impact import DeletionImpact, deletion_impact_o
 from jobs.preconditions.min_isr import stored_below_min_isr, stored_short_lists
 from jobs.preconditions.rollback_racks import is_rollback, lists_of_stored, rollback_rack_warnings
 from jobs.preconditions.unread_metadata import unread_warnings
-from jobs.repositories.figures import figures_in
+from jobs.repositories.plan_figures import figures_in
 from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.stored_rows import BROKER_EFFECTS, Bools, StoredRows, ValueCount, affecting_broker, count_changes
 from jobs.runtime.console import format_cell, next_in_json, table, warnings_in_json

@@ -9,9 +9,9 @@ from typing import Final
 from jobs.advice.outage import Outage, in_json
 from jobs.advice.plans import after_verification
 from jobs.console_output.copy_progress import CopyProgress, copying_lines, copying_result
-from jobs.console_output.kafka_text import status_lines
+from jobs.console_output.reassign_partitions_text import status_lines
 from jobs.preconditions.limits import UNCOMMITTABLE
-from jobs.repositories.figures import Figures, figures_in
+from jobs.repositories.plan_figures import Figures, figures_in
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.cli_enums import TextFormat
 from jobs.runtime.console import CommandResult, Result, log, truncate

@@ -25,8 +25,8 @@ from jobs.controller.admin_request_removal import AdminRequestRemover
 from jobs.controller.advertised_endpoints import AdvertisedEndpoints
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.bounced_brokers import BouncedBrokers
-from jobs.controller.broker_apis.apis import ActiveController, BrokerApis
 from jobs.controller.broker_apis.controlled_shutdowns import ControlledShutdowns
+from jobs.controller.broker_apis.controller_apis import ActiveController, ControllerApis
 from jobs.controller.broker_apis.isr_changes import IsrChanges
 from jobs.controller.broker_config_poller import BrokerConfigPoller, admin_config_reader
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
@@ -81,7 +81,7 @@ class ResidentController:
     """
     context: ControllerContext = field(default_factory=ControllerContext)
     """Empty at first, except for `lost_states`, which come from the recorded history."""
-    apis: BrokerApis | None = None
+    apis: ControllerApis | None = None
     """Where brokers' requests arrive; None if they are not served."""
     served: InitVar[Sequence[Endpoint]] = ()
     """As `AdvertisedEndpoints.served`."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.controller.context import ControllerContext
-from jobs.execution.batch.notify import EPOCH_STEPS, raised_line
+from jobs.execution.batch.notification import EPOCH_STEPS, raised_line
 from jobs.repositories.drained_brokers import carry_over
 from jobs.runtime.console import LogLine
 

@@ -17,7 +17,7 @@ from jobs.adapters.request_server.listen_config import PROTOCOL, ListenConfig, S
 from jobs.adapters.request_server.server import RequestServer
 from jobs.adapters.zookeeper.connection import LOST, ZooKeeperSession
 from jobs.adapters.zookeeper.scram_users import scram_credential
-from jobs.controller.broker_apis.apis import BrokerApis
+from jobs.controller.broker_apis.controller_apis import ControllerApis
 from jobs.controller.controller_node import (
     authorizer_of,
     controller_endpoints,
@@ -45,7 +45,7 @@ class Services:
     """What this process serves, over all its controllerships."""
 
     metrics: ControllerMetrics
-    apis: BrokerApis | None = None
+    apis: ControllerApis | None = None
     """Handles brokers' requests; None if they are not served."""
     served: Sequence[Endpoint] = ()
     """The endpoints that receive them."""
@@ -70,7 +70,7 @@ def running_services(
         _warn_of_time_outs(listeners_without_controller((), brokers), is_listening=False)
         yield Services(metrics)
         return
-    apis = BrokerApis()
+    apis = ControllerApis()
     with _credentials(zookeeper, listen) as credentials:
         server = RequestServer(listen, apis, credentials)
         server.start()

@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from jobs.adapters.brokers.admin import Admin
+from jobs.adapters.brokers.admin_client import Admin
 from jobs.adapters.cluster_connections.interface import ClusterConnection, ClusterReader, Lease
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import poll_until

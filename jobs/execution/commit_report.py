@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 
-from jobs.adapters.brokers.admin import UNKNOWN_OUTCOME, AdminUnavailableError
+from jobs.adapters.brokers.admin_client import UNKNOWN_OUTCOME, AdminUnavailableError
 from jobs.advice.plans import after_commit, after_dry_run, list_all_command
 from jobs.console_output.plan_figures import rack_warnings
 from jobs.console_output.plan_text import change_line, deletion_lines, deletion_warnings, pending_summary, warnings

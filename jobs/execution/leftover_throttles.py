@@ -7,7 +7,7 @@ be in use. Throttles of plans of this warehouse come first; their previous confi
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jobs.adapters.brokers.admin import NONE, UNKNOWN_OUTCOME, Admin, describe_error
+from jobs.adapters.brokers.admin_client import NONE, UNKNOWN_OUTCOME, Admin, describe_error
 from jobs.adapters.cluster_connections.interface import ClusterConnection, Lease
 from jobs.adapters.sources.interface import ClusterSource
 from jobs.adapters.zookeeper.migration_signs import refuse_migration

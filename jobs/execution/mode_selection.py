@@ -1,6 +1,6 @@
 """Selects the mode of a commit, and says why: admin if a live controller can carry out the plan, batch if it cannot."""
 
-from jobs.adapters.brokers.admin import AdminUnavailableError, bootstrap, is_reachable, read_properties
+from jobs.adapters.brokers.admin_client import AdminUnavailableError, bootstrap, is_reachable, read_properties
 from jobs.adapters.cluster_connections.interface import ClusterConnection, LiveCluster
 from jobs.core.errors import RefusedError, UsageError
 from jobs.execution.admin.connections import admin_of

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from deltalake.exceptions import DeltaError
 
-from jobs.adapters.brokers.admin import Admin, AdminUnavailableError
+from jobs.adapters.brokers.admin_client import Admin, AdminUnavailableError
 from jobs.adapters.cluster_connections.interface import ClusterConnection, ClusterReader, Lease
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import poll_until

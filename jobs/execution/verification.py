@@ -20,7 +20,7 @@ from jobs.console_output.verification import Verification
 from jobs.core.errors import SurveyorError
 from jobs.execution.rollback_completion import close_rolled_back
 from jobs.preconditions.change_status import current_evenness, verify_plan
-from jobs.repositories.figures import Figures, figures_in
+from jobs.repositories.plan_figures import Figures, figures_in
 from jobs.repositories.plans.commit_log import note_verified
 from jobs.repositories.plans.repository import Plan, read_plan
 from jobs.repositories.warehouse_status import throttled_plans

@@ -24,7 +24,7 @@ from jobs.core.errors import ExitCode, RefusedError
 from jobs.planning.plan_rows import ExtraRows, plan_rows
 from jobs.planning.planning_tables import PlanningTables
 from jobs.preconditions.deletion_impact import deletion_impact_of
-from jobs.repositories.figures import figures_in
+from jobs.repositories.plan_figures import figures_in
 from jobs.repositories.plans.names import (
     Alias,
     plan_named,

@@ -11,7 +11,7 @@ from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import rows_as_of, topics_before
 from planner.columns.broker_sets import with_drained, with_failed
 from planner.history.lost_states import filter_same_topic, last_known_states
-from planner.reassignment.pending import with_requests
+from planner.reassignment.pending_requests import with_requests
 from schemas.enums import RequestKind
 from schemas.rows import DrainedBroker, Partition, ZnodeRequest
 

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.preconditions.changes import state_now
 from jobs.preconditions.operations import outcome_of
-from jobs.repositories.figures import Figures, figures_in, spans_of
+from jobs.repositories.plan_figures import Figures, figures_in, spans_of
 from jobs.repositories.plans.repository import Plan
 from jobs.repositories.snapshots import last_snapshot, table_as_of
 from planner.reassignment.partition_rollback import steps_by_partition, steps_of

@@ -14,7 +14,7 @@ from threading import Thread
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.adapters.brokers.admin import read_properties
+from jobs.adapters.brokers.admin_client import read_properties
 from jobs.adapters.brokers.reported_configs import CONFIG_TIMEOUT_SECONDS, read_broker_configs
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.sources.interface import ClusterMetadata, ClusterSource, ConfigDefaults

@@ -25,7 +25,7 @@ from jobs.core.masking import masked_json, masked_text
 from jobs.core.units import format_bytes, format_duration
 from jobs.preconditions.copy_volume import Volume, volume
 from jobs.preconditions.limits import UNCOMMITTABLE
-from jobs.repositories.figures import figures_in
+from jobs.repositories.plan_figures import figures_in
 from jobs.repositories.plans import arrow_digest
 from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.snapshots import find_snapshot, last_snapshot
@@ -36,8 +36,8 @@ from jobs.web.charts import Group, Shown, bars, format_number
 from jobs.web.cluster_page import BROKERS_DRAWN, broker_name, by_rack, commits
 from jobs.web.embedded_table import EmbeddedTable
 from jobs.web.render import Fact, about, alarming, fact, render, shown_time
-from schemas.digest import plan_header
 from schemas.enums import PlanStatus
+from schemas.plan_digest import plan_header
 from schemas.rows import PlanRecord, Row, Snapshot
 from schemas.text import partition_name
 

@@ -1,8 +1,8 @@
 """A plan's id and counts: a hash of its snapshot, kind, parameters and rows, so the same input gives the same plan.
 
-`schemas.digest` defines what is hashed; `jobs.repositories.plans.arrow_digest` computes the same for rows that are not
-on Spark. In: CHANGES, OPERATIONS and REJECTIONS without a plan id, and the header. Out: one row with plan_id, changes,
-rejected, moves.
+`schemas.plan_digest` defines what is hashed; `jobs.repositories.plans.arrow_digest` computes the same for rows that are
+not on Spark. In: CHANGES, OPERATIONS and REJECTIONS without a plan id, and the header. Out: one row with plan_id,
+changes, rejected, moves.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from schemas.digest import HASHED, ID_LENGTH, LINE_END, NULL, SEPARATOR
+from schemas.plan_digest import HASHED, ID_LENGTH, LINE_END, NULL, SEPARATOR
 
 _SUMMED: Final = ("topic", "line", "moves")
 

@@ -18,8 +18,8 @@ from planner.columns.change_rows import as_rejections, changed, with_topic_and_b
 from planner.columns.requested_partitions import NO_ELECTION_REASONS, reason_by_code, unsuitable_code
 from planner.columns.sentences import sentence
 from planner.leadership.selectors import controlled_shutdown
-from planner.reassignment.pending import is_moving_or_requested, moving_reason, with_request_column
-from planner.reassignment.reorder import elections_after, reorders
+from planner.reassignment.pending_requests import is_moving_or_requested, moving_reason, with_request_column
+from planner.reassignment.replica_order_changes import elections_after, reorders
 from schemas import reasons
 from schemas.enums import Action, DrainMode, RejectionCode
 

@@ -16,8 +16,8 @@ from planner.columns.change_rows import as_rejections, changed, join_current, wi
 from planner.columns.requested_partitions import reason_by_code
 from planner.columns.sentences import sentence, sentence_sql
 from planner.leadership.drain_changes import broker_array, demoted
-from planner.reassignment.pending import is_moving_or_requested, moving_reason, with_request_column
-from planner.reassignment.reorder import elections_after, reorders
+from planner.reassignment.pending_requests import is_moving_or_requested, moving_reason, with_request_column
+from planner.reassignment.replica_order_changes import elections_after, reorders
 from schemas import reasons
 from schemas.enums import Action, RejectionCode
 

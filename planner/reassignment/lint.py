@@ -27,7 +27,12 @@ from planner.columns.change_rows import join_current
 from planner.columns.derived_columns import default_min_isr, min_isr_override
 from planner.columns.literals import false
 from planner.columns.sentences import sentence
-from planner.reassignment.pending import is_moving_or_requested, leaderless_reason, moving_reason, with_request_column
+from planner.reassignment.pending_requests import (
+    is_moving_or_requested,
+    leaderless_reason,
+    moving_reason,
+    with_request_column,
+)
 from schemas import reasons
 from schemas.enums import LintCode
 from schemas.znode_paths import TOPICS as TOPICS_PATH

@@ -22,7 +22,12 @@ from planner.columns.broker_sets import (
 from planner.columns.change_rows import as_rejections, changed, join_current
 from planner.columns.requested_partitions import reason_by_code
 from planner.columns.sentences import sentence
-from planner.reassignment.pending import is_moving_or_requested, leaderless_reason, moving_reason, with_request_column
+from planner.reassignment.pending_requests import (
+    is_moving_or_requested,
+    leaderless_reason,
+    moving_reason,
+    with_request_column,
+)
 from schemas import reasons
 from schemas.enums import Action, RejectionCode
 

@@ -20,7 +20,7 @@ from planner.columns.broker_sets import EMPTY, FAILED, LED, in_order_of_choice, 
 from planner.columns.change_rows import leader_and_isr_recipients
 from planner.columns.requested_partitions import KEY, requested_with_topics
 from planner.columns.sentences import drained_leads, sentence_sql
-from planner.reassignment.pending import REQUESTED_REPLICAS
+from planner.reassignment.pending_requests import REQUESTED_REPLICAS
 from planner.reconciliation.decision_rows import Precedence, to_decisions
 from schemas import reasons
 from schemas.enums import Action, RejectionCode

@@ -15,7 +15,7 @@ from typing import Final
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from jobs.adapters.brokers.admin import connected_admin
+from jobs.adapters.brokers.admin_client import connected_admin
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.ports import LOOPBACK, free_port, is_free
 from tests.airflow.home import AIRFLOW, NO_AIRFLOW, prepare, variables

@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
-from jobs.adapters.brokers.admin import connected_admin
+from jobs.adapters.brokers.admin_client import connected_admin
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.core.errors import ExitCode

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from jobs.adapters.brokers.admin import connected_admin, portions
+from jobs.adapters.brokers.admin_client import connected_admin, portions
 from jobs.adapters.spark.session import start_session
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress

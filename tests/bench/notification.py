@@ -14,7 +14,7 @@ from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.execution.batch.batch_commit import _write_and_notify
-from jobs.execution.batch.notify import HoldBudget
+from jobs.execution.batch.notification import HoldBudget
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import Plan
 from jobs.runtime.progress import progress

@@ -13,7 +13,7 @@ from jobs.console_output.commits import NO_SNAPSHOT
 from jobs.repositories.stored_rows import StoredRows
 from jobs.snapshots.health import moving_or_requested
 from jobs.sql_views.database import Summaries
-from planner.reassignment.pending import is_moving_or_requested, with_requests
+from planner.reassignment.pending_requests import is_moving_or_requested, with_requests
 from schemas.replica_assignment import IS_REASSIGNED, is_reassigned
 
 Lists = tuple[list[int], list[int]]

@@ -8,7 +8,7 @@ import pytest
 from msgspec import Struct
 from pyspark.sql.types import StructType
 
-from schemas.digest import HASHED
+from schemas.plan_digest import HASHED
 from schemas.rows import BrokerEpoch, Change, Operation, TableRow, Voter
 from schemas.tables import CHECKS, KEYS, SPARK_SCHEMAS
 from schemas.znodes import Endpoint

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from kafka.errors import KafkaTimeoutError
 from kafka.net.compat import KafkaNetClient
 
-from jobs.adapters.brokers.admin import bootstrap, login_failure, require_credentials
+from jobs.adapters.brokers.admin_client import bootstrap, login_failure, require_credentials
 from jobs.adapters.kerberos.login import KerberosError
 from schemas.rows import Broker
 

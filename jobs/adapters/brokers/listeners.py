@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from jobs.adapters.brokers.admin import TLS, read_properties
+from jobs.adapters.brokers.admin_client import TLS, read_properties
 from jobs.adapters.kerberos.login import GSSAPI
 from jobs.core.errors import UsageError
 from schemas.rows import Broker

@@ -16,7 +16,7 @@ from kafka.errors import for_code
 from kafka.protocol.admin import DescribeLogDirsRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 
-from jobs.adapters.brokers.admin import NONE, error_name, read_properties
+from jobs.adapters.brokers.admin_client import NONE, error_name, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from schemas.rows import Broker, Row
 

@@ -13,7 +13,7 @@ from kafka.admin import ConfigResourceType
 from kafka.errors import for_code
 from kafka.protocol.admin import DescribeConfigsRequest
 
-from jobs.adapters.brokers.admin import NONE, read_properties
+from jobs.adapters.brokers.admin_client import NONE, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from schemas.broker_configs import AUTHORIZER, CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
 from schemas.rows import Broker

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from jobs.adapters.brokers.admin import error_name
+from jobs.adapters.brokers.admin_client import error_name
 
 NEEDS: Final = "this client needs the permission"
 """What messages say about a permission that is missing; its name follows."""

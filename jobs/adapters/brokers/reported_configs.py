@@ -18,7 +18,7 @@ from kafka.protocol.api_key import ApiKey
 from kafka.protocol.metadata import ApiVersionsRequest
 from kazoo.client import KazooClient
 
-from jobs.adapters.brokers.admin import NONE, read_properties
+from jobs.adapters.brokers.admin_client import NONE, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.zookeeper.connection import children
 from jobs.adapters.zookeeper.multi_read import read_permitted

@@ -17,7 +17,7 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-from jobs.adapters.brokers.admin import NO_CREDENTIALS, error_name, require_credentials
+from jobs.adapters.brokers.admin_client import NO_CREDENTIALS, error_name, require_credentials
 from jobs.adapters.brokers.listeners import OAUTHBEARER, AuthenticationFailedError
 from jobs.adapters.kerberos.login import GSSAPI
 

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn, Self
 
-from jobs.adapters.brokers.admin import read_properties
+from jobs.adapters.brokers.admin_client import read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.cluster_connections.interface import CurrentOverrides, Lease, ResourceName, TopicReading
 from jobs.adapters.delta.warehouse import Warehouse

@@ -8,7 +8,7 @@ from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeClusterRequest, DescribeConfigsRequest, ListPartitionReassignmentsRequest
 from kafka.protocol.metadata import ApiVersionsRequest
 
-from jobs.adapters.brokers.admin import NONE
+from jobs.adapters.brokers.admin_client import NONE
 from jobs.adapters.brokers.fanout import Ask
 from jobs.adapters.brokers.permission_refusal import NOT_PERMITTED, refusal
 from jobs.adapters.kraft.session import Session

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from jobs.adapters.brokers.admin import bootstrap, describe_error
+from jobs.adapters.brokers.admin_client import bootstrap, describe_error
 from jobs.adapters.brokers.fanout import Ask, connected_broker
 from jobs.adapters.kraft.cluster import NotPermittedError, RefusedReadError, read_cluster, read_last_applied
 from jobs.adapters.kraft.session import FAILURES, Session, StaleMetadataError, open_session, read_from_broker

@@ -11,7 +11,7 @@ from typing import Final
 from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeConfigsRequest
 
-from jobs.adapters.brokers.admin import NONE
+from jobs.adapters.brokers.admin_client import NONE
 from jobs.adapters.kraft.cluster import Reassignments, refused
 from jobs.adapters.kraft.session import Session
 from jobs.adapters.kraft.topics import (

@@ -8,7 +8,7 @@ from typing import Any, Final
 from kafka.admin import ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourceType, ScramMechanism
 from kafka.protocol.admin import DescribeAclsRequest, DescribeClientQuotasRequest, DescribeUserScramCredentialsRequest
 
-from jobs.adapters.brokers.admin import NONE
+from jobs.adapters.brokers.admin_client import NONE
 from jobs.adapters.kraft.session import UNSUPPORTED, Session
 from schemas.security_digests import SecurityReading, acl_row, credential_row, quota_row
 

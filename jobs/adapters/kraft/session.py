@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from kafka.errors import IncompatibleBrokerVersion, KafkaError, UnsupportedVersionError, for_code
 from kafka.protocol.admin import DescribeQuorumRequest
 
-from jobs.adapters.brokers.admin import NONE, describe_error
+from jobs.adapters.brokers.admin_client import NONE, describe_error
 from jobs.adapters.brokers.fanout import TimedAsk, connected_broker
 from jobs.adapters.brokers.permission_refusal import NOT_PERMITTED, refusal
 from jobs.core.errors import UnreadableError, UsageError

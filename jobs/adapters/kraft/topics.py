@@ -22,7 +22,7 @@ from kafka.protocol.admin import DescribeConfigsRequest, DescribeTopicPartitions
 from kafka.protocol.metadata import MetadataRequest
 from msgspec import Struct
 
-from jobs.adapters.brokers.admin import NONE
+from jobs.adapters.brokers.admin_client import NONE
 from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.delta.warehouse import schema_of
 from jobs.adapters.kraft.cluster import REASSIGNMENTS, NotPermittedError, Reassignments, RefusedReadError, read_moves

@@ -10,7 +10,7 @@ import pyarrow as pa
 from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeConfigsRequest
 
-from jobs.adapters.brokers.admin import NONE, bootstrap, read_properties
+from jobs.adapters.brokers.admin_client import NONE, bootstrap, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.brokers.reported_configs import KAFKA_DEFAULTS, KRAFT_DEFAULTS
 from jobs.adapters.delta.warehouse import schema_of
@@ -25,6 +25,7 @@ from jobs.adapters.kraft.cluster import (
     request_rows,
 )
 from jobs.adapters.kraft.fresh_reads import await_applied, catch_up
+from jobs.adapters.kraft.hidden_topics import topics_in_log_dirs
 from jobs.adapters.kraft.security import read_security
 from jobs.adapters.kraft.session import Session, describe_quorum, read_from_broker
 from jobs.adapters.kraft.topics import (
@@ -36,7 +37,6 @@ from jobs.adapters.kraft.topics import (
     read_topics,
     torn_between,
 )
-from jobs.adapters.kraft.visibility import topics_in_log_dirs
 from jobs.adapters.sources.interface import (
     ClusterMetadata,
     ConfigDefaults,

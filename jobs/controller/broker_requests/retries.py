@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from jobs.adapters.brokers.admin import error_name
+from jobs.adapters.brokers.admin_client import error_name
 from jobs.adapters.brokers.responses import BrokerResponse
 from jobs.controller.context import ControllerContext
 from jobs.runtime.console import LogLine

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from jobs.adapters.brokers.admin import UNKNOWN_OUTCOME
+from jobs.adapters.brokers.admin_client import UNKNOWN_OUTCOME
 from jobs.adapters.cluster_connections.interface import ClusterConnection, ClusterReader, Lease
 from jobs.core.errors import RefusedError, StillRunningError, SurveyorError, UnreadableError
 from jobs.core.signals import raise_on_signal

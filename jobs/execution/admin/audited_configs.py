@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from jobs.adapters.brokers.admin import UNKNOWN_OUTCOME
+from jobs.adapters.brokers.admin_client import UNKNOWN_OUTCOME
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.execution.admin.reassignment_options import Resource

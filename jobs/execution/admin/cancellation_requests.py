@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from jobs.adapters.brokers.admin import (
+from jobs.adapters.brokers.admin_client import (
     NO_REASSIGNMENT_IN_PROGRESS,
     NONE,
     UNKNOWN_OUTCOME,

@@ -5,7 +5,7 @@ throttles.
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from jobs.adapters.brokers.admin import Admin, AdminUnavailableError, bootstrap, connected_admin, read_properties
+from jobs.adapters.brokers.admin_client import Admin, AdminUnavailableError, bootstrap, connected_admin, read_properties
 from jobs.adapters.cluster_connections.interface import ClusterConnection, Lease, LiveCluster
 from jobs.core.errors import RefusedError
 from jobs.execution.admin.audited_configs import ConfigAdmin

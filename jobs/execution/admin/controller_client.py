@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol, TypeVar, cast
 
-from jobs.adapters.brokers.admin import (
+from jobs.adapters.brokers.admin_client import (
     ELECTION_NOT_NEEDED,
     MAX_PARTITIONS_PER_REQUEST,
     NONE,

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.brokers.admin import NO_REASSIGNMENT_IN_PROGRESS, NONE
+from jobs.adapters.brokers.admin_client import NO_REASSIGNMENT_IN_PROGRESS, NONE
 from jobs.adapters.cluster_connections.interface import Lease
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperReader
 from jobs.adapters.zookeeper.admin_requests import RecheckPartitions, ZnodeRequests, override

@@ -14,7 +14,7 @@ from typing import Final
 
 from kazoo.exceptions import KazooException
 
-from jobs.adapters.brokers.admin import error_name
+from jobs.adapters.brokers.admin_client import error_name
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.listeners import Listener, UnreachableBrokerError
 from jobs.adapters.brokers.responses import BrokerResponses
@@ -23,7 +23,7 @@ from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, controllership, current_controller
 from jobs.core.errors import FencedError, RefusedError, SurveyorError, UnreadableError
 from jobs.execution.batch.fenced_writer import FencedWriter
-from jobs.execution.batch.notify import (
+from jobs.execution.batch.notification import (
     HoldBudget,
     NotificationResult,
     WrittenChange,

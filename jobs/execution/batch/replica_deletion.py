@@ -10,7 +10,7 @@ replica is deleted.
 from collections.abc import Collection, Iterator, Sequence
 
 from jobs.adapters.brokers.responses import BrokerResponses
-from jobs.execution.batch.notify import NotificationResult
+from jobs.execution.batch.notification import NotificationResult
 from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import Plan
 from planner.broker_requests import notices_for, notices_for_deletion

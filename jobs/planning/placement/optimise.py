@@ -21,7 +21,7 @@ from jobs.planning.placement.weights import Weights
 from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND, unread_in
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.drained_brokers import drained_brokers
-from jobs.repositories.figures import Figures, byte_figures, figures_of, led_figures, still_held, wave_figures
+from jobs.repositories.plan_figures import Figures, byte_figures, figures_of, led_figures, still_held, wave_figures
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of
 from jobs.runtime.console import log

@@ -1,4 +1,4 @@
-"""A plan's id and counts, computed from its rows in Arrow as `schemas.digest` defines them."""
+"""A plan's id and counts, computed from its rows in Arrow as `schemas.plan_digest` defines them."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.warehouse import AnyRow, columns_of, schema_of
-from schemas.digest import HASHED, LINE_END, NULL, SEPARATOR, plan_id_of
+from schemas.plan_digest import HASHED, LINE_END, NULL, SEPARATOR, plan_id_of
 from schemas.rows import Row
 
 _BROKER_BITS: Final = 32
@@ -60,7 +60,7 @@ def _lines(table: str, rows: pa.Table) -> pa.ChunkedArray:
 
 
 def _cells(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Format values as `schemas.digest.cell` does."""
+    """Format values as `schemas.plan_digest.cell` does."""
     texts = _lists(column) if pa.types.is_list(column.type) else column.cast(pa.string())
     return pc.fill_null(texts, NULL)
 

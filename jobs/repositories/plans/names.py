@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from jobs.adapters.delta.warehouse import Warehouse, typed
 from jobs.core.errors import RefusedError, UsageError
 from jobs.repositories.plans.record_builders import parameters_json
-from schemas.digest import ID_LENGTH
 from schemas.enums import PlanKind
+from schemas.plan_digest import ID_LENGTH
 from schemas.rows import PlanRecord
 
 _UNUSABLE: Final = re.compile(rf"\s*|-.*|[0-9a-f]{{{ID_LENGTH}}}")

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from jobs.adapters.delta.warehouse import AnyRow, Warehouse, columns_of, quoted
 from jobs.repositories.plans import arrow_digest
-from schemas.digest import plan_header
 from schemas.enums import Outcome, PlanKind, PlanStatus
+from schemas.plan_digest import plan_header
 from schemas.rows import BrokerEpoch, PlanRecord, Row
 
 

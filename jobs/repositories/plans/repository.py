@@ -12,7 +12,7 @@ from jobs.core.errors import RefusedError, UsageError
 from jobs.repositories.plans import arrow_digest
 from jobs.repositories.plans.names import plan_named
 from jobs.repositories.plans.record_builders import plan_condition
-from schemas.digest import plan_header
+from schemas.plan_digest import plan_header
 from schemas.rows import Change, Operation, PlanRecord, RejectionRecord
 
 _EDITED: Final = "its stored rows were changed or deleted; plan again"

@@ -17,8 +17,8 @@ from jobs.adapters.delta.warehouse import typed
 from jobs.core.errors import SurveyorError
 from jobs.core.units import format_duration
 from jobs.web.dashboard.cache import SnapshotRef, clusters, snapshots
+from jobs.web.dashboard.components import plain
 from jobs.web.dashboard.pages import CLUSTER, FLEET, PAGES, fleet
-from jobs.web.dashboard.parts import plain
 from jobs.web.render import shown_time
 from schemas.rows import Snapshot
 

@@ -28,7 +28,7 @@ from jobs.web.dashboard.cache import (
     sections,
     views,
 )
-from jobs.web.dashboard.parts import LeaderCount, Share, bars, cards, heat_map, lines, plain, table
+from jobs.web.dashboard.components import LeaderCount, Share, bars, cards, heat_map, lines, plain, table
 from jobs.web.fleet_page import fleet_facts, fleet_table
 from jobs.web.plan_page import (
     before_and_after,

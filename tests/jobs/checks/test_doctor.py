@@ -11,7 +11,7 @@ import pytest
 from kazoo.security import make_acl, make_digest_acl
 from typer.testing import CliRunner
 
-from jobs.adapters.brokers.tokens import TOKEN_URL
+from jobs.adapters.brokers.oauth_tokens import TOKEN_URL
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.checks.common_checks import CheckStatus
 from jobs.cli import app

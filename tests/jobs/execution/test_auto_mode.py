@@ -15,8 +15,8 @@ from kafka.errors import (
     NodeNotReadyError,
 )
 
-from jobs.adapters.brokers import admin
-from jobs.adapters.brokers.admin import Admin, AdminUnavailableError
+from jobs.adapters.brokers import admin_client
+from jobs.adapters.brokers.admin_client import Admin, AdminUnavailableError
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.plans.repository import Plan
 from tests.jobs.support.commands.command_line import Surveyor
@@ -84,7 +84,7 @@ def refused(surveyor: Surveyor, tree: KafkaTree, plan: Plan) -> str:
 def test_refused_if_no_broker_is_reachable(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobs.adapters.brokers.admin.BOOTSTRAP_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr("jobs.adapters.brokers.admin_client.BOOTSTRAP_TIMEOUT_SECONDS", 0.5)
 
     assert f"no broker answered the Admin API at 127.0.0.1:{NO_PORT}" in refused(surveyor, tree, plan)
 
@@ -92,7 +92,7 @@ def test_refused_if_no_broker_is_reachable(
 def test_refused_if_brokers_need_other_credentials(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobs.adapters.brokers.admin.BOOTSTRAP_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr("jobs.adapters.brokers.admin_client.BOOTSTRAP_TIMEOUT_SECONDS", 0.5)
     for broker in range(3):
         tree.client.set(f"/brokers/ids/{broker}", registration().replace(b"PLAINTEXT", b"SASL_SSL"))
 
@@ -166,15 +166,15 @@ def test_silent_tls_handshake_is_limited_in_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As with a stopped process: the kernel accepts connections for it, and kafka-python has no timeout of its own."""
-    monkeypatch.setattr(admin, "BOOTSTRAP_TIMEOUT_SECONDS", 0.3)
-    monkeypatch.setattr(admin, "CONNECT_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(admin_client, "BOOTSTRAP_TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(admin_client, "CONNECT_TIMEOUT_SECONDS", 0.1)
     refused: list[AdminUnavailableError] = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"127.0.0.1:{listening.getsockname()[1]}"
 
         def connect() -> None:
             try:
-                with admin.connected_admin([address], {"security_protocol": "SSL"}):
+                with admin_client.connected_admin([address], {"security_protocol": "SSL"}):
                     pass
             except AdminUnavailableError as error:
                 refused.append(error)

@@ -129,7 +129,7 @@ def test_a_large_cancellation_is_sent_in_requests_of_bounded_size(
     is_lost: bool,
 ) -> None:
     """Here of one partition; after a lost answer none follows, and the next cancellation sends the rest."""
-    monkeypatch.setattr("jobs.adapters.brokers.admin.MAX_PARTITIONS_PER_REQUEST", 1)
+    monkeypatch.setattr("jobs.adapters.brokers.admin_client.MAX_PARTITIONS_PER_REQUEST", 1)
     requests = [{(T, 0): None}, {(T, 1): None}, {(T, 1): [0, 1, 2]}]
     if is_lost:
         controller.lose_answer_of(1, done=True)

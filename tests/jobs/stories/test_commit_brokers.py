@@ -14,7 +14,7 @@ from kazoo.exceptions import NodeExistsError
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from jobs.adapters.brokers.admin import AdminUnavailableError, bootstrap, connected_admin
+from jobs.adapters.brokers.admin_client import AdminUnavailableError, bootstrap, connected_admin
 from jobs.adapters.brokers.delivery import deliver
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
@@ -349,7 +349,7 @@ def test_broker_that_stops_in_the_middle_does_not_hold_the_others(
         os.kill(pid, signal.SIGSTOP)
         return deliver(*arguments)
 
-    monkeypatch.setattr("jobs.execution.batch.notify.deliver", with_one_stopped)
+    monkeypatch.setattr("jobs.execution.batch.notification.deliver", with_one_stopped)
     plan = store_plan(surveyor.warehouse, kafka, moves(kafka, topic))
     try:
         done = surveyor.run("commit", plan.plan_id, "--zookeeper", kafka.hosts, "--mode", "batch", "--apply")

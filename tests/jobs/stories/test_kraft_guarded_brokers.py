@@ -20,7 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # exported, un
 )
 from confluent_kafka.cimpl import NewTopic
 
-from jobs.adapters.brokers.tokens import TOKEN_URL
+from jobs.adapters.brokers.oauth_tokens import TOKEN_URL
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
 from jobs.adapters.embedded.ports import LOOPBACK, free_port
 from jobs.adapters.kerberos import login

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.brokers.admin import Admin, connected_admin
+from jobs.adapters.brokers.admin_client import Admin, connected_admin
 from jobs.adapters.cluster_connections.kraft import KRaftConnection
 from jobs.adapters.delta.warehouse_lease import WarehouseLease
 from jobs.adapters.sources.kraft import KRaftSource

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from jobs.adapters.brokers.admin import connected_admin
+from jobs.adapters.brokers.admin_client import connected_admin
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.repositories.actor import this_actor
 from schemas.columns import TABLE_COLUMNS

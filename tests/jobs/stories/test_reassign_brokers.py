@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from jobs.adapters.brokers.admin import Admin, bootstrap, connected_admin
+from jobs.adapters.brokers.admin_client import Admin, bootstrap, connected_admin
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.cluster import read_cluster

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from kazoo.security import ACL
 from msgspec.structs import replace as with_values
 
-from jobs.adapters.brokers.admin import bootstrap, connected_admin, read_properties
+from jobs.adapters.brokers.admin_client import bootstrap, connected_admin, read_properties
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.connection import unreachable_reasons
 from jobs.adapters.brokers.control_encoding import ControlBatch

@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from jobs.adapters.brokers.tokens import TOKEN_URL, expiry_of
+from jobs.adapters.brokers.oauth_tokens import TOKEN_URL, expiry_of
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.core.properties import TOKEN_COMMAND
 from schemas.tables import SPARK_SCHEMAS

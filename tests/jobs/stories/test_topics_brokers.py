@@ -16,7 +16,7 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from jobs.adapters.brokers.fanout import ask_brokers
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.console_output.kafka_text import kafka_json
+from jobs.console_output.reassign_partitions_text import kafka_json
 from jobs.repositories.plans.repository import Plan, read_plan
 from jobs.runtime.input_files import read_reassignment
 from schemas.enums import NO_LEADER, Action, PlanStatus

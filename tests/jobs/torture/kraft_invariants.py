@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[at
 from deltalake import DeltaTable
 from kafka.errors import KafkaError
 
-from jobs.adapters.brokers.admin import connected_admin
+from jobs.adapters.brokers.admin_client import connected_admin
 from jobs.adapters.delta.warehouse import Warehouse
 from schemas.enums import Action, OperationKind, Outcome, PlanStatus
 from schemas.lease_holder import LeaseHolder, decode_holder

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from kafka.errors import KafkaError
 
-from jobs.adapters.brokers.admin import connected_admin
+from jobs.adapters.brokers.admin_client import connected_admin
 from jobs.repositories.plans.commit_log import CLOSED
 from schemas.enums import PlanKind, PlanStatus
 from tests.jobs.support.kafka.real_cluster import create_topics, eventually

@@ -36,8 +36,8 @@ class KRaftTortureCluster(CommandedCluster):
     prelude: ClassVar = (
         "from jobs.adapters.delta import warehouse_lease as lease\n"
         "lease.LEASE_SECONDS, lease.RENEWAL_SECONDS, lease.MARGIN_SECONDS = 9.0, 3.0, 3.0\n"
-        "from jobs.adapters.brokers import admin\n"
-        "admin.SEND_SECONDS = 3.0"
+        "from jobs.adapters.brokers import admin_client\n"
+        "admin_client.SEND_SECONDS = 3.0"
     )
     nodes: dict[int, EmbeddedKRaftNode] = field(default_factory=dict)
     to_controller: dict[int, Link] = field(default_factory=dict)

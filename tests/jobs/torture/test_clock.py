@@ -38,8 +38,8 @@ SHOWN = {
     "jobs/console_output/stored_tables.py": "ages",
 }
 JUDGED = {
-    "jobs/adapters/brokers/admin.py": "age of a call, by both clocks; one that is set can only prevent a request",
-    "jobs/adapters/brokers/tokens.py": "expiry of tokens, a time of day; a wrong clock costs a connection, no data",
+    "jobs/adapters/brokers/admin_client.py": "age of a call, by both clocks; a set clock can only prevent a request",
+    "jobs/adapters/brokers/oauth_tokens.py": "expiry of tokens, a time of day; a wrong clock loses a connection only",
     "jobs/adapters/delta/warehouse_lease.py": "leases.deadline; its holder checks the row before each write",
     "jobs/checks/common_checks.py": "doctor compares it with ZooKeeper's, or that of the quorum's leader",
     "jobs/execution/admin/controller_client.py": "a long check of the lease is done again",

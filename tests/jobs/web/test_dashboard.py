@@ -15,7 +15,7 @@ import jobs.web.dashboard
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.ports import free_port
 from jobs.web.dashboard import cache
-from jobs.web.dashboard.parts import plain
+from jobs.web.dashboard.components import plain
 from schemas.enums import PlanKind
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.page_rows import HOSTILE, SECRET, config_operation, lived_in, stored_plan, very_many
@@ -107,7 +107,7 @@ def test_a_browser_receives_no_list_of_snapshots(tmp_path: Path, monkeypatch: py
 
 
 def test_bars_name_failed_brokers_and_omissions(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.web.dashboard.parts.BARS_DRAWN", 3)
+    monkeypatch.setattr("jobs.web.dashboard.components.BARS_DRAWN", 3)
     app = _opened(warehouse, monkeypatch)
 
     assert [element.value for element in app.caption if element.value.startswith("the first")] == ["the first 3 of 4"]

@@ -6,7 +6,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from planner.columns.broker_sets import with_drained
-from planner.reassignment.pending import with_requests
+from planner.reassignment.pending_requests import with_requests
 from planner.reassignment.targets import elections_after_moves, reassignment_changes, reassignment_rejections
 from schemas.enums import NO_LEADER, Action, DrainMode, RejectionCode
 from schemas.tables import DRAINED, PARTITIONS, REQUESTS

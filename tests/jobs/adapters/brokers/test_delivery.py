@@ -19,7 +19,7 @@ from jobs.adapters.brokers.delivery import deliver
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
 from jobs.adapters.brokers.transport import Transport
 from jobs.core.errors import RefusedError
-from jobs.execution.batch.notify import broker_error_lines
+from jobs.execution.batch.notification import broker_error_lines
 from planner.broker_requests import notices_for
 from schemas.notices import STOP_REPLICA
 from schemas.response_codes import NOT_SENT

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from kafka.net.connection import SaslReauthenticator
 
-from jobs.adapters.brokers import admin
-from jobs.adapters.brokers.admin import LateRequestError, connected_admin
+from jobs.adapters.brokers import admin_client
+from jobs.adapters.brokers.admin_client import LateRequestError, connected_admin
 from jobs.adapters.delta.warehouse_lease import MARGIN_SECONDS
 from tests.jobs.support.kafka.paged_brokers import PagedCluster
 
@@ -42,7 +42,7 @@ def cluster() -> SlowCluster:
 def test_a_change_that_waited_for_its_connection_is_not_sent(
     cluster: SlowCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admin, "SEND_SECONDS", 0.2)
+    monkeypatch.setattr(admin_client, "SEND_SECONDS", 0.2)
     with connected_admin(cluster.bootstrap.split(","), {}) as connected:
         cluster.delay = 0.5
         with pytest.raises(LateRequestError, match="so nothing was requested"):
@@ -54,7 +54,7 @@ def test_a_change_that_waited_for_its_connection_is_not_sent(
 
 
 def test_what_changes_nothing_may_wait(cluster: SlowCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admin, "SEND_SECONDS", 0.2)
+    monkeypatch.setattr(admin_client, "SEND_SECONDS", 0.2)
     with connected_admin(cluster.bootstrap.split(","), {}) as connected:
         cluster.delay = 0.5
         assert connected.reassignments() == {}
@@ -64,7 +64,7 @@ def test_a_change_waits_for_no_new_login_of_its_connection(
     cluster: SlowCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """kafka-python keeps requests while a connection authenticates again, which a slow broker prolongs."""
-    monkeypatch.setattr(admin, "SEND_SECONDS", 0.2)
+    monkeypatch.setattr(admin_client, "SEND_SECONDS", 0.2)
     logs_in_until = 0.0
     monkeypatch.setattr(
         SaslReauthenticator, "is_reauthenticating", property(lambda _: time.monotonic() < logs_in_until)
@@ -90,4 +90,4 @@ def test_a_change_of_a_suspended_machine_is_not_sent(cluster: SlowCluster, monke
 
 
 def test_the_lease_lasts_until_a_change_is_sent() -> None:
-    assert admin.SEND_SECONDS <= MARGIN_SECONDS
+    assert admin_client.SEND_SECONDS <= MARGIN_SECONDS

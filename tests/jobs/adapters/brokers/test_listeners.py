@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
 from jobs.adapters.brokers import connection as broker_channel
-from jobs.adapters.brokers.admin import read_properties
+from jobs.adapters.brokers.admin_client import read_properties
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.connection import (
     DISCONNECTED,

@@ -10,7 +10,7 @@ from kio.schema.index import api_key_map
 from kio.static.primitive import i32Timedelta
 
 from jobs.adapters.request_server.api_handler import Caller
-from jobs.controller.broker_apis.apis import BrokerApis
+from jobs.controller.broker_apis.controller_apis import ControllerApis
 from jobs.controller.controller import ResidentController
 from tests.jobs.support.controllers.resident import drain_watches
 
@@ -30,7 +30,7 @@ class AdminClient:
     """The tools of one person."""
 
     controller: ResidentController
-    apis: BrokerApis
+    apis: ControllerApis
 
     def ask(self, api: int, version: int, request: Any) -> Any:  # noqa: ANN401 - of kio
         """Ask, and run cycles until the answer is there."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobs.controller.broker_apis.apis import BrokerApis
+from jobs.controller.broker_apis.controller_apis import ControllerApis
 from jobs.controller.controller import ResidentController
 from schemas.znodes import Endpoint
 from tests.jobs.controller.admin_apis.clients import AdminClient
@@ -23,7 +23,7 @@ SETTINGS = {
 @pytest.fixture
 def admin(tree: KafkaTree, controller: ResidentController) -> Iterator[AdminClient]:
     """A client of a controller that knows `orders`, with partitions on brokers 0, 1 and 2."""
-    handler = BrokerApis()
+    handler = ControllerApis()
     controller.apis = handler
     controller.endpoints.served = [Endpoint(None, "PLAINTEXT", "127.0.0.1", 9999)]
     rows = [broker_config(broker, name, value) for broker in range(3) for name, value in SETTINGS.items()]

@@ -16,7 +16,7 @@ from jobs.adapters.request_server.api_handler import Caller, ServerListener
 from jobs.adapters.request_server.listen_config import ListenConfig, Security
 from jobs.adapters.request_server.server import RequestServer
 from jobs.controller.admin_apis.cluster_metadata import METADATA
-from jobs.controller.broker_apis.apis import BrokerApis
+from jobs.controller.broker_apis.controller_apis import ControllerApis
 from jobs.controller.broker_apis.messages import ALTER_PARTITION
 from jobs.controller.broker_apis.messages import VERSIONS as BROKER_APIS
 from jobs.controller.controller import ResidentController
@@ -53,12 +53,12 @@ def authorizer() -> str:
 
 
 @pytest.fixture
-def handler(tree: KafkaTree, controller: ResidentController, authorizer: str) -> Iterator[BrokerApis]:
+def handler(tree: KafkaTree, controller: ResidentController, authorizer: str) -> Iterator[ControllerApis]:
     """The handler of a controller with an address for brokers and one for clients."""
     assert tree.brokers is not None
     for broker, client_port in enumerate(sorted(CLIENT_PORTS)):
         tree.client.set(f"/brokers/ids/{broker}", with_clients(tree.brokers[broker].port, client_port))
-    handler = BrokerApis()
+    handler = ControllerApis()
     controller.apis = handler
     controller.endpoints.served = [
         Endpoint(None, "PLAINTEXT", LOOPBACK, 9998),
@@ -86,14 +86,14 @@ def test_brokers_are_sent_the_address_for_clients(tree: KafkaTree) -> None:
 
 
 @pytest.mark.parametrize("authorizer", ["kafka.security.authorizer.AclAuthorizer"])
-def test_nothing_is_relayed_to_brokers_with_an_authorizer(tree: KafkaTree, handler: BrokerApis) -> None:
+def test_nothing_is_relayed_to_brokers_with_an_authorizer(tree: KafkaTree, handler: ControllerApis) -> None:
     """Clients still see the controller, which refuses their requests at once."""
     assert addresses_of_controller(tree) == [("PLAINTEXT", 9998), ("CLIENTS", 9999)]
     assert handler.relay_to(OF_CLIENTS) is None
     assert METADATA in handler.conditional_apis(OF_CLIENTS)
 
 
-def served(handler: BrokerApis) -> tuple[bool, bool, bool]:
+def served(handler: ControllerApis) -> tuple[bool, bool, bool]:
     """Whether a client of CLIENTS may list reassignments and brokers, and whether its other requests are relayed."""
     request = import_module("kio.schema.list_partition_reassignments.v0.request")
     timeout = milliseconds(1000)
@@ -107,7 +107,7 @@ def served(handler: BrokerApis) -> tuple[bool, bool, bool]:
 
 
 def test_clients_are_not_served_once_a_broker_has_another_security(
-    tree: KafkaTree, controller: ResidentController, handler: BrokerApis, log: RecordedLog
+    tree: KafkaTree, controller: ResidentController, handler: ControllerApis, log: RecordedLog
 ) -> None:
     """As a rolling restart secures their listener: the address stays open, and is the former one."""
     assert tree.brokers is not None
@@ -150,7 +150,7 @@ class Reported:
 
 
 def test_clients_need_the_same_login_at_all_brokers(
-    tree: KafkaTree, controller: ResidentController, handler: BrokerApis, log: RecordedLog
+    tree: KafkaTree, controller: ResidentController, handler: ControllerApis, log: RecordedLog
 ) -> None:
     controller.endpoints.logins = {"CLIENTS": Security(None, "none", ("PLAIN",))}
     reported = Reported(controller)
@@ -167,7 +167,7 @@ def test_clients_need_the_same_login_at_all_brokers(
 
 @pytest.mark.parametrize(("protocols", "is_served"), [(("SSL", "PLAINTEXT"), True), (("SSL", "SASL_SSL"), False)])
 def test_secured_brokers_are_not_served_in_plain_text(
-    controller: ResidentController, handler: BrokerApis, protocols: tuple[str, str], *, is_served: bool
+    controller: ResidentController, handler: ControllerApis, protocols: tuple[str, str], *, is_served: bool
 ) -> None:
     """Their address stays open, too."""
     for number, row in [*controller.context.brokers.items()]:
@@ -192,7 +192,7 @@ def metadata_request(version: int, topics: tuple[str, ...] | None) -> Any:  # no
 
 
 @pytest.mark.parametrize("authorizer", ["", "kafka.security.authorizer.AclAuthorizer"])
-def test_brokers_are_named_to_clients_whose_requests_are_not_relayed(tree: KafkaTree, handler: BrokerApis) -> None:
+def test_brokers_are_named_to_clients_whose_requests_are_not_relayed(tree: KafkaTree, handler: ControllerApis) -> None:
     """An admin client asks each node for them as soon as it is connected."""
     request = metadata_request(12, ())
     response = handler.submit(CALLER, METADATA, 12, request).result(10)
@@ -208,18 +208,18 @@ def test_brokers_are_named_to_clients_whose_requests_are_not_relayed(tree: Kafka
 
 @pytest.mark.parametrize(("topics", "is_answered"), [((), True), (None, False), (("orders",), False)])
 def test_brokers_answer_requests_for_topics(
-    handler: BrokerApis, topics: tuple[str, ...] | None, *, is_answered: bool
+    handler: ControllerApis, topics: tuple[str, ...] | None, *, is_answered: bool
 ) -> None:
     assert handler.handles(METADATA, metadata_request(1, topics)) is is_answered
 
 
-def test_a_client_with_an_unknown_password_learns_no_brokers(handler: BrokerApis) -> None:
+def test_a_client_with_an_unknown_password_learns_no_brokers(handler: ControllerApis) -> None:
     request = metadata_request(12, ())
     with pytest.raises(ConnectionAbortedError):
         handler.submit(replace(CALLER, is_verified=False), METADATA, 12, request)
 
 
-def test_what_clients_ask_any_broker_is_listed_where_clients_connect(handler: BrokerApis) -> None:
+def test_what_clients_ask_any_broker_is_listed_where_clients_connect(handler: ControllerApis) -> None:
     """A client that finds an API missing fails, and asks no other broker; brokers ask for nothing of it."""
     for listener in (OF_CLIENTS, ServerListener("SASL_SSL", "USERS")):
         listed = handler.redirected_apis(listener)
@@ -229,7 +229,7 @@ def test_what_clients_ask_any_broker_is_listed_where_clients_connect(handler: Br
     assert handler.conditional_apis(ServerListener("SASL_SSL")) == {}
 
 
-def test_a_request_is_relayed_to_its_own_listener(tree: KafkaTree, handler: BrokerApis) -> None:
+def test_a_request_is_relayed_to_its_own_listener(tree: KafkaTree, handler: ControllerApis) -> None:
     """A broker answers a request for metadata with the addresses of the listener at which it is asked."""
     assert tree.brokers is not None
     broker_ports = {tree.brokers[broker].port for broker in range(3)}
@@ -239,7 +239,7 @@ def test_a_request_is_relayed_to_its_own_listener(tree: KafkaTree, handler: Brok
 
 
 def test_clients_cannot_ask_as_brokers_do() -> None:
-    handler = BrokerApis()
+    handler = ControllerApis()
     try:
         assert handler.versions(OF_CLIENTS) == {
             api: versions for api, versions in handler.versions(OF_BROKERS).items() if api not in BROKER_APIS
@@ -251,7 +251,7 @@ def test_clients_cannot_ask_as_brokers_do() -> None:
 
 def test_a_broker_cannot_be_shut_down_at_the_address_for_clients() -> None:
     config = ListenConfig.of([f"{LOOPBACK}:0", f"CLIENTS://{LOOPBACK}:0"], [], None)
-    server = RequestServer(config, BrokerApis())
+    server = RequestServer(config, ControllerApis())
     server.start()
     try:
         assert [endpoint.listener for endpoint in server.endpoints] == [None, "CLIENTS"]

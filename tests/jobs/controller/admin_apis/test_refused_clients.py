@@ -12,9 +12,9 @@ from jobs.adapters.embedded.ports import LOOPBACK
 from jobs.adapters.request_server.api_handler import Caller, ServerListener
 from jobs.adapters.request_server.listen_config import ListenConfig
 from jobs.adapters.request_server.server import RequestServer
-from jobs.controller.admin_apis.apis import COMMANDS, refusal_of
 from jobs.controller.admin_apis.requests import AdminError
-from jobs.controller.broker_apis.apis import BrokerApis
+from jobs.controller.admin_apis.supported_apis import COMMANDS, refusal_of
+from jobs.controller.broker_apis.controller_apis import ControllerApis
 from tests.jobs.controller.admin_apis import clients
 from tests.jobs.controller.admin_apis.clients import AdminClient
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -128,7 +128,7 @@ def test_a_policy_that_only_brokers_can_ask(tree: KafkaTree, admin: AdminClient)
 
 def test_a_broker_that_has_an_authorizer_is_relayed_nothing(admin: AdminClient) -> None:
     handler = admin.apis
-    assert isinstance(handler, BrokerApis)
+    assert isinstance(handler, ControllerApis)
     assert handler.relay_to(ServerListener("PLAINTEXT")) is not None
     configure(admin, authorizer_class_name=AUTHORIZER)
     assert handler.relay_to(ServerListener("PLAINTEXT")) is None
@@ -136,7 +136,7 @@ def test_a_broker_that_has_an_authorizer_is_relayed_nothing(admin: AdminClient) 
 
 def test_a_process_that_is_not_the_controller_closes_the_connection(capsys: pytest.CaptureFixture[str]) -> None:
     """As a client that knows the former controller finds it; this is no fault of the process, and not logged as one."""
-    server = RequestServer(ListenConfig.of([f"{LOOPBACK}:0"], [], None), BrokerApis())
+    server = RequestServer(ListenConfig.of([f"{LOOPBACK}:0"], [], None), ControllerApis())
     server.start()
     try:
         with socket.create_connection((LOOPBACK, server.endpoints[0].port), 10) as client:

@@ -8,7 +8,7 @@ from typing import Any
 
 from jobs.adapters.brokers.control_encoding import as_uuid
 from jobs.adapters.request_server.api_handler import Caller
-from jobs.controller.broker_apis.apis import BrokerApis
+from jobs.controller.broker_apis.controller_apis import ControllerApis
 from jobs.controller.broker_apis.messages import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, CONTROLLED_SHUTDOWN
 from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree
 
@@ -32,7 +32,7 @@ class AskingBrokers:
     """The brokers of a tree."""
 
     tree: KafkaTree
-    apis: BrokerApis
+    apis: ControllerApis
 
     def epoch(self, broker: int) -> int:
         return int(self.tree.client.get(f"/brokers/ids/{broker}")[1].czxid)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobs.controller.broker_apis.apis import BrokerApis
+from jobs.controller.broker_apis.controller_apis import ControllerApis
 from jobs.controller.controller import ResidentController
 from schemas.znodes import Endpoint
 from tests.jobs.controller.broker_apis.asking import AskingBrokers
@@ -13,9 +13,9 @@ from tests.planner.frames import broker_config
 
 
 @pytest.fixture
-def apis(controller: ResidentController) -> Iterator[BrokerApis]:
+def apis(controller: ResidentController) -> Iterator[ControllerApis]:
     """The handler of a server; the controller is announced at port 9999."""
-    handler = BrokerApis()
+    handler = ControllerApis()
     controller.apis = handler
     controller.endpoints.served = [Endpoint(None, "PLAINTEXT", "127.0.0.1", 9999)]
     controller.engine.set_broker_configs([broker_config(0, "inter.broker.listener.name", None)])
@@ -24,5 +24,5 @@ def apis(controller: ResidentController) -> Iterator[BrokerApis]:
 
 
 @pytest.fixture
-def asking(tree: KafkaTree, apis: BrokerApis) -> AskingBrokers:
+def asking(tree: KafkaTree, apis: ControllerApis) -> AskingBrokers:
     return AskingBrokers(tree, apis)

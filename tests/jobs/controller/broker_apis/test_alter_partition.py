@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from jobs.adapters.zookeeper.controllership import Controllership, take_over
 from jobs.adapters.zookeeper.multi import Op
 from jobs.adapters.zookeeper.multi_failure import MultiFailure
-from jobs.controller.broker_apis.apis import BrokerApis
+from jobs.controller.broker_apis.controller_apis import ControllerApis
 from jobs.controller.broker_apis.isr_writer import IsrWriter
 from jobs.controller.controller import ResidentController
 from schemas.znodes import State, TopicPartition, encode_partitions, encode_state
@@ -31,7 +31,7 @@ INELIGIBLE_REPLICA: Final = 107
 
 
 @pytest.fixture
-def started(tree: KafkaTree, controller: ResidentController, apis: BrokerApis) -> ResidentController:
+def started(tree: KafkaTree, controller: ResidentController, apis: ControllerApis) -> ResidentController:
     """A controller that knows orders-0 with replicas 0, 1 and 2."""
     assert controller.apis is apis
     tree.add_topic("orders", {0: [0, 1, 2]})
@@ -347,7 +347,7 @@ def test_a_replica_on_the_controller_is_replaced_before_the_first_state(
 
 
 def test_topics_without_an_id_keep_none_while_the_protocol_is_unknown(
-    tree: KafkaTree, controller: ResidentController, apis: BrokerApis
+    tree: KafkaTree, controller: ResidentController, apis: ControllerApis
 ) -> None:
     assert controller.apis is apis
     tree.add_topic("orders", {0: [0]}, topic_id=None)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from jobs.adapters.brokers.control_encoding import as_uuid
 from jobs.adapters.request_server.messages import Header, encode_response
-from jobs.controller.broker_apis.apis import BrokerApis
+from jobs.controller.broker_apis.controller_apis import ControllerApis
 from jobs.controller.broker_apis.messages import ALTER_PARTITION
 from jobs.controller.controller import ResidentController
 from tests.jobs.controller.broker_apis.asking import CALLER, SECONDS, AskingBrokers, Proposed
@@ -58,7 +58,7 @@ def requests(draw: st.DrawFn, epoch: int) -> tuple[int, Any]:
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_request_is_answered(
-    tree: KafkaTree, controller: ResidentController, apis: BrokerApis, asking: AskingBrokers, data: st.DataObject
+    tree: KafkaTree, controller: ResidentController, apis: ControllerApis, asking: AskingBrokers, data: st.DataObject
 ) -> None:
     if not controller.context.partitions:
         tree.add_topic("orders", {0: [0, 1, 2], 1: [0, 1, 2]})

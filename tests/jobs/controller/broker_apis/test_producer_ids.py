@@ -8,7 +8,7 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.cluster import PRODUCER_IDS
 from jobs.adapters.zookeeper.controllership import Controllership, take_over
-from jobs.controller.broker_apis.apis import BrokerApis
+from jobs.controller.broker_apis.controller_apis import ControllerApis
 from jobs.controller.broker_apis.producer_ids import ProducerIdBlock, allocate_block, next_block
 from jobs.controller.controller import ResidentController
 from jobs.core.errors import FencedError, RefusedError
@@ -74,7 +74,7 @@ def test_ids_end() -> None:
 
 
 def test_brokers_are_answered(
-    tree: KafkaTree, controller: ResidentController, apis: BrokerApis, asking: AskingBrokers
+    tree: KafkaTree, controller: ResidentController, apis: ControllerApis, asking: AskingBrokers
 ) -> None:
     assert asking.producer_ids(1) == (41, -1, 0)  # not the controller yet
     initialize(controller)

@@ -30,7 +30,7 @@ from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.responses import BrokerResponse
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import SessionLostError, take_over
-from jobs.controller.broker_apis.apis import BrokerApis
+from jobs.controller.broker_apis.controller_apis import ControllerApis
 from jobs.controller.broker_apis.messages import ALTER_PARTITION, CONTROLLED_SHUTDOWN
 from jobs.controller.broker_requests.retries import MAX_DELAY_SECONDS
 from jobs.controller.controller import ResidentController
@@ -115,7 +115,7 @@ class Term:
     """A controllership: its process, and what brokers have asked it."""
 
     session: Session | None = None
-    apis: BrokerApis | None = None
+    apis: ControllerApis | None = None
     writer: SteppedThread | None = None
     controller: ResidentController | None = None
     is_dead: bool = False
@@ -316,7 +316,7 @@ class Simulation:
         return [cluster for cluster in self.clusters if cluster.faults]
 
     def _run_controller(self) -> None:
-        term = self.term = self.network.term = Term(apis=BrokerApis() if self.listener else None)
+        term = self.term = self.network.term = Term(apis=ControllerApis() if self.listener else None)
         session = term.session = Session(self.tree, partial(self._intercept_request, term))
         self.controller_terms += 1
         for cluster in self.clusters:
@@ -370,7 +370,7 @@ class Simulation:
         assert self.listener is not None
         return AlterPartitionManager(broker, epoch, self.listener.version, self.ask)
 
-    def _asked(self, broker: int) -> tuple[Term, BrokerApis] | None:
+    def _asked(self, broker: int) -> tuple[Term, ControllerApis] | None:
         """Return the term of the controller that a broker asks, None if it cannot connect to it."""
         process = self.network.brokers[broker].process
         term = process.term if process else None

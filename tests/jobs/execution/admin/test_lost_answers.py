@@ -10,7 +10,7 @@ import pytest
 from kafka.errors import KafkaTimeoutError
 from msgspec.structs import replace
 
-from jobs.adapters.brokers.admin import error_name
+from jobs.adapters.brokers.admin_client import error_name
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import LEASE, ZnodeLease
 from jobs.core.errors import UnreadableError

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from kafka.errors import IncompatibleBrokerVersion
 
-from jobs.adapters.brokers.admin import Admin, AdminUnavailableError
+from jobs.adapters.brokers.admin_client import Admin, AdminUnavailableError
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper import admin_requests as orders

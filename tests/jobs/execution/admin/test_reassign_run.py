@@ -80,7 +80,7 @@ def test_each_request_of_a_long_wave_is_judged_again(  # noqa: PLR0913, PLR0917 
         "jobs.execution.admin.admin_commit.record_concurrent_changes",
         lambda _, __, rows, ___: read_back.append(([row.key for row in rows], len(controller.waves))),
     )
-    monkeypatch.setattr("jobs.adapters.brokers.admin.MAX_PARTITIONS_PER_REQUEST", 1)
+    monkeypatch.setattr("jobs.adapters.brokers.admin_client.MAX_PARTITIONS_PER_REQUEST", 1)
     monkeypatch.setattr("jobs.execution.admin.controller_client.JUDGED_SECONDS", 0.0)
     monkeypatch.setattr("jobs.execution.admin.controller_client.JUDGED_TOGETHER", 1)
     reassign = controller.reassign

@@ -13,7 +13,7 @@ from jobs.adapters.delta.filtered_reads import Filter
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import SurveyorError
 from jobs.execution.batch import batch_commit as commit_batch
-from jobs.execution.batch.notify import HoldBudget, NotificationResult, WrittenChange, verify_written
+from jobs.execution.batch.notification import HoldBudget, NotificationResult, WrittenChange, verify_written
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanStatus

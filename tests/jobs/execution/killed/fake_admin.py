@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.brokers.admin import Creation
+from jobs.adapters.brokers.admin_client import Creation
 from jobs.adapters.zookeeper import admin_requests
 from jobs.execution import cancellation, commit, mode_selection
 from jobs.execution.admin import admin_commit as commit_admin

@@ -11,7 +11,7 @@ from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.zookeeper.cluster import read_brokers
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.execution.batch.batch_commit import HeldControllership
-from jobs.execution.batch.notify import HoldBudget, notify
+from jobs.execution.batch.notification import HoldBudget, notify
 from jobs.execution.commit import apply_plan
 from jobs.execution.preflight import check_before_commit
 from jobs.preconditions.limits import CommitLimits

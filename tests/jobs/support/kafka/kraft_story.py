@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from kafka.errors import KafkaError
 
-from jobs.adapters.brokers.admin import connected_admin
+from jobs.adapters.brokers.admin_client import connected_admin
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
 from jobs.repositories.snapshots import as_of, find_snapshot
 from schemas.rows import Row, Snapshot

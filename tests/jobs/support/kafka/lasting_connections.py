@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from jobs.adapters.brokers.admin import bootstrap, connected_admin, read_properties
+from jobs.adapters.brokers.admin_client import bootstrap, connected_admin, read_properties
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.delivery import deliver

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined] # exported, untyped
 from confluent_kafka.cimpl import NewTopic
 
-from jobs.adapters.brokers.admin import connected_admin
+from jobs.adapters.brokers.admin_client import connected_admin
 from jobs.adapters.cluster_connections.kraft import KRaftConnection
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.embedded.cluster import EmbeddedCluster

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from jobs.adapters.brokers.admin import bootstrap
+from jobs.adapters.brokers.admin_client import bootstrap
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected

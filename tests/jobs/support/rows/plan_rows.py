@@ -12,8 +12,8 @@ from msgspec.structs import asdict
 from jobs.adapters.delta.warehouse import Warehouse, quoted
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.repositories.plans.repository import Plan, read_plan
-from schemas.digest import plan_header
 from schemas.enums import NO_VERSION, Action, OperationKind, PlanKind, PlanStatus
+from schemas.plan_digest import plan_header
 from schemas.rows import Change, Operation, PlanRecord, Row
 from schemas.tables import CHANGES
 from schemas.znodes import decode_assignment, decode_state

@@ -38,8 +38,8 @@ from kafka.protocol.admin import (
 )
 
 from jobs.adapters.brokers.kerberos_mechanism import LOGIN
-from jobs.adapters.brokers.tokens import KEYS as TOKEN_KEYS
-from jobs.adapters.brokers.tokens import TokenError, TokenProvider, provider_of
+from jobs.adapters.brokers.oauth_tokens import KEYS as TOKEN_KEYS
+from jobs.adapters.brokers.oauth_tokens import TokenError, TokenProvider, provider_of
 from jobs.adapters.kerberos.login import GSSAPI, KerberosError, KerberosLogin, login_of
 from jobs.adapters.kerberos.login import KEYS as KERBEROS_KEYS
 from jobs.core.errors import RefusedError, SurveyorError

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.adapters.brokers import tokens
-from jobs.adapters.brokers.admin import TOKEN_PROVIDER, AdminUnavailableError, connected_admin, read_properties
+from jobs.adapters.brokers import oauth_tokens
+from jobs.adapters.brokers.admin_client import TOKEN_PROVIDER, AdminUnavailableError, connected_admin, read_properties
 from jobs.adapters.brokers.listeners import AuthenticationFailedError
+from jobs.adapters.brokers.oauth_tokens import TokenError, TokenProvider, expiry_of, provider_of
 from jobs.adapters.brokers.sasl import prepare
-from jobs.adapters.brokers.tokens import TokenError, TokenProvider, expiry_of, provider_of
 from jobs.core.errors import UsageError
 from jobs.core.properties import TOKEN_COMMAND
 from tests.jobs.support.kafka.secured_kafka import write_properties
@@ -26,12 +26,12 @@ USER = "surveyor"
 
 @pytest.fixture(autouse=True)
 def _no_earlier_provider() -> None:
-    tokens._of_file.cache_clear()  # noqa: SLF001
-    tokens._of_command.cache_clear()  # noqa: SLF001
+    oauth_tokens._of_file.cache_clear()  # noqa: SLF001
+    oauth_tokens._of_command.cache_clear()  # noqa: SLF001
 
 
 def by_file(path: Path) -> TokenProvider:
-    return provider_of({tokens.TOKEN_URL: path.as_uri()}, "client.properties")
+    return provider_of({oauth_tokens.TOKEN_URL: path.as_uri()}, "client.properties")
 
 
 def by_command(script: str, *arguments: str) -> TokenProvider:
@@ -151,7 +151,7 @@ def test_one_command_serves_all_that_read_the_file(tmp_path: Path) -> None:
     ],
 )
 def test_unusable_command(script: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "COMMAND_TIMEOUT_SECONDS", 0.5 if "sleep" in script else 60.0)
+    monkeypatch.setattr(oauth_tokens, "COMMAND_TIMEOUT_SECONDS", 0.5 if "sleep" in script else 60.0)
 
     with pytest.raises(TokenError) as refused:
         by_command(script).token()
@@ -194,10 +194,10 @@ def test_command_that_does_not_exist() -> None:
     ("values", "reason"),
     [
         ({}, "OAUTHBEARER needs one of"),
-        ({tokens.TOKEN_URL: "file:///t", TOKEN_COMMAND: "c"}, "OAUTHBEARER needs one of"),
-        ({tokens.TOKEN_URL: "https://idp.example/token"}, "set sasl.oauthbearer.token.command"),
-        ({tokens.TOKEN_URL: "file://elsewhere/t"}, "is not of the form file:///PATH"),
-        ({tokens.TOKEN_URL: "/etc/token"}, "is not of the form file:///PATH"),
+        ({oauth_tokens.TOKEN_URL: "file:///t", TOKEN_COMMAND: "c"}, "OAUTHBEARER needs one of"),
+        ({oauth_tokens.TOKEN_URL: "https://idp.example/token"}, "set sasl.oauthbearer.token.command"),
+        ({oauth_tokens.TOKEN_URL: "file://elsewhere/t"}, "is not of the form file:///PATH"),
+        ({oauth_tokens.TOKEN_URL: "/etc/token"}, "is not of the form file:///PATH"),
         ({TOKEN_COMMAND: "print 'token"}, "is not a command line (No closing quotation)"),
     ],
 )
@@ -230,7 +230,7 @@ def test_admin_mode_and_control_requests_report_why_there_is_no_token(
     lines = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "OAUTHBEARER",
-        tokens.TOKEN_URL: path.as_uri(),
+        oauth_tokens.TOKEN_URL: path.as_uri(),
     }
     settings = read_properties(write_properties(tmp_path / "client.properties", lines))
 

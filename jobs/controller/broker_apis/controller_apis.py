@@ -16,8 +16,6 @@ from kazoo.exceptions import KazooException
 
 from jobs.adapters.request_server.api_handler import ApiMessage, Caller, ServerListener
 from jobs.adapters.zookeeper.controllership import Controllership
-from jobs.controller.admin_apis.apis import CONFIG_VERSIONS, WAITING, handle_admin, refusal_of
-from jobs.controller.admin_apis.apis import VERSIONS as ADMIN_VERSIONS
 from jobs.controller.admin_apis.broker_level_requests import concerns_controller
 from jobs.controller.admin_apis.cluster_metadata import (
     METADATA,
@@ -26,6 +24,8 @@ from jobs.controller.admin_apis.cluster_metadata import (
     asks_for_brokers,
 )
 from jobs.controller.admin_apis.requests import AdminApiContext
+from jobs.controller.admin_apis.supported_apis import CONFIG_VERSIONS, WAITING, handle_admin, refusal_of
+from jobs.controller.admin_apis.supported_apis import VERSIONS as ADMIN_VERSIONS
 from jobs.controller.broker_apis.controlled_shutdowns import (
     UNCHECKED_EPOCH,
     ControlledShutdowns,
@@ -133,7 +133,7 @@ class ActiveController:
 
 
 @dataclass(slots=True)
-class BrokerApis:
+class ControllerApis:
     """The handler of a request server."""
 
     _active: ActiveController | None = None

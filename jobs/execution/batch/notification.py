@@ -13,7 +13,7 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.brokers.admin import error_name
+from jobs.adapters.brokers.admin_client import error_name
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.delivery import deliver

@@ -11,7 +11,7 @@ from typing import Final
 from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeLogDirsRequest
 
-from jobs.adapters.brokers.admin import NONE
+from jobs.adapters.brokers.admin_client import NONE
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.kraft.cluster import RefusedReadError
