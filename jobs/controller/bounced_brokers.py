@@ -60,9 +60,9 @@ class BouncedBrokers:
         """Send bounced brokers the full state, once their partitions are written as after a failure."""
         if any(outcome.outcome is Outcome.SKIPPED for outcome in outcomes):
             return  # the next cycle continues
-        bounced, written = self.ids, all(outcome.outcome is Outcome.APPLIED for outcome in outcomes)
+        bounced, all_written = self.ids, all(outcome.outcome is Outcome.APPLIED for outcome in outcomes)
         self._unhandled_failures = (
-            {} if written else {broker: left - 1 for broker, left in self._unhandled_failures.items() if left > 1}
+            {} if all_written else {broker: left - 1 for broker, left in self._unhandled_failures.items() if left > 1}
         )
         back = sorted(bounced - self._unhandled_failures.keys())
         if back:

@@ -200,11 +200,11 @@ class ControllerContext:
         partitions do not count as led by another broker.
         """
         queued = {key for topic in self.topics_to_be_deleted for key in self.of_topic(topic)}
-        left = Counter(self.partitions[key].replicas[0] for key in queued if self.partitions[key].replicas)
+        queued_counts = Counter(self.partitions[key].replicas[0] for key in queued if self.partitions[key].replicas)
         return {
-            broker: (count - left[broker], self._not_led_by_preferred[broker] - queued)
+            broker: (count - queued_counts[broker], self._not_led_by_preferred[broker] - queued)
             for broker, count in self._preferred_counts.items()
-            if count > left[broker]
+            if count > queued_counts[broker]
         }
 
     def remove_responses(self, broker_id: int) -> None:

@@ -39,13 +39,13 @@ def lost_states(warehouse: Warehouse, context: ControllerContext) -> set[Key]:
 
 
 def _history(warehouse: Warehouse, keys: Iterable[Key]) -> dict[Key, list[PastState]]:
-    wanted, history = {*keys}, defaultdict[Key, list[PastState]](list)
-    topics = sorted({topic for topic, _ in wanted})
+    stateless, history = {*keys}, defaultdict[Key, list[PastState]](list)
+    topics = sorted({topic for topic, _ in stateless})
     table = warehouse.read("partition_history", ("topic", "in", topics), columns=_COLUMNS)
-    partitions = sorted({partition for _, partition in wanted})
+    partitions = sorted({partition for _, partition in stateless})
     rows = values_of(table.filter(pc.field("partition").isin(partitions)), *_COLUMNS)
     for topic, partition, snapshot_id, topic_version, leader, state, vanished in rows:
-        if (topic, partition) in wanted:
+        if (topic, partition) in stateless:
             past = PastState(snapshot_id, topic_version, leader is not None, has_vanished(state, vanished))
             history[topic, partition].append(past)
     return history

@@ -76,16 +76,16 @@ def running_services(
         server.start()
         try:
             # what the brokers' listeners need is refused before the take-over
-            named = controller_endpoints(configs, brokers, server.endpoints)
+            endpoints = controller_endpoints(configs, brokers, server.endpoints)
             _refuse_other_logins(listen, configs)
             client_listeners = {endpoint.listener for endpoint in server.endpoints}
-            for endpoint in named:
+            for endpoint in endpoints:
                 senders = "clients" if endpoint.listener in client_listeners else "brokers"
                 address = f"{endpoint.listener}://{endpoint.host}:{endpoint.port}"
                 log(f"surveyor: {senders}' requests are received at {address}")
                 _warn_if_unreachable(endpoint, senders)
             _log_refused_tools(configs, client_listeners)
-            _warn_of_time_outs(listeners_without_controller(named, brokers), is_listening=True)
+            _warn_of_time_outs(listeners_without_controller(endpoints, brokers), is_listening=True)
             yield Services(metrics, apis, server.endpoints, listen.logins)
         finally:
             apis.stop()

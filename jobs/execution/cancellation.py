@@ -93,27 +93,27 @@ def read_cancellation(
     moves = [change for change in plan.changes if change.action == Action.REASSIGN]
     if keys is not None:
         current = reader.read_current([move for move in moves if move.key in keys])
-        found = plan_cancellation(settings, plan, state, current, None, fewer_copies=fewer_copies)
-        return _without_foreign_orders(settings.warehouse, plan, found)
+        cancellation = plan_cancellation(settings, plan, state, current, None, fewer_copies=fewer_copies)
+        return _without_foreign_orders(settings.warehouse, plan, cancellation)
     current = reader.read_current(plan.changes)
     has_others = plan.tasks or len(moves) < len(plan.changes)
     operations = reader.read_operations(plan.tasks) if has_others else None
-    found = plan_cancellation(settings, plan, state, current, operations, fewer_copies=fewer_copies)
-    return _without_foreign_orders(settings.warehouse, plan, found)
+    cancellation = plan_cancellation(settings, plan, state, current, operations, fewer_copies=fewer_copies)
+    return _without_foreign_orders(settings.warehouse, plan, cancellation)
 
 
-def _without_foreign_orders(warehouse: Warehouse, plan: Plan, found: CancellationPlan) -> CancellationPlan:
+def _without_foreign_orders(warehouse: Warehouse, plan: Plan, cancellation: CancellationPlan) -> CancellationPlan:
     """Mark partitions out of order as diverged, unless a commit of the plan requested them, or may have."""
-    if not found.of(ReassignmentStatus.OUT_OF_ORDER):
-        return found
+    if not cancellation.of(ReassignmentStatus.OUT_OF_ORDER):
+        return cancellation
     requested = {(topic, partition) for _, topic, partition in requested_changes(warehouse, plan.plan_id)}
     partitions = [
         dataclasses.replace(row, status=ReassignmentStatus.DIVERGED)
         if row.status is ReassignmentStatus.OUT_OF_ORDER and row.key not in requested
         else row
-        for row in found.partitions
+        for row in cancellation.partitions
     ]
-    return dataclasses.replace(found, partitions=partitions)
+    return dataclasses.replace(cancellation, partitions=partitions)
 
 
 def cancel_running(
@@ -251,12 +251,12 @@ class _CancellationRun:
         now = self.read(status.key for status in out_of_order)
         due = [status for status in out_of_order if now[status.key].status is ReassignmentStatus.OUT_OF_ORDER]
         targets = {status.key: _replicas_before(status) for status in due}
-        moved = {
+        outcomes = {
             key: (Outcome.STALE, reasons.LEFT_ALONE.say(state=current.detail))
             for key, current in now.items()
             if key not in targets
         }
-        return Judgement(targets, moved)
+        return Judgement(targets, outcomes)
 
     def record_interrupted(self) -> None:
         """Record the outcomes of partitions whose cancellation was intended by a command that was then killed."""

@@ -116,7 +116,7 @@ def reconcile_until_quiet(
     _refuse_admin(mode)
     cycles = idle_cycles = 0
     pause, steps_before = FIRST_PAUSE_SECONDS, frozenset[Place]()
-    written: Counter[str] = Counter({"applied_now": 0, **counts(())})
+    totals: Counter[str] = Counter({"applied_now": 0, **counts(())})
     with ZooKeeperConnection(settings.zookeeper_endpoint) as cluster:
         while True:
             plan = make_plan(cluster.source)
@@ -136,7 +136,7 @@ def reconcile_until_quiet(
             facts = {
                 "snapshot_id": plan.row.snapshot_id,
                 "cycles": cycles,
-                **written,
+                **totals,
                 **in_json(outage),
             }
             extras = ReportExtras(facts, [*_outage_line(outage), *rejection_lines(settings, plan)])
@@ -154,7 +154,7 @@ def reconcile_until_quiet(
             commit_log = apply_plan(settings, cluster, plan, preflight, hold)
             committed = plan_result(settings, plan, commit_log, detailed=detailed)
             cycles += 1
-            written.update({name: committed.result[name] for name in written})
+            totals.update({name: committed.result[name] for name in totals})
             log(f"surveyor: cycle {cycles}: {committed.lines[0]}")
             rows: list[PlanRow] = [*plan.changes, *plan.tasks]
             steps_now = frozenset(row.place for row in rows)
@@ -162,7 +162,7 @@ def reconcile_until_quiet(
             steps_before = steps_now
             code = exit_code() if interrupted() else ExitCode(committed.exit_code)
             if interrupted() or code == ExitCode.ERROR or idle_cycles == MAX_IDLE_CYCLES:
-                result = extras.result | {"cycles": cycles, **written, "due": plan.size}
+                result = extras.result | {"cycles": cycles, **totals, "due": plan.size}
                 steps = after_commit(settings, plan.called, committed.result["status"], committed.result)
                 steps = [same_step(settings, "continue", "reconcile")] if interrupted() else steps
                 lines = f"not quiet after {cycles} cycles: {committed.lines[0]}", *committed.lines[1:]

@@ -32,41 +32,41 @@ def judge_operations(
     operations: Sequence[Operation], current: OperationState
 ) -> tuple[list[Operation], list[RowOutcome]]:
     """Return the pending operations, and the outcomes of the others."""
-    judged = [(operation, outcome_of(operation, current)) for operation in operations]
-    pending = [operation for operation, outcome in judged if outcome is None]
-    return pending, [outcome for _, outcome in judged if outcome is not None]
+    outcomes = [(operation, outcome_of(operation, current)) for operation in operations]
+    pending = [operation for operation, outcome in outcomes if outcome is None]
+    return pending, [outcome for _, outcome in outcomes if outcome is not None]
 
 
 def outcome_of(operation: Operation, current: OperationState) -> RowOutcome | None:
     """Judge one operation; None if it is pending."""
     try:
-        judged = _judge(operation, current.topics[operation.topic], current)
+        verdict = _judge(operation, current.topics[operation.topic], current)
     except MalformedZnodeError as error:
-        judged = Outcome.STALE, reasons.OPERATION_UNREAD.say(topic=operation.topic, fault=error)
-    return None if judged is None else RowOutcome(operation, *judged)
+        verdict = Outcome.STALE, reasons.OPERATION_UNREAD.say(topic=operation.topic, fault=error)
+    return None if verdict is None else RowOutcome(operation, *verdict)
 
 
 def _judge(operation: Operation, settings: TopicSettings, current: OperationState) -> _Judged:
     match OperationKind(operation.action):
         case OperationKind.WITHDRAW_REASSIGNMENT:
             orders = data_of(operation, WithdrawnReassignment).orders
-            judged = _reassignments(orders, _requested_replicas(operation.topic, current.reassignments))
+            verdict = _reassignments(orders, _requested_replicas(operation.topic, current.reassignments))
         case OperationKind.WITHDRAW_ELECTION:
             partitions = data_of(operation, WithdrawnElection).partitions
-            judged = _elections(partitions, _requested_replicas(operation.topic, current.elections))
+            verdict = _elections(partitions, _requested_replicas(operation.topic, current.elections))
         case OperationKind.REMOVE_TOPIC:
-            judged = _removal(data_of(operation, RemovedTopic), settings, current.controller_epoch)
+            verdict = _removal(data_of(operation, RemovedTopic), settings, current.controller_epoch)
         case OperationKind.ALTER_CONFIG:
-            judged = _alteration(data_of(operation, AlteredConfig), settings)
+            verdict = _alteration(data_of(operation, AlteredConfig), settings)
         case OperationKind.DELETE_TOPIC:
-            judged = _deletion(data_of(operation, DeletedTopic).topic_id, settings)
+            verdict = _deletion(data_of(operation, DeletedTopic).topic_id, settings)
         case OperationKind.WITHDRAW_DELETION:
-            judged = _refusal(settings, existed=data_of(operation, WithdrawnDeletion).exists)
+            verdict = _refusal(settings, existed=data_of(operation, WithdrawnDeletion).exists)
         case OperationKind.DELETE_REPLICAS:
-            judged = _pending_deletion(data_of(operation, DeletedReplicas).topic_id, settings)
+            verdict = _pending_deletion(data_of(operation, DeletedReplicas).topic_id, settings)
         case OperationKind.CREATE_TOPIC | OperationKind.EXPAND_TOPIC as kind:
             raise ValueError(f"{kind} of {operation.topic} is judged by its changes")
-    return judged
+    return verdict
 
 
 def _alteration(data: AlteredConfig, settings: TopicSettings) -> _Judged:
@@ -127,9 +127,9 @@ def _pending_deletion(topic_id: str | None, settings: TopicSettings) -> _Judged:
 
 
 def _removal(data: RemovedTopic, settings: TopicSettings, controller_epoch: Decoded[int]) -> _Judged:
-    judged = _pending_deletion(data.topic_id, settings)
-    if judged is not None:
-        return judged
+    verdict = _pending_deletion(data.topic_id, settings)
+    if verdict is not None:
+        return verdict
     if settings.topic.version != data.topic_version:
         return Outcome.STALE, reasons.PARTITIONS_ADDED.say()
     epoch, planned_epoch = controller_epoch.get(), data.controller_epoch

@@ -60,18 +60,18 @@ def start_order(replicas: Ints, last_isr: Ints, registered: Collection[int]) -> 
     is_live = is_in(last_in_sync, registered)
     patterns = _count_broker_sets(np.where(is_live, NO_LEADER, last_in_sync))
     starts = _greedy_cover(patterns)
-    gone = has_broker(replicas) & ~is_in(replicas, registered)
+    is_dead = has_broker(replicas) & ~is_in(replicas, registered)
     has_known_member = np.asarray(has_broker(last_in_sync).any(axis=1))
     in_sync = {broker for pattern in patterns for broker in pattern}
     return StartOrder(
         partitions=len(replicas),
         starts=starts,
         not_in_sync=tuple(
-            broker for broker in _distinct(replicas[gone & has_known_member[:, None]]) if broker not in in_sync
+            broker for broker in _distinct(replicas[is_dead & has_known_member[:, None]]) if broker not in in_sync
         ),
         live={broker: int((last_in_sync == broker).any(axis=1).sum()) for broker in _distinct(last_in_sync[is_live])},
         unknown=int((~has_known_member).sum()),
-        holders=_distinct(replicas[gone & ~has_known_member[:, None]]),
+        holders=_distinct(replicas[is_dead & ~has_known_member[:, None]]),
     )
 
 

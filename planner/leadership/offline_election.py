@@ -47,8 +47,8 @@ def legal(state: Column, action: Action) -> Column:
 
 def with_transition(partitions: DataFrame, action: Action) -> DataFrame:
     """Add `state`, and `illegal`: why the action is not allowed in that state, null if it is."""
-    allowed = F.lit(allowed_transition(action))
-    reason = sentence(reasons.ILLEGAL_TRANSITION, state=F.col("state"), allowed=allowed)
+    transition = F.lit(allowed_transition(action))
+    reason = sentence(reasons.ILLEGAL_TRANSITION, state=F.col("state"), allowed=transition)
     return partitions.withColumns({"state": current_state()}).withColumns(
         {"illegal": F.when(~legal(F.col("state"), action), reason)},
     )

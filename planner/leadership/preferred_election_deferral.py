@@ -36,14 +36,14 @@ def stable_partitions(candidates: DataFrame, history: DataFrame, first_snapshot:
     `first_snapshot` is the last row up to it. A partition that did not exist then, or was not understood at some time,
     is not stable.
     """
-    held = ~has_vanished() & F.coalesce("understood", true()) & F.array_contains("isr", F.col("preferred"))
+    is_in_sync = ~has_vanished() & F.coalesce("understood", true()) & F.array_contains("isr", F.col("preferred"))
     until_first = F.col("snapshot_id") <= first_snapshot
     at_first = F.max_by(F.when(until_first, F.col("held")), F.when(until_first, F.col("snapshot_id")))
     since = F.bool_and(F.when(~until_first, F.col("held")))
     return (
         history.where(F.col("snapshot_id") <= snapshot_id)
         .join(F.broadcast(candidates.select(*KEY, "preferred")), KEY)
-        .select(*KEY, "snapshot_id", F.coalesce(held, false()).alias("held"))
+        .select(*KEY, "snapshot_id", F.coalesce(is_in_sync, false()).alias("held"))
         .groupBy(*KEY)
         .agg((at_first & F.coalesce(since, true())).alias("stable"))
         .where("stable")

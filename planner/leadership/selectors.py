@@ -62,12 +62,12 @@ def _out_of_sync() -> Column:
     A member that is registered but not understood may hold the data, so no other replica is elected. A member that is
     not assigned can never lead, and Kafka does not consider it either.
     """
-    held = F.arrays_overlap(intersect(F.col("isr"), F.col("replicas")), F.col("live"))
-    return F.when(~held, first_choice(F.col("replicas")))
+    may_hold_data = F.arrays_overlap(intersect(F.col("isr"), F.col("replicas")), F.col("live"))
+    return F.when(~may_hold_data, first_choice(F.col("replicas")))
 
 
 def _with_choice(partitions: DataFrame, leader: Column, isr: Column) -> DataFrame:
     """Add the leader and its ISR at the next epoch; all null if there is no leader."""
-    chosen = leader.isNotNull()
-    columns = (leader, F.when(chosen, isr), F.when(chosen, F.col("leader_epoch") + 1))
+    has_leader = leader.isNotNull()
+    columns = (leader, F.when(has_leader, isr), F.when(has_leader, F.col("leader_epoch") + 1))
     return partitions.withColumns(dict(zip(RESULT, columns, strict=True)))

@@ -53,7 +53,9 @@ def offline_partitions(partitions: DataFrame, topics: DataFrame, brokers: DataFr
     )
 
 
-def stateless_partitions(known: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
+def stateless_partitions(
+    lost_states: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame
+) -> DataFrame:
     """Return partitions with a missing state znode, in the shape of `offline_partitions`, with the last known state.
 
     `seen` is the snapshot of that state. The partition may have changed after it, so no replica counts as in sync. The
@@ -62,7 +64,7 @@ def stateless_partitions(known: DataFrame, partitions: DataFrame, topics: DataFr
     isr, leader = F.col("isr"), F.array("leader")
     return (
         partitions.drop(*STATE)
-        .join(F.broadcast(known.select(*KEY, "seen", *STATE)), KEY)
+        .join(F.broadcast(lost_states.select(*KEY, "seen", *STATE)), KEY)
         .transform(with_topic_and_brokers, topics, brokers)
         .withColumns(
             {
@@ -90,16 +92,16 @@ def without_in_sync(offline: DataFrame) -> DataFrame:
 
 
 def _with_evidence(
-    offline: DataFrame, broker_configs: DataFrame, evidence: DataFrame, allowed: DataFrame | None
+    offline: DataFrame, broker_configs: DataFrame, evidence: DataFrame, allowed_partitions: DataFrame | None
 ) -> DataFrame:
-    """Add the candidate leader and its evidence; `allowed` has topic and partition, or is None for all partitions."""
+    """Add the candidate leader and its evidence; `allowed_partitions` is None if all are allowed."""
     key = ["topic", "partition"]
     considered = offline.join(_describe_evidence(evidence), key, "left").crossJoin(
         F.broadcast(broker_configs.agg(default_recovery_state())),
     )
-    if allowed is None:
+    if allowed_partitions is None:
         return considered.withColumns({"is_allowed": true()})
-    allowed_keys = allowed.select(*key, true().alias("is_allowed"))
+    allowed_keys = allowed_partitions.select(*key, true().alias("is_allowed"))
     return considered.join(F.broadcast(allowed_keys), key, "left")
 
 
@@ -124,20 +126,20 @@ def recover_changes(
     offline: DataFrame,
     broker_configs: DataFrame,
     evidence: DataFrame,
-    allowed: DataFrame | None,
+    allowed_partitions: DataFrame | None,
 ) -> DataFrame:
     """Return one CHANGES row per offline partition that gets a leader.
 
-    `offline` has the shape of `offline_partitions`. `evidence` covers the partitions of `without_in_sync`. `allowed`
-    are the partitions (topic, partition) that may have an unclean election, None for all. An unclean leader is the
-    whole ISR.
+    `offline` has the shape of `offline_partitions`. `evidence` covers the partitions of `without_in_sync`.
+    `allowed_partitions` are those (topic, partition) that may have an unclean election, None for all. An unclean leader
+    is the whole ISR.
     """
     clean, unclean = F.size("in_sync") > 0, F.col("best").isNotNull() & F.col("is_allowed")
     leader = F.when(clean, first(F.col("in_sync"))).otherwise(F.col("best"))
     isr = F.when(clean, F.array_except("isr", "gone")).otherwise(F.array(leader))
     elected = F.struct(leader.alias("leader"), isr.alias("isr"), (~clean).alias("unclean"))
     return (
-        _with_evidence(offline, broker_configs, evidence, allowed)
+        _with_evidence(offline, broker_configs, evidence, allowed_partitions)
         .where(F.col("understood") & (clean | unclean))
         .withColumns({"elected": elected})
         .transform(
@@ -185,7 +187,7 @@ def recover_rejections(
     offline: DataFrame,
     broker_configs: DataFrame,
     evidence: DataFrame,
-    allowed: DataFrame | None,
+    allowed_partitions: DataFrame | None,
 ) -> DataFrame:
     """Return one REJECTIONS row per offline partition that stays offline, with its candidates if there are any."""
     codes = RejectionCode
@@ -211,20 +213,20 @@ def recover_rejections(
         }
     )
     return (
-        _with_evidence(offline, broker_configs, evidence, allowed)
+        _with_evidence(offline, broker_configs, evidence, allowed_partitions)
         .withColumns({"code": code})
         .withColumns({"reason": reason})
         .transform(as_rejections, Action.ELECT)
     )
 
 
-def unneeded_rejections(allowed: DataFrame, partitions: DataFrame, offline: DataFrame) -> DataFrame:
+def unneeded_rejections(allowed_partitions: DataFrame, partitions: DataFrame, offline: DataFrame) -> DataFrame:
     """Return one REJECTIONS row per requested partition that does not exist or is not offline."""
     key = ["topic", "partition"]
     existing = partitions.select(*key, F.col("cluster"), true().alias("there"))
     unknown = F.col("there").isNull()
     return (
-        allowed.select(*key)
+        allowed_partitions.select(*key)
         .join(offline.select(*key), key, "left_anti")
         .join(existing, key, "left")
         .withColumns(

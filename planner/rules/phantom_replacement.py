@@ -31,17 +31,17 @@ def without_phantom(
             continue
         place = replicas.index(phantom)
         others = [broker for broker in replicas if broker != phantom]
-        used = {racks.get(broker) for broker in others} - {None}
+        used_racks = {racks.get(broker) for broker in others} - {None}
         candidates = sorted(
-            (racks[broker] in used, at_place[place, broker], in_all[broker], broker)
+            (racks[broker] in used_racks, at_place[place, broker], in_all[broker], broker)
             for broker in racks
             if broker not in others and broker != phantom
         )
         if candidates:
-            chosen = candidates[0][-1]
-            at_place[place, chosen] += 1
-            in_all[chosen] += 1
-            others.insert(place, chosen)
+            replacement = candidates[0][-1]
+            at_place[place, replacement] += 1
+            in_all[replacement] += 1
+            others.insert(place, replacement)
         if others:
             replaced[partition] = others
     return replaced

@@ -131,13 +131,13 @@ def lists_for(
 def _pick_as_kafka(order: Sequence[int], racks: Mapping[int, str], factor: int) -> list[int]:
     """Pick brokers in order; skip racks and brokers that have a replica while others have none."""
     every_rack = len(set(racks.values()))
-    replicas, used = [order[0]], {racks[order[0]]}
+    replicas, used_racks = [order[0]], {racks[order[0]]}
     turns = cycle(order[1:])
     while len(replicas) < factor:
         broker = next(turns)
-        if (racks[broker] not in used or len(used) == every_rack) and broker not in replicas:
+        if (racks[broker] not in used_racks or len(used_racks) == every_rack) and broker not in replicas:
             replicas.append(broker)
-            used.add(racks[broker])
+            used_racks.add(racks[broker])
     return replicas
 
 
@@ -150,7 +150,7 @@ def _pick_balanced(order: Sequence[int], racks: Mapping[int, str], factor: int) 
     replicas = [order[0]]
     turns = cycle(order[1:])
     while len(replicas) < factor:
-        held = Counter(racks[broker] for broker in replicas)
-        least = min(held[racks[broker]] for broker in order if broker not in replicas)
-        replicas.append(next(b for b in turns if b not in replicas and held[racks[b]] == least))
+        replicas_by_rack = Counter(racks[broker] for broker in replicas)
+        least = min(replicas_by_rack[racks[broker]] for broker in order if broker not in replicas)
+        replicas.append(next(b for b in turns if b not in replicas and replicas_by_rack[racks[b]] == least))
     return replicas

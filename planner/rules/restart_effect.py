@@ -84,27 +84,27 @@ def restart_effect(  # noqa: PLR0911, PLR0913 - a line for each outcome; facts a
     counts = [len(remaining), len(remaining) - len(uncertain)]
     if row.is_moving:
         counts = [min(count, len(others)) for count in counts]
-    known: dict[str, Any] = {"in_sync_after": counts[-1]}
+    counted_columns: dict[str, Any] = {"in_sync_after": counts[-1]}
     offline = _offline(row, brokers, remaining, others, restarting)
     if offline is not None:
-        return _restarted_partition(row, brokers, *offline, **known)
+        return _restarted_partition(row, brokers, *offline, **counted_columns)
     down = restarting if len(restarting) == 1 else ()
     may_lead = without(among(union(row.replicas, [*isr, row.leader]), brokers.live), down)
     min_isr, unread = _min_isr(topic, may_lead, min_isr_of_brokers)
     if min_isr is None:
-        return _restarted_partition(row, brokers, _EFFECT.UNKNOWN, _CODE.MIN_ISR_UNKNOWN, unread, **known)
-    known["min_isr"], needed = min_isr, min_isr + margin
+        return _restarted_partition(row, brokers, _EFFECT.UNKNOWN, _CODE.MIN_ISR_UNKNOWN, unread, **counted_columns)
+    counted_columns["min_isr"], needed = min_isr, min_isr + margin
     most, least = (_effect_of(count, min_isr, margin) for count in counts)
     if most != least:
         reason = reasons.DEPENDS_ON_UNCERTAIN.say(uncertain=uncertain)
-        return _restarted_partition(row, brokers, _EFFECT.UNKNOWN, _CODE.BROKER_UNCERTAIN, reason, **known)
+        return _restarted_partition(row, brokers, _EFFECT.UNKNOWN, _CODE.BROKER_UNCERTAIN, reason, **counted_columns)
     if least is None:
         return None
     if len(others) < needed:
         reason = reasons.TOO_FEW_REPLICAS.say(count=len(others), needed=needed)
-        return _restarted_partition(row, brokers, least, _CODE.TOO_FEW_REPLICAS, reason, **known)
+        return _restarted_partition(row, brokers, least, _CODE.TOO_FEW_REPLICAS, reason, **counted_columns)
     reason = reasons.TOO_FEW_IN_SYNC.say(count=counts[-1], needed=needed, isr=isr)
-    return _restarted_partition(row, brokers, least, _CODE.TOO_FEW_IN_SYNC, reason, **known)
+    return _restarted_partition(row, brokers, least, _CODE.TOO_FEW_IN_SYNC, reason, **counted_columns)
 
 
 def _may_be_anywhere(row: PartitionInfo) -> bool:

@@ -130,10 +130,10 @@ def _may_be_down(need: InSyncNeed, margin: int) -> int:
 
 
 def _effect_counts(
-    broker: int, held: Sequence[InSyncNeed], needs: Mapping[InSyncNeed, int], margin: int
+    broker: int, broker_needs: Sequence[InSyncNeed], needs: Mapping[InSyncNeed, int], margin: int
 ) -> dict[RestartEffect, int]:
     counts: Counter[RestartEffect] = Counter()
-    for need in held:
+    for need in broker_needs:
         effect = _effect(len(need.replicas - {broker}), need.min_isr, margin)
         if effect is not None:
             counts[effect] += needs[need]

@@ -99,11 +99,11 @@ def replica_states(
 
 def replicas_to_delete(states: Mapping[tuple[int, int], ReplicaState]) -> dict[int, list[int]]:
     """Return by partition the brokers that have not confirmed the deletion of their replica."""
-    left = defaultdict[int, list[int]](list)
+    brokers_by_partition = defaultdict[int, list[int]](list)
     for (partition, broker), state in states.items():
         if state is not ReplicaState.DELETION_SUCCESSFUL:
-            left[partition].append(broker)
-    return dict(left)
+            brokers_by_partition[partition].append(broker)
+    return dict(brokers_by_partition)
 
 
 def _refused(name: str, topic: TopicInfo | None, code: RejectionCode, reason: str) -> Deletion:

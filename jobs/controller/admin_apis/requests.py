@@ -129,10 +129,10 @@ class AdminApiContext:
 
         What does not fit into a request of ZooKeeper is not sent: ZooKeeper would close our connection.
         """
-        refused = too_large(ops) or self.control.commit(ops)
-        if refused is None:
+        failure = too_large(ops) or self.control.commit(ops)
+        if failure is None:
             return None
-        return ApiError(AdminError.POLICY_VIOLATION, str(refused)) if refused.is_final else CHANGED
+        return ApiError(AdminError.POLICY_VIOLATION, str(failure)) if failure.is_final else CHANGED
 
     def await_cycle(self, is_done: Callable[[], bool], seconds: float) -> bool:
         """Wait until the cycle has done something; return whether it has.

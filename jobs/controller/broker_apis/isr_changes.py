@@ -58,16 +58,16 @@ class IsrChanges:
         A change of an ISR makes the next step of a reassignment or of a request due, or the removal of a member that
         has failed since the change was written. The failure was decided on without it.
         """
-        asked, outdated = self.writer.drain_written()
-        if not (asked or outdated):
+        requested_keys, outdated = self.writer.drain_written()
+        if not (requested_keys or outdated):
             return set()
         changed = self.reader.refresh_partitions(outdated)
-        self.broker_requests.send_metadata(asked | outdated)
+        self.broker_requests.send_metadata(requested_keys | outdated)
         due = self.context.moving | self.context.requested_partitions
         serving = self.bounced.serving
-        rows = ((key, self.context.partitions.get(key)) for key in asked)
+        rows = ((key, self.context.partitions.get(key)) for key in requested_keys)
         with_failed = {key for key, row in rows if row is not None and not serving.issuperset(row.isr or ())}
-        return changed | (asked & due) | with_failed
+        return changed | (requested_keys & due) | with_failed
 
     def refresh_states(self, keys: Collection[Key]) -> None:
         """Bring the context up to date on these partitions, right before they are decided on.

@@ -97,8 +97,8 @@ class IsrWriter:
     has_received_requests: bool = False
     """Whether any leader has sent a request in this controllership."""
     _waiting: SimpleQueue[IsrRequest | None] = field(default_factory=SimpleQueue)
-    _written: dict[Key, WrittenState] = field(default_factory=dict)
-    _asked: set[Key] = field(default_factory=set)
+    _written_states: dict[Key, WrittenState] = field(default_factory=dict)
+    _requested_keys: set[Key] = field(default_factory=set)
     _outdated: set[Key] = field(default_factory=set)
     _lock: Lock = field(default_factory=Lock)
     _thread: Thread | None = None
@@ -134,19 +134,19 @@ class IsrWriter:
         between is judged by one of the two.
         """
         with self._lock:
-            written = [*self._written.items()]
-            asked, self._asked = self._asked, set()
+            written_states = [*self._written_states.items()]
+            requested_keys, self._requested_keys = self._requested_keys, set()
             outdated, self._outdated = self._outdated, set()
-        for key, state in written:
+        for key, state in written_states:
             row = self.context.partitions.get(key)
             if row is not None:
                 merged = self._merged(row, state)
                 if merged is not row:
                     self.context.put_partition(merged)
             with self._lock:
-                if self._written.get(key) is state:
-                    del self._written[key]
-        return asked, outdated
+                if self._written_states.get(key) is state:
+                    del self._written_states[key]
+        return requested_keys, outdated
 
     def _run(self) -> None:
         while batch := self._next():
@@ -212,7 +212,7 @@ class IsrWriter:
         for request in current:
             keys = [proposal.key for proposal in request.proposals]
             with self._lock:
-                self._asked.update(keys)
+                self._requested_keys.update(keys)
             self._reply(request, IsrResponse(NONE, {key: results[key] for key in keys}))
 
     def _reply(self, request: IsrRequest, response: IsrResponse) -> None:
@@ -261,14 +261,14 @@ class IsrWriter:
 
     def _row(self, key: Key) -> PartitionInfo | None:
         """Return a partition as the context or this thread knows it."""
-        row, written = self.context.partitions.get(key), self._written.get(key)
-        return row if row is None or written is None else self._merged(row, written)
+        row, written_state = self.context.partitions.get(key), self._written_states.get(key)
+        return row if row is None or written_state is None else self._merged(row, written_state)
 
-    def _merged(self, row: PartitionInfo, written: WrittenState) -> PartitionInfo:
+    def _merged(self, row: PartitionInfo, written_state: WrittenState) -> PartitionInfo:
         """Return a partition with the state that this thread wrote, if that is later than the one known."""
-        state = written.row
+        state = written_state.row
         is_later = (state.state_version or 0) > (-1 if row.state_version is None else row.state_version)
-        if not is_later or written.topic_id != self.context.topic_id(row.topic):
+        if not is_later or written_state.topic_id != self.context.topic_id(row.topic):
             return row
         return replace(row, **{name: getattr(state, name) for name in STATE_FIELDS})
 
@@ -311,28 +311,30 @@ class IsrWriter:
             group = proposals[start : start + MAX_MULTI_STATES]
             epoch = self.control.epoch
             after = {proposal.key: _after(proposal, rows[proposal.key], epoch) for proposal in group}
-            refused = self.control.commit(_ops(group, rows, after))
-            if refused is not None:
-                joining = _broker_of(refused)
+            failure = self.control.commit(_ops(group, rows, after))
+            if failure is not None:
+                joining = _broker_of(failure)
                 if joining is None:
-                    unwritten += self._set_aside(group, refused, results)
+                    unwritten += self._set_aside(group, failure, results)
                 else:
                     unregistered.add(joining)
                     unwritten += group
                 continue
             with self._lock:
-                self._written |= {key: WrittenState(self.context.topic_id(key[0]), row) for key, row in after.items()}
+                self._written_states |= {
+                    key: WrittenState(self.context.topic_id(key[0]), row) for key, row in after.items()
+                }
             results |= {key: IsrResult(IsrError.NONE, row) for key, row in after.items()}
         return unwritten
 
     def _set_aside(
-        self, proposals: Sequence[IsrProposal], refused: MultiFailure, results: dict[Key, IsrResult]
+        self, proposals: Sequence[IsrProposal], failure: MultiFailure, results: dict[Key, IsrResult]
     ) -> list[IsrProposal]:
         """Return the proposals to be judged again; one whose state must not be written gets its result at once."""
-        if not refused.is_final:
+        if not failure.is_final:
             return [*proposals]
-        _LOG.warning("surveyor: an ISR cannot be changed: %s", refused)
-        failed = [proposal for proposal in proposals if state_path(proposal.key) == refused.path] or proposals
+        _LOG.warning("surveyor: an ISR cannot be changed: %s", failure)
+        failed = [proposal for proposal in proposals if state_path(proposal.key) == failure.path] or proposals
         results |= {proposal.key: IsrResult(IsrError.OPERATION_NOT_ATTEMPTED) for proposal in failed}
         return [proposal for proposal in proposals if proposal.key not in results]
 
@@ -344,9 +346,9 @@ def _refuse(requests: Iterable[IsrRequest]) -> None:
             request.response.set_result(IsrResponse(IsrError.NOT_CONTROLLER, {}))
 
 
-def _broker_of(refused: MultiFailure) -> int | None:
+def _broker_of(failure: MultiFailure) -> int | None:
     """Return the broker whose registration could not be checked, None if something else was refused."""
-    folder, _, name = (refused.path or "").rpartition("/")
+    folder, _, name = (failure.path or "").rpartition("/")
     return int(name) if folder == BROKER_IDS else None
 
 

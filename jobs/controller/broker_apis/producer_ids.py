@@ -51,11 +51,11 @@ def allocate_block(control: Controllership, broker: int) -> ProducerIdBlock:
     for _ in range(_MAX_ATTEMPTS):
         znode = control.read(lambda: read(control.client, PRODUCER_IDS))
         block = next_block(znode.data)
-        refused = control.commit([_write(znode, broker, block)])
-        if refused is None:
+        failure = control.commit([_write(znode, broker, block)])
+        if failure is None:
             return block
-        if refused.is_final:
-            raise RefusedError(f"no producer ids can be allocated: {refused}")
+        if failure.is_final:
+            raise RefusedError(f"no producer ids can be allocated: {failure}")
     raise SurveyorError(f"{PRODUCER_IDS} changed during each of {_MAX_ATTEMPTS} attempts to write it")
 
 

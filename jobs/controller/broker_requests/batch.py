@@ -128,10 +128,12 @@ class BrokerRequestBatch:
         metadata = by_api[UPDATE_METADATA]
         current = self.context.partitions if batch.needs_full_state else [key_of(notice) for notice in metadata]
         notices = self._metadata_notices(current, [broker])
-        refused = {key_of(notice) for notice in by_api[LEADER_AND_ISR]}
-        held = self.context.of_broker(broker)
+        refused_keys = {key_of(notice) for notice in by_api[LEADER_AND_ISR]}
+        partitions = self.context.of_broker(broker)
         new = {key_of(notice) for notice in by_api[LEADER_AND_ISR] if notice.is_new}
-        states = self._leader_and_isr_notices(broker, held if batch.needs_full_state else held & refused)
+        states = self._leader_and_isr_notices(
+            broker, partitions if batch.needs_full_state else partitions & refused_keys
+        )
         # a replica that was new stays so until the broker accepts it
         notices += [replace(notice, is_new=key_of(notice) in new) for notice in states]
         # metadata of a deleted topic is sent as before, because the topic may no longer exist
@@ -178,14 +180,14 @@ class BrokerRequestBatch:
     def _leader_and_isr_notices(self, broker: int, keys: Iterable[Key]) -> list[Notice]:
         """Return LeaderAndIsr notices for a broker's replicas, except for those that are stopped or being deleted."""
         rows = (self.context.partitions[key] for key in keys)
-        held = [
+        partitions = [
             row.key
             for row in rows
             if broker in row.replicas and not (self.context.is_being_deleted(row) or self._is_stopping(row, broker))
         ]
         if broker in self.drained_brokers:
-            held = [key for key in held if broker in (self.context.partitions[key].isr or ())]
-        return self._current_state(held, LEADER_AND_ISR, [broker])
+            partitions = [key for key in partitions if broker in (self.context.partitions[key].isr or ())]
+        return self._current_state(partitions, LEADER_AND_ISR, [broker])
 
     def send_stops(self, decisions: Iterable[Decision]) -> None:
         """Send StopReplica with deletion to replicas that leave, once for each leader epoch and broker epoch."""

@@ -50,7 +50,7 @@ class AuditedConfigs:
             return {}
         self._record(step, [(Outcome.PENDING, override_text(*override)) for override in overrides.items()])
         outcomes = dict.fromkeys(overrides, (Outcome.SKIPPED, reasons.CONFIG_NOT_REQUESTED.say()))
-        refused: dict[Resource, str] = {}
+        refusals: dict[Resource, str] = {}
         try:
             for resource, values in overrides.items():
                 outcomes[resource] = Outcome.UNKNOWN, reasons.COMMAND_ENDED.say()
@@ -63,7 +63,7 @@ class AuditedConfigs:
                     outcomes[resource] = Outcome.UNKNOWN, reasons.CONFIG_NO_ANSWER.say(error=error)
                 outcome, message = outcomes[resource]
                 if outcome is not Outcome.APPLIED:
-                    refused[resource] = message
+                    refusals[resource] = message
                     if not continue_after_refusal:
                         break
         finally:
@@ -75,7 +75,7 @@ class AuditedConfigs:
                 for resource, (outcome, message) in outcomes.items()
             )
             self._record(step, [*results])
-        return refused
+        return refusals
 
     def _record(self, step: Step, outcomes: Sequence[tuple[Outcome, str]]) -> None:
         if self._rows is None:

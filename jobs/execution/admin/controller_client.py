@@ -284,34 +284,34 @@ def _ask(cluster: ClusterConnection, changes: Sequence[PlanRow], send: Send) -> 
     return [outcome_of(change, codes, why_unknown) for change in changes], lost_response
 
 
-def _answered(changes: Sequence[PlanRow], codes: Codes, wanted: Collection[int]) -> list[PlanRow]:
+def _answered(changes: Sequence[PlanRow], codes: Codes, expected_codes: Collection[int]) -> list[PlanRow]:
     """Return the changes with one of these error codes."""
     answers = [(change, codes.get(change.key)) for change in changes]
-    return [change for change, code in answers if isinstance(code, int) and code in wanted]
+    return [change for change, code in answers if isinstance(code, int) and code in expected_codes]
 
 
 def _repeated(
-    cluster: ClusterConnection, changes: Sequence[PlanRow], codes: Codes, wanted: Collection[int]
+    cluster: ClusterConnection, changes: Sequence[PlanRow], codes: Codes, refusal_codes: Collection[int]
 ) -> dict[Key, int | str | RowOutcome]:
     """Return the outcomes of changes that were refused with one of these codes and that the cluster shows.
 
     If the cluster cannot be read, they are unknown: the answer may be that to a repeated request.
     """
     outcomes: dict[Key, int | str | RowOutcome] = {}
-    refused = _answered(changes, codes, wanted)
+    refused = _answered(changes, codes, refusal_codes)
     if not refused:
         return outcomes
     try:
-        shown = _shown(cluster, refused, 0.0)
+        outcomes_shown = _shown(cluster, refused, 0.0)
     except SurveyorError as error:
         unread: str | None = _first_line(error)
-        shown = []
+        outcomes_shown = []
     else:
         unread = None
     for change in refused:
         code = codes[change.key]
         answer = reasons.ANSWER_WAS.say(answer=error_name(code) if isinstance(code, int) else code)
-        if change.key in shown:
+        if change.key in outcomes_shown:
             outcomes[change.key] = RowOutcome(change, Outcome.APPLIED, reasons.APPLIED_ANYWAY.say(answer=answer))
         elif unread is not None:
             message = reasons.PERHAPS_REPEATED.say(answer=answer, error=unread)

@@ -83,9 +83,9 @@ def record_concurrent_changes(
     unversioned = [row for row in changes_among(accepted) if is_unversioned(row)]
     if unversioned:
         reader.sync()
-        found = read_back(unversioned, reader.read_current(unversioned), registrations)
-        commit_log.replace_outcomes(found)
-        for outcome in found:
+        outcomes = read_back(unversioned, reader.read_current(unversioned), registrations)
+        commit_log.replace_outcomes(outcomes)
+        for outcome in outcomes:
             log(f"surveyor: {outcome.change.name}: {outcome.message}", logging.WARNING)
 
 

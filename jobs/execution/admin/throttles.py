@@ -176,8 +176,8 @@ def _store(warehouse: Warehouse, plan_id: str, rows: Iterable[ThrottledConfig]) 
 
 def _apply(altering: AuditedConfigs, admin: ConfigAdmin, configs: Configs) -> None:
     """Set the configs, brokers' rates first: then listed replicas are throttled from the first byte."""
-    refused = altering.alter(Step.THROTTLE, admin, configs, continue_after_refusal=False)
-    for (kind, resource), refusal in refused.items():
+    refusals = altering.alter(Step.THROTTLE, admin, configs, continue_after_refusal=False)
+    for (kind, resource), refusal in refusals.items():
         raise ThrottleError(f"{kind} {resource} refused the throttle: {refusal}")
 
 
@@ -204,8 +204,8 @@ def _restore(
                     logging.WARNING,
                 )
         rows_by_resource[resource] = own_rows
-        if changed := {row.name: row.before for row in own_rows if current_values.get(row.name) != row.before}:
-            previous_values[resource] = changed
+        if overrides := {row.name: row.before for row in own_rows if current_values.get(row.name) != row.before}:
+            previous_values[resource] = overrides
     for resource, refusal in altering.alter(
         Step.LIFT_THROTTLE, admin, previous_values, continue_after_refusal=True
     ).items():

@@ -29,16 +29,16 @@ class RemovedRequests(NamedTuple):
     refused: MultiFailure | None = None
 
 
-def withdraw_reassignments(control: Controllership, done: Mapping[Key, Sequence[int]]) -> RemovedRequests:
+def withdraw_reassignments(control: Controllership, targets: Mapping[Key, Sequence[int]]) -> RemovedRequests:
     """Remove these reassignments from /admin/reassign_partitions if they still have the same target replicas."""
     return _rewrite(
-        control, REASSIGN, lambda request: done.get((request.topic, request.partition)) != (request.replicas or [])
+        control, REASSIGN, lambda request: targets.get((request.topic, request.partition)) != (request.replicas or [])
     )
 
 
-def withdraw_elections(control: Controllership, done: Collection[Key]) -> RemovedRequests:
+def withdraw_elections(control: Controllership, partitions: Collection[Key]) -> RemovedRequests:
     """Remove these partitions from /admin/preferred_replica_election after an election attempt."""
-    return _rewrite(control, PREFERRED_ELECTION, lambda request: (request.topic, request.partition) not in done)
+    return _rewrite(control, PREFERRED_ELECTION, lambda request: (request.topic, request.partition) not in partitions)
 
 
 def withdraw_deletion(control: Controllership, topic: str) -> MultiFailure | None:

@@ -106,10 +106,10 @@ def commit_batch(
     found in states and in the warehouse; the new epoch will be later.
     """
     if held is not None:
-        written, _, _ = _write(commit_log, held.control, pending, max_hold, listener=settings.listener)
-        held.notify_brokers([written_change.change for written_change in written])
+        written_changes, _, _ = _write(commit_log, held.control, pending, max_hold, listener=settings.listener)
+        held.notify_brokers([written.change for written in written_changes])
         with session.connected() as client:
-            verify_written(client, NotificationResult(held.control.epoch, written))
+            verify_written(client, NotificationResult(held.control.epoch, written_changes))
         return
     refuse_resident_drain(commit_log.plan)
     with _progress_on_connection_loss(commit_log):
@@ -218,10 +218,10 @@ def _write_and_notify(
 ) -> NotificationResult:
     """Write the pending rows and notify the brokers, first of the new states and then of replica deletions."""
     listener = settings.listener  # read before anything is written
-    written, deletions, state = _write(commit_log, control, pending, hold.max_hold, listener=listener)
-    if not (written or deletions):
+    written_changes, deletions, state = _write(commit_log, control, pending, hold.max_hold, listener=listener)
+    if not (written_changes or deletions):
         return NotificationResult(control.epoch)
-    epoch, changes = control.epoch, [written_change.change for written_change in written]
+    epoch, changes = control.epoch, [written.change for written in written_changes]
     with progress("notifying the brokers"), ChannelManager(str(control.controller_id), listener=listener) as channels:
         first_notices = partial(notices_before_deletion, changes, deletions)
         notified = notify(control, channels, state.brokers, first_notices, hold)
@@ -230,7 +230,7 @@ def _write_and_notify(
             second_notices = partial(deletion_notices, with_deleted_replicas, deletions)
             notified = notified.combined_with(notify(control, channels, state.brokers, second_notices, hold))
     commit_log.add_outcomes(deletion_outcomes(deletions, notified))
-    return replace(notified, epoch=epoch, written=written)
+    return replace(notified, epoch=epoch, written=written_changes)
 
 
 def _write(
@@ -262,7 +262,7 @@ def _write(
     other_tasks = [task for task in tasks if task not in (*deletions, *withdrawals)]
     # the plan is not judged again as a whole: every multi checks its preconditions, and refused rows are judged then
     writer = FencedWriter(control, commit_log.plan, max_hold)
-    written: list[WrittenChange] = []
+    written_changes: list[WrittenChange] = []
     try:
         with progress("writing to ZooKeeper"):
             for outcomes in write_tasks(control, other_tasks, max_hold):
@@ -271,7 +271,7 @@ def _write(
                 sorted((change for change in changes if change.place not in restarted_places), key=reassigns)
             ):
                 commit_log.add_outcomes(outcomes)
-                written += _written_changes(outcomes)
+                written_changes += _written_changes(outcomes)
             # Requests are removed after the states are written. After a crash in between the request still exists,
             # and the next plan finds it fulfilled.
             premature = _premature_withdrawals(commit_log, withdrawals)
@@ -283,12 +283,12 @@ def _write(
     except (FencedError, SessionLostError):
         commit_log.skip_undecided([*tasks, *changes])
         raise
-    if written:
-        topics = sorted({written_change.change.topic for written_change in written} & set(writer.topics.creations))
+    if written_changes:
+        topics = sorted({written.change.topic for written in written_changes} & set(writer.topics.creations))
         created = f"topic and config znodes of {', '.join(topics)}, " if topics else ""
-        newly_written = sum(not written_change.is_read_back for written_change in written)
+        newly_written = sum(not written.is_read_back for written in written_changes)
         log(f"  written under the fence: {created}{pluralise(newly_written, 'state znode')}")
-    return written, deletions, state
+    return written_changes, deletions, state
 
 
 def _premature_withdrawals(commit_log: CommitLog, withdrawals: Sequence[Operation]) -> list[Operation]:

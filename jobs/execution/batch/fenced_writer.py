@@ -99,11 +99,11 @@ class FencedWriter:
             if stop_reason := self.control.stop_reason(self.max_hold):
                 outcomes = [RowOutcome(change, Outcome.SKIPPED, stop_reason) for change in self._undecided]
             else:
-                outcomes, refused = self._try_write(self._undecided)
-                if refused is not None and not outcomes:
+                outcomes, failure = self._try_write(self._undecided)
+                if failure is not None and not outcomes:
                     unexplained += 1
-                    if unexplained >= _MAX_ATTEMPTS or refused.is_final:
-                        outcomes = self._set_aside_refused(self._undecided, refused)
+                    if unexplained >= _MAX_ATTEMPTS or failure.is_final:
+                        outcomes = self._set_aside_refused(self._undecided, failure)
             self._written_topic_versions |= {
                 outcome.change.topic: outcome.change.topic_znode_version + 1
                 for outcome in outcomes
@@ -144,8 +144,8 @@ class FencedWriter:
         pending, stale = self.control.read(lambda: self._preconditions(pending).still_hold(pending))
         if stale:
             return stale, None
-        refused = self._commit(pending)
-        if refused is None:
+        failure = self._commit(pending)
+        if failure is None:
             return [
                 RowOutcome(change, Outcome.APPLIED, reasons.WRITTEN.say(), change.state_znode_version + 1)
                 for change in pending
@@ -154,20 +154,20 @@ class FencedWriter:
         _, outcomes = self.control.read(
             lambda: self._preconditions(pending).judge(pending, partitions_now(self.control.client, keys))
         )
-        return outcomes, refused
+        return outcomes, failure
 
     def _preconditions(self, changes: Sequence[Change]) -> Preconditions:
         """Read the brokers that these changes name, and the topic deletions."""
-        named = {broker for change in changes for broker in (*change.requires_live, *change.requires_dead)}
-        return Preconditions.of(self.plan, *brokers_and_deletions(self.control.client, named))
+        brokers = {broker for change in changes for broker in (*change.requires_live, *change.requires_dead)}
+        return Preconditions.of(self.plan, *brokers_and_deletions(self.control.client, brokers))
 
-    def _set_aside_refused(self, pending: Sequence[Change], refused: MultiFailure) -> list[RowOutcome]:
+    def _set_aside_refused(self, pending: Sequence[Change], failure: MultiFailure) -> list[RowOutcome]:
         """Fail the changes whose znode was refused, so that the others can be written."""
         self._refused_multis += 1
-        failed = [change for change in pending if refused.path in touched_paths(change)]
+        failed = [change for change in pending if failure.path in touched_paths(change)]
         if not failed or self._refused_multis > _MAX_UNEXPLAINED_REFUSALS:
             failed = list(pending)
-        return [RowOutcome(change, Outcome.FAILED, str(refused)) for change in failed]
+        return [RowOutcome(change, Outcome.FAILED, str(failure)) for change in failed]
 
     def _commit(self, pending: Sequence[Change]) -> MultiFailure | None:
         """Write the pending changes; return the first refusal, or None. A lost multi counts as refused."""
@@ -175,9 +175,9 @@ class FencedWriter:
             znodes = self._read_required(pending)
             own_multi_topics = topics_needing_own_multi(pending, self.topics, znodes)
             for topic in own_multi_topics:
-                refused = self.control.commit(topic_ops(topic, pending, self.topics, znodes))
-                if refused is not None:
-                    return refused
+                failure = self.control.commit(topic_ops(topic, pending, self.topics, znodes))
+                if failure is not None:
+                    return failure
             if own_multi_topics:  # the states depend on the topics just written
                 znodes = self._read_required(pending)
             ops = state_ops(pending, self.topics, znodes, self.control.epoch)

@@ -54,17 +54,18 @@ class ZnodeReads:
 def batches(changes: Sequence[Change], topics: TopicZnodes, chroot: str, max_changes: int) -> Iterator[list[Change]]:
     """Split changes into batches of at most `max_changes` that each fit into a multi."""
     batch: list[Change] = []
-    size, counted = 0, set[str]()
+    size, batch_topics = 0, set[str]()
     for change in changes:
         change_bytes = _row_bytes(change, chroot)
         topic_bytes = _shared_bytes(change.topic, topics, chroot)
         if batch and (
-            len(batch) >= max_changes or size + change_bytes + topic_bytes * (change.topic not in counted) > MULTI_BYTES
+            len(batch) >= max_changes
+            or size + change_bytes + topic_bytes * (change.topic not in batch_topics) > MULTI_BYTES
         ):
             yield batch
-            batch, size, counted = [], 0, set()
-        size += change_bytes + topic_bytes * (change.topic not in counted)
-        counted.add(change.topic)
+            batch, size, batch_topics = [], 0, set()
+        size += change_bytes + topic_bytes * (change.topic not in batch_topics)
+        batch_topics.add(change.topic)
         batch.append(change)
     if batch:
         yield batch
