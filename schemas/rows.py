@@ -554,7 +554,7 @@ class Change(ChangeSummary, frozen=True, kw_only=True, gc=False):
     def state_after(self, controller_epoch: int) -> State:
         """Return the state that this change writes, by the controller of that epoch; for batch mode only.
 
-        Raises ValueError if the change leaves epochs to Kafka's controller, as reassignments do.
+        Raise ValueError if the change leaves epochs to Kafka's controller, as reassignments do.
         """
         if self.leader_epoch_after is None or self.leader_recovery_state_after is None:
             raise ValueError(f"{self.name}: {self.action} leaves its epochs to Kafka's controller")

@@ -153,7 +153,7 @@ def _schema(settings: Settings) -> Checks:
     changes = [*foreign_changes(settings.warehouse)]
     for change in changes:
         status = CheckStatus.FAULT if change.is_fault else CheckStatus.WARNING
-        yield CheckResult("schema", status, change.found, change.remedy)
+        yield CheckResult("schema", status, change.description, change.remedy)
     if not changes and settings.warehouse.exists():
         found = f"the tables are of version {SCHEMA_VERSION}, and unchanged by other programs"
         yield CheckResult("schema", CheckStatus.FINE, found)

@@ -244,7 +244,7 @@ def _protocol_versions(facts: MigrationFacts) -> Iterator[CheckResult]:
 
 
 def _upgrade(facts: MigrationFacts) -> str:
-    """Advise to upgrade; brokers of the old release must understand the new ones meanwhile."""
+    """Advise an upgrade, during which brokers of the old release must understand the new ones."""
     protocols = [protocol for config in facts.configs.values() if (protocol := Protocol.parse(config.protocol))]
     present = f"{PROTOCOL_VERSION}={_short(min(protocols))}" if protocols else f"their {PROTOCOL_VERSION}"
     return f"upgrade to Kafka 3.9, with {present} in server.properties until all brokers run it"

@@ -238,7 +238,7 @@ class ResidentController:
     def run(self, *, until_quiet: bool = False) -> None:
         """Run cycles until a signal arrives, or with `until_quiet` until nothing is due.
 
-        Raises FencedError once another controller has taken over, and SessionLostError once the session has ended.
+        Raise FencedError once another controller has taken over, and SessionLostError once the session has ended.
         """
         self.startup.start()
         while not interrupted():

@@ -84,7 +84,7 @@ def refuse_client_endpoint(
 ) -> None:
     """Raise RefusedError if clients of a listener do not connect to our address as to any broker.
 
-    `security`: how they log in here, which is compared with the settings in `configs`; None if it is not compared.
+    `security` is how they log in here, which is compared with the settings in `configs`; None if it is not compared.
     """
     configs, name = [*configs], str(address.listener)
     _refuse_clients(address, name, _broker_listeners(configs), brokers)

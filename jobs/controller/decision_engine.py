@@ -188,7 +188,7 @@ def restrict_to_in_sync(change: Change, assumed_dead: Collection[int]) -> Change
     """Adapt a change that was decided as if bounced brokers had failed.
 
     Corresponds to `KafkaController.processBrokerChange`, where a bounced broker fails and starts. Its unflushed records
-    may be lost, so it must not continue to lead at the leader epoch at which other replicas have them. But no replica
+    may be lost, so it must not continue to lead at the leader epoch at which other replicas have them. No replica
     outside of the ISR is elected in its place, because the broker is about to be back and then leads at a later epoch.
     """
     change = replace(change, requires_dead=[broker for broker in change.requires_dead if broker not in assumed_dead])

@@ -103,7 +103,7 @@ def enable_features(control: Controllership, protocol: Protocol) -> None:
         }
     )
     if znode.version is None:
-        control.commit([Create(FEATURE, data)])  # one that a broker created meanwhile is as good
+        control.commit([Create(FEATURE, data)])  # one that a broker created first is as good
     elif is_enabled and _status(znode.data) == _DISABLED:
         control.commit([SetData(FEATURE, data, znode.version)])
 

@@ -121,7 +121,7 @@ class ControllerMetrics(MetricFamilies):
         )
 
     def _of_cluster(self, context: ControllerContext) -> Iterator[Metric]:
-        rows = [*context.partitions.values()]  # the cycle's thread may add or remove some meanwhile
+        rows = [*context.partitions.values()]  # the cycle's thread may add or remove some at any time
         brokers = [*context.brokers]
         requested = {row.key for row in context.of_kind(RequestKind.REASSIGN)}
         counts = _unhealthy(rows, brokers, context.topics_to_be_deleted)

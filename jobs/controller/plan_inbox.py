@@ -112,7 +112,7 @@ class PlanInbox:
     def poll(self) -> set[Key]:
         """Send what the plan in progress has written; once it is done, start the next submitted plan.
 
-        Returns partitions that differ from the context; whether brokers were sent their state is unknown.
+        Return partitions that differ from the context; whether brokers were sent their state is unknown.
         """
         self._send_next_batch()
         if self._thread is not None and (self._thread.is_alive() or not self._pending_batches.empty()):

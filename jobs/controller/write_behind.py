@@ -294,7 +294,7 @@ class WriteBehindLog:
     def _cycle(self, record: CycleRecord) -> dict[str, pa.Table]:
         """Convert a cycle to a plan with its intents, and with its outcomes if it has already ended.
 
-        It may end meanwhile, in another thread: its outcomes then follow by `_CycleFinished`.
+        The cycle may end in another thread in the meantime. Its outcomes then follow by `_CycleFinished`.
         """
         outcomes = record.outcomes
         self._epoch = record.controller_epoch

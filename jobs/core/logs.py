@@ -163,7 +163,7 @@ def _log_unhandled_errors() -> None:
 
 
 _PREFIX: Final = re.compile(r"\A(?:surveyor: (?:warning: )?| +(?:\.\.\. )?)")
-"""What begins a line for people and says nothing in a record."""
+"""The beginning of a line for people that a record does not need."""
 
 
 def _rendered(record: logging.LogRecord) -> str:

@@ -226,7 +226,7 @@ class _CancellationRun:
     def _judge_cancellation(self, requests: CancellationRequests, in_progress: Sequence[PartitionStatus]) -> Judgement:
         """Set partitions aside that are no longer safe to cancel or not in progress any more.
 
-        A reassignment that another client has requested meanwhile is not judged, and left alone.
+        A reassignment that another client has requested since is left alone, and is not judged.
         """
         keys = {status.key for status in in_progress}
         cancellation = read_cancellation(self.reader, self.settings, self.plan, keys, fewer_copies=self.fewer_copies)

@@ -174,7 +174,7 @@ def refuse_resident_drain(plan: Plan) -> None:
 def _unresponsive_controller(settings: Settings, state: LiveCluster) -> str | None:
     """Return why no live controller can be asked; None if one answers.
 
-    Raises RefusedError if the fault may be on our side. The controllership is taken only if the cluster itself gives a
+    Raise RefusedError if the fault may be on our side. The controllership is taken only if the cluster itself gives a
     reason: ZooKeeper names no controller, or an unregistered one, or the controller is reachable and does not answer.
     If this host cannot reach any broker, it could not send control requests in batch mode either.
     """

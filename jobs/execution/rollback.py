@@ -84,7 +84,7 @@ def _parameters(original: Plan, to_snapshot: int | None) -> dict[str, Any]:
 
 
 def _existing_plan(settings: Settings, original: Plan, to_snapshot: int | None, alias: Alias) -> Plan | None:
-    """Return the plan that has the name already; None if there is none, or if it is to be replaced."""
+    """Return the plan that has the name already; None if there is none, or if it will be replaced."""
     existing = None if alias.replaces else plan_named(settings.warehouse, alias.name)
     if not existing or not alias.name:
         return None

@@ -99,7 +99,7 @@ def plan_cancellation(
     """Return the status of everything in a plan; raise RefusedError if plan or cluster do not allow a cancellation.
 
     The reassignments are those of the partitions in `current`. `operations` is None if there are only reassignments,
-    or nothing else is to be judged. `fewer_copies`: leaving a partition with fewer copies than before is not a risk.
+    or nothing else must be judged. `fewer_copies`: leaving a partition with fewer copies than before is not a risk.
     """
     refuse_cancellation(plan)
     refuse_migration(state.migration)

@@ -20,7 +20,7 @@ from schemas.enums import PlanStatus
 from schemas.text import join_ids, pluralise
 
 _MIN_BROKERS_FOR_MAJORITY: Final = 3
-"""Number of brokers below which a majority says nothing."""
+"""Number of brokers below which a majority has no meaning."""
 
 MAX_CLOCK_SKEW_SECONDS: Final = 300.0
 """Seconds that a plan's creation may be ahead of our clock; beyond that its age is unknown."""

@@ -32,7 +32,7 @@ _KEEP: Final = (
 class ForeignChange:
     """A change that does harm, and the command that undoes it."""
 
-    found: str
+    description: str
     remedy: str
     is_fault: bool
     """Whether the table cannot be used before it is undone."""
@@ -47,23 +47,23 @@ def foreign_changes(warehouse: Warehouse) -> Iterator[ForeignChange]:
                 yield from _of_table(warehouse, name)
         except UnreadableError as error:
             is_readable = False
-            found, _, remedy = str(error).partition("; ")
-            yield ForeignChange(found, remedy, is_fault=True)
+            description, _, remedy = str(error).partition("; ")
+            yield ForeignChange(description, remedy, is_fault=True)
     if is_readable:
         yield from _lost_files(warehouse)
 
 
 def _of_table(warehouse: Warehouse, name: str) -> Iterator[ForeignChange]:
     table = warehouse.opened(name)
-    if found := write_incompatibility(table):
-        yield ForeignChange(f"table {name} {found.found}", found.remedy, is_fault=True)
+    if mismatch := write_incompatibility(table):
+        yield ForeignChange(f"table {name} {mismatch.fault}", mismatch.remedy, is_fault=True)
     elif int(schema_version(table)) < SCHEMA_VERSION:
         yield ForeignChange(f"table {name} has schema version {schema_version(table)}", UPGRADE, is_fault=False)
     stored = table.metadata().configuration
     changed = {key: value for key, value in changed_properties(name, table).items() if key != VERSION_PROPERTY}
     if changed:
-        listed = ", ".join(f"{key} {stored.get(key, 'unset')}, expected {value}" for key, value in changed.items())
-        yield ForeignChange(f"table {name} has {listed}", UPGRADE, is_fault=False)
+        values = ", ".join(f"{key} {stored.get(key, 'unset')}, expected {value}" for key, value in changed.items())
+        yield ForeignChange(f"table {name} has {values}", UPGRADE, is_fault=False)
 
 
 def _lost_files(warehouse: Warehouse) -> Iterator[ForeignChange]:

@@ -92,7 +92,7 @@ class MetricsServer(ThreadingWSGIServer):
                 del self._unread[oldest]
             self._unread[request] = None
         if oldest is not None:
-            with suppress(OSError):  # it has been closed meanwhile
+            with suppress(OSError):  # it has been closed since
                 oldest.shutdown(socket.SHUT_RDWR)  # this ends its thread, which waits for the request
         super().process_request(request, client_address)
 

@@ -16,7 +16,7 @@ _UPCASTS = {("int", "bigint"), ("int", "double"), ("bigint", "double")}
 def shaped(rows: DataFrame, schema: StructType) -> DataFrame:
     """Return `rows` with the columns of `schema`: missing ones are null, others are dropped.
 
-    Raises TypeError for a column whose type cannot be cast without losing values.
+    Raise TypeError for a column whose type cannot be cast without losing values.
 
     >>> from pyspark.sql.types import LongType, StringType
     >>> schema = StructType([StructField("id", LongType()), StructField("who", StringType())])

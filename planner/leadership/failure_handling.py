@@ -183,7 +183,7 @@ _OR_REFERENCES_FAILED: Final = f"OR array_contains({FAILED}, leader) OR arrays_o
 def needing_attention(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
     """Return partitions that were not understood, have no state, or reference a leader or ISR member not registered.
 
-    Also returns partitions whose leader or ISR includes a replica whose log dir failed. Kafka handles such a replica at
+    Return also partitions whose leader or ISR includes a replica whose log dir failed. Kafka handles such a replica at
     once and does not wait for its leader to remove it (`onReplicasBecomeOffline`). Only SOURCE_COLUMNS are selected, as
     columns that are not needed are not even read.
 

@@ -36,7 +36,7 @@ class IsrError(IntEnum):
     """The broker looks for the controller again, and repeats the whole request."""
     INVALID_REQUEST = 42
     OPERATION_NOT_ATTEMPTED = 55
-    """The leader goes back to its last committed ISR, and proposes again when a replica is due. The same holds for 107.
+    """The leader goes back to its last committed ISR, and proposes again when a replica is due. 107 means the same.
     """
     FENCED_LEADER_EPOCH = 74
     INVALID_UPDATE_VERSION = 95
@@ -68,7 +68,7 @@ class IsrVerdict(Struct, frozen=True, gc=False):
 
     error: IsrError
     changes: bool = False
-    """Whether the state is to be written; without an error and a change the partition is already as proposed."""
+    """Whether the state must be written; without an error and a change the partition is already as proposed."""
 
 
 @dataclass(frozen=True, slots=True)

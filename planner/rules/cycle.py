@@ -39,7 +39,7 @@ class CycleState:
     reassignments: Mapping[Key, Sequence[int]] = field(default_factory=dict)
     """Requested replicas."""
     elections: Collection[Key] = frozenset()
-    """Partitions whose preferred replica is to be elected."""
+    """Partitions whose preferred replica should be elected."""
     resuming: Collection[Key] = frozenset()
     """Partitions whose reassignment resumes after a take-over."""
     is_resident: bool = True

@@ -69,7 +69,7 @@ def replica_state(
 ) -> ReplicaState:
     """Return the state of a replica that is assigned (`ReplicaStateMachine.initializeReplicaState`).
 
-    `is_deleting`: its log is to be deleted. `is_reachable`: its broker is registered and understood, and its log dir
+    `is_deleting`: its log will be deleted. `is_reachable`: its broker is registered and understood, and its log dir
     has not failed. `stop_replica_sent`: the broker was sent StopReplica with deletion. `is_deleted`: it has confirmed
     that.
     """

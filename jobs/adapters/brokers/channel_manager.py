@@ -214,7 +214,7 @@ class BrokerQueue:
         return None
 
     def _encode(self, messages: EncodedRequests, request: Request, version: int) -> list[bytes]:
-        """Encode a request; meanwhile the broker has nothing to answer, so it counts as active."""
+        """Encode a request; the broker counts as active while it has nothing to answer."""
         self.last_activity = float("inf")
         try:
             return messages.body(request, version, self.broker.czxid)

@@ -151,7 +151,7 @@ def deliver(
 ) -> list[BrokerResponse]:
     """Send a batch to every live broker in parallel until the deadline; return a response for each request.
 
-    `deadline` is a time of time.monotonic. Returns as soon as the brokers that get more than UpdateMetadata have
+    `deadline` is a time of time.monotonic. Return as soon as the brokers that get more than UpdateMetadata have
     answered or are no longer waited for. Brokers that stop replicas come first; the others wait for them for at most
     STOP_REPLICA_WAIT_SECONDS. `silent` are brokers known not to respond. Afterwards nothing is sent any more, and
     `channels` keeps the connections.

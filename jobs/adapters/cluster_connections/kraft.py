@@ -137,12 +137,12 @@ class KRaftReader:
         self.sync()
 
         def read(session: Session) -> tuple[list[Broker], int, dict[str, dict[str, str] | None]]:
-            asked = [row for row in self._live(session) if row.broker_id in broker_ids]
-            return asked, read_last_applied(session.ask), precondition_reader.read_topic_overrides(session, topics)
+            brokers = [row for row in self._live(session) if row.broker_id in broker_ids]
+            return brokers, read_last_applied(session.ask), precondition_reader.read_topic_overrides(session, topics)
 
-        asked, applied, of_topics = self.reads.read(read)
+        brokers, applied, of_topics = self.reads.read(read)
         ask_current = partial(_current_rates, applied + 1)
-        of_brokers, reasons = ask_brokers(asked, self.reads.settings, BROKERS_SECONDS, ask_current)
+        of_brokers, reasons = ask_brokers(brokers, self.reads.settings, BROKERS_SECONDS, ask_current)
         if reasons and not allow_silent:
             listed = "; ".join(f"broker {broker}: {reason}" for broker, reason in sorted(reasons.items()))
             raise UnreadableError(f"the configs of brokers cannot be read: {listed}")

@@ -79,7 +79,7 @@ _MAX_VERSIONS_SEARCHED: Final = 100
 class Incompatibility:
     """What a table has that this Surveyor cannot handle, and what to do about it."""
 
-    found: str
+    fault: str
     remedy: str
 
 
@@ -103,13 +103,13 @@ def schema_version(table: DeltaTable) -> str:
 
 def incompatibility(name: str, table: DeltaTable) -> Incompatibility | None:
     """Return why this Surveyor can neither read nor write a table, None if it can read it."""
-    if found := _unknown_version(table):
-        return Incompatibility(found, "install a Surveyor that knows it, or give another --warehouse")
+    if fault := _unknown_version(table):
+        return Incompatibility(fault, "install a Surveyor that knows it, or give another --warehouse")
     if feature := _unreadable_feature(table):
-        found = f"needs Delta's feature {feature}, which another program turned on"
-        return Incompatibility(found, _in_spark(*_drop(table, feature, _TRUNCATE)))
-    if found := _other_schema(name, table):
-        return Incompatibility(found, _restore(name, table))
+        fault = f"needs Delta's feature {feature}, which another program turned on"
+        return Incompatibility(fault, _in_spark(*_drop(table, feature, _TRUNCATE)))
+    if fault := _other_schema(name, table):
+        return Incompatibility(fault, _restore(name, table))
     return None
 
 
@@ -119,8 +119,8 @@ def write_incompatibility(table: DeltaTable) -> Incompatibility | None:
     if not features:
         return None
     ordered = sorted(features, key=lambda name: (name == "domainMetadata", name))  # others depend on that one
-    found = f"needs Delta's feature {', '.join(ordered)} of its writers, which another program turned on"
-    return Incompatibility(found, _in_spark(*(part for feature in ordered for part in _drop(table, feature))))
+    fault = f"needs Delta's feature {', '.join(ordered)} of its writers, which another program turned on"
+    return Incompatibility(fault, _in_spark(*(part for feature in ordered for part in _drop(table, feature))))
 
 
 def _unknown_version(table: DeltaTable) -> str | None:

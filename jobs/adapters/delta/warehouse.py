@@ -105,8 +105,8 @@ class Warehouse:
         The version is set after all columns were added, so a crash in between leaves a table that is upgraded again.
         """
         table, checks = self._open(name), CHECKS.get(name, {})
-        if found := write_incompatibility(table):
-            raise SurveyorError(f"table {name} at {absolute(self.path(name))} {found.found}; {found.remedy}")
+        if mismatch := write_incompatibility(table):
+            raise SurveyorError(f"table {name} at {absolute(self.path(name))} {mismatch.fault}; {mismatch.remedy}")
         if {*TABLE_COLUMNS[name].names} - _columns_of(table):
             self._commit(name, lambda delta: _add_columns(delta, TABLE_COLUMNS[name]))
         if _checks_of(table) != checks.keys():
@@ -450,8 +450,8 @@ class Warehouse:
     def _uncommitted(self, table: str, error: CommitFailedError) -> SurveyorError:
         """Return the error for a commit that Delta did not accept, with the reason that another program made."""
         delta, where = self._open(table), f"table {table} at {absolute(self.path(table))}"
-        if found := write_incompatibility(delta):
-            return SurveyorError(f"{where} {found.found}; {found.remedy}")
+        if mismatch := write_incompatibility(delta):
+            return SurveyorError(f"{where} {mismatch.fault}; {mismatch.remedy}")
         if changed := changed_properties(table, delta):
             return SurveyorError(
                 f"{where} was not written ({_first_line(error)}); another program changed {', '.join(changed)}, which "
@@ -483,8 +483,8 @@ class Warehouse:
                 f"table {table} at {absolute(self.path(table))} cannot be opened ({_first_line(error)}); check "
                 "--warehouse, and whether its files are complete",
             ) from None
-        if found := incompatibility(table, delta):
-            raise UnreadableError(f"table {table} at {absolute(self.path(table))} {found.found}; {found.remedy}")
+        if mismatch := incompatibility(table, delta):
+            raise UnreadableError(f"table {table} at {absolute(self.path(table))} {mismatch.fault}; {mismatch.remedy}")
         return delta
 
     def _own_rows(

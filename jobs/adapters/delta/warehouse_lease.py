@@ -231,8 +231,8 @@ class WarehouseLease:
         begun, deadline = time.monotonic(), _deadline_of_renewal()
 
         def extended(rows: pa.Table) -> pa.Table:
-            found = typed(LeaseRecord, rows)
-            lost[:] = [] if [row.token for row in found] == [self.token] else [_holder_now(found)]
+            leases = typed(LeaseRecord, rows)
+            lost[:] = [] if [row.token for row in leases] == [self.token] else [_holder_now(leases)]
             return rows if lost else self._row(self.token, deadline)
 
         try:
@@ -263,7 +263,7 @@ class WarehouseLease:
 def leased(
     warehouse: Warehouse, holder: LeaseHolder, timeout_seconds: float | None, notify: Callable[[str], None]
 ) -> Iterator[WarehouseLease]:
-    """Hold the lease, and renew it meanwhile; raise LeaseHeldError if another process keeps it.
+    """Hold the lease, and renew it until the end; raise LeaseHeldError if another process keeps it.
 
     Without a time limit, wait for the lease of a process that may have been killed, until it shows that it lives.
     """

@@ -1,7 +1,7 @@
 """A cluster that is migrated from ZooKeeper to KRaft, by the procedure of Kafka 3.9's documentation, step by step.
 
-One controller node joins; brokers restart with migration enabled, then as brokers of KRaft; the controller leaves the
-migration at the end. Until the controller has done so, the migration can be rolled back. Each step is a method that
+One controller node joins. Brokers restart with migration enabled, and then as brokers of KRaft. The controller leaves
+the migration at the end. Until the controller has done so, the migration can be rolled back. Each step is a method that
 changes the settings of the servers; the restarts of the brokers are a step of their own. Brokers and controller have an
 authorizer for which clients without a password are super users.
 """

@@ -53,7 +53,7 @@ class FreshReads:
     def read(self, read: Callable[[Session], T]) -> T:
         """Return what `read` returns; raise UnreadableError if no broker can be read that has caught up.
 
-        What a broker refuses is the reason then; another broker is asked only if that could make a difference.
+        The reason is then the broker's refusal; another broker is asked only if that could make a difference.
         """
         return self._attempt(read)
 

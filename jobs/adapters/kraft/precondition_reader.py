@@ -48,15 +48,15 @@ NOT_READ: Final = "it changed while it was read, or its reassignment is not list
 def read_partitions(session: Session, keys: Iterable[Key]) -> dict[Key, CurrentPartition]:
     """Read the topics and states of these partitions; the topics have an assignment for these partitions only."""
     restless = list(dict.fromkeys(keys))
-    found = _partitions(restless, read_named_partitions(session, restless))
+    partitions = _partitions(restless, read_named_partitions(session, restless))
     for _ in range(MAX_READINGS):
         time.sleep(SETTLING_SECONDS)
         current = _partitions(restless, read_named_partitions(session, restless))
-        restless = [key for key in restless if _shown(current[key]) != _shown(found[key])]
-        found |= current
+        restless = [key for key in restless if _shown(current[key]) != _shown(partitions[key])]
+        partitions |= current
         if not restless:
             break
-    return found
+    return partitions
 
 
 def _shown(partition: CurrentPartition) -> tuple[object, ...]:

@@ -307,11 +307,11 @@ def _pages(
     `span` is the first and the last partition that are needed: pages before and after it are not requested.
     """
     page = DescribeTopicPartitionsRequest
-    left = sorted(names or ())  # as brokers sort them
-    cursor = span[0] if span is not None and left[:1] == [span[0][0]] else None
+    remaining_names = sorted(names or ())  # as brokers sort them
+    cursor = span[0] if span is not None and remaining_names[:1] == [span[0][0]] else None
     while True:
         start = None if cursor is None else page.Cursor(topic_name=cursor[0], partition_index=cursor[1])
-        topics = [page.TopicRequest(name=name) for name in left]
+        topics = [page.TopicRequest(name=name) for name in remaining_names]
         request = page(topics=topics, response_partition_limit=PAGE_PARTITIONS, cursor=start)
         try:
             response = session.ask(request)
@@ -327,14 +327,14 @@ def _pages(
         cursor = following.topic_name, following.partition_index
         if span is not None and cursor > span[1]:
             return
-        left = left[bisect_left(left, following.topic_name) :]
-        if names is not None and not left:  # a request without names would be for all topics
+        remaining_names = remaining_names[bisect_left(remaining_names, following.topic_name) :]
+        if names is not None and not remaining_names:  # a request without names would be for all topics
             return
 
 
 def _all_topics(session: Session, names: Sequence[str] | None) -> Sequence[Any]:
-    wanted = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
-    topics: Sequence[Any] = session.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False)).topics
+    requests = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+    topics: Sequence[Any] = session.ask(MetadataRequest(topics=requests, allow_auto_topic_creation=False)).topics
     return topics
 
 

@@ -285,7 +285,7 @@ class Connection:
     async def _read(self, stack: AsyncExitStack) -> bytes:
         """Read one request; an unauthenticated client has little time, and only a verified one large requests.
 
-        What a large request reserves is free again when the stack closes.
+        The memory that a large request reserves is free again when the stack closes.
         """
         is_known = self.principal is not None
         wait = IDLE_SECONDS if is_known else self._handshake_seconds

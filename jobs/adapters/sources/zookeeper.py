@@ -92,10 +92,10 @@ class ZooKeeperSource:
         with self.session.connected() as client:
             with_retries(lambda: sync(client))
             zxid = client.last_zxid
-            listed = with_retries(lambda: configured_brokers(client)) is not None
+            can_list = with_retries(lambda: configured_brokers(client)) is not None
             security = with_retries(lambda: read_security(client))
         unlisted = f"{DYNAMIC_CONFIGS} cannot be listed, so settings that brokers do not report are assumed"
-        warnings = [] if listed else [f"{unlisted}: {FORBIDDEN_REASON}"]
+        warnings = [] if can_list else [f"{unlisted}: {FORBIDDEN_REASON}"]
         return ReadingEnd(position=zxid, security=security, warnings=warnings)
 
 

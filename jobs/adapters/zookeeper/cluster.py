@@ -247,7 +247,7 @@ def topics_to_delete(client: KazooClient) -> list[str]:
 def brokers_and_deletions(client: KazooClient, broker_ids: Iterable[int]) -> tuple[dict[int, int], list[str]]:
     """Return the broker epochs of those of these brokers that are registered, and the topics queued for deletion.
 
-    Returns what `broker_epochs` and `topics_to_delete` return, and waits for ZooKeeper once instead of three times.
+    Return what `broker_epochs` and `topics_to_delete` return, and wait for ZooKeeper once instead of three times.
     """
     client.sync_async("/")  # as in `read_brokers`
     deletions = client.get_children_async(DELETE_TOPICS)

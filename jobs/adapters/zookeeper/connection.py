@@ -357,7 +357,7 @@ def read_latest(client: KazooClient, path: str) -> Znode:
 
 
 def children(client: KazooClient, path: str, pending: Any = None) -> list[str] | None:  # noqa: ANN401 - kazoo's IAsyncResult is untyped
-    """Return the names under `path` in order, None if there is no such znode; `pending`: the request that was sent."""
+    """Return the names under `path` in order, None if there is no such znode; `pending` is the sent request."""
     try:
         return sorted(await_result(pending or client.get_children_async(path)))
     except NoNodeError:

@@ -137,7 +137,7 @@ class AdminApiContext:
     def await_cycle(self, is_done: Callable[[], bool], seconds: float) -> bool:
         """Wait until the cycle has done something; return whether it has.
 
-        Other requests are worked on meanwhile. Raise SurveyorError if the controllership ends.
+        Other requests are handled in the meantime. Raise SurveyorError if the controllership ends.
         """
         self.wake()
         self.turns.release()

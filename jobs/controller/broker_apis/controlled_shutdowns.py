@@ -68,7 +68,7 @@ class ControlledShutdowns:
     def carry_out(self) -> None:
         """Carry out the shutdowns that brokers have asked for, and respond to them.
 
-        What a broker leads is moved first; clients of the other partitions notice nothing.
+        Partitions that a broker leads are moved first; clients of the other partitions notice nothing.
         """
         due = list[ShutdownRequest]()
         for request in self._take():

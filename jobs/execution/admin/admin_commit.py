@@ -67,7 +67,7 @@ def commit_admin(
 ) -> None:
     """Request the pending changes, record the outcomes, and wait where the next wave or a throttle needs it.
 
-    `throttler` is the Admin API; None if no throttle is to be set or removed. Raises RefusedError if other
+    `throttler` is the Admin API; None if no throttle must be set or removed. Raise RefusedError if other
     reassignments are in the way, and StillRunningError if the time to wait is over or the user interrupts; requested
     changes then continue in the cluster.
     """
@@ -213,7 +213,7 @@ class AdminCommit:
             return recheck_wave(reader, self.commit_log, wave, timeout_seconds, self.registrations)
 
     def _judge_again(self, rows: Sequence[PlanRow]) -> list[PlanRow]:
-        """Judge the changes of the next requests; raise RefusedError if the plan was closed meanwhile."""
+        """Judge the changes of the next requests; raise RefusedError if the plan has been closed since."""
         self.commit_log.refuse_closed()
         return self._recheck(rows, 0.0)
 

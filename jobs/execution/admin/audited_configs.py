@@ -25,7 +25,7 @@ class ConfigAdmin(Protocol):
     def alter_override(self, kind: str, resource: str, overrides: Mapping[str, str | None]) -> int | str:
         """Set overrides of a broker or topic, and delete those whose value is None; return 0, or why it was refused.
 
-        Raises one of UNKNOWN_OUTCOME if the outcome is unknown.
+        Raise one of UNKNOWN_OUTCOME if the outcome is unknown.
         """
 
 

@@ -35,7 +35,7 @@ def lease_for(
 ) -> Iterator[Lease]:
     """Hold the cluster's lease, after waiting `timeout_seconds` at most; None waits only for a process that was killed.
 
-    Raises LeaseHeldError if another process keeps it, and KeyboardInterrupt on Ctrl-C.
+    Raise LeaseHeldError if another process keeps it, and KeyboardInterrupt on Ctrl-C.
     """
     holder = this_process(command, plan_id)
     with raise_on_signal():

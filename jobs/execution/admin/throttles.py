@@ -66,7 +66,7 @@ def set_throttle(  # noqa: PLR0917 - where, by which means, and what
 ) -> None:
     """Throttle exactly these reassignments of a plan; `rate` in bytes a second.
 
-    Brokers that are not alive are left out: they cannot be asked and copy nothing. Raises ThrottleError if another
+    Brokers that are not alive are left out: they cannot be asked and copy nothing. Raise ThrottleError if another
     broker or a topic refuses; the reassignments must not begin then. `attempt` is the attempt number of the commit.
     """
     if rate == UNTHROTTLED:
@@ -98,7 +98,8 @@ def clear_throttle(
 ) -> list[ThrottledConfig]:
     """Restore the configs from before this plan's throttle; return and keep the rows that could not be restored.
 
-    Not for a plan whose replicas still move, unless they are cancelled: they would be copied at full speed.
+    Do not call this for a plan whose replicas still move, unless they are cancelled: they would be copied at full
+    speed.
     """
     rows = throttle_rows(warehouse, plan_id)
     if not rows:
@@ -121,7 +122,7 @@ def clear_throttle(
 def clear_leftover_throttles(warehouse: Warehouse, reader: ClusterReader, admin: ConfigAdmin, plan_id: str) -> None:
     """Clear the throttles that other plans have left behind.
 
-    To be called only while no replicas move but this plan's.
+    Call this only while no replicas move but those of this plan.
     """
     for other in sorted({row.plan_id for row in throttle_rows(warehouse)} - {plan_id}):
         log(f"surveyor: plan {other} has left its throttle behind, and none of its replicas move")

@@ -243,7 +243,7 @@ def _write(
 ) -> tuple[list[WrittenChange], list[Operation], ClusterState]:
     """Write under the fence.
 
-    Returns the changes that are now in ZooKeeper, the operations that delete replicas, and the cluster state read at
+    Return the changes that are now in ZooKeeper, the operations that delete replicas, and the cluster state read at
     the start.
     """
     commit_log.append_intents(pending)

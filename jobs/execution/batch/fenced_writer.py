@@ -71,7 +71,7 @@ class FencedWriter:
     def write(self, changes: Sequence[Change]) -> Iterator[list[RowOutcome]]:
         """Write changes batch by batch; yield the outcomes of each batch as soon as they are known.
 
-        Raises FencedError once another controller has taken over, and SessionLostError if the session is lost. The
+        Raise FencedError once another controller has taken over, and SessionLostError if the session is lost. The
         outcomes of the batch in question are yielded first.
         """
         of_later_controller = [change for change in changes if self._is_of_later_controller(change)]
@@ -139,7 +139,7 @@ class FencedWriter:
     def _try_write(self, pending: Sequence[Change]) -> tuple[list[RowOutcome], MultiFailure | None]:
         """Try to write the pending changes.
 
-        Returns the outcomes, or, if nothing explains a refusal, no outcomes and what ZooKeeper refused.
+        Return the outcomes, or, if nothing explains a refusal, no outcomes and what ZooKeeper refused.
         """
         pending, stale = self.control.read(lambda: self._preconditions(pending).still_hold(pending))
         if stale:

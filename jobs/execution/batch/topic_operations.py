@@ -39,7 +39,7 @@ _MAX_ATTEMPTS: Final = 3
 def write_tasks(control: Controllership, tasks: Sequence[Operation], max_hold: float) -> Iterator[list[RowOutcome]]:
     """Write operations one by one and yield the outcome of each.
 
-    Raises FencedError and SessionLostError, after the outcome of the operation in question is yielded.
+    Raise FencedError and SessionLostError, after the outcome of the operation in question is yielded.
     """
     for task in tasks:
         if stop_reason := control.stop_reason(max_hold):

@@ -82,7 +82,7 @@ class LeaderGraph:
 def even_leaders(model: PlacementModel, goal: PlacementGoal) -> tuple[int, Ints]:
     """Reorder the rows that the goal allows.
 
-    Returns how many more rows would be reordered if all could be, and the leaders of each broker in that case. A new
+    Return how many more rows would be reordered if all could be, and the leaders of each broker in that case. A new
     replication factor keeps the leaders, unless the goal includes all rows.
     """
     rows: Bools = model.movable & (model.after[0] != NO_BROKER)

@@ -124,4 +124,4 @@ def test_snapshot_is_taken_after_versions_of_the_last_one_are_lost(tree: KafkaTr
     assert surveyor.json("snapshot")["snapshot_id"] == 4
 
     assert {row[0] for row in surveyor.rows("partitions", "topic")} == {"orders"}
-    assert not [change for change in foreign_changes(surveyor.warehouse) if change.found.startswith("snapshot 4")]
+    assert not [change for change in foreign_changes(surveyor.warehouse) if change.description.startswith("snapshot 4")]

@@ -154,7 +154,7 @@ def test_changes_that_do_no_harm(warehouse: Warehouse, change: str) -> None:
 
     assert keys(warehouse) == before
     assert table_as_of(warehouse, find_snapshot(warehouse, 3), TABLE).num_rows == 4
-    assert {found.found for found in foreign_changes(warehouse)} <= {f"snapshot 1 has lost files of {TABLE}"}
+    assert {change.description for change in foreign_changes(warehouse)} <= {f"snapshot 1 has lost files of {TABLE}"}
     write_in_every_way(warehouse)
     assert keys(warehouse) == before
 
@@ -225,7 +225,7 @@ def test_changes_that_would_be_misread_are_refused(warehouse: Warehouse, change:
         assert "\n" not in str(error.value)
     [found] = [*foreign_changes(warehouse)]
     assert found.is_fault
-    assert re.search(message, f"{found.found}; {found.remedy}")
+    assert re.search(message, f"{found.description}; {found.remedy}")
 
 
 def test_a_table_whose_column_was_lost_is_restored_by_the_advice(warehouse: Warehouse) -> None:
@@ -249,7 +249,7 @@ def test_the_doctor_names_snapshots_lost_by_a_foreign_vacuum(warehouse: Warehous
         table_as_of(warehouse, find_snapshot(warehouse, 1), "brokers")
     assert table_as_of(warehouse, find_snapshot(warehouse, 3), "brokers").num_rows == 2
     [found] = [*foreign_changes(warehouse)]
-    assert found.found == "snapshot 1 has lost files of brokers"  # its partitions are in the history
+    assert found.description == "snapshot 1 has lost files of brokers"  # its partitions are in the history
     assert not found.is_fault
 
 
