@@ -11,8 +11,13 @@ from typing import Any
 from jobs.advice.next_steps import ClusterSituation, next_steps
 from jobs.advice.outage import outage_now
 from jobs.repositories.drained_brokers import has_registered_again
-from jobs.repositories.snapshots import find_snapshot
-from jobs.repositories.warehouse_status import known_min_isr_of, missing_since, warehouse_status_if_readable
+from jobs.repositories.snapshots import find_snapshot, other_cluster
+from jobs.repositories.warehouse_status import (
+    WarehouseStatus,
+    known_min_isr_of,
+    missing_since,
+    warehouse_status_if_readable,
+)
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, with_full_command
 from jobs.snapshots.cluster_view import LIVE_TIMEOUT_SECONDS, view_now, view_of, with_last_known_replicas
@@ -76,6 +81,9 @@ def read_status(settings: Settings, snapshot_id: int | None) -> Status:
             snapshot = find_snapshot(settings.warehouse, snapshot_id)
             view, source = view_of(settings.warehouse, snapshot), f"snapshot {snapshot_id}"
         recent = reading.result()
+    if snapshot is None and recent.snapshot is not None:
+        fault = other_cluster(settings.warehouse, view.cluster_id, settings.address)
+        recent = recent if fault is None else WarehouseStatus(fault=fault)
     if snapshot is None and recent.fault is None:
         view = with_last_known_replicas(view, settings.warehouse, recent.snapshot)
     if snapshot is not None:  # exclude what is later than the snapshot

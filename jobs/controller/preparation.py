@@ -29,6 +29,7 @@ from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.zk_watches import ZkWatches
 from jobs.core.errors import NoAnswerError, RefusedError, UnreadableError
 from jobs.execution.batch.batch_commit import refuse_unreachable
+from jobs.repositories.snapshots import refuse_other_cluster_id
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
@@ -116,6 +117,7 @@ def prepare(
         )
         refuse_unresponsive(state.brokers, settings.conf.controller_id, options.allow_silent, settings.listener)
     await_tables()
+    refuse_other_cluster_id(settings.warehouse, state.cluster_id, settings.address)
     engine = DecisionEngine(settings.warehouse, configs, allow_unclean=options.allow_unclean)
     engine.refresh_drained()
     broker_epochs = {row.broker_id: row.czxid for row in state.brokers}

@@ -40,6 +40,38 @@ def last_snapshot(warehouse: Warehouse) -> Snapshot | None:
     return warehouse.typed_rows(Snapshot, ("snapshot_id", "=", pc.max(ids).as_py()))[0]
 
 
+def other_cluster(warehouse: Warehouse, cluster_id: str | None, address: str) -> str | None:
+    """Return a message if the snapshots under this name are of a cluster with another id, None if that is not known.
+
+    Plans take the last in-sync replicas of a partition from its history. In a history of two clusters these may be
+    those of the other one, which have none of the records.
+    """
+    if cluster_id is None or not warehouse.exists() or "cluster_id" not in warehouse.columns("snapshots"):
+        return None
+    recorded = _newest_cluster_id(warehouse)
+    if recorded in {None, cluster_id}:
+        return None
+    return (
+        f"the snapshots of cluster {warehouse.cluster!r} in {warehouse.uri} are of the cluster with id {recorded}, and "
+        f"{address} is that of {cluster_id}; check the address and --warehouse, or give this cluster a name of its "
+        "own with --cluster, also if it was created again"
+    )
+
+
+def refuse_other_cluster_id(warehouse: Warehouse, cluster_id: str | None, address: str) -> None:
+    """Raise RefusedError if the snapshots under this name are of a cluster with another id."""
+    if message := other_cluster(warehouse, cluster_id, address):
+        raise RefusedError(message)
+
+
+def _newest_cluster_id(warehouse: Warehouse) -> str | None:
+    """Return the id of the cluster in the newest snapshot that has one; it is missing if it could not be read."""
+    rows = warehouse.read("snapshots", columns=["snapshot_id", "cluster_id"])
+    with_id = rows.filter(pc.field("cluster_id").is_valid()).sort_by([("snapshot_id", "descending")])
+    newest: str | None = with_id["cluster_id"][0].as_py() if len(with_id) else None
+    return newest
+
+
 def oldest_snapshot_id(warehouse: Warehouse) -> int:
     """Return the id of the oldest snapshot that is kept; there must be one."""
     return int(pc.min(warehouse.read("snapshots", columns=["snapshot_id"])["snapshot_id"]).as_py())

@@ -78,6 +78,8 @@ class ClusterView:
     """The voters of a quorum; None in ZooKeeper, or if they are unknown."""
     names: MetadataNames = IN_ZOOKEEPER
     """How messages name what was read."""
+    cluster_id: str | None = None
+    """None if it is not known."""
 
     @property
     def throttled_topics(self) -> dict[str, dict[str, str]]:
@@ -135,6 +137,7 @@ def view_of_reading(reading: LiveReading) -> ClusterView:
         hidden_topics=_hidden_topics(reading.quarantine),
         voters=metadata.voters,
         names=metadata.names,
+        cluster_id=metadata.cluster_id,
         log_dir_events=_log_dir_events(metadata.requests),
     )
 

@@ -26,14 +26,19 @@ from jobs.adapters.spark.spark_settings import ONE_TASK
 from jobs.adapters.zookeeper.migration_signs import migration_notice
 from jobs.repositories.actor import this_process
 from jobs.repositories.drained_brokers import drained_brokers, expired_drain_lines, remove_expired
-from jobs.repositories.snapshots import find_snapshot, last_snapshot, with_readable_versions
+from jobs.repositories.snapshots import (
+    find_snapshot,
+    last_snapshot,
+    refuse_other_cluster_id,
+    with_readable_versions,
+)
 from jobs.runtime.console import CommandResult, Result, log
 from jobs.runtime.fleet import FleetSummary, run_on_fleet
 from jobs.runtime.progress import Phases, progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
 from jobs.snapshots.fleet_health import FIGURES_SHOWN, WORST_BY, figures_of, health_at
-from jobs.snapshots.reader import StagedMetadata, read_driver_metadata, stage
+from jobs.snapshots.reader import DriverMetadata, StagedMetadata, read_driver_metadata, stage
 from jobs.snapshots.writer import SnapshotWriter
 from schemas.enums import NO_CONTROLLER
 from schemas.rows import Row
@@ -59,7 +64,7 @@ def take_snapshot_of(settings: Settings, source: ClusterSource) -> Result:
     began = _StartTime()
     phases = Phases()
     with phases.of("read", "reading brokers and the controller"):
-        small = read_driver_metadata(settings, source)
+        small = _read_driver_metadata(settings, source)
     with phases.of("start", "starting Spark"):
         settings.warehouse.ensure_tables()
         session = _session(settings, tiny=small.tiny)
@@ -67,12 +72,19 @@ def take_snapshot_of(settings: Settings, source: ClusterSource) -> Result:
     with _exclusive_snapshot(settings.warehouse) as turn:
         if turn.has_waited:  # read again, because ids must follow the order of reading
             began = _StartTime()
-            small = read_driver_metadata(settings, source)
+            small = _read_driver_metadata(settings, source)
         reading = stage(source, tables, small, phases)
         _end_drains(settings, reading.metadata)
         row, counts = _write_under_next_id(settings, tables, reading, phases, began=began, turn=turn)
     _warn(reading.metadata, counts)
     return {name: row[name] for name in RESULT_FIELDS} | counts | {"seconds_by_phase": phases.rounded}
+
+
+def _read_driver_metadata(settings: Settings, source: ClusterSource) -> DriverMetadata:
+    """Read the part for the driver; raise RefusedError if the name is that of another cluster."""
+    small = read_driver_metadata(settings, source)
+    refuse_other_cluster_id(settings.warehouse, small.metadata.cluster_id, settings.address)
+    return small
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from jobs.controller import broker_protocols, term
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.controller import ResidentController
 from jobs.core import logs
+from jobs.core.errors import ExitCode
 from schemas.znodes import Assignment, decode_controller, encode_assignment, encode_controller
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
@@ -49,6 +50,19 @@ def test_dry_run_shows_due_changes_without_writing(tree: KafkaTree, surveyor: Su
     assert "2 changes are due; nothing was written" in ran.stdout
     assert "orders-0: elect: broker 7 is gone; first live in-sync replica is 1" in ran.stdout
     assert "auto-0: create" in ran.stdout
+    assert tree.dump() == before
+
+
+def test_a_name_of_another_cluster_is_refused(tree: KafkaTree, surveyor: Surveyor) -> None:
+    """The last states of partitions without one are taken from the history of that name."""
+    write_first_snapshot(surveyor)
+    tree.write("/cluster/id", b'{"version":"1","id":"AAAAAAAAAAAAAAAAAAAAAA"}')
+    before = tree.dump()
+
+    for command in (("control",), APPLY):
+        ran = surveyor(*command)
+        assert ran.code == ExitCode.REFUSED
+        assert "that of AAAAAAAAAAAAAAAAAAAAAA; check the address" in ran.stderr
     assert tree.dump() == before
 
 

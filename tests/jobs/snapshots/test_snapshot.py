@@ -18,6 +18,7 @@ from jobs.adapters.sources.interface import ClusterSource
 from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.cli import app
+from jobs.core.errors import ExitCode
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.snapshots import STATE_TABLES, as_of, find_snapshot, rows_as_of
 from jobs.runtime.settings import Settings, settings_from
@@ -518,3 +519,28 @@ def test_an_unread_topic_counts_alike_in_snapshots_and_now(surveyor: Surveyor, t
         then_rows, now_rows = ([[row[name] for name in columns] for row in rows] for rows in shown)
         assert now_rows == then_rows
     assert re.search(r"^surveyor_not_understood_partitions\{.*\} 3\.0$", surveyor("metrics").stdout, re.MULTILINE)
+
+
+def test_another_cluster_under_the_same_name_is_refused(surveyor: Surveyor, tree: KafkaTree) -> None:
+    """Its partitions would continue the history of the first one, from which elections take the last ISR."""
+    surveyor.json("snapshot")
+    surveyor.json("snapshot")
+    tree.client.set("/cluster/id", b'{"version":"1","id":"AAAAAAAAAAAAAAAAAAAAAA"}')
+    tree.unregister(2)
+    refused = surveyor("snapshot")
+    status = surveyor.json("status")
+
+    assert refused.code == ExitCode.REFUSED
+    assert f"with id {CLUSTER_ID}, and {tree.hosts} is that of AAAAAAAAAAAAAAAAAAAAAA" in refused.stderr
+    assert surveyor.rows("snapshots", "snapshot_id") == [(1,), (2,)]
+    assert status["warehouse_fault"] in refused.stderr
+    assert status["last_snapshot"] is None
+    assert surveyor.json("snapshot", "--cluster", "again")["snapshot_id"] == 1
+
+
+def test_an_id_that_cannot_be_read_is_that_of_the_last_snapshots(surveyor: Surveyor, tree: KafkaTree) -> None:
+    surveyor.json("snapshot")
+    tree.client.set("/cluster/id", b"")
+    assert surveyor.json("snapshot")["snapshot_id"] == 2
+    tree.client.set("/cluster/id", b'{"version":"1","id":"AAAAAAAAAAAAAAAAAAAAAA"}')
+    assert surveyor("snapshot").code == ExitCode.REFUSED
