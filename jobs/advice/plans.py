@@ -5,7 +5,7 @@ if nothing is left to do.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from jobs.repositories.plans.commit_log import CLOSED
 from jobs.repositories.plans.repository import Plan
@@ -13,10 +13,16 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_line, same_step, suggestion
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.enums import Outcome, PlanKind, PlanStatus
-from schemas.rows import PlanRecord
+from schemas.rows import Broker, PlanRecord
+
+if TYPE_CHECKING:
+    from jobs.adapters.delta.warehouse import Warehouse
 
 RECONCILE_ONLY_OPTIONS: Final = ("allow_unclean", "remote", "requests", "until_quiet")
 """Options of `surveyor reconcile` that `surveyor commit` does not have."""
+
+PLAINTEXT: Final = "PLAINTEXT"
+"""The security protocol of listeners that need no --command-config."""
 
 UNDONE_OUTCOMES: Final = (Outcome.FAILED, Outcome.UNKNOWN, Outcome.SKIPPED)
 
@@ -39,10 +45,10 @@ def after_review(settings: Settings, plan: PlanRecord, name: str, *, operations:
     if plan.is_cycle:
         return [suggestion(settings, "see what is due now", "status")]
     if status in BEGUN_STATUSES:
-        return [_resume(settings, name)]
+        return [_resume(settings, name, *_unknown_access(settings, plan))]
     if status != PlanStatus.PLANNED or not (plan.changes or operations):
         return []
-    return [_apply(settings, name)]
+    return [_apply(settings, name, *_unknown_access(settings, plan))]
 
 
 def after_dry_run(settings: Settings, name: str, *, due: bool) -> list[Suggestion]:
@@ -115,12 +121,30 @@ def after_cancellation(settings: Settings, plan: Plan, *, again: bool, complete:
     return []
 
 
-def _apply(settings: Settings, name: str) -> Suggestion:
-    return suggestion(settings, "apply", *commit_command(settings, name))
+def _apply(settings: Settings, name: str, *access: str) -> Suggestion:
+    return suggestion(settings, "apply", *commit_command(settings, name), *access)
 
 
-def _resume(settings: Settings, name: str) -> Suggestion:
-    return suggestion(settings, "continue", *commit_command(settings, name))
+def _resume(settings: Settings, name: str, *access: str) -> Suggestion:
+    return suggestion(settings, "continue", *commit_command(settings, name), *access)
+
+
+def _unknown_access(settings: Settings, plan: PlanRecord) -> Iterator[str]:
+    """Yield the options that a commit needs, in words to replace, and that planning on a snapshot did not need."""
+    conf = settings.conf
+    if conf.zookeeper is None and conf.bootstrap_servers is None:
+        is_of_kraft = bool(plan.brokers) and all(broker.broker_epoch is None for broker in plan.brokers)
+        yield from ("--bootstrap-server" if is_of_kraft else "--zookeeper", "HOST:PORT")
+    if conf.command_config is None and _only_secured(settings.warehouse):
+        yield from ("--command-config", "FILE")
+
+
+def _only_secured(warehouse: "Warehouse") -> bool:
+    """Whether no broker has a listener for clients without credentials and certificates."""
+    if not warehouse.exists() or not warehouse.has("brokers"):
+        return False
+    endpoints = [endpoint for row in warehouse.typed_rows(Broker) for endpoint in row.endpoints or []]
+    return bool(endpoints) and all(endpoint.security_protocol != PLAINTEXT for endpoint in endpoints)
 
 
 def commit_command(settings: Settings, name: str) -> list[str]:

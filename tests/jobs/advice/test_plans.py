@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from jobs.advice.plans import (
     after_commit,
     after_dry_run,
     after_planning,
+    after_review,
     after_verification,
 )
 from jobs.cli import app
@@ -21,6 +23,7 @@ from jobs.runtime.settings import ClusterConf, Settings
 from jobs.runtime.suggestions import Suggestion
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.enums import PlanKind, PlanStatus
+from schemas.rows import BrokerEpoch
 from tests.docs.command_checks import fault
 from tests.docs.command_line import subcommands
 from tests.jobs.support.rows.plan_rows import plan_record
@@ -31,7 +34,7 @@ TYPED = {
     "mode": ("--mode", "batch"),
     "as_json": ("--json",),
 }
-SETTINGS = Settings("east", "w", ClusterConf(), typed=TYPED)
+SETTINGS = Settings("east", "w", ClusterConf(zookeeper="zk1:2181"), typed=TYPED)
 ON_CLUSTER = "--cluster east --zookeeper zk1:2181"
 
 
@@ -133,3 +136,35 @@ def test_cancelling_again_says_apply_once() -> None:
     (step,) = after_cancellation(settings, plan(PlanStatus.CANCELLED), again=True, complete=True)
 
     assert step.command == "surveyor cancel p --apply --yes"
+
+
+def broker(broker_id: int, *protocols: str) -> dict[str, Any]:
+    endpoints = [
+        {"listener": protocol, "security_protocol": protocol, "host": "kafka1", "port": 9092} for protocol in protocols
+    ]
+    return {"snapshot_id": 1, "broker_id": broker_id, "understood": True, "endpoints": endpoints}
+
+
+@pytest.mark.parametrize(
+    ("conf", "epoch", "brokers", "named"),
+    [
+        ({"zookeeper": "zk1"}, 7, [broker(1, "PLAINTEXT")], ""),
+        ({"zookeeper": "zk1"}, 7, [broker(1, "SASL_SSL"), broker(2, "SSL", "PLAINTEXT")], ""),
+        ({"zookeeper": "zk1"}, 7, [broker(1, "SASL_SSL"), broker(2, "SASL_PLAINTEXT")], " --command-config FILE"),
+        ({"zookeeper": "zk1", "command_config": "c.properties"}, 7, [broker(1, "SASL_SSL")], ""),
+        ({"bootstrap_servers": "kafka1:9092"}, None, [], ""),
+        ({}, 7, [], " --zookeeper HOST:PORT"),
+        ({}, None, [broker(1, "SSL")], " --bootstrap-server HOST:PORT --command-config FILE"),
+    ],
+)
+def test_a_commit_is_shown_with_what_planning_did_not_need(
+    tmp_path: Path, conf: dict[str, Any], epoch: int | None, brokers: list[dict[str, Any]], named: str
+) -> None:
+    """Options that are neither given nor in the environment, and without which the brokers refuse."""
+    settings = Settings("default", str(tmp_path / "w"), ClusterConf.model_validate(conf))
+    if brokers:
+        settings.warehouse.ensure_tables()
+        settings.warehouse.append("brokers", brokers)
+    row = plan(PlanStatus.PLANNED, brokers=[BrokerEpoch(broker_id=1, broker_epoch=epoch)]).row
+    [apply] = after_review(settings, row, "p", operations=0)
+    assert apply.command == f"surveyor commit p --apply{named}"
