@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 from jobs.adapters.brokers.admin_client import connected_admin
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
+from jobs.adapters.embedded.kraft import CLUSTER_ID, EmbeddedKRaftCluster
 from jobs.core.errors import ExitCode
 from schemas.rows import Row
 from tests.airflow.inside_airflow import BASE_URL, InsideAirflow, Run
@@ -408,6 +409,23 @@ def test_topics_are_created_and_get_more_partitions(airflow: InsideAirflow, clus
     subject, page = text.splitlines()
     assert subject == f"Surveyor: create topics, by plan {plan}?"
     assert page.startswith(f"{BASE_URL}/dags/surveyor_topics/runs/{run}/tasks/approve/required_actions")
+
+
+def test_in_a_kraft_cluster(airflow: InsideAirflow, tmp_path: Path) -> None:
+    """A snapshot, a plan on it, its commit and its verification, by the cluster's own controller."""
+    new = {"topic": "made", "partitions": 2, "replication-factor": 1}
+    with EmbeddedKRaftCluster(1, heap="320m") as kraft:
+        warehouse = tmp_path / "warehouse"
+        variables = {"SURVEYOR_ZOOKEEPER": "", "SURVEYOR_BOOTSTRAP_SERVERS": kraft.bootstrap}
+        variables |= {"SURVEYOR_WAREHOUSE": str(warehouse)}
+        done = airflow.run("topics", conf={"question": "create"} | new, answer="Approve", variables=variables)
+        made = topic_metadata(kraft.nodes[1].address, "made")
+
+    assert (done.state, done.having(SUCCESS)) == (SUCCESS, set(done.states))
+    assert {"snapshot", "plan", "commit", "verify"} <= set(done.states)
+    assert [replicas for _, replicas, _ in made.values()] == [[1], [1]]
+    (snapshot,) = Warehouse(str(warehouse), "default").rows("snapshots")
+    assert snapshot["cluster_id"] == CLUSTER_ID
 
 
 def test_a_broker_is_drained_and_undrained(airflow: InsideAirflow, cluster: EmbeddedCluster) -> None:

@@ -6,15 +6,19 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
+import jobs.web.dashboard
 from schemas.columns import TABLE_COLUMNS
 from tests.jobs.adapters.conftest import engines
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 TOPIC = "orders"
+DASHBOARD = Path(jobs.web.dashboard.__file__).parent / "app.py"
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,9 @@ REPEATED = [pytest.param(store, marks=pytest.mark.repeat) for store in ("hdfs_fo
 @pytest.mark.spark
 @pytest.mark.objects
 @pytest.mark.parametrize("store", ["object_store", *REPEATED])
-def test_the_whole_job(tree: KafkaTree, store: str, request: pytest.FixtureRequest) -> None:
+def test_the_whole_job(
+    tree: KafkaTree, store: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder: str = request.getfixturevalue(store)
     surveyor = Commands(tree.hosts, folder)
     tree.add_topic(TOPIC, {0: [0, 1], 1: [1, 2]})
@@ -59,5 +65,13 @@ def test_the_whole_job(tree: KafkaTree, store: str, request: pytest.FixtureReque
     [found] = [finding["found"] for finding in surveyor.json("doctor")["findings"] if finding["check"] == "warehouse"]
     assert found == f"{folder} can be written, and no commit overwrites another"
     surveyor.json("vacuum", "--keep", "1h")
+    reported = surveyor.run("report", "--out", str(tmp_path / "report.html"))  # by the views of DuckDB
+    assert (reported.returncode, TOPIC in (tmp_path / "report.html").read_text()) == (0, True), reported.stderr
+    assert f"'{folder}/plans'" in surveyor.run("catalog").stdout
+    options = ["--warehouse", folder, "--cluster", "default", "--max-plan-age-hours", "24"]
+    monkeypatch.setattr(sys, "argv", ["app.py", *options])
+    dashboard = AppTest.from_file(str(DASHBOARD), default_timeout=60).run()
+    assert [element.value for element in (*dashboard.exception, *dashboard.error)] == []
+    assert any(element.value.startswith("snapshot 2 ") for element in dashboard.text)
     used = {engine.partition("/")[0] for table in TABLE_COLUMNS for engine in engines(f"{folder}/{table}")}
     assert used == {"delta-rs"}

@@ -56,10 +56,11 @@ SMALL: Final = QUICK | {
 
 @pytest.fixture(scope="module")
 def server(s3_address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
-    """A server with the jars and the keys of S3."""
+    """A server with the jars and the keys of S3, and the user of HDFS."""
     with ExitStack() as running:
         with pytest.MonkeyPatch.context() as patch:
             warehouse_at(s3_address, patch, "connect")
+            patch.setenv("HADOOP_USER_NAME", MiniDfs.user)
             server = running.enter_context(ConnectServer(tmp_path_factory.mktemp("connect"), jars="s3"))
         yield server
 
@@ -109,12 +110,15 @@ def test_a_tiny_cluster_on_a_connect_server(tree: KafkaTree, server: ConnectServ
 
 @pytest.mark.repeat
 @pytest.mark.objects
-def test_on_a_connect_server_with_s3(tree: KafkaTree, server: ConnectServer, object_store: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", ["object_store", "hdfs_folder"])
+def test_on_a_connect_server_with_a_store(
+    tree: KafkaTree, server: ConnectServer, store: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     """The client tells the server which endpoint S3 has."""
     tree.add_topic("orders", {number: [0, 1, 2] for number in range(6)})
     tree.unregister(0)
-    options = ["--warehouse", object_store, "--remote", server.url]
-    keys = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    options = ["--warehouse", request.getfixturevalue(store), "--remote", server.url]
+    keys = {name: value for name, value in os.environ.items() if name.startswith(("AWS_", "HADOOP_"))}
     cycle = _result([SURVEYOR, "reconcile", "--zookeeper", tree.hosts, *options], tmp_path, **keys)
     losses = _result([SURVEYOR, "whatif", "--lose", "brokers=1", *options], tmp_path, **keys)
     assert cycle["due"] == 6
