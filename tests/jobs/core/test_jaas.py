@@ -68,22 +68,32 @@ def test_what_java_refuses(text: str, reason: str) -> None:
     assert "hunter-2" not in str(refused.value)
 
 
-def test_of_a_file_with_sections(tmp_path: Path) -> None:
+@pytest.fixture
+def sections(tmp_path: Path) -> dict[str, str]:
+    """A file with the sections KafkaServer and Client."""
     path = tmp_path / "jaas.conf"
     path.write_text(KAFKA_SERVER, encoding="utf-8")
     path.chmod(0o600)
-    values = {JAAS_FILE: str(path)}
+    return {JAAS_FILE: str(path)}
 
-    server, client = (login_module(values, "f", section) for section in ("KafkaServer", "Client"))
+
+def test_sections_of_a_file_are_told_apart(sections: dict[str, str]) -> None:
+    server, client = (login_module(sections, "f", section) for section in ("KafkaServer", "Client"))
 
     assert server is not None
     assert client is not None
     assert server.simple_name == "Krb5LoginModule"
     assert server.options["principal"] == "kafka/kafka1.hostname.com@EXAMPLE.COM"
     assert client.options == {"username": "ann", "password": 'a;b} "c"'}
-    assert "a;b" not in repr(client)
+
+
+def test_a_password_is_not_shown(sections: dict[str, str]) -> None:
+    assert "a;b" not in repr(login_module(sections, "f", "Client"))
+
+
+def test_a_section_that_a_file_lacks(sections: dict[str, str]) -> None:
     with pytest.raises(UsageError, match=r"has no section KafkaClient; it has KafkaServer, Client"):
-        login_module(values, "f", "KafkaClient")
+        login_module(sections, "f", "KafkaClient")
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,9 @@ def _broken() -> CommandResult:
     raise ValueError("unforeseen")
 
 
-def test_each_outcome_is_a_row_the_worst_first() -> None:
+@pytest.fixture(scope="module")
+def outcomes() -> CommandResult:
+    """The result for seven clusters, of which three fail."""
     work = _by_cluster(
         a=_healthy,
         b=lambda: _healthy(offline=2),
@@ -54,8 +56,11 @@ def test_each_outcome_is_a_row_the_worst_first() -> None:
         f=lambda: _healthy(offline=9),
         g=lambda: _healthy(code=ExitCode.CHANGES),
     )
-    result = run_on_fleet(_fleet(*"abcdefg"), None, work, SUMMARY)
-    rows = result.fields["summary"]
+    return run_on_fleet(_fleet(*"abcdefg"), None, work, SUMMARY)
+
+
+def test_each_outcome_is_a_row_the_worst_first(outcomes: CommandResult) -> None:
+    rows = outcomes.fields["summary"]
     assert [(row["cluster"], row["outcome"], row["exit_code"], row["offline"]) for row in rows] == [
         ("e", "error", 1, None),
         ("c", "unreadable", 22, None),
@@ -66,8 +71,15 @@ def test_each_outcome_is_a_row_the_worst_first() -> None:
         ("a", "done", 0, 0),
     ]
     assert [row["reason"] for row in rows[1:4]] == ["no ZooKeeper answered", "a KRaft migration", None]
-    assert (result.exit_code, result.fields["exit_code"], result.fields["failed"]) == (ExitCode.ERROR, 1, 3)
-    clusters = result.fields["clusters"]
+
+
+def test_the_worst_exit_code_is_that_of_all(outcomes: CommandResult) -> None:
+    fields = outcomes.fields
+    assert (outcomes.exit_code, fields["exit_code"], fields["failed"]) == (ExitCode.ERROR, 1, 3)
+
+
+def test_each_cluster_has_its_result_or_error(outcomes: CommandResult) -> None:
+    clusters = outcomes.fields["clusters"]
     assert [*clusters] == [*"abcdefg"]
     assert clusters["c"] == {"error": "no ZooKeeper answered\nand more", "exit_code": 22}
     assert clusters["d"] == {"error": "a KRaft migration", "exit_code": 23, "snapshot_id": 4}

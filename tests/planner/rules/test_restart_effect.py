@@ -84,25 +84,36 @@ def test_examples(case: tuple[PartitionInfo, set[int], int, tuple[RestartEffect,
     assert (None if effect is None else (effect.effect, effect.code)) == expected
 
 
-def test_defaults_of_brokers_that_may_lead() -> None:
+def by_defaults(**values: str) -> RestartedPartition | None:
+    """The effect of a restart of broker 1, which leads, where brokers have these min.insync.replicas."""
     row, topic = partition([1, 2, 3], 1, [1, 2, 3]), TopicInfo(topic="t", topic_version=0, config={})
     brokers = BrokerSets.of(dict.fromkeys((1, 2, 3), True), {})
+    configs = [broker_config(int(name[1]), "min.insync.replicas", value) for name, value in values.items()]
+    return restart_effect(row, topic, brokers, known_min_isr(configs), restarting=frozenset({1}))
 
-    def effect(**values: str) -> RestartedPartition | None:
-        configs = [broker_config(int(name[1]), "min.insync.replicas", value) for name, value in values.items()]
-        return restart_effect(row, topic, brokers, known_min_isr(configs), restarting=frozenset({1}))
 
-    assert effect(b2="1", b3="2") is None
-    lacking = effect(b1="1", b3="1")
+@pytest.mark.parametrize("values", [{"b2": "1", "b3": "2"}, {"b1": "3", "b2": "1", "b3": "1"}])
+def test_the_defaults_of_brokers_that_may_lead_count(values: dict[str, str]) -> None:
+    """Broker 1 leads again only once it is back and in sync."""
+    assert by_defaults(**values) is None
+
+
+def test_a_default_that_cannot_be_read_leaves_the_effect_unknown() -> None:
+    lacking = by_defaults(b1="1", b3="1")
     assert lacking is not None
     assert (lacking.effect, lacking.reason) == (
         UNKNOWN,
         "its topic does not set min.insync.replicas, and the default of broker 2 cannot be read",
     )
-    higher = effect(b2="1", b3="3")
+
+
+def test_the_highest_default_of_those_that_may_lead_counts() -> None:
+    higher = by_defaults(b2="1", b3="3")
     assert higher is not None
     assert (higher.effect, higher.min_isr, higher.in_sync_after) == (UNDER, 3, 2)
-    assert effect(b1="3", b2="1", b3="1") is None  # broker 1 leads again only once it is back and in sync
+
+
+def test_an_assumed_default_is_not_known() -> None:
     assert known_min_isr([broker_config(1, "min.insync.replicas", "2", assumed=True)]) == {}
 
 
