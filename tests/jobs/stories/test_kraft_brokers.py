@@ -350,7 +350,7 @@ SWEPT: list[list[str]] = [
     ["plan", "reassign", "--rebalance"],
     ["plan", "reassign", "--replication-factor", "2"],
     ["plan", "assign", "--topic", "new", "--partitions", "2", "--replication-factor", "2"],
-    ["plan", "assign", "--topic", "huge", "--partitions", "200000", "--replication-factor", "1"],
+    ["plan", "assign", "--topic", "huge", "--partitions", "90000", "--replication-factor", "1"],
     ["plan", "expand", "--topic", "orders", "--partitions", "4"],
     ["plan", "expand", "--topic", "moving", "--partitions", "4"],
     ["plan", "config", "--topic", "orders", "--set", "retention.ms=1"],
