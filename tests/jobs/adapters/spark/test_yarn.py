@@ -121,10 +121,9 @@ def test_snapshot_plan_and_show(submission: Submission) -> None:
     assert json.loads(planned.stdout)["changes"] == DUE
 
 
-def test_airflow_runs_its_drivers_there(
-    large: KafkaTree, submission: Submission, hdfs_server: MiniDfs, tmp_path: Path
-) -> None:
-    """Results come from the tables and exit codes from spark-submit; a file is sent along, and found by executors."""
+@pytest.fixture
+def variables(submission: Submission, hdfs_server: MiniDfs, tmp_path: Path) -> dict[str, str]:
+    """Those of Airflow's worker; the environment is on HDFS already, and a file is sent along."""
     archive = hdfs_server.put(submission.folder / "dist" / "surveyor-environment.tar.gz")
     (tmp_path / "zookeeper.properties").write_text("security.protocol=PLAINTEXT\n")
     settings = SMALL | sent_with(PREFIXES[0]) | sent_with(PREFIXES[1])
@@ -138,7 +137,8 @@ def test_airflow_runs_its_drivers_there(
     conf = tmp_path / "conf"
     conf.mkdir()
     (conf / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
-    variables = {name: value for name, value in os.environ.items() if name.startswith("AWS_")} | {
+    keys = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    return keys | {
         "AIRFLOW_CONN_SURVEYOR_SPARK": json.dumps(ON_YARN),
         "HADOOP_CONF_DIR": str(submission.yarn.conf),
         "HADOOP_USER_NAME": MiniDfs.user,
@@ -146,14 +146,28 @@ def test_airflow_runs_its_drivers_there(
         "SURVEYOR_WAREHOUSE": submission.warehouse,
         "SURVEYOR_STABLE_FOR": "1",
     }
-    (tmp_path / "airflow").mkdir()
-    with InsideAirflow(tmp_path / "airflow", large.hosts, tmp_path, {}, "") as airflow:
-        done = airflow.run("leader_balance", submitted=True, variables=variables)
-        assert done.state == "success", airflow.log.read_text()[-5000:] + submission.yarn.output()
-        assert done.results["snapshot"] == {"snapshot_id": 1}
-        assert (done.results["plan"]["snapshot_id"], done.results["plan"]["changes"]) == (1, 0)
-        assert done.states["commit"] == "skipped"
 
-        refused = airflow.run("snapshot", submitted=True, variables=variables | {"SURVEYOR_ZOOKEEPER": "127.0.0.1:1"})
-        assert refused.states["snapshot"] == "failed"
-        assert f"exit code {ExitCode.UNREADABLE}: see the driver's log on the cluster" in airflow.log.read_text()
+
+@pytest.fixture
+def airflow(large: KafkaTree, tmp_path: Path) -> Iterator[InsideAirflow]:
+    (tmp_path / "airflow").mkdir()
+    with InsideAirflow(tmp_path / "airflow", large.hosts, tmp_path, {}, "") as inside:
+        yield inside
+
+
+def test_airflow_takes_results_from_the_tables(
+    airflow: InsideAirflow, submission: Submission, variables: dict[str, str]
+) -> None:
+    """Executors find the file that was sent along."""
+    done = airflow.run("leader_balance", submitted=True, variables=variables)
+    assert done.state == "success", airflow.log.read_text()[-5000:] + submission.yarn.output()
+    assert done.results["snapshot"] == {"snapshot_id": 1}
+    assert (done.results["plan"]["snapshot_id"], done.results["plan"]["changes"]) == (1, 0)
+    assert done.states["commit"] == "skipped"
+
+
+def test_airflow_takes_the_exit_code_from_spark_submit(airflow: InsideAirflow, variables: dict[str, str]) -> None:
+    """The driver reaches no ZooKeeper."""
+    refused = airflow.run("snapshot", submitted=True, variables=variables | {"SURVEYOR_ZOOKEEPER": "127.0.0.1:1"})
+    assert refused.states["snapshot"] == "failed"
+    assert f"exit code {ExitCode.UNREADABLE}: see the driver's log on the cluster" in airflow.log.read_text()
