@@ -60,10 +60,10 @@ def commit(
     from jobs.core.units import parse_seconds
     from jobs.execution.admin.reassignment_options import ReassignmentOptions, bytes_per_second
     from jobs.execution.commit import commit_plan
-    from jobs.preconditions.limits import CommitLimits, hold_seconds
+    from jobs.runtime.commit_limits import commit_limits, hold_seconds
     from jobs.runtime.confirmation import approval
 
-    limits = CommitLimits.of(
+    limits = commit_limits(
         settings, max_plan_age, max_changes, allow_majority_dead=allow_majority_dead, allow_silent=allow_silent
     )
     hold = hold_seconds(settings, max_hold)

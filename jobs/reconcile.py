@@ -53,10 +53,10 @@ def reconcile(
     """Take a snapshot, plan the repairs that are due, and commit the plan."""
     from jobs.execution.reconcile import reconcile_once, reconcile_until_quiet
     from jobs.planning.reconcile import make_reconcile_plan
-    from jobs.preconditions.limits import CommitLimits, hold_seconds
+    from jobs.runtime.commit_limits import commit_limits, hold_seconds
     from jobs.runtime.confirmation import approval
 
-    limits = CommitLimits.of(
+    limits = commit_limits(
         settings, None, max_changes, allow_majority_dead=allow_majority_dead, allow_silent=allow_silent
     )
     hold = hold_seconds(settings, max_hold)

@@ -4,14 +4,14 @@
 read, the reason is kept in its place, and only what rests on that part is unknown.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Self, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 from msgspec import Struct
 
 from schemas.replica_assignment import ReplicaAssignment, without
-from schemas.rows import Key
+from schemas.rows import Broker, Key
 from schemas.znodes import Assignment, MalformedZnodeError, State, TopicPartition
 
 T = TypeVar("T")
@@ -31,6 +31,29 @@ Leadership = State | LeaderAndIsr
 
 Targets = Mapping[Key, list[int]]
 """Target replicas by topic and partition."""
+
+
+class CurrentCluster(Protocol):
+    """The cluster as a whole: its identity, its live brokers, and the topics queued for deletion."""
+
+    @property
+    def cluster_id(self) -> str | None: ...
+
+    @property
+    def migration(self) -> str | None:
+        """Why the cluster must not be written to, as it is being migrated; None if it is not."""
+
+    @property
+    def brokers(self) -> Sequence[Broker]:
+        """The live brokers."""
+
+    @property
+    def live(self) -> Mapping[int, int | None]:
+        """Broker epochs of the live brokers by broker id; None if the source has none."""
+
+    @property
+    def deleting(self) -> Collection[str]:
+        """Topics queued for deletion."""
 
 
 @dataclass(frozen=True, slots=True)

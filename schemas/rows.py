@@ -537,6 +537,11 @@ class Change(ChangeSummary, frozen=True, kw_only=True, gc=False):
         return msgspec.structs.asdict(self)
 
     @property
+    def moves_replicas(self) -> bool:
+        """Whether the set of replicas changes; a reassignment that only reorders them completes at once."""
+        return set(self.replicas_after) != set(self.replicas_before or ())
+
+    @property
     def state_znode_version(self) -> int:
         """The version that a write to the state's znode checks; raise ValueError if it is unknown, as in KRaft."""
         return _version(self, "state", self.state_version)

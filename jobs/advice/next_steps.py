@@ -11,12 +11,12 @@ from shlex import quote
 from typing import Final
 
 from jobs.adapters.zookeeper.cluster import CONTROLLER_EPOCH, DELETE_TOPICS
-from jobs.adapters.zookeeper.migration_signs import migration_notice
 from jobs.adapters.zookeeper.precondition_reader import state_path
 from jobs.advice.outage import Outage
+from jobs.advice.reassignments import stalled_steps
+from jobs.core.migration_signs import migration_notice
 from jobs.core.units import format_duration
 from jobs.preconditions.limits import MAX_CLOCK_SKEW_SECONDS
-from jobs.preconditions.running_reassignments import stalled_steps
 from jobs.repositories.controller_epochs import set_back
 from jobs.repositories.warehouse_status import WarehouseStatus
 from jobs.runtime.suggestions import Suggestion

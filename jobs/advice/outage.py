@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sources.interface import ClusterSource
+from jobs.core.arrow_rows import Bools, Ints, StoredRows
 from jobs.repositories.failed_log_dirs import failed_replicas
 from jobs.repositories.snapshots import PARTITION, has_vanished, last_snapshot
-from jobs.repositories.stored_rows import Bools, Ints, StoredRows
 from jobs.snapshots.cluster_view import ClusterView, view_now, view_of
 from jobs.snapshots.health import without_in_sync
 from planner.leadership.last_in_sync import BrokerStart, StartOrder, start_order

@@ -7,12 +7,11 @@ if nothing is left to do.
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from jobs.repositories.plans.commit_log import CLOSED
-from jobs.repositories.plans.repository import Plan
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_line, same_step, suggestion
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.enums import Outcome, PlanKind, PlanStatus
+from schemas.plan import CLOSED, Plan
 from schemas.rows import Broker, PlanRecord
 
 if TYPE_CHECKING:

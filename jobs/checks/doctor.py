@@ -29,7 +29,6 @@ from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, read, sync
 from jobs.adapters.zookeeper.endpoint import OPTION, ZooKeeperEndpoint
-from jobs.adapters.zookeeper.migration_signs import DURING_MIGRATION, is_made_by_hand, migration_refusal
 from jobs.adapters.zookeeper.permission_checks import server_time, unwritable_paths
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.advice.next_steps import BLOCKING_SHOWN, repair_suggestion
@@ -48,6 +47,7 @@ from jobs.checks.common_checks import (
 )
 from jobs.checks.kraft_checks import check_kraft
 from jobs.core.errors import SurveyorError, UsageError
+from jobs.core.migration_signs import DURING_MIGRATION, is_made_by_hand, migration_refusal
 from jobs.core.units import format_bytes
 from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
 from jobs.repositories.foreign_changes import foreign_changes

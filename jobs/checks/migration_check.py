@@ -22,10 +22,10 @@ from jobs.adapters.brokers.reported_configs import CONFIG_TIMEOUT_SECONDS
 from jobs.adapters.zookeeper.cluster import CONFIGS, TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import children, connected, with_retries
 from jobs.adapters.zookeeper.kraft_carried_znodes import CONSUMERS, SCRAM, CarriedZnodes, read_carried
-from jobs.adapters.zookeeper.migration_signs import is_made_by_hand, migration_refusal
 from jobs.adapters.zookeeper.scram_users import USERS
 from jobs.adapters.zookeeper.topics import read_topic_rows
 from jobs.checks.common_checks import CheckResult, CheckStatus
+from jobs.core.migration_signs import is_made_by_hand, migration_refusal
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import as_rows
 from jobs.console_output.stored_tables import (
     ROWS_SHOWN,
     age_line,
@@ -24,11 +23,11 @@ from jobs.console_output.stored_tables import (
     warn_of_unread_topics,
     write_as_of,
 )
+from jobs.core.arrow_rows import Bools, Ints, StoredRows, as_rows
 from jobs.core.errors import UsageError
 from jobs.core.masking import masked
 from jobs.repositories.brokers_last_seen import brokers_last_seen, last_seen_after
 from jobs.repositories.snapshots import as_of, last_snapshot, rows_as_of, table_as_of
-from jobs.repositories.stored_rows import Bools, Ints, StoredRows
 from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.console import CommandResult, warnings_in_json
 from jobs.runtime.output import emit, show, stream

@@ -15,8 +15,8 @@ from jobs.console_output.stored_tables import (
     with_short_message,
     without_secret,
 )
+from jobs.core.arrow_rows import StoredRows
 from jobs.repositories.snapshots import find_snapshot
-from jobs.repositories.stored_rows import StoredRows
 from jobs.runtime.console import CommandResult, table
 from jobs.runtime.output import emit
 from jobs.runtime.settings import Settings

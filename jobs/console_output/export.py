@@ -11,13 +11,14 @@ import msgspec
 
 from jobs.console_output.reassign_partitions_text import generated, kafka_json
 from jobs.core.errors import ExitCode, RefusedError, UsageError
-from jobs.repositories.plans.repository import Plan, read_plan, refuse_edited
+from jobs.repositories.plans.repository import read_plan, refuse_edited
 from jobs.runtime.cli_enums import Format
 from jobs.runtime.console import CommandResult, Result, log, next_in_json
 from jobs.runtime.output import emit, next_lines
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
 from schemas.enums import Action, PlanStatus
+from schemas.plan import Plan
 from schemas.rows import Key
 from schemas.text import join_ids, pluralise
 

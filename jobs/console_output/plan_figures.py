@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from jobs.core.units import format_bytes
-from jobs.repositories.plan_figures import Figures, figures_in
+from planner.placement.plan_figures import Figures, figures_in
 from schemas.rows import PlanRecord
 from schemas.text import BROKERS_SHOWN, WAVES_SHOWN, join_ids, pluralise
 

@@ -27,18 +27,23 @@ from jobs.console_output.plan_text import (
     summarise,
     warnings,
 )
-from jobs.preconditions.copy_volume import space_warnings, volume
-from jobs.preconditions.deletion_impact import DeletionImpact, deletion_impact_of
+from jobs.core.arrow_rows import Bools, StoredRows, ValueCount
+from jobs.preconditions.copy_volume import space_warnings
 from jobs.preconditions.min_isr import stored_below_min_isr, stored_short_lists
-from jobs.preconditions.rollback_racks import is_rollback, lists_of_stored, rollback_rack_warnings
+from jobs.preconditions.rollback_racks import is_rollback, lists_of_stored, spread_warnings
 from jobs.preconditions.unread_metadata import unread_warnings
-from jobs.repositories.plan_figures import figures_in
+from jobs.repositories.brokers_last_seen import racks_of_snapshot
+from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact_of
+from jobs.repositories.log_sizes import stored_volume, usable_bytes
 from jobs.repositories.plans.repository import find_plan
-from jobs.repositories.stored_rows import BROKER_EFFECTS, Bools, StoredRows, ValueCount, affecting_broker, count_changes
+from jobs.repositories.quarantine import unread_by
+from jobs.repositories.stored_rows import BROKER_EFFECTS, affecting_broker, count_changes, read_rows
+from jobs.repositories.warehouse_status import min_isr_by_topic
 from jobs.runtime.console import format_cell, next_in_json, table, warnings_in_json
 from jobs.runtime.output import next_lines, show, stream
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
+from planner.placement.plan_figures import figures_in
 from schemas.enums import NO_LEADER, Action, PlanKind, RejectionCode
 from schemas.rows import CandidateEvidence, ChangeSummary, Operation, PlanRecord, RejectionRecord, Row
 from schemas.text import DRAINED_LEADS, LINES_SHOWN, plan_size, pluralise
@@ -83,7 +88,7 @@ class Review:
         """Read the selected changes, with all columns if `whole`."""
         columns = None if whole else REVIEW_COLUMNS
         filters = self.only.filters(self.plan_id)
-        changes = StoredRows.read(self.warehouse, "changes", ("wave", "topic", "partition"), *filters, columns=columns)
+        changes = read_rows(self.warehouse, "changes", ("wave", "topic", "partition"), *filters, columns=columns)
         return changes if self.only.broker is None else affecting_broker(changes, self.only.broker)
 
     @property
@@ -91,19 +96,19 @@ class Review:
         return str(self.row.plan_id)
 
     def operations(self) -> StoredRows:
-        return StoredRows.read(self.warehouse, "operations", ["sequence"], *self.only.filters(self.plan_id, "kind"))
+        return read_rows(self.warehouse, "operations", ["sequence"], *self.only.filters(self.plan_id, "kind"))
 
     def rejections(self) -> StoredRows:
         """Read the selected rejections; none if a broker is selected, because rejections name no broker."""
         filters = self.only.filters(self.plan_id)
-        rejections = StoredRows.read(self.warehouse, "rejections", ("topic", "partition"), *filters)
+        rejections = read_rows(self.warehouse, "rejections", ("topic", "partition"), *filters)
         return rejections if self.only.broker is None else StoredRows(rejections.table.slice(0, 0))
 
     def evidence(self) -> StoredRows:
         topic = RowFilter(topic=self.only.topic).filters(self.plan_id)
         may_be_unclean = self.row.kind in {PlanKind.RECOVER, PlanKind.ELECT}
         of_plan = topic if may_be_unclean else [*topic, ("rank", "<", 0)]
-        return StoredRows.read(self.warehouse, "evidence", ("topic", "partition", "rank"), *of_plan)
+        return read_rows(self.warehouse, "evidence", ("topic", "partition", "rank"), *of_plan)
 
     def result(self, changes: StoredRows, rate: int | None = None) -> dict[str, Any]:
         """Return the JSON result without the rows."""
@@ -113,7 +118,7 @@ class Review:
             "operations": len(self.operations()),
             "summary": {"changes": len(changes), **count_changes(changes).json},
             **warnings_in_json(self.all_warnings(changes)),
-            "copies": volume(self.warehouse, changes).json(rate),
+            "copies": stored_volume(self.warehouse, changes).json(rate),
             "deleted": [asdict(topic) for topic in self.deleted],
         }
 
@@ -136,21 +141,24 @@ class Review:
         if operations and few.size:  # topic configs are compared with replication factors
             few |= changes.first_of_each_length("replicas_after", "topic")
         rejections = self.rejections()
+        minimum = min_isr_by_topic(self.warehouse, self.row.snapshot_id, changes.values("topic"))
         doomed = rejections.where(rejections.equal("code", RejectionCode.GOES_OFFLINE.value))
         yield from warnings(
             self.row.kind,
             msgspec.convert(list(changes.where(few)), list[ChangeSummary]),
             operations,
             msgspec.convert(list(doomed), list[RejectionRecord]),
-            stored_below_min_isr(self.warehouse, self.row.snapshot_id, changes),
-            stored_short_lists(self.warehouse, self.row.snapshot_id, changes),
+            stored_below_min_isr(minimum, changes),
+            stored_short_lists(minimum, changes),
             everything=self.only.everything,
         )
         yield from rack_warnings(self.row.options)
         if is_rollback(self.row):
-            yield from rollback_rack_warnings(self.warehouse, self.row, lists_of_stored(changes))
-        yield from unread_warnings(self.warehouse, self.row, everything=self.only.everything)
-        yield from space_warnings(self.warehouse, volume(self.warehouse, changes))
+            racks = racks_of_snapshot(self.warehouse, self.row.snapshot_id)
+            yield from spread_warnings(lists_of_stored(changes), *racks)
+        yield from unread_warnings(self.row, unread_by(self.warehouse, self.row), everything=self.only.everything)
+        copied = stored_volume(self.warehouse, changes)
+        yield from space_warnings(copied, usable_bytes(self.warehouse) if copied.received else {})
 
     def lines(self, settings: Settings) -> Iterator[Table | str]:
         """Return the text output: the summary, a line per row, and the warnings last."""
@@ -160,7 +168,7 @@ class Review:
             f"{self.row.status}; {summarise(self.row, len(operations))}"
         )
         yield from (f"  {line}" for line in figure_lines(self.row))
-        yield from (f"  {line}" for line in volume(self.warehouse, changes).lines(settings.throttle))
+        yield from (f"  {line}" for line in stored_volume(self.warehouse, changes).lines(settings.throttle))
         if self.row.kind == PlanKind.UNDRAIN:
             brokers = format_cell(self.row.options["brokers"])
             yield f"  brokers {brokers} count as drained until this plan is committed"

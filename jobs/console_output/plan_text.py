@@ -7,14 +7,14 @@ from enum import StrEnum
 from typing import Any, Final
 
 from jobs.core.units import format_bytes
-from jobs.preconditions.deletion_impact import DeletionImpact
-from jobs.repositories.plans.checked_configs import checked_config, set_by
-from jobs.repositories.plans.repository import Plan
+from jobs.preconditions.topic_configs import checked_config, set_by
+from jobs.repositories.deletion_impact import DeletionImpact
 from jobs.runtime.console import format_cell, truncate
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from schemas.enums import NO_LEADER, Action, OperationKind, PlanKind, RejectionCode
 from schemas.operation_data import AlteredConfig
+from schemas.plan import Plan
 from schemas.rows import (
     CandidateEvidence,
     ChangeSummary,

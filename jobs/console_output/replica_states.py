@@ -15,7 +15,7 @@ from jobs.console_output.stored_tables import (
     table_parts,
     warn_of_unread_topics,
 )
-from jobs.repositories.stored_rows import StoredRows
+from jobs.core.arrow_rows import StoredRows
 from jobs.runtime.console import warnings_in_json
 from jobs.runtime.output import show, stream
 from jobs.runtime.settings import Settings

@@ -7,12 +7,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Warehouse, as_rows, values_of
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.console_output.stored_tables import table_parts
+from jobs.core.arrow_rows import as_rows, values_of
 from jobs.core.errors import UnreadableError, UsageError
 from jobs.core.units import format_bytes
-from jobs.preconditions.copy_volume import usable_bytes
+from jobs.repositories.log_sizes import usable_bytes
 from jobs.runtime.console import CommandResult
 from jobs.runtime.output import emit
 from jobs.runtime.settings import Settings

@@ -11,15 +11,17 @@ from typing import Any, Final, NamedTuple
 from rich.table import Table
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Warehouse, values_of
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_paths import no_warehouse
+from jobs.core.arrow_rows import StoredRows, values_of
 from jobs.core.errors import UsageError
 from jobs.core.masking import HIDDEN, is_sensitive, masked_text
 from jobs.core.units import format_duration
-from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND, unread_in
+from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND
 from jobs.repositories.plans.repository import find_plan
+from jobs.repositories.quarantine import unread_in
 from jobs.repositories.snapshots import as_of, find_snapshot, rows_as_of
-from jobs.repositories.stored_rows import StoredRows
+from jobs.repositories.stored_rows import read_rows
 from jobs.runtime.cli_enums import Output
 from jobs.runtime.console import CommandResult, log, table, warn
 from jobs.runtime.output import emit, show, stream
@@ -316,7 +318,7 @@ def show_of_plan(
     """Show the rows of a plan in a table."""
 
     def rows_of(plan_id: str) -> StoredRows:
-        return StoredRows.read(settings.warehouse, name, order, ("plan_id", "=", plan_id))
+        return read_rows(settings.warehouse, name, order, ("plan_id", "=", plan_id))
 
     show_rows(settings, plan, name, columns, rows_of, everything=everything)
 

@@ -11,16 +11,16 @@ from jobs.advice.plans import after_verification
 from jobs.console_output.copy_progress import CopyProgress, copying_lines, copying_result
 from jobs.console_output.reassign_partitions_text import status_lines
 from jobs.preconditions.limits import UNCOMMITTABLE
-from jobs.repositories.plan_figures import Figures, figures_in
-from jobs.repositories.plans.repository import Plan
 from jobs.runtime.cli_enums import TextFormat
 from jobs.runtime.console import CommandResult, Result, log, truncate
 from jobs.runtime.output import emit
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
+from planner.placement.plan_figures import Figures, figures_in
 from planner.reassignment.partition_rollback import steps_by_partition
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.current_state import CurrentPartition
+from schemas.plan import Plan
 from schemas.rows import Change, Key, PlanRow, changes_among
 
 EVENNESS: Final = {"replicas_per_broker": "replicas", "led_per_broker": "leaders"}

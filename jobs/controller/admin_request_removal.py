@@ -31,12 +31,13 @@ from jobs.execution.batch.admin_znodes import (
     withdraw_elections,
     withdraw_reassignments,
 )
-from jobs.repositories.plans.commit_rows import AuditEntry, RowOutcome
+from jobs.repositories.plans.commit_rows import AuditEntry
 from jobs.runtime.console import LogLine
 from planner.rules.decisions import FULFILLED, Decision
 from planner.rules.topic_deletion import DeletionStep
 from schemas import reasons
 from schemas.enums import Action, OperationKind, Outcome, RejectionCode, RequestKind, Step
+from schemas.plan import RowOutcome
 from schemas.rows import Key
 
 _EMPTY_REQUEST_KINDS: Final = {

@@ -13,8 +13,8 @@ from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.context import ControllerContext
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.pending_work import PendingWork
-from jobs.repositories.plans.commit_rows import RowOutcome
 from schemas.enums import Outcome
+from schemas.plan import RowOutcome
 
 MAX_FAILURE_CYCLES: Final = 3
 """Cycles in which a broker's failure is written.

@@ -52,10 +52,10 @@ from jobs.controller.state_writer import StateWriter
 from jobs.controller.write_behind import WriteBehindLog
 from jobs.controller.zk_watches import ZkWatches
 from jobs.core.signals import interrupted
-from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.runtime.console import LogLine
 from jobs.runtime.settings import Settings
 from schemas.enums import Outcome
+from schemas.plan import RowOutcome
 from schemas.rows import Key, Snapshot
 from schemas.text import pluralise
 from schemas.znodes import Endpoint

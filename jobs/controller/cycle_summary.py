@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from jobs.preconditions.changes import is_unclean
-from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.runtime.console import LogLine
 from planner.rules.decisions import Decision
 from schemas.enums import Action, Outcome
+from schemas.plan import RowOutcome
 from schemas.rows import Change, Key, RejectionRecord, changes_among
 from schemas.text import DRAINED_LEADS, pluralise, with_others
 

@@ -15,7 +15,7 @@ from jobs.controller.decision_engine import Decisions
 from jobs.controller.pending_work import PendingWork
 from jobs.controller.state_writer import StateWriter
 from jobs.controller.write_behind import CycleRecord, WriteBehindLog
-from jobs.repositories.plans.commit_rows import RowOutcome
+from schemas.plan import RowOutcome
 from schemas.rows import Change, RejectionRecord, Snapshot
 
 

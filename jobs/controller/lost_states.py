@@ -6,8 +6,9 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Warehouse, values_of
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.controller.context import ControllerContext
+from jobs.core.arrow_rows import values_of
 from jobs.repositories.snapshots import has_vanished, topics_before
 from planner.rules.lost_states import PastState, is_same_topic, lost_state
 from schemas.partition_info import PartitionInfo, TopicInfo

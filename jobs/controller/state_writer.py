@@ -20,10 +20,9 @@ from jobs.controller.pending_work import PendingWork
 from jobs.controller.zk_watches import ZkWatches
 from jobs.execution.batch.fenced_writer import FencedWriter
 from jobs.preconditions.changes import reassigns
-from jobs.repositories.plans.commit_rows import RowOutcome
-from jobs.repositories.plans.repository import Plan
 from schemas import reasons
 from schemas.enums import Outcome, PlanKind, PlanStatus
+from schemas.plan import Plan, RowOutcome
 from schemas.rows import BrokerEpoch, Change, Key, PlanRecord
 
 _UNTIL_RESIGNED: Final = float("inf")

@@ -24,15 +24,17 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
-from jobs.adapters.delta.warehouse import Warehouse, as_rows
+from jobs.adapters.delta.warehouse import Warehouse
+from jobs.core.arrow_rows import as_rows
 from jobs.repositories import broker_responses
 from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.drained_brokers import delete_marks
 from jobs.repositories.plans.commit_log import set_status
-from jobs.repositories.plans.commit_rows import AuditEntry, CommitRows, RowOutcome
+from jobs.repositories.plans.commit_rows import AuditEntry, CommitRows
 from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader, plan_row, status_after
 from jobs.runtime.console import log
 from schemas.enums import Outcome, PlanKind, PlanStatus
+from schemas.plan import RowOutcome
 from schemas.rows import CONTROL, Change, DrainedBroker, RejectionRecord
 from schemas.text import partition_name, pluralise
 

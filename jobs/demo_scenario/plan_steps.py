@@ -6,9 +6,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import ClassVar
 
-from jobs.adapters.delta.warehouse import values_of
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
+from jobs.core.arrow_rows import values_of
 from jobs.core.errors import ExitCode, SurveyorError
 from jobs.demo_scenario.scenario import ORDERS, TEST, DemoScenario
 from jobs.repositories.snapshots import find_snapshot, rows_as_of

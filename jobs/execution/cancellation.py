@@ -21,6 +21,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import poll_until
 from jobs.advice.plans import after_cancellation
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
+from jobs.core.migration_signs import refuse_migration
 from jobs.execution.admin.admin_commit import end_throttle
 from jobs.execution.admin.cancellation_requests import (
     CancellationRequests,
@@ -42,9 +43,9 @@ from jobs.preconditions.cancellation_plan import (
     refuse_cancellation,
     rejections,
 )
+from jobs.preconditions.limits import refuse_other_cluster
 from jobs.repositories.plans.commit_log import CommitLog, close_plan, requested_changes
-from jobs.repositories.plans.commit_rows import RowOutcome
-from jobs.repositories.plans.repository import Plan, read_plan
+from jobs.repositories.plans.repository import read_plan, refuse_edited
 from jobs.runtime.console import CommandResult, Result, format_cell, truncate
 from jobs.runtime.progress import progress
 from jobs.runtime.review import Approve, Review
@@ -54,6 +55,7 @@ from planner.reassignment.partition_rollback import steps_by_partition
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas import reasons
 from schemas.enums import Action, Outcome, PlanKind, PlanStatus, Step
+from schemas.plan import Plan, RowOutcome
 from schemas.rows import Brokers, Change, CommitRecord, Key, PlanRow
 from schemas.text import LINES_SHOWN
 
@@ -86,19 +88,23 @@ def read_cancellation(
 ) -> CancellationPlan:
     """Read the cluster, and return the status of everything in a plan, or of the reassignments of these partitions.
 
-    See `plan_cancellation`. An order of replicas that no request of this plan has left is another client's.
+    Raise RefusedError if plan or cluster do not allow a cancellation. An order of replicas that no request of this plan
+    has left is another client's.
     """
     refuse_cancellation(plan)
+    refuse_edited(plan)
     state = reader.read_cluster()
+    refuse_migration(state.migration)
+    refuse_other_cluster(plan, state, settings.address, settings.address_option)
     moves = [change for change in plan.changes if change.action == Action.REASSIGN]
     if keys is not None:
         current = reader.read_current([move for move in moves if move.key in keys])
-        cancellation = plan_cancellation(settings, plan, state, current, None, fewer_copies=fewer_copies)
+        cancellation = plan_cancellation(plan, state, current, None, fewer_copies=fewer_copies)
         return _without_foreign_orders(settings.warehouse, plan, cancellation)
     current = reader.read_current(plan.changes)
     has_others = plan.tasks or len(moves) < len(plan.changes)
     operations = reader.read_operations(plan.tasks) if has_others else None
-    cancellation = plan_cancellation(settings, plan, state, current, operations, fewer_copies=fewer_copies)
+    cancellation = plan_cancellation(plan, state, current, operations, fewer_copies=fewer_copies)
     return _without_foreign_orders(settings.warehouse, plan, cancellation)
 
 

@@ -29,12 +29,13 @@ from jobs.preconditions.limits import UNCOMMITTABLE, CommitLimits, refuse_other_
 from jobs.preconditions.running_reassignments import reassignments_of
 from jobs.repositories.actor import Actor
 from jobs.repositories.plans.commit_log import CommitLog
-from jobs.repositories.plans.repository import Plan, moves_replicas, read_plan
+from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.cli_enums import Mode, Via
 from jobs.runtime.console import CommandResult, Result, log
 from jobs.runtime.review import Approve
 from jobs.runtime.settings import Settings
 from schemas.enums import Outcome, PlanStatus
+from schemas.plan import Plan
 from schemas.text import pluralise
 
 
@@ -206,7 +207,7 @@ def commit_plan(
 
 def with_default_throttle(settings: Settings, plan: Plan, running: ReassignmentOptions) -> ReassignmentOptions:
     """Add the throttle of the conf for a plan that copies replicas, unless a throttle is given or set already."""
-    copies = any(moves_replicas(change) for change in reassignments_of(plan))
+    copies = any(change.moves_replicas for change in reassignments_of(plan))
     if running.throttle is not None or not copies or throttle_rows(settings.warehouse, plan.plan_id):
         return running
     return replace(running, throttle=settings.throttle)
@@ -245,7 +246,7 @@ def _clear_stale_throttle(settings: Settings, cluster: ClusterConnection, plan: 
     try:
         with cluster.reading() as reader:
             state = reader.read_cluster()
-            refuse_other_cluster(settings, plan, state)
+            refuse_other_cluster(plan, state, settings.address, settings.address_option)
             with lease_for(settings, cluster, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
                 end_throttle(settings, reader, plan, LeaseGuardedAdmin(admin, lease))
     except SurveyorError as error:
@@ -258,7 +259,7 @@ def _already_committed(settings: Settings, cluster: ClusterConnection, plan: Pla
         _clear_stale_throttle(settings, cluster, plan)
     outcomes = dict.fromkeys(counts([]), 0) | {Outcome.APPLIED.value: plan.size}
     with cluster.reading() as reader:
-        refuse_other_cluster(settings, plan, reader.read_cluster())
+        refuse_other_cluster(plan, reader.read_cluster(), settings.address, settings.address_option)
     result: Result = {"plan_id": plan.plan_id, "status": plan.row.status, "applied_now": 0, **outcomes}
     throttles = throttle_lines(settings.warehouse, plan, [], None)
     steps = after_commit(settings, plan.called, plan.row.status, outcomes)

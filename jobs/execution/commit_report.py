@@ -18,14 +18,17 @@ from jobs.execution.admin.reassignment_options import ReassignmentOptions
 from jobs.execution.admin.throttles import throttle_lines
 from jobs.execution.mode_selection import why_controller_unreachable
 from jobs.execution.preflight import Preflight
-from jobs.preconditions.copy_volume import space_warnings, volume_of
-from jobs.preconditions.deletion_impact import DeletionImpact, deletion_impact
+from jobs.preconditions.copy_volume import space_warnings, volume_rows
 from jobs.preconditions.min_isr import below_min_isr, short_lists
-from jobs.preconditions.rollback_racks import is_rollback, lists_of_changes, rollback_rack_warnings
+from jobs.preconditions.rollback_racks import is_rollback, lists_of_changes, spread_warnings
 from jobs.preconditions.unread_metadata import unread_warnings
-from jobs.repositories.plans.commit_log import CLOSED, CommitLog, closed_line
-from jobs.repositories.plans.commit_rows import RowOutcome
-from jobs.repositories.plans.repository import Plan, read_plan
+from jobs.repositories.brokers_last_seen import racks_of_snapshot
+from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact
+from jobs.repositories.log_sizes import stored_volume, usable_bytes
+from jobs.repositories.plans.commit_log import CommitLog, closed_line
+from jobs.repositories.plans.repository import read_plan
+from jobs.repositories.quarantine import unread_by
+from jobs.repositories.warehouse_status import min_isr_by_topic
 from jobs.runtime.cli_enums import Mode, Via
 from jobs.runtime.console import CommandResult, Result, keep_warnings, log, truncate
 from jobs.runtime.progress import progress
@@ -33,6 +36,7 @@ from jobs.runtime.review import Approve, Review, warning_lines
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from schemas.enums import OperationKind, Outcome
+from schemas.plan import CLOSED, Plan, RowOutcome
 from schemas.rows import changes_among, operations_among
 from schemas.submitted_plan import PlanResult
 
@@ -116,23 +120,25 @@ def _review(
     yield from truncate(unapplied_lines(preflight.already_decided), list_all, everything=everything)
     pending = changes_among(preflight.pending)
     yield from throttle_lines(settings.warehouse, plan, pending, running.throttle)
-    yield from (f"  {line}" for line in volume_of(settings.warehouse, pending).lines(running.throttle))
+    yield from (f"  {line}" for line in stored_volume(settings.warehouse, volume_rows(pending)).lines(running.throttle))
     yield from warning_lines(warned)
 
 
 def _warnings(settings: Settings, plan: Plan, *, everything: bool) -> list[str]:
     """Return the warnings of a plan, the same as its review has."""
-    planned_on = settings.warehouse, plan.row.snapshot_id, plan.changes
-    min_isr_findings = below_min_isr(*planned_on), short_lists(*planned_on)
+    warehouse, snapshot_id = settings.warehouse, plan.row.snapshot_id
+    minimum = min_isr_by_topic(warehouse, snapshot_id, {change.topic for change in plan.changes})
+    min_isr_findings = below_min_isr(minimum, plan.changes), short_lists(minimum, plan.changes)
     lists = lists_of_changes(plan.changes) if is_rollback(plan.row) else {}
+    copied = stored_volume(warehouse, volume_rows(plan.changes))
     return [
         *warnings(
             plan.row.kind, plan.changes, plan.operations, plan.rejections, *min_isr_findings, everything=everything
         ),
         *rack_warnings(plan.row.options),
-        *(rollback_rack_warnings(settings.warehouse, plan.row, lists) if lists else ()),
-        *unread_warnings(settings.warehouse, plan.row, everything=everything),
-        *space_warnings(settings.warehouse, volume_of(settings.warehouse, plan.changes)),
+        *(spread_warnings(lists, *racks_of_snapshot(warehouse, snapshot_id)) if lists else ()),
+        *unread_warnings(plan.row, unread_by(warehouse, plan.row), everything=everything),
+        *space_warnings(copied, usable_bytes(warehouse) if copied.received else {}),
     ]
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from jobs.adapters.brokers.admin_client import NONE, UNKNOWN_OUTCOME, Admin, describe_error
 from jobs.adapters.cluster_connections.interface import ClusterConnection, Lease
 from jobs.adapters.sources.interface import ClusterSource
-from jobs.adapters.zookeeper.migration_signs import refuse_migration
 from jobs.core.errors import ExitCode, RefusedError
+from jobs.core.migration_signs import refuse_migration
 from jobs.execution.admin.audited_configs import override_text
 from jobs.execution.admin.command_lease import LeaseGuardedAdmin, lease_for
 from jobs.execution.admin.connections import admin_of

@@ -8,12 +8,12 @@ from jobs.execution.admin.controller_client import EXECUTABLE
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
 from jobs.execution.admin.zk_controller_client import REQUESTABLE
 from jobs.preconditions.changes import adds_partition, is_unclean
-from jobs.repositories.plans.checked_configs import tiered
-from jobs.repositories.plans.repository import Plan
+from jobs.preconditions.topic_configs import tiered
 from jobs.runtime.cli_enums import Mode, Via
 from jobs.runtime.settings import Settings
 from schemas.enums import CARRIED_OUT, NO_VERSION, Action, DrainMode, PlanKind
 from schemas.lease_holder import LeaseHolder
+from schemas.plan import Plan
 from schemas.topic_configs import TIERED
 
 

@@ -18,8 +18,8 @@ from jobs.adapters.brokers.admin_client import Admin, AdminUnavailableError
 from jobs.adapters.cluster_connections.interface import ClusterConnection, ClusterReader, Lease
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import poll_until
-from jobs.adapters.zookeeper.migration_signs import refuse_migration
 from jobs.core.errors import ExitCode, SurveyorError, UnreadableError, UsageError
+from jobs.core.migration_signs import refuse_migration
 from jobs.execution.admin.cancellation_requests import (
     CancellationRequests,
     Judgement,

@@ -11,25 +11,25 @@ from jobs.adapters.brokers.connection import refuse_unresponsive
 from jobs.adapters.cluster_connections.interface import ClusterConnection, LiveCluster
 from jobs.adapters.zookeeper.controllership import refuse_take_over
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
+from jobs.advice.reassignments import warnings_of_others
 from jobs.core.errors import RefusedError
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
 from jobs.execution.batch.batch_commit import refuse_unreachable
 from jobs.execution.batch.topic_znodes import refuse_too_large
 from jobs.execution.mode_selection import choose_mode
 from jobs.preconditions.changes import Preconditions
-from jobs.preconditions.limits import CommitLimits, refuse_beyond
+from jobs.preconditions.limits import CommitLimits, refuse_beyond, refuse_closed, refuse_other_cluster
 from jobs.preconditions.operations import judge_operations
-from jobs.preconditions.planned_registrations import planned_registrations
-from jobs.preconditions.running_reassignments import classify, warnings_of_others
+from jobs.preconditions.running_reassignments import classify
 from jobs.preconditions.wave_outcomes import evaluate_waves
 from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
-from jobs.repositories.plans.commit_rows import RowOutcome
-from jobs.repositories.plans.repository import Plan
+from jobs.repositories.plans.repository import planned_registrations, refuse_edited
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import warn
 from jobs.runtime.settings import Settings
 from schemas.enums import Action
 from schemas.lease_holder import LeaseHolder
+from schemas.plan import Plan, RowOutcome
 from schemas.rows import PlanRow
 
 
@@ -69,7 +69,10 @@ def check_before_commit(
     latest_epoch = latest_recorded_epoch(settings.warehouse, plan.row.cluster_id)
     with cluster.reading() as reader:
         state = reader.read_cluster()
-        refuse_beyond(limits, settings, plan, state, datetime.now(UTC))
+        refuse_closed(plan, state)
+        refuse_edited(plan)
+        refuse_other_cluster(plan, state, settings.address, settings.address_option)
+        refuse_beyond(limits, plan, state, datetime.now(UTC))
         resident_controller = None if is_ours else reader.read_resident_controller()
         epoch_behind = None if is_ours or resident_controller else set_back(state.controller_epoch, latest_epoch)
         selected_mode, reason = choose_mode(

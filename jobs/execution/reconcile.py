@@ -36,13 +36,14 @@ from jobs.execution.preflight import Preflight, check_before_commit
 from jobs.preconditions.limits import CommitLimits
 from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
 from jobs.repositories.plans.commit_log import CommitLog
-from jobs.repositories.plans.repository import Plan, read_plan
+from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.console import CommandResult, Result, log
 from jobs.runtime.review import Approve, Review
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_step, suggestion
 from schemas.enums import RejectionCode
+from schemas.plan import Plan
 from schemas.rows import Place, PlanRow
 from schemas.text import pluralise
 

@@ -12,19 +12,21 @@ from jobs.execution.admin.reassignment_options import ReassignmentOptions
 from jobs.execution.commit import apply_plan, with_default_throttle
 from jobs.execution.commit_report import ReportExtras, nothing_written, plan_result, refuse_unapproved
 from jobs.execution.preflight import check_before_commit
-from jobs.execution.rollback_completion import close_if_rolled_back, read_rollback
+from jobs.execution.rollback_completion import close_if_rolled_back, read_rollback, target_snapshot
 from jobs.preconditions.limits import CommitLimits
 from jobs.preconditions.rollback_plan import refuse_without_snapshot
 from jobs.repositories.plans.names import Alias, plan_named, refuse_other_parameters
 from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader
-from jobs.repositories.plans.repository import Plan, find_plan, read_plan
+from jobs.repositories.plans.repository import find_plan, read_plan, refuse_edited
 from jobs.repositories.plans.store import result_of, store
 from jobs.runtime.cli_enums import Mode
+from jobs.runtime.commit_limits import commit_limits
 from jobs.runtime.console import CommandResult, Result, log
 from jobs.runtime.review import Approve
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import stated_command
 from schemas.enums import PlanKind, PlanStatus
+from schemas.plan import Plan
 from schemas.rows import PlanRecord
 from schemas.submitted_plan import PlanResult
 
@@ -45,6 +47,7 @@ def roll_back_plan(
     """Plan the rollback, and commit it if requested; return what that shows."""
     original = read_plan(settings.warehouse, plan)
     refuse_without_snapshot(original)
+    refuse_edited(original)
     if to_snapshot == original.row.snapshot_id:
         to_snapshot = None  # the plan's own rows contain what it showed, even if it was dropped since
     rollback = _existing_plan(settings, original, to_snapshot, alias)
@@ -54,7 +57,7 @@ def roll_back_plan(
                 with cluster.reading() as reader:
                     rollback = _make_plan(reader, settings, original, to_snapshot, alias)
             if apply:
-                limits = CommitLimits.of(settings, None, max_changes, allow_majority_dead=False, allow_silent=None)
+                limits = commit_limits(settings, None, max_changes, allow_majority_dead=False, allow_silent=None)
                 running = with_default_throttle(settings, rollback, running)
                 committed = _commit(
                     settings, cluster, rollback, mode, limits, approve=approve, running=running, detailed=detailed
@@ -98,13 +101,14 @@ def _make_plan(
 ) -> Plan:
     """Make the plan and store it."""
     warehouse = settings.warehouse
-    rollback = read_rollback(reader, settings, original, to_snapshot)
+    state = reader.read_cluster()
+    rollback = read_rollback(state, reader, settings, original, to_snapshot)
     content = PlanHeader(
         kind=PlanKind.REASSIGN,
         parameters=_parameters(original, to_snapshot),
-        snapshot_id=rollback.snapshot_id,
-        cluster_id=rollback.state.cluster_id,
-        broker_epochs=rollback.state.live,
+        snapshot_id=target_snapshot(original, to_snapshot),
+        cluster_id=state.cluster_id,
+        broker_epochs=state.live,
         command=stated_command(settings, "rollback", original.called),
     )
     warehouse.ensure_tables()

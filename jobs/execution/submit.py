@@ -17,10 +17,11 @@ from jobs.core.signals import raise_on_signal
 from jobs.execution.preflight import Preflight
 from jobs.preconditions.limits import CommitLimits
 from jobs.repositories.actor import this_actor, this_process
-from jobs.repositories.plans.repository import Plan, record_submission
+from jobs.repositories.plans.repository import record_submission
 from jobs.runtime.console import CommandResult, log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
+from schemas.plan import Plan
 from schemas.submitted_plan import PlanResult, SubmittedPlan, decode_submitted, encode_submitted, submission_of
 from schemas.text import pluralise
 from schemas.znodes import MalformedZnodeError

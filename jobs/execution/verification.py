@@ -20,19 +20,24 @@ from jobs.console_output.verification import Verification
 from jobs.core.errors import SurveyorError
 from jobs.execution.rollback_completion import close_rolled_back
 from jobs.preconditions.change_status import current_evenness, verify_plan
-from jobs.repositories.plan_figures import Figures, figures_in
 from jobs.repositories.plans.commit_log import note_verified
-from jobs.repositories.plans.repository import Plan, read_plan
+from jobs.repositories.plans.repository import read_plan
+from jobs.repositories.snapshots import last_snapshot, table_as_of
 from jobs.repositories.warehouse_status import throttled_plans
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
+from planner.placement.plan_figures import Figures, figures_in
 from planner.reassignment.copy_rate import CopyReading, ReplicaCopy, ReplicaKey
 from schemas.current_state import Leadership
 from schemas.enums import NO_LEADER, Action
+from schemas.plan import Plan
 from schemas.rows import Broker, Change
 
 LOG_DIRS_TIMEOUT_SECONDS: Final = 10.0
 """Seconds for all brokers together to answer."""
+
+EVENNESS_COLUMNS: Final = ("topic", "partition", "replicas", "leader")
+"""Columns of a snapshot's partitions that the balance of brokers is computed from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +79,14 @@ def verify_stored(settings: Settings, name: str, interval: float, *, in_full: bo
 
 
 def _evenness_now(settings: Settings, cluster: ClusterConnection, plan: Plan) -> Figures | None:
-    if "brokers_counted" not in figures_in(plan.row):
+    counted, snapshot = figures_in(plan.row).get("brokers_counted"), last_snapshot(settings.warehouse)
+    if counted is None or snapshot is None:
         return None
     with cluster.reading() as reader:
         reader.sync()
         current = reader.read_partitions([change.key for change in plan.changes])
-    return current_evenness(settings.warehouse, plan, current)
+    partitions = table_as_of(settings.warehouse, snapshot, "partitions", columns=EVENNESS_COLUMNS)
+    return current_evenness(counted, current, partitions)
 
 
 def measure(

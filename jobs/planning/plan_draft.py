@@ -16,15 +16,14 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sources.interface import ClusterSource
 from jobs.adapters.spark.session import default_parallelism, start_session, with_settings
 from jobs.adapters.spark.spark_settings import BROADCASTING, ONE_TASK, SMALL_CLUSTER_PARTITIONS
-from jobs.adapters.zookeeper.migration_signs import migration_refusal
 from jobs.advice.outage import in_json, outage_left_by
 from jobs.advice.plans import after_planning
 from jobs.console_output.plan_review import plan_lines, plan_warnings
 from jobs.core.errors import ExitCode, RefusedError
+from jobs.core.migration_signs import migration_refusal
 from jobs.planning.plan_rows import ExtraRows, plan_rows
 from jobs.planning.planning_tables import PlanningTables
-from jobs.preconditions.deletion_impact import deletion_impact_of
-from jobs.repositories.plan_figures import figures_in
+from jobs.repositories.deletion_impact import deletion_impact_of
 from jobs.repositories.plans.names import (
     Alias,
     plan_named,
@@ -42,6 +41,7 @@ from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.snapshots.snapshot import snapshot_line, take_snapshot, take_snapshot_of
+from planner.placement.plan_figures import figures_in
 from schemas.enums import PlanKind, PlanStatus
 from schemas.rows import Operation, PlanRecord, RejectionRecord, Snapshot
 

@@ -25,7 +25,7 @@ from jobs.core.errors import UsageError
 from jobs.planning.plan_draft import PlanDraft, make_plan
 from jobs.planning.planning_tables import vanished_states
 from jobs.repositories.failed_log_dirs import event_lines
-from jobs.repositories.plans.repository import Plan, read_plan
+from jobs.repositories.plans.repository import read_plan
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, refuse_unversioned, rows_as_of
 from jobs.runtime.console import log
@@ -59,6 +59,7 @@ from schemas.operation_data import (
     WithdrawnElection,
     WithdrawnReassignment,
 )
+from schemas.plan import Plan
 from schemas.replica_assignment import IS_REASSIGNED
 from schemas.response_codes import NONE
 from schemas.rows import CONTROL, BrokerResponseRow, Key, Operation, RejectionRecord, Topic, ZnodeRequest

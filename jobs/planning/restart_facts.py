@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from jobs.adapters.brokers.reported_configs import CONFIG_TIMEOUT_SECONDS, read_configs_and_failures
-from jobs.repositories.stored_rows import StoredRows
+from jobs.core.arrow_rows import StoredRows
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import SOURCE_COLUMNS, ClusterView, view_now

@@ -11,11 +11,10 @@ from typing import Final
 
 from msgspec import convert, to_builtins
 
-from jobs.adapters.delta.warehouse import values_of
+from jobs.core.arrow_rows import Bools, StoredRows, values_of
 from jobs.core.errors import ExitCode
 from jobs.planning.restart_facts import EFFECT_PHRASES, RestartFacts, read_facts, silent_brokers, unread_of_cluster
 from jobs.repositories.snapshots import find_snapshot, rows_as_of
-from jobs.repositories.stored_rows import Bools, StoredRows
 from jobs.runtime.console import CommandResult, Line, table
 from jobs.runtime.input_files import parse_broker_ids
 from jobs.runtime.progress import progress

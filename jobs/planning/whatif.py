@@ -16,13 +16,14 @@ import pyarrow.compute as pc
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import quoted, typed
 from jobs.adapters.spark.session import start_session
+from jobs.core.arrow_rows import StoredRows
 from jobs.core.errors import UsageError
 from jobs.planning.planning_tables import PlanningTables
-from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND, unread_in
+from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.drained_brokers import drained_brokers
+from jobs.repositories.quarantine import unread_in
 from jobs.repositories.snapshots import find_snapshot, rows_as_of, table_as_of
-from jobs.repositories.stored_rows import StoredRows
 from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.console import CommandResult, Result, table
 from jobs.runtime.fleet import FleetSummary, run_on_fleet

@@ -20,13 +20,13 @@ from jobs.preconditions.planned_registrations import (
     current_registration,
     is_unversioned,
 )
-from jobs.repositories.plans.commit_rows import RowOutcome
 from planner.reassignment.partition_registration import differences, unclean_choice
 from planner.reassignment.reassignment_status import ReassignmentStatus, status_towards
 from planner.rules.inputs import has_live_leader
 from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Leadership
 from schemas.enums import NO_VERSION, Action, Outcome
+from schemas.plan import RowOutcome
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change
 from schemas.znodes import MalformedZnodeError

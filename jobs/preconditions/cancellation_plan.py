@@ -11,14 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from jobs.adapters.cluster_connections.interface import LiveCluster
-from jobs.adapters.zookeeper.migration_signs import refuse_migration
 from jobs.core.errors import RefusedError
 from jobs.preconditions.change_status import verify_plan
 from jobs.preconditions.changes import is_other_topic, other_topic_reason
-from jobs.preconditions.limits import refuse_other_cluster
-from jobs.repositories.plans.repository import Plan, refuse_edited
-from jobs.runtime.settings import Settings
 from planner.reassignment.partition_rollback import steps_by_partition, steps_of
 from planner.reassignment.reassignment_status import (
     CancellationRisk,
@@ -28,8 +23,9 @@ from planner.reassignment.reassignment_status import (
     status_of,
 )
 from schemas import reasons
-from schemas.current_state import CurrentPartition, CurrentState, OperationState
+from schemas.current_state import CurrentCluster, CurrentPartition, CurrentState, OperationState
 from schemas.enums import Action, PlanStatus, RejectionCode
+from schemas.plan import Plan
 from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key, PlanRow
 from schemas.znodes import MalformedZnodeError
@@ -59,7 +55,7 @@ class PartitionStatus:
 class CancellationPlan:
     """The cluster state, and the status of everything in the plan."""
 
-    state: LiveCluster
+    state: CurrentCluster
     partitions: list[PartitionStatus]
 
     def of(self, status: ReassignmentStatus) -> list[PartitionStatus]:
@@ -84,26 +80,21 @@ def refuse_cancellation(plan: Plan) -> None:
     status = plan.row.status
     if status in {PlanStatus.REFUSED, PlanStatus.ROLLED_BACK}:
         raise RefusedError(f"plan {plan.title} is {status}: there is nothing to cancel")
-    refuse_edited(plan)
 
 
 def plan_cancellation(
-    settings: Settings,
     plan: Plan,
-    state: LiveCluster,
+    state: CurrentCluster,
     current: CurrentState,
     operations: OperationState | None,
     *,
     fewer_copies: bool = False,
 ) -> CancellationPlan:
-    """Return the status of everything in a plan; raise RefusedError if plan or cluster do not allow a cancellation.
+    """Return the status of everything in a plan.
 
     The reassignments are those of the partitions in `current`. `operations` is None if there are only reassignments,
     or nothing else must be judged. `fewer_copies`: leaving a partition with fewer copies than before is not a risk.
     """
-    refuse_cancellation(plan)
-    refuse_migration(state.migration)
-    refuse_other_cluster(settings, plan, state)
     steps = {key: moves for key, moves in steps_by_partition(plan.changes).items() if key in current.partitions}
     moves = partitions_of(state, steps, current.partitions, fewer_copies=fewer_copies)
     other_changes = [change for change in plan.changes if change.action != Action.REASSIGN]
@@ -121,7 +112,7 @@ def _as_irreversible(status: ReassignmentStatus) -> ReassignmentStatus:
 
 
 def partitions_of(
-    state: LiveCluster,
+    state: CurrentCluster,
     steps_by_key: Mapping[Key, Sequence[Change]],
     partitions: Mapping[Key, CurrentPartition],
     *,

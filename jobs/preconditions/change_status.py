@@ -3,19 +3,18 @@
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Warehouse
 from jobs.preconditions.changes import state_now
 from jobs.preconditions.operations import outcome_of
-from jobs.repositories.plan_figures import Figures, figures_in, spans_of
-from jobs.repositories.plans.repository import Plan
-from jobs.repositories.snapshots import last_snapshot, table_as_of
+from planner.placement.plan_figures import Figures, spans_of
 from planner.reassignment.partition_rollback import steps_by_partition, steps_of
 from planner.reassignment.reassignment_status import ReassignmentStatus, status_of
 from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Leadership, OperationState
 from schemas.enums import NO_LEADER, Action, OperationKind, Outcome
+from schemas.plan import Plan
 from schemas.rows import Change, Key, Operation, PlanRow
 from schemas.text import abbreviate
 from schemas.znodes import MalformedZnodeError
@@ -116,18 +115,15 @@ def _waits_for(topic: CurrentTopic, live: Collection[int]) -> str:
     return reasons.DELETION_WAITS.say(noun=noun, absent=abbreviate(sorted(absent)))
 
 
-def current_evenness(warehouse: Warehouse, plan: Plan, current: Mapping[Key, CurrentPartition]) -> Figures | None:
-    """Return the least and most replicas and leaders per broker now; None for plans without figures.
+def current_evenness(counted: Sequence[int], current: Mapping[Key, CurrentPartition], snapshot: pa.Table) -> Figures:
+    """Return the least and most replicas and leaders that a broker of `counted` has now.
 
-    `current` has the partitions of the plan; the others are those of the newest snapshot.
+    `current` has the partitions of the plan. The others are those of `snapshot`, with topic, partition, replicas and
+    leader.
     """
-    counted, snapshot = figures_in(plan.row).get("brokers_counted"), last_snapshot(warehouse)
-    if counted is None or snapshot is None:
-        return None
     plan_partitions = {key: _held_and_led(partition) for key, partition in current.items()}
-    rows = table_as_of(warehouse, snapshot, "partitions", columns=("topic", "partition", "replicas", "leader"))
-    keys = zip(rows["topic"].to_pylist(), rows["partition"].to_pylist(), strict=True)
-    other_partitions = rows.filter(np.array([key not in plan_partitions for key in keys], dtype=bool))
+    keys = zip(snapshot["topic"].to_pylist(), snapshot["partition"].to_pylist(), strict=True)
+    other_partitions = snapshot.filter(np.array([key not in plan_partitions for key in keys], dtype=bool))
     held = pc.list_flatten(other_partitions["replicas"]).to_numpy()
     led = pc.fill_null(other_partitions["leader"], NO_LEADER).to_numpy()
     readable = [partition for partition in plan_partitions.values() if partition is not None]

@@ -8,11 +8,10 @@ returned. Otherwise it is pending.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from jobs.repositories.plans.commit_rows import RowOutcome
-from jobs.repositories.plans.repository import Plan
 from schemas import reasons
 from schemas.current_state import CurrentPartition, CurrentTopic, Leadership
 from schemas.enums import NO_VERSION, Action, Outcome
+from schemas.plan import Plan, RowOutcome
 from schemas.rows import Change, Key
 from schemas.znodes import MalformedZnodeError
 

@@ -12,18 +12,14 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from jobs.adapters.delta.warehouse import Warehouse, values_of
+from jobs.core.arrow_rows import Ints, StoredRows
 from jobs.core.units import format_bytes, format_duration
-from jobs.repositories.stored_rows import Ints, StoredRows
 from schemas.enums import NO_LEADER, Action
 from schemas.rows import Change, Row
 from schemas.text import WAVES_SHOWN, abbreviate, pluralise
 
 VOLUME_COLUMNS: Final = ("wave", "action", "topic", "partition", "replicas_before", "replicas_after", "leader_before")
 """Columns of `changes` that the volume is computed from."""
-
-FILTERED_TOPICS: Final = 100
-"""Number of topics up to which sizes are read for these topics only."""
 
 _SCHEMA: Final = pa.schema(
     [
@@ -123,15 +119,23 @@ class Volume:
             yield f"bytes copied by wave {', '.join(texts)}{ellipsis}"
 
 
-def volume(warehouse: Warehouse, changes: StoredRows) -> Volume:
-    """Add up what the reassignments among the changes copy; the rows have the columns VOLUME_COLUMNS."""
+def copying(changes: StoredRows) -> StoredRows:
+    """Keep the reassignments that copy replicas; the rows have the columns VOLUME_COLUMNS."""
     adds_replicas = changes.gains("replicas_after", "replicas_before")
-    moves = changes.where(changes.equal("action", Action.REASSIGN.value) & adds_replicas)
+    return changes.where(changes.equal("action", Action.REASSIGN.value) & adds_replicas)
+
+
+def volume(changes: StoredRows, logs: pa.Table) -> Volume:
+    """Add up what the reassignments among the changes copy.
+
+    `logs` has topic, partition, broker_id and bytes of the logs on the brokers, without future logs.
+    """
+    moves = copying(changes)
     if not len(moves):
         return Volume([], {})
     added = moves.gained("replicas_after", "replicas_before")
     copies = (added != NO_LEADER).sum(axis=1)
-    sizes = _sizes(warehouse, moves)
+    sizes = _sizes(moves, logs)
     has_size, known_sizes = sizes >= 0, np.maximum(sizes, 0)
     waves = moves.table["wave"].to_numpy()
     leaders = moves.brokers("leader_before")[:, 0]
@@ -152,14 +156,14 @@ def volume(warehouse: Warehouse, changes: StoredRows) -> Volume:
     return Volume(volumes, _by_broker(added, known_sizes))
 
 
-def volume_of(warehouse: Warehouse, changes: Iterable[Change]) -> Volume:
-    """Add up what the reassignments among pending changes copy."""
+def volume_rows(changes: Iterable[Change]) -> StoredRows:
+    """Return the reassignments among pending changes as rows with the columns VOLUME_COLUMNS."""
     rows = [
         {name: getattr(change, name) for name in VOLUME_COLUMNS}
         for change in changes
         if change.action == Action.REASSIGN
     ]
-    return volume(warehouse, StoredRows(pa.Table.from_pylist(rows, schema=_SCHEMA)))
+    return StoredRows(pa.Table.from_pylist(rows, schema=_SCHEMA))
 
 
 def _by_broker(brokers: Ints, sizes: Any) -> dict[int, int]:  # noqa: ANN401 - an array of int64
@@ -171,15 +175,9 @@ def _by_broker(brokers: Ints, sizes: Any) -> dict[int, int]:  # noqa: ANN401 - a
     return dict(zip(ids.tolist(), sums.tolist(), strict=True))
 
 
-def _sizes(warehouse: Warehouse, moves: StoredRows) -> Any:  # noqa: ANN401 - an array of int64
+def _sizes(moves: StoredRows, logs: pa.Table) -> Any:  # noqa: ANN401 - an array of int64
     """The largest log of each partition among its current replicas, -1 if none is known."""
     largest = np.full(len(moves), -1, dtype=np.int64)
-    if not warehouse.has("sizes"):
-        return largest
-    topics = moves.values("topic")
-    few_topics = [("topic", "in", topics)] if len(topics) <= FILTERED_TOPICS else []
-    columns = ["topic", "partition", "broker_id", "bytes"]
-    logs = warehouse.read("sizes", ("is_future", "=", False), *few_topics, columns=columns)
     keys = moves.table.select(["topic", "partition"]).append_column("row", pa.array(np.arange(len(moves))))
     joined = keys.join(logs, ["topic", "partition"], join_type="inner")
     rows, brokers = joined["row"].to_numpy(), joined["broker_id"].to_numpy()
@@ -188,9 +186,8 @@ def _sizes(warehouse: Warehouse, moves: StoredRows) -> Any:  # noqa: ANN401 - an
     return largest
 
 
-def space_warnings(warehouse: Warehouse, volume: Volume) -> Iterator[str]:
-    """Warn of brokers that receive more bytes than their disks have left, as far as that is known."""
-    usable = usable_bytes(warehouse) if volume.received else {}
+def space_warnings(volume: Volume, usable: Mapping[int, int]) -> Iterator[str]:
+    """Warn of brokers that receive more bytes than are usable on their disks, as far as that is known."""
     full = [
         f"{broker} ({format_bytes(count)}, {format_bytes(usable[broker])} left)"
         for broker, count in sorted(volume.received.items())
@@ -199,18 +196,3 @@ def space_warnings(warehouse: Warehouse, volume: Volume) -> Iterator[str]:
     if full:
         receive = pluralise(len(full), "broker", "receives", "receive")
         yield f"{receive} more bytes than the disks have left: {abbreviate(full)}"
-
-
-def usable_bytes(warehouse: Warehouse) -> dict[int, int]:
-    """Return the bytes left on the disks of each broker that reported them to `surveyor sizes`.
-
-    Log dirs with the same size and the same free space count as one volume.
-    """
-    usable: dict[int, int] = {}
-    if not warehouse.has("log_dirs"):
-        return usable
-    volumes = {*values_of(warehouse.read("log_dirs"), "broker_id", "total_bytes", "usable_bytes")}
-    for broker, _, free in volumes:
-        if free is not None:
-            usable[broker] = usable.get(broker, 0) + free
-    return usable

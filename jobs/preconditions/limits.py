@@ -3,20 +3,16 @@
 A plan that assumes a majority of the brokers to be dead is refused as well.
 """
 
-import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, Self
+from typing import Final
 
-from jobs.adapters.cluster_connections.interface import LiveCluster
-from jobs.adapters.zookeeper.migration_signs import refuse_migration
-from jobs.core.errors import RefusedError, UsageError
-from jobs.core.units import parse_seconds
-from jobs.repositories.plans.checked_configs import refuse_bad_configs
-from jobs.repositories.plans.commit_log import CLOSED
-from jobs.repositories.plans.repository import Plan, refuse_edited
-from jobs.runtime.settings import Settings
+from jobs.core.errors import RefusedError
+from jobs.core.migration_signs import refuse_migration
+from jobs.preconditions.topic_configs import refuse_bad_configs
+from schemas.current_state import CurrentCluster
 from schemas.enums import PlanStatus
+from schemas.plan import CLOSED, Plan
 from schemas.text import join_ids, pluralise
 
 _MIN_BROKERS_FOR_MAJORITY: Final = 3
@@ -37,46 +33,9 @@ class CommitLimits:
     allow_silent: frozenset[int] = frozenset()
     """Brokers that need not answer before batch mode writes."""
 
-    @classmethod
-    def of(
-        cls,
-        settings: Settings,
-        max_plan_age: str | None,
-        max_changes: int | None,
-        *,
-        allow_majority_dead: bool,
-        allow_silent: str | None,
-    ) -> Self:
-        """Read the options of a command; missing options are taken from the settings."""
-        defaults = settings.conf.limits
-        return cls(
-            max_plan_age=defaults.max_plan_age_hours * 3600
-            if max_plan_age is None
-            else parse_seconds("--max-plan-age", max_plan_age),
-            max_changes=defaults.max_changes if max_changes is None else max_changes,
-            allow_majority_dead=allow_majority_dead,
-            allow_silent=frozenset() if allow_silent is None else broker_ids(allow_silent),
-        )
 
-
-def hold_seconds(settings: Settings, max_hold: str | None) -> float:
-    """Parse --max-hold; without it the settings limit how long the controllership may be held."""
-    return settings.conf.limits.max_hold_seconds if max_hold is None else parse_seconds("--max-hold", max_hold)
-
-
-def broker_ids(text: str) -> frozenset[int]:
-    """Parse the value of --allow-silent.
-
-    >>> sorted(broker_ids("7,2"))
-    [2, 7]
-    """
-    if not re.fullmatch(r"\d{1,10}(,\d{1,10})*", text):
-        raise UsageError(f"--allow-silent {text!r}: expected ids as in 0,1,2")
-    return frozenset(map(int, text.split(",")))
-
-
-def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: LiveCluster, now: datetime) -> None:
-    """Raise RefusedError if the plan exceeds a limit, or the cluster must not be written to at all."""
+def refuse_closed(plan: Plan, state: CurrentCluster) -> None:
+    """Raise RefusedError if the plan cannot be committed at all, or the cluster must not be written to."""
     refuse_migration(state.migration)
     if plan.row.status in UNCOMMITTABLE:
         raise RefusedError(f"plan {plan.title} is {plan.row.status}; plan again")
@@ -85,8 +44,10 @@ def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: L
             f"plan {plan.title} records a finished cycle of `surveyor control`, which cannot be committed. "
             "Run `surveyor status` to see what is due now"
         )
-    refuse_edited(plan)
-    refuse_other_cluster(settings, plan, state)
+
+
+def refuse_beyond(limits: CommitLimits, plan: Plan, state: CurrentCluster, now: datetime) -> None:
+    """Raise RefusedError if the plan exceeds a limit."""
     refuse_bad_configs(plan.title, plan.operations)
     _refuse_old(limits, plan, now)
     if plan.size > limits.max_changes:
@@ -97,10 +58,11 @@ def refuse_beyond(limits: CommitLimits, settings: Settings, plan: Plan, state: L
         _refuse_majority_dead(plan, state)
 
 
-def refuse_other_cluster(settings: Settings, plan: Plan, state: LiveCluster) -> None:
+def refuse_other_cluster(plan: Plan, state: CurrentCluster, address: str, option: str) -> None:
     """Raise RefusedError unless the plan was made for the connected cluster, on a snapshot of its kind of source.
 
-    A cluster that was migrated keeps its id. Broker epochs, which a KRaft cluster does not have, distinguish them.
+    `address` is that of the connected cluster, and `option` gave it. A cluster that was migrated keeps its
+    id. Broker epochs, which a KRaft cluster does not have, distinguish them.
     """
     planned = {broker.broker_epoch is None for broker in plan.row.brokers}
     current = {epoch is None for epoch in state.live.values()}
@@ -116,8 +78,8 @@ def refuse_other_cluster(settings: Settings, plan: Plan, state: LiveCluster) -> 
         )
     if plan.row.cluster_id != state.cluster_id:
         raise RefusedError(
-            f"plan {plan.title} was made for the cluster with id {plan.row.cluster_id}, and {settings.address} is "
-            f"that of {state.cluster_id}; check --cluster and {settings.address_option}",
+            f"plan {plan.title} was made for the cluster with id {plan.row.cluster_id}, and {address} is "
+            f"that of {state.cluster_id}; check --cluster and {option}",
         )
 
 
@@ -135,7 +97,7 @@ def _refuse_old(limits: CommitLimits, plan: Plan, now: datetime) -> None:
         )
 
 
-def _refuse_majority_dead(plan: Plan, state: LiveCluster) -> None:
+def _refuse_majority_dead(plan: Plan, state: CurrentCluster) -> None:
     """If most brokers seem dead, the fault is more likely between this host and ZooKeeper than in all these brokers."""
     dead = {broker for change in plan.changes for broker in change.requires_dead}
     brokers = dead | set(state.live)

@@ -3,66 +3,54 @@ all.
 
 If fewer replicas are in sync, producers with acks=all get only errors until a replica returns. For reassignments the
 length of the new replica list counts, even if the list was as short before: the lint refuses only what the plan makes
-worse. Topic and broker configs are those of the snapshot that the changes were planned on. Topics that a plan creates
-are not in the snapshot; their configs have warnings of their own (`jobs.console_output.plan_text.config_warnings`).
+worse. `minimum` has min.insync.replicas by topic in the snapshot that the changes were planned on. Topics that a plan
+creates are not in the snapshot; their configs have warnings of their own
+(`jobs.console_output.plan_text.config_warnings`).
 """
 
-from collections.abc import Collection, Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
 
-from jobs.adapters.delta.warehouse import Warehouse, values_of
-from jobs.core.errors import SurveyorError
-from jobs.repositories.snapshots import find_snapshot, table_as_of
-from jobs.repositories.stored_rows import StoredRows
-from jobs.repositories.warehouse_status import default_min_isr_of
-from planner.columns.numpy_rules import min_isr_of
+from jobs.core.arrow_rows import StoredRows, values_of
 from schemas.enums import Action
 from schemas.rows import ChangeSummary
 from schemas.text import partition_name
 
-MAX_FILTERED_TOPICS: Final = 1_000
-"""Number of topics up to which only these topics are read from the snapshot."""
 
-
-def below_min_isr(warehouse: Warehouse, snapshot_id: int, changes: Sequence[ChangeSummary]) -> list[str]:
+def below_min_isr(minimum: Mapping[str, int], changes: Sequence[ChangeSummary]) -> list[str]:
     """Name the partitions whose ISR changes in memory shrink below min.insync.replicas."""
     smaller = [
         change
         for change in changes
         if change.action != Action.REASSIGN and not 0 < len(change.isr_before or ()) <= len(change.isr_after)
     ]
-    minimum = _min_isr(warehouse, snapshot_id, {change.topic for change in smaller})
     return [change.name for change in smaller if len(change.isr_after) < minimum.get(change.topic, 0)]
 
 
-def stored_below_min_isr(warehouse: Warehouse, snapshot_id: int, changes: StoredRows) -> list[str]:
+def stored_below_min_isr(minimum: Mapping[str, int], changes: StoredRows) -> list[str]:
     """Name the partitions whose ISR stored changes shrink below min.insync.replicas.
 
     A plan may have a million changes, so only the few that may fall short are turned into objects.
     """
     without_reassignments = changes.where(~changes.equal("action", Action.REASSIGN.value))
     smaller = without_reassignments.where(without_reassignments.shrinks("isr_after", "isr_before"))
-    minimum = _min_isr(warehouse, snapshot_id, smaller.values("topic"))
     candidates = smaller.where(smaller.lengths("isr_after") < max(minimum.values(), default=0))
     rows = values_of(candidates.table, "topic", "partition", "isr_after")
     return [partition_name(topic, partition) for topic, partition, isr in rows if len(isr) < minimum.get(topic, 0)]
 
 
-def short_lists(warehouse: Warehouse, snapshot_id: int, changes: Sequence[ChangeSummary]) -> list[str]:
+def short_lists(minimum: Mapping[str, int], changes: Sequence[ChangeSummary]) -> list[str]:
     """Name the partitions that reassignments in memory leave with fewer replicas than min.insync.replicas."""
     reassigned = [change for change in changes if change.action == Action.REASSIGN]
-    minimum = _min_isr(warehouse, snapshot_id, {change.topic for change in reassigned})
     last = {change.name: change for change in reassigned}
     return [name for name, change in last.items() if len(change.replicas_after) < minimum.get(change.topic, 0)]
 
 
-def stored_short_lists(warehouse: Warehouse, snapshot_id: int, changes: StoredRows) -> list[str]:
+def stored_short_lists(minimum: Mapping[str, int], changes: StoredRows) -> list[str]:
     """Name the partitions that stored reassignments leave with fewer replicas than min.insync.replicas.
 
     The changes are in the order of their waves; the last wave of a partition counts.
     """
     reassigned = changes.where(changes.equal("action", Action.REASSIGN.value))
-    minimum = _min_isr(warehouse, snapshot_id, reassigned.values("topic"))
     may_be_short = reassigned.lengths("replicas_after") < max(minimum.values(), default=0)
     if not may_be_short.any():
         return []
@@ -72,17 +60,3 @@ def stored_short_lists(warehouse: Warehouse, snapshot_id: int, changes: StoredRo
         for topic, partition, replicas in values_of(rows, "topic", "partition", "replicas_after")
     }
     return [name for name, short in last.items() if short]
-
-
-def _min_isr(warehouse: Warehouse, snapshot_id: int, topics: Collection[str]) -> dict[str, int]:
-    """min.insync.replicas of those topics that the snapshot contains; empty if the snapshot was dropped."""
-    if not topics:
-        return {}
-    topic_filter = [("topic", "in", sorted(topics))] if len(topics) <= MAX_FILTERED_TOPICS else []
-    try:
-        snapshot = find_snapshot(warehouse, snapshot_id)
-        rows = table_as_of(warehouse, snapshot, "topics", *topic_filter, columns=["topic", "config"])
-        default = default_min_isr_of(warehouse, snapshot)
-    except SurveyorError:
-        return {}
-    return {topic: min_isr_of(dict(config or ()), default) for topic, config in values_of(rows, "topic", "config")}

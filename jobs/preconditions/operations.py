@@ -7,7 +7,6 @@ stale if the topic is another one, or if another client has altered the same con
 
 from collections.abc import Collection, Mapping, Sequence
 
-from jobs.repositories.plans.commit_rows import RowOutcome
 from schemas import reasons
 from schemas.current_state import Decoded, OperationState, TopicSettings
 from schemas.enums import OperationKind, Outcome
@@ -21,6 +20,7 @@ from schemas.operation_data import (
     WithdrawnReassignment,
     data_of,
 )
+from schemas.plan import RowOutcome
 from schemas.rows import Operation
 from schemas.topic_configs import conflicts
 from schemas.znodes import MalformedZnodeError, TopicPartition

@@ -1,23 +1,18 @@
 """What a plan's changes depend on in addition to their own columns, in a cluster without versions.
 
-Eligible leader replicas are not in the table `changes`, so they are read from the snapshot. They are unknown for a
-rollback, which is computed from the live cluster and not from a snapshot. They are also unknown for a plan with
-versions of znodes, which does not need them.
+Eligible leader replicas are not in the table `changes`, so `jobs.repositories.plans.repository` reads them from the
+snapshot. They are unknown for a rollback, which is computed from the live cluster and not from a snapshot. They are
+also unknown for a plan with versions of znodes, which does not need them.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from jobs.adapters.delta.warehouse import Warehouse, values_of
-from jobs.repositories.plans.repository import Plan
-from jobs.repositories.snapshots import find_snapshot, table_as_of
 from planner.reassignment.partition_registration import PartitionRegistration
 from schemas.current_state import CurrentPartition
 from schemas.rows import Change, Key
 from schemas.znodes import MalformedZnodeError
-
-_COLUMNS = ("topic", "partition", "eligible_leader_replicas")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,30 +43,12 @@ class PlannedRegistrations:
 NO_REGISTRATIONS: Final = PlannedRegistrations()
 
 
-def planned_registrations(warehouse: Warehouse, plan: Plan) -> PlannedRegistrations:
-    """Return what a plan's changes of existing partitions depend on."""
-    changes = [change for change in plan.changes if is_unversioned(change)]
-    if not changes:
-        return NO_REGISTRATIONS
-    first_waves = _first_waves(changes)
-    if "rollback_of" in plan.row.options:
-        return PlannedRegistrations(first_waves=first_waves)
-    topics = sorted({topic for topic, _ in first_waves})
-    snapshot = find_snapshot(warehouse, plan.row.snapshot_id)
-    rows = table_as_of(warehouse, snapshot, "partitions", ("topic", "in", topics), columns=_COLUMNS)
-    eligible = {
-        (topic, partition): replicas
-        for topic, partition, replicas in values_of(rows, *_COLUMNS)
-        if (topic, partition) in first_waves
-    }
-    return PlannedRegistrations(eligible, first_waves)
-
-
-def _first_waves(changes: Iterable[Change]) -> dict[Key, int]:
-    first_waves: dict[Key, int] = {}
-    for change in changes:
-        first_waves[change.key] = min(change.wave, first_waves.get(change.key, change.wave))
-    return first_waves
+def first_waves(changes: Iterable[Change]) -> dict[Key, int]:
+    """Return the wave of the first change of each partition that was planned without versions."""
+    waves: dict[Key, int] = {}
+    for change in filter(is_unversioned, changes):
+        waves[change.key] = min(change.wave, waves.get(change.key, change.wave))
+    return waves
 
 
 def is_unversioned(change: Change) -> bool:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from jobs.preconditions.changes import is_other_topic, other_topic_reason
 from jobs.preconditions.planned_registrations import PlannedRegistrations, current_registration, is_unversioned
-from jobs.repositories.plans.commit_rows import RowOutcome
 from planner.reassignment.partition_registration import (
     PartitionRegistration,
     unexplained_by_election,
@@ -14,6 +13,7 @@ from planner.reassignment.reassignment_status import ReassignmentStatus, status_
 from schemas import reasons
 from schemas.current_state import CurrentState
 from schemas.enums import Action, Outcome
+from schemas.plan import RowOutcome
 from schemas.rows import Change
 
 

@@ -4,22 +4,11 @@
 the plan's own changes, or from another snapshot if one is given.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from jobs.adapters.cluster_connections.interface import LiveCluster
-from jobs.adapters.delta.warehouse import Warehouse, values_of
-from jobs.adapters.zookeeper.migration_signs import refuse_migration
 from jobs.core.errors import RefusedError
-from jobs.preconditions.limits import refuse_other_cluster
-from jobs.repositories.brokers_last_seen import brokers_seen_by, rack_of_each
-from jobs.repositories.drained_brokers import drained_brokers
-from jobs.repositories.plans.commit_log import requested_changes
-from jobs.repositories.plans.repository import Plan, refuse_edited
-from jobs.repositories.snapshots import find_snapshot, last_snapshot, rows_as_of, table_as_of
-from jobs.repositories.warehouse_status import default_min_isr_of
-from jobs.runtime.settings import Settings
 from planner.reassignment.partition_rollback import (
     ClusterFacts,
     Rejection,
@@ -33,11 +22,10 @@ from planner.reassignment.reassignment_status import ReassignmentStatus, status_
 from schemas import reasons
 from schemas.enums import Action, LintCode, PlanKind, PlanStatus, RejectionCode
 from schemas.partition_info import PartitionInfo, TopicInfo
+from schemas.plan import Plan
 from schemas.replica_assignment import ReplicaAssignment
-from schemas.rows import Change, Key, RejectionRecord, Topic
+from schemas.rows import Change, Key, RejectionRecord
 from schemas.text import LINES_SHOWN, partition_name, pluralise
-
-FORMER_COLUMNS: Final = ("topic", "partition", "replicas", "adding_replicas", "removing_replicas")
 
 NOT_ASKED_FOR: Final = Rejection(RejectionCode.NOT_ASKED_FOR, reasons.NOT_ASKED_FOR.say())
 
@@ -53,8 +41,6 @@ NOT_ROLLED_BACK: Final = {
 class Rollback:
     """The changes that move a plan's partitions back, and the partitions without such changes."""
 
-    state: LiveCluster
-    snapshot_id: int
     changes: list[Change]
     rejected: dict[Key, Rejection]
 
@@ -83,30 +69,25 @@ def refuse_without_snapshot(plan: Plan) -> None:
         )
     if plan.row.status in NOT_ROLLED_BACK:
         raise RefusedError(f"plan {plan.title} is {plan.row.status}: {NOT_ROLLED_BACK[PlanStatus(plan.row.status)]}")
-    refuse_edited(plan)
 
 
 def find_rollback(
-    settings: Settings,
     plan: Plan,
-    state: LiveCluster,
     partitions: Mapping[Key, PartitionInfo],
     topics: Mapping[str, TopicInfo],
     *,
-    to_snapshot: int | None,
+    requested: Collection[Key],
+    destination_of: Callable[[Key], RollbackTarget | Rejection],
+    facts: ClusterFacts,
 ) -> Rollback:
     """Find the steps back of the plan's partitions; raise RefusedError while the plan still moves some.
 
-    `partitions` and `topics` have the rows of a snapshot as they are now.
+    `partitions` and `topics` have the rows of a snapshot as they are now. `requested` has the partitions that commits
+    of the plan have requested.
     """
-    warehouse, steps_by_key = settings.warehouse, steps_by_partition(plan.changes)
+    steps_by_key = steps_by_partition(plan.changes)
     elected = {change.key for change in plan.changes if change.action == Action.ELECT_PREFERRED}
-    requested = {(topic, partition) for _, topic, partition in requested_changes(warehouse, plan.plan_id)}
-    destination_of = _destinations(warehouse, plan, to_snapshot, sorted({topic for topic, _ in steps_by_key}))
-    refuse_migration(state.migration)
-    refuse_other_cluster(settings, plan, state)
     _refuse_running(plan, steps_by_key, partitions)
-    facts = _cluster_facts(warehouse, state)
     changes: list[Change] = []
     rejected: dict[Key, Rejection] = {}
     for key, steps_forward in steps_by_key.items():
@@ -120,28 +101,26 @@ def find_rollback(
             rejected[key] = steps
         else:
             changes += steps
-    return Rollback(state, _snapshot_id(plan, to_snapshot), with_waves_numbered(changes), rejected)
+    return Rollback(with_waves_numbered(changes), rejected)
 
 
-def _snapshot_id(plan: Plan, to_snapshot: int | None) -> int:
-    return int(plan.row.snapshot_id if to_snapshot is None else to_snapshot)
-
-
-class _Destinations:
+@dataclass(frozen=True, slots=True)
+class Destinations:
     """The target of each partition: its assignment before the plan's first change, or the one in a snapshot."""
 
-    def __init__(
-        self, name: str, then: Mapping[Key, ReplicaAssignment] | None, why_not: Mapping[str, Rejection]
-    ) -> None:
-        self.name = name
-        self.then = then
-        self.why_not = why_not
+    name: str
+    """The snapshot, for messages."""
+    then: Mapping[Key, ReplicaAssignment] | None = None
+    """The assignments in the snapshot; None if those before the plan's first change are the targets."""
+    recreated: Collection[str] = ()
+    """Topics of the plan that the snapshot has with another id."""
 
     def __call__(self, key: Key) -> RollbackTarget | Rejection:
+        """Return the target of a partition, or why it has none."""
         if self.then is None:
             return RollbackTarget(None, self.name)
-        if key[0] in self.why_not:
-            return self.why_not[key[0]]
+        if key[0] in self.recreated:
+            return Rejection(RejectionCode.UNKNOWN_TOPIC, reasons.CREATED_AGAIN.say(snapshot=self.name))
         assignment = self.then.get(key)
         if assignment is None:
             return Rejection(RejectionCode.UNKNOWN_PARTITION, reasons.NOT_IN_TARGET.say(target=self.name))
@@ -150,26 +129,6 @@ class _Destinations:
         if not assignment.replicas:
             return Rejection(LintCode.NO_REPLICAS, reasons.NO_REPLICAS_IN_TARGET.say(target=self.name))
         return RollbackTarget(assignment.replicas, self.name)
-
-
-def _destinations(warehouse: Warehouse, plan: Plan, to_snapshot: int | None, topics: list[str]) -> _Destinations:
-    name = f"snapshot {_snapshot_id(plan, to_snapshot)}"
-    if to_snapshot is None:
-        return _Destinations(name, None, {})
-    snapshot = find_snapshot(warehouse, to_snapshot)
-    topic_filter = ("topic", "in", topics)
-    former = table_as_of(warehouse, snapshot, "partitions", topic_filter, columns=FORMER_COLUMNS)
-    ids_then = {row.topic: row.topic_id for row in rows_as_of(warehouse, snapshot, Topic, topic_filter)}
-    ids = {change.topic: change.topic_id for change in plan.changes}
-    recreated = Rejection(RejectionCode.UNKNOWN_TOPIC, reasons.CREATED_AGAIN.say(snapshot=name))
-    rejected_topics = {
-        topic: recreated for topic, id_then in ids_then.items() if id_then and ids[topic] and id_then != ids[topic]
-    }
-    then = {
-        (topic, partition): ReplicaAssignment(replicas, adding, removing)
-        for topic, partition, replicas, adding, removing in values_of(former, *FORMER_COLUMNS)
-    }
-    return _Destinations(name, then, rejected_topics)
 
 
 def _refuse_running(
@@ -188,15 +147,3 @@ def _refuse_running(
             f"{', '.join(running[:LINES_SHOWN])}{overflow}; "
             f"`surveyor cancel {plan.plan_id}` cancels these; then roll back the rest",
         )
-
-
-def _cluster_facts(warehouse: Warehouse, state: LiveCluster) -> ClusterFacts:
-    newest = last_snapshot(warehouse)
-    return ClusterFacts(
-        eligible={row.broker_id for row in state.brokers if row.understood},
-        live=state.live,
-        drained=drained_brokers(warehouse),
-        racks=rack_of_each(state.brokers, brokers_seen_by(warehouse, newest) if newest else {}),
-        deleting=state.deleting,
-        min_isr=default_min_isr_of(warehouse, newest),
-    )

@@ -1,19 +1,15 @@
 """Warnings of partitions that a rollback leaves on fewer racks.
 
-The rollback was requested explicitly, so fewer racks are not a fault. The racks are those of the snapshot that the plan
-names. Plans of the optimiser have figures of their racks instead.
+The rollback was requested explicitly, so fewer racks are not a fault. Plans of the optimiser have figures of their
+racks instead.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from jobs.adapters.delta.warehouse import Warehouse, values_of
-from jobs.core.errors import SurveyorError
-from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
-from jobs.repositories.snapshots import find_snapshot, rows_as_of
-from jobs.repositories.stored_rows import StoredRows
+from jobs.core.arrow_rows import StoredRows, values_of
 from planner.topics.crowding import crowding, least_crowding
 from schemas.enums import Action
-from schemas.rows import Broker, Change, Key, PlanRecord
+from schemas.rows import Change, Key, PlanRecord
 from schemas.text import pluralise
 
 Lists = dict[Key, tuple[Sequence[int], Sequence[int]]]
@@ -43,18 +39,6 @@ def _lists(steps: Iterable[tuple[Key, int, Sequence[int], Sequence[int]]]) -> Li
 def is_rollback(plan: PlanRecord) -> bool:
     """Whether a plan is the way back of another."""
     return "rollback_of" in plan.options
-
-
-def rollback_rack_warnings(warehouse: Warehouse, plan: PlanRecord, lists: Lists) -> list[str]:
-    """Warn of partitions of a rollback that get into fewer racks, or have more replicas in one than so many need."""
-    try:
-        snapshot = find_snapshot(warehouse, plan.snapshot_id)
-        brokers = rows_as_of(warehouse, snapshot, Broker)
-        racks = rack_of_each(brokers, brokers_last_seen(warehouse, snapshot))
-    except SurveyorError:  # the snapshot was dropped
-        return []
-    usable = [row.broker_id for row in brokers if row.understood and row.is_live]
-    return list(spread_warnings(lists, {id_: rack for id_, rack in racks.items() if rack is not None}, usable))
 
 
 def spread_warnings(lists: Lists, racks: Mapping[int, str], usable: Sequence[int]) -> Iterator[str]:

@@ -4,15 +4,12 @@ If an earlier snapshot has such a partition, the plan rejects it by name. Otherw
 broker may hold replicas of it although every count says that the broker is empty.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jobs.adapters.delta.warehouse import Warehouse
-from jobs.core.errors import SurveyorError
-from jobs.repositories.snapshots import find_snapshot, rows_as_of
 from schemas.enums import PlanKind
-from schemas.rows import HIDDEN_TOPICS, Partition, PlanRecord, QuarantinedZnode, Snapshot
+from schemas.rows import HIDDEN_TOPICS, PlanRecord, QuarantinedZnode
 from schemas.text import join_words, pluralise
 
 QUARANTINE_COMMAND: Final = "`surveyor show quarantine`"
@@ -80,17 +77,18 @@ class UnreadMetadata:
         return len(self.topics) + len(self.partitions) == 1 and not self.may_lack_topics
 
 
-def unread_in(warehouse: Warehouse, snapshot: Snapshot) -> UnreadMetadata:
-    """Name the topics and partitions of a snapshot that are in quarantine."""
-    if not snapshot.quarantined:
-        return UnreadMetadata()
-    rows = rows_as_of(warehouse, snapshot, QuarantinedZnode)
-    topics = sorted({topic for row in rows if (topic := row.whole_topic)})
+def unread_among(rows: Sequence[QuarantinedZnode], in_part: Collection[str] = ()) -> UnreadMetadata:
+    """Name the topics and partitions in quarantine; of the topics `in_part`, other partitions are understood."""
+    topics = unread_topics(rows)
     states = {partition for row in rows if (partition := row.one_partition)}
     partitions = [f"{topic}-{number}" for topic, number in sorted(states, key=_in_order) if topic not in topics]
-    read = rows_as_of(warehouse, snapshot, Partition, ("topic", "in", topics)) if topics else []
-    in_part = frozenset(row.topic for row in read if row.understood)
-    return UnreadMetadata(topics, partitions, in_part, may_lack_topics=any(row.path == HIDDEN_TOPICS for row in rows))
+    hidden = any(row.path == HIDDEN_TOPICS for row in rows)
+    return UnreadMetadata(topics, partitions, frozenset(in_part), may_lack_topics=hidden)
+
+
+def unread_topics(rows: Sequence[QuarantinedZnode]) -> list[str]:
+    """Name the topics that are in quarantine as a whole."""
+    return sorted({topic for row in rows if (topic := row.whole_topic)})
 
 
 def _in_order(partition: tuple[str, str]) -> tuple[str, int, str]:
@@ -98,20 +96,17 @@ def _in_order(partition: tuple[str, str]) -> tuple[str, int, str]:
     return topic, int(number) if number.isdecimal() else -1, number
 
 
-def unread_warnings(warehouse: Warehouse, plan: PlanRecord, *, everything: bool = False) -> list[str]:
+def concerns_unread(plan: PlanRecord) -> bool:
+    """Whether a plan answers for brokers or for all partitions, and so for those that are not understood."""
+    return plan.kind in _CONCERNED and not _EXPLICIT & plan.options.keys() and not plan.options.get("partitions")
+
+
+def unread_warnings(plan: PlanRecord, unread: UnreadMetadata, *, everything: bool = False) -> list[str]:
     """Warn of what a plan could not look at, and of what that means for the brokers that it is about."""
-    parameters = plan.options
-    if plan.kind not in _CONCERNED or _EXPLICIT & parameters.keys() or parameters.get("partitions"):
+    if not unread or not concerns_unread(plan):
         return []
-    try:
-        unread = unread_in(warehouse, find_snapshot(warehouse, plan.snapshot_id))
-    except SurveyorError:  # the snapshot was dropped
-        return []
-    if not unread:
-        return []
-    return [
-        f"{unread.sentence(everything=everything)}: {_meaning(plan.kind, parameters, unread)}; {QUARANTINE_COMMAND}"
-    ]
+    meaning = _meaning(plan.kind, plan.options, unread)
+    return [f"{unread.sentence(everything=everything)}: {meaning}; {QUARANTINE_COMMAND}"]
 
 
 def _meaning(kind: str, parameters: Mapping[str, Any], unread: UnreadMetadata) -> str:

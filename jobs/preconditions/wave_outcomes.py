@@ -11,10 +11,10 @@ from typing import TypeVar
 
 from jobs.preconditions.admin_changes import judge_for_admin
 from jobs.preconditions.planned_registrations import NO_REGISTRATIONS, PlannedRegistrations
-from jobs.repositories.plans.commit_rows import RowOutcome
 from schemas import reasons
 from schemas.current_state import CurrentState
 from schemas.enums import Action, Outcome
+from schemas.plan import RowOutcome
 from schemas.rows import Change, Key, PlanRow
 from schemas.znodes import MalformedZnodeError
 

@@ -11,8 +11,8 @@ from operator import attrgetter
 from typing import Final
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.core.errors import UnreadableError
-from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of
+from jobs.core.errors import SurveyorError, UnreadableError
+from jobs.repositories.snapshots import find_snapshot, live_brokers_as_of, rows_as_of
 from schemas.rows import Broker, ClusterEvent, LastSeenBroker, Snapshot
 
 FACTS: Final = ("broker_id", "broker_epoch", "host", "port", "endpoints", "rack")
@@ -57,6 +57,18 @@ def rack_of_each(registered: Iterable[Broker], last_seen: Mapping[int, LastSeenB
     """
     gone = {broker: row.rack for broker, row in last_seen.items()}
     return gone | {row.broker_id: row.rack for row in registered if row.understood}
+
+
+def racks_of_snapshot(warehouse: Warehouse, snapshot_id: int) -> tuple[dict[int, str], list[int]]:
+    """Return the known rack of each broker in a snapshot, and its live brokers; nothing if the snapshot was dropped."""
+    try:
+        snapshot = find_snapshot(warehouse, snapshot_id)
+        brokers = rows_as_of(warehouse, snapshot, Broker)
+        racks = rack_of_each(brokers, brokers_last_seen(warehouse, snapshot))
+    except SurveyorError:
+        return {}, []
+    usable = [row.broker_id for row in brokers if row.understood and row.is_live]
+    return {broker: rack for broker, rack in racks.items() if rack is not None}, usable
 
 
 def _seen_in(warehouse: Warehouse, snapshot: Snapshot) -> dict[int, LastSeenBroker]:

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.filtered_reads import Filter, rows_where
-from jobs.adapters.delta.warehouse import R, Warehouse, as_rows, typed
+from jobs.adapters.delta.warehouse import R, Warehouse, typed
 from jobs.adapters.delta.warehouse_paths import no_warehouse
+from jobs.core.arrow_rows import as_rows
 from jobs.core.errors import RefusedError, UnreadableError, UsageError
 from schemas.columns import KEYS
 from schemas.enums import PartitionState

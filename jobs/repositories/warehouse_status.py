@@ -12,18 +12,22 @@ from typing import Final
 
 import pyarrow as pa
 
-from jobs.adapters.delta.warehouse import Warehouse, values_of
+from jobs.adapters.delta.warehouse import Warehouse
+from jobs.core.arrow_rows import values_of
 from jobs.core.errors import SurveyorError
 from jobs.repositories.brokers_last_seen import brokers_last_seen
 from jobs.repositories.controller_epochs import latest_recorded_epoch
-from jobs.repositories.snapshots import last_snapshot, live_brokers_as_of, rows_as_of
-from planner.columns.numpy_rules import default_min_isr, max_known_min_isr
+from jobs.repositories.snapshots import find_snapshot, last_snapshot, live_brokers_as_of, rows_as_of, table_as_of
+from planner.columns.numpy_rules import default_min_isr, max_known_min_isr, min_isr_of
 from schemas.enums import PlanStatus
 from schemas.rows import BrokerConfig, DrainedBroker, PlanRecord, Snapshot
 from schemas.topic_configs import MIN_ISR
 
 OPEN: Final = (PlanStatus.PLANNED, PlanStatus.COMMITTING, PlanStatus.PARTIAL)
 """Statuses of plans that can still be committed."""
+
+MAX_FILTERED_TOPICS: Final = 1_000
+"""Number of topics up to which only these topics are read from a snapshot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,3 +118,17 @@ def default_min_isr_of(warehouse: Warehouse, snapshot: Snapshot | None) -> int:
 
 def _min_isr_rows(warehouse: Warehouse, snapshot: Snapshot | None) -> list[BrokerConfig]:
     return [] if snapshot is None else rows_as_of(warehouse, snapshot, BrokerConfig, ("name", "=", MIN_ISR))
+
+
+def min_isr_by_topic(warehouse: Warehouse, snapshot_id: int, topics: Collection[str]) -> dict[str, int]:
+    """Return min.insync.replicas of those topics that a snapshot contains; empty if the snapshot was dropped."""
+    if not topics:
+        return {}
+    topic_filter = [("topic", "in", sorted(topics))] if len(topics) <= MAX_FILTERED_TOPICS else []
+    try:
+        snapshot = find_snapshot(warehouse, snapshot_id)
+        rows = table_as_of(warehouse, snapshot, "topics", *topic_filter, columns=["topic", "config"])
+        default = default_min_isr_of(warehouse, snapshot)
+    except SurveyorError:
+        return {}
+    return {topic: min_isr_of(dict(config or ()), default) for topic, config in values_of(rows, "topic", "config")}

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Warehouse, as_rows, schema_of, values_of
+from jobs.adapters.delta.warehouse import Warehouse, schema_of
 from jobs.adapters.sources.interface import ClusterSource, LiveReading, TopicOverrides
 from jobs.adapters.zookeeper.cluster import REASSIGN, ignored_by_kafka
+from jobs.core.arrow_rows import as_rows, values_of
 from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of, table_as_of
 from schemas.enums import RequestKind
 from schemas.metadata_names import IN_ZOOKEEPER, MetadataNames

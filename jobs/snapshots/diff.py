@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import Warehouse, values_of
+from jobs.adapters.delta.warehouse import Warehouse
+from jobs.core.arrow_rows import values_of
 from jobs.core.masking import masked
 from jobs.repositories.snapshots import PARTITION, newest_rows, table_as_of
 from schemas.rows import Row, Snapshot

@@ -15,11 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import values_of
 from jobs.adapters.sources.interface import TopicOverrides
 from jobs.adapters.zookeeper.cluster import CONFIGS, DELETE_TOPICS, TOPICS
+from jobs.core.arrow_rows import Bools, Ints, StoredRows, values_of
 from jobs.repositories.controller_epochs import latest_epoch
-from jobs.repositories.stored_rows import Bools, Ints, StoredRows
 from jobs.snapshots.cluster_view import ClusterView
 from planner.columns.numpy_rules import (
     BrokerImbalance,

@@ -23,7 +23,7 @@ from jobs.adapters.delta.warehouse_lease import SNAPSHOT
 from jobs.adapters.sources.interface import ClusterMetadata, ClusterSource
 from jobs.adapters.spark.session import start_session, with_settings
 from jobs.adapters.spark.spark_settings import ONE_TASK
-from jobs.adapters.zookeeper.migration_signs import migration_notice
+from jobs.core.migration_signs import migration_notice
 from jobs.repositories.actor import this_process
 from jobs.repositories.drained_brokers import drained_brokers, expired_drain_lines, remove_expired
 from jobs.repositories.snapshots import (

@@ -18,13 +18,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
-from jobs.adapters.delta.warehouse import values_of
 from jobs.adapters.sources.interface import ClusterSource, Rows
 from jobs.adapters.sources.kraft import KRaftSource
 from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.adapters.spark.session import default_parallelism
 from jobs.adapters.zookeeper.multi_read import gc_paused
 from jobs.adapters.zookeeper.source import READ, read_in_process, read_on_executors
+from jobs.core.arrow_rows import values_of
 from jobs.core.errors import MissingError, NoAnswerError, SurveyorError, UnreadableError, UsageError
 from jobs.core.properties import on_executor
 from schemas.rows import QuarantinedZnode

@@ -24,7 +24,8 @@ import pyarrow.compute as pc
 
 from jobs.adapters.delta.locks import VACUUM, locked
 from jobs.adapters.delta.table_cleanup import TableFiles
-from jobs.adapters.delta.warehouse import TARGET_FILE_BYTES, Warehouse, values_of
+from jobs.adapters.delta.warehouse import TARGET_FILE_BYTES, Warehouse
+from jobs.core.arrow_rows import values_of
 from jobs.core.units import parse_period
 from jobs.repositories.plans.store import drop_plans, is_empty
 from jobs.repositories.snapshots import STATE_TABLES, find_snapshot, rows_to_keep

@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
-from jobs.adapters.delta.warehouse import AnyRow, as_rows, columns_of, values_of
+from jobs.adapters.delta.warehouse import AnyRow, columns_of
 from jobs.adapters.spark.session import task_progress
+from jobs.core.arrow_rows import as_rows, values_of
 from jobs.repositories.brokers_last_seen import last_seen_after
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import as_of, table_as_of

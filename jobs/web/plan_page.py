@@ -20,22 +20,24 @@ from jobs.advice.outage import outage_left_by
 from jobs.console_output.plan_figures import Span, broker_spans, byte_spans, notes, rack_spans
 from jobs.console_output.plan_review import Review, RowFilter
 from jobs.console_output.plan_text import deletion_lines, shown_data, without_topic_ids
+from jobs.core.arrow_rows import StoredRows
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.masking import masked_json, masked_text
 from jobs.core.units import format_bytes, format_duration
-from jobs.preconditions.copy_volume import Volume, volume
+from jobs.preconditions.copy_volume import Volume
 from jobs.preconditions.limits import UNCOMMITTABLE
-from jobs.repositories.plan_figures import figures_in
+from jobs.repositories.log_sizes import stored_volume
 from jobs.repositories.plans import arrow_digest
 from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.snapshots import find_snapshot, last_snapshot
-from jobs.repositories.stored_rows import ChangeCounts, StoredRows, count_changes
+from jobs.repositories.stored_rows import ChangeCounts, count_changes
 from jobs.runtime.settings import Settings
 from jobs.sql_views.database import Summaries, structs_of
 from jobs.web.charts import Group, Shown, bars, format_number
 from jobs.web.cluster_page import BROKERS_DRAWN, broker_name, by_rack, commits
 from jobs.web.embedded_table import EmbeddedTable
 from jobs.web.render import Fact, about, alarming, fact, render, shown_time
+from planner.placement.plan_figures import figures_in
 from schemas.enums import PlanStatus
 from schemas.plan_digest import plan_header
 from schemas.rows import PlanRecord, Row, Snapshot
@@ -109,7 +111,7 @@ def _add_what_the_plan_knows(at: Summaries, row: PlanRecord) -> None:
 def plan_page(settings: Settings, plan: PlanTables, now: datetime) -> str:
     """Return the page as HTML, with a warning if the plan is too old for a commit."""
     row = plan.row
-    copied = volume(plan.at.warehouse, plan.changes)
+    copied = stored_volume(plan.at.warehouse, plan.changes)
     counts = count_changes(plan.changes)
     return render(
         "plan.html",

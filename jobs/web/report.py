@@ -8,7 +8,8 @@ from urllib.parse import quote
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Warehouse, values_of
+from jobs.adapters.delta.warehouse import Warehouse
+from jobs.core.arrow_rows import values_of
 from jobs.core.errors import ExitCode, UsageError
 from jobs.core.units import format_bytes
 from jobs.repositories.snapshots import find_snapshot

@@ -16,10 +16,10 @@ from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.execution.batch.batch_commit import _write_and_notify
 from jobs.execution.batch.notification import HoldBudget
 from jobs.repositories.plans.commit_log import CommitLog
-from jobs.repositories.plans.repository import Plan
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.enums import Action, PlanKind, PlanStatus
+from schemas.plan import Plan
 from schemas.rows import Change, PlanRecord, Row
 from schemas.tables import CHANGES
 from tests.bench.clusters.synthetic import BROKER_COUNT, TOPIC_SIZE, Cluster, cluster, replicas

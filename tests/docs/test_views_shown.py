@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.delta.warehouse import Warehouse, as_rows
+from jobs.adapters.delta.warehouse import Warehouse
+from jobs.core.arrow_rows import as_rows
 from jobs.repositories.snapshots import find_snapshot
 from jobs.sql_views.database import Summaries
 from jobs.sql_views.views import VIEWS

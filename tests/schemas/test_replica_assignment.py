@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.warehouse import Warehouse, schema_of
 from jobs.console_output.commits import NO_SNAPSHOT
-from jobs.repositories.stored_rows import StoredRows
+from jobs.core.arrow_rows import StoredRows
 from jobs.snapshots.health import moving_or_requested
 from jobs.sql_views.database import Summaries
 from planner.reassignment.pending_requests import is_moving_or_requested, with_requests

@@ -16,10 +16,17 @@ from kazoo.client import KazooClient
 from jobs.adapters.sources.interface import ClusterSource
 from jobs.adapters.zookeeper.cluster import ClusterState
 from jobs.adapters.zookeeper.connection import ZooKeeperSession
-from schemas.current_state import CurrentPartition, CurrentReassignments, CurrentState, OperationState, Targets
+from schemas.current_state import (
+    CurrentCluster,
+    CurrentPartition,
+    CurrentReassignments,
+    CurrentState,
+    OperationState,
+    Targets,
+)
 from schemas.lease_holder import LeaseHolder
 from schemas.partition_info import PartitionInfo, TopicInfo
-from schemas.rows import Broker, Change, Key, Operation
+from schemas.rows import Change, Key, Operation
 
 ResourceName = tuple[str, str]
 """`broker` or `topic`, and its id or name."""
@@ -28,27 +35,8 @@ CurrentOverrides = Mapping[ResourceName, Mapping[str, str] | None]
 """Current overrides by resource; None for a topic that does not exist, and for a broker that is not alive."""
 
 
-class LiveCluster(Protocol):
+class LiveCluster(CurrentCluster, Protocol):
     """The small part of a cluster's state that a commit depends on."""
-
-    @property
-    def cluster_id(self) -> str | None: ...
-
-    @property
-    def migration(self) -> str | None:
-        """Why the cluster must not be written to, as it is being migrated; None if it is not."""
-
-    @property
-    def brokers(self) -> Sequence[Broker]:
-        """The live brokers."""
-
-    @property
-    def live(self) -> Mapping[int, int | None]:
-        """Broker epochs of the live brokers by broker id; None if the source has none."""
-
-    @property
-    def deleting(self) -> Collection[str]:
-        """Topics queued for deletion."""
 
     @property
     def controller_epoch(self) -> int | None:

@@ -37,6 +37,7 @@ from jobs.adapters.delta.warehouse_paths import (
     refuse_without_log,
     store_error_reason,
 )
+from jobs.core.arrow_rows import as_rows
 from jobs.core.errors import SurveyorError, UnreadableError
 from schemas.column_types import Columns
 from schemas.columns import CHECKS, KEYS, TABLE_COLUMNS
@@ -568,17 +569,6 @@ def _add_action(file: Row) -> AddAction:
 
 def _without_nulls(values: Row) -> Row:
     return {name: value for name, value in values.items() if value is not None}
-
-
-def as_rows(rows: pa.Table) -> list[Row]:
-    """Convert an Arrow table into dictionaries."""
-    dictionaries: list[Row] = rows.to_pylist(maps_as_pydicts="strict")
-    return dictionaries
-
-
-def values_of(rows: pa.Table, *columns: str) -> Iterator[tuple[Any, ...]]:
-    """Yield the values of some columns for each row of an Arrow table, maps as dictionaries."""
-    return zip(*(rows[column].to_pylist(maps_as_pydicts="strict") for column in columns), strict=True)
 
 
 def typed(row: type[R], rows: pa.Table) -> list[R]:

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 from kazoo.client import KazooClient
 
 from jobs.adapters.zookeeper.connection import Znode, children, read, servers_of, sync
-from jobs.adapters.zookeeper.migration_signs import MADE_BY_HAND
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.core.errors import UnreadableError
+from jobs.core.migration_signs import MADE_BY_HAND
 from schemas import znode_paths
 from schemas.enums import NO_CONTROLLER, UNKNOWN_EPOCH, RequestKind
 from schemas.kafka_decode_failures import ignored_reassignment, impact_of

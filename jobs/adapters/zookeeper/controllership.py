@@ -29,10 +29,10 @@ from jobs.adapters.zookeeper.connection import (
     with_retries,
 )
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from jobs.adapters.zookeeper.migration_signs import refuse_migration
 from jobs.adapters.zookeeper.multi import ANY_VERSION, Check, Create, Delete, Op, SetData, add
 from jobs.adapters.zookeeper.multi_failure import MultiFailure, lost_response, multi_failure
 from jobs.core.errors import FencedError, RefusedError, SurveyorError, UnreadableError
+from jobs.core.migration_signs import refuse_migration
 from jobs.core.signals import interrupted
 from schemas import reasons
 from schemas.enums import NO_CONTROLLER

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from jobs.adapters.brokers.admin_client import UNKNOWN_OUTCOME
 from jobs.adapters.cluster_connections.interface import ClusterConnection, ClusterReader, Lease
+from jobs.advice.reassignments import warnings_of_others
 from jobs.core.errors import RefusedError, StillRunningError, SurveyorError, UnreadableError
 from jobs.core.signals import raise_on_signal
 from jobs.execution.admin.audited_configs import ConfigAdmin
@@ -40,16 +41,16 @@ from jobs.execution.admin.throttles import (
     throttle_rows,
 )
 from jobs.preconditions.limits import refuse_other_cluster
-from jobs.preconditions.planned_registrations import PlannedRegistrations, planned_registrations
-from jobs.preconditions.running_reassignments import classify, reassignments_of, warnings_of_others
+from jobs.preconditions.planned_registrations import PlannedRegistrations
+from jobs.preconditions.running_reassignments import classify, reassignments_of
 from jobs.preconditions.wave_outcomes import by_wave
 from jobs.repositories.plans.commit_log import CommitLog
-from jobs.repositories.plans.commit_rows import RowOutcome
-from jobs.repositories.plans.repository import Plan, refuse_edited
+from jobs.repositories.plans.repository import planned_registrations, refuse_edited
 from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
 from schemas import reasons
 from schemas.enums import Action, Outcome
+from schemas.plan import Plan, RowOutcome
 from schemas.rows import Change, Place, PlanRow, changes_among
 from schemas.text import join_ids, pluralise
 
@@ -283,7 +284,7 @@ def maintain_throttle(settings: Settings, cluster: ClusterConnection, plan: Plan
     """Set the given rate, or restore the previous configs; return how many changes of the plan still move."""
     with cluster.reading() as reader:
         state = reader.read_cluster()
-        refuse_other_cluster(settings, plan, state)
+        refuse_other_cluster(plan, state, settings.address, settings.address_option)
         with lease_for(settings, cluster, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
             throttler = LeaseGuardedAdmin(admin, lease)
             moving = moving_of(reader, plan)

@@ -31,12 +31,12 @@ from jobs.execution.admin.running_waves import read_and_judge, read_statuses
 from jobs.preconditions.changes import adds_partition, is_unclean
 from jobs.preconditions.operations import judge_operations
 from jobs.repositories.plans.commit_log import CommitLog
-from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.runtime.progress import progress
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas import reasons
 from schemas.enums import WHOLE_TOPIC, Action, OperationKind, Outcome
 from schemas.operation_data import AlteredConfig, CreatedTopic, DeletedTopic, ExpandedTopic, data_of
+from schemas.plan import RowOutcome
 from schemas.rows import Change, Key, Operation, Place, PlanRow, changes_among, operations_among
 
 T = TypeVar("T")

@@ -18,13 +18,12 @@ from jobs.preconditions.planned_registrations import NO_REGISTRATIONS, PlannedRe
 from jobs.preconditions.read_back import read_back
 from jobs.preconditions.running_reassignments import reassignment_statuses, reassignments_of
 from jobs.repositories.plans.commit_log import CommitLog
-from jobs.repositories.plans.commit_rows import RowOutcome
-from jobs.repositories.plans.repository import Plan
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas import reasons
 from schemas.enums import Outcome
+from schemas.plan import Plan, RowOutcome
 from schemas.rows import Change, PlanRow, changes_among, operations_among
 from schemas.text import join_ids
 

@@ -23,9 +23,9 @@ from jobs.execution.admin.reassignment_options import (
     ResourceKind,
     throttle_configs,
 )
-from jobs.repositories.plans.repository import Plan
 from jobs.runtime.console import log
 from schemas.enums import Action, Step
+from schemas.plan import Plan
 from schemas.rows import Change, ThrottledConfig
 from schemas.topic_configs import FOLLOWER_RATE, LEADER_RATE
 

@@ -28,12 +28,12 @@ from jobs.execution.admin.controller_client import Codes, outcome_of
 from jobs.execution.admin.running_waves import read_and_judge, read_statuses
 from jobs.preconditions.running_reassignments import reassignments_of
 from jobs.repositories.plans.commit_log import CommitLog
-from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.runtime.progress import progress
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas import reasons
 from schemas.current_state import CurrentTopic
 from schemas.enums import Action
+from schemas.plan import RowOutcome
 from schemas.rows import Change, Key
 from schemas.znodes import TopicPartition
 

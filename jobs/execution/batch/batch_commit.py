@@ -43,12 +43,12 @@ from jobs.execution.mode_selection import refuse_resident_drain
 from jobs.preconditions.changes import reassigns
 from jobs.repositories import broker_responses
 from jobs.repositories.plans.commit_log import CommitLog
-from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from schemas import reasons
 from schemas.enums import NO_CONTROLLER, WITHDRAWALS, Action, OperationKind, Outcome, Step
+from schemas.plan import RowOutcome
 from schemas.rows import Change, Operation, PlanRow, changes_among, operations_among
 from schemas.text import partition_name, pluralise
 

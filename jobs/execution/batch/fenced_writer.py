@@ -31,10 +31,9 @@ from jobs.execution.batch.transactions import (
     touched_paths,
 )
 from jobs.preconditions.changes import Preconditions, reassigns
-from jobs.repositories.plans.commit_rows import RowOutcome
-from jobs.repositories.plans.repository import Plan
 from schemas import reasons
 from schemas.enums import Outcome
+from schemas.plan import Plan, RowOutcome
 from schemas.rows import Change
 from schemas.znode_json import LAST_EPOCH
 from schemas.znodes import MalformedZnodeError

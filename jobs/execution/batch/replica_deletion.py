@@ -11,13 +11,12 @@ from collections.abc import Collection, Iterator, Sequence
 
 from jobs.adapters.brokers.responses import BrokerResponses
 from jobs.execution.batch.notification import NotificationResult
-from jobs.repositories.plans.commit_rows import RowOutcome
-from jobs.repositories.plans.repository import Plan
 from planner.broker_requests import notices_for, notices_for_deletion
 from schemas import reasons
 from schemas.enums import CONFIRMED_UNDER, Action, Outcome
 from schemas.notices import STOP_REPLICA, Notice
 from schemas.operation_data import DeletedReplicas, data_of
+from schemas.plan import Plan, RowOutcome
 from schemas.response_codes import NONE
 from schemas.rows import Change, Key, Operation
 

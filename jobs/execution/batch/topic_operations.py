@@ -25,11 +25,11 @@ from jobs.execution.batch.admin_znodes import (
 )
 from jobs.execution.batch.replica_deletion import confirmation_expired
 from jobs.preconditions.operations import judge_operations
-from jobs.repositories.plans.commit_rows import RowOutcome
 from schemas import reasons
 from schemas.current_state import TopicSettings
 from schemas.enums import OperationKind, Outcome
 from schemas.operation_data import AlteredConfig, RemovedTopic, WithdrawnElection, WithdrawnReassignment, data_of
+from schemas.plan import RowOutcome
 from schemas.rows import Operation
 from schemas.znodes import encode_config, encode_config_change
 

@@ -19,9 +19,9 @@ from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.precondition_reader import topic_path
 from jobs.core.errors import RefusedError
 from jobs.preconditions.changes import adds_partition
-from jobs.repositories.plans.repository import Plan
 from schemas.enums import OperationKind
 from schemas.operation_data import CreatedTopic, data_of
+from schemas.plan import Plan
 from schemas.rows import Change, Operation
 from schemas.znode_paths import ZNODE_LIMIT_REASON
 from schemas.znodes import (

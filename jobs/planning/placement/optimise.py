@@ -18,14 +18,15 @@ from jobs.core.errors import RefusedError
 from jobs.planning.placement.partition_arrays import NamedPartitions, Scope, lists_of, read_partitions, rows_of
 from jobs.planning.placement.target_rows import INTERMEDIATE, TARGETS, intermediate_rows, target_rows
 from jobs.planning.placement.weights import Weights
-from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND, unread_in
+from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.drained_brokers import drained_brokers
-from jobs.repositories.plan_figures import Figures, byte_figures, figures_of, led_figures, still_held, wave_figures
+from jobs.repositories.quarantine import unread_in
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of
 from jobs.runtime.console import log
 from planner.columns.change_rows import as_rejections
+from planner.placement.plan_figures import Figures, byte_figures, figures_of, led_figures, still_held, wave_figures
 from planner.placement.problem import (
     MAX_ROWS_NAMED,
     NO_BROKER,

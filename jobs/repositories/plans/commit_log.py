@@ -19,16 +19,13 @@ from jobs.adapters.delta.warehouse import Warehouse, quoted, typed
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.drained_brokers import add, remove
-from jobs.repositories.plans.commit_rows import CHANGE_COLUMNS, AuditEntry, CommitRows, RowOutcome, next_attempt
+from jobs.repositories.plans.commit_rows import CHANGE_COLUMNS, AuditEntry, CommitRows, next_attempt
 from jobs.repositories.plans.record_builders import plan_condition, status_after
-from jobs.repositories.plans.repository import Plan
 from jobs.runtime.console import log
 from schemas import reasons
 from schemas.enums import Outcome, PlanKind, PlanStatus, Step
+from schemas.plan import CLOSED, Plan, RowOutcome
 from schemas.rows import CommitRecord, PlanRecord, PlanRow
-
-CLOSED: Final = frozenset({PlanStatus.CANCELLED, PlanStatus.ROLLED_BACK})
-"""Final statuses; a commit that is still running does not overwrite them."""
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from jobs.adapters.delta.warehouse import Warehouse, schema_of
 from jobs.repositories.actor import Actor, this_actor
 from schemas.enums import OperationKind, Outcome, Step
+from schemas.plan import RowOutcome
 from schemas.rows import CommitRecord, PlanRow
 
 NO_PLAN: Final = ""
@@ -22,21 +23,6 @@ NO_PLAN: Final = ""
 
 CHANGE_COLUMNS: Final = ("wave", "topic", "partition", "action")
 """The columns that identify a change."""
-
-
-@dataclass(frozen=True, slots=True)
-class RowOutcome:
-    """The outcome of one change."""
-
-    change: PlanRow
-    outcome: Outcome
-    message: str
-    state_version_after: int | None = None
-    """Version of the state znode after the write."""
-    is_running: bool = False
-    """Whether Kafka's controller still executes an earlier request for this change."""
-    is_found: bool = False
-    """Whether it was already applied when read, by a multi whose response was lost or by the previous controller."""
 
 
 class AuditEntry(NamedTuple):

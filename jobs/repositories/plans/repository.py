@@ -1,6 +1,5 @@
 """Stored plans: look up by id or alias, read, and verify against the id."""
 
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
 
@@ -8,49 +7,20 @@ import msgspec
 
 from jobs.adapters.delta.warehouse import Warehouse, quoted
 from jobs.adapters.delta.warehouse_paths import no_warehouse
+from jobs.core.arrow_rows import values_of
 from jobs.core.errors import RefusedError, UsageError
+from jobs.preconditions.planned_registrations import NO_REGISTRATIONS, PlannedRegistrations, first_waves
 from jobs.repositories.plans import arrow_digest
 from jobs.repositories.plans.names import plan_named
 from jobs.repositories.plans.record_builders import plan_condition
+from jobs.repositories.snapshots import find_snapshot, table_as_of
+from schemas.plan import Plan
 from schemas.plan_digest import plan_header
 from schemas.rows import Change, Operation, PlanRecord, RejectionRecord
 
 _EDITED: Final = "its stored rows were changed or deleted; plan again"
 
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A plan and its rows, in commit order."""
-
-    row: PlanRecord
-    changes: list[Change]
-    operations: list[Operation]
-    rejections: list[RejectionRecord]
-    given_name: str = ""
-    """The id or name that the user gave."""
-
-    @property
-    def called(self) -> str:
-        """The id or name that the user gave, else the id."""
-        return self.given_name or self.plan_id
-
-    @property
-    def plan_id(self) -> str:
-        return self.row.plan_id
-
-    @property
-    def title(self) -> str:
-        return self.row.title
-
-    @property
-    def tasks(self) -> list[Operation]:
-        """The operations without a change; they are judged and recorded like changes."""
-        return [operation for operation in self.operations if operation.is_standalone]
-
-    @property
-    def size(self) -> int:
-        """Number of changes and standalone operations that a commit executes."""
-        return len(self.changes) + len(self.tasks)
+_REGISTRATION_COLUMNS: Final = ("topic", "partition", "eligible_leader_replicas")
 
 
 def find_plan(warehouse: Warehouse, id_or_name: str) -> PlanRecord:
@@ -83,6 +53,24 @@ def read_plan(warehouse: Warehouse, id_or_name: str) -> Plan:
     return Plan(row, changes, operations, rejections, given_name=id_or_name)
 
 
+def planned_registrations(warehouse: Warehouse, plan: Plan) -> PlannedRegistrations:
+    """Return what a plan's changes of existing partitions depend on."""
+    waves = first_waves(plan.changes)
+    if not waves:
+        return NO_REGISTRATIONS
+    if "rollback_of" in plan.row.options:
+        return PlannedRegistrations(first_waves=waves)
+    topics = sorted({topic for topic, _ in waves})
+    snapshot = find_snapshot(warehouse, plan.row.snapshot_id)
+    rows = table_as_of(warehouse, snapshot, "partitions", ("topic", "in", topics), columns=_REGISTRATION_COLUMNS)
+    eligible = {
+        (topic, partition): replicas
+        for topic, partition, replicas in values_of(rows, *_REGISTRATION_COLUMNS)
+        if (topic, partition) in waves
+    }
+    return PlannedRegistrations(eligible, waves)
+
+
 def refuse_edited(plan: Plan) -> None:
     """Raise RefusedError unless the rows hash to the plan's id."""
     in_arrow = {
@@ -108,8 +96,3 @@ def refuse_unsubmitted(plan: Plan, submission: str) -> None:
             f"plan {plan.title} was submitted without a record in this warehouse and is not executed; "
             "run `surveyor commit` with the warehouse of `surveyor control`",
         )
-
-
-def moves_replicas(change: Change) -> bool:
-    """Whether a reassignment changes the set of replicas; one that only reorders them completes at once."""
-    return set(change.replicas_after) != set(change.replicas_before or ())

@@ -10,8 +10,8 @@ import pyarrow as pa
 import streamlit as st
 from markupsafe import Markup
 
-from jobs.adapters.delta.warehouse import values_of
-from jobs.preconditions.copy_volume import volume
+from jobs.core.arrow_rows import values_of
+from jobs.repositories.log_sizes import stored_volume
 from jobs.repositories.stored_rows import count_changes
 from jobs.sql_views.database import structs_of
 from jobs.sql_views.views import BrokerLeadership, ClusterSummary, RecordedImbalance, RecordedLeadership
@@ -130,7 +130,7 @@ def _plan(place: SnapshotRef, plan_id: str, max_age_hours: float) -> None:
     st.subheader(plain(f"Plan {chosen.row.title}: {chosen.row.kind}, {chosen.row.status}"))
     for warning in warnings_of(chosen, datetime.now(UTC), max_age_hours):
         st.warning(plain(warning))
-    copied = volume(chosen.at.warehouse, chosen.changes)
+    copied = stored_volume(chosen.at.warehouse, chosen.changes)
     cards(sums_of(chosen, count_changes(chosen.changes), copied, None))
     figures = figures_of_page(chosen.row, copied, None)
     for rows_shown in ([span._asdict() for span in figures.spans], figures.waves):

@@ -18,11 +18,11 @@ from jobs.advice.plans import (
     after_verification,
 )
 from jobs.cli import app
-from jobs.repositories.plans.repository import Plan
 from jobs.runtime.settings import ClusterConf, Settings
 from jobs.runtime.suggestions import Suggestion
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.enums import PlanKind, PlanStatus
+from schemas.plan import Plan
 from schemas.rows import BrokerEpoch
 from tests.docs.command_checks import fault
 from tests.docs.command_line import subcommands

@@ -8,9 +8,9 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import RefusedError
-from jobs.repositories.plans.repository import Plan
 from jobs.runtime.input_files import read_reassignment
 from schemas.enums import Action
+from schemas.plan import Plan
 from schemas.rows import Row
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import election, store_plan

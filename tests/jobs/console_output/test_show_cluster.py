@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jobs.adapters.delta.warehouse import Warehouse, as_rows
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.cli import run
 from jobs.console_output.cluster_tables import BROKER_COLUMNS
-from jobs.repositories.stored_rows import StoredRows
+from jobs.core.arrow_rows import StoredRows, as_rows
 from schemas.enums import NO_LEADER
 from schemas.rows import LastSeenBroker, Row
 from schemas.znodes import State, encode_state

@@ -14,8 +14,9 @@ from jobs.adapters.zookeeper.controllership import Controllership, SessionLostEr
 from jobs.controller.controller import ResidentController
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.core.errors import FencedError
-from jobs.repositories.plans.commit_rows import AuditEntry, RowOutcome
+from jobs.repositories.plans.commit_rows import AuditEntry
 from schemas.enums import Step
+from schemas.plan import RowOutcome
 from schemas.rows import Change, Key
 from schemas.znodes import (
     State,

@@ -24,11 +24,11 @@ from jobs.execution.cancellation import cancel_running
 from jobs.execution.commit import apply_plan
 from jobs.repositories.actor import AIRFLOW, this_process
 from jobs.repositories.plans.commit_log import CommitLog
-from jobs.repositories.plans.commit_rows import RowOutcome
 from jobs.repositories.plans.repository import read_plan, record_submission
 from jobs.runtime.settings import settings_from
 from schemas.enums import DrainMode, Outcome
 from schemas.lease_holder import LeaseHolder
+from schemas.plan import RowOutcome
 from schemas.rows import Change, DrainedBroker, Snapshot
 from schemas.submitted_plan import SubmittedPlan, decode_submitted, encode_submitted, submission_of
 from schemas.znodes import State, TopicPartition, decode_partitions, encode_partitions, encode_state

@@ -10,9 +10,10 @@ from msgspec.structs import replace as with_values
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.controller.write_behind import CycleRecord, WriteBehindLog
-from jobs.repositories.plans.commit_rows import AuditEntry, RowOutcome
+from jobs.repositories.plans.commit_rows import AuditEntry
 from jobs.repositories.plans.record_builders import plan_row
 from schemas.enums import Action, Outcome, Step
+from schemas.plan import RowOutcome
 from schemas.rows import Change
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.rows.empty_tables import lay_tables

@@ -3,7 +3,7 @@
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.repositories.plans.repository import Plan
+from schemas.plan import Plan
 from tests.jobs.support.controllers.cancelling_controller import CancellingController, installed
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

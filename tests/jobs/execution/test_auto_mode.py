@@ -18,7 +18,7 @@ from kafka.errors import (
 from jobs.adapters.brokers import admin_client
 from jobs.adapters.brokers.admin_client import Admin, AdminUnavailableError
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.repositories.plans.repository import Plan
+from schemas.plan import Plan
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import NO_PORT, KafkaTree, registration

@@ -13,9 +13,8 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import ZnodeLease
 from jobs.repositories.actor import Actor
 from jobs.repositories.plans.commit_log import CommitLog, close_plan
-from jobs.repositories.plans.commit_rows import RowOutcome
-from jobs.repositories.plans.repository import Plan
 from schemas.enums import Action, Outcome, PlanStatus, Step
+from schemas.plan import Plan, RowOutcome
 from schemas.rows import Row
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.cancelling_controller import CancellingController, CrashError, delay_once

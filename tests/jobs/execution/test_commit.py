@@ -12,9 +12,9 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import take_over
 from jobs.execution.batch import fenced_writer as fenced_writes
 from jobs.repositories.actor import AIRFLOW, this_actor
-from jobs.repositories.plans.repository import Plan
 from schemas.columns import COMMITS
 from schemas.enums import Action, PlanStatus
+from schemas.plan import Plan
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import creation, lose_commits, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path

@@ -9,8 +9,8 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.core.errors import UsageError
 from jobs.repositories.plans.names import Alias
-from jobs.repositories.plans.repository import Plan
 from schemas.enums import Action, PlanStatus
+from schemas.plan import Plan
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

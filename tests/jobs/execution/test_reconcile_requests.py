@@ -16,9 +16,9 @@ from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.core.errors import FencedError
 from jobs.execution.batch.topic_operations import write_tasks
 from jobs.execution.preflight import Preflight, check_before_commit
-from jobs.repositories.plans.repository import Plan
 from jobs.runtime.settings import Settings
 from schemas.enums import OperationKind, Outcome, PlanKind
+from schemas.plan import Plan
 from schemas.rows import Change, Operation, Row
 from schemas.znodes import State, decode_partitions, encode_state
 from tests.docs.command_checks import fault

@@ -7,9 +7,8 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.plans.commit_log import CommitLog
-from jobs.repositories.plans.commit_rows import RowOutcome
-from jobs.repositories.plans.repository import Plan
 from schemas.enums import Action, Outcome, PlanStatus
+from schemas.plan import Plan, RowOutcome
 from schemas.rows import Row
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.cancelling_controller import CancellingController, CrashError

@@ -1,7 +1,7 @@
 """How much a plan copies and how long that takes. Oracle: replica by replica, in plain Python."""
 
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pytest
@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.adapters.delta.warehouse import Warehouse, schema_of
+from jobs.core.arrow_rows import StoredRows
 from jobs.preconditions.copy_volume import VOLUME_COLUMNS, Volume, WaveVolume, space_warnings, volume
-from jobs.repositories.stored_rows import StoredRows
+from jobs.repositories.log_sizes import stored_volume, usable_bytes
 from tests.jobs.support.rows.empty_tables import lay_tables
 
 NOW: Final = datetime(2026, 11, 25, tzinfo=UTC)
@@ -24,6 +25,13 @@ def changes(moves: list[Move], action: str = "reassign") -> StoredRows:
     lists = zip(*columns, strict=True) if columns else [[] for _ in VOLUME_COLUMNS]
     arrays = [pa.array(column, field.type) for column, field in zip(lists, fields, strict=True)]
     return StoredRows(pa.Table.from_arrays(arrays, schema=pa.schema(fields)))
+
+
+def logs(*logs: tuple[int, str, int, int]) -> pa.Table:
+    """Logs of brokers: broker, topic, partition, bytes."""
+    fields = ("broker_id", "topic", "partition", "bytes")
+    rows = [dict(zip(fields, log, strict=True)) for log in logs]
+    return pa.Table.from_pylist(rows, schema=pa.schema([schema_of("sizes").field(name) for name in fields]))
 
 
 @pytest.fixture
@@ -65,7 +73,7 @@ def test_bytes_and_time_of_each_wave(warehouse: Warehouse) -> None:
         (1, "b", 1, 7, False),
     )
 
-    copied = volume(warehouse, changes(MOVES))
+    copied = stored_volume(warehouse, changes(MOVES))
 
     assert copied.waves == [
         WaveVolume(wave=0, replicas=3, bytes=180, unknown=0, busiest_broker_bytes=140),
@@ -91,10 +99,8 @@ def test_bytes_and_time_of_each_wave(warehouse: Warehouse) -> None:
         (MOVES[3:4], "reassign", 5, ["copies 1 replica; run `surveyor sizes` to find out how many bytes"]),
     ],
 )
-def test_no_lines_without_known_sizes(
-    warehouse: Warehouse, moves: list[Move], action: str, rate: int | None, lines: list[str]
-) -> None:
-    assert [*volume(warehouse, changes(moves, action)).lines(rate)] == lines
+def test_no_lines_without_known_sizes(moves: list[Move], action: str, rate: int | None, lines: list[str]) -> None:
+    assert [*volume(changes(moves, action), logs()).lines(rate)] == lines
 
 
 def test_brokers_with_too_little_disk_space(warehouse: Warehouse) -> None:
@@ -105,7 +111,7 @@ def test_brokers_with_too_little_disk_space(warehouse: Warehouse) -> None:
         "log_dirs", [dict(zip(names, row, strict=True)) | {"error": None, "taken_at": NOW} for row in dirs]
     )
 
-    warned = list(space_warnings(warehouse, Volume([], {2: 9_000, 3: 140, 4: 130})))
+    warned = list(space_warnings(Volume([], {2: 9_000, 3: 140, 4: 130}), usable_bytes(warehouse)))
 
     assert warned == ["1 broker receives more bytes than the disks have left: 3 (140 B, 60 B left)"]
 
@@ -119,7 +125,7 @@ def test_as_copied_one_by_one(
     sizes: list[int],
 ) -> None:
     moves = [(wave, "t", number, before, after, before[0]) for number, (wave, before, after) in enumerate(drawn)]
-    warehouse: Any = Sizes([(move[3][0], "t", move[2], size) for move, size in zip(moves, sizes, strict=False)])
+    sized = [(move[3][0], "t", move[2], size) for move, size in zip(moves, sizes, strict=False)]
     sent: dict[tuple[int, int], int] = {}
     received: dict[tuple[int, int], int] = {}
     for wave, _, number, before, after, leader in moves:
@@ -127,24 +133,9 @@ def test_as_copied_one_by_one(
             received[wave, broker] = received.get((wave, broker), 0) + sizes[number]
             sent[wave, leader] = sent.get((wave, leader), 0) + sizes[number]
 
-    copied = volume(warehouse, changes(moves))
+    copied = volume(changes(moves), logs(*sized))
 
     busiest = {wave.wave: wave.busiest_broker_bytes for wave in copied.waves}
     assert copied.bytes == sum(received.values())
     for wave, most in busiest.items():
         assert most == max(count for (of, _), count in [*sent.items(), *received.items()] if of == wave)
-
-
-class Sizes:
-    """A warehouse in memory that has these sizes."""
-
-    def __init__(self, logs: list[tuple[int, str, int, int]]) -> None:
-        fields = ("broker_id", "topic", "partition", "bytes")
-        rows = [dict(zip(fields, log, strict=True)) for log in logs]
-        self.table = pa.Table.from_pylist(rows, schema=pa.schema([schema_of("sizes").field(name) for name in fields]))
-
-    def has(self, _: str) -> bool:
-        return True
-
-    def read(self, *_: Any, columns: list[str]) -> pa.Table:  # noqa: ANN401 - filters
-        return self.table.select(columns)

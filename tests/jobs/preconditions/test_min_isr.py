@@ -5,16 +5,19 @@ from typing import Final
 
 import pytest
 
+from jobs.core.arrow_rows import StoredRows
 from jobs.preconditions.min_isr import below_min_isr, short_lists, stored_below_min_isr, stored_short_lists
-from jobs.repositories.plans.repository import Plan
-from jobs.repositories.stored_rows import StoredRows
-from schemas.enums import Action, PlanKind
-from schemas.rows import Row
+from jobs.repositories.plans.arrow_digest import in_arrow
+from jobs.repositories.stored_rows import read_rows
+from jobs.repositories.warehouse_status import min_isr_by_topic
+from schemas.plan import Plan
+from schemas.rows import Change
 from schemas.znodes import encode_config
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+from tests.typed_rows import typed
 
 ISRS: Final = {
     ("two", 0): ([0, 1, 2], [0], True),
@@ -49,35 +52,31 @@ def plan(tree: KafkaTree, surveyor: Surveyor) -> Plan:
 def test_partitions_left_with_too_few(surveyor: Surveyor, plan: Plan) -> None:
     """From rows in memory and from Arrow columns; a new topic has the config of its plan."""
     few = [f"{topic}-{partition}" for (topic, partition), (_, _, warned) in ISRS.items() if warned]
-    stored = StoredRows.read(surveyor.warehouse, "changes", ["topic"], ("plan_id", "=", plan.plan_id))
+    stored = read_rows(surveyor.warehouse, "changes", ["topic"], ("plan_id", "=", plan.plan_id))
 
     assert few == ["two-0"]
-    assert below_min_isr(surveyor.warehouse, 1, plan.changes) == few
-    assert stored_below_min_isr(surveyor.warehouse, 1, stored) == few
+    minimum = min_isr_by_topic(surveyor.warehouse, 1, ["two", "one", "new"])
+    assert minimum == {"two": 2, "one": 1}
+    assert below_min_isr(minimum, plan.changes) == few
+    assert stored_below_min_isr(minimum, stored) == few
 
 
-def _reassigned(tree: KafkaTree, topic: str, partition: int, replicas: list[int], wave: int = 0) -> Row:
-    moved = {"replicas_after": replicas, "isr_after": replicas, "adding_after": replicas, "wave": wave}
-    return election(tree, topic, partition, leader=replicas[0]) | moved | {"action": Action.REASSIGN.value}
+def _reassigned(topic: str, partition: int, replicas: list[int], wave: int = 0) -> Change:
+    return typed(topic=topic, partition=partition, replicas_after=replicas, isr_after=replicas, wave=wave)
 
 
-def test_short_replica_lists_are_judged_by_the_last_wave(tree: KafkaTree, surveyor: Surveyor) -> None:
+def test_short_replica_lists_are_judged_by_the_last_wave() -> None:
     waves = [
-        _reassigned(tree, "two", 0, [3]),
-        _reassigned(tree, "two", 1, [3], wave=0),
-        _reassigned(tree, "two", 1, [3, 4], wave=1),
-        _reassigned(tree, "one", 0, [3]),
+        _reassigned("two", 0, [3]),
+        _reassigned("two", 1, [3], wave=0),
+        _reassigned("two", 1, [3, 4], wave=1),
+        _reassigned("one", 0, [3]),
     ]
-    plan = store_plan(surveyor.warehouse, tree, waves, kind=PlanKind.REASSIGN.value)
-    stored = StoredRows.read(
-        surveyor.warehouse, "changes", ["wave", "topic", "partition"], ("plan_id", "=", plan.plan_id)
-    )
+    minimum = {"two": 2, "one": 1}
+    stored = StoredRows(in_arrow("changes", waves))
 
-    assert short_lists(surveyor.warehouse, 1, plan.changes) == ["two-0"]
-    assert stored_short_lists(surveyor.warehouse, 1, stored) == ["two-0"]
-    assert (
-        below_min_isr(surveyor.warehouse, 1, plan.changes) == stored_below_min_isr(surveyor.warehouse, 1, stored) == []
-    )
+    assert short_lists(minimum, waves) == stored_short_lists(minimum, stored) == ["two-0"]
+    assert below_min_isr(minimum, waves) == stored_below_min_isr(minimum, stored) == []
 
 
 def test_broker_default_counts_without_a_topic_config(surveyor: Surveyor, plan: Plan) -> None:
@@ -89,11 +88,12 @@ def test_broker_default_counts_without_a_topic_config(surveyor: Surveyor, plan: 
     versions = newest["versions"] | {"broker_configs": surveyor.warehouse.version("broker_configs")}
     surveyor.warehouse.replace("snapshots", [newest | {"versions": versions}])
 
-    assert below_min_isr(surveyor.warehouse, 1, plan.changes) == ["one-0", "two-0"]
+    minimum = min_isr_by_topic(surveyor.warehouse, 1, ["two", "one"])
+    assert below_min_isr(minimum, plan.changes) == ["one-0", "two-0"]
 
 
 def test_no_warning_without_the_snapshot(surveyor: Surveyor, plan: Plan) -> None:
-    assert below_min_isr(surveyor.warehouse, 7, plan.changes) == []
+    assert below_min_isr(min_isr_by_topic(surveyor.warehouse, 7, ["two", "one"]), plan.changes) == []
 
 
 def test_warning_is_shown_with_every_view_of_a_plan(tree: KafkaTree, surveyor: Surveyor) -> None:

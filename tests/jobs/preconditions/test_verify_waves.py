@@ -5,8 +5,8 @@ import json
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanKind
+from schemas.plan import Plan
 from schemas.znodes import Assignment, encode_assignment
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.move_rows import reassignment

@@ -15,9 +15,9 @@ from jobs.execution.admin.admin_commit import commit_admin
 from jobs.execution.admin.command_lease import lease_for
 from jobs.preconditions.wave_outcomes import evaluate_waves
 from jobs.repositories.plans.commit_log import CommitLog
-from jobs.repositories.plans.repository import Plan
 from jobs.runtime.settings import settings_from
 from schemas.enums import Action, Outcome, PlanKind
+from schemas.plan import Plan
 from schemas.rows import Row
 from schemas.znodes import Assignment, encode_assignment
 from tests.jobs.support.rows.plan_rows import election, store_plan

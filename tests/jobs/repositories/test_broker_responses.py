@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.adapters.delta.warehouse import Warehouse, as_rows, schema_of
+from jobs.adapters.delta.warehouse import Warehouse, schema_of
+from jobs.core.arrow_rows import as_rows
 from jobs.repositories.broker_responses import KEY, latest_responses, record
 from schemas.rows import Row
 from tests.jobs.support.rows.warehouse_rows import NOW

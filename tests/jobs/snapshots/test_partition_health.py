@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jobs.adapters.delta.warehouse import Warehouse, schema_of
 from jobs.console_output.cluster_tables import PartitionFilter
 from jobs.console_output.commits import NO_SNAPSHOT
-from jobs.repositories.stored_rows import StoredRows
+from jobs.core.arrow_rows import StoredRows
 from jobs.snapshots.cluster_view import SOURCE_COLUMNS, ClusterView
 from jobs.snapshots.health import health_of, with_derived_columns
 from jobs.sql_views.database import Summaries

@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.table_cleanup import TableFiles
-from jobs.adapters.delta.warehouse import Warehouse, as_rows
+from jobs.adapters.delta.warehouse import Warehouse
+from jobs.core.arrow_rows import as_rows
 from jobs.core.errors import UnreadableError
 from jobs.core.units import parse_period
 from jobs.repositories.snapshot_tables import SnapshotTables

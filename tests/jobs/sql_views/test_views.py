@@ -10,7 +10,8 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
-from jobs.adapters.delta.warehouse import Warehouse, as_rows
+from jobs.adapters.delta.warehouse import Warehouse
+from jobs.core.arrow_rows import as_rows
 from jobs.repositories.snapshots import find_snapshot
 from jobs.snapshots.cluster_view import view_of
 from jobs.snapshots.health import health_of

@@ -26,9 +26,9 @@ from jobs.adapters.zookeeper.multi import add
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.batch.topic_znodes import TopicZnodes
 from jobs.execution.batch.transactions import ZnodeReads, required_reads, topic_ops
-from jobs.repositories.plans.repository import Plan
 from jobs.runtime.settings import ClusterConf, Settings
 from schemas.enums import Action, PlanStatus
+from schemas.plan import Plan
 from schemas.rows import Row
 from schemas.znodes import Assignment, encode_assignment, encode_epoch, encode_state
 from tests.jobs.support.commands.command_line import Surveyor

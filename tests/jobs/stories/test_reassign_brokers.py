@@ -14,8 +14,8 @@ from jobs.adapters.brokers.admin_client import Admin, bootstrap, connected_admin
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanKind, PlanStatus
+from schemas.plan import Plan
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.throttled_tree import overrides

@@ -31,7 +31,7 @@ from jobs.adapters.embedded.ports import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.cluster import read_brokers, read_cluster
 from jobs.adapters.zookeeper.controllership import controllership
-from jobs.repositories.plans.repository import Plan
+from schemas.plan import Plan
 from schemas.tables import SPARK_SCHEMAS
 from schemas.znodes import Endpoint
 from tests.jobs.support.commands import commands

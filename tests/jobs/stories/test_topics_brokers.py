@@ -17,9 +17,10 @@ from jobs.adapters.brokers.fanout import ask_brokers
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.console_output.reassign_partitions_text import kafka_json
-from jobs.repositories.plans.repository import Plan, read_plan
+from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.input_files import read_reassignment
 from schemas.enums import NO_LEADER, Action, PlanStatus
+from schemas.plan import Plan
 from schemas.topic_configs import TIERED, TOPIC_CONFIGS
 from schemas.znodes import decode_config
 from tests.jobs.support.commands.command_line import Surveyor

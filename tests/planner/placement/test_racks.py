@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.repositories.plan_figures import figures_of
+from planner.placement.plan_figures import figures_of
 from planner.placement.problem import NO_BROKER, Brokers, Partitions, Placement, PlacementError, PlacementGoal
 from planner.placement.racks import NO_RACK, crowding, lowest_crowding, max_independent
 from planner.placement.solve import evaluate_given, place

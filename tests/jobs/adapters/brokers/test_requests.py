@@ -12,16 +12,17 @@ from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.delivery import deliver
 from jobs.adapters.brokers.responses import BrokerResponses
-from jobs.adapters.delta.warehouse import Warehouse, as_rows
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.ports import free_port
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import Controllership, controllership
+from jobs.core.arrow_rows import as_rows
 from jobs.execution.batch.batch_commit import _written_changes
 from jobs.execution.batch.fenced_writer import FencedWriter
-from jobs.repositories.plans.commit_rows import RowOutcome
 from planner.broker_requests import notices_for
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from schemas.plan import RowOutcome
 from schemas.response_codes import NOT_SENT
 from schemas.rows import Row
 from tests.jobs.support.kafka.real_cluster import id_of, kafka_tree, topic_metadata

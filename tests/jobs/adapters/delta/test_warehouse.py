@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
-from jobs.adapters.delta.warehouse import Warehouse, as_rows
+from jobs.adapters.delta.warehouse import Warehouse
+from jobs.core.arrow_rows import as_rows
 from jobs.core.errors import SurveyorError, UnreadableError
 from planner.history.snapshot_diff import KEY
 from schemas.rows import Row

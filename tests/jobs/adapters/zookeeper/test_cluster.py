@@ -3,7 +3,7 @@
 import pytest
 
 from jobs.adapters.zookeeper.cluster import ClusterState, read_cluster
-from jobs.adapters.zookeeper.migration_signs import MADE_BY_HAND
+from jobs.core.migration_signs import MADE_BY_HAND
 from schemas.enums import RequestKind
 from schemas.rows import ZnodeRequest
 from schemas.znodes import Controller

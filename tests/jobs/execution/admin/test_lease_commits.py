@@ -16,8 +16,9 @@ from jobs.adapters.zookeeper.lease_znode import LEASE, current_holder
 from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.cancellation import cancel_running
 from jobs.repositories.plans.commit_log import close_plan
-from jobs.repositories.plans.repository import Plan, read_plan
+from jobs.repositories.plans.repository import read_plan
 from schemas.enums import Outcome, PlanKind, PlanStatus
+from schemas.plan import Plan
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.moving_controller import MovingController
 from tests.jobs.support.controllers.throttled_tree import RATES, overrides, own_lease, settings_of

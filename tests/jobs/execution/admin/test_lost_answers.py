@@ -17,8 +17,8 @@ from jobs.core.errors import UnreadableError
 from jobs.execution.admin.controller_client import JUDGED_SECONDS, REQUEST_TIMED_OUT
 from jobs.execution.admin.running_waves import recheck_wave
 from jobs.repositories.plans.commit_log import CommitLog
-from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanStatus
+from schemas.plan import Plan
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.moving_controller import MovingController, install
 from tests.jobs.support.controllers.throttled_tree import override

@@ -12,8 +12,8 @@ from jobs.adapters.zookeeper import admin_requests as orders
 from jobs.adapters.zookeeper.admin_requests import RequestExistsError, ZnodeRequests, chunks
 from jobs.adapters.zookeeper.lease_znode import LEASE
 from jobs.core.errors import RefusedError
-from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanKind, PlanStatus
+from schemas.plan import Plan
 from schemas.znodes import TopicPartition, encode_partitions
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.moving_controller import PREFERRED, REASSIGN, MovingController

@@ -18,9 +18,9 @@ from jobs.execution.admin.command_lease import lease_for
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
 from jobs.repositories.actor import Actor
 from jobs.repositories.plans.commit_log import CommitLog, close_plan
-from jobs.repositories.plans.repository import Plan
 from schemas.current_state import CurrentState
 from schemas.enums import PlanKind, PlanStatus
+from schemas.plan import Plan
 from schemas.rows import Change
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.moving_controller import MovingController

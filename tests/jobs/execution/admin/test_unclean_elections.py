@@ -24,7 +24,7 @@ from schemas.rows import Change, Key
 from schemas.znodes import Assignment
 
 if TYPE_CHECKING:
-    from jobs.repositories.plans.commit_rows import RowOutcome
+    from schemas.plan import RowOutcome
 
 UNCLEAN = Change(
     wave=0,

@@ -15,8 +15,8 @@ from jobs.core.errors import SurveyorError
 from jobs.execution.batch import batch_commit as commit_batch
 from jobs.execution.batch.notification import HoldBudget, NotificationResult, WrittenChange, verify_written
 from jobs.repositories.plans.commit_log import CommitLog
-from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanStatus
+from schemas.plan import Plan
 from schemas.rows import PlanRow
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.command_line import Surveyor

@@ -8,8 +8,8 @@ import pytest
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.controllership import take_over
 from jobs.execution.batch import fenced_writer as fenced_writes
-from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanStatus
+from schemas.plan import Plan
 from schemas.topic_configs import TIERED
 from schemas.znodes import decode_assignment, decode_config
 from tests.jobs.support.commands.command_line import Surveyor

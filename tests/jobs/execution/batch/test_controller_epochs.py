@@ -16,8 +16,8 @@ from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.core.errors import FencedError, RefusedError
 from jobs.execution.batch import batch_commit as commit_batch
 from jobs.execution.batch.fenced_writer import FencedWriter
-from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanStatus
+from schemas.plan import Plan
 from schemas.znode_json import LAST_EPOCH
 from schemas.znodes import State, encode_state
 from tests.jobs.support.commands.command_line import Surveyor

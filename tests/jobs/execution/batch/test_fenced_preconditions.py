@@ -12,8 +12,8 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import commit, connected
 from jobs.adapters.zookeeper.controllership import Controllership, check_absent
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
-from jobs.repositories.plans.repository import Plan
 from schemas.enums import Action, Outcome
+from schemas.plan import Plan
 from schemas.rows import Row
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.fenced_writes import before_multis, write

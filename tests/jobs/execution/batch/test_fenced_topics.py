@@ -10,8 +10,8 @@ from jobs.adapters.zookeeper.connection import commit
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi_failure import multi_bytes
 from jobs.execution.batch import transactions as fenced_multis
-from jobs.repositories.plans.repository import Plan
 from schemas.enums import Outcome, PlanStatus
+from schemas.plan import Plan
 from schemas.rows import Row
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.rows.plan_rows import creation, store_plan, topic_creation

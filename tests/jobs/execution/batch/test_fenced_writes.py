@@ -10,8 +10,8 @@ from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core.errors import FencedError
 from jobs.execution.batch import fenced_writer as fenced_writes
 from jobs.execution.batch.fenced_writer import FencedWriter
-from jobs.repositories.plans.repository import Plan
 from schemas.enums import NO_LEADER, Action, Outcome
+from schemas.plan import Plan
 from schemas.znodes import Assignment, decode_assignment, encode_assignment
 from tests.jobs.support.rows.plan_rows import creation, election, store_plan, topic_creation
 from tests.jobs.support.zookeeper.fenced_writes import write

@@ -15,8 +15,8 @@ from kazoo.client import KazooClient
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
-from jobs.repositories.plans.repository import Plan
 from schemas.enums import Action
+from schemas.plan import Plan
 from schemas.znodes import decode_state
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.rows.operation_rows import alteration, deletion, expansion

@@ -15,8 +15,8 @@ from jobs.adapters.cluster_connections.zookeeper import ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper, end_session
 from jobs.execution.admin.throttles import set_throttle
-from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanKind, PlanStatus
+from schemas.plan import Plan
 from schemas.znodes import State, encode_state
 from tests.jobs.execution.killed import crash_runner
 from tests.jobs.execution.killed.commit_audit import CommitAudit

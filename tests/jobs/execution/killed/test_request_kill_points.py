@@ -17,8 +17,8 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper, end_session
-from jobs.repositories.plans.repository import Plan
 from schemas.enums import Outcome
+from schemas.plan import Plan
 from schemas.rows import Key
 from schemas.znodes import State, encode_state
 from tests.jobs.execution.killed.commit_audit import CommitAudit

@@ -10,8 +10,8 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import RefusedError
 from jobs.repositories.actor import Actor
 from jobs.repositories.plans.commit_log import CommitLog, closed_line
-from jobs.repositories.plans.repository import Plan
 from schemas.enums import PlanStatus
+from schemas.plan import Plan
 from schemas.rows import Row
 from tests.jobs.support.rows.plan_rows import plan_record
 

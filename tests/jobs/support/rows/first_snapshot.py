@@ -12,11 +12,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import as_rows
 from jobs.adapters.sources.interface import ReadingEnd
 from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.adapters.zookeeper.connection import ZooKeeperSession
 from jobs.adapters.zookeeper.source import read_in_process
+from jobs.core.arrow_rows import as_rows
 from jobs.runtime.settings import ClusterConf, Settings
 from jobs.snapshots.cluster_view import ClusterView
 from jobs.snapshots.health import arrays_of

@@ -3,8 +3,8 @@
 import json
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.repositories.plans.repository import Plan
 from schemas.enums import OperationKind, PlanKind
+from schemas.plan import Plan
 from schemas.rows import Row
 from schemas.znodes import decode_assignment
 from tests.jobs.support.rows.plan_rows import creation, store_plan

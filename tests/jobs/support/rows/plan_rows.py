@@ -11,8 +11,9 @@ from msgspec.structs import asdict
 
 from jobs.adapters.delta.warehouse import Warehouse, quoted
 from jobs.adapters.zookeeper.cluster import read_cluster
-from jobs.repositories.plans.repository import Plan, read_plan
+from jobs.repositories.plans.repository import read_plan
 from schemas.enums import NO_VERSION, Action, OperationKind, PlanKind, PlanStatus
+from schemas.plan import Plan
 from schemas.plan_digest import plan_header
 from schemas.rows import Change, Operation, PlanRecord, Row
 from schemas.tables import CHANGES

@@ -10,9 +10,9 @@ from typing import Any
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.cluster import DELETE_TOPICS, PREFERRED_ELECTION, REASSIGN
-from jobs.repositories.plans.repository import Plan
 from schemas.enums import CONFIRMED_UNDER, LEADER_DURING_DELETE, Action, OperationKind, PlanKind
 from schemas.notices import STOP_REPLICA
+from schemas.plan import Plan
 from schemas.response_codes import NONE
 from schemas.rows import Key, Row
 from schemas.znodes import TopicPartition, decode_assignment, decode_partitions

@@ -12,9 +12,8 @@ from jobs.adapters.zookeeper import connection as zookeeper
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
 from jobs.core.errors import FencedError
 from jobs.execution.batch.fenced_writer import FencedWriter
-from jobs.repositories.plans.commit_rows import RowOutcome
-from jobs.repositories.plans.repository import Plan
 from schemas.enums import Outcome
+from schemas.plan import Plan, RowOutcome
 from schemas.rows import Change
 
 OURS = 2147483647

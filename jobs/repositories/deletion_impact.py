@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from jobs.adapters.delta.warehouse import Warehouse, values_of
+from jobs.adapters.delta.warehouse import Warehouse
+from jobs.core.arrow_rows import values_of
 from jobs.core.errors import SurveyorError
 from jobs.repositories.snapshots import find_snapshot, table_as_of
 from schemas.enums import OperationKind, PlanKind

@@ -1,0 +1,47 @@
+"""The sizes of logs and disks, as the last `surveyor sizes` stored them, and what a plan copies by these sizes."""
+
+from typing import Final
+
+import pyarrow as pa
+
+from jobs.adapters.delta.warehouse import Warehouse, schema_of
+from jobs.core.arrow_rows import StoredRows, values_of
+from jobs.preconditions.copy_volume import Volume, copying, volume
+
+MAX_FILTERED_TOPICS: Final = 100
+"""Number of topics up to which sizes are read for these topics only."""
+
+_LOG_COLUMNS: Final = ("topic", "partition", "broker_id", "bytes")
+
+
+def stored_volume(warehouse: Warehouse, changes: StoredRows) -> Volume:
+    """Add up what the reassignments among the changes copy."""
+    moves = copying(changes)
+    return volume(moves, _logs_of(warehouse, moves.values("topic")) if len(moves) else _no_logs())
+
+
+def _logs_of(warehouse: Warehouse, topics: list[str]) -> pa.Table:
+    """Read the logs of these topics, and maybe of others, without future logs."""
+    if not warehouse.has("sizes"):
+        return _no_logs()
+    few_topics = [("topic", "in", topics)] if len(topics) <= MAX_FILTERED_TOPICS else []
+    return warehouse.read("sizes", ("is_future", "=", False), *few_topics, columns=list(_LOG_COLUMNS))
+
+
+def _no_logs() -> pa.Table:
+    return pa.schema([schema_of("sizes").field(name) for name in _LOG_COLUMNS]).empty_table()
+
+
+def usable_bytes(warehouse: Warehouse) -> dict[int, int]:
+    """Return the bytes left on the disks of each broker that reported them to `surveyor sizes`.
+
+    Log dirs with the same size and the same free space count as one volume.
+    """
+    usable: dict[int, int] = {}
+    if not warehouse.has("log_dirs"):
+        return usable
+    volumes = {*values_of(warehouse.read("log_dirs"), "broker_id", "total_bytes", "usable_bytes")}
+    for broker, _, free in volumes:
+        if free is not None:
+            usable[broker] = usable.get(broker, 0) + free
+    return usable
