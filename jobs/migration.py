@@ -36,9 +36,16 @@ app = typer.Typer(
 @command
 def check(settings: Settings) -> CommandResult:
     """Find what prevents a migration to KRaft, or would be lost in it; changes nothing."""
+    from jobs.adapters.zookeeper.connection import connected
+    from jobs.checks.migration_check import read_facts
     from jobs.console_output.migration import report_check
 
-    return report_check(settings)
+    settings.refuse_without_zookeeper(
+        "migration check", "`surveyor migration prove` compares snapshots of before and after a migration"
+    )
+    with connected(settings.zookeeper_endpoint) as client:
+        facts = read_facts(settings, client)
+    return report_check(settings, facts)
 
 
 @app.command(name="prove")

@@ -20,7 +20,7 @@ from jobs.adapters.brokers.migration_configs import (
 )
 from jobs.adapters.brokers.reported_configs import CONFIG_TIMEOUT_SECONDS
 from jobs.adapters.zookeeper.cluster import CONFIGS, TOPICS, ClusterState, read_cluster
-from jobs.adapters.zookeeper.connection import children, connected, with_retries
+from jobs.adapters.zookeeper.connection import children, with_retries
 from jobs.adapters.zookeeper.kraft_carried_znodes import CONSUMERS, SCRAM, CarriedZnodes, read_carried
 from jobs.adapters.zookeeper.scram_users import USERS
 from jobs.adapters.zookeeper.topics import read_topic_rows
@@ -94,17 +94,14 @@ class MigrationFacts:
         return [*self.state.quarantine, *self.topics.quarantine]
 
 
-def read_facts(settings: Settings) -> MigrationFacts:
-    """Read the live cluster; raise UnreadableError if ZooKeeper cannot be reached."""
-    with connected(settings.zookeeper_endpoint) as client:
-        state = with_retries(lambda: read_cluster(client))
-        with progress("asking brokers for their configs"):
-            configs, silent = read_migration_configs(
-                state.brokers, settings.conf.command_config, CONFIG_TIMEOUT_SECONDS
-            )
-        with progress("reading topics and partitions"):
-            topics = _read_topics(client, state)
-        carried = with_retries(lambda: read_carried(client, topics.names))
+def read_facts(settings: Settings, client: KazooClient) -> MigrationFacts:
+    """Read the live cluster by the session of `client`."""
+    state = with_retries(lambda: read_cluster(client))
+    with progress("asking brokers for their configs"):
+        configs, silent = read_migration_configs(state.brokers, settings.conf.command_config, CONFIG_TIMEOUT_SECONDS)
+    with progress("reading topics and partitions"):
+        topics = _read_topics(client, state)
+    carried = with_retries(lambda: read_carried(client, topics.names))
     return MigrationFacts(state=state, topics=topics, carried=carried, configs=configs, silent=silent)
 
 

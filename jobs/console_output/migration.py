@@ -3,7 +3,7 @@
 from collections import Counter
 
 from jobs.checks.common_checks import CheckStatus
-from jobs.checks.migration_check import migration_checks, read_facts
+from jobs.checks.migration_check import MigrationFacts, migration_checks
 from jobs.console_output.doctor import lines
 from jobs.core.errors import ExitCode
 from jobs.repositories.snapshots import find_snapshot
@@ -14,12 +14,9 @@ from jobs.snapshots.migration_proof import prove
 from schemas.text import pluralise
 
 
-def report_check(settings: Settings) -> CommandResult:
-    """Run the checks; the exit code is CHANGES if a fault was found."""
-    settings.refuse_without_zookeeper(
-        "migration check", "`surveyor migration prove` compares snapshots of before and after a migration"
-    )
-    findings = [*migration_checks(settings, read_facts(settings))]
+def report_check(settings: Settings, facts: MigrationFacts) -> CommandResult:
+    """Judge the facts; the exit code is CHANGES if a fault was found."""
+    findings = [*migration_checks(settings, facts)]
     counts = Counter(finding.status for finding in findings)
     faults, warnings = counts[CheckStatus.FAULT], counts[CheckStatus.WARNING]
     verdict = (

@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum, auto
+from typing import Final
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
@@ -21,6 +22,8 @@ from jobs.runtime.console import CommandResult
 from jobs.runtime.output import emit
 from jobs.runtime.settings import DEFAULT_WAREHOUSE, Settings
 
+INTERRUPTED: Final = "interrupted: the servers of the demo are stopped; the same command starts a new demo"
+
 
 class Demo(Enum):
     """What the demo shows."""
@@ -36,12 +39,15 @@ def run_demo(settings: Settings, run: Run, demo: Demo, *, pauses: bool) -> ExitC
     `run` executes a Surveyor command line in this process. If it pauses, each step waits for Enter.
     """
     os.environ.pop(REMOTE, None)  # the demo runs on this host only
-    with (
-        raise_on_signal(),
-        _warehouse(settings) as warehouse,
-        _scenario(demo, run, settings.cluster, warehouse, pauses=pauses) as scenario,
-    ):
-        acked, read_back = scenario.execute()
+    try:
+        with (
+            raise_on_signal(),
+            _warehouse(settings) as warehouse,
+            _scenario(demo, run, settings.cluster, warehouse, pauses=pauses) as scenario,
+        ):
+            acked, read_back = scenario.execute()
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(INTERRUPTED) from None
     lost = acked - read_back
     result = {"acked": len(acked), "read": len(acked & read_back), "lost": len(lost)}
     emit(settings, CommandResult(result, "records " + " ".join(f"{name}={count}" for name, count in result.items())))

@@ -13,14 +13,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.adapters.delta.spark_warehouse import MAX_DRIVER_ROWS, SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.sources.interface import ClusterSource
+from jobs.adapters.sources.interface import ClusterMetadata, ClusterSource
 from jobs.adapters.spark.session import default_parallelism, start_session, with_settings
 from jobs.adapters.spark.spark_settings import BROADCASTING, ONE_TASK, SMALL_CLUSTER_PARTITIONS
 from jobs.advice.outage import in_json, outage_left_by
 from jobs.advice.plans import after_planning
 from jobs.console_output.plan_review import plan_lines, plan_warnings
 from jobs.core.errors import ExitCode, RefusedError
-from jobs.core.migration_signs import migration_refusal
+from jobs.core.migration_signs import migration_refusal, refuse_migration
 from jobs.planning.plan_rows import ExtraRows, plan_rows
 from jobs.planning.planning_tables import PlanningTables
 from jobs.repositories.deletion_impact import deletion_impact_of
@@ -143,7 +143,11 @@ def _refuse_taken_name(warehouse: Warehouse, alias: Alias) -> None:
 
 def _refreshed(settings: Settings, source: ClusterSource | None) -> int:
     """Take a snapshot and return its id; an error of the snapshot also fails the plan."""
-    taken = take_snapshot(settings) if source is None else take_snapshot_of(settings, source)
+    taken = (
+        take_snapshot(settings, _refuse_migrating)
+        if source is None
+        else take_snapshot_of(settings, source, _refuse_migrating)
+    )
     log(f"surveyor: {snapshot_line(settings.cluster, taken)}")
     return int(taken["snapshot_id"])
 
@@ -177,6 +181,11 @@ def _session(settings: Settings, *, tiny: bool, one_task: bool) -> SparkSession:
     # tasks compile their code themselves if a rule is too long for a stage, so no more tasks than run at once
     tasks = {"spark.sql.shuffle.partitions": str(default_parallelism(session))}
     return with_settings(session, PLANNING_SETTINGS | tasks)
+
+
+def _refuse_migrating(metadata: ClusterMetadata) -> None:
+    """Refuse before a snapshot is taken on which nothing may be planned."""
+    refuse_migration(metadata.migration)
 
 
 def _refuse_migration(snapshot: Snapshot) -> None:

@@ -266,6 +266,18 @@ def _refuse_non_utf8(given: Mapping[str, object]) -> None:
             raise UsageError(f"{name.replace('_', ' ')} {value!r} is no UTF-8; expected text")
 
 
+INTERRUPTED_MESSAGE: Final = (
+    "interrupted: unfinished work is in the state that a crash leaves; the same command continues it"
+)
+"""The last line of a command that was interrupted, unless the interruption has a message of its own."""
+
+
+class _State:
+    """Whether a command of this process reports errors already; the demo runs others."""
+
+    is_reporting = False
+
+
 @contextmanager
 def report_errors(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
     """Report an error on stderr as one message, and as the JSON object if requested; exit with its code."""
@@ -282,12 +294,14 @@ def report_errors(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
             _drop_stdout()
         raise typer.Exit(code) from None
 
+    is_nested, _State.is_reporting = _State.is_reporting, True
     try:
         yield
     except KeyboardInterrupt as error:
         end_unless_own_interrupt()
-        message = "interrupted: unfinished work is in the state that a crash leaves; the same command continues it"
-        end_with(message, error, exit_code())
+        if is_nested:  # the command that runs this one reports it
+            raise typer.Exit(exit_code()) from None
+        end_with(str(error) or INTERRUPTED_MESSAGE, error, exit_code())
     except SurveyorError as error:
         end_with(str(error), error, error.exit_code, **error.result)
     except (typer.Exit, typer.Abort):
@@ -301,6 +315,8 @@ def report_errors(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
         if os.environ.get(DEBUG) and not logs.is_json():  # a JSON record has the stack trace anyway
             raise
         end_with(unexpected_error_message(error), error, ExitCode.ERROR)
+    finally:
+        _State.is_reporting = is_nested
 
 
 def _drop_stdout() -> None:

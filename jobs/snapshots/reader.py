@@ -5,7 +5,7 @@ read on the driver. Broker configs are requested in the background from the star
 respond costs no time while Spark starts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -58,9 +58,19 @@ class StagedMetadata:
         return self.staged.where(F.col("kind") == kind)
 
 
-def read_driver_metadata(settings: Settings, source: ClusterSource) -> DriverMetadata:
-    """Read brokers, controller, requests and dynamic broker configs, and start the config requests to the brokers."""
+def permit(metadata: ClusterMetadata) -> None:
+    """Permit a snapshot of every cluster."""
+
+
+def read_driver_metadata(
+    settings: Settings, source: ClusterSource, refuse: Callable[[ClusterMetadata], None] = permit
+) -> DriverMetadata:
+    """Read brokers, controller, requests and dynamic broker configs, and start the config requests to the brokers.
+
+    `refuse` may raise an error for what was read, before brokers are asked and Spark starts.
+    """
     reading = source.read_driver_metadata(SMALL_CLUSTER_PARTITIONS)
+    refuse(reading.metadata)
     configs = _request_broker_configs(settings, reading.metadata.live_brokers, reading.settings)
     return DriverMetadata(reading.metadata, reading.is_small, configs)
 

@@ -6,7 +6,7 @@ point therefore leaves the last complete snapshot intact.
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -38,7 +38,7 @@ from jobs.runtime.progress import Phases, progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
 from jobs.snapshots.fleet_health import FIGURES_SHOWN, WORST_BY, figures_of, health_at
-from jobs.snapshots.reader import DriverMetadata, StagedMetadata, read_driver_metadata, stage
+from jobs.snapshots.reader import DriverMetadata, StagedMetadata, permit, read_driver_metadata, stage
 from jobs.snapshots.writer import SnapshotWriter
 from schemas.enums import NO_CONTROLLER
 from schemas.rows import Row
@@ -53,18 +53,23 @@ CONTROLLER_PLACEHOLDERS: Final = {NO_CONTROLLER: "no controller", None: "control
 """Texts shown if there is no controller id."""
 
 
-def take_snapshot(settings: Settings) -> Result:
-    """Take one snapshot of the cluster; return its id, counts and seconds by phase."""
+def take_snapshot(settings: Settings, refuse: Callable[[ClusterMetadata], None] = permit) -> Result:
+    """Take one snapshot of the cluster; return its id, counts and seconds by phase.
+
+    `refuse` may raise an error for the cluster as it is; nothing is written then.
+    """
     with settings.open_source() as source:
-        return take_snapshot_of(settings, source)
+        return take_snapshot_of(settings, source, refuse)
 
 
-def take_snapshot_of(settings: Settings, source: ClusterSource) -> Result:
+def take_snapshot_of(
+    settings: Settings, source: ClusterSource, refuse: Callable[[ClusterMetadata], None] = permit
+) -> Result:
     """Take one snapshot, reading by a source that the caller has opened."""
     began = _StartTime()
     phases = Phases()
     with phases.of("read", "reading brokers and the controller"):
-        small = _read_driver_metadata(settings, source)
+        small = _read_driver_metadata(settings, source, refuse)
     with phases.of("start", "starting Spark"):
         settings.warehouse.ensure_tables()
         session = _session(settings, tiny=small.tiny)
@@ -72,7 +77,7 @@ def take_snapshot_of(settings: Settings, source: ClusterSource) -> Result:
     with _exclusive_snapshot(settings.warehouse) as turn:
         if turn.has_waited:  # read again, because ids must follow the order of reading
             began = _StartTime()
-            small = _read_driver_metadata(settings, source)
+            small = _read_driver_metadata(settings, source, refuse)
         reading = stage(source, tables, small, phases)
         _end_drains(settings, reading.metadata)
         row, counts = _write_under_next_id(settings, tables, reading, phases, began=began, turn=turn)
@@ -80,9 +85,11 @@ def take_snapshot_of(settings: Settings, source: ClusterSource) -> Result:
     return {name: row[name] for name in RESULT_FIELDS} | counts | {"seconds_by_phase": phases.rounded}
 
 
-def _read_driver_metadata(settings: Settings, source: ClusterSource) -> DriverMetadata:
+def _read_driver_metadata(
+    settings: Settings, source: ClusterSource, refuse: Callable[[ClusterMetadata], None]
+) -> DriverMetadata:
     """Read the part for the driver; raise RefusedError if the name is that of another cluster."""
-    small = read_driver_metadata(settings, source)
+    small = read_driver_metadata(settings, source, refuse)
     refuse_other_cluster_id(settings.warehouse, small.metadata.cluster_id, settings.address)
     return small
 

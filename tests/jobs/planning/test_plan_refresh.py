@@ -104,6 +104,15 @@ def test_no_snapshot_no_plan(surveyor: Surveyor) -> None:
 
 
 def test_a_question_that_cannot_be_meant_takes_no_snapshot(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "take_snapshot", lambda _: pytest.fail("a snapshot was taken"))
+    monkeypatch.setattr(planning, "take_snapshot", lambda *_: pytest.fail("a snapshot was taken"))
 
     assert surveyor("plan", "drain", "--brokers", "one", "--refresh").code == USAGE
+
+
+def test_a_migration_is_refused_before_a_snapshot_is_taken(surveyor: Surveyor, tree: KafkaTree) -> None:
+    tree.write("/migration", b'{"version":0,"kraft_controller_id":3000,"kraft_controller_epoch":4}')
+
+    ran = surveyor("plan", "reconcile", "--refresh")
+
+    assert (ran.code, "migration to KRaft is in progress" in ran.stderr) == (REFUSED, True)
+    assert not surveyor.folder.exists()

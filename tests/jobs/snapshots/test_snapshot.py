@@ -451,7 +451,7 @@ def test_seconds_by_phase(surveyor: Surveyor) -> None:
 
 @pytest.mark.usefixtures("both_ways")
 def test_a_reading_that_fails_half_way_is_one_message(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
-    def small(settings: Settings, source: ClusterSource) -> snapshot_read.DriverMetadata:
+    def small(settings: Settings, source: ClusterSource, _: object) -> snapshot_read.DriverMetadata:
         reading = read_small(settings, source)
         assert isinstance(source, ZooKeeperSource)
         session = source.session
