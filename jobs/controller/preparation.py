@@ -1,21 +1,25 @@
 """Preparation of a take-over: the brokers' settings and the cluster are read and checked, which is slow.
 
 While there is no controller, no dead leader is replaced. So whatever does not need the controllership is done before
-the take-over, and the rest after it (`jobs.controller.term`). A standby prepares again from time to time.
+the take-over, and the rest after it (`jobs.controller.term`). A standby prepares again from time to time. Partitions
+without a state znode that had one by the recorded history are marked.
 """
 
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow.compute as pc
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.connection import refuse_unresponsive
 from jobs.adapters.brokers.reported_configs import CONFIG_TIMEOUT_SECONDS, read_broker_configs, read_overrides
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.cluster import DELETE_TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, forbidden, with_retries
 from jobs.adapters.zookeeper.controllership import refuse_take_over
@@ -24,15 +28,20 @@ from jobs.controller.context import ControllerContext
 from jobs.controller.control_options import ControlOptions
 from jobs.controller.controller_node import with_logins
 from jobs.controller.decision_engine import DecisionEngine
-from jobs.controller.lost_states import lost_states
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.zk_watches import ZkWatches
+from jobs.core.arrow_rows import values_of
 from jobs.core.errors import NoAnswerError, RefusedError, UnreadableError
 from jobs.execution.batch.batch_commit import refuse_unreachable
-from jobs.repositories.snapshots import refuse_other_cluster_id
+from jobs.repositories.snapshots import has_vanished, refuse_other_cluster_id, topics_before
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
+from planner.rules.lost_states import PastState, is_same_topic, lost_state
+from schemas.partition_info import PartitionInfo, TopicInfo
+from schemas.rows import Key, Topic
+
+_PAST_COLUMNS: Final = ("topic", "partition", "snapshot_id", "topic_version", "leader", "partition_state", "vanished")
 
 RECONNECT_SECONDS: Final = 1.0
 """Seconds until a standby tries again where no take-over had begun, for instance if ZooKeeper does not respond."""
@@ -129,13 +138,54 @@ def _first_context(settings: Settings, client: KazooClient) -> ControllerContext
     context = ControllerContext()
     with progress("reading topics and partitions"), without_garbage_collection():
         with_retries(lambda: MetadataReader(client, ZkWatches(client), context).load_all())
-    for topic, partition in sorted(lost_states(settings.warehouse, context)):
+    for topic, partition in sorted(_lost_states(settings.warehouse, context)):
         log(
             f"surveyor: {topic}-{partition} has no state znode and had one: see `surveyor plan recover`",
             logging.WARNING,
         )
         context.mark_lost((topic, partition))
     return context
+
+
+def _lost_states(warehouse: Warehouse, context: ControllerContext) -> set[Key]:
+    """Return the partitions of the context without a state that had one; none if there is no history."""
+    stateless = {
+        key: row
+        for key, row in context.partitions.items()
+        if row.understood and not row.had_state and not context.is_queued(row.topic)
+    }
+    if not stateless or not warehouse.has("partition_history"):
+        return set()
+    lost: dict[Key, int | None] = {}
+    for key, history in _history(warehouse, stateless).items():
+        state = lost_state(history, stateless[key].topic_version or 0)
+        if state is not None:
+            lost[key] = state.gone
+    before = {gone: topics_before(warehouse, gone) for gone in {*lost.values()} if gone is not None}
+    return {
+        key
+        for key, gone in lost.items()
+        if gone is None or _is_same(stateless[key], context.topics[key[0]], before[gone].get(key[0]))
+    }
+
+
+def _history(warehouse: Warehouse, keys: Iterable[Key]) -> dict[Key, list[PastState]]:
+    stateless, history = {*keys}, defaultdict[Key, list[PastState]](list)
+    topics = sorted({topic for topic, _ in stateless})
+    table = warehouse.read("partition_history", ("topic", "in", topics), columns=_PAST_COLUMNS)
+    partitions = sorted({partition for _, partition in stateless})
+    rows = values_of(table.filter(pc.field("partition").isin(partitions)), *_PAST_COLUMNS)
+    for topic, partition, snapshot_id, topic_version, leader, state, vanished in rows:
+        if (topic, partition) in stateless:
+            past = PastState(snapshot_id, topic_version, leader is not None, has_vanished(state, vanished))
+            history[topic, partition].append(past)
+    return history
+
+
+def _is_same(row: PartitionInfo, topic: TopicInfo, then: Topic | None) -> bool:
+    if then is None:
+        return True
+    return is_same_topic(topic.topic_id, row.topic_version or 0, then.topic_id, then.topic_version)
 
 
 @contextmanager

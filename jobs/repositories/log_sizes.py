@@ -4,7 +4,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from jobs.adapters.delta.warehouse import Warehouse, schema_of
+from jobs.adapters.delta.table_schemas import schema_of
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import StoredRows, values_of
 from jobs.preconditions.copy_volume import Volume, copying, volume
 

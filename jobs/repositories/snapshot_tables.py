@@ -12,7 +12,8 @@ from msgspec.structs import asdict
 from pyspark.sql import DataFrame
 
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
-from jobs.adapters.delta.warehouse import Warehouse, schema_of
+from jobs.adapters.delta.table_schemas import schema_of
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import UnreadableError
 from jobs.repositories.brokers_last_seen import brokers_last_seen
 from jobs.repositories.snapshots import last_snapshot, table_as_of

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Warehouse, schema_of
+from jobs.adapters.delta.table_schemas import schema_of
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sources.interface import ClusterSource, LiveReading, TopicOverrides
 from jobs.adapters.zookeeper.cluster import REASSIGN, ignored_by_kafka
 from jobs.core.arrow_rows import as_rows, values_of

@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.delta.filtered_reads import Filter
-from jobs.adapters.delta.warehouse import Warehouse, schema_of
+from jobs.adapters.delta.table_schemas import schema_of
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import as_rows
 from jobs.core.errors import UnreadableError
 from jobs.repositories.brokers_last_seen import brokers_last_seen

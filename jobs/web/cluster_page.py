@@ -14,7 +14,8 @@ from typing import Any, Final, Protocol, TypeVar
 import pyarrow as pa
 from msgspec import Struct
 
-from jobs.adapters.delta.warehouse import Warehouse, schema_of, typed
+from jobs.adapters.delta.table_schemas import schema_of
+from jobs.adapters.delta.warehouse import Warehouse, typed
 from jobs.core.arrow_rows import as_rows, values_of
 from jobs.core.masking import masked_text
 from jobs.sql_views.database import Summaries, structs_of

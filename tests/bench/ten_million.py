@@ -25,7 +25,8 @@ from typing import Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from jobs.adapters.delta.warehouse import Warehouse, schema_of
+from jobs.adapters.delta.table_schemas import schema_of
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.units import Part
 from jobs.repositories.snapshots import STATE_TABLES
 from jobs.runtime.console import log

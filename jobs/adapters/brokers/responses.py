@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from jobs.adapters.brokers.connection import error_of
 from jobs.adapters.brokers.control_encoding import as_uuid
-from jobs.adapters.delta.warehouse import schema_of
+from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.kio_imports import entity_reader
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.response_codes import NOT_SENT, STALE_CONTROLLER_EPOCH, ResponseMeaning, meaning

@@ -22,7 +22,8 @@ from pyspark.sql.types import StructType
 
 from jobs.adapters.delta.locked_writes import write_locked
 from jobs.adapters.delta.table_cleanup import TableFiles
-from jobs.adapters.delta.warehouse import AnyRow, Warehouse, quoted, schema_of
+from jobs.adapters.delta.table_schemas import schema_of
+from jobs.adapters.delta.warehouse import AnyRow, Warehouse, quoted
 from jobs.adapters.delta.warehouse_paths import takes_spark_commits
 from jobs.adapters.spark.session import cached_with_counts
 from schemas.columns import KEYS

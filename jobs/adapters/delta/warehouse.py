@@ -6,10 +6,9 @@ tables are created here from `schemas.columns`, so they exist from the first use
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import chain
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
@@ -18,18 +17,26 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, Schema, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
 from jobs.adapters.delta.compatibility import (
     changed_properties,
     incompatibility,
-    properties_of,
     write_incompatibility,
 )
 from jobs.adapters.delta.filtered_reads import Filter, missing_files, native_files, read_where
 from jobs.adapters.delta.locked_writes import MAX_WRITE_ATTEMPTS, write_locked
+from jobs.adapters.delta.table_schemas import (
+    add_columns,
+    checks_of,
+    create_all,
+    existing_columns,
+    reset_properties,
+    schema_of,
+    update_checks,
+)
 from jobs.adapters.delta.warehouse_paths import (
     absolute,
     make_all,
@@ -39,8 +46,7 @@ from jobs.adapters.delta.warehouse_paths import (
 )
 from jobs.core.arrow_rows import as_rows
 from jobs.core.errors import SurveyorError, UnreadableError
-from schemas.column_types import Columns
-from schemas.columns import CHECKS, KEYS, TABLE_COLUMNS
+from schemas.columns import CHECKS, TABLE_COLUMNS
 from schemas.rows import Change, Row, TableRow
 
 T = TypeVar("T")
@@ -98,7 +104,7 @@ class Warehouse:
             list(pool.map(self.ensure_columns, [name for name in TABLE_COLUMNS if existing[name]]))
             missing = [name for name in TABLE_COLUMNS if not existing[name]]
             if missing:
-                make_all(self.uri, missing, lambda tables: _create_all(pool, tables))
+                make_all(self.uri, missing, lambda tables: create_all(pool, tables))
 
     def ensure_columns(self, name: str) -> None:
         """Upgrade a table of an older version, and undo what other programs changed of its settings.
@@ -108,12 +114,12 @@ class Warehouse:
         table, checks = self._open(name), CHECKS.get(name, {})
         if mismatch := write_incompatibility(table):
             raise SurveyorError(f"table {name} at {absolute(self.path(name))} {mismatch.fault}; {mismatch.remedy}")
-        if {*TABLE_COLUMNS[name].names} - _columns_of(table):
-            self._commit(name, lambda delta: _add_columns(delta, TABLE_COLUMNS[name]))
-        if _checks_of(table) != checks.keys():
-            self._commit(name, lambda delta: _update_checks(delta, checks))
+        if {*TABLE_COLUMNS[name].names} - existing_columns(table):
+            self._commit(name, lambda delta: add_columns(delta, TABLE_COLUMNS[name]))
+        if checks_of(table) != checks.keys():
+            self._commit(name, lambda delta: update_checks(delta, checks))
         if changed_properties(name, table):
-            self._commit(name, lambda delta: _reset_properties(name, delta))
+            self._commit(name, lambda delta: reset_properties(name, delta))
 
     def exists(self) -> bool:
         """Return whether the warehouse has been used, that is, whether table `snapshots` exists."""
@@ -144,7 +150,7 @@ class Warehouse:
 
     def columns(self, table: str, version: int | None = None) -> set[str]:
         """Return a table's columns, at a version or now; tables of older Surveyor versions lack new columns."""
-        return _columns_of(self._open(table, version))
+        return existing_columns(self._open(table, version))
 
     def read(
         self,
@@ -583,78 +589,9 @@ def typed(row: type[R], rows: pa.Table) -> list[R]:
         raise UnreadableError(f"table {row.TABLE} has a row that Surveyor did not write: {error}") from None
 
 
-@cache
-def schema_of(table: str) -> pa.Schema:
-    """Return a table's schema for pyarrow; cached, as each takes 0.1 ms and a snapshot needs nineteen.
-
-    Comments are left out, because rows with other comments than those of an older table would be refused.
-    """
-    return pa.schema(Schema.from_json(json.dumps(_uncommented(TABLE_COLUMNS[table].json))).to_arrow())
-
-
-def _uncommented(part: Any) -> Any:  # noqa: ANN401 - JSON
-    if isinstance(part, dict):
-        return {key: {} if key == "metadata" else _uncommented(value) for key, value in part.items()}
-    return [_uncommented(item) for item in part] if isinstance(part, list) else part
-
-
 def quoted(text: str) -> str:
     """Format text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
-
-
-def _create_all(pool: ThreadPoolExecutor, paths: Sequence[str]) -> None:
-    """Create tables in parallel; raise the first error after all have ended."""
-    made = [pool.submit(_create, path) for path in paths]
-    wait(made)
-    for creation in made:
-        creation.result()
-
-
-def _create(path: str) -> None:
-    name = path.rpartition("/")[2]
-    required = {"cluster", *KEYS[name]}
-    columns = TABLE_COLUMNS[name].json
-    for column in columns["fields"]:
-        column["nullable"] = column["name"] not in required
-    table = DeltaTable.create(
-        path,
-        schema=Schema.from_json(json.dumps(columns)),
-        mode="ignore",
-        partition_by=["cluster"],
-        configuration=properties_of(name),
-        raise_if_key_not_exists=False,  # the schema's version is not a key of Delta's
-    )
-    for constraint, expression in CHECKS.get(name, {}).items():
-        table.alter.add_constraint({constraint: expression})
-
-
-def _columns_of(table: DeltaTable) -> set[str]:
-    return {field.name for field in table.schema().fields}
-
-
-def _reset_properties(name: str, table: DeltaTable) -> None:
-    table.alter.set_table_properties(changed_properties(name, table), raise_if_not_exists=False)
-
-
-def _add_columns(table: DeltaTable, schema: Columns) -> None:
-    missing = {*schema.names}.difference(field.name for field in table.schema().fields)
-    if missing:
-        fields = Schema.from_json(json.dumps(schema.json)).fields
-        table.alter.add_columns([field for field in fields if field.name in missing])
-
-
-def _checks_of(table: DeltaTable) -> set[str]:
-    prefix = "delta.constraints."
-    return {name.removeprefix(prefix) for name in table.metadata().configuration if name.startswith(prefix)}
-
-
-def _update_checks(table: DeltaTable, checks: Mapping[str, str]) -> None:
-    existing = _checks_of(table)
-    for name in existing - checks.keys():
-        table.alter.drop_constraint(name, raise_if_not_exists=False)
-    for name in checks.keys() - existing:
-        table.alter.add_constraint({name: checks[name]})
 
 
 def _first_line(error: Exception) -> str:

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from jobs.adapters.brokers.admin_client import NONE
 from jobs.adapters.brokers.permission_refusal import refusal
-from jobs.adapters.delta.warehouse import schema_of
+from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.kraft.cluster import REASSIGNMENTS, NotPermittedError, Reassignments, RefusedReadError, read_moves
 from jobs.adapters.kraft.session import UNSUPPORTED, Session, StaleMetadataError
 from schemas.rows import Key, QuarantinedZnode

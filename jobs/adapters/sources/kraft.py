@@ -13,7 +13,7 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from jobs.adapters.brokers.admin_client import NONE, bootstrap, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.brokers.reported_configs import KAFKA_DEFAULTS, KRAFT_DEFAULTS
-from jobs.adapters.delta.warehouse import schema_of
+from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.kraft.cluster import (
     Reassignments,
     RefusedReadError,

@@ -9,7 +9,7 @@ import pyarrow as pa
 from kazoo.client import KazooClient
 
 from jobs.adapters.brokers.reported_configs import DEFAULTS, DYNAMIC_CONFIGS, configured_brokers, read_overrides
-from jobs.adapters.delta.warehouse import schema_of
+from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.sources.interface import (
     ClusterMetadata,
     ConfigDefaults,

@@ -8,7 +8,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.adapters.delta.warehouse import AnyRow, columns_of, schema_of
+from jobs.adapters.delta.table_schemas import schema_of
+from jobs.adapters.delta.warehouse import AnyRow, columns_of
 from schemas.plan_digest import HASHED, LINE_END, NULL, SEPARATOR, plan_id_of
 from schemas.rows import Row
 

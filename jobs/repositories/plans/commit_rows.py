@@ -12,7 +12,8 @@ from typing import Final, NamedTuple, Self
 
 import pyarrow as pa
 
-from jobs.adapters.delta.warehouse import Warehouse, schema_of
+from jobs.adapters.delta.table_schemas import schema_of
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.actor import Actor, this_actor
 from schemas.enums import OperationKind, Outcome, Step
 from schemas.plan import RowOutcome

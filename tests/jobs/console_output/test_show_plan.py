@@ -13,7 +13,8 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from jobs.adapters.delta.warehouse import Warehouse, schema_of
+from jobs.adapters.delta.table_schemas import schema_of
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.console_output.plan_review import Review, RowFilter, with_warnings
 from jobs.console_output.plan_text import change_line, warnings
 from jobs.core.status_line import colored

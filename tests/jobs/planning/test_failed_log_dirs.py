@@ -7,7 +7,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from jobs.adapters.delta.warehouse import Warehouse, schema_of
+from jobs.adapters.delta.table_schemas import schema_of
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.broker_responses import record
 from jobs.repositories.failed_log_dirs import event_lines, failed_replicas
 from jobs.repositories.plans.repository import read_plan

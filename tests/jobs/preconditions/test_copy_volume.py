@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.adapters.delta.warehouse import Warehouse, schema_of
+from jobs.adapters.delta.table_schemas import schema_of
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import StoredRows
 from jobs.preconditions.copy_volume import VOLUME_COLUMNS, Volume, WaveVolume, space_warnings, volume
 from jobs.repositories.log_sizes import stored_volume, usable_bytes

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.adapters.delta.warehouse import Warehouse, schema_of
+from jobs.adapters.delta.table_schemas import schema_of
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import as_rows
 from jobs.repositories.broker_responses import KEY, latest_responses, record
 from schemas.rows import Row

@@ -9,7 +9,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.adapters.delta.warehouse import Warehouse, schema_of
+from jobs.adapters.delta.table_schemas import schema_of
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.console_output.cluster_tables import PartitionFilter
 from jobs.console_output.commits import NO_SNAPSHOT
 from jobs.core.arrow_rows import StoredRows

@@ -100,7 +100,7 @@ def test_tables_of_an_older_version_are_read_and_upgraded(
     assert {change.remedy for change in foreign_changes(warehouse)} == {"surveyor snapshot"}
 
     with monkeypatch.context() as crashing:
-        crashing.setattr("jobs.adapters.delta.warehouse._reset_properties", fail)
+        crashing.setattr("jobs.adapters.delta.warehouse.reset_properties", fail)
         with pytest.raises(RuntimeError):
             warehouse.ensure_columns("plans")
     assert "owner" in warehouse.columns("plans")

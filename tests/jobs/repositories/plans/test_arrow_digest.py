@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.adapters.delta.warehouse import schema_of
+from jobs.adapters.delta.table_schemas import schema_of
 from jobs.repositories.plans import arrow_digest
 from schemas.tables import SPARK_SCHEMAS
 from tests.plan_digest import by_topic, lines

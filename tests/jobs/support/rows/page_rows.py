@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jobs.adapters.delta.warehouse import Warehouse, schema_of
+from jobs.adapters.delta.table_schemas import schema_of
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.plans import arrow_digest
 from jobs.repositories.plans.names import Alias
 from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader
