@@ -6,13 +6,17 @@ Messages that concern both kinds of cluster use these names, so that none points
 from dataclasses import dataclass
 from typing import Final
 
+from schemas.znode_paths import ZNODE_LIMIT
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataNames:
     """The names in one kind of cluster."""
 
     has_znodes: bool
-    """Whether metadata has znodes, which can be malformed and have versions, and of which each has a size limit."""
+    """Whether metadata has znodes, which can be malformed and have versions."""
+    max_assignment_bytes: int | None
+    """Maximum size of a topic's assignment; None without a limit."""
     entry: str
     """What is in quarantine."""
     no_brokers: str
@@ -50,6 +54,7 @@ class MetadataNames:
 
 IN_ZOOKEEPER: Final = MetadataNames(
     has_znodes=True,
+    max_assignment_bytes=ZNODE_LIMIT,
     entry="znode",
     no_brokers="/brokers/ids is empty",
     no_topics="/brokers/topics is empty",
@@ -61,6 +66,7 @@ IN_ZOOKEEPER: Final = MetadataNames(
 
 IN_KRAFT: Final = MetadataNames(
     has_znodes=False,
+    max_assignment_bytes=None,
     entry="response",
     no_brokers="none is alive",
     no_topics="the brokers list none",

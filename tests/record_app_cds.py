@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from jobs.adapters.embedded.servers import BROKER, ZOOKEEPER, EmbeddedKafka, EmbeddedZooKeeper, zookeeper_class_path
-from jobs.adapters.java.app_cds import archive_of, remove_outdated
+from jobs.adapters.java.app_cds import archive_of
 from jobs.adapters.java.jars import kafka_jars
 from jobs.adapters.spark.spark_app_cds import JVM_OPTIONS, SPARK, spark_archive, variables
 from jobs.core.errors import SurveyorError
@@ -54,8 +54,16 @@ def record(archives: Mapping[str, Path], run: Callable[[Path, dict[str, Path]], 
         run(Path(workshop), written)
         for name, archive in archives.items():
             if written[name].is_file():
-                remove_outdated(archive)
+                _remove_outdated(archive)
                 written[name].replace(archive)
+
+
+def _remove_outdated(archive: Path) -> None:
+    """Remove unused archives of earlier jars in the same folder; each has up to 190 MB."""
+    same_folder, _, _ = archive.name.rpartition("-")
+    for earlier in archive.parent.glob(f"{same_folder}-*.jsa"):
+        if earlier != archive:
+            earlier.unlink(missing_ok=True)
 
 
 def _run_servers(folder: Path, written: dict[str, Path]) -> None:

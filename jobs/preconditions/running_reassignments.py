@@ -6,7 +6,6 @@ Since 2.4 Kafka's controller stores adding and removing replicas before it begin
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from planner.reassignment.obstacles import Reassignment, reassignment
 from planner.reassignment.reassignment_status import ReassignmentStatus, status_towards
@@ -15,9 +14,8 @@ from schemas.current_state import CurrentPartition, CurrentReassignments, Curren
 from schemas.enums import Action
 from schemas.plan import Plan
 from schemas.rows import Change, Key
+from schemas.znode_paths import REASSIGN_PARTITIONS
 from schemas.znodes import MalformedZnodeError
-
-_REASSIGN: Final = "/admin/reassign_partitions"
 
 
 def reassignments_of(plan: Plan) -> list[Change]:
@@ -51,7 +49,9 @@ class Reassignments:
 
 def classify(current: CurrentReassignments) -> Reassignments:
     """Find what keeps each reassignment from moving."""
-    empty_request = f"{_REASSIGN} (Kafka treats it as empty; `delete {_REASSIGN}` in zookeeper-shell clears it)"
+    empty_request = (
+        f"{REASSIGN_PARTITIONS} (Kafka treats it as empty; `delete {REASSIGN_PARTITIONS}` in zookeeper-shell clears it)"
+    )
     not_understood = [empty_request] if current.requests is None else []
     understood = [_classify(key, partition, current) for key, partition in current.partitions.items()]
     return Reassignments(understood, [*not_understood, *current.not_understood])

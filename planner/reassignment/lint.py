@@ -36,9 +36,7 @@ from planner.reassignment.pending_requests import (
 from schemas import reasons
 from schemas.enums import LintCode
 from schemas.znode_paths import TOPICS as TOPICS_PATH
-
-ZNODE_LIMIT: Final = 1_000_000
-"""Bytes, below ZooKeeper's jute.maxbuffer of 1 MB, with room for the request around the data."""
+from schemas.znode_paths import ZNODE_LIMIT
 
 MAX_REPLICAS_SPREAD: Final = 64
 """Number of replicas of a partition up to which the best spread over racks is computed."""
@@ -72,11 +70,11 @@ def placement_faults(  # noqa: PLR0913 - five tables, a permission, and facts ab
     *,
     factor_may_change: bool = False,
     rules: RackRules = NO_RULES,
-    has_znodes: bool = True,
+    max_bytes: int | None = ZNODE_LIMIT,
 ) -> DataFrame:
     """Return the faults of `targets` (topic, partition, code, fault); a plan with a fault is refused as a whole.
 
-    `has_znodes` is whether the assignment of a topic is a znode, whose size is limited.
+    `max_bytes` is the maximum size of a topic's assignment; None without a limit.
     """
     lists = targets.select("topic", "partition", F.col("replicas").alias("target"))
     faults = (
@@ -84,7 +82,7 @@ def placement_faults(  # noqa: PLR0913 - five tables, a permission, and facts ab
         .transform(explode_faults, _faults(rules.given_up, factor_may_change=factor_may_change))
         .unionByName(_named_twice(lists))
     )
-    faults = faults.unionByName(_large_znodes(lists, partitions)) if has_znodes else faults
+    faults = faults if max_bytes is None else faults.unionByName(_large_znodes(lists, partitions, max_bytes))
     return faults.orderBy("topic", "partition", "code")
 
 
@@ -260,7 +258,7 @@ def _named_twice(lists: DataFrame) -> DataFrame:
     )
 
 
-def _large_znodes(lists: DataFrame, partitions: DataFrame) -> DataFrame:
+def _large_znodes(lists: DataFrame, partitions: DataFrame, max_bytes: int) -> DataFrame:
     """Return topics whose znode would not fit while the reassignment runs: each list then holds old and new replicas.
 
     If a znode is already larger than the limit, ZooKeeper's settings allow it; then it must not grow.
@@ -278,10 +276,10 @@ def _large_znodes(lists: DataFrame, partitions: DataFrame) -> DataFrame:
         .join(lists, ["topic", "partition"], "left")
         .groupBy("topic")
         .agg((F.sum(sizes) + _ZNODE_FRAME).alias("bytes"), (F.sum(sizes_now) + _ZNODE_FRAME).alias("bytes_now"))
-        .where(F.col("bytes") > F.greatest(F.lit(ZNODE_LIMIT), "bytes_now"))
+        .where(F.col("bytes") > F.greatest(F.lit(max_bytes), "bytes_now"))
     )
     path, size = F.concat(F.lit(f"{TOPICS_PATH}/"), "topic"), F.format_number("bytes", 0)
-    text = sentence(reasons.ZNODE_TOO_LARGE, path=path, size=size, limit=F.lit(f"{ZNODE_LIMIT:,}"))
+    text = sentence(reasons.ZNODE_TOO_LARGE, path=path, size=size, limit=F.lit(f"{max_bytes:,}"))
     return lists.join(grown, "topic").select(
         "topic",
         "partition",

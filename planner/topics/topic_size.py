@@ -6,7 +6,6 @@ Corresponds to what `TopicZNode.encode` writes. Kafka itself only finds out when
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from planner.reassignment.lint import ZNODE_LIMIT
 from schemas import reasons
 from schemas.znode_paths import TOPICS
 
@@ -33,7 +32,7 @@ def topic_bytes(partitions: int, replication_factor: int, brokers: Collection[in
     return _FRAME_BYTES + digits_below(partitions) + round(partitions * (len('"":[]') + replication_factor * replica))
 
 
-def size_faults(topic: str, size: int) -> Iterator[str]:
-    """Yield a fault if a topic's znode of `size` bytes is too large."""
-    if size > ZNODE_LIMIT:
-        yield reasons.TOPIC_TOO_LARGE.say(path=f"{TOPICS}/{topic}", size=f"{size:,}", limit=f"{ZNODE_LIMIT:,}")
+def size_faults(topic: str, size: int, max_bytes: int | None) -> Iterator[str]:
+    """Yield a fault if a topic's assignment of `size` bytes is too large; None is no limit."""
+    if max_bytes is not None and size > max_bytes:
+        yield reasons.TOPIC_TOO_LARGE.say(path=f"{TOPICS}/{topic}", size=f"{size:,}", limit=f"{max_bytes:,}")

@@ -37,14 +37,6 @@ def shared_classes(server: str, jars: Callable[[], Sequence[Path]]) -> list[str]
     return [f"-XX:SharedArchiveFile={archive}"] if archive else []
 
 
-def remove_outdated(archive: Path) -> None:
-    """Remove unused archives of earlier jars in the same folder; each has up to 190 MB."""
-    same_folder, _, _ = archive.name.rpartition("-")
-    for earlier in archive.parent.glob(f"{same_folder}-*.jsa"):
-        if earlier != archive:
-            earlier.unlink(missing_ok=True)
-
-
 def _digest(text: str) -> str:
     """Return a hash prefix that is long enough for distinct file names."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -57,9 +57,9 @@ class Lint:
             ends, ways = targets.where(last), targets.where(~last)
         last_seen = tables["brokers_last_seen"]
         rules = RackRules(given_up=self.given_up, may_hold=self.may_hold, last_seen=last_seen)
-        has_znodes = tables.snapshot.names.has_znodes
+        max_bytes = tables.snapshot.names.max_assignment_bytes
         faults = placement_faults(
-            ends, *frames, factor_may_change=self.factor_may_change, rules=rules, has_znodes=has_znodes
+            ends, *frames, factor_may_change=self.factor_may_change, rules=rules, max_bytes=max_bytes
         )
         faults = faults if ways is None else faults.unionByName(intermediate_faults(ways, *frames, rules=rules))
         return faults.where(~F.col("code").isin(*self._waived())).distinct()

@@ -102,7 +102,7 @@ class AssignRequest:
         if isinstance(racks, tuple):
             yield racks
         for topic in self.topics:
-            for fault in topic.placement_faults(brokers, live, has_znodes=tables.snapshot.names.has_znodes):
+            for fault in topic.placement_faults(brokers, live, tables.snapshot.names.max_assignment_bytes):
                 yield RefusedError, fault
 
     def _planned(

@@ -88,9 +88,8 @@ class ExpandRequest:
                 f"{pluralise(len(brokers), 'broker', 'is', 'are')} alive in "
                 f"the snapshot ({', '.join(map(str, brokers))}); start the others, snapshot again",
             )
-        if tables.snapshot.names.has_znodes:
-            size = topic_bytes(self.partitions, len(first), brokers)
-            raise_any((RefusedError, fault) for fault in size_faults(topic.name, size))
+        size, max_bytes = topic_bytes(self.partitions, len(first), brokers), tables.snapshot.names.max_assignment_bytes
+        raise_any((RefusedError, fault) for fault in size_faults(topic.name, size, max_bytes))
         start = start_of_round(brokers, first[0])
         placement = {"brokers": brokers, "replication_factor": len(first), "start_index": start}
         return placement | racks_parameter(racks)

@@ -47,10 +47,10 @@ class NewTopic:
         for fault in (*config_faults(self.configs, unknown_allowed=unknown_allowed), *conflicts(self.configs)):
             yield f"{prefix}{option}: {fault}"
 
-    def placement_faults(self, brokers: Sequence[int], live: Sequence[int], *, has_znodes: bool) -> Iterator[str]:
+    def placement_faults(self, brokers: Sequence[int], live: Sequence[int], max_bytes: int | None) -> Iterator[str]:
         """Yield faults of the placement: on `brokers`, or of explicit replicas on brokers that are not alive.
 
-        `has_znodes` is whether a znode has to hold the assignment.
+        `max_bytes` is the maximum size of the assignment; None without a limit.
         """
         if self.by_hand is not None:
             yield from (f"topic {self.title}: {fault}" for fault in assignment_faults(self.by_hand))
@@ -58,7 +58,7 @@ class NewTopic:
             if unknown:
                 yield f"topic {self.title}: {not_alive_fault(unknown, live)}"
             by_hand = Assignment(dict(enumerate(self.by_hand)), {}, {}, None)
-            yield from size_faults(self.name, len(encode_assignment(by_hand))) if has_znodes else ()
+            yield from size_faults(self.name, len(encode_assignment(by_hand)), max_bytes)
         elif self.partitions is None or self.replication_factor is None:
             return
         elif self.replication_factor > len(brokers):
@@ -66,8 +66,9 @@ class NewTopic:
                 f"topic {self.title}: replication factor {self.replication_factor} is larger than the {len(brokers)} "
                 f"brokers to use ({', '.join(map(str, brokers))}); start more brokers or ask for fewer replicas"
             )
-        elif has_znodes:
-            yield from size_faults(self.name, topic_bytes(self.partitions, self.replication_factor, brokers))
+        else:
+            size = topic_bytes(self.partitions, self.replication_factor, brokers)
+            yield from size_faults(self.name, size, max_bytes)
 
 
 def topics_in(path: Path) -> list[NewTopic]:

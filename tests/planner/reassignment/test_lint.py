@@ -7,10 +7,11 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import SparkSession
 
-from planner.reassignment.lint import ZNODE_LIMIT, RackRules, placement_faults
+from planner.reassignment.lint import RackRules, placement_faults
 from schemas.enums import LintCode
 from schemas.rows import Row
 from schemas.tables import BROKER_CONFIGS, BROKERS, BROKERS_LAST_SEEN, PARTITIONS, TOPICS
+from schemas.znode_paths import ZNODE_LIMIT
 from schemas.znodes import Assignment, encode_assignment
 from tests.planner.frames import as_rows, broker_row, config_row, frame, partition_row, topic_row
 
