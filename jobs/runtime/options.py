@@ -266,7 +266,7 @@ def _refuse_non_utf8(given: Mapping[str, object]) -> None:
             raise UsageError(f"{name.replace('_', ' ')} {value!r} is no UTF-8; expected text")
 
 
-INTERRUPTED_MESSAGE: Final = (
+UNFINISHED_WORK_MESSAGE: Final = (
     "interrupted: unfinished work is in the state that a crash leaves; the same command continues it"
 )
 """The last line of a command that was interrupted, unless the interruption has a message of its own."""
@@ -301,7 +301,7 @@ def report_errors(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
         end_unless_own_interrupt()
         if is_nested:  # the command that runs this one reports it
             raise typer.Exit(exit_code()) from None
-        end_with(str(error) or INTERRUPTED_MESSAGE, error, exit_code())
+        end_with(str(error) or UNFINISHED_WORK_MESSAGE, error, exit_code())
     except SurveyorError as error:
         end_with(str(error), error, error.exit_code, **error.result)
     except (typer.Exit, typer.Abort):

@@ -8,6 +8,7 @@ import sys
 from queue import SimpleQueue
 
 import pytest
+import typer
 
 from jobs.core.signals import (
     INTERRUPTED_AFTER_WRITES_MESSAGE,
@@ -16,6 +17,7 @@ from jobs.core.signals import (
     relay_stderr,
     stop_handling,
 )
+from jobs.runtime.options import report_errors
 
 LATE = """\
 import os, signal
@@ -75,3 +77,19 @@ def test_a_command_within_a_library_call_does_not_silence_what_follows() -> None
     os.close(writing)
 
     assert lines.get(timeout=60) == "out of memory"
+
+
+def interrupt_within_another_command() -> None:
+    with report_errors(as_json=False, result_file=None):
+        with pytest.raises(typer.Exit), report_errors(as_json=False, result_file=None):
+            raise KeyboardInterrupt
+        raise KeyboardInterrupt("interrupted: the demo is over")
+
+
+def test_a_command_within_another_leaves_the_last_line_to_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """As in the demo, which runs other commands."""
+    with pytest.raises(typer.Exit) as end:
+        interrupt_within_another_command()
+
+    assert end.value.exit_code == 130
+    assert capsys.readouterr().err == "surveyor: interrupted: the demo is over\n"
