@@ -441,6 +441,7 @@ NOT_PLANNED_TO_GO: Final = Sentence("{cause}; this one is not the one planned to
 NOT_THE_ONE_THAT_GOES: Final = Sentence("{cause}; this one is not the one that goes")
 PARTITIONS_ADDED: Final = Sentence("partitions were added since its replicas were deleted")
 CONTROLLER_CHANGED: Final = Sentence("another controller has taken over, with epoch {epoch}")
+CONTROLLER_BETWEEN: Final = Sentence("another controller has taken over since its replicas were deleted")
 TOPIC_RECREATED: Final = Sentence("{topic} was deleted and created again")
 TOPIC_ID_LOST: Final = Sentence(
     "{topic} has lost its topic id {planned}: put it back into its znode, before a controller that starts gives it "

@@ -10,6 +10,7 @@ from typing import Any
 
 from jobs.advice.next_steps import ClusterSituation, next_steps
 from jobs.advice.outage import outage_now
+from jobs.core.errors import SurveyorError
 from jobs.repositories.drained_brokers import has_registered_again
 from jobs.repositories.snapshots import find_snapshot, other_cluster
 from jobs.repositories.warehouse_status import (
@@ -68,6 +69,15 @@ class Status:
         }
 
 
+def _without_other_cluster(recent: WarehouseStatus, settings: Settings, cluster_id: str | None) -> WarehouseStatus:
+    """Return `recent`, or only a fault if its snapshots are of another cluster or can no longer be read."""
+    try:
+        fault = other_cluster(settings.warehouse, cluster_id, settings.address)
+    except (SurveyorError, OSError) as error:
+        fault = str(error)
+    return recent if fault is None else WarehouseStatus(fault=fault)
+
+
 def read_status(settings: Settings, snapshot_id: int | None) -> Status:
     """Read the cluster and, concurrently, the warehouse."""
     threshold = settings.conf.imbalance_threshold
@@ -82,8 +92,7 @@ def read_status(settings: Settings, snapshot_id: int | None) -> Status:
             view, source = view_of(settings.warehouse, snapshot), f"snapshot {snapshot_id}"
         recent = reading.result()
     if snapshot is None and recent.snapshot is not None:
-        fault = other_cluster(settings.warehouse, view.cluster_id, settings.address)
-        recent = recent if fault is None else WarehouseStatus(fault=fault)
+        recent = _without_other_cluster(recent, settings, view.cluster_id)
     if snapshot is None and recent.fault is None:
         view = with_last_known_replicas(view, settings.warehouse, recent.snapshot)
     if snapshot is not None:  # exclude what is later than the snapshot

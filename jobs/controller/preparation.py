@@ -33,7 +33,7 @@ from jobs.controller.zk_watches import ZkWatches
 from jobs.core.arrow_rows import values_of
 from jobs.core.errors import NoAnswerError, RefusedError, UnreadableError
 from jobs.execution.batch.batch_commit import refuse_unreachable
-from jobs.repositories.snapshots import has_vanished, refuse_other_cluster_id, topics_before
+from jobs.repositories.snapshots import OtherClusterError, has_vanished, refuse_other_cluster_id, topics_before
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
@@ -98,9 +98,14 @@ def read_state_before_take_over(settings: Settings, client: KazooClient) -> Clus
 def prepare_again(
     settings: Settings, options: ControlOptions, client: KazooClient, prepared: Preparation
 ) -> Preparation:
-    """Prepare again; if that is refused, for instance because a broker does not respond, return `prepared`."""
+    """Prepare again; if that is refused, for instance because a broker does not respond, return `prepared`.
+
+    Raises OtherClusterError if the address is that of another cluster by now: `prepared` does not fit it.
+    """
     try:
         return prepare(settings, options, client)
+    except OtherClusterError:
+        raise
     except RefusedError as error:
         log(f"surveyor: {error}; standing by with what was read before", logging.WARNING)
         return prepared

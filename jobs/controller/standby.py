@@ -16,6 +16,7 @@ from jobs.controller.control_options import ControlOptions
 from jobs.controller.preparation import (
     RECONNECT_SECONDS,
     Preparation,
+    prepare,
     prepare_again,
     read_state_before_take_over,
 )
@@ -109,7 +110,10 @@ class Standby:
                 client.exists_async(CONTROLLER, watch=wake)  # one function, which kazoo keeps once
                 controller, session = with_retries(lambda: controller_and_session(client))
                 if controller != self.settings.conf.controller_id:
-                    read_state_before_take_over(self.settings, client)
+                    state = read_state_before_take_over(self.settings, client)
+                    known_ids = {state.cluster_id, self.prepared.cluster_id} - {None}
+                    if len(known_ids) > 1:  # the cluster was created again
+                        self.prepared = prepare(self.settings, self.options, client)
                     return
                 holder = f"another Surveyor is the controller, id {controller}"
                 if session in self._sessions:

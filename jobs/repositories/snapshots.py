@@ -33,6 +33,10 @@ PARTITION: Final = KEYS["partitions"]
 """The key of a partition."""
 
 
+class OtherClusterError(RefusedError):
+    """Snapshots under the name of this cluster are of another one."""
+
+
 def last_snapshot(warehouse: Warehouse) -> Snapshot | None:
     """Return the newest complete snapshot, or None if there is none."""
     ids = warehouse.read("snapshots", columns=["snapshot_id"])["snapshot_id"]
@@ -42,35 +46,31 @@ def last_snapshot(warehouse: Warehouse) -> Snapshot | None:
 
 
 def other_cluster(warehouse: Warehouse, cluster_id: str | None, address: str) -> str | None:
-    """Return a message if the snapshots under this name are of a cluster with another id, None if that is not known.
+    """Return a message if a snapshot under this name is of a cluster with another id, None if that is not known.
 
     Plans take the last in-sync replicas of a partition from its history. In a history of two clusters these may be
     those of the other one, which have none of the records.
     """
     if cluster_id is None or not warehouse.exists() or "cluster_id" not in warehouse.columns("snapshots"):
         return None
-    recorded = _newest_cluster_id(warehouse)
-    if recorded in {None, cluster_id}:
+    rows = warehouse.read("snapshots", columns=["snapshot_id", "cluster_id"])
+    others = rows.filter(pc.field("cluster_id") != cluster_id).sort_by([("snapshot_id", "descending")])
+    if not len(others):
         return None
+    newest, other = others["snapshot_id"][0].as_py(), others["cluster_id"][0].as_py()
+    own = len(rows.filter(pc.field("cluster_id") == cluster_id))
+    subject = f"snapshot {newest} and others" if own else "the snapshots"
     return (
-        f"the snapshots of cluster {warehouse.cluster!r} in {warehouse.uri} are of the cluster with id {recorded}, and "
+        f"{subject} of cluster {warehouse.cluster!r} in {warehouse.uri} are of the cluster with id {other}, and "
         f"{address} is that of {cluster_id}; check the address and --warehouse, or give this cluster a name of its "
         "own with --cluster, also if it was created again"
     )
 
 
 def refuse_other_cluster_id(warehouse: Warehouse, cluster_id: str | None, address: str) -> None:
-    """Raise RefusedError if the snapshots under this name are of a cluster with another id."""
+    """Raise OtherClusterError if a snapshot under this name is of a cluster with another id."""
     if message := other_cluster(warehouse, cluster_id, address):
-        raise RefusedError(message)
-
-
-def _newest_cluster_id(warehouse: Warehouse) -> str | None:
-    """Return the id of the cluster in the newest snapshot that has one; it is missing if it could not be read."""
-    rows = warehouse.read("snapshots", columns=["snapshot_id", "cluster_id"])
-    with_id = rows.filter(pc.field("cluster_id").is_valid()).sort_by([("snapshot_id", "descending")])
-    newest: str | None = with_id["cluster_id"][0].as_py() if len(with_id) else None
-    return newest
+        raise OtherClusterError(message)
 
 
 def oldest_snapshot_id(warehouse: Warehouse) -> int:

@@ -34,11 +34,11 @@ def confirmation_expired(confirmed_under: int | None, epoch: int) -> str | None:
     >>> confirmation_expired(8, 9), confirmation_expired(8, 8), confirmation_expired(None, 8)
     (None, None, None)
     >>> confirmation_expired(8, 10)
-    'another controller has taken over, with epoch 10'
+    'another controller has taken over since its replicas were deleted'
     """
     if confirmed_under is None or epoch - confirmed_under in {0, 1}:
         return None
-    return reasons.CONTROLLER_CHANGED.say(epoch=epoch)
+    return reasons.CONTROLLER_BETWEEN.say()
 
 
 def restarted_replicas(plan: Plan, changes: Sequence[Change], epoch: int) -> list[RowOutcome]:

@@ -16,8 +16,10 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 from jobs.adapters.embedded.ports import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import end_session
 from jobs.adapters.zookeeper.connection import SESSION_TIMEOUT
+from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.controllers.resident import put_assignment
 from tests.jobs.support.kafka.real_cluster import eventually
+from tests.jobs.support.rows.first_snapshot import write_first_snapshot
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 from tests.jobs.support.zookeeper.zookeeper_proxy import ZooKeeperProxy
 
@@ -130,6 +132,20 @@ def test_a_standby_follows_a_killed_controller(tree: KafkaTree, start: Start) ->
     tree.unregister(0)
     assert eventually(lambda: tree.state("orders").leader == 1)
     assert standby.end(signal.SIGTERM) == 128 + signal.SIGTERM
+
+
+def test_a_standby_follows_no_other_cluster(tree: KafkaTree, start: Start) -> None:
+    """What it has read before is not that of a cluster which was created again at the same address."""
+    write_first_snapshot(Surveyor(tree.hosts, start.folder / "w"))
+    active, standby = start.active_and_standby()
+    before = epoch(tree)
+    tree.write("/cluster/id", b'{"version":"1","id":"AAAAAAAAAAAAAAAAAAAAAA"}')
+
+    active.process.kill()
+
+    assert standby.logged("that of AAAAAAAAAAAAAAAAAAAAAA; check the address")
+    assert standby.process.poll() is None
+    assert epoch(tree) == before
 
 
 def test_of_two_standbys_one_wins_and_the_other_waits(start: Start) -> None:

@@ -538,6 +538,24 @@ def test_another_cluster_under_the_same_name_is_refused(surveyor: Surveyor, tree
     assert surveyor.json("snapshot", "--cluster", "again")["snapshot_id"] == 1
 
 
+def test_a_history_of_two_clusters_is_continued_by_neither(surveyor: Surveyor, tree: KafkaTree) -> None:
+    """Neither cluster can tell which rows of the history are its own."""
+    surveyor.json("snapshot")
+    surveyor.json("snapshot")
+    warehouse = surveyor.warehouse
+    warehouse.update("snapshots", "snapshot_id = 2", cluster_id="'AAAAAAAAAAAAAAAAAAAAAA'")
+
+    first = surveyor("snapshot")
+    tree.client.set("/cluster/id", b'{"version":"1","id":"AAAAAAAAAAAAAAAAAAAAAA"}')
+    second = surveyor("snapshot")
+
+    assert (first.code, second.code) == (ExitCode.REFUSED, ExitCode.REFUSED)
+    assert "snapshot 2 and others of cluster" in first.stderr
+    assert f"snapshot 1 and others of cluster 'default' in {warehouse.uri} are of the cluster with id {CLUSTER_ID}" in (
+        second.stderr
+    )
+
+
 def test_an_id_that_cannot_be_read_is_that_of_the_last_snapshots(surveyor: Surveyor, tree: KafkaTree) -> None:
     surveyor.json("snapshot")
     tree.client.set("/cluster/id", b"")
