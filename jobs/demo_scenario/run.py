@@ -12,12 +12,13 @@ from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
 from jobs.adapters.embedded.migrating import MigratingCluster
 from jobs.adapters.spark.remote import REMOTE
 from jobs.adapters.spark.session import stop_session
-from jobs.core.errors import ExitCode
+from jobs.core.errors import ExitCode, RefusedError
 from jobs.core.signals import raise_on_signal
 from jobs.demo_scenario.kraft import KRaftScenario
 from jobs.demo_scenario.migration import MigrationScenario
 from jobs.demo_scenario.scenario import DemoScenario, Run
 from jobs.demo_scenario.zookeeper import BROKER_SETTINGS, ZooKeeperScenario
+from jobs.repositories.snapshots import last_snapshot
 from jobs.runtime.console import CommandResult
 from jobs.runtime.output import emit
 from jobs.runtime.settings import DEFAULT_WAREHOUSE, Settings
@@ -71,8 +72,17 @@ def _scenario(demo: Demo, run: Run, name: str, warehouse: str, *, pauses: bool) 
 
 @contextmanager
 def _warehouse(settings: Settings) -> Iterator[str]:
-    """Yield the given warehouse, else a temporary one that is deleted afterwards."""
+    """Yield the given warehouse, else a temporary one that is deleted afterwards.
+
+    Raises RefusedError if the given one has snapshots under this name: the demo starts another cluster.
+    """
     if settings.warehouse_uri != DEFAULT_WAREHOUSE:
+        warehouse = settings.warehouse
+        if warehouse.exists() and last_snapshot(warehouse) is not None:
+            raise RefusedError(
+                f"{warehouse.uri} has snapshots of cluster {warehouse.cluster!r}, and the demo starts a new cluster; "
+                "give another folder with --warehouse, or another name with --cluster"
+            )
         yield settings.warehouse_uri
         return
     with tempfile.TemporaryDirectory(prefix="surveyor-demo-", ignore_cleanup_errors=True) as folder:

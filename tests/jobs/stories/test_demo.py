@@ -7,11 +7,16 @@ test_migration_brokers.py for one that is rolled back.
 
 import re
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.java.jars import cache_folder
+from jobs.cli import app
+from jobs.core.errors import ExitCode
 from tests.jobs.support.commands.user_shell import bare, home
 
 pytestmark = [pytest.mark.brokers, pytest.mark.spark]
@@ -52,3 +57,17 @@ def test_demo_loses_nothing_and_leaves_nothing(tmp_path: Path, command: str) -> 
     assert last[1] == last[2] != "0"
     assert [text for text in SHOWN[command] if text not in done.stdout + done.stderr] == []
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("surveyor")] == []
+
+
+def test_a_warehouse_of_another_cluster_is_refused_before_servers_start(tmp_path: Path) -> None:
+    warehouse = Warehouse(str(tmp_path), "default")
+    warehouse.ensure_tables()
+    warehouse.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": {}}])
+
+    done = CliRunner().invoke(app, ["demo", "--warehouse", str(tmp_path)])
+
+    assert done.exit_code == ExitCode.REFUSED
+    assert done.stderr.endswith(
+        f"{tmp_path} has snapshots of cluster 'default', and the demo starts a new cluster; give another folder with "
+        "--warehouse, or another name with --cluster\n"
+    )

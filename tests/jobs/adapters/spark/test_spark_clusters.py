@@ -214,13 +214,13 @@ def test_on_a_standalone_cluster(large: KafkaTree, submit: Submit, tmp_path: Pat
     assert _locally_planned(large, warehouse)["plan_id"] == planned["plan_id"]
 
 
+@pytest.mark.repeat
 @pytest.mark.objects
 def test_on_a_standalone_cluster_with_hdfs(submit: Submit, hdfs_folder: str) -> None:
     """The warehouse is in no folder that the hosts share."""
     submit(hdfs_folder).plan_at_once(HADOOP_USER_NAME=MiniDfs.user)
 
 
-@pytest.mark.repeat
 @pytest.mark.objects
 def test_on_a_standalone_cluster_with_s3(submit: Submit, object_store: str) -> None:
     """As before, with the jars for S3, and the keys in the environment of driver and executors."""
