@@ -29,7 +29,7 @@ from jobs.console_output.plan_text import (
 )
 from jobs.core.arrow_rows import Bools, StoredRows, ValueCount
 from jobs.preconditions.copy_volume import space_warnings
-from jobs.preconditions.min_isr import stored_below_min_isr, stored_short_lists
+from jobs.preconditions.min_isr import judged_topics, stored_below_min_isr, stored_short_lists
 from jobs.preconditions.rollback_racks import is_rollback, lists_of_stored, spread_warnings
 from jobs.preconditions.unread_metadata import unread_warnings
 from jobs.repositories.brokers_last_seen import racks_of_snapshot
@@ -141,7 +141,7 @@ class Review:
         if operations and few.size:  # topic configs are compared with replication factors
             few |= changes.first_of_each_length("replicas_after", "topic")
         rejections = self.rejections()
-        minimum = min_isr_by_topic(self.warehouse, self.row.snapshot_id, changes.values("topic"))
+        minimum = min_isr_by_topic(self.warehouse, self.row.snapshot_id, judged_topics(changes))
         doomed = rejections.where(rejections.equal("code", RejectionCode.GOES_OFFLINE.value))
         yield from warnings(
             self.row.kind,

@@ -79,8 +79,8 @@ def verify_stored(settings: Settings, name: str, interval: float, *, in_full: bo
 
 
 def _evenness_now(settings: Settings, cluster: ClusterConnection, plan: Plan) -> Figures | None:
-    counted, snapshot = figures_in(plan.row).get("brokers_counted"), last_snapshot(settings.warehouse)
-    if counted is None or snapshot is None:
+    counted = figures_in(plan.row).get("brokers_counted")
+    if counted is None or (snapshot := last_snapshot(settings.warehouse)) is None:
         return None
     with cluster.reading() as reader:
         reader.sync()

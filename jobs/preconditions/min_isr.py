@@ -16,6 +16,12 @@ from schemas.rows import ChangeSummary
 from schemas.text import partition_name
 
 
+def judged_topics(changes: StoredRows) -> set[str]:
+    """Return the topics of stored changes that may leave a partition with fewer replicas, or fewer in sync."""
+    reassigns = changes.equal("action", Action.REASSIGN.value)
+    return set(changes.where(reassigns | changes.shrinks("isr_after", "isr_before")).values("topic"))
+
+
 def below_min_isr(minimum: Mapping[str, int], changes: Sequence[ChangeSummary]) -> list[str]:
     """Name the partitions whose ISR changes in memory shrink below min.insync.replicas."""
     smaller = [

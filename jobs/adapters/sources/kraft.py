@@ -14,6 +14,7 @@ from jobs.adapters.brokers.admin_client import NONE, bootstrap, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.brokers.reported_configs import KAFKA_DEFAULTS, KRAFT_DEFAULTS
 from jobs.adapters.delta.table_schemas import schema_of
+from jobs.adapters.kraft.acls_and_quotas import read_security
 from jobs.adapters.kraft.cluster import (
     Reassignments,
     RefusedReadError,
@@ -26,7 +27,6 @@ from jobs.adapters.kraft.cluster import (
 )
 from jobs.adapters.kraft.fresh_reads import await_applied, catch_up
 from jobs.adapters.kraft.hidden_topics import topics_in_log_dirs
-from jobs.adapters.kraft.security import read_security
 from jobs.adapters.kraft.session import Session, describe_quorum, read_from_broker
 from jobs.adapters.kraft.topics import (
     KRaftTopicReading,

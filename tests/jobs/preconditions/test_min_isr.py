@@ -6,7 +6,13 @@ from typing import Final
 import pytest
 
 from jobs.core.arrow_rows import StoredRows
-from jobs.preconditions.min_isr import below_min_isr, short_lists, stored_below_min_isr, stored_short_lists
+from jobs.preconditions.min_isr import (
+    below_min_isr,
+    judged_topics,
+    short_lists,
+    stored_below_min_isr,
+    stored_short_lists,
+)
 from jobs.repositories.plans.arrow_digest import in_arrow
 from jobs.repositories.stored_rows import read_rows
 from jobs.repositories.warehouse_status import min_isr_by_topic
@@ -59,6 +65,14 @@ def test_partitions_left_with_too_few(surveyor: Surveyor, plan: Plan) -> None:
     assert minimum == {"two": 2, "one": 1}
     assert below_min_isr(minimum, plan.changes) == few
     assert stored_below_min_isr(minimum, stored) == few
+
+
+def test_topics_whose_isr_does_not_shrink_are_not_looked_up() -> None:
+    kept = typed(topic="kept", isr_before=[0, 1], isr_after=[1, 0], action="elect")
+    shrunk = typed(topic="shrunk", isr_before=[0, 1], isr_after=[1], action="elect")
+    stored = StoredRows(in_arrow("changes", [kept, shrunk, _reassigned("moved", 0, [3])]))
+
+    assert judged_topics(stored) == {"shrunk", "moved"}
 
 
 def _reassigned(topic: str, partition: int, replicas: list[int], wave: int = 0) -> Change:
