@@ -22,7 +22,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from jobs.adapters.java.resolvers import Artifact, JarSet, choose_resolver
-from jobs.core.errors import MissingError
+from jobs.core.errors import ExitCode, MissingError
 from jobs.core.logs import module_logger
 
 KAFKA_VERSION = "3.9.2"
@@ -216,7 +216,10 @@ def _cached(request: JarSet) -> list[Path]:
     folder = _folder(request)
     if not os.path.isdir(folder):  # noqa: PTH112 - as above
         _download(request, folder)
-    return _jars_in(folder)
+    jars = _jars_in(folder)
+    if not jars:
+        raise MissingError(f"{folder} has no jars: delete this folder, and run the same command again")
+    return jars
 
 
 def _download(request: JarSet, folder: Path) -> None:
@@ -227,6 +230,8 @@ def _download(request: JarSet, folder: Path) -> None:
         jars.mkdir()
         resolve(request, jars)
         _refuse_unlisted(request.title, _jars_in(jars))
+        if not _jars_in(jars):
+            raise MissingError(f"{tool} reported no error, and fetched none of the {request.title} jars")
         _publish(jars, folder)
 
 
@@ -310,11 +315,17 @@ def main(arguments: list[str]) -> int:
         if arguments == ["checksums"]:
             _rewrite_checksums()
             return 0
-        if len(arguments) == 1 and arguments[0] in _URLS:
-            sys.stdout.write(",".join(map(str, spark_jars(_URLS[arguments[0]]))) + "\n")
-        else:
+        if not arguments:
             delta_jars()
             kafka_jars()
+        elif len(arguments) == 1 and arguments[0] in _URLS:
+            sys.stdout.write(",".join(map(str, spark_jars(_URLS[arguments[0]]))) + "\n")
+        else:
+            sys.stderr.write(
+                f"{' '.join(arguments)!r} is no set of jars; expected one of {', '.join(_URLS)} (HDFS needs delta), "
+                "or nothing to download Delta's and Kafka's\n"
+            )
+            return ExitCode.USAGE
     except MissingError as missing:
         sys.stderr.write(f"{missing}\n")
         return missing.exit_code

@@ -63,7 +63,7 @@ def _pom(request: JarSet) -> str:
     )
     dependencies = "".join(
         f"<dependency><groupId>{it.group}</groupId><artifactId>{it.name}</artifactId><version>{it.version}</version>"
-        f"<classifier>{it.classifier}</classifier><exclusions>{exclusions}</exclusions></dependency>"
+        f"{_maven_classifier(it)}<exclusions>{exclusions}</exclusions></dependency>"
         for it in request.artifacts
     )
     return (
@@ -71,6 +71,11 @@ def _pom(request: JarSet) -> str:
         "<groupId>surveyor</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>"
         f"<dependencies>{dependencies}</dependencies></project>"
     )
+
+
+def _maven_classifier(it: Artifact) -> str:
+    """Return the element of a classifier; with an empty one Maven copies nothing and reports no error."""
+    return f"<classifier>{it.classifier}</classifier>" if it.classifier else ""
 
 
 def _resolve_with_ivy(ivy_jars: Iterable[Path], request: JarSet, folder: Path) -> None:

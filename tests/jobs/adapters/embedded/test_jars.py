@@ -77,6 +77,25 @@ def test_delta_is_its_own_two_jars(
     assert capsys.readouterr().err.startswith("resolving Delta 4.4.0 jars with ")
 
 
+def test_a_folder_without_its_jars_does_not_count(cache: Path) -> None:
+    (cache / "jars" / "delta-spark_4.2_2.13-4.4.0").mkdir(parents=True)
+    with pytest.raises(MissingError, match="has no jars: delete this folder"):
+        delta_jars()
+
+
+def test_a_download_of_nothing_is_no_set(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Maven copies nothing for a faulty POM, and ends without an error."""
+    monkeypatch.setattr(jars, "choose_resolver", lambda _: ("mvn", lambda *_: None))
+    with pytest.raises(MissingError, match=r"mvn reported no error, and fetched none of the Delta 4\.4\.0 jars"):
+        delta_jars()
+    assert leftovers(cache) == []
+
+
+def test_an_unknown_set_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["S3"]) == ExitCode.USAGE
+    assert "'S3' is no set of jars; expected one of delta, s3, azure, gcs" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("warehouse", "expected"),
     [
