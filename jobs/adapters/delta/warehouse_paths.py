@@ -42,6 +42,30 @@ HDFS: Final = "hdfs"
 _IN_USER: Final = frozenset({"abfs", "abfss"})
 """Schemes whose URLs name the container before the host: abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER."""
 
+_BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_HOST_AND_PORT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(:\d+)?")
+
+_FORMS: Final = {
+    "s3": "s3://BUCKET/FOLDER",
+    "s3a": "s3a://BUCKET/FOLDER",
+    "gs": "gs://BUCKET/FOLDER",
+    "abfs": "abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER",
+    "abfss": "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER",
+    HDFS: "hdfs://NAMENODE:PORT/FOLDER",
+}
+"""URLs of warehouses by scheme."""
+
+_AWS: Final = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+_AZURE: Final = "AZURE_STORAGE_ACCOUNT_KEY and others of docs/configuration.md"
+_CREDENTIALS: Final = {
+    "s3": _AWS,
+    "s3a": _AWS,
+    "gs": "GOOGLE_SERVICE_ACCOUNT, the path of a key file",
+    "abfs": _AZURE,
+    "abfss": _AZURE,
+    HDFS: "HADOOP_USER_NAME, or a Kerberos ticket",
+}
+"""Where credentials come from, by scheme."""
 
 ACCESS_DENIED: Final = "access is denied: the role or the keys need to list, read, write and delete objects there"
 
@@ -124,6 +148,9 @@ def refuse_invalid_path(warehouse: str) -> None:
     if not is_local(warehouse):
         _refuse_invalid_url(warehouse)
         return
+    scheme = warehouse.partition(":")[0].lower()
+    if ":" in warehouse and scheme in _FORMS:
+        raise UsageError(f"--warehouse {scheme}:...: expected a URL of the form {_FORMS[scheme]}")
     folder = Path(warehouse).absolute()
     if odd := _IMPOSSIBLE.search(str(folder)):
         raise UsageError(
@@ -143,28 +170,35 @@ def refuse_invalid_path(warehouse: str) -> None:
 
 def _refuse_invalid_url(warehouse: str) -> None:
     """Raise UsageError for a URL that cannot be a warehouse; the message contains no credentials."""
-    url = urlsplit(warehouse)
-    shown = f"--warehouse {url.scheme}://{url.hostname or ''}"
-    if url.scheme not in OBJECT_STORES | {HDFS}:
-        known = ", ".join(f"{scheme}://" for scheme in (*sorted(OBJECT_STORES), HDFS))
-        raise UsageError(f"{shown}...: no warehouse can be there; give a folder as its path, or a URL of {known}")
-    if url.password is not None or (url.username is not None and url.scheme not in _IN_USER):
+    scheme, _, rest = warehouse.partition("://")
+    if scheme not in OBJECT_STORES | {HDFS}:
+        known = ", ".join(f"{known}://" for known in (*sorted(OBJECT_STORES), HDFS))
         raise UsageError(
-            f"{shown}...: the URL contains credentials, and would be shown in messages and logs; give them in the "
-            "environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for s3://), or use the machine's role"
+            f"--warehouse {scheme}://...: no warehouse can be there; give a folder as its path, or a URL of {known}"
         )
+    place, _, last_host = rest.rpartition("@")  # a secret may contain a slash, so the host is not what urlsplit says
+    if "@" in rest and (scheme not in _IN_USER or not _BUCKET.fullmatch(place)):
+        raise UsageError(
+            f"--warehouse {scheme}://...: the URL contains @, as one with credentials, which would be shown in "
+            f"messages and logs; give them in the environment ({_CREDENTIALS[scheme]}), or use the machine's role"
+        )
+    host = last_host.partition("/")[0]
+    if not (_HOST_AND_PORT if scheme == HDFS else _BUCKET).fullmatch(host) or (scheme in _IN_USER and not place):
+        raise UsageError(f"--warehouse {scheme}://...: expected a URL of the form {_FORMS[scheme]}")
+    url = urlsplit(warehouse)
+    shown = f"--warehouse {scheme}://{rest.partition('/')[0]}"
     if url.query or url.fragment:
         raise UsageError(f"{shown}{url.path}: the URL of a warehouse ends with its folder, without ? and #")
     for name in S3_ENDPOINTS if url.scheme.startswith("s3") else ():
         if (address := os.environ.get(name)) and not _ADDRESS.fullmatch(address):
             raise UsageError(f"{shown}{url.path}: {name} is not an address of the form https://HOST[:PORT]")
-    if not url.hostname or not url.path.strip("/"):
+    if not url.path.strip("/"):
         raise UsageError(
-            f"{shown}{url.path}: expected a bucket and a folder in it, as in s3://BUCKET/surveyor; a warehouse has "
-            "many folders of its own, so it is not put at the top of a bucket"
+            f"{shown}{url.path}: expected a folder, as in {_FORMS[scheme]}; a warehouse has many folders of its own, "
+            "so it is not put at the top"
         )
     if odd := _IMPOSSIBLE.search(url.path):
-        raise UsageError(f"{shown}{url.path!r}: {odd[0]!r} cannot be part of a Delta table's address")
+        raise UsageError(f"--warehouse {warehouse!r}: {odd[0]!r} cannot be part of a Delta table's address")
 
 
 def refuse_invalid_cluster_name(cluster: str) -> None:
