@@ -247,7 +247,7 @@ def _brokers_are(brokers: Sequence[int]) -> str:
 def _snapshots(situation: ClusterSituation) -> Iterator[Suggestion]:
     age = situation.snapshot_age
     if situation.warehouse_status.fault:
-        yield Suggestion(f"the warehouse could not be read: {situation.warehouse_status.fault}")
+        yield Suggestion(f"the warehouse is not used: {situation.warehouse_status.fault}")
     elif age is None:
         yield Suggestion("no snapshot yet: plans are made on one, and `show` shows it", "snapshot")
     elif age > OLD_SNAPSHOT_SECONDS:

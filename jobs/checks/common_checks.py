@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from jobs.core.errors import SurveyorError
-from jobs.repositories.snapshots import live_brokers_as_of
+from jobs.repositories.snapshots import live_brokers_as_of, other_cluster
 from jobs.repositories.warehouse_status import warehouse_status_if_readable
 from jobs.runtime.settings import Settings
 from schemas.rows import Broker
@@ -110,3 +110,9 @@ def returned_configs(brokers: Sequence[Broker], silent: dict[int, str | None], a
         f"Kafka's defaults are assumed ({assumed} names); check that they run and are reachable from here, or give a "
         "--command-config that they accept",
     )
+
+
+def history_results(settings: Settings, cluster_id: str | None) -> Checks:
+    """Whether the snapshots under the cluster's name are of another cluster; each new one is refused then."""
+    if message := other_cluster(settings.warehouse, cluster_id, settings.address):
+        yield CheckResult("history", CheckStatus.FAULT, message)

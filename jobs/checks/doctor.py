@@ -41,6 +41,7 @@ from jobs.checks.common_checks import (
     CheckStatus,
     clock_skew,
     guarded,
+    history_results,
     missing_brokers,
     now,
     returned_configs,
@@ -173,6 +174,7 @@ def _cluster(settings: Settings) -> Checks:
             "run Surveyor closer to it: a commit waits for thousands of answers" if slow else None,
         )
         state = read_cluster(client)
+        yield from guarded("history", partial(history_results, settings, state.cluster_id))
         recorded = _recorded_epoch(settings, state)
         yield from _znodes(settings, ZooKeeperSource(session), state, recorded)
         yield from guarded("controller epoch", partial(_epoch, client, state, recorded))

@@ -23,6 +23,7 @@ from jobs.checks.common_checks import (
     CheckStatus,
     clock_skew,
     guarded,
+    history_results,
     missing_brokers,
     now,
     returned_configs,
@@ -135,6 +136,7 @@ def _brokers(settings: Settings, properties: dict[str, str]) -> Checks:
     with settings.open_source() as source:
         reading = source.read_live(None, PARTITION)
         metadata = reading.metadata
+        yield from guarded("history", partial(history_results, settings, metadata.cluster_id))
         yield _registered(settings, metadata.brokers)
         supported, _ = read_supported_versions(metadata.live_brokers, properties, PROBE_TIMEOUT_SECONDS)
         if supported:  # brokers that do not answer have a check of their own

@@ -20,6 +20,7 @@ from jobs.console_output.verification import Verification
 from jobs.core.errors import SurveyorError
 from jobs.execution.rollback_completion import close_rolled_back
 from jobs.preconditions.change_status import current_evenness, verify_plan
+from jobs.preconditions.limits import refuse_other_id
 from jobs.repositories.plans.commit_log import note_verified
 from jobs.repositories.plans.repository import read_plan
 from jobs.repositories.snapshots import last_snapshot, table_as_of
@@ -61,6 +62,7 @@ def verify_stored(settings: Settings, name: str, interval: float, *, in_full: bo
     with settings.connection as cluster:
         with cluster.reading() as reader:
             reader.sync()
+            refuse_other_id(plan, reader.read_cluster(), settings.address, settings.address_option)
             current, operations = reader.read_current(plan.changes), reader.read_operations(plan.tasks)
             verification = Verification(plan, verify_plan(plan, current, operations), current.partitions)
             if verification.is_complete:

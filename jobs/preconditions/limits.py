@@ -77,10 +77,7 @@ def refuse_other_cluster(plan: Plan, state: CurrentCluster, address: str, option
             "a snapshot read from its brokers",
         )
     if plan.row.cluster_id != state.cluster_id:
-        raise RefusedError(
-            f"plan {plan.title} was made for the cluster with id {plan.row.cluster_id}, and {address} is "
-            f"that of {state.cluster_id}; check --cluster and {option}",
-        )
+        raise RefusedError(_other_id(plan, state, address, option))
 
 
 def _refuse_old(limits: CommitLimits, plan: Plan, now: datetime) -> None:
@@ -107,3 +104,16 @@ def _refuse_majority_dead(plan: Plan, state: CurrentCluster) -> None:
             f"{join_ids(sorted(dead))}; if they are dead, give "
             "--allow-majority-dead; otherwise find out why they do not count as alive",
         )
+
+
+def refuse_other_id(plan: Plan, state: CurrentCluster, address: str, option: str) -> None:
+    """Raise RefusedError if the connected cluster is known to be another one than that of the plan, however read."""
+    if None not in {plan.row.cluster_id, state.cluster_id} and plan.row.cluster_id != state.cluster_id:
+        raise RefusedError(_other_id(plan, state, address, option))
+
+
+def _other_id(plan: Plan, state: CurrentCluster, address: str, option: str) -> str:
+    return (
+        f"plan {plan.title} was made for the cluster with id {plan.row.cluster_id}, and {address} is "
+        f"that of {state.cluster_id}; check --cluster and {option}"
+    )

@@ -32,7 +32,7 @@ def emit(settings: "Settings", shown: CommandResult) -> None:
 
 def next_lines(steps: "Iterable[Suggestion]") -> Iterator[str]:
     """Return suggestions as lines for people; each is one unwrapped line, to be copied."""
-    return (f"{step.what}: {step.command}" for step in steps)
+    return (step.what if step.command is None else f"{step.what}: {step.command}" for step in steps)
 
 
 def show(part: "Table | str") -> None:

@@ -171,7 +171,7 @@ CASES: Final[list[tuple[dict[str, object], dict[str, object], str, str | None]]]
         "the last snapshot is 3 h 0 min old",
         "snapshot",
     ),
-    ({}, {"snapshot": None, "fault": "no table"}, "the warehouse could not be read: no table", None),
+    ({}, {"snapshot": None, "fault": "no table"}, "the warehouse is not used: no table", None),
     ({}, {"plans": [plan()]}, "plan a (elect) waits: 6 changes", "show plan a"),
     (
         {},

@@ -20,7 +20,7 @@ from schemas.znodes import encode_state
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.kafka.unsecured_tokens import unsecured_token
 from tests.jobs.support.rows.warehouse_rows import Cluster, broker
-from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.zookeeper.kafka_tree import CLUSTER_ID, KafkaTree, state_path
 
 Findings = dict[str, tuple[str, str, str | None]]
 """Status, finding and advice, by check."""
@@ -206,6 +206,18 @@ def test_advice_is_printed(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) 
     assert ran.stdout.endswith("\n1 fault, 1 warning\n")
     wide = [line for line in ran.stdout.splitlines() if len(line) > 80]
     assert [line for line in wide if len(line[25:].split()) > 1] == []  # a long word is not broken
+
+
+def test_a_history_of_another_cluster(warehouse: Warehouse, tree: KafkaTree, look: Callable[..., Findings]) -> None:
+    Cluster(warehouse).snapshot()
+    warehouse.update("snapshots", "true", cluster_id=f"'{CLUSTER_ID}'")
+    assert "history" not in look(tree.hosts)
+    tree.write("/cluster/id", b'{"version":"1","id":"AAAAAAAAAAAAAAAAAAAAAA"}')
+
+    status, found, *_ = look(tree.hosts, code=1)["history"]
+
+    assert status == CheckStatus.FAULT
+    assert "is that of AAAAAAAAAAAAAAAAAAAAAA; check the address" in found
 
 
 def test_a_snapshot_from_the_future(warehouse: Warehouse, tree: KafkaTree, look: Callable[..., Findings]) -> None:

@@ -95,6 +95,15 @@ def test_plan_of_another_cluster_is_refused(tree: KafkaTree, surveyor: Surveyor,
     assert "that of AAAAAAAAAAAAAAAAAAAAAA; check --cluster" in refused(surveyor, tree.hosts, plan)
 
 
+def test_verify_does_not_record_what_another_cluster_has(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
+    tree.write("/cluster/id", b'{"version":"1","id":"AAAAAAAAAAAAAAAAAAAAAA"}')
+
+    done = surveyor.run("verify", plan.plan_id, "--zookeeper", tree.hosts)
+
+    assert done.exit_code == REFUSED
+    assert "that of AAAAAAAAAAAAAAAAAAAAAA; check --cluster" in done.stderr
+
+
 def test_id_of_another_cluster_is_shown_safely(tree: KafkaTree, surveyor: Surveyor, plan: Plan) -> None:
     tree.write("/cluster/id", rb'{"version":"1","id":"\u001b[2J"}')
 
