@@ -38,7 +38,7 @@ from tests.jobs.support.controllers.resident import drain_watches, run_until_qui
 from tests.jobs.support.kafka.real_cluster import eventually
 from tests.jobs.support.rows.move_rows import CommitProcess, reassignment
 from tests.jobs.support.rows.plan_rows import election, store_plan
-from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
+from tests.jobs.support.zookeeper.kafka_tree import CLUSTER_ID, KafkaTree, state_path
 
 REASSIGN = "/admin/reassign_partitions"
 ORDERS = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 1, 0]}
@@ -66,7 +66,7 @@ def controller(
     given: dict[str, Any] = {"conf_path": conf, "command_config": None, "as_json": False, "result_file": None}
     settings = settings_from(cluster="default", zookeeper=tree.hosts, warehouse=str(surveyor.folder), **given)
     engine = DecisionEngine(surveyor.warehouse, [])
-    snapshot = Snapshot(snapshot_id=1, taken_at=datetime.now(UTC), cluster_id="c")
+    snapshot = Snapshot(snapshot_id=1, taken_at=datetime.now(UTC), cluster_id=CLUSTER_ID)
     controller_ = ResidentController(
         control,
         engine,
