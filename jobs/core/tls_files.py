@@ -11,7 +11,7 @@ from tempfile import NamedTemporaryFile
 from typing import Final
 
 from jobs.core.errors import UsageError
-from jobs.core.keystores import Keystore, KeystoreError, is_keystore, read_keystore
+from jobs.core.keystores import CONVERT, Keystore, KeystoreError, is_keystore, read_keystore
 from jobs.core.properties import AUTHORITIES, CERTIFICATE, HOST_NAMES, KEY_PASSWORD, KEYSTORE, PRIVATE_KEY
 
 TRUSTSTORE: Final = "ssl.truststore.location"
@@ -64,7 +64,9 @@ def load_files(context: ssl.SSLContext, values: Mapping[str, str], file: str) ->
             raise UsageError(f"{file}: {one} and {other} exclude each other: omit one of them")
     for key in (KEYSTORE_TYPE, TRUSTSTORE_TYPE):
         if key in values and values[key].upper() not in TYPES:
-            raise UsageError(f"{file}: {key} is {values[key]!r}; it is one of {', '.join(TYPES)}")
+            raise UsageError(
+                f"{file}: {key} is {values[key]!r}; it is one of {', '.join(TYPES)}; convert it: {CONVERT}"
+            )
     authorities, certificate = values.get(AUTHORITIES), values.get(CERTIFICATE)
     if TRUSTSTORE in values:
         store = _keystore(values, file, TRUSTSTORE, TRUSTSTORE_TYPE, TRUSTSTORE_PASSWORD)

@@ -85,6 +85,7 @@ _STORE_REASONS: Final = {
     "GSSAPI error": "the Kerberos login failed",
     "RPC listener disconnected": "HDFS closed the connection: it may need Kerberos, which HADOOP_CONF_DIR does not say",
     "Connection refused": "no server answers at its address",
+    "Could not resolve host": "its host is not known to this machine",
     "dns error": "its host is not known to this machine",
     "failed to lookup address": "its host is not known to this machine",
     "Missing AccessKeyId": "AWS_SECRET_ACCESS_KEY is set, and AWS_ACCESS_KEY_ID is not",

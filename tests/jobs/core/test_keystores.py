@@ -222,7 +222,10 @@ Change = Callable[[Keystores, Certificates], dict[str, str]]
         ),
         (lambda _s, _c: {"ssl.truststore.password": "wrong-one"}, "is damaged; see ssl.truststore.password"),
         (lambda _s, _c: {"ssl.truststore.location": "/nowhere"}, "ssl.truststore.location /nowhere cannot be read: No"),
-        (lambda _s, _c: {"ssl.keystore.type": "BCFKS"}, "ssl.keystore.type is 'BCFKS'; it is one of JKS, PKCS12, PEM"),
+        (
+            lambda _s, _c: {"ssl.keystore.type": "BCFKS"},
+            "ssl.keystore.type is 'BCFKS'; it is one of JKS, PKCS12, PEM; convert it: keytool",
+        ),
         (lambda s, _c: {"ssl.keystore.location": str(s.trust)}, "has no private key; see `keytool -list -v`"),
         (lambda s, _c: {"ssl.truststore.location": str(s.client)}, "has no trusted certificate: it has a private key"),
         (lambda _s, c: {"ssl.ca.location": str(c.ca)}, "ssl.truststore.location exclude each other"),
