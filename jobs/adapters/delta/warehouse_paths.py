@@ -36,7 +36,6 @@ _REASONS: Final = {
 """Messages of the operating system, which appear in the errors of all libraries."""
 
 
-OBJECT_STORES: Final = frozenset({"s3", "s3a", "gs", "abfs", "abfss"})
 HDFS: Final = "hdfs"
 
 _IN_USER: Final = frozenset({"abfs", "abfss"})
@@ -172,8 +171,8 @@ def refuse_invalid_path(warehouse: str) -> None:
 def _refuse_invalid_url(warehouse: str) -> None:
     """Raise UsageError for a URL that cannot be a warehouse; the message contains no credentials."""
     scheme, _, rest = warehouse.partition("://")
-    if scheme not in OBJECT_STORES | {HDFS}:
-        known = ", ".join(f"{known}://" for known in (*sorted(OBJECT_STORES), HDFS))
+    if scheme not in _FORMS:
+        known = ", ".join(f"{known}://" for known in sorted(_FORMS))
         raise UsageError(
             f"--warehouse {scheme}://...: no warehouse can be there; give a folder as its path, or a URL of {known}"
         )

@@ -104,10 +104,11 @@ def _start(builder: SparkSession.Builder, *, short_lived: bool) -> SparkSession:
     """Start a session; raise MissingError if a JVM that is started here ends before it can be used."""
     if is_submitted():
         return builder.getOrCreate()
-    defaults = Path(os.environ["SPARK_CONF_DIR"], "spark-defaults.conf")
+    conf = Path(os.environ.get("SPARK_CONF_DIR") or conf_dir())
+    defaults = conf / "spark-defaults.conf"
     _refuse_missing_keytab(defaults)
     try:
-        return _start_short_lived(builder) if short_lived else builder.getOrCreate()
+        return _start_short_lived(builder, conf) if short_lived else builder.getOrCreate()
     except PySparkRuntimeError as error:
         if error.getCondition() != _NO_JVM:
             raise
@@ -118,17 +119,18 @@ def _start(builder: SparkSession.Builder, *, short_lived: bool) -> SparkSession:
 
 def _refuse_missing_keytab(defaults: Path) -> None:
     """Raise MissingError if Spark's settings name a keytab that is not there; its JVM would end with a stack trace."""
-    import javaproperties  # noqa: PLC0415 - it imports asyncio
+    text = defaults.read_text("utf-8", errors="replace") if defaults.is_file() else ""
+    if _KEYTAB not in text:
+        return
+    import javaproperties  # noqa: PLC0415 - it imports asyncio, and few settings name a keytab
 
-    with suppress(OSError):
-        keytab = javaproperties.loads(defaults.read_text("utf-8")).get(_KEYTAB, "").strip()
-        if keytab and not Path(keytab).is_file():
-            raise MissingError(f"the keytab {keytab} ({_KEYTAB} in {defaults}) does not exist, or is no file")
+    keytab = javaproperties.loads(text).get(_KEYTAB, "").strip()
+    if keytab and not Path(keytab).is_file():
+        raise MissingError(f"the keytab {keytab} ({_KEYTAB} in {defaults}) does not exist, or is no file")
 
 
-def _start_short_lived(builder: SparkSession.Builder) -> SparkSession:
+def _start_short_lived(builder: SparkSession.Builder, conf: Path) -> SparkSession:
     """Start a JVM with the options and the class archive for short work, or without them if that JVM fails."""
-    conf = Path(os.environ.get("SPARK_CONF_DIR") or conf_dir())
     quick = quick_start(SHORT_LIVED_JVM_OPTIONS, conf)
     try:
         with _environment(quick):
