@@ -21,11 +21,11 @@ from threading import Thread
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-from deltalake.exceptions import DeltaError
 
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import as_rows
+from jobs.core.errors import SurveyorError
 from jobs.repositories import broker_responses
 from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.drained_brokers import delete_marks
@@ -49,6 +49,9 @@ MAX_BUFFERED_ROWS: Final = 500_000
 
 EXAMPLES: Final = 3
 """Partitions that the log names of a cycle that cannot be recorded."""
+
+MAX_FAILURES: Final = 24
+"""Failed writes in a row after which the table is at fault, and not a row; one of MAX_BUFFERED_ROWS is found in 20."""
 
 CONSTRAINT_VIOLATED: Final = "Invalid data found"
 """Part of Delta's message about rows that violate a constraint of their table, which no retry changes."""
@@ -260,29 +263,19 @@ class WriteBehindLog:
                 log("surveyor: writing to the warehouse has resumed")
 
     def _append(self, table: str) -> None:
-        """Append the rows of a table, and find a row that it refuses by halves; the other rows are written."""
-        pending = self._rows[table] = [pa.concat_tables(self._rows[table])]
-        while pending:
-            rows = pending[0]
-            try:
-                self.warehouse.append_all(table, rows)
-            except DeltaError as error:
-                if CONSTRAINT_VIOLATED not in str(error):
-                    raise
-                if rows.num_rows > 1:
-                    middle = rows.num_rows // 2
-                    pending[:1] = [rows.slice(0, middle), rows.slice(middle)]
-                    continue
-                shown = {name: value for name, value in as_rows(rows)[0].items() if value is not None}
-                log(
-                    f"surveyor: a row is not recorded, because it violates a constraint of table {table}: {shown}",
-                    logging.ERROR,
-                )
-            del pending[0]
+        self._rows[table], error = _write_by_halves(table, self._rows[table], partial(self.warehouse.append_all, table))
+        if error is not None:
+            raise error
 
     def _update_statuses(self) -> None:
-        for plan_id, status in list(self._statuses.items()):
-            set_status(self.warehouse, plan_id, status)
+        """Update the plans one by one; one that fails comes last at the next attempt, so it holds back no other."""
+        for plan_id in list(self._statuses):
+            status = self._statuses[plan_id]
+            try:
+                set_status(self.warehouse, plan_id, status)
+            except Exception:
+                self._statuses[plan_id] = self._statuses.pop(plan_id)
+                raise
             del self._statuses[plan_id]
 
     def _delete_marks(self) -> None:
@@ -290,8 +283,10 @@ class WriteBehindLog:
         self._ended_drains = []
 
     def _write_responses(self) -> None:
-        broker_responses.record(self.warehouse, pa.concat_tables(self._responses))
-        self._responses = []
+        record = partial(broker_responses.record, self.warehouse)
+        self._responses, error = _write_by_halves("answers", self._responses, record)
+        if error is not None:
+            raise error
 
     def _cycle(self, record: CycleRecord) -> dict[str, pa.Table]:
         """Convert a cycle to a plan with its intents, and with its outcomes if it has already ended.
@@ -322,6 +317,55 @@ class WriteBehindLog:
 
     def _commit_rows(self, plan_id: str) -> CommitRows:
         return CommitRows(self.warehouse, plan_id, 1, self.author, self._epoch)
+
+
+def _write_by_halves(
+    table: str, tables: Sequence[pa.Table], write: Callable[[pa.Table], None]
+) -> tuple[list[pa.Table], Exception | None]:
+    """Write rows together; if that fails, find by halves the rows that fail, and write the others.
+
+    A row that violates a constraint is left out, and so is one that fails for another reason while others are written.
+    Return the rows to be tried again and the error: the store or the table fails, and not a row.
+    """
+    pending = [pa.concat_tables(tables)]
+    failed: list[tuple[pa.Table, Exception]] = []
+    has_written, failures = False, 0
+    while pending:
+        rows = pending.pop(0)
+        error = _error_of(write, rows)
+        if error is None:
+            has_written, failures = True, 0
+            continue
+        failures += 1
+        if isinstance(error, OSError | SurveyorError) or failures > MAX_FAILURES:
+            return [*pending, *(rows for rows, _ in failed), rows], error  # the next attempt begins with others
+        if rows.num_rows > 1:
+            middle = rows.num_rows // 2
+            pending[:0] = [rows.slice(0, middle), rows.slice(middle)]
+        elif CONSTRAINT_VIOLATED in str(error):
+            _log_row(rows, f"it violates a constraint of table {table}")
+            failures = 0
+        else:
+            failed.append((rows, error))
+    if failed and not has_written:
+        return [rows for rows, _ in failed], failed[0][1]
+    for rows, error in failed:
+        _log_row(rows, f"table {table} cannot take it: {str(error) or type(error).__name__}")
+    return [], None
+
+
+def _error_of(write: Callable[[pa.Table], None], rows: pa.Table) -> Exception | None:
+    try:
+        write(rows)
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with these rows, others may be written
+        return error
+    return None
+
+
+def _log_row(row: pa.Table, reason: str) -> None:
+    """Name a row that is left out."""
+    shown = {name: value for name, value in as_rows(row)[0].items() if value is not None}
+    log(f"surveyor: a row is not recorded, because {reason}: {shown}", logging.ERROR)
 
 
 def _return_unused_memory() -> None:

@@ -6,13 +6,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake.exceptions import DeltaError
 from msgspec.structs import replace as with_values
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.controller.write_behind import CycleRecord, WriteBehindLog
+from jobs.controller.write_behind import MAX_FAILURES, CycleRecord, WriteBehindLog, _write_by_halves
+from jobs.repositories.plans.commit_log import set_status
 from jobs.repositories.plans.commit_rows import AuditEntry
 from jobs.repositories.plans.record_builders import plan_row
-from schemas.enums import Action, Outcome, Step
+from schemas.enums import Action, Outcome, PlanStatus, Step
 from schemas.plan import RowOutcome
 from schemas.rows import Change
 from tests.jobs.support.kafka.real_cluster import eventually
@@ -178,6 +180,95 @@ def test_row_that_violates_a_constraint_is_named_and_others_written_once(
     assert stderr.count("violates a constraint of table changes") == 1
     assert "'partition': 3" in stderr
     assert log_writer.failed is None
+
+
+class PoisonedTable(Warehouse):
+    """Cannot write `changes` of some partitions together with any others, for a reason that is no constraint."""
+
+    poisoned = frozenset[int]()
+
+    def append_all(self, table: str, rows: pa.Table) -> None:
+        if table == "changes" and self.poisoned.intersection(rows["partition"].to_pylist()):
+            raise DeltaError("Generic error: cannot encode a page")
+        super().append_all(table, rows)
+
+
+@pytest.mark.parametrize(
+    "poisoned", [{0}, {6}, {3}, {0, 6}, {2, 3}, {0, 1, 2, 3, 4, 5}], ids=lambda partitions: str(sorted(partitions))
+)
+def test_rows_that_fail_are_named_and_the_rest_of_their_batch_is_written(
+    log_writer: WriteBehindLog, capsys: pytest.CaptureFixture[str], poisoned: set[int]
+) -> None:
+    Disk.is_full = False
+    log_writer.warehouse = warehouse = PoisonedTable(log_writer.warehouse.uri, "default")
+    object.__setattr__(warehouse, "poisoned", frozenset(poisoned))
+    log_writer.record(cycle_of(*(with_values(CHANGE, partition=partition) for partition in range(7))))
+    log_writer.start()
+    log_writer.close()
+
+    assert {row["partition"] for row in warehouse.rows("changes")} == {*range(7)} - poisoned
+    assert len(warehouse.rows("plans")) == 1
+    stderr = capsys.readouterr().err
+    assert stderr.count("because table changes cannot take it: Generic error: cannot encode a page") == len(poisoned)
+
+
+def test_a_row_that_fails_alone_is_kept_until_others_are_written(
+    log_writer: WriteBehindLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As long as nothing is written, the table may be at fault."""
+    Disk.is_full = False
+    log_writer.warehouse = warehouse = PoisonedTable(log_writer.warehouse.uri, "default")
+    object.__setattr__(warehouse, "poisoned", frozenset({0}))
+    log_writer.start()
+    log_writer.record(cycle_of(CHANGE))
+    assert eventually(lambda: log_writer.failed is not None)
+    assert "is not recorded" not in capsys.readouterr().err
+    log_writer.record(cycle_of(with_values(CHANGE, partition=1)))
+    assert eventually(lambda: log_writer.failed is None)
+    log_writer.close()
+
+    assert [row["partition"] for row in warehouse.rows("changes")] == [1]
+    assert len(warehouse.rows("plans")) == 2
+    assert capsys.readouterr().err.count("is not recorded") == 1
+
+
+def test_a_table_that_fails_for_every_row_keeps_all_after_a_bounded_number_of_attempts() -> None:
+    attempts, rows = [], pa.table({"partition": range(100_000)})
+
+    def fail(rows: pa.Table) -> None:
+        attempts.append(rows.num_rows)
+        raise DeltaError("Generic error")
+
+    kept, error = _write_by_halves("changes", [rows], fail)
+    assert isinstance(error, DeltaError)
+    assert len(attempts) == MAX_FAILURES + 1
+    assert sorted(pa.concat_tables(kept)["partition"].to_pylist()) == [*range(100_000)]
+
+
+def test_a_plan_whose_status_cannot_be_set_holds_back_no_other(
+    log_writer: WriteBehindLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Disk.is_full = False
+    records = [cycle_of(with_values(CHANGE, partition=partition)) for partition in range(2)]
+    log_writer.start()
+    for record in records:
+        log_writer.record(record)
+    assert eventually(lambda: all(record.plan_id for record in records))
+    set_first: list[str] = []
+
+    def refuse_first(warehouse: Warehouse, plan_id: str, status: PlanStatus) -> None:
+        if plan_id == records[0].plan_id:
+            raise DeltaError("Generic error")
+        set_first.append(plan_id)
+        set_status(warehouse, plan_id, status)
+
+    monkeypatch.setattr("jobs.controller.write_behind.set_status", refuse_first)
+    for record in records:
+        log_writer.finish(record, [RowOutcome(record.changes[0], Outcome.APPLIED, "")])
+    assert eventually(lambda: set_first == [records[1].plan_id])
+    monkeypatch.setattr("jobs.controller.write_behind.set_status", set_status)
+    log_writer.close()
+    assert [plan["status"] for plan in log_writer.warehouse.rows("plans")] == ["committed"] * 2
 
 
 def test_a_table_that_cannot_be_written_holds_back_no_other(
