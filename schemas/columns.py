@@ -2,7 +2,7 @@
 
 Names and types are a contract, as dashboards, schedulers and notebooks read these tables. `cluster` is the first column
 and the partition column of every table, so one warehouse serves many clusters. The types are nullable because a
-transform ends in `.to(SCHEMA)`; `KEYS` lists the columns that Delta must never find null.
+transform ends in `.to(SCHEMA)`; `KEY_COLUMNS` lists the columns that Delta must never find null.
 """
 
 from typing import Final
@@ -488,7 +488,7 @@ TABLE_COLUMNS: Final[dict[str, Columns]] = {
     "answers": ANSWERS,
 }
 
-KEYS: Final[dict[str, tuple[str, ...]]] = {
+KEY_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "snapshots": ("snapshot_id",),
     "brokers": ("broker_id",),
     "brokers_last_seen": ("broker_id",),

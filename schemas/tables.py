@@ -9,7 +9,8 @@ from pyspark.sql.types import ArrayType, IntegerType, StructType
 
 from schemas import columns
 
-KEYS: Final = columns.KEYS
+KEY_COLUMNS: Final = columns.KEY_COLUMNS
+PARTITION_KEY: Final = [*KEY_COLUMNS["partitions"]]
 CHECKS: Final = columns.CHECKS
 
 BROKER_IDS: Final = ArrayType(IntegerType())

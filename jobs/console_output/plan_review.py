@@ -75,7 +75,7 @@ class RowFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class Review:
+class PlanSelection:
     """A stored plan, or the selected part of it."""
 
     warehouse: Warehouse
@@ -227,12 +227,12 @@ class Review:
 
 def plan_lines(settings: Settings, row: PlanRecord, called: str = "") -> Iterator[Table | str]:
     """Return the text output of a whole plan."""
-    return Review(settings.warehouse, row, RowFilter(), called).lines(settings)
+    return PlanSelection(settings.warehouse, row, RowFilter(), called).lines(settings)
 
 
 def plan_warnings(warehouse: Warehouse, row: PlanRecord) -> list[str]:
     """Return the warnings of a whole plan, as programs get them; people get the same texts."""
-    review = Review(warehouse, row, RowFilter())
+    review = PlanSelection(warehouse, row, RowFilter())
     return review.all_warnings(review.changes(whole=False))
 
 
@@ -276,7 +276,7 @@ def _grouped(title: str, counts: Iterable[ValueCount]) -> str:
 
 def show_review(settings: Settings, plan: str, only: RowFilter) -> None:
     """Show a plan, or the selected rows of it."""
-    review = Review(settings.warehouse, find_plan(settings.warehouse, plan), only, plan)
+    review = PlanSelection(settings.warehouse, find_plan(settings.warehouse, plan), only, plan)
     steps = after_review(settings, review.row, plan, operations=len(review.operations()))
     if settings.result_file or not settings.for_people:
         changes = review.changes(whole=True)

@@ -22,7 +22,7 @@ from jobs.runtime.settings import Settings
 from jobs.sql_views.database import Summaries
 from schemas.text import pluralise
 
-COLUMNS: Final = ("topic", "partition", "broker_id", "state", "preferred", "leads", "in_sync")
+REPLICA_STATE_COLUMNS: Final = ("topic", "partition", "broker_id", "state", "preferred", "leads", "in_sync")
 
 NOT_UNDERSTOOD: Final = "not understood"
 """The state in the view of a replica whose partition or broker is not understood."""
@@ -55,7 +55,7 @@ def show_replicas(settings: Settings, selection: ReplicaFilter, snapshot_id: int
     stream(settings, of_snapshot(snapshot) | warnings_in_json(), {"rows": rows})
     if settings.for_people:
         title = f"replicas of {settings.cluster}, snapshot {snapshot.snapshot_id}"
-        for part in table_parts(settings, title, COLUMNS, rows.first(ROWS_SHOWN), of=len(rows)):
+        for part in table_parts(settings, title, REPLICA_STATE_COLUMNS, rows.first(ROWS_SHOWN), of=len(rows)):
             show(part)
         if selection.state is not None:
             unknown = views.query(replace(selection, state=NOT_UNDERSTOOD).sql, "replicas").num_rows

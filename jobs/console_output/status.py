@@ -38,7 +38,7 @@ def status_of(settings: Settings, snapshot_id: int | None) -> CommandResult:
 
 def status_of_fleet(settings: Settings, parallel: int | None) -> CommandResult:
     """Return the status of each cluster."""
-    return run_on_fleet(settings, parallel, _status_of_member, FLEET_SUMMARY)
+    return run_on_fleet(settings, parallel, _status_of_member, STATUS_SUMMARY)
 
 
 def _status_of_member(settings: Settings) -> CommandResult:
@@ -56,7 +56,7 @@ def _fleet_figures(status: Result) -> Result:
     }
 
 
-FLEET_SUMMARY: Final = FleetSummary(
+STATUS_SUMMARY: Final = FleetSummary(
     title="status", figures=_fleet_figures, shown=(*FIGURES_SHOWN, "moving", "due", "snapshot_age"), worst_by=WORST_BY
 )
 

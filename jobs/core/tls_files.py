@@ -20,7 +20,7 @@ TRUSTSTORE_TYPE: Final = "ssl.truststore.type"
 KEYSTORE_PASSWORD: Final = "ssl.keystore.password"  # noqa: S105 - the name of a setting
 TRUSTSTORE_PASSWORD: Final = "ssl.truststore.password"  # noqa: S105
 
-KEYS: Final = (
+TLS_KEYS: Final = (
     AUTHORITIES,
     CERTIFICATE,
     PRIVATE_KEY,

@@ -53,7 +53,7 @@ _PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,9})")
 
 
 @dataclass(frozen=True, slots=True)
-class _Partition:
+class _PartitionReading:
     key: Key
     now: ReplicaAssignment | None
     request: list[int] | None
@@ -163,7 +163,7 @@ def cancel_partitions(
             return _apply(settings, cluster, reader, keys, lease, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
 
 
-def _read(reader: ClusterReader, keys: Sequence[Key], *, fewer_copies: bool) -> list[_Partition]:
+def _read(reader: ClusterReader, keys: Sequence[Key], *, fewer_copies: bool) -> list[_PartitionReading]:
     state = reader.read_cluster()
     refuse_migration(state.migration)
     requests = reader.read_requests()
@@ -174,7 +174,7 @@ def _read(reader: ClusterReader, keys: Sequence[Key], *, fewer_copies: bool) -> 
         try:
             current = found[key].assignment
         except MalformedZnodeError as error:
-            partitions.append(_Partition(key, None, request, None, str(error)))
+            partitions.append(_PartitionReading(key, None, request, None, str(error)))
             continue
         partition_state = found[key].state
         isr = None if partition_state is None else partition_state.isr
@@ -184,16 +184,16 @@ def _read(reader: ClusterReader, keys: Sequence[Key], *, fewer_copies: bool) -> 
             else None
         )
         stranded = current is not None and is_stranded(current, isr)
-        partitions.append(_Partition(key, current, request, risk, is_stranded=stranded))
+        partitions.append(_PartitionReading(key, current, request, risk, is_stranded=stranded))
     return partitions
 
 
-def _is_due(partition: _Partition) -> bool:
+def _is_due(partition: _PartitionReading) -> bool:
     """Whether the partition is moving or requested, and can be cancelled safely."""
     return partition.risk is None and partition.is_unfinished
 
 
-def _refuse_unsafe(partitions: Iterable[_Partition], subject: str = "nothing is") -> None:
+def _refuse_unsafe(partitions: Iterable[_PartitionReading], subject: str = "nothing is") -> None:
     if refusal := unsafe_refusal(subject, ((partition.name, partition.risk) for partition in partitions)):
         raise refusal
 
@@ -254,11 +254,11 @@ class _PartitionCancellationRun:
 
     cluster: ClusterConnection
     requests: CancellationRequests
-    pending: Mapping[Key, _Partition]
+    pending: Mapping[Key, _PartitionReading]
     """The partitions to be cancelled, as they were before the intents were recorded."""
     skip_unsafe: bool
     fewer_copies: bool
-    judged: dict[Key, _Partition] = field(default_factory=dict)
+    judged: dict[Key, _PartitionReading] = field(default_factory=dict)
     """Partitions as they were last judged."""
     removed: Collection[Key] = ()
     """Partitions whose request may have been removed."""
@@ -273,20 +273,20 @@ class _PartitionCancellationRun:
             self.cluster.withdraw_requests(removed, self.requests.lease)
         self.requests.send([key for key in keys if key not in self.requests.set_aside], self._judge)
 
-    def _is_removable(self, partition: _Partition) -> bool:
+    def _is_removable(self, partition: _PartitionReading) -> bool:
         """Whether a request has to be removed; `surveyor control` follows the request to move a partition back."""
         return partition.request is not None and not (self.requests.is_resident and partition.is_moving)
 
-    def wait(self, keys: Sequence[Key]) -> list[_Partition]:
+    def wait(self, keys: Sequence[Key]) -> list[_PartitionReading]:
         """Wait until what was requested shows in the cluster, and return how it is then."""
         requests = self.requests
         unsent = {*keys}.difference(requests.requested) if requests.lost_response else set()
 
-        def read_again() -> list[_Partition]:
+        def read_again() -> list[_PartitionReading]:
             requests.reader.sync()
             return _read(requests.reader, keys, fewer_copies=True)
 
-        def are_finished(partitions: Sequence[_Partition]) -> bool:
+        def are_finished(partitions: Sequence[_PartitionReading]) -> bool:
             waiting = {
                 partition.key
                 for partition in partitions
@@ -296,11 +296,11 @@ class _PartitionCancellationRun:
 
         return poll_until(read_again, are_finished, requests.timeout_seconds)
 
-    def outcomes(self, final: Sequence[_Partition]) -> dict[Key, Reason]:
+    def outcomes(self, final: Sequence[_PartitionReading]) -> dict[Key, Reason]:
         """Return the outcomes by what the cluster shows."""
         return {partition.key: self._reason(partition) for partition in final}
 
-    def _reason(self, partition: _Partition) -> Reason:
+    def _reason(self, partition: _PartitionReading) -> Reason:
         if not partition.is_unfinished:
             return _ended_reason(self.pending[partition.key], partition)
         if partition.key in self.requests.requested:
@@ -319,7 +319,7 @@ class _PartitionCancellationRun:
             if key not in self.requests.requested
         }
 
-    def refuse_unavailable(self, partitions: Iterable[_Partition]) -> None:
+    def refuse_unavailable(self, partitions: Iterable[_PartitionReading]) -> None:
         """Raise AdminUnavailableError if a controller that does not answer is needed; to remove a request it is not."""
         is_needed = any(partition.is_moving and partition.risk is None for partition in partitions)
         if isinstance(self.requests.controller, AdminUnavailableError) and is_needed:
@@ -344,7 +344,7 @@ class _PartitionCancellationRun:
             },
         )
 
-    def _targets(self, safe: Iterable[_Partition]) -> dict[Key, list[int] | None]:
+    def _targets(self, safe: Iterable[_PartitionReading]) -> dict[Key, list[int] | None]:
         """Return what to request; Kafka's controller watches /admin again once it is asked to cancel anything."""
         readable = [partition for partition in safe if partition.unreadable_reason is None]
         if isinstance(self.requests.controller, AdminUnavailableError):
@@ -380,7 +380,9 @@ class _Audit:
             log(f"surveyor: could not record the cancellation in table commits: {error}")
 
 
-def _report(final: Sequence[_Partition], outcomes: Mapping[Key, Reason], unsafe: Sequence[_Partition]) -> CommandResult:
+def _report(
+    final: Sequence[_PartitionReading], outcomes: Mapping[Key, Reason], unsafe: Sequence[_PartitionReading]
+) -> CommandResult:
     """Return what shows the outcomes; `unsafe` were not requested."""
     cancelled = [partition for partition in final if outcomes[partition.key][0] is Outcome.APPLIED]
     others = [partition for partition in final if outcomes[partition.key][0] is not Outcome.APPLIED]
@@ -397,7 +399,7 @@ def _report(final: Sequence[_Partition], outcomes: Mapping[Key, Reason], unsafe:
     )
 
 
-def _ended_reason(before: _Partition, now: _Partition) -> Reason:
+def _ended_reason(before: _PartitionReading, now: _PartitionReading) -> Reason:
     """Return the outcome of a partition that does not move any more, and has no request: that need not be ours."""
     if _has_become_unreadable(before, now):
         return Outcome.UNKNOWN, reasons.UNREAD_NOW.say(fault=now.unreadable_reason)
@@ -411,19 +413,19 @@ def _ended_reason(before: _Partition, now: _Partition) -> Reason:
     return outcome, _unchanged_text(now) if outcome is Outcome.APPLIED else message
 
 
-def _has_become_unreadable(before: _Partition, now: _Partition) -> bool:
+def _has_become_unreadable(before: _PartitionReading, now: _PartitionReading) -> bool:
     return now.unreadable_reason is not None and before.unreadable_reason is None
 
 
-def _unchanged_text(partition: _Partition) -> str:
+def _unchanged_text(partition: _PartitionReading) -> str:
     if partition.now is None:
         return reasons.REQUEST_REMOVED.say()
     return reasons.ORDER_MAY_DIFFER.say(state=reasons.REPLICAS.say(replicas=partition.now.replicas))
 
 
-def _lines(partitions: Sequence[_Partition]) -> list[str]:
+def _lines(partitions: Sequence[_PartitionReading]) -> list[str]:
     return truncate([partition.line for partition in partitions])
 
 
-def _result(partitions: Sequence[_Partition]) -> dict[str, Any]:
+def _result(partitions: Sequence[_PartitionReading]) -> dict[str, Any]:
     return {"partitions": [partition.row for partition in partitions]}

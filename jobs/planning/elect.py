@@ -12,7 +12,7 @@ from jobs.adapters.delta.spark_warehouse import counted
 from jobs.planning.plan_draft import PlanDraft
 from jobs.planning.recover import evidence_for, partition_parameters
 from jobs.repositories.snapshot_tables import SnapshotTables
-from planner.columns.requested_partitions import KEY, join_requested
+from planner.columns.requested_partitions import join_requested
 from planner.columns.shape import shaped
 from planner.leadership import offline_election, preferred_election
 from planner.leadership.imbalance import imbalance
@@ -25,7 +25,7 @@ from planner.leadership.preferred_election_deferral import (
 from planner.leadership.unclean_recovery import offline_partitions
 from schemas.enums import PlanKind
 from schemas.rows import Key, Row
-from schemas.tables import EVIDENCE
+from schemas.tables import EVIDENCE, PARTITION_KEY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,12 +101,12 @@ class OfflineRequest:
 def _evidence(tables: SnapshotTables, verdicts: DataFrame) -> DataFrame:
     """Return what history knows of the candidates of each unclean election; the plan chooses as Kafka does."""
     unclean = verdicts.where("code IS NULL AND elected.unclean")
-    elected = unclean.select(*KEY, F.col("elected.leader").alias("elected_leader")).localCheckpoint()
-    partitions = tables["partitions"].join(F.broadcast(elected), KEY, "left_semi")
+    elected = unclean.select(*PARTITION_KEY, F.col("elected.leader").alias("elected_leader")).localCheckpoint()
+    partitions = tables["partitions"].join(F.broadcast(elected), PARTITION_KEY, "left_semi")
     offline = offline_partitions(partitions, tables["topics"], tables["brokers"]).localCheckpoint()
     return (
         evidence_for(tables, offline)
-        .join(F.broadcast(elected), KEY)
+        .join(F.broadcast(elected), PARTITION_KEY)
         .withColumns({"chosen": F.col("broker_id") == F.col("elected_leader")})
         .transform(shaped, EVIDENCE)
     )

@@ -34,7 +34,6 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import stated_command
 from planner.columns.shape import shaped
 from planner.history.lost_states import vanished_rejections
-from planner.history.snapshot_diff import KEY
 from planner.leadership.failure_handling import changes_of, reconcile_verdicts, rejections_of
 from planner.reconciliation.cycle import Cycle, CycleInput
 from planner.rules.decisions import FULFILLED, Decision
@@ -63,7 +62,7 @@ from schemas.plan import Plan
 from schemas.replica_assignment import IS_REASSIGNED
 from schemas.response_codes import NONE
 from schemas.rows import CONTROL, BrokerResponseRow, Key, Operation, RejectionRecord, Topic, ZnodeRequest
-from schemas.tables import CHANGES, REJECTIONS
+from schemas.tables import CHANGES, PARTITION_KEY, REJECTIONS
 from schemas.text import partition_name, pluralise
 
 R = TypeVar("R", bound=Struct)
@@ -149,7 +148,7 @@ def _after_failures(tables: SnapshotTables, *, allow_unclean: bool, requests: bo
     rejections = rejections_of(verdicts) if counts["refused"] else None
     if counts["stateless"]:
         vanished = vanished_states(tables, verdicts.where(STATELESS))
-        verdicts = verdicts.join(F.broadcast(vanished.select(*KEY)), KEY, "left_anti")
+        verdicts = verdicts.join(F.broadcast(vanished.select(*PARTITION_KEY)), PARTITION_KEY, "left_anti")
         rejections = rejections_of(verdicts).unionByName(vanished_rejections(vanished))
     parameters = {"allow_unclean": allow_unclean} | ({"requests": True} if requests else {})
     return PlanDraft(PlanKind.RECONCILE, parameters, changes_of(verdicts), rejections, at_most=at_most)
@@ -221,7 +220,7 @@ class _RequestedSteps:
         queued = any(row.kind == RequestKind.DELETE_TOPIC for row in self.requests)
         deletions = _collected(cycle.deletions.orderBy("topic"), Deletion) if queued else []
         waits = [_rejection(row, row.code) for row in deletions if row.code is not None]
-        finished = decisions.where(_REQUEST_DONE).select(*KEY, "wanted").orderBy(*KEY)
+        finished = decisions.where(_REQUEST_DONE).select(*PARTITION_KEY, "wanted").orderBy(*PARTITION_KEY)
         done = _collected(finished, Decision) if counts["done_with"] else []
         operations = [*self._withdrawals(done), *self._of_deletions(deletions, cycle)]
         return PlanDraft(
@@ -311,7 +310,7 @@ def _rejections(decisions: DataFrame, vanished: DataFrame | None) -> DataFrame:
     """Return decisions without a change as REJECTIONS; those with a lost state get a reason from history."""
     refused = decisions.where(_REFUSED)
     if vanished is not None:
-        refused = refused.join(F.broadcast(vanished.select(*KEY)), KEY, "left_anti")
+        refused = refused.join(F.broadcast(vanished.select(*PARTITION_KEY)), PARTITION_KEY, "left_anti")
     renamed = refused.drop("action", "reason").withColumnsRenamed({"wanted": "action", "why_not": "reason"})
     rows = renamed.transform(shaped, REJECTIONS)
     return rows if vanished is None else rows.unionByName(vanished_rejections(vanished))
@@ -319,9 +318,9 @@ def _rejections(decisions: DataFrame, vanished: DataFrame | None) -> DataFrame:
 
 def _mark_not_understood(partitions: DataFrame, vanished: DataFrame) -> DataFrame:
     """Mark partitions with a lost state as not understood, so that no rule elects, moves or creates them."""
-    lost = vanished.selectExpr(*KEY, "true AS is_gone")
+    lost = vanished.selectExpr(*PARTITION_KEY, "true AS is_gone")
     other_columns = [name for name in partitions.columns if name != "understood"]
-    return partitions.join(F.broadcast(lost), KEY, "left").selectExpr(
+    return partitions.join(F.broadcast(lost), PARTITION_KEY, "left").selectExpr(
         *other_columns, "understood AND is_gone IS NULL AS understood"
     )
 

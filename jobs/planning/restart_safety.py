@@ -32,7 +32,7 @@ from schemas.rows import BrokerConfig, Row
 from schemas.text import abbreviate, broker_list, pluralise
 from schemas.topic_configs import DEFAULT_MIN_ISR, boolean
 
-COLUMNS: Final = ("topic", "partition", "replicas", "isr", "live", "min_isr", "effect", "reason")
+UNSAFE_PARTITION_COLUMNS: Final = ("topic", "partition", "replicas", "isr", "live", "min_isr", "effect", "reason")
 """Columns of the console for `whatif --restart`; --json has all of RestartedPartition."""
 
 SAFE: Final = "safe"
@@ -208,7 +208,7 @@ def _text_output(settings: Settings, result: Row, limit: int | None) -> Iterator
     at = "now" if result["snapshot_id"] is None else f"snapshot {result['snapshot_id']}"
     if rows:
         title = f"{settings.cluster}, {at}, restarting {brokers}, margin {result['margin']}"
-        yield table(title, COLUMNS, rows[:limit])
+        yield table(title, UNSAFE_PARTITION_COLUMNS, rows[:limit])
         if limit is not None and len(rows) > limit:
             yield f"... and {len(rows) - limit} more; --limit shows more, --json gives all"
     yield from (f"unknown: {fact}" for fact in result["unread"])

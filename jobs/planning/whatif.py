@@ -39,7 +39,7 @@ from schemas.enums import FailureScenario
 from schemas.rows import Broker, LossImpact, Snapshot
 from schemas.text import MAX_PARTITIONS_NAMED, pluralise
 
-COLUMNS: Final = (
+SCENARIO_COLUMNS: Final = (
     "scenario",
     "newly_offline",
     "unclean_only",
@@ -100,8 +100,9 @@ def report_losses(
     may_spread = crowded > 0 and loss is FailureScenario.RACKS
     at = [] if snapshot is None else ["--as-of", str(chosen.snapshot_id)]
     steps = [*_suggestions(settings, loss, next(iter(impacts), None), at, may_spread=may_spread)]
+    title = f"{settings.cluster}, snapshot {chosen.snapshot_id}, losing {loss.value}"
     people = [
-        table(f"{settings.cluster}, snapshot {chosen.snapshot_id}, losing {loss.value}", COLUMNS, rows[: len(shown)]),
+        table(title, SCENARIO_COLUMNS, rows[: len(shown)]),
         *(
             [f"... and {len(rows) - limit} more; --limit shows more, --json gives all"]
             if len(rows) > len(shown)
@@ -121,13 +122,13 @@ def losses_of_fleet(
     """Return the impact of losses on each cluster, at its newest snapshot."""
     parse_lose(lose)  # a wrong value is one error, not one of each cluster
     work = partial(report_losses, lose=lose, snapshot=None, limit=limit, everything=everything)
-    return run_on_fleet(settings, parallel, work, FLEET_SUMMARY)
+    return run_on_fleet(settings, parallel, work, WHATIF_SUMMARY)
 
 
 def _fleet_figures(result: Result) -> Result:
     """Return the number of scenarios, and the figures of the worst one."""
     worst: Result = next(iter(result["rows"]), {})
-    figures = {name: worst.get(name) for name in COLUMNS}
+    figures = {name: worst.get(name) for name in SCENARIO_COLUMNS}
     return {
         "snapshot_id": result["snapshot_id"],
         "scenarios_offline": result["scenarios_offline"],
@@ -136,10 +137,10 @@ def _fleet_figures(result: Result) -> Result:
     }
 
 
-FLEET_SUMMARY: Final = FleetSummary(
+WHATIF_SUMMARY: Final = FleetSummary(
     title="whatif",
     figures=_fleet_figures,
-    shown=("snapshot_id", "scenarios_offline", *COLUMNS[:4]),
+    shown=("snapshot_id", "scenarios_offline", *SCENARIO_COLUMNS[:4]),
     worst_by=("newly_offline", "scenarios_offline", "newly_under_min_isr"),
 )
 

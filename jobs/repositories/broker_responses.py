@@ -17,7 +17,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from schemas.notices import LEADER_AND_ISR
 from schemas.response_codes import KAFKA_STORAGE_ERROR, LOG_DIR_ERRORS
 
-KEY: Final = ("broker_id", "api", "topic", "partition")
+RESPONSE_KEY: Final = ("broker_id", "api", "topic", "partition")
 """Topic and partition are null for UpdateMetadata, which has one response for all its partitions."""
 
 _ALL_RESPONSES: Final = ("broker_id", ">=", 0)
@@ -45,9 +45,10 @@ def latest_responses(responses: pa.Table) -> pa.Table:
     turn = np.empty(len(by_time), dtype=np.int64)
     turn[by_time] = np.arange(len(by_time))
     log_dir_turn = np.where(_about_log_dir(responses), turn, _NO_TURN)
-    turns = responses.select(KEY).append_column("turn", pa.array(turn))
+    turns = responses.select(RESPONSE_KEY).append_column("turn", pa.array(turn))
     turns = turns.append_column("log_dir_turn", pa.array(log_dir_turn))
-    last = turns.group_by(KEY).aggregate([("turn", "max"), ("log_dir_turn", "max")])  # group_by treats nulls as equal
+    # group_by treats nulls as equal
+    last = turns.group_by(RESPONSE_KEY).aggregate([("turn", "max"), ("log_dir_turn", "max")])
     newest, log_dir_turn = by_time[last["turn_max"].to_numpy()], last["log_dir_turn_max"].to_numpy()
     log_dir_row = np.where(log_dir_turn == _NO_TURN, newest, by_time[log_dir_turn])
     failed = responses["error"].to_numpy()[log_dir_row] == KAFKA_STORAGE_ERROR

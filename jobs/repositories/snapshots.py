@@ -13,7 +13,7 @@ from jobs.adapters.delta.warehouse import R, Warehouse, typed
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.arrow_rows import as_rows
 from jobs.core.errors import RefusedError, UnreadableError, UsageError
-from schemas.columns import KEYS
+from schemas.columns import KEY_COLUMNS
 from schemas.enums import PartitionState
 from schemas.rows import Broker, Row, Snapshot, Topic
 
@@ -29,7 +29,7 @@ The other tables keep the rows of earlier snapshots and plans, so their newest v
 COMPARED: Final = ("brokers", "topics", "broker_configs", "requests", "security", "quarantine")
 """Tables without a history, which a snapshot compares with those of the last one."""
 
-PARTITION: Final = KEYS["partitions"]
+PARTITION: Final = KEY_COLUMNS["partitions"]
 """The key of a partition."""
 
 

@@ -68,7 +68,7 @@ class _TopicsToMove(Struct):
     version: Version = 1
 
 
-class _Partition(Struct):
+class _TargetPartition(Struct):
     topic: str
     partition: Number
 
@@ -76,7 +76,7 @@ class _Partition(Struct):
 class _Election(Struct):
     """The input of kafka-leader-election."""
 
-    partitions: list[_Partition]
+    partitions: list[_TargetPartition]
 
 
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]

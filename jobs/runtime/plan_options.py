@@ -37,7 +37,7 @@ class PlanOptions:
 
 _FIGURES: Final = ("snapshot_id", "plan_id", "name", "status", "changes", "operations", "moves", "rejected")
 
-FLEET_SUMMARY: Final = FleetSummary(
+PLAN_SUMMARY: Final = FleetSummary(
     title="plan",
     figures=lambda result: {name: result[name] for name in _FIGURES},
     shown=("snapshot_id", "plan_id", "changes", "operations", "moves", "rejected"),
@@ -98,7 +98,7 @@ def _command(ask: Callable[..., CommandResult], fleet_options: Collection[str]) 
             command = stated_command(of_cluster, "plan", ask.__name__)
             return ask(of_cluster, options=replace(options, command=command), **own, **grouped)
 
-        return run_on_fleet(settings, parallel, plan, FLEET_SUMMARY) if fleet else plan(settings)
+        return run_on_fleet(settings, parallel, plan, PLAN_SUMMARY) if fleet else plan(settings)
 
     _, *shared, _ = inspect.signature(run).parameters.values()  # before a wrapper takes over the annotations of `ask`
     stated = chain.from_iterable(

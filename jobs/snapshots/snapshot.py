@@ -218,7 +218,7 @@ def snapshot_one(settings: Settings) -> CommandResult:
 
 def snapshot_fleet(settings: Settings, parallel: int | None) -> CommandResult:
     """Take a snapshot of each cluster; the summary has the health that each snapshot shows."""
-    return run_on_fleet(settings, parallel, _snapshot_of_member, FLEET_SUMMARY)
+    return run_on_fleet(settings, parallel, _snapshot_of_member, SNAPSHOT_SUMMARY)
 
 
 def _snapshot_of_member(settings: Settings) -> CommandResult:
@@ -230,7 +230,7 @@ def _snapshot_of_member(settings: Settings) -> CommandResult:
     return CommandResult(result | {"health": msgspec.structs.asdict(figures_of(health.json))}, steps=steps)
 
 
-FLEET_SUMMARY: Final = FleetSummary(
+SNAPSHOT_SUMMARY: Final = FleetSummary(
     title="snapshot",
     figures=lambda result: {name: result[name] for name in ("snapshot_id", *COUNT_FIELDS)} | result["health"],
     shown=("snapshot_id", "brokers", "partitions", *FIGURES_SHOWN),

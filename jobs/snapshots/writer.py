@@ -36,7 +36,6 @@ from planner.history.events import (
     topic_id_events,
 )
 from planner.history.snapshot_diff import (
-    KEY,
     changed_cells,
     difference,
     differing,
@@ -49,7 +48,7 @@ from planner.history.snapshot_diff import (
 from planner.leadership.imbalance import imbalance
 from schemas.enums import RequestKind
 from schemas.rows import LastSeenBroker, Row, Snapshot
-from schemas.tables import PARTITIONS, SPARK_SCHEMAS, TOPICS
+from schemas.tables import PARTITION_KEY, PARTITIONS, SPARK_SCHEMAS, TOPICS
 
 VANISHED = "vanished"
 
@@ -261,10 +260,10 @@ class SnapshotWriter:
         """Apply the changes to the table `partitions`; return the version that has them."""
         tables = self.tables
         if change.count <= count * MAX_MERGE_SHARE:
-            return tables.merge("partitions", change.rows, KEY, VANISHED)
+            return tables.merge("partitions", change.rows, PARTITION_KEY, VANISHED)
         rows = tables.collect_arrow("partitions", change.rows)
         kept = rows.filter(~pc.field("vanished"))
-        return tables.warehouse.replace_streaming("partitions", rows, kept, KEY)
+        return tables.warehouse.replace_streaming("partitions", rows, kept, PARTITION_KEY)
 
     def write_imbalance(self, now: "CurrentTables") -> None:
         skew = imbalance(now.partitions, now.topics, self.snapshot_id, self.settings.conf.imbalance_threshold)

@@ -63,7 +63,7 @@ def _literal(text: str, dialect: Dialect) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class CatalogStatements:
     """The tables of a warehouse, and the statements that register them."""
 
     summary: str
@@ -71,7 +71,7 @@ class Registration:
     statements: list[str]
 
 
-def make_registration(settings: Settings, schema: str, dialect: Dialect) -> Registration:
+def make_registration(settings: Settings, schema: str, dialect: Dialect) -> CatalogStatements:
     """Return what registers the tables in a schema."""
     warehouse = settings.warehouse
     if not warehouse.exists():
@@ -79,7 +79,7 @@ def make_registration(settings: Settings, schema: str, dialect: Dialect) -> Regi
     tables = [name for name in TABLE_COLUMNS if warehouse.has(name)]
     counts = f"{pluralise(len(tables), 'table')} and {pluralise(len(VIEWS), 'view')}"
     listed = [*statements(warehouse.uri, tables, schema, dialect)]
-    return Registration(f"{counts} of {warehouse.uri} in {schema}", tables, listed)
+    return CatalogStatements(f"{counts} of {warehouse.uri} in {schema}", tables, listed)
 
 
 def refuse_invalid_name(schema: str, dialect: Dialect) -> None:
@@ -102,7 +102,7 @@ def refuse_no_metastore(settings: Settings, metastore: str | None) -> None:
     )
 
 
-def register(settings: Settings, registration: Registration, metastore: str | None) -> None:
+def register(settings: Settings, registration: CatalogStatements, metastore: str | None) -> None:
     """Run the statements on Spark."""
     hive = {"spark.sql.catalogImplementation": "hive"}
     uris = {"spark.hadoop.hive.metastore.uris": metastore} if metastore else {}

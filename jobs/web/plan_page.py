@@ -18,7 +18,7 @@ from msgspec import Struct
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.advice.outage import outage_left_by
 from jobs.console_output.plan_figures import Span, broker_spans, byte_spans, notes, rack_spans
-from jobs.console_output.plan_review import Review, RowFilter
+from jobs.console_output.plan_review import PlanSelection, RowFilter
 from jobs.console_output.plan_text import deletion_lines, shown_data, without_topic_ids
 from jobs.core.arrow_rows import StoredRows
 from jobs.core.errors import RefusedError, UsageError
@@ -58,7 +58,7 @@ class PlanTables:
     snapshot: Snapshot
     is_whole: bool
     """Whether the snapshot still exists; if not, the cluster is derived from the plan's rows."""
-    review: Review
+    review: PlanSelection
 
     @classmethod
     def read(cls, warehouse: Warehouse, id_or_name: str) -> "PlanTables":
@@ -80,7 +80,7 @@ class PlanTables:
         at.add("plan_rejections", rows["rejections"])
         if not is_whole:
             _add_what_the_plan_knows(at, row)
-        return cls(row, changes, at, snapshot, is_whole, Review(warehouse, row, RowFilter()))
+        return cls(row, changes, at, snapshot, is_whole, PlanSelection(warehouse, row, RowFilter()))
 
 
 def _refuse_edited(row: PlanRecord, rows: dict[str, pa.Table]) -> None:
@@ -391,7 +391,7 @@ def rejections_table(plan: PlanTables) -> EmbeddedTable:
     return EmbeddedTable("rejections", "Rejections", shown, (), ("action", "code"), more)
 
 
-def _evidence(review: Review) -> EmbeddedTable:
+def _evidence(review: PlanSelection) -> EmbeddedTable:
     known = review.evidence().table
     names = [
         partition_name(topic, partition) for topic, partition in zip(*_lists(known, "topic", "partition"), strict=True)

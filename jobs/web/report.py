@@ -101,7 +101,7 @@ def write_fleet_report(settings: Settings, out: Path | None, parallel: int | Non
         health = healths[member.cluster] = newest_health(warehouse, chosen, member.conf.imbalance_threshold)
         return CommandResult({"path": str(path), "bytes": written, "health": health.json})
 
-    result = run_on_fleet(settings, parallel, write, FLEET_SUMMARY)
+    result = run_on_fleet(settings, parallel, write, REPORT_SUMMARY)
     rows = [
         FleetRow(line["cluster"], healths.get(line["cluster"]), line["reason"]) for line in result.fields["summary"]
     ]
@@ -120,7 +120,7 @@ def _page_of(cluster: str) -> str:
     return f"{quote(cluster, safe='')}.html"
 
 
-FLEET_SUMMARY: Final = FleetSummary(
+REPORT_SUMMARY: Final = FleetSummary(
     title="report", figures=lambda page: page["health"], shown=("snapshot_id", *FIGURES_SHOWN), worst_by=WORST_BY
 )
 

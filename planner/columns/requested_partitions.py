@@ -16,9 +16,7 @@ from planner.columns.sentences import sentence
 from schemas import reasons
 from schemas.enums import RejectionCode
 from schemas.reasons import Sentence
-from schemas.tables import KEYS
-
-KEY: Final = [*KEYS["partitions"]]
+from schemas.tables import PARTITION_KEY
 
 NO_ELECTION_REASONS: Final[Mapping[RejectionCode, Sentence]] = {
     RejectionCode.UNKNOWN_PARTITION: reasons.UNKNOWN_IN_SNAPSHOT,
@@ -39,9 +37,10 @@ def join_requested(requested: DataFrame, partitions: DataFrame, topics: DataFram
 
 def requested_with_topics(requested: DataFrame, partitions: DataFrame, topics: DataFrame) -> DataFrame:
     """Return each requested partition once; all its columns are null if there is no such partition."""
-    keys = requested.select(*KEY).distinct()
-    present = partitions.join(F.broadcast(keys), KEY, "left_semi")  # first, so that the joins below see few rows
-    return keys.join(present, KEY, "left").transform(with_topic, topics)
+    keys = requested.select(*PARTITION_KEY).distinct()
+    # first, so that the joins below see few rows
+    present = partitions.join(F.broadcast(keys), PARTITION_KEY, "left_semi")
+    return keys.join(present, PARTITION_KEY, "left").transform(with_topic, topics)
 
 
 def unsuitable_code() -> Column:

@@ -11,9 +11,7 @@ from pyspark.sql import functions as F
 
 from planner.columns.shape import shaped
 from planner.history.snapshot_diff import has_vanished
-from schemas.tables import EVIDENCE
-
-KEY = ["topic", "partition"]
+from schemas.tables import EVIDENCE, PARTITION_KEY
 
 
 def ranked_evidence(
@@ -29,12 +27,13 @@ def ranked_evidence(
     on. `sizes` has topic, partition, broker_id and log_size.
     """
     numbered = F.posexplode("live_replicas").alias("position", "broker_id")
-    candidates = offline.select("cluster", *KEY, "leader_epoch", "kafkas", numbered)
-    last_in_isr = candidates.join(_last_in_isr(offline, history, snapshots), [*KEY, "broker_id"], "left")
+    candidates = offline.select("cluster", *PARTITION_KEY, "leader_epoch", "kafkas", numbered)
+    last_in_isr = candidates.join(_last_in_isr(offline, history, snapshots), [*PARTITION_KEY, "broker_id"], "left")
     by_size = last_in_isr.withColumns({"log_size": F.lit(None).cast("bigint")})
     if sizes is not None:
-        by_size = last_in_isr.join(sizes.select(*KEY, "broker_id", "log_size"), [*KEY, "broker_id"], "left")
-    best = Window.partitionBy(*KEY).orderBy(*_best_first())
+        log_sizes = sizes.select(*PARTITION_KEY, "broker_id", "log_size")
+        by_size = last_in_isr.join(log_sizes, [*PARTITION_KEY, "broker_id"], "left")
+    best = Window.partitionBy(*PARTITION_KEY).orderBy(*_best_first())
     return (
         by_size.withColumns({"epochs_since": F.col("leader_epoch") - F.col("epoch_then")})
         .withColumns({"rank": F.row_number().over(best), "kafkas_choice": F.col("broker_id") == F.col("kafkas")})
@@ -46,7 +45,7 @@ def ranked_evidence(
 def log_sizes(sizes: DataFrame) -> DataFrame:
     """Return the last known bytes of each replica from SIZES, as `ranked_evidence` needs them, without future logs."""
     last = F.max_by("bytes", "taken_at").alias("log_size")
-    return sizes.where(~F.col("is_future")).groupBy(*KEY, "broker_id").agg(last)
+    return sizes.where(~F.col("is_future")).groupBy(*PARTITION_KEY, "broker_id").agg(last)
 
 
 def _best_first() -> list[Column]:
@@ -63,24 +62,24 @@ def _last_in_isr(offline: DataFrame, history: DataFrame, snapshots: DataFrame) -
 
     A row of history holds from its snapshot until the next row of its partition.
     """
-    newest_last = Window.partitionBy(*KEY).orderBy("snapshot_id")
+    newest_last = Window.partitionBy(*PARTITION_KEY).orderBy("snapshot_id")
     rows = (
         history.transform(_filter_same_topic, offline)
         .withColumns({"until": F.lead("snapshot_id").over(newest_last)})
-        .select(*KEY, "snapshot_id", "until", "isr", "understood", F.col("leader_epoch").alias("epoch_then"))
+        .select(*PARTITION_KEY, "snapshot_id", "until", "isr", "understood", F.col("leader_epoch").alias("epoch_then"))
     )
     member = (
         rows.where("understood")
         .withColumns({"broker_id": F.explode("isr")})
-        .groupBy(*KEY, "broker_id")
+        .groupBy(*PARTITION_KEY, "broker_id")
         .agg(F.max_by(F.struct("snapshot_id", "until", "epoch_then"), "snapshot_id").alias("last"))
-        .select(*KEY, "broker_id", "last.*")
+        .select(*PARTITION_KEY, "broker_id", "last.*")
     )
     taken = snapshots.select(F.col("snapshot_id").alias("id"), "taken_at")
     within = (F.col("id") >= F.col("snapshot_id")) & (F.col("until").isNull() | (F.col("id") < F.col("until")))
     return (
         member.join(F.broadcast(taken), within, "left")
-        .groupBy(*KEY, "broker_id", "epoch_then", "snapshot_id")
+        .groupBy(*PARTITION_KEY, "broker_id", "epoch_then", "snapshot_id")
         .agg(F.max("id").alias("newest"), F.max("taken_at").alias("last_in_isr_at"))
         .withColumns({"last_in_isr_snapshot": F.coalesce("newest", "snapshot_id")})
     )
@@ -88,10 +87,10 @@ def _last_in_isr(offline: DataFrame, history: DataFrame, snapshots: DataFrame) -
 
 def _filter_same_topic(history: DataFrame, offline: DataFrame) -> DataFrame:
     """Keep the rows of these partitions, without those of an earlier topic of the same name."""
-    last_vanished = F.max(F.when(has_vanished(), F.col("snapshot_id"))).over(Window.partitionBy(*KEY))
-    epochs = offline.select(*KEY, F.col("leader_epoch").alias("epoch_now"))
+    last_vanished = F.max(F.when(has_vanished(), F.col("snapshot_id"))).over(Window.partitionBy(*PARTITION_KEY))
+    epochs = offline.select(*PARTITION_KEY, F.col("leader_epoch").alias("epoch_now"))
     return (
-        history.join(F.broadcast(epochs), KEY)
+        history.join(F.broadcast(epochs), PARTITION_KEY)
         .withColumns({"gone": F.coalesce(last_vanished, F.lit(0).cast("bigint"))})
         # a row without a state ends the history before it
         .where((F.col("snapshot_id") > F.col("gone")) & (F.coalesce("leader_epoch", "epoch_now") <= F.col("epoch_now")))

@@ -14,9 +14,10 @@ from pyspark.sql import functions as F
 from planner.columns.change_rows import as_rejections
 from planner.columns.literals import false
 from planner.columns.sentences import sentence_sql
-from planner.history.snapshot_diff import KEY, has_vanished
+from planner.history.snapshot_diff import has_vanished
 from schemas import reasons
 from schemas.enums import Action, RejectionCode
+from schemas.tables import PARTITION_KEY
 
 STATE: Final = ("leader", "isr", "leader_epoch", "leader_recovery_state")
 """Columns of a state that history keeps."""
@@ -40,24 +41,26 @@ def last_known_states(stateless: DataFrame, history: DataFrame) -> DataFrame:
     in between, or if the version of its topic's znode is lower than it was then. Both mean that the topic was deleted
     and created again.
     """
-    current_topics = stateless.select("cluster", *KEY, "topic_id", F.col("topic_version").alias("version_now"))
-    in_order = Window.partitionBy(*KEY).orderBy("snapshot_id")
+    current_topics = stateless.select(
+        "cluster", *PARTITION_KEY, "topic_id", F.col("topic_version").alias("version_now")
+    )
+    in_order = Window.partitionBy(*PARTITION_KEY).orderBy("snapshot_id")
     had = "leader IS NOT NULL AND NOT tombstone"
     whole = ", ".join(["snapshot_id AS seen", "gone", "topic_version", *STATE])
     return (
-        history.select(*KEY, "snapshot_id", "topic_version", *STATE, has_vanished().alias("tombstone"))
-        .join(F.broadcast(current_topics.select(*KEY)), KEY, "left_semi")
+        history.select(*PARTITION_KEY, "snapshot_id", "topic_version", *STATE, has_vanished().alias("tombstone"))
+        .join(F.broadcast(current_topics.select(*PARTITION_KEY)), PARTITION_KEY, "left_semi")
         .withColumns({"gone": F.lead("snapshot_id").over(in_order)})
-        .groupBy(*KEY)
+        .groupBy(*PARTITION_KEY)
         .agg(
             F.expr(f"max_by(struct({whole}), IF({had}, snapshot_id, NULL)) FILTER (WHERE {had}) AS last"),
             F.expr("coalesce(max(snapshot_id) FILTER (WHERE tombstone), 0) AS vanished"),
         )
         .where("last.seen > vanished")
-        .select(*KEY, "last.*")
-        .join(current_topics, KEY)
+        .select(*PARTITION_KEY, "last.*")
+        .join(current_topics, PARTITION_KEY)
         .where("topic_version <= version_now")
-        .select("cluster", *KEY, "topic_id", "version_now", "seen", "gone", *STATE)
+        .select("cluster", *PARTITION_KEY, "topic_id", "version_now", "seen", "gone", *STATE)
     )
 
 

@@ -16,9 +16,8 @@ from pyspark.sql.types import ArrayType, DataType
 from planner.columns.literals import false
 from planner.columns.shape import paired, shaped
 from schemas.enums import PartitionState
-from schemas.tables import KEYS, PARTITIONS
+from schemas.tables import PARTITION_KEY, PARTITIONS
 
-KEY = [*KEYS["partitions"]]
 CELLS_PER_TOPIC: Final = 16
 """Cells per topic: more cells locate a change more precisely, fewer are aggregated faster."""
 
@@ -32,16 +31,18 @@ def keep_last_understood(partitions: DataFrame, topics: DataFrame, previous: Dat
     """
     has_replicas = F.size("replicas") > 0
     is_lacking = ~has_replicas | F.col("leader").isNull()
-    lacking = partitions.where(~F.col("understood") & is_lacking).select(*KEY)
+    lacking = partitions.where(~F.col("understood") & is_lacking).select(*PARTITION_KEY)
     not_understood = topics.where(~F.col("understood")).select("topic")
     with_replicas = partitions.where(has_replicas)
     read = with_replicas.join(F.broadcast(not_understood), "topic", "left_semi").select("topic").distinct()
     unread = not_understood.join(F.broadcast(read), "topic", "left_anti")
     previous_rows = previous.withColumns({"understood": false()})
     last_known = previous_rows.join(F.broadcast(unread), "topic", "left_semi").unionByName(
-        previous_rows.join(F.broadcast(lacking), KEY, "left_semi").join(F.broadcast(unread), "topic", "left_anti"),
+        previous_rows.join(F.broadcast(lacking), PARTITION_KEY, "left_semi").join(
+            F.broadcast(unread), "topic", "left_anti"
+        ),
     )
-    current = partitions.join(F.broadcast(last_known.select(*KEY)), KEY, "left_anti")
+    current = partitions.join(F.broadcast(last_known.select(*PARTITION_KEY)), PARTITION_KEY, "left_anti")
     return current.unionByName(last_known, allowMissingColumns=True).transform(shaped, PARTITIONS)
 
 
@@ -94,7 +95,7 @@ def differing(before: DataFrame, now: DataFrame) -> DataFrame:
 
     `b` and `a` are the rows before and after, null if missing.
     """
-    pairs = paired(before, now, KEY, [*_COMPARED, "snapshot_id"])
+    pairs = paired(before, now, PARTITION_KEY, [*_COMPARED, "snapshot_id"])
     old, new = (F.col(side).dropFields("snapshot_id") for side in ("b", "a"))
     return pairs.where(~new.eqNullSafe(old))
 

@@ -13,23 +13,24 @@ from pyspark.sql import functions as F
 from planner.columns.broker_sets import FAILED
 from planner.columns.change_rows import as_rejections, changed
 from planner.columns.derived_columns import partition_state
-from planner.columns.requested_partitions import KEY, NO_ELECTION_REASONS, reason_by_code, unsuitable_code
+from planner.columns.requested_partitions import NO_ELECTION_REASONS, reason_by_code, unsuitable_code
 from planner.columns.sentences import sentence
 from planner.leadership.offline_strategy import ELECTED, no_leader_reason, with_election
 from planner.leadership.unclean_config import with_unclean_allowed
 from planner.rules.state_machines import TRANSITIONS, allowed_transition
 from schemas import reasons
 from schemas.enums import Action, PartitionState, RejectionCode
+from schemas.tables import PARTITION_KEY
 
 
 def candidates_without_leader(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
     """Return the partitions whose leader is not live, or whose leader's log dir failed: topic, partition."""
     live_leaders = brokers.select(F.col("broker_id").alias("leader"))
     led = partitions.where(F.col("leader").isNotNull())
-    without = led.join(F.broadcast(live_leaders), "leader", "left_anti").select(*KEY)
+    without = led.join(F.broadcast(live_leaders), "leader", "left_anti").select(*PARTITION_KEY)
     if FAILED not in partitions.columns:
         return without
-    return without.unionByName(led.where(F.array_contains(FAILED, F.col("leader"))).select(*KEY))
+    return without.unionByName(led.where(F.array_contains(FAILED, F.col("leader"))).select(*PARTITION_KEY))
 
 
 def current_state() -> Column:

@@ -10,12 +10,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.literals import false, true
-from planner.columns.requested_partitions import KEY
 from planner.columns.sentences import sentence
 from planner.history.events import EventKind
 from planner.history.snapshot_diff import has_vanished
 from schemas import reasons
 from schemas.enums import RejectionCode
+from schemas.tables import PARTITION_KEY
 
 
 def _defer(verdicts: DataFrame, holds: Column, code: RejectionCode, reason: Column) -> DataFrame:
@@ -42,12 +42,12 @@ def stable_partitions(candidates: DataFrame, history: DataFrame, first_snapshot:
     since = F.bool_and(F.when(~until_first, F.col("held")))
     return (
         history.where(F.col("snapshot_id") <= snapshot_id)
-        .join(F.broadcast(candidates.select(*KEY, "preferred")), KEY)
-        .select(*KEY, "snapshot_id", F.coalesce(is_in_sync, false()).alias("held"))
-        .groupBy(*KEY)
+        .join(F.broadcast(candidates.select(*PARTITION_KEY, "preferred")), PARTITION_KEY)
+        .select(*PARTITION_KEY, "snapshot_id", F.coalesce(is_in_sync, false()).alias("held"))
+        .groupBy(*PARTITION_KEY)
         .agg((at_first & F.coalesce(since, true())).alias("stable"))
         .where("stable")
-        .select(*KEY)
+        .select(*PARTITION_KEY)
     )
 
 
@@ -68,7 +68,7 @@ def defer_unstable(
         return _defer(verdicts, true(), code, reason)
     elections = verdicts.where(F.col("code").isNull())
     stable = stable_partitions(elections, history, first_snapshot, snapshot_id).withColumns({"stable": true()})
-    joined = verdicts.join(F.broadcast(stable), KEY, "left")
+    joined = verdicts.join(F.broadcast(stable), PARTITION_KEY, "left")
     return _defer(joined, F.col("stable").isNull(), code, reason)
 
 
@@ -118,10 +118,10 @@ def defer_over_cap(verdicts: DataFrame, imbalance: DataFrame, max_elections: int
     within_cap = (
         verdicts.where(F.col("code").isNull())
         .join(F.broadcast(ratios), "preferred", "left")
-        .orderBy(F.desc_nulls_last("ratio"), "preferred", *KEY)
+        .orderBy(F.desc_nulls_last("ratio"), "preferred", *PARTITION_KEY)
         .limit(max_elections)
-        .select(*KEY, true().alias("within"))
+        .select(*PARTITION_KEY, true().alias("within"))
     )
     reason = sentence(reasons.CAPPED, cap=F.lit(max_elections))
-    joined = verdicts.join(within_cap, KEY, "left")
+    joined = verdicts.join(within_cap, PARTITION_KEY, "left")
     return _defer(joined, F.col("within").isNull(), RejectionCode.CAPPED, reason)

@@ -24,11 +24,11 @@ from planner.columns.literals import true
 from planner.columns.requested_partitions import reason_by_code
 from planner.columns.sentences import FAILED_SUFFIX, drained_leads, sentence
 from planner.history.lost_states import LAST_STATE_REASON, STATE
-from planner.history.snapshot_diff import KEY
 from planner.leadership.offline_strategy import ASSUMED_DEAD, ELECTED, LEADER_LOSS_REASON
 from planner.leadership.unclean_config import default_recovery_state
 from schemas import reasons
 from schemas.enums import Action, RejectionCode
+from schemas.tables import PARTITION_KEY
 
 
 def offline_partitions(partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
@@ -64,7 +64,7 @@ def stateless_partitions(
     isr, leader = F.col("isr"), F.array("leader")
     return (
         partitions.drop(*STATE)
-        .join(F.broadcast(lost_states.select(*KEY, "seen", *STATE)), KEY)
+        .join(F.broadcast(lost_states.select(*PARTITION_KEY, "seen", *STATE)), PARTITION_KEY)
         .transform(with_topic_and_brokers, topics, brokers)
         .withColumns(
             {

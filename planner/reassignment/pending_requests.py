@@ -14,19 +14,18 @@ from planner.columns.broker_sets import no_brokers
 from planner.columns.sentences import sentence
 from schemas import reasons
 from schemas.replica_assignment import IS_REASSIGNED
+from schemas.tables import PARTITION_KEY
 
 REQUESTED_REPLICAS: Final = "requested_replicas"
 """Additional column of PARTITIONS frames: the requested replicas, null without a request."""
 
-_KEY: Final = ("topic", "partition")
-
 
 def with_requests(partitions: DataFrame, requests: DataFrame) -> DataFrame:
     """Add the requested replicas of each partition."""
-    goals = requests.groupBy(*_KEY).agg(
+    goals = requests.groupBy(*PARTITION_KEY).agg(
         F.max(F.coalesce("replicas", F.array().cast("array<int>"))).alias(REQUESTED_REPLICAS)
     )
-    return partitions.join(F.broadcast(goals), [*_KEY], "left")
+    return partitions.join(F.broadcast(goals), [*PARTITION_KEY], "left")
 
 
 def with_request_column(partitions: DataFrame) -> DataFrame:

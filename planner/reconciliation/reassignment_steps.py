@@ -18,13 +18,14 @@ from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import EMPTY, FAILED, LED, in_order_of_choice, with_live_brokers
 from planner.columns.change_rows import leader_and_isr_recipients
-from planner.columns.requested_partitions import KEY, requested_with_topics
+from planner.columns.requested_partitions import requested_with_topics
 from planner.columns.sentences import drained_leads, sentence_sql
 from planner.reassignment.pending_requests import REQUESTED_REPLICAS
 from planner.reconciliation.decision_rows import Precedence, to_decisions
 from schemas import reasons
 from schemas.enums import Action, RejectionCode
 from schemas.replica_assignment import IS_REASSIGNED
+from schemas.tables import PARTITION_KEY
 
 _START, _NARROW, _END = Action.START_REASSIGNMENT, Action.NARROW_TO_TARGET, Action.END_REASSIGNMENT
 _CODES: Final = RejectionCode
@@ -179,15 +180,15 @@ def reassignment_decisions(  # noqa: PLR0913 - a table each
     stay repeats the narrowing step instead, which sends StopReplica to them. `requests`: REQUESTS of that kind.
     `stopped`: topic, partition, broker_id and the leader_epoch at which a broker confirmed that it stopped the replica.
     """
-    targets = requests.groupBy(*KEY).agg(F.first("replicas").alias(REQUESTED_REPLICAS))
+    targets = requests.groupBy(*PARTITION_KEY).agg(F.first("replicas").alias(REQUESTED_REPLICAS))
     legible = topics.select("topic", F.col("understood").alias("topic_understood"))
-    moving = partitions.where(IS_REASSIGNED).select(*KEY)
+    moving = partitions.where(IS_REASSIGNED).select(*PARTITION_KEY)
     return (
-        requested_with_topics(moving.unionByName(targets.select(*KEY)), partitions, topics)
+        requested_with_topics(moving.unionByName(targets.select(*PARTITION_KEY)), partitions, topics)
         .transform(with_live_brokers, brokers)
-        .join(targets, KEY, "left")
+        .join(targets, PARTITION_KEY, "left")
         .join(F.broadcast(legible), "topic", "left")
-        .join(_stopped_now(partitions, stopped), KEY, "left")
+        .join(_stopped_now(partitions, stopped), PARTITION_KEY, "left")
         .selectExpr("*", *_aliased(_REPLICA_COLUMNS))
         .selectExpr("*", *_aliased(_PROGRESS_COLUMNS), f"{str(is_resident).lower()} AS stays")
         .selectExpr("*", f"{_CODE} AS code")
@@ -202,8 +203,8 @@ def _stopped_now(partitions: DataFrame, stopped: DataFrame) -> DataFrame:
     A replica that stopped at an earlier leader epoch may have been started since.
     """
     return (
-        stopped.join(partitions.select(*KEY, "leader_epoch"), [*KEY, "leader_epoch"])
-        .groupBy(*KEY)
+        stopped.join(partitions.select(*PARTITION_KEY, "leader_epoch"), [*PARTITION_KEY, "leader_epoch"])
+        .groupBy(*PARTITION_KEY)
         .agg(F.collect_set("broker_id").alias("stopped"))
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pyspark.sql.types import ArrayType, StructField, StructType
 
-from schemas.tables import CHECKS, KEYS, SPARK_SCHEMAS
+from schemas.tables import CHECKS, KEY_COLUMNS, SPARK_SCHEMAS
 from tests.docs.markdown import code, table
 
 
@@ -15,7 +15,7 @@ def tables_page() -> str:
 
 def _table(name: str) -> Iterator[str]:
     yield f"### {name}"
-    key = f"Never null: {', '.join(map(code, ('cluster', *KEYS[name])))}."
+    key = f"Never null: {', '.join(map(code, ('cluster', *KEY_COLUMNS[name])))}."
     checks = " and ".join(map(code, CHECKS.get(name, {}).values()))
     yield f"{key} Delta checks that {checks}." if checks else key
     yield table(["column", "type", "meaning"], list(_rows(SPARK_SCHEMAS[name])))

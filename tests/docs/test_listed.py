@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from jobs.adapters.request_server.listen_config import KEYS, LISTENER_KEYS, PASSWORD_PREFIX, PASSWORD_SUFFIX
+from jobs.adapters.request_server.listen_config import LISTEN_FILE_KEYS, LISTENER_KEYS, PASSWORD_PREFIX, PASSWORD_SUFFIX
 from jobs.core.errors import ExitCode
 from jobs.runtime.settings import ClusterConf, Conf, LimitsConf
 from schemas.enums import LintCode, RejectionCode
@@ -52,7 +52,7 @@ def test_every_key_of_the_conf_has_its_row() -> None:
 
 def test_every_key_of_the_listener_has_its_row() -> None:
     password = f"{PASSWORD_PREFIX}NAME{PASSWORD_SUFFIX}"
-    assert sorted(_file_keys(before=CLIENTS, after=LISTEN)) == sorted([*KEYS, password])
+    assert sorted(_file_keys(before=CLIENTS, after=LISTEN)) == sorted([*LISTEN_FILE_KEYS, password])
     assert sorted(_file_keys(after=CLIENTS)) == sorted([*LISTENER_KEYS, password])
 
 

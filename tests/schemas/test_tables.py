@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from schemas.plan_digest import HASHED
 from schemas.rows import BrokerEpoch, Change, Operation, TableRow, Voter
-from schemas.tables import CHECKS, KEYS, SPARK_SCHEMAS
+from schemas.tables import CHECKS, KEY_COLUMNS, SPARK_SCHEMAS
 from schemas.znodes import Endpoint
 
 IDS: Final = "array<int>"
@@ -259,8 +259,8 @@ def test_every_column_may_be_null_for_spark(table: str) -> None:
 
 @pytest.mark.parametrize("table", SPARK_SCHEMAS)
 def test_keys_are_columns(table: str) -> None:
-    assert KEYS[table]
-    assert set(KEYS[table]) <= set(SPARK_SCHEMAS[table].names)
+    assert KEY_COLUMNS[table]
+    assert set(KEY_COLUMNS[table]) <= set(SPARK_SCHEMAS[table].names)
 
 
 def test_checks_speak_of_columns() -> None:

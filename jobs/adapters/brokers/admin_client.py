@@ -38,16 +38,13 @@ from kafka.protocol.admin import (
 )
 
 from jobs.adapters.brokers.kerberos_mechanism import LOGIN
-from jobs.adapters.brokers.oauth_tokens import KEYS as TOKEN_KEYS
-from jobs.adapters.brokers.oauth_tokens import TokenError, TokenProvider, provider_of
-from jobs.adapters.kerberos.login import GSSAPI, KerberosError, KerberosLogin, login_of
-from jobs.adapters.kerberos.login import KEYS as KERBEROS_KEYS
+from jobs.adapters.brokers.oauth_tokens import TOKEN_KEYS, TokenError, TokenProvider, provider_of
+from jobs.adapters.kerberos.login import GSSAPI, KERBEROS_KEYS, KerberosError, KerberosLogin, login_of
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.core.jaas import login_module
 from jobs.core.logs import quiet_logger
 from jobs.core.properties import HOST_NAMES, read_key_values
-from jobs.core.tls_files import KEYS as TLS_KEYS
-from jobs.core.tls_files import client_context
+from jobs.core.tls_files import TLS_KEYS, client_context
 from schemas.replica_assignment import target
 from schemas.rows import Broker, Key
 from schemas.text import abbreviate

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from threading import Event, Thread
 from typing import Any, Final
 
-from jobs.adapters.brokers.control_encoding import KEYS, VERSIONS, ControlBatch, EncodedRequests, Request, header
+from jobs.adapters.brokers.control_encoding import API_KEYS, VERSIONS, ControlBatch, EncodedRequests, Request, header
 from jobs.adapters.brokers.listeners import PLAIN, Listener, UnreachableBrokerError, explain_tls_errors, refuse_alert
 from jobs.adapters.brokers.sasl import authenticate, prepare
 from jobs.adapters.brokers.transport import Transport
@@ -149,7 +149,7 @@ class BrokerConnection:
     def version(self, request: Request) -> int:
         """Return the highest version that both sides support; raise UnreachableBrokerError if there is none."""
         supported = request.versions
-        version = min(self.versions.get(KEYS[request.api], 0), supported[-1])
+        version = min(self.versions.get(API_KEYS[request.api], 0), supported[-1])
         if version < supported[0]:
             raise UnreachableBrokerError(f"it supports {request.api} up to version {version} only")
         return version

@@ -21,7 +21,7 @@ from typing import Final
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
 from schemas.rows import Broker
 
-KEYS: Final = {LEADER_AND_ISR: 4, STOP_REPLICA: 5, UPDATE_METADATA: 6}
+API_KEYS: Final = {LEADER_AND_ISR: 4, STOP_REPLICA: 5, UPDATE_METADATA: 6}
 VERSIONS: Final = {LEADER_AND_ISR: range(4, 8), STOP_REPLICA: range(2, 5), UPDATE_METADATA: range(6, 9)}
 
 _PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
@@ -94,7 +94,7 @@ class Request:
 def header(api: str, version: int, correlation: int, client_id: str) -> bytes:
     """Return a request header, version 2."""
     name = client_id.encode()
-    return pack(">hhih", KEYS[api], version, correlation, len(name)) + name + _NO_TAGS
+    return pack(">hhih", API_KEYS[api], version, correlation, len(name)) + name + _NO_TAGS
 
 
 @dataclass(slots=True)

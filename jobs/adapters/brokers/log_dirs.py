@@ -34,7 +34,7 @@ DEBUGGING_REPLICA: Final = -2
 
 LATEST: Final = -1
 
-COLUMNS: Final = pa.schema(
+LOG_COLUMNS: Final = pa.schema(
     [
         ("broker_id", pa.int32()),
         ("topic", pa.string()),
@@ -59,7 +59,7 @@ UNKNOWN_BYTES: Final = -1
 class LogDirs:
     """The log dirs of one broker.
 
-    `logs` are rows of COLUMNS, `failed` are the log dirs that the broker could not read, with the error's name, and
+    `logs` are rows of LOG_COLUMNS, `failed` are the log dirs that the broker could not read, with the error's name, and
     `dirs` are rows of LOG_DIRS without the cluster.
     """
 
@@ -145,7 +145,7 @@ def log_dirs_of(broker_id: int, log_dirs: Sequence[Any], now: datetime, version:
         for log in topic.partitions
     ]
     columns = [[broker_id] * len(logs), *(zip(*logs, strict=True) if logs else [()] * 6), [now] * len(logs)]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, COLUMNS, strict=True)]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, LOG_COLUMNS, strict=True)]
     failed = {log_dir.log_dir: error_name(log_dir.error_code) for log_dir in log_dirs if log_dir.error_code != NONE}
     dirs = [
         {
@@ -159,7 +159,7 @@ def log_dirs_of(broker_id: int, log_dirs: Sequence[Any], now: datetime, version:
         }
         for log_dir in log_dirs
     ]
-    return LogDirs(logs=pa.Table.from_arrays(arrays, schema=COLUMNS), failed=failed, dirs=dirs)
+    return LogDirs(logs=pa.Table.from_arrays(arrays, schema=LOG_COLUMNS), failed=failed, dirs=dirs)
 
 
 def _byte_count(log_dir: Any, name: str) -> int | None:  # noqa: ANN401 - kafka-python is untyped

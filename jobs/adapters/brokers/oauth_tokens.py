@@ -25,7 +25,7 @@ from jobs.core.errors import SurveyorError, UsageError
 from jobs.core.properties import TOKEN_COMMAND, refuse_shared
 
 TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - the name of a setting
-KEYS: Final = (TOKEN_URL, TOKEN_COMMAND)
+TOKEN_KEYS: Final = (TOKEN_URL, TOKEN_COMMAND)
 
 COMMAND_TIMEOUT_SECONDS: Final = 10.0
 """Seconds that a token command may take."""

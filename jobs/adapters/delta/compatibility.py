@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from schemas.columns import KEYS, SCHEMA_VERSION, TABLE_COLUMNS
+from schemas.columns import KEY_COLUMNS, SCHEMA_VERSION, TABLE_COLUMNS
 
 VERSION_PROPERTY: Final = "surveyor.schemaVersion"
 
@@ -148,7 +148,7 @@ def _other_schema(name: str, table: DeltaTable) -> str | None:
         if column in stored and stored[column] != expected[column]:
             return f"has column {column} of type {_shown(stored[column])}, expected {_shown(expected[column])}"
     is_current = metadata.configuration.get(VERSION_PROPERTY) == str(SCHEMA_VERSION)
-    required = expected if is_current else KEYS[name]
+    required = expected if is_current else KEY_COLUMNS[name]
     missing = [column for column in required if column not in stored]
     return f"has lost column {', '.join(missing)}" if missing else None
 

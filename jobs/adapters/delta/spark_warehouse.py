@@ -26,7 +26,7 @@ from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import AnyRow, Warehouse, quoted
 from jobs.adapters.delta.warehouse_paths import takes_spark_commits
 from jobs.adapters.spark.session import cached_with_counts
-from schemas.columns import KEYS
+from schemas.columns import KEY_COLUMNS
 from schemas.tables import SPARK_SCHEMAS
 
 MAX_DRIVER_ROWS: Final = 200_000
@@ -116,7 +116,7 @@ class SparkWarehouse:
         """Yield rows from Spark in parts of about MAX_DRIVER_ROWS, so that memory stays bounded."""
         parts = -(-count // MAX_DRIVER_ROWS)
         for part in range(parts):
-            in_part = F.pmod(F.xxhash64(*KEYS[table]), F.lit(parts)) == part
+            in_part = F.pmod(F.xxhash64(*KEY_COLUMNS[table]), F.lit(parts)) == part
             yield from self.collect_arrow(table, rows.where(in_part)).to_batches()
 
     def collect_arrow(self, table: str, rows: DataFrame) -> pa.Table:

@@ -11,7 +11,7 @@ from deltalake import DeltaTable, Schema
 
 from jobs.adapters.delta.compatibility import changed_properties, properties_of
 from schemas.column_types import Columns
-from schemas.columns import CHECKS, KEYS, TABLE_COLUMNS
+from schemas.columns import CHECKS, KEY_COLUMNS, TABLE_COLUMNS
 
 
 @cache
@@ -39,7 +39,7 @@ def create_all(pool: ThreadPoolExecutor, paths: Sequence[str]) -> None:
 
 def _create(path: str) -> None:
     name = path.rpartition("/")[2]
-    required = {"cluster", *KEYS[name]}
+    required = {"cluster", *KEY_COLUMNS[name]}
     columns = TABLE_COLUMNS[name].json
     for column in columns["fields"]:
         column["nullable"] = column["name"] not in required

@@ -27,7 +27,7 @@ GSSAPI: Final = "GSSAPI"
 SERVICE: Final = "sasl.kerberos.service.name"
 KEYTAB: Final = "sasl.kerberos.keytab"
 PRINCIPAL: Final = "sasl.kerberos.principal"
-KEYS: Final = (SERVICE, KEYTAB, PRINCIPAL, JAAS_CONFIG, JAAS_FILE)
+KERBEROS_KEYS: Final = (SERVICE, KEYTAB, PRINCIPAL, JAAS_CONFIG, JAAS_FILE)
 """Keys of a properties file; KEYTAB and PRINCIPAL are librdkafka's, in place of a login module."""
 
 INSTALL: Final = "pip install 'kafka-surveyor[kerberos]'"

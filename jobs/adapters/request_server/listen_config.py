@@ -26,10 +26,10 @@ from jobs.core.properties import (
     read_key_values,
     refuse_shared_key,
 )
-from jobs.core.tls_files import KEYS as TLS_KEYS
 from jobs.core.tls_files import (
     KEYSTORE_PASSWORD,
     KEYSTORE_TYPE,
+    TLS_KEYS,
     TRUSTSTORE,
     TRUSTSTORE_PASSWORD,
     TRUSTSTORE_TYPE,
@@ -54,7 +54,7 @@ PRINCIPAL_TYPE: Final = "User:"
 PASSWORD_PREFIX: Final = "sasl.plain.user."  # noqa: S105 - a prefix of settings
 PASSWORD_SUFFIX: Final = ".password"  # noqa: S105
 
-KEYS: Final = (
+LISTEN_FILE_KEYS: Final = (
     PROTOCOL,
     PRINCIPALS,
     CLIENT_AUTH,
@@ -144,7 +144,7 @@ class ListenConfig:
 
         `listen` and `advertise`: HOST:PORT for brokers, and CLIENTS://HOST:PORT for clients of their listener CLIENTS.
         """
-        values = {} if file is None else read_key_values(file, OPTION, KEYS, is_known=_is_variable)
+        values = {} if file is None else read_key_values(file, OPTION, LISTEN_FILE_KEYS, is_known=_is_variable)
         addresses, advertised_addresses = _by_listener(LISTEN, listen), _by_listener(ADVERTISE, advertise)
         if None not in addresses:
             raise UsageError(f"{LISTEN} HOST:PORT is missing, without the name of a listener: brokers connect to it")

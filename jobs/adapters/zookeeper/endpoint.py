@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from jobs.adapters.kerberos.login import GSSAPI, INSTALL, KerberosLogin, login_of
-from jobs.adapters.kerberos.login import KEYS as KERBEROS_KEYS
+from jobs.adapters.kerberos.login import GSSAPI, INSTALL, KERBEROS_KEYS, KerberosLogin, login_of
 from jobs.core.errors import MissingError, UsageError
 from jobs.core.jaas import login_module
 from jobs.core.properties import HOST_NAMES, read_key_values
-from jobs.core.tls_files import KEYS as TLS_KEYS
-from jobs.core.tls_files import client_context
+from jobs.core.tls_files import TLS_KEYS, client_context
 
 OPTION: Final = "--zookeeper-config"
 

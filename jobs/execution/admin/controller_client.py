@@ -125,17 +125,17 @@ def request_changes(  # noqa: PLR0917 - where, what, and under which checks
     requested more than JUDGED_SECONDS later is judged again. Raise LeaseLostError before a request if we do not have
     the lease any more.
     """
-    judgement = _Judgement(recheck, judged_at, {row.place for row in pending})
+    due_check = _DueCheck(recheck, judged_at, {row.place for row in pending})
     for kind, requests in _requests(cluster, commit_log, controller, pending):
         if any(row.action == kind for row in pending):
             with progress(f"asking Kafka's controller: {kind}"):
-                for outcomes in _send_in_turn(cluster, requests, lease, judgement):
+                for outcomes in _send_in_turn(cluster, requests, lease, due_check):
                     commit_log.add_outcomes(outcomes)
                     read_back([outcome.change for outcome in outcomes if outcome.outcome is Outcome.APPLIED])
 
 
 @dataclass(slots=True)
-class _Judgement:
+class _DueCheck:
     """Which changes were judged by the last reading, and when."""
 
     recheck: Recheck
@@ -205,7 +205,7 @@ def _requests(
 
 
 def _send_in_turn(
-    cluster: ClusterConnection, requests: Requests, lease: Lease, judgement: _Judgement
+    cluster: ClusterConnection, requests: Requests, lease: Lease, due_check: _DueCheck
 ) -> Iterator[list[RowOutcome]]:
     """Send one request after another until an answer is lost; yield the outcomes of each.
 
@@ -219,14 +219,14 @@ def _send_in_turn(
         end += len(planned)
         if lost_response is not None:
             reason = reasons.NOT_REQUESTED.say(cause=reasons.EARLIER_REQUEST.say(answer=lost_response))
-            rest = [change for change in planned if change.place not in judgement.not_due]
+            rest = [change for change in planned if change.place not in due_check.not_due]
             yield [RowOutcome(change, Outcome.SKIPPED, reason) for change in rest]
             continue
         for _ in range(MAX_LEASE_CHECKS):
-            changes = judgement.still_due(planned, all_changes[end : end + JUDGED_TOGETHER])
+            changes = due_check.still_due(planned, all_changes[end : end + JUDGED_TOGETHER])
             if not changes or _check_lease_quickly(lease):
                 break
-            judgement.judged.clear()
+            due_check.judged.clear()
         else:
             reason = reasons.NOT_REQUESTED.say(cause=_lease_slow())
             yield [RowOutcome(change, Outcome.SKIPPED, reason) for change in changes]

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.core.errors import RefusedError, UsageError
-from jobs.planning.placement.linted_targets import KEY, Lint, StatedTargets
+from jobs.planning.placement.linted_targets import Lint, StatedTargets
 from jobs.planning.placement.optimise import evaluate_targets
 from jobs.planning.placement.partition_arrays import Scope
 from jobs.planning.placement.placement_options import PlacementLimits, stated_caps
@@ -25,6 +25,7 @@ from planner.columns.change_rows import as_rejections
 from planner.reassignment.snapshot_targets import snapshot_targets
 from planner.reassignment.targets import reassignment_rejections
 from schemas.enums import Action
+from schemas.tables import PARTITION_KEY
 
 FROM_FILE: Final = "--reassignment-json-file"
 TO_SNAPSHOT: Final = "--to-snapshot"
@@ -65,7 +66,7 @@ def from_snapshot(snapshot_id: int, limits: PlacementLimits) -> Planner:
         past = _snapshot_targets(tables, snapshot_id, limits.scope())
         frames = partitions_with_requests(tables), tables["topics"], tables["brokers"]
         held = reassignment_rejections(past.targets, *frames).localCheckpoint()
-        free = past.targets.join(held.select(*KEY), [*KEY], "left_anti")
+        free = past.targets.join(held.select(*PARTITION_KEY), [*PARTITION_KEY], "left_anti")
         return _draft_of(tables, StatedTargets(rows=free, parameters=stated, held=past.held.unionByName(held)), limits)
 
     return planner
@@ -83,8 +84,9 @@ def _draft_of(tables: SnapshotTables, targets: StatedTargets, limits: PlacementL
     has_faults = not faults.isEmpty()
     if has_faults and not limits.skip_unsafe:
         return targets.draft(tables, faults)
-    sound = targets.rows.join(faults.select(*KEY), [*KEY], "left_anti") if has_faults else targets.rows
-    targets_given = sound.select(*KEY, "replicas").toArrow()
+    faulty = faults.select(*PARTITION_KEY)
+    sound = targets.rows.join(faulty, PARTITION_KEY, "left_anti") if has_faults else targets.rows
+    targets_given = sound.select(*PARTITION_KEY, "replicas").toArrow()
     evaluated = evaluate_targets(tables, targets_given, limits.caps, rack_aware=limits.rack_aware)
     if limits.caps.one_at_a_time:
         faults = faults.unionByName(lint.faults(tables, evaluated.targets)).localCheckpoint()

@@ -17,9 +17,9 @@ from planner.columns.change_rows import as_rejections
 from planner.reassignment.lint import RackRules, intermediate_faults, placement_faults
 from planner.reassignment.targets import elections_after_moves, reassignment_changes, reassignment_rejections
 from schemas.enums import Action, LintCode, PlanKind
+from schemas.tables import PARTITION_KEY
 
 MAX_FAULTS_NAMED: Final = 10
-KEY: Final = ("topic", "partition")
 NEVER_CHANGED: Final = (LintCode.DELETION_REQUESTED, LintCode.NOT_UNDERSTOOD, LintCode.REASSIGNMENT_IN_PROGRESS)
 """Faults of partitions that the optimiser never changes; it lists them only to reject them."""
 
@@ -84,8 +84,8 @@ class StatedTargets:
 
     def draft(self, tables: SnapshotTables, faults: DataFrame) -> PlanDraft:
         """Draft a plan of the targets without faults; refused if there is any fault, unless faults may be left out."""
-        first = faults.orderBy(*KEY, "code", "fault").limit(MAX_FAULTS_NAMED + 1).collect()
-        sound = self.rows.join(faults.select(*KEY), [*KEY], "left_anti") if first else self.rows
+        first = faults.orderBy(*PARTITION_KEY, "code", "fault").limit(MAX_FAULTS_NAMED + 1).collect()
+        sound = self.rows.join(faults.select(*PARTITION_KEY), [*PARTITION_KEY], "left_anti") if first else self.rows
         frames = sound, partitions_with_requests(tables), tables["topics"], tables["brokers"]
         rejections = reassignment_rejections(*frames)
         for more in (self.held, _as_rejections(faults) if first else None):

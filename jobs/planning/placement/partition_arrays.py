@@ -27,7 +27,7 @@ from planner.placement.replica_arrays import is_in_row, padded
 from schemas.enums import NO_LEADER
 from schemas.rows import Topic
 
-COLUMNS: Final = (
+SOURCE_COLUMNS: Final = (
     "topic",
     "partition",
     "replicas",
@@ -89,7 +89,7 @@ class NamedPartitions:
 
 def read_partitions(tables: SnapshotTables, scope: Scope) -> NamedPartitions:
     """Read the partitions of a snapshot; raise RefusedError if the scope is empty."""
-    rows = table_as_of(tables.warehouse, tables.snapshot, "partitions", columns=COLUMNS)
+    rows = table_as_of(tables.warehouse, tables.snapshot, "partitions", columns=SOURCE_COLUMNS)
     encoded = rows["topic"].combine_chunks().dictionary_encode()
     names = encoded.dictionary.to_pylist()
     number = encoded.indices.to_numpy(zero_copy_only=False)

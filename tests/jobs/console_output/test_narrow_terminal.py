@@ -7,7 +7,7 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.cli import run
-from jobs.planning.whatif import COLUMNS as COSTS
+from jobs.planning.whatif import SCENARIO_COLUMNS
 from jobs.runtime.console import table
 from jobs.runtime.output import show
 from schemas.columns import TABLE_COLUMNS
@@ -128,7 +128,7 @@ def test_what_vacuum_frees_fits_eighty_columns(
 
 def test_losses_fit_eighty_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     on_a_terminal(monkeypatch)
-    show(table("default, snapshot 1, losing pairs", COSTS, [row_of("whatif", scenario="brokers 1001+1002")]))
+    show(table("default, snapshot 1, losing pairs", SCENARIO_COLUMNS, [row_of("whatif", scenario="brokers 1001+1002")]))
     assert widest(capsys.readouterr().out) <= 80
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.console_output.plan_review import Review, RowFilter, with_warnings
+from jobs.console_output.plan_review import PlanSelection, RowFilter, with_warnings
 from jobs.console_output.plan_text import change_line, warnings
 from jobs.core.status_line import colored
 from jobs.repositories.plans.repository import find_plan
@@ -223,7 +223,7 @@ def _warned_of() -> list[Row]:
 def test_no_warning_is_lost_among_many(planned: Callable[..., Surveyor], kind: PlanKind) -> None:
     surveyor = planned(_warned_of(), [], [], kind=kind.value)
     row = find_plan(surveyor.warehouse, ID)
-    review = Review(surveyor.warehouse, row, RowFilter())
+    review = PlanSelection(surveyor.warehouse, row, RowFilter())
     changes = review.changes(whole=False)
     every = list(warnings(row.kind, msgspec.convert(list(changes), list[ChangeSummary]), [], [], []))
     assert list(review.warnings(changes)) == every

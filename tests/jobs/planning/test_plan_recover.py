@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.adapters.brokers.log_dirs import COLUMNS
+from jobs.adapters.brokers.log_dirs import LOG_COLUMNS
 from jobs.planning import plan_draft
 from jobs.runtime.settings import Settings
 from jobs.snapshots.sizes import store_sizes
@@ -92,7 +92,7 @@ def test_candidates_are_shown_and_nothing_unclean_is_planned(lived: Surveyor, tm
 def test_candidates_are_shown_with_the_sizes_of_their_logs(lived: Surveyor, tmp_path: Path) -> None:
     surveyor = lived.copied_to(tmp_path / "warehouse")
     log = (0, "orders", 0, "/a", 77, 0, False, NOW)
-    sizes = pa.Table.from_pylist([dict(zip(COLUMNS.names, log, strict=True))], schema=COLUMNS)
+    sizes = pa.Table.from_pylist([dict(zip(LOG_COLUMNS.names, log, strict=True))], schema=LOG_COLUMNS)
     store_sizes(surveyor.warehouse, [0], sizes)
     lines = [line.strip() for line in surveyor("plan", "recover").stdout.splitlines()]
     assert lines[2].endswith("log size unknown")

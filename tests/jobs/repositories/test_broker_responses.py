@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import as_rows
-from jobs.repositories.broker_responses import KEY, latest_responses, record
+from jobs.repositories.broker_responses import RESPONSE_KEY, latest_responses, record
 from schemas.rows import Row
 from tests.jobs.support.rows.warehouse_rows import NOW
 
-COLUMNS = (*KEY, "broker_epoch", "error", "at")
+COLUMNS = (*RESPONSE_KEY, "broker_epoch", "error", "at")
 
 
 def response(at: int, error: int, **columns: Any) -> Row:  # noqa: ANN401 - of a column each
@@ -29,7 +29,7 @@ def table(rows: list[Row]) -> pa.Table:
 
 
 def key_of(row: Row) -> tuple[object, ...]:
-    return tuple(row[name] for name in KEY)
+    return tuple(row[name] for name in RESPONSE_KEY)
 
 
 def by_hand(rows: list[Row]) -> list[Row]:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from deltalake.exceptions import DeltaError
 
-from jobs.adapters.brokers.log_dirs import COLUMNS
+from jobs.adapters.brokers.log_dirs import LOG_COLUMNS
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.snapshots.sizes import store_sizes
 from tests.jobs.support.commands.command_line import Surveyor
@@ -19,7 +19,7 @@ Log = tuple[int, str, int, str, int, bool]
 def _logs(*logs: Log) -> pa.Table:
     """Rows of SIZES: broker, topic, partition, log dir, bytes, future."""
     rows = [(*log[:5], 0, log[5], NOW) for log in logs]
-    return pa.Table.from_pylist([dict(zip(COLUMNS.names, row, strict=True)) for row in rows], schema=COLUMNS)
+    return pa.Table.from_pylist([dict(zip(LOG_COLUMNS.names, row, strict=True)) for row in rows], schema=LOG_COLUMNS)
 
 
 def _stored(warehouse: Warehouse) -> set[tuple[Any, ...]]:

@@ -5,7 +5,7 @@ from typing import Any
 from kafka.protocol.admin import DescribeLogDirsResponse
 
 from jobs.adapters.brokers.fanout import NOT_UNDERSTOOD, Ask, ask_brokers
-from jobs.adapters.brokers.log_dirs import COLUMNS, log_dirs_of, read_log_dirs
+from jobs.adapters.brokers.log_dirs import LOG_COLUMNS, log_dirs_of, read_log_dirs
 from jobs.adapters.embedded.ports import free_port
 from schemas.rows import Broker
 from tests.jobs.support.kafka.registrations import broker_at
@@ -38,7 +38,7 @@ def test_logs_of_all_log_dirs_and_those_that_failed() -> None:
         NOW,
     )
     assert read.logs.to_pylist() == [
-        dict(zip(COLUMNS.names, (7, topic, partition, path, size, lag, future, NOW), strict=True))
+        dict(zip(LOG_COLUMNS.names, (7, topic, partition, path, size, lag, future, NOW), strict=True))
         for topic, partition, path, size, lag, future in (
             ("orders", 3, "/a", 100, 0, False),
             ("bills", 0, "/a", 5, 0, False),
@@ -50,7 +50,7 @@ def test_logs_of_all_log_dirs_and_those_that_failed() -> None:
 
 def test_broker_that_holds_nothing() -> None:
     read = log_dirs_of(7, [_log_dir("/a")], NOW)
-    assert (read.logs.num_rows, read.logs.schema, read.failed) == (0, COLUMNS, {})
+    assert (read.logs.num_rows, read.logs.schema, read.failed) == (0, LOG_COLUMNS, {})
 
 
 def test_reasons_without_answers() -> None:

@@ -15,9 +15,8 @@ from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import as_rows
 from jobs.core.errors import SurveyorError, UnreadableError
-from planner.history.snapshot_diff import KEY
 from schemas.rows import Row
-from schemas.tables import BROKERS, CHANGES, SPARK_SCHEMAS
+from schemas.tables import BROKERS, CHANGES, PARTITION_KEY, SPARK_SCHEMAS
 
 ODD = "prod eu/é%=1"
 """A name that is written otherwise in a path, and again otherwise in Delta's log."""
@@ -80,7 +79,7 @@ def test_superseded_rows_go_and_others_stay(tmp_path: Path, cluster: str) -> Non
     changed = warehouse.read("partitions").slice(0, 0)
     rows = [_partition("a", 11, leader=2), _partition("new", 0), _partition("gone", 0)]
     changed = changed.from_pylist([row | {"cluster": cluster} for row in rows], changed.schema)
-    warehouse.replace_streaming("partitions", changed, changed.slice(0, 2), KEY)
+    warehouse.replace_streaming("partitions", changed, changed.slice(0, 2), PARTITION_KEY)
     assert _led(warehouse) == {("a", 11, 2), ("a1", 1, 1), ("new", 0, 1)}
     assert _led(other) == {("a", 11, 1)}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from jobs.adapters.brokers.log_dirs import COLUMNS
+from jobs.adapters.brokers.log_dirs import LOG_COLUMNS
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.snapshots.sizes import store_sizes
 from schemas.rows import Row
@@ -52,7 +52,7 @@ def _fill(warehouse: Warehouse, sizes: Sizes, *more: Row) -> None:
         for broker in REPLICAS[key]
     ]
     rows = [{**defaults, **row} for row in (*replicas, *more)]
-    store_sizes(warehouse, [0, 1, 2, 9], pa.Table.from_pylist(rows, schema=COLUMNS))
+    store_sizes(warehouse, [0, 1, 2, 9], pa.Table.from_pylist(rows, schema=LOG_COLUMNS))
 
 
 def _file(tmp_path: Path, sizes: Sizes) -> str:
@@ -136,7 +136,7 @@ def test_broker_is_emptied_by_bytes(surveyor: Surveyor, tmp_path: Path) -> None:
 
 
 def test_nothing_known(surveyor: Surveyor) -> None:
-    store_sizes(surveyor.warehouse, [0, 1, 2, 9], COLUMNS.empty_table())
+    store_sizes(surveyor.warehouse, [0, 1, 2, 9], LOG_COLUMNS.empty_table())
     ran = surveyor("plan", "reassign", "--rebalance", "--by-size")
     assert (ran.code, "run `surveyor sizes`, or give a file with --sizes" in ran.stderr) == (23, True)
 
