@@ -2,6 +2,7 @@
 
 import ipaddress
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from jobs.core.errors import UsageError
@@ -36,3 +37,12 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.lower() in _LOOPBACK_NAMES
+
+
+S3_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+"""Environment variables with the address of an S3 server, by precedence, which deltalake, Arrow and Spark agree on."""
+
+
+def s3_endpoint(environment: Mapping[str, str]) -> str | None:
+    """Return the address of the S3 server that every reader of a warehouse uses, None for Amazon's."""
+    return next((environment[name] for name in S3_ENDPOINTS if environment.get(name)), None)

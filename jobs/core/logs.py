@@ -7,6 +7,7 @@ the JSON format applies to them too.
 
 import json
 import logging
+import os
 import re
 import sys
 import threading
@@ -104,6 +105,7 @@ def configure(
     _State.format = log_format or _State.format
     _State.cluster = cluster or _State.cluster
     is_debug = LOGGER.level == logging.DEBUG
+    _set_native_level(is_debug=is_debug)
     set_last_line_format(log_record)
     if is_json() and not _State.has_hooks:
         _State.has_hooks = True
@@ -117,6 +119,21 @@ def configure(
     root.setLevel(logging.DEBUG if is_debug else max(LOGGER.level, logging.WARNING))
     for logger in _State.quiet_loggers:
         _set_quiet(logger)
+
+
+_NATIVE_LEVELS: Final = "RUST_LOG"
+"""Environment variable of deltalake's own log, which is not Python's; deltalake reads it once, when it is imported."""
+
+_QUIET_NATIVE_LEVELS: Final = "warn,aws_config=error"
+"""A machine without a role logs each attempt to find one; the error of the command says that once."""
+
+
+def _set_native_level(*, is_debug: bool) -> None:
+    """Hide what deltalake logs of its attempts to find credentials, unless the user has set levels."""
+    if not is_debug:
+        os.environ.setdefault(_NATIVE_LEVELS, _QUIET_NATIVE_LEVELS)
+    elif os.environ.get(_NATIVE_LEVELS) == _QUIET_NATIVE_LEVELS:
+        del os.environ[_NATIVE_LEVELS]
 
 
 def is_json() -> bool:

@@ -9,13 +9,14 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
 from jobs.adapters.kerberos.login import ticket_failure
+from jobs.core.addresses import S3_ENDPOINTS, s3_endpoint
 from jobs.core.errors import SurveyorError, UnreadableError, UsageError
 
 _IMPOSSIBLE: Final = re.compile(r"[\[\]{}*?^|\\\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}")
@@ -68,30 +69,75 @@ _CREDENTIALS: Final = {
 
 ACCESS_DENIED: Final = "access is denied: the role or the keys need to list, read, write and delete objects there"
 
+_NO_BUCKET: Final = "there is no such bucket: create it, or correct the URL of the warehouse"
+_BUSY: Final = "the store asks for fewer requests: run the same command again later"
+_UNKNOWN_HOST: Final = "its host is not known to this machine: check the URL or AWS_ENDPOINT_URL, and DNS"
+_UNTRUSTED: Final = (
+    "this machine does not trust its certificate: name the file of its CA in SSL_CERT_FILE, and import that into "
+    "Java's cacerts for Spark"
+)
+_NO_TLS: Final = "its server does not use TLS: check the port, or write http:// in AWS_ENDPOINT_URL"
+_NO_ROLE: Final = (
+    "this machine has no role, and the environment has no keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+)
+_NO_HTTP: Final = (
+    "its address begins with http://: use https://, or set AWS_ALLOW_HTTP=true (S3) or AZURE_ALLOW_HTTP=true (ADLS)"
+)
+_OTHER_REGION: Final = "the bucket is in another region: set AWS_REGION"
+
 _STORE_REASONS: Final = {
+    # the errors of a machine without a role or account contain a status, too, so they are first
+    "computeMetadata": "this machine has no service account, and no key is given: set GOOGLE_SERVICE_ACCOUNT to the "
+    "path of a key file",
+    "metadata/identity": "this machine has no managed identity, and the environment has no credentials: set "
+    "AZURE_STORAGE_ACCOUNT_KEY or others of docs/configuration.md",
+    "IMDS": _NO_ROLE,
+    "169.254.169.254": _NO_ROLE,
     "AccessDenied": ACCESS_DENIED,
-    "NoSuchBucket": "there is no such bucket",
-    "ExpiredToken": "the credentials have expired",
-    "InvalidAccessKeyId": "the access key is not known there",
-    "SignatureDoesNotMatch": "the secret key or this machine's clock is wrong",
-    "RequestTimeTooSkewed": "this machine's clock differs from the store's",
-    "SlowDown": "the store asks for fewer requests: run the same command again later",
-    "AccessControlException": "access is denied: the user needs to list, read, write and delete files there",
-    "SafeModeException": "HDFS is in safe mode",
-    "DSQuotaExceeded": "the quota of the folder in HDFS is used up",
-    "NSQuotaExceeded": "the quota of the folder in HDFS is used up",
-    "No credentials were supplied": "there is neither a Kerberos ticket nor a keytab",
-    "GSSAPI error": "the Kerberos login failed",
+    "AuthorizationPermissionMismatch": ACCESS_DENIED,
+    "NoSuchBucket": _NO_BUCKET,
+    "The specified bucket does not exist": _NO_BUCKET,
+    "ContainerNotFound": _NO_BUCKET.replace("bucket", "container"),
+    "ExpiredToken": "the credentials have expired: get new ones, with their AWS_SESSION_TOKEN, or use the "
+    "machine's role",
+    "InvalidAccessKeyId": "the access key is not known there: check AWS_ACCESS_KEY_ID, and the address in "
+    "AWS_ENDPOINT_URL",
+    "SignatureDoesNotMatch": "the secret key or this machine's clock is wrong: check AWS_SECRET_ACCESS_KEY "
+    "and the clock",
+    "AuthenticationFailed": "the key or this machine's clock is wrong: check AZURE_STORAGE_ACCOUNT_KEY and the clock",
+    "RequestTimeTooSkewed": "this machine's clock differs from the store's: set it",
+    "AuthorizationHeaderMalformed": _OTHER_REGION,
+    "PermanentRedirect": _OTHER_REGION,
+    "incorrectly configured region": _OTHER_REGION,
+    "SlowDown": _BUSY,
+    "ServerBusy": _BUSY,
+    "AccessControlException": "access is denied: the user needs to list, read, write and delete files there; it is "
+    "that of HADOOP_USER_NAME or of the Kerberos ticket",
+    "SafeModeException": "HDFS is in safe mode: wait until it has started; `hdfs dfsadmin -safemode get` shows "
+    "the mode",
+    "DSQuotaExceeded": "the quota of the folder in HDFS is used up: raise it with `hdfs dfsadmin -setSpaceQuota`",
+    "NSQuotaExceeded": "the quota of the folder in HDFS is used up: raise it with `hdfs dfsadmin -setQuota`",
+    "No credentials were supplied": "there is neither a Kerberos ticket nor a keytab: run kinit, or name a keytab in "
+    "KRB5_CLIENT_KTNAME",
+    "GSSAPI error": "the Kerberos login failed: run kinit, or name a keytab in KRB5_CLIENT_KTNAME",
     "RPC listener disconnected": "HDFS closed the connection: it may need Kerberos, which HADOOP_CONF_DIR does not say",
-    "Connection refused": "no server answers at its address",
-    "Could not resolve host": "its host is not known to this machine",
-    "dns error": "its host is not known to this machine",
-    "failed to lookup address": "its host is not known to this machine",
-    "Missing AccessKeyId": "AWS_SECRET_ACCESS_KEY is set, and AWS_ACCESS_KEY_ID is not",
-    "Missing SecretAccessKey": "AWS_ACCESS_KEY_ID is set, and AWS_SECRET_ACCESS_KEY is not",
-    "IMDS": "this machine has no role, and the environment has no keys (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)",
-    "URL scheme is not allowed": "its address begins with http://: use https://, or set AWS_ALLOW_HTTP=true (S3) or "
-    "AZURE_ALLOW_HTTP=true (ADLS)",
+    "Connection refused": "no server answers at its address: check the URL or AWS_ENDPOINT_URL, and that it runs",
+    "Could not resolve host": _UNKNOWN_HOST,
+    "dns error": _UNKNOWN_HOST,
+    "failed to lookup address": _UNKNOWN_HOST,
+    "invalid peer certificate": _UNTRUSTED,
+    "InvalidCertificate(": _UNTRUSTED,
+    "SSL peer certificate": _UNTRUSTED,
+    "PKIX path building failed": _UNTRUSTED,
+    "InvalidContentType": _NO_TLS,
+    "SSL connect error": _NO_TLS,
+    "Unsupported or unrecognized SSL message": _NO_TLS,
+    "Missing AccessKeyId": "AWS_SECRET_ACCESS_KEY is set, and AWS_ACCESS_KEY_ID is not: set both, or neither to use "
+    "the machine's role",
+    "Missing SecretAccessKey": "AWS_ACCESS_KEY_ID is set, and AWS_SECRET_ACCESS_KEY is not: set both, or neither to "
+    "use the machine's role",
+    "URL scheme is not allowed": _NO_HTTP,
+    "BadScheme": _NO_HTTP,
 }
 """Codes of object stores and of HDFS, which appear in the errors of all libraries; Arrow has them as ACCESS_DENIED."""
 
@@ -100,19 +146,45 @@ _KERBEROS: Final = frozenset({"No credentials were supplied", "GSSAPI error"})
 
 _STATUS_REASONS: Final = {
     "403": ACCESS_DENIED,
-    "503": _STORE_REASONS["SlowDown"],
-    "400": "the request is refused: the credentials have expired, or the region is another one",
+    "503": _BUSY,
+    "301": _OTHER_REGION,
+    "400": "the request is refused, because the credentials have expired or the region is another one: get new "
+    "credentials, or set AWS_REGION",
 }
 """Reasons by HTTP status, for answers without a body, as those to HEAD."""
 
-_STATUS: Final = re.compile(r"HTTP status (\d{3})|Status Code: (\d{3})|\b(403) Forbidden|\b(503) Service Unavailable")
+_STATUS: Final = re.compile(
+    r"HTTP status (\d{3})|Status Code: (\d{3})|\b(301) Moved|\b(403) Forbidden|\b(503) Service Unavailable"
+)
 """An HTTP status in the errors of Arrow, of Hadoop and of deltalake."""
 
 _CAUSE: Final = re.compile("\u21b3\\S* *([^\u21b3]+)")
 """A cause in an error of deltalake, which has a line for each; the last one is the innermost."""
 
-S3_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-"""Environment variables with the address of an S3 server."""
+_DELTALAKE_ENDPOINT: Final = "AWS_ENDPOINT"
+"""A variable with that address which deltalake alone reads, in an order with AWS_ENDPOINT_URL that is not defined."""
+
+_TRUE: Final = frozenset({"1", "true", "on", "yes", "y"})
+"""Values of AWS_ALLOW_HTTP with which deltalake connects to an address of http://."""
+
+
+def _refuse_invalid_s3_endpoint(shown: str, environment: Mapping[str, str]) -> None:
+    """Raise UsageError if readers of the warehouse would connect to different servers, or to none."""
+    for name in (*S3_ENDPOINTS, _DELTALAKE_ENDPOINT):
+        if (address := environment.get(name)) and not _ADDRESS.fullmatch(address):
+            raise UsageError(f"{shown}: {name} is not an address of the form https://HOST[:PORT]")
+    endpoint = s3_endpoint(environment) or ""
+    own = environment.get(_DELTALAKE_ENDPOINT)
+    if own and own.rstrip("/") != endpoint.rstrip("/"):
+        raise UsageError(
+            f"{shown}: Arrow and Spark do not read {_DELTALAKE_ENDPOINT}, and would look for the bucket elsewhere; set "
+            f"{S3_ENDPOINTS[-1]}={own} instead"
+        )
+    if endpoint.startswith("http://") and environment.get("AWS_ALLOW_HTTP", "").lower() not in _TRUE:
+        raise UsageError(
+            f"{shown}: its server {endpoint} is not encrypted; write https:// in {S3_ENDPOINTS[-1]}, or set "
+            "AWS_ALLOW_HTTP=true"
+        )
 
 
 def is_local(path: str) -> bool:
@@ -189,9 +261,8 @@ def _refuse_invalid_url(warehouse: str) -> None:
     shown = f"--warehouse {scheme}://{rest.partition('/')[0]}"
     if url.query or url.fragment:
         raise UsageError(f"{shown}{url.path}: the URL of a warehouse ends with its folder, without ? and #")
-    for name in S3_ENDPOINTS if url.scheme.startswith("s3") else ():
-        if (address := os.environ.get(name)) and not _ADDRESS.fullmatch(address):
-            raise UsageError(f"{shown}{url.path}: {name} is not an address of the form https://HOST[:PORT]")
+    if url.scheme.startswith("s3"):
+        _refuse_invalid_s3_endpoint(f"{shown}{url.path}", os.environ)
     if not url.path.strip("/"):
         raise UsageError(
             f"{shown}{url.path}: expected a folder, as in {_FORMS[scheme]}; a warehouse has many folders of its own, "

@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from jobs.adapters.java.jars import AZURE, GCS, S3
+from jobs.core.addresses import s3_endpoint
 from jobs.core.errors import UsageError
 
 _HADOOP: Final = "spark.hadoop.fs"
@@ -49,7 +50,7 @@ def _s3_settings(environment: Mapping[str, str]) -> dict[str, str]:
     ['eu-central-1', 'org.apache.hadoop.fs.s3a.S3AFileSystem']
     """
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
-    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
+    endpoint = s3_endpoint(environment)
     settings = {f"{_HADOOP}.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"}
     if region:
         settings[f"{_HADOOP}.s3a.endpoint.region"] = region

@@ -1,22 +1,38 @@
 """What an object store refuses is one line on stderr, whichever command meets it, by whichever library."""
 
+import os
+import subprocess
+import sys
+from collections import Counter
+from contextlib import suppress
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from obstore import get
+from obstore.exceptions import BaseError
+from obstore.store import from_url
 from typer.testing import CliRunner
 
-from jobs.adapters.delta.filtered_reads import native_files
+from jobs.adapters.delta.filtered_reads import missing_files, native_files
 from jobs.adapters.delta.table_cleanup import TableFiles
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.delta.warehouse_paths import disk_error_message, store_error_reason
+from jobs.adapters.delta.warehouse_paths import disk_error_message, refuse_invalid_path, store_error_reason
+from jobs.adapters.spark.store_settings import store_settings
 from jobs.cli import app
+from jobs.core.addresses import S3_ENDPOINTS, s3_endpoint
+from jobs.core.errors import UsageError
 from tests.jobs.adapters.conftest import RefusingStore
 
 ERRORS = {
     "403 AccessDenied": "access is denied: the role or the keys need to list, read, write and delete objects there",
-    "404 NoSuchBucket": "there is no such bucket",
-    "400 ExpiredToken": "the credentials have expired",
+    "404 NoSuchBucket": "there is no such bucket: create it, or correct the URL of the warehouse",
+    "400 ExpiredToken": "the credentials have expired: get new ones, with their AWS_SESSION_TOKEN, or use the "
+    "machine's role",
 }
 
 SLOW = ("503 SlowDown", "the store asks for fewer requests: run the same command again later")
@@ -84,7 +100,10 @@ def test_libraries_in_the_middle_of_a_command(store: RefusingStore, error: str, 
 
     assert store_error_reason(listed.value) == reason
     assert "\n" not in (disk_error_message(listed.value) or "")
-    without_body = "the request is refused: the credentials have expired, or the region is another one"
+    without_body = (
+        "the request is refused, because the credentials have expired or the region is another one: get new "
+        "credentials, or set AWS_REGION"
+    )
     expected = {"403 AccessDenied": reason, "400 ExpiredToken": without_body, "404 NoSuchBucket": None}
     assert store_error_reason(read.value) == expected[error]  # HEAD has no body, and a 404 is a file that is lost
 
@@ -103,7 +122,6 @@ S3 = {
     [
         ("AWS_ACCESS_KEY_ID", "s3://bucket/surveyor", "AWS_ACCESS_KEY_ID is not"),
         ("AWS_SECRET_ACCESS_KEY", "s3://bucket/surveyor", "AWS_SECRET_ACCESS_KEY is not"),
-        ("AWS_ALLOW_HTTP", "s3://bucket/surveyor", "set AWS_ALLOW_HTTP=true"),
         ("", "s3://bucket/surveyor", "no server answers at its address"),
         ("", "abfss://container@account.dfs.core.windows.net/surveyor", "cannot be read: "),
     ],
@@ -133,6 +151,132 @@ def test_an_endpoint_that_is_no_address(monkeypatch: pytest.MonkeyPatch) -> None
     assert "AWS_ENDPOINT_URL is not an address of the form https://HOST[:PORT]" in ran.stderr
 
 
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"AWS_ENDPOINT": "https://store"}, "Arrow and Spark do not read AWS_ENDPOINT"),
+        ({"AWS_ENDPOINT": "https://store"}, "set AWS_ENDPOINT_URL=https://store instead"),
+        ({"AWS_ENDPOINT": "https://one", "AWS_ENDPOINT_URL": "https://two"}, "do not read AWS_ENDPOINT"),
+        ({"AWS_ENDPOINT_URL": "http://store"}, "or set AWS_ALLOW_HTTP=true"),
+        ({"AWS_ENDPOINT_URL_S3": "http://store", "AWS_ALLOW_HTTP": "no"}, "or set AWS_ALLOW_HTTP=true"),
+    ],
+)
+def test_endpoints_that_readers_disagree_on(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], message: str
+) -> None:
+    for name in ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ALLOW_HTTP"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    with pytest.raises(UsageError, match=message):
+        refuse_invalid_path("s3://bucket/surveyor")
+    refuse_invalid_path("gs://bucket/surveyor")
+
+
+def test_an_endpoint_that_all_readers_agree_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://store/")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://elsewhere")
+    monkeypatch.setenv("AWS_ENDPOINT", "http://store")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "1")
+
+    refuse_invalid_path("s3://bucket/surveyor")
+
+    settings = store_settings("s3://bucket/surveyor", os.environ)
+    assert settings["spark.hadoop.fs.s3a.endpoint"] == "http://store/"
+
+
+class _Servers:
+    """A server of each name, which counts its requests; no bucket exists there."""
+
+    def __init__(self) -> None:
+        self.requests = Counter[str]()
+        self.servers = {name: self._server(name) for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")}
+
+    def _server(self, name: str) -> ThreadingHTTPServer:
+        requests = self.requests
+
+        class Handler(BaseHTTPRequestHandler):
+            def _refuse(self) -> None:
+                requests[name] += 1
+                self.send_response(404)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            do_GET = do_HEAD = do_PUT = _refuse  # noqa: N815 - as http.server names them
+
+            def log_message(self, *_: object) -> None:
+                """Write nothing to stderr."""
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        Thread(target=server.serve_forever, daemon=True).start()
+        return server
+
+
+@pytest.mark.parametrize("names", [["AWS_ENDPOINT_URL_S3"], ["AWS_ENDPOINT_URL"], list(S3_ENDPOINTS)])
+def test_every_library_connects_to_the_same_endpoint(monkeypatch: pytest.MonkeyPatch, names: list[str]) -> None:
+    servers = _Servers()
+    for name, value in S3.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    addresses = {name: f"http://127.0.0.1:{servers.servers[name].server_port}" for name in names}
+    for name, address in addresses.items():
+        monkeypatch.setenv(name, address)
+
+    for read in (
+        lambda: DeltaTable("s3://bucket/surveyor/plans"),
+        lambda: get(from_url("s3://bucket/surveyor"), "x"),
+        lambda: missing_files("s3://bucket/surveyor/plans", ["x"]),
+    ):
+        servers.requests.clear()
+        with suppress(BaseError, OSError, DeltaError):
+            read()
+        assert [*servers.requests] == [names[0]]
+    assert s3_endpoint(os.environ) == addresses[names[0]]
+    for server in servers.servers.values():
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("text", "helps"),
+    [
+        ("GET http://169.254.169.254/latest/api/token: 403 Forbidden", "set AWS_ACCESS_KEY_ID"),
+        ("GET http://169.254.169.254/computeMetadata/v1/instance: 403 Forbidden", "set GOOGLE_SERVICE_ACCOUNT"),
+        ("GET http://169.254.169.254/metadata/identity/oauth2/token: 403", "set AZURE_STORAGE_ACCOUNT_KEY"),
+        ("client error (Connect): invalid peer certificate: UnknownIssuer", "SSL_CERT_FILE"),
+        ("curlCode: 60, SSL peer certificate or SSH remote key was not OK", "SSL_CERT_FILE"),
+        ("received corrupt message of type InvalidContentType", "write http:// in AWS_ENDPOINT_URL"),
+        ("HTTP error: builder error: URL scheme is not allowed", "AWS_ALLOW_HTTP=true"),
+        ("<Code>ContainerNotFound</Code>", "there is no such container: create it"),
+        ("this normally indicates an incorrectly configured region", "set AWS_REGION"),
+        ("SafeModeException: Cannot create file", "hdfs dfsadmin -safemode get"),
+    ],
+)
+def test_what_helps_against_an_error_of_a_store(text: str, helps: str) -> None:
+    assert helps in (store_error_reason(OSError(text)) or "")
+
+
+@pytest.mark.parametrize(("level", "is_shown"), [([], False), (["--log-level", "debug"], True)])
+def test_attempts_to_find_a_role_are_shown_by_level_debug_alone(level: list[str], *, is_shown: bool) -> None:
+    """A subprocess, because deltalake reads the level of its log once in a process."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "RUST_LOG"))}
+    ended_at_once = {
+        "AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:1",
+        "AWS_METADATA_SERVICE_NUM_ATTEMPTS": "1",
+    }
+    command = [sys.executable, "-m", "jobs.entry", "show", "plans", "--warehouse", "s3://bucket/surveyor", *level]
+
+    ran = subprocess.run(
+        command, env=environment | ended_at_once, capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert ran.returncode == 22, ran.stderr
+    assert ("aws_config" in ran.stderr) is is_shown
+    assert ran.stderr.splitlines()[-1].startswith("surveyor: table")
+    assert "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in ran.stderr
+
+
 def test_the_innermost_cause_of_an_error_that_is_not_known() -> None:
     chain = (
         "Operation not supported\n  \x1b[31m\u21b3\x1b[0m loading failed\n   \x1b[31m\u21b3\x1b[0m the moon\n is full\n"
@@ -142,5 +286,5 @@ def test_the_innermost_cause_of_an_error_that_is_not_known() -> None:
     assert store_error_reason(OSError(f"Generic LocalFileSystem error: {chain}")) is None
     assert store_error_reason(FileNotFoundError(chain)) is None, "a read of the same rows in other files would end"
     assert store_error_reason(OSError(chain.replace("the moon", "IMDS"))) == (
-        "this machine has no role, and the environment has no keys (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
+        "this machine has no role, and the environment has no keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
     )
