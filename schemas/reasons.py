@@ -9,7 +9,7 @@ from string import Formatter
 from typing import Any, Final
 
 from schemas.text import DRAINED_LEADS
-from schemas.znode_paths import ZNODE_LIMIT_REASON
+from schemas.znode_paths import TOPICS, ZNODE_LIMIT_REASON
 
 
 class Sentence:
@@ -37,6 +37,12 @@ class Sentence:
             details[name] = ", ".join(map(str, details[name]))
         return self._plain.format(**details)
 
+
+# subjects of events and of failure scenarios
+BROKER: Final = Sentence("broker {broker}")
+BROKER_PAIR: Final = Sentence("brokers {one}+{other}")
+RACK: Final = Sentence("rack {rack}")
+PARTITION: Final = Sentence("{topic}-{partition}")
 
 # any rule
 QUARANTINED: Final = Sentence("it is in quarantine")
@@ -116,7 +122,6 @@ DEPENDS_ON_UNCERTAIN: Final = Sentence(
 IS_DOWN: Final = Sentence("it is down: start it before another broker stops")
 CONTROLLER_LAST: Final = Sentence("it is the controller, which comes last")
 RACK_OF_ITS_OWN: Final = Sentence("a rack of its own")
-BY_RACK: Final = Sentence("rack {rack}")
 HARMS_WITH_FULL_ISRS: Final = Sentence("; even with full ISRs: {effects}")
 LOSES_QUORUM: Final = Sentence("; the quorum loses its majority")
 
@@ -227,11 +232,11 @@ RACK_CROWDED: Final = Sentence("most replicas in one rack {now} → {then}: [{ra
 RACKS_LOST: Final = Sentence("racks {now} → {then}: [{racks}]")
 NAMED_TWICE: Final = Sentence("the plan names this partition {times} times")
 ZNODE_TOO_LARGE: Final = Sentence(
-    "{path} would take {size} bytes while this runs, more than {limit}: "
+    f"{TOPICS}/{{topic}} would take {{size}} bytes while this runs, more than {{limit}}: "
     f"{ZNODE_LIMIT_REASON}; plan the topic in several parts"
 )
 TOPIC_TOO_LARGE: Final = Sentence(
-    f"{{path}} would take about {{size}} bytes, more than {{limit}}: {ZNODE_LIMIT_REASON}; "
+    f"{TOPICS}/{{topic}} would take about {{size}} bytes, more than {{limit}}: {ZNODE_LIMIT_REASON}; "
     "ask for fewer partitions or replicas"
 )
 INTERMEDIATE_FAULT: Final = Sentence("on the way, after wave {wave}: {fault}")
@@ -244,11 +249,12 @@ LAST_STATE: Final = Sentence(
 STATE_VANISHED: Final = Sentence("{last_state}; `surveyor plan recover` offers leaders for it, with the evidence")
 NOT_OFFLINE: Final = Sentence("it has a leader, or no state yet, or its topic is queued for deletion")
 ILLEGAL_TRANSITION: Final = Sentence("it is {state}; {allowed}")
-CANDIDATE: Final = Sentence("{broker} ({history}{choice})")
+CANDIDATE: Final = Sentence("{broker} ({history})")
 KAFKAS_CHOICE: Final = Sentence("; Kafka's choice")
-LAST_IN_SYNC: Final = Sentence("in sync until snapshot {snapshot}, leader epochs since: {epochs}{size}")
-NEVER_IN_SYNC: Final = Sentence("never seen in sync{size}")
+LAST_IN_SYNC: Final = Sentence("in sync until snapshot {snapshot}, leader epochs since: {epochs}")
+NEVER_IN_SYNC: Final = Sentence("never seen in sync")
 LOG_SIZE: Final = Sentence(", log of {size} bytes")
+CAUSE_AND_RISK: Final = Sentence("{cause}; {risk}")
 UNCLEAN_MAY_LOSE: Final = Sentence("unclean election may lose {lost}; ranked: {ranked}")
 LOSES_SINCE: Final = Sentence("what was acknowledged after {since} UTC")
 LOSES_ALL: Final = Sentence("all that was acknowledged")

@@ -143,7 +143,7 @@ def _step_row(position: int, step: RestartStep, check: str | None) -> Row:
 def _reason(step: RestartStep) -> str:
     if step.is_down:
         return reasons.IS_DOWN.say()
-    rack = reasons.RACK_OF_ITS_OWN.say() if step.rack is None else reasons.BY_RACK.say(rack=step.rack)
+    rack = reasons.RACK_OF_ITS_OWN.say() if step.rack is None else reasons.RACK.say(rack=step.rack)
     why_now = reasons.CONTROLLER_LAST.say() if step.is_controller else rack
     effects = ", ".join(f"{count} {EFFECT_PHRASES[effect]}" for effect, count in step.harmed.items())
     harm = reasons.HARMS_WITH_FULL_ISRS.say(effects=effects) if effects else ""

@@ -21,6 +21,18 @@ def sentence(words: Sentence, **details: Column) -> Column:
     return F.concat(*_columns(words, details))
 
 
+def sentences(first: Column, *parts: Column) -> Column:
+    """Return a sentence with the parts that follow it, without those that are null; null if the sentence is.
+
+    >>> row = spark.createDataFrame([(1, None), (2, 3)], "leader int, drained int")
+    >>> drained = sentence(Sentence("; drained: {drained}"), drained=F.col("drained"))
+    >>> leads = sentence(Sentence("broker {leader} leads"), leader=F.col("leader"))
+    >>> [said for said, in row.select(sentences(leads, drained)).collect()]
+    ['broker 1 leads', 'broker 2 leads; drained: 3']
+    """
+    return F.concat(first, F.concat_ws("", *parts))
+
+
 def _columns(words: Sentence, details: Mapping[str, Column]) -> Iterator[Column]:
     for text, name, is_list in words.parts():
         if text:
@@ -38,6 +50,15 @@ def sentence_sql(words: Sentence, **details: str) -> str:
     return f"concat({', '.join(_expressions(words, details))})"
 
 
+def sentences_sql(first: str, *parts: str) -> str:
+    """Return SQL for a sentence with the parts that follow it, as `sentences` does.
+
+    >>> sentences_sql("reason", "IF(unclean, '; may lose data', NULL)")
+    "concat(reason, concat_ws('', IF(unclean, '; may lose data', NULL)))"
+    """
+    return f"concat({first}, concat_ws('', {', '.join(parts)}))"
+
+
 def _expressions(words: Sentence, details: Mapping[str, str]) -> Iterator[str]:
     for text, name, is_list in words.parts():
         if text:
@@ -47,9 +68,9 @@ def _expressions(words: Sentence, details: Mapping[str, str]) -> Iterator[str]:
 
 
 def drained_leads(leader: str) -> str:
-    """Return SQL for the part of a reason that names the leader if it is drained, else an empty string."""
-    return f"IF(array_contains(drained, {leader}), {sentence_sql(DRAINED_BROKER_LEADS, leader=leader)}, '')"
+    """Return SQL for the part of a reason that names the leader if it is drained, else null."""
+    return f"IF(array_contains(drained, {leader}), {sentence_sql(DRAINED_BROKER_LEADS, leader=leader)}, NULL)"
 
 
-FAILED_SUFFIX: Final = f"IF(size({FAILED}) > 0, {sentence_sql(FAILED_LOG_DIRS, failed=FAILED)}, '')"
-"""SQL for the part of a reason that names the brokers with a failed log dir, else an empty string."""
+FAILED_SUFFIX: Final = f"IF(size({FAILED}) > 0, {sentence_sql(FAILED_LOG_DIRS, failed=FAILED)}, NULL)"
+"""SQL for the part of a reason that names the brokers with a failed log dir, else null."""

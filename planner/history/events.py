@@ -15,7 +15,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.literals import false
+from planner.columns.sentences import sentence
 from planner.columns.shape import paired, shaped
+from schemas import reasons
 from schemas.enums import PartitionState, RequestKind
 from schemas.tables import EVENTS
 
@@ -60,6 +62,16 @@ def _text(column: str) -> Column:
     return F.col(column).cast("string")
 
 
+def _broker() -> Column:
+    return sentence(reasons.BROKER, broker=F.col("broker_id"))
+
+
+def _partition() -> Column:
+    """Name the partition, or the topic alone; null without a topic."""
+    partition = sentence(reasons.PARTITION, topic=F.col("topic"), partition=F.col("partition"))
+    return F.coalesce(partition, F.col("topic"))
+
+
 def _events(paired: DataFrame, subject: Column, cases: Sequence[EventCase]) -> DataFrame:
     """Return one row per case whose condition holds."""
     candidates = F.array(
@@ -94,7 +106,7 @@ def broker_events(before: DataFrame, after: DataFrame) -> DataFrame:
             F.to_json("a.endpoints"),
         ),
     ]
-    return _events(pairs, F.concat(F.lit("broker "), _text("broker_id")), cases)
+    return _events(pairs, _broker(), cases)
 
 
 def partition_events(pairs: DataFrame) -> DataFrame:
@@ -111,7 +123,7 @@ def partition_events(pairs: DataFrame) -> DataFrame:
         (EventKind.STATE_VANISHED, _state_vanished(), _leadership("b"), _leadership("a")),
     ]
     understood = pairs.where("b.understood AND a.understood")
-    return _events(understood, F.concat_ws("-", "topic", _text("partition")), cases)
+    return _events(understood, _partition(), cases)
 
 
 def _state_vanished() -> Column:
@@ -122,8 +134,8 @@ def _state_vanished() -> Column:
 
 def _leadership(when: str) -> Column:
     """Format leader, ISR and leader epoch; null without a state."""
-    leader, isr, epoch = (_text(f"{when}.{name}") for name in ("leader", "isr", "leader_epoch"))
-    return F.concat(F.lit("leader "), leader, F.lit(", ISR "), isr, F.lit(", leader epoch "), epoch)
+    details = {name: F.col(f"{when}.{name}") for name in ("leader", "isr", "leader_epoch")}
+    return sentence(reasons.STATE_NOW, **details)
 
 
 def topic_events(before: DataFrame, after: DataFrame) -> DataFrame:
@@ -163,11 +175,9 @@ def request_events(before: DataFrame, after: DataFrame) -> DataFrame:
     earlier = before.select(*(F.col(name).alias(f"known_{name}") for name in key))
     new = after.join(earlier, [F.col(name).eqNullSafe(F.col(f"known_{name}")) for name in key], "left_anti")
     kinds = F.create_map(*(F.lit(text) for pair in _REQUESTED.items() for text in pair))
-    on_broker = F.concat(F.lit("broker "), _text("broker_id"))
-    partition_name = F.when(F.col("topic").isNotNull(), F.concat_ws("-", "topic", _text("partition")))
     return new.where(F.col("kind").isin(*_REQUESTED)).select(
         "cluster",
-        F.coalesce(partition_name, on_broker).alias("subject"),
+        F.coalesce(_partition(), _broker()).alias("subject"),
         kinds[F.col("kind")].alias("kind"),
         F.lit(None).cast("string").alias("before"),
         F.coalesce(_text("replicas"), F.col("path")).alias("after"),

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from planner.columns.broker_sets import difference, first, intersect, no_brokers
 from planner.columns.change_rows import as_rejections, changed, with_topic_and_brokers
 from planner.columns.requested_partitions import NO_ELECTION_REASONS, reason_by_code, unsuitable_code
-from planner.columns.sentences import sentence
+from planner.columns.sentences import sentence, sentences
 from planner.leadership.selectors import controlled_shutdown
 from planner.reassignment.pending_requests import is_moving_or_requested, moving_reason, with_request_column
 from planner.reassignment.replica_order_changes import elections_after, reorders
@@ -158,7 +158,7 @@ def _reason() -> Column:
     shrunk = F.when(F.col("action") == Action.SHRINK_ISR.value, sentence(reasons.LEAVES_ISR)).otherwise(
         sentence(reasons.NOT_IN_ISR)
     )
-    return F.concat(F.col("why"), F.when(F.col("led"), leader).otherwise(shrunk))
+    return sentences(F.col("why"), F.when(F.col("led"), leader).otherwise(shrunk))
 
 
 def drain_rejections(

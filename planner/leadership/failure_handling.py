@@ -20,7 +20,7 @@ from planner.columns.broker_sets import (
     with_topic,
 )
 from planner.columns.change_rows import as_rejections, changed, leader_and_isr_recipients
-from planner.columns.sentences import FAILED_SUFFIX, drained_leads, sentence, sentence_sql
+from planner.columns.sentences import FAILED_SUFFIX, drained_leads, sentence, sentence_sql, sentences_sql
 from planner.leadership.offline_strategy import (
     ASSUMED_FAILED,
     ELECTED,
@@ -134,12 +134,12 @@ CHANGE_COLUMNS: Final = {
     "reason": _by_action(
         "NULL",
         {
-            _CREATE: f"""concat(
-                {sentence_sql(reasons.FIRST_LEADER, what="'no state yet'")}, {drained_leads(_FIRST_LEADER)}
-            )""",
+            _CREATE: sentences_sql(
+                sentence_sql(reasons.FIRST_LEADER, what="'no state yet'"), drained_leads(_FIRST_LEADER)
+            ),
             _ELECT: ELECTED["reason"],
-            _OFFLINE: f"concat({sentence_sql(reasons.ISR_GONE, gone='gone')}, {FAILED_SUFFIX})",
-            _SHRINK: f"concat({sentence_sql(reasons.ISR_SHRINKS, gone='gone')}, {FAILED_SUFFIX})",
+            _OFFLINE: sentences_sql(sentence_sql(reasons.ISR_GONE, gone="gone"), FAILED_SUFFIX),
+            _SHRINK: sentences_sql(sentence_sql(reasons.ISR_SHRINKS, gone="gone"), FAILED_SUFFIX),
         },
     ),
 }

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import EMPTY, FAILED
 from planner.columns.change_rows import leader_and_isr_recipients
-from planner.columns.sentences import FAILED_SUFFIX, drained_leads, sentence, sentence_sql
+from planner.columns.sentences import FAILED_SUFFIX, drained_leads, sentence, sentence_sql, sentences, sentences_sql
 from planner.leadership.selectors import offline
 from schemas import reasons
 from schemas.enums import NO_LEADER
@@ -34,11 +34,16 @@ LEADER_LOSS_REASON: Final = f"""CASE
     ELSE {sentence_sql(reasons.LEADER_GONE, leader="leader")}
 END"""
 
-ELECTION_REASON: Final = f"""concat({LEADER_LOSS_REASON}, IF(
-    elected.unclean,
-    {sentence_sql(reasons.UNCLEAN_ELECTED, leader="elected.leader")},
-    {sentence_sql(reasons.IN_SYNC_ELECTED, leader="elected.leader")}
-), {drained_leads("elected.leader")}, {FAILED_SUFFIX})"""
+ELECTION_REASON: Final = sentences_sql(
+    LEADER_LOSS_REASON,
+    f"""IF(
+        elected.unclean,
+        {sentence_sql(reasons.UNCLEAN_ELECTED, leader="elected.leader")},
+        {sentence_sql(reasons.IN_SYNC_ELECTED, leader="elected.leader")}
+    )""",
+    drained_leads("elected.leader"),
+    FAILED_SUFFIX,
+)
 
 
 ELECTED: Final = {
@@ -76,9 +81,9 @@ def no_leader_reason() -> Column:
     """
     survivors = sentence(reasons.ALIVE_NOT_ELECTABLE, survivors=F.col("survivors"))
     none_live = sentence(reasons.NO_REPLICA_ALIVE, replicas=F.col("replicas"))
-    none_in_sync = F.concat(
-        sentence(reasons.ISR_CANNOT_LEAD, isr=F.col("isr")), F.when(F.size("survivors") > 0, survivors).otherwise("")
+    none_in_sync = sentences(
+        sentence(reasons.ISR_CANNOT_LEAD, isr=F.col("isr")), F.when(F.size("survivors") > 0, survivors)
     )
     any_live = F.arrays_overlap(F.concat("replicas", "isr"), "live")
     reason = F.when(any_live & (F.size("isr") == 0), sentence(reasons.ISR_EMPTY))
-    return F.concat(reason.when(any_live, none_in_sync).otherwise(none_live), F.expr(FAILED_SUFFIX))
+    return sentences(reason.when(any_live, none_in_sync).otherwise(none_live), F.expr(FAILED_SUFFIX))

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from planner.columns.broker_sets import FAILED, first
 from planner.columns.change_rows import as_rejections, changed
 from planner.columns.requested_partitions import NO_ELECTION_REASONS, join_requested, reason_by_code, unsuitable_code
-from planner.columns.sentences import sentence
+from planner.columns.sentences import sentence, sentences
 from planner.leadership import selectors
 from schemas import reasons
 from schemas.enums import Action, RejectionCode
@@ -58,13 +58,13 @@ def _rejection_reason() -> Column:
     preferred = F.col("preferred")
     quarantined_leader = sentence(reasons.LEADER_IN_QUARANTINE, leader=F.col("leader"))
     quarantined = sentence(reasons.QUARANTINED)
-    leads_dead = F.when(F.array_contains("live", preferred), "").otherwise(sentence(reasons.PREFERRED_LEADS_DEAD))
+    leads_dead = F.when(~F.array_contains("live", preferred), sentence(reasons.PREFERRED_LEADS_DEAD))
     return reason_by_code(
         {
             **NO_ELECTION_REASONS,
             RejectionCode.NOT_UNDERSTOOD: F.when(F.col("understood"), quarantined_leader).otherwise(quarantined),
             RejectionCode.NO_STATE: reasons.NO_STATE,
-            RejectionCode.ALREADY_PREFERRED: F.concat(
+            RejectionCode.ALREADY_PREFERRED: sentences(
                 sentence(reasons.ALREADY_PREFERRED, preferred=preferred), leads_dead
             ),
             RejectionCode.DRAINED: sentence(reasons.PREFERRED_DRAINED, preferred=preferred),

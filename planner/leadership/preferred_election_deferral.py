@@ -90,7 +90,7 @@ def broker_ages(brokers: DataFrame, events: DataFrame, snapshots: DataFrame, sna
         .groupBy("subject", F.col("after").alias("epoch"))
         .agg(F.max("seen").alias("seen"))
     )
-    subject = F.concat(F.lit("broker "), F.col("broker_id").cast("string"))
+    subject = sentence(reasons.BROKER, broker=F.col("broker_id"))
     return (
         brokers.select("broker_id", subject.alias("subject"), epoch.alias("epoch"))
         .join(F.broadcast(joined), ["subject", "epoch"], "left")

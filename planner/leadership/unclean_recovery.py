@@ -22,7 +22,7 @@ from planner.columns.broker_sets import (
 from planner.columns.change_rows import as_rejections, changed, with_topic_and_brokers
 from planner.columns.literals import true
 from planner.columns.requested_partitions import reason_by_code
-from planner.columns.sentences import FAILED_SUFFIX, drained_leads, sentence
+from planner.columns.sentences import FAILED_SUFFIX, drained_leads, sentence, sentences
 from planner.history.lost_states import LAST_STATE_REASON, STATE
 from planner.leadership.offline_strategy import ASSUMED_DEAD, ELECTED, LEADER_LOSS_REASON
 from planner.leadership.unclean_config import default_recovery_state
@@ -107,13 +107,13 @@ def _with_evidence(
 
 def _describe_evidence(evidence: DataFrame) -> DataFrame:
     """Return one row per partition: `best`, the broker ranked first, and `ranked`, a text with all candidates."""
-    size = F.coalesce(sentence(reasons.LOG_SIZE, size=F.col("log_size")), F.lit(""))
-    last_in_isr = sentence(
-        reasons.LAST_IN_SYNC, snapshot=F.col("last_in_isr_snapshot"), epochs=F.col("epochs_since"), size=size
+    last_in_isr = sentence(reasons.LAST_IN_SYNC, snapshot=F.col("last_in_isr_snapshot"), epochs=F.col("epochs_since"))
+    history = sentences(
+        F.coalesce(last_in_isr, sentence(reasons.NEVER_IN_SYNC)),
+        sentence(reasons.LOG_SIZE, size=F.col("log_size")),
+        F.when(F.col("kafkas_choice"), sentence(reasons.KAFKAS_CHOICE)),
     )
-    history = F.coalesce(last_in_isr, sentence(reasons.NEVER_IN_SYNC, size=size))
-    choice = F.when(F.col("kafkas_choice"), sentence(reasons.KAFKAS_CHOICE)).otherwise("")
-    text = sentence(reasons.CANDIDATE, broker=F.col("broker_id"), history=history, choice=choice)
+    text = sentence(reasons.CANDIDATE, broker=F.col("broker_id"), history=history)
     ranked = F.sort_array(F.collect_list(F.struct("rank", text.alias("text"))))
     return evidence.groupBy("topic", "partition").agg(
         F.max(F.when(F.col("rank") == 1, F.col("broker_id"))).alias("best"),
@@ -150,10 +150,9 @@ def recover_changes(
                 "requires_dead": F.when(F.col("seen").isNull(), F.expr(ASSUMED_DEAD))
                 .when(F.array_contains("isr", leader), no_brokers())
                 .otherwise(F.array_except("gone", FAILED)),
-                "reason": F.concat(
-                    _cause(),
-                    F.when(clean, sentence(reasons.IN_SYNC_ELECTED, leader=leader)).otherwise(
-                        F.concat(F.lit("; "), _unclean_consequences())
+                "reason": sentences(
+                    F.when(clean, sentences(_cause(), sentence(reasons.IN_SYNC_ELECTED, leader=leader))).otherwise(
+                        sentence(reasons.CAUSE_AND_RISK, cause=_cause(), risk=_unclean_consequences())
                     ),
                     F.expr(drained_leads("elected.leader")),
                     F.expr(FAILED_SUFFIX),
@@ -172,15 +171,15 @@ def _unclean_consequences() -> Column:
 
     A znode that is created again starts at version 0, which a broker that knows a later version ignores.
     """
-    restart = F.when(F.col("seen").isNotNull(), sentence(reasons.RESTART_BROKERS)).otherwise("")
-    return F.concat(_unclean_reason(), restart)
+    restart = F.when(F.col("seen").isNotNull(), sentence(reasons.RESTART_BROKERS))
+    return sentences(_unclean_reason(), restart)
 
 
 def _unclean_reason() -> Column:
     lost = F.coalesce(sentence(reasons.LOSES_SINCE, since=F.col("since")), sentence(reasons.LOSES_ALL))
     outside = difference(intersect(F.col("isr"), F.col("live")), F.col("replicas"))
-    holders = F.when(F.size(outside) > 0, sentence(reasons.HOLDERS_OUTSIDE, outside=outside)).otherwise("")
-    return F.concat(sentence(reasons.UNCLEAN_MAY_LOSE, lost=lost, ranked=F.col("ranked")), holders)
+    holders = F.when(F.size(outside) > 0, sentence(reasons.HOLDERS_OUTSIDE, outside=outside))
+    return sentences(sentence(reasons.UNCLEAN_MAY_LOSE, lost=lost, ranked=F.col("ranked")), holders)
 
 
 def recover_rejections(
@@ -202,12 +201,14 @@ def recover_rejections(
     hidden = difference(F.col("isr"), F.col("gone"))
     holders = sentence(reasons.HOLDERS_HIDDEN, hidden=hidden)
     none_electable = sentence(reasons.NONE_ELECTABLE, replicas=F.col("replicas"))
-    vanished = F.concat(_cause(), F.lit("; "), _unclean_reason(), sentence(reasons.CHECK_LOGS))
-    none = F.concat(F.when(F.size(hidden) > 0, holders).otherwise(none_electable), F.expr(FAILED_SUFFIX))
+    vanished = sentences(
+        sentence(reasons.CAUSE_AND_RISK, cause=_cause(), risk=_unclean_reason()), sentence(reasons.CHECK_LOGS)
+    )
+    none = sentences(F.when(F.size(hidden) > 0, holders).otherwise(none_electable), F.expr(FAILED_SUFFIX))
     reason = reason_by_code(
         {
             codes.NOT_UNDERSTOOD: reasons.QUARANTINED,
-            codes.UNCLEAN_NOT_ALLOWED: F.concat(_unclean_reason(), sentence(reasons.NOT_ALLOWED)),
+            codes.UNCLEAN_NOT_ALLOWED: sentences(_unclean_reason(), sentence(reasons.NOT_ALLOWED)),
             codes.STATE_VANISHED: vanished,
             codes.NO_ELIGIBLE_LEADER: none,
         }

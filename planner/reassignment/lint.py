@@ -35,7 +35,6 @@ from planner.reassignment.pending_requests import (
 )
 from schemas import reasons
 from schemas.enums import LintCode
-from schemas.znode_paths import TOPICS as TOPICS_PATH
 from schemas.znode_paths import ZNODE_LIMIT
 
 MAX_REPLICAS_SPREAD: Final = 64
@@ -278,8 +277,8 @@ def _large_znodes(lists: DataFrame, partitions: DataFrame, max_bytes: int) -> Da
         .agg((F.sum(sizes) + _ZNODE_FRAME).alias("bytes"), (F.sum(sizes_now) + _ZNODE_FRAME).alias("bytes_now"))
         .where(F.col("bytes") > F.greatest(F.lit(max_bytes), "bytes_now"))
     )
-    path, size = F.concat(F.lit(f"{TOPICS_PATH}/"), "topic"), F.format_number("bytes", 0)
-    text = sentence(reasons.ZNODE_TOO_LARGE, path=path, size=size, limit=F.lit(f"{max_bytes:,}"))
+    size = F.format_number("bytes", 0)
+    text = sentence(reasons.ZNODE_TOO_LARGE, topic=F.col("topic"), size=size, limit=F.lit(f"{max_bytes:,}"))
     return lists.join(grown, "topic").select(
         "topic",
         "partition",

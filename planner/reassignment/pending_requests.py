@@ -42,7 +42,7 @@ def is_moving_or_requested() -> Column:
 
 def moving_reason() -> Column:
     """Return the reason for a partition that is moving or has a pending request."""
-    partition = F.concat_ws("-", "topic", "partition")
+    partition = sentence(reasons.PARTITION, topic=F.col("topic"), partition=F.col("partition"))
     waits = sentence(reasons.REQUEST_WAITS, requested=F.col(REQUESTED_REPLICAS), partition=partition)
     return F.coalesce(waits, sentence(reasons.REASSIGNED_ALREADY))
 

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from planner.columns.broker_sets import EMPTY, FAILED, LED, in_order_of_choice, with_live_brokers
 from planner.columns.change_rows import leader_and_isr_recipients
 from planner.columns.requested_partitions import requested_with_topics
-from planner.columns.sentences import drained_leads, sentence_sql
+from planner.columns.sentences import drained_leads, sentence_sql, sentences_sql
 from planner.reassignment.pending_requests import REQUESTED_REPLICAS
 from planner.reconciliation.decision_rows import Precedence, to_decisions
 from schemas import reasons
@@ -152,13 +152,13 @@ _CHANGE_COLUMNS: Final = {
     "requires_live": _by_action("array(leader)", start="array_union(array(leader), added)", narrow=f"array({_LEADER})"),
     "reason": _by_action(
         "NULL",
-        start=f"""concat(
-            {sentence_sql(reasons.MOVE_REQUESTED, requested=REQUESTED_REPLICAS)},
-            IF(moves, {sentence_sql(reasons.MOVE_REPLACED)}, '')
-        )""",
+        start=sentences_sql(
+            sentence_sql(reasons.MOVE_REQUESTED, requested=REQUESTED_REPLICAS),
+            f"IF(moves, {sentence_sql(reasons.MOVE_REPLACED)}, NULL)",
+        ),
         narrow=f"""IF({_UNSTOPPED},
             {sentence_sql(reasons.TO_BE_STOPPED, unstopped="unstopped")},
-            concat({sentence_sql(reasons.TARGET_IN_SYNC, target="under_way")}, {drained_leads(_LEADER)})
+            {sentences_sql(sentence_sql(reasons.TARGET_IN_SYNC, target="under_way"), drained_leads(_LEADER))}
         )""",
         end=sentence_sql(reasons.REPLICAS_REMOVED, removing="removing_replicas"),
     ),

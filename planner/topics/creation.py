@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import first_choice, intersect, no_brokers, with_live_brokers
 from planner.columns.literals import true
-from planner.columns.sentences import drained_leads, sentence
+from planner.columns.sentences import drained_leads, sentence, sentences
 from planner.columns.shape import shaped
 from schemas import reasons
 from schemas.enums import NO_VERSION, RECOVERED, Action
@@ -41,7 +41,7 @@ def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, o
                 "leader_and_isr_to": live_replicas,
                 "requires_live": live_replicas,
                 "requires_dead": no_brokers(),
-                "reason": F.concat(
+                "reason": sentences(
                     sentence(reasons.FIRST_LEADER, what=F.lit(origin)), F.expr(drained_leads("leader_after"))
                 ),
             },

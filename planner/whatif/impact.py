@@ -24,7 +24,9 @@ from planner.columns.broker_sets import (
 )
 from planner.columns.derived_columns import default_min_isr, min_isr_override
 from planner.columns.literals import false
+from planner.columns.sentences import sentence
 from planner.columns.shape import shaped
+from schemas import reasons
 from schemas.enums import FailureScenario
 from schemas.tables import WHATIF
 
@@ -204,18 +206,17 @@ def _scenarios(brokers: DataFrame, lose: FailureScenario) -> DataFrame:
     """
     if lose is FailureScenario.PAIRS:
         return _pairs(brokers)
-    alone = F.concat(F.lit("broker "), F.col("broker_id").cast("string"))
-    together = F.concat(F.lit("rack "), F.col("rack"))
+    alone = sentence(reasons.BROKER, broker=F.col("broker_id"))
+    together = sentence(reasons.RACK, rack=F.col("rack"))
     name = F.coalesce(together, alone) if lose is FailureScenario.RACKS else alone
     return brokers.groupBy(name.alias("scenario")).agg(F.sort_array(F.collect_set("broker_id")).alias("lost"))
 
 
 def _pairs(brokers: DataFrame) -> DataFrame:
     one, other = (brokers.select(F.col("broker_id").alias(name)) for name in ("one", "other"))
-    both = F.array("one", "other")
-    name = F.concat(F.lit("brokers "), F.array_join(both.cast("array<string>"), "+"))
+    name = sentence(reasons.BROKER_PAIR, one=F.col("one"), other=F.col("other"))
     return one.join(F.broadcast(other), F.col("one") < F.col("other")).select(
-        name.alias("scenario"), both.alias("lost")
+        name.alias("scenario"), F.array("one", "other").alias("lost")
     )
 
 
