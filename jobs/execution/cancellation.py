@@ -51,12 +51,11 @@ from jobs.runtime.progress import progress
 from jobs.runtime.review import Approve, Review
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_step
-from planner.reassignment.partition_rollback import steps_by_partition
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas import reasons
 from schemas.enums import Action, Outcome, PlanKind, PlanStatus, Step
 from schemas.plan import Plan, RowOutcome
-from schemas.rows import Brokers, Change, CommitRecord, Key, PlanRow
+from schemas.rows import Brokers, Change, CommitRecord, Key, PlanRow, changes_among
 from schemas.text import LINES_SHOWN
 
 _STATUS_BEFORE: Final = {
@@ -82,11 +81,11 @@ def read_cancellation(
     reader: ClusterReader,
     settings: Settings,
     plan: Plan,
-    keys: Collection[Key] | None = None,
+    steps: Collection[Change] | None = None,
     *,
     fewer_copies: bool = False,
 ) -> CancellationPlan:
-    """Read the cluster, and return the status of everything in a plan, or of the reassignments of these partitions.
+    """Read the cluster, and return the status of everything in a plan, or of these reassignments, each on its own.
 
     Raise RefusedError if plan or cluster do not allow a cancellation. An order of replicas that no request of this plan
     has left is another client's.
@@ -96,13 +95,13 @@ def read_cancellation(
     state = reader.read_cluster()
     refuse_migration(state.migration)
     refuse_other_cluster(plan, state, settings.address, settings.address_option)
-    moves = [change for change in plan.changes if change.action == Action.REASSIGN]
-    if keys is not None:
-        current = reader.read_current([move for move in moves if move.key in keys])
-        cancellation = plan_cancellation(plan, state, current, None, fewer_copies=fewer_copies)
+    if steps is not None:
+        current = reader.read_current([*steps])
+        judged = dataclasses.replace(plan, changes=[*steps])
+        cancellation = plan_cancellation(judged, state, current, None, fewer_copies=fewer_copies)
         return _without_foreign_orders(settings.warehouse, plan, cancellation)
     current = reader.read_current(plan.changes)
-    has_others = plan.tasks or len(moves) < len(plan.changes)
+    has_others = plan.tasks or any(change.action != Action.REASSIGN for change in plan.changes)
     operations = reader.read_operations(plan.tasks) if has_others else None
     cancellation = plan_cancellation(plan, state, current, operations, fewer_copies=fewer_copies)
     return _without_foreign_orders(settings.warehouse, plan, cancellation)
@@ -174,11 +173,7 @@ def _cancel_leased(
             settings, plan, commit_log, reader, controller, cancellation, lease, skip_unsafe, fewer_copies
         )
         outcomes = run.cancel(cancellation.safe)
-        outcomes += run.restore(
-            run.read(
-                [partition.key for partition in [*cancellation.safe, *cancellation.of(ReassignmentStatus.OUT_OF_ORDER)]]
-            )
-        )
+        outcomes += run.restore(run.read([*cancellation.safe, *cancellation.of(ReassignmentStatus.OUT_OF_ORDER)]))
         run.record_interrupted()
         if admin is not None and throttled:
             end_throttle(settings, reader, plan, LeaseGuardedAdmin(admin, lease), commit_log.attempt)
@@ -210,12 +205,16 @@ class _CancellationRun:
     skip_unsafe: bool
     fewer_copies: bool
 
-    def read(self, keys: Iterable[Key]) -> dict[Key, PartitionStatus]:
-        steps = steps_by_partition(self.plan.changes)
-        self.reader.sync()
-        own = {key: steps[key] for key in keys}
-        statuses = partitions_of(self.cancellation.state, own, self.reader.read_partitions(own))
+    def read(self, partitions: Iterable[PartitionStatus]) -> dict[Key, PartitionStatus]:
+        """Read how far the step of each partition is now."""
+        statuses = self.read_steps(changes_among([partition.change for partition in partitions]))
         return {status.key: status for status in statuses}
+
+    def read_steps(self, steps: Sequence[Change]) -> list[PartitionStatus]:
+        """Read how far each of these steps is now, on its own."""
+        self.reader.sync()
+        partitions = self.reader.read_partitions({step.key for step in steps})
+        return partitions_of(self.cancellation.state, [[step] for step in steps], partitions)
 
     def cancel(self, in_progress: Sequence[PartitionStatus]) -> list[RowOutcome]:
         requests = self._new_requests()
@@ -234,9 +233,9 @@ class _CancellationRun:
 
         A reassignment that another client has requested since is left alone, and is not judged.
         """
-        keys = {status.key for status in in_progress}
-        cancellation = read_cancellation(self.reader, self.settings, self.plan, keys, fewer_copies=self.fewer_copies)
-        now = {status.key: status for status in reversed(cancellation.partitions)}  # reassignments come first
+        steps = changes_among([status.change for status in in_progress])
+        cancellation = read_cancellation(self.reader, self.settings, self.plan, steps, fewer_copies=self.fewer_copies)
+        now = {status.key: status for status in cancellation.partitions}
         targets: dict[Key, list[int] | None] = {}
         set_aside: dict[Key, Reason] = {}
         for status in in_progress:
@@ -247,14 +246,14 @@ class _CancellationRun:
                 # a request in /admin names the target replicas; the Admin API takes None to cancel
                 targets[status.key] = _replicas_before(status) if requests.is_resident else None
             else:
-                set_aside[status.key] = _changed_reason(status, current)
+                set_aside[status.key] = _changed_reason(current)
         whole = "" if len(in_progress) == len(self.cancellation.safe) else "the rest of "
         refusal = None if self.skip_unsafe else _unsafe_refusal(f"{whole}plan {self.plan.title}", cancellation)
         return Judgement(targets, set_aside, refusal)
 
     def _judge_order(self, out_of_order: Sequence[PartitionStatus]) -> Judgement:
         """Set partitions aside that another client has moved."""
-        now = self.read(status.key for status in out_of_order)
+        now = self.read(out_of_order)
         due = [status for status in out_of_order if now[status.key].status is ReassignmentStatus.OUT_OF_ORDER]
         targets = {status.key: _replicas_before(status) for status in due}
         outcomes = {
@@ -275,13 +274,12 @@ class _CancellationRun:
         ended = {step for step, outcome in steps if outcome != Outcome.PENDING}
         unfinished = {step for step, _ in steps} - ended
         moves = {(change.wave, change.key): change for change in self.plan.changes if change.action == Action.REASSIGN}
-        statuses = self.read((topic, partition) for _, topic, partition, _ in unfinished)
+        interrupted = sorted(unfinished)
+        statuses = self.read_steps([moves[wave, (topic, partition)] for wave, topic, partition, _ in interrupted])
         outcomes = []
-        for wave, topic, partition, action in sorted(unfinished):
-            current = statuses[topic, partition]
-            planned = dataclasses.replace(current, change=moves[wave, current.key])
+        for (*_, action), current in zip(interrupted, statuses, strict=True):
             killed = Outcome.UNKNOWN, reasons.CANCELLATION_KILLED.say(state=current.detail)
-            outcomes.append(_outcome(planned, current, Step(action), killed))
+            outcomes.append(_outcome(current, Step(action), killed))
         self.commit_log.append_now(outcomes)
 
     def _carry_out(
@@ -319,24 +317,27 @@ class _CancellationRun:
         untried = unrequested | requests.set_aside
         skipped = [RowOutcome(_row(before[key], step), *untried[key]) for key in before if key in untried]
         self.commit_log.append_now(skipped)
-        statuses = self._wait(step, requests) if requests.requested else {}
+        requested = [before[key] for key in requests.requested]
+        statuses = self._wait(step, requested, requests) if requested else {}
         outcomes = [
             RowOutcome(_row(before[key], step), Outcome.UNKNOWN, reasons.MOVES_BACK_NOW.say(state=current.detail))
             if requests.is_resident and current.status is ReassignmentStatus.DIVERGED and key not in requests.refused
-            else _outcome(before[key], current, step, requests.unchanged_reason(key, current.detail))
+            else _outcome(current, step, requests.unchanged_reason(key, current.detail))
             for key, current in statuses.items()
         ]
         self.commit_log.append_now(outcomes)
         return [*skipped, *outcomes]
 
-    def _wait(self, step: Step, requests: CancellationRequests) -> dict[Key, PartitionStatus]:
+    def _wait(
+        self, step: Step, requested: Sequence[PartitionStatus], requests: CancellationRequests
+    ) -> dict[Key, PartitionStatus]:
         unfinished = {_STATUS_BEFORE[step]} | ({ReassignmentStatus.DIVERGED} if requests.is_resident else set())
 
         def are_finished(statuses: Mapping[Key, PartitionStatus]) -> bool:
             waiting = {key for key, status in statuses.items() if status.is_unknown or status.status in unfinished}
             return not waiting - requests.hopeless
 
-        return poll_until(lambda: self.read(requests.requested), are_finished, requests.timeout_seconds)
+        return poll_until(lambda: self.read(requested), are_finished, requests.timeout_seconds)
 
 
 def _replicas_before(partition: PartitionStatus) -> Brokers | None:
@@ -348,25 +349,16 @@ def _row(partition: PartitionStatus, step: Step) -> PlanRow:
     return replace(partition.change, action=step.value)
 
 
-def _outcome(before: PartitionStatus, now: PartitionStatus, step: Step, unchanged: Reason) -> RowOutcome:
-    """Judge a step by the status before and now; `unchanged` is the outcome if it is as before."""
-    reason = unchanged if now.status is _STATUS_BEFORE[step] else _changed_reason(before, now)
-    return RowOutcome(_row(before, step), *reason)
+def _outcome(now: PartitionStatus, step: Step, unchanged: Reason) -> RowOutcome:
+    """Judge a step by the status now; `unchanged` is the outcome if it is as before."""
+    reason = unchanged if now.status is _STATUS_BEFORE[step] else _changed_reason(now)
+    return RowOutcome(_row(now, step), *reason)
 
 
-def _changed_reason(before: PartitionStatus, now: PartitionStatus) -> Reason:
+def _changed_reason(now: PartitionStatus) -> Reason:
     if now.is_unknown:
         return Outcome.UNKNOWN, reasons.UNREAD_NOW.say(fault=now.detail)
-    status = _status_of_step(before.change.wave, now)
-    return ended_reason(status, now.detail, is_stranded=now.stranded, way_back="surveyor rollback")
-
-
-def _status_of_step(wave: int, now: PartitionStatus) -> ReassignmentStatus:
-    """Return the status of the step in this wave; it is complete if the next step is of a later wave."""
-    if now.change.wave == wave or now.status is ReassignmentStatus.COMPLETE:
-        return now.status
-    is_passed = now.status is ReassignmentStatus.NOT_STARTED and now.change.wave > wave
-    return ReassignmentStatus.COMPLETE if is_passed else ReassignmentStatus.DIVERGED
+    return ended_reason(now.status, now.detail, is_stranded=now.stranded, way_back="surveyor rollback")
 
 
 def cancel_plan(

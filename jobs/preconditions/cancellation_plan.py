@@ -95,7 +95,7 @@ def plan_cancellation(
     The reassignments are those of the partitions in `current`. `operations` is None if there are only reassignments,
     or nothing else must be judged. `fewer_copies`: leaving a partition with fewer copies than before is not a risk.
     """
-    steps = {key: moves for key, moves in steps_by_partition(plan.changes).items() if key in current.partitions}
+    steps = [moves for key, moves in steps_by_partition(plan.changes).items() if key in current.partitions]
     moves = partitions_of(state, steps, current.partitions, fewer_copies=fewer_copies)
     other_changes = [change for change in plan.changes if change.action != Action.REASSIGN]
     others = dataclasses.replace(plan, changes=other_changes)
@@ -113,14 +113,17 @@ def _as_irreversible(status: ReassignmentStatus) -> ReassignmentStatus:
 
 def partitions_of(
     state: CurrentCluster,
-    steps_by_key: Mapping[Key, Sequence[Change]],
+    steps_of_each: Iterable[Sequence[Change]],
     partitions: Mapping[Key, CurrentPartition],
     *,
     fewer_copies: bool = False,
 ) -> list[PartitionStatus]:
-    """Return the status of the partitions that have these steps."""
+    """Return the status of each partition within its steps.
+
+    Two steps of a plan may lead to the same replicas. So the status of one step is found only within that step alone.
+    """
     risk_of = partial(cancellation_risk, live=state.live, fewer_copies=fewer_copies)
-    return [_partition_status(steps, partitions[key], risk_of, state.deleting) for key, steps in steps_by_key.items()]
+    return [_partition_status(steps, partitions[steps[0].key], risk_of, state.deleting) for steps in steps_of_each]
 
 
 def _partition_status(

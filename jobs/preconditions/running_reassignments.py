@@ -24,17 +24,18 @@ def reassignments_of(plan: Plan) -> list[Change]:
 
 
 def reassignment_statuses(
-    changes: Sequence[Change], plan: Plan, current: CurrentState
+    changes: Sequence[Change], requested: Sequence[Change], current: CurrentState
 ) -> Iterator[tuple[Change, ReassignmentStatus, str]]:
-    """Yield the status of each requested reassignment of a plan, and the detail that shows it.
+    """Yield the status of each of these reassignments, and the detail that shows it.
 
-    A reassignment has diverged if another client has cancelled it or moves its partition elsewhere.
+    `requested` has all that are known to be requested. A reassignment is complete if its partition has the target of a
+    requested one of a later wave. It has diverged if another client has cancelled it or moves its partition elsewhere.
     """
-    changes_by_key: dict[Key, list[Change]] = {}
-    for change in reassignments_of(plan):
-        changes_by_key.setdefault(change.key, []).append(change)
+    requested_by_key: dict[Key, list[Change]] = {}
+    for change in requested:
+        requested_by_key.setdefault(change.key, []).append(change)
     for change in changes:
-        later_targets = [row.replicas_after for row in changes_by_key.get(change.key, ()) if row.wave > change.wave]
+        later_targets = [row.replicas_after for row in requested_by_key.get(change.key, ()) if row.wave > change.wave]
         yield change, *_status_of(change, current, later_targets)
 
 

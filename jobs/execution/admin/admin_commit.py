@@ -228,7 +228,7 @@ class AdminCommit:
             return
         with self.cluster.reading() as reader:
             candidates = [move for move in self._moves if move.place not in self._idle]
-            moving = moving_among(reader, self.commit_log.plan, candidates)
+            moving = moving_among(reader, candidates)
             self._idle.update(move.place for move in candidates)
             self._idle.difference_update(move.place for move in [*moving, *upcoming])
             moves = [*moving, *upcoming]

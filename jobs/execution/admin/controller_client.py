@@ -186,7 +186,7 @@ def _requests(
         return _elect_uncleanly(cluster, admin, changes_among(rows))
 
     def reassign(rows: Sequence[PlanRow]) -> Codes:
-        return _reassign(cluster, commit_log, controller, changes_among(rows))
+        return _reassign(cluster, controller, changes_among(rows))
 
     def delete(rows: Sequence[PlanRow]) -> Codes:
         return _delete_topics(admin, operations_among(rows))
@@ -375,28 +375,26 @@ def _permission(change: PlanRow) -> tuple[str, str]:
     return "cluster", "ALTER"
 
 
-def _reassign(
-    cluster: ClusterConnection, commit_log: CommitLog, controller: ControllerClient, changes: Sequence[Change]
-) -> Codes:
+def _reassign(cluster: ClusterConnection, controller: ControllerClient, changes: Sequence[Change]) -> Codes:
     codes = controller.reassign({change.key: change.replicas_after for change in changes})
     why_unknown = reasons.UNNAMED.say()
     missing = [change for change in changes if change.key not in codes]
     if not missing:
         return codes
     try:
-        shown = _shown_reassignments(cluster, commit_log, missing)
+        shown = _shown_reassignments(cluster, missing)
     except SurveyorError as error:
         shown, why_unknown = [], reasons.CLUSTER_UNREAD.say(answer=why_unknown, error=_first_line(error))
     unknown = {change.key: RowOutcome(change, Outcome.UNKNOWN, why_unknown) for change in missing}
     return {**codes, **unknown, **dict.fromkeys(shown, NONE)}
 
 
-def _shown_reassignments(cluster: ClusterConnection, commit_log: CommitLog, changes: Sequence[Change]) -> list[Key]:
+def _shown_reassignments(cluster: ClusterConnection, changes: Sequence[Change]) -> list[Key]:
     """Return which reassignments the cluster shows that the answer does not name; raise UnreadableError."""
     with cluster.reading() as reader:
 
         def received() -> list[Key]:
-            statuses = read_statuses(reader, changes, commit_log.plan)
+            statuses = read_statuses(reader, changes)
             return [change.key for change, status, _ in statuses if status is not ReassignmentStatus.DIVERGED]
 
         return _wait_until_seen(received, len(changes), READ_BACK_SECONDS)

@@ -89,23 +89,23 @@ def record_concurrent_changes(
 
 
 def read_statuses(
-    reader: ClusterReader, changes: Sequence[Change], plan: Plan
+    reader: ClusterReader, changes: Sequence[Change], requested: Sequence[Change] = ()
 ) -> list[tuple[Change, ReassignmentStatus, str]]:
-    """Read the latest status of each requested reassignment of a plan, and the detail that shows it."""
+    """Read the latest status of each reassignment, and the detail that shows it, as `reassignment_statuses`."""
     reader.sync()
-    return list(reassignment_statuses(changes, plan, reader.read_current(changes)))
+    return list(reassignment_statuses(changes, requested, reader.read_current(changes)))
 
 
 def moving_of(reader: ClusterReader, plan: Plan) -> list[Change]:
     """Read which changes of a plan are moving now."""
-    return moving_among(reader, plan, reassignments_of(plan))
+    return moving_among(reader, reassignments_of(plan))
 
 
-def moving_among(reader: ClusterReader, plan: Plan, moves: Sequence[Change]) -> list[Change]:
-    """Read which of these reassignments of a plan are moving now."""
+def moving_among(reader: ClusterReader, moves: Sequence[Change]) -> list[Change]:
+    """Read which of these reassignments are moving now."""
     if not moves:
         return []
-    return [move for move, status, _ in read_statuses(reader, moves, plan) if status is ReassignmentStatus.IN_PROGRESS]
+    return [move for move, status, _ in read_statuses(reader, moves) if status is ReassignmentStatus.IN_PROGRESS]
 
 
 def _any_stale(outcomes: Sequence[RowOutcome]) -> bool:
@@ -122,12 +122,13 @@ def wait_complete(
     """
     failed = {outcome.change.key for outcome in commit_log.outcomes if outcome.outcome is not Outcome.APPLIED}
     unfinished = [move for move in moves if move.key not in failed]
+    requested = changes_among([outcome.change for outcome in commit_log.of(Outcome.APPLIED)])
     total, complete, pause = len(unfinished), len(unfinished), _MIN_PAUSE_SECONDS
     waves = sorted({move.wave for move in unfinished})
     step = f"replicas move, wave {join_ids(waves)}"
     with progress(step, lambda: Part(total - len(unfinished), total, "complete")):
         while unfinished:
-            statuses = with_retries(lambda: read_statuses(reader, unfinished, commit_log.plan))  # noqa: B023 - called at once
+            statuses = with_retries(lambda: read_statuses(reader, unfinished, requested))  # noqa: B023 - called at once
             diverged = [(move, detail) for move, status, detail in statuses if status is ReassignmentStatus.DIVERGED]
             failures = [_failed_move(commit_log, move, detail) for move, detail in diverged]
             commit_log.replace_outcomes(failures)

@@ -162,7 +162,7 @@ class ZkControllerClient:
 
     def _reassignment_codes(self, moves: Sequence[Change]) -> _Codes:
         with self.session.connected() as client:
-            statuses = read_statuses(ZooKeeperReader(client), moves, self.commit_log.plan)
+            statuses = read_statuses(ZooKeeperReader(client), moves)
         return {
             move.key: reasons.REQUEST_WITHDRAWN.say(state=detail) if status is ReassignmentStatus.DIVERGED else NONE
             for move, status, detail in statuses

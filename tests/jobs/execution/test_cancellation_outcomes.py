@@ -1,44 +1,98 @@
 """What a cancelled step of a plan is called, by where its partition is afterwards."""
 
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from jobs.execution.cancellation import _changed_reason
+from jobs.execution.cancellation import _CancellationRun, _changed_reason
 from jobs.preconditions.cancellation_plan import PartitionStatus
 from planner.reassignment.reassignment_status import ReassignmentStatus
+from schemas.current_state import CurrentPartition, CurrentTopic, Decoded, LeaderAndIsr
 from schemas.enums import Outcome
+from schemas.replica_assignment import ReplicaAssignment
+from schemas.rows import Change
+from schemas.znodes import Assignment
+from tests.typed_rows import typed
 
 STATE: Final = "replicas [1, 2]"
 
-# wave and status afterwards, stranded -> outcome, text; the step was the one of wave 2
-CASES: Final[list[tuple[int, ReassignmentStatus, bool, Outcome, str]]] = [
-    (2, ReassignmentStatus.NOT_STARTED, False, Outcome.APPLIED, STATE),
-    (2, ReassignmentStatus.OUT_OF_ORDER, False, Outcome.APPLIED, STATE),
-    (2, ReassignmentStatus.NOT_STARTED, True, Outcome.FAILED, "no replica can lead it"),
-    (2, ReassignmentStatus.COMPLETE, False, Outcome.STALE, "it was complete before it could be cancelled"),
-    (3, ReassignmentStatus.NOT_STARTED, False, Outcome.STALE, "it was complete before it could be cancelled"),
-    (1, ReassignmentStatus.NOT_STARTED, False, Outcome.STALE, "another client changed it"),
-    (3, ReassignmentStatus.OUT_OF_ORDER, False, Outcome.STALE, "another client changed it"),
-    (3, ReassignmentStatus.IN_PROGRESS, False, Outcome.STALE, "another client changed it"),
-    (2, ReassignmentStatus.DIVERGED, False, Outcome.STALE, "another client changed it"),
+# status of the step afterwards, stranded -> outcome, text
+CASES: Final[list[tuple[ReassignmentStatus, bool, Outcome, str]]] = [
+    (ReassignmentStatus.NOT_STARTED, False, Outcome.APPLIED, STATE),
+    (ReassignmentStatus.OUT_OF_ORDER, False, Outcome.APPLIED, STATE),
+    (ReassignmentStatus.NOT_STARTED, True, Outcome.FAILED, "no replica can lead it"),
+    (ReassignmentStatus.COMPLETE, False, Outcome.STALE, "it was complete before it could be cancelled"),
+    (ReassignmentStatus.IN_PROGRESS, False, Outcome.STALE, "another client changed it"),
+    (ReassignmentStatus.DIVERGED, False, Outcome.STALE, "another client changed it"),
 ]
 
 
-def at(wave: int, status: ReassignmentStatus, *, stranded: bool = False) -> PartitionStatus:
-    change: Any = SimpleNamespace(wave=wave)
+def at(status: ReassignmentStatus, *, stranded: bool = False) -> PartitionStatus:
+    change: Any = SimpleNamespace()
     return PartitionStatus(change, status, STATE, stranded=stranded)
 
 
-@pytest.mark.parametrize(("wave", "status", "stranded", "outcome", "words"), CASES)
+@pytest.mark.parametrize(("status", "stranded", "outcome", "words"), CASES)
 def test_outcome_of_a_cancelled_step(
-    wave: int,
     status: ReassignmentStatus,
     stranded: bool,  # noqa: FBT001 - a table
     outcome: Outcome,
     words: str,
 ) -> None:
-    found, message = _changed_reason(at(2, ReassignmentStatus.IN_PROGRESS), at(wave, status, stranded=stranded))
+    found, message = _changed_reason(at(status, stranded=stranded))
 
     assert (found, words in message) == (outcome, True), message
+
+
+A, B = [1, 2], [3, 2]
+
+
+@pytest.mark.parametrize("wave", [0, 1, 2, 3])
+def test_a_step_is_judged_by_itself_where_a_plan_moves_a_partition_away_and_back(wave: int) -> None:
+    steps = [typed(wave=number, **step) for number, step in enumerate([to(A, B), to(B, A)] * 2)]
+
+    assert outcome_of(steps, wave, cancelled(steps[wave])) is Outcome.APPLIED
+    assert outcome_of(steps, wave, steps[wave].replicas_after) is Outcome.STALE
+
+
+replicas = st.lists(st.integers(1, 3), min_size=1, max_size=3, unique=True)
+
+
+@given(st.data(), st.lists(replicas, min_size=2, max_size=5))
+def test_every_step_of_any_plan_is_judged_by_where_it_leads(data: st.DataObject, stops: list[list[int]]) -> None:
+    """The replicas of three brokers repeat often, so many steps start and end where others do."""
+    moves = [(before, after) for before, after in pairwise(stops) if {*before} != {*after}]
+    steps = [typed(wave=wave, **to(*move)) for wave, move in enumerate(moves)]
+    wave = data.draw(st.integers(0, len(steps) - 1)) if steps else None
+    if wave is None:
+        return
+    before, after = moves[wave]
+
+    assert outcome_of(steps, wave, cancelled(steps[wave])) is Outcome.APPLIED
+    assert outcome_of(steps, wave, before) is Outcome.APPLIED
+    assert outcome_of(steps, wave, after) is Outcome.STALE
+
+
+def to(before: list[int], after: list[int]) -> dict[str, list[int]]:
+    return {"replicas_before": before, "replicas_after": after}
+
+
+def cancelled(step: Change) -> list[int]:
+    """The replicas that Kafka's controller leaves."""
+    return list(ReplicaAssignment(step.replicas_before or ()).towards(step.replicas_after).origin)
+
+
+def outcome_of(steps: list[Change], wave: int, now: list[int]) -> Outcome:
+    """Return the outcome of the step's cancellation where the partition has these replicas now."""
+    topic = CurrentTopic("topic t", None, Decoded(Assignment({0: now}, {}, {}, None)), is_unversioned=True)
+    partition = CurrentPartition(topic, 0, "t-0", None, Decoded(LeaderAndIsr(now[0], 5, now)))
+    reader: Any = SimpleNamespace(sync=lambda: None, read_partitions=lambda keys: dict.fromkeys(keys, partition))
+    state: Any = SimpleNamespace(state=SimpleNamespace(live={1: None, 2: None, 3: None}, deleting=()))
+    none: Any = None
+    run = _CancellationRun(none, none, none, reader, none, state, none, skip_unsafe=False, fewer_copies=False)
+    in_progress = PartitionStatus(steps[wave], ReassignmentStatus.IN_PROGRESS, "")
+    return _changed_reason(run.read([in_progress])["t", 0])[0]

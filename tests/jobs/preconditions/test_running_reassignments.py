@@ -2,9 +2,20 @@
 
 from typing import Final
 
-from jobs.preconditions.running_reassignments import OtherReassignments, Reassignments, others_than
+import pytest
+
+from jobs.preconditions.running_reassignments import (
+    OtherReassignments,
+    Reassignments,
+    others_than,
+    reassignment_statuses,
+)
 from planner.reassignment.obstacles import Reassignment
+from planner.reassignment.reassignment_status import ReassignmentStatus
+from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Decoded, LeaderAndIsr
 from schemas.plan import Plan
+from schemas.rows import Change
+from schemas.znodes import Assignment
 from tests.jobs.support.rows.plan_rows import plan_record
 from tests.typed_rows import typed
 
@@ -33,3 +44,28 @@ def test_those_that_share_a_topic_or_a_broker_are_in_the_way() -> None:
 
 def test_none_is_in_the_way_of_a_new_order() -> None:
     assert others_than(Plan(plan_record(), [ORDER], [], []), [ORDER], ALL) == OtherReassignments()
+
+
+AWAY: Final = typed(topic="a", wave=0, replicas_before=[1, 2], replicas_after=[3, 2])
+BACK: Final = typed(topic="a", wave=1, replicas_before=[3, 2], replicas_after=[1, 2])
+
+# replicas now, requested waves -> status of the first wave
+STATUSES: Final = [
+    ([1, 2], [AWAY], ReassignmentStatus.DIVERGED),
+    ([1, 2], [AWAY, BACK], ReassignmentStatus.COMPLETE),
+    ([3, 2], [AWAY], ReassignmentStatus.COMPLETE),
+    ([3, 4], [AWAY, BACK], ReassignmentStatus.DIVERGED),
+]
+
+
+@pytest.mark.parametrize(("now", "requested", "status"), STATUSES)
+def test_a_wave_that_was_cancelled_is_not_complete_though_the_next_one_leads_back(
+    now: list[int], requested: list[Change], status: ReassignmentStatus
+) -> None:
+    topic = CurrentTopic("topic a", None, Decoded(Assignment({0: now}, {}, {}, None)), is_unversioned=True)
+    partition = CurrentPartition(topic, 0, "a-0", None, Decoded(LeaderAndIsr(now[0], 5, now)))
+    current = CurrentState({("a", 0): partition}, {}, frozenset())
+
+    ((_, found, _),) = reassignment_statuses([AWAY], requested, current)
+
+    assert found is status
