@@ -18,7 +18,7 @@ from jobs.adapters.kraft.topics import (
     TOPIC_OVERRIDE,
     UNKNOWN_TOPIC,
     KRaftPartition,
-    NamedTopic,
+    KRaftTopic,
     permitted_moves,
     read_named_partitions,
     read_named_topics,
@@ -110,13 +110,13 @@ def read_topic_overrides(session: Session, topics: Sequence[str]) -> dict[str, d
     return overrides
 
 
-def _partitions(keys: Sequence[Key], topics: Mapping[str, NamedTopic]) -> dict[Key, CurrentPartition]:
+def _partitions(keys: Sequence[Key], topics: Mapping[str, KRaftTopic]) -> dict[Key, CurrentPartition]:
     current = {name: _topic(name, topics.get(name)) for name in {topic for topic, _ in keys}}
     rows = {(row.topic, row.partition): row for topic in topics.values() for row in topic.partitions}
     return {key: _partition(current[key[0]], key[1], rows.get(key)) for key in keys}
 
 
-def _topic(name: str, topic: NamedTopic | None) -> CurrentTopic:
+def _topic(name: str, topic: KRaftTopic | None) -> CurrentTopic:
     path = f"topic {name}"
     if topic is None:
         return CurrentTopic(path, None, Decoded(None, "it does not exist"))
@@ -145,7 +145,7 @@ def _partition(topic: CurrentTopic, number: int, row: KRaftPartition | None) -> 
     return CurrentPartition(topic, number, path, None, Decoded(state), eligible, last_known)
 
 
-def _settings(name: str, topic: NamedTopic | None) -> TopicSettings:
+def _settings(name: str, topic: KRaftTopic | None) -> TopicSettings:
     no_overrides: dict[str, str] = {}
     if topic is None:
         return TopicSettings(_topic(name, None), Decoded(no_overrides), None, is_queued=False)

@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from kafka.errors import KafkaProtocolError
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeTopicPartitionsRequest, ListConfigResourcesRequest
 from kafka.protocol.metadata import MetadataRequest
 from msgspec import Struct
+from msgspec.structs import replace
 
 from jobs.adapters.brokers.admin_client import NONE
 from jobs.adapters.brokers.permission_refusal import refusal
@@ -55,9 +57,8 @@ TOPIC_OVERRIDE: Final = 1
 
 _NO_TOPIC_ID: Final = UUID(int=0)
 
-TOPIC_COLUMNS: Final = ("topic", "topic_id", "config", "understood", "assignment_understood")
-
-Columns = dict[str, list[Any]]
+_NO_BROKERS: Final[list[int]] = []
+"""Of a partition that does not move; never changed."""
 
 
 class KRaftPartition(Struct, frozen=True, kw_only=True, gc=False):
@@ -75,18 +76,21 @@ class KRaftPartition(Struct, frozen=True, kw_only=True, gc=False):
     eligible_leader_replicas: list[int] | None
     last_known_elr: list[int] | None
 
-
-PARTITION_COLUMNS: Final = KRaftPartition.__struct_fields__
+    @property
+    def key(self) -> Key:
+        return self.topic, self.partition
 
 
 @dataclass(slots=True)
-class _Topic:
-    """A topic, and its partitions by column."""
+class KRaftTopic:
+    """A topic with its partitions."""
 
     topic_id: str | None
-    columns: Columns
+    partitions: list[KRaftPartition] = field(default_factory=list)
     fault: str | None = None
     """Why its partitions are unknown."""
+    config: dict[str, str | None] | None = None
+    """Its overrides; None if they cannot be read, or were not asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,80 +157,49 @@ def read_topics(
 
 def _reading(
     session: Session,
-    topics: Mapping[str, _Topic],
+    topics: Mapping[str, KRaftTopic],
     moves: Reassignments | None,
     quarantine: list[QuarantinedZnode],
     torn: Sequence[str] = (),
 ) -> KRaftTopicReading:
     """Read the configs of topics, and return all of it as tables."""
-    configs = _read_configs(session, topics, quarantine)
-    topics = {name: row for name, row in topics.items() if name in configs}
+    topics = _with_configs(session, topics, quarantine)
     for name, row in topics.items():
         if row.fault is not None:
             quarantine.append(QuarantinedZnode(path=f"{TOPIC}/{name}", reason=row.fault))
-    partitions = _merged(topics)
-    _add_moves(partitions, moves, quarantine)
-    schema = schema_of("partitions")
+    _add_moves(topics, moves, quarantine)
     return KRaftTopicReading(
-        topics=_topic_table(topics, configs),
-        partitions=pa.table(
-            {name: pa.array(partitions[name], schema.field(name).type) for name in PARTITION_COLUMNS},
-        ),
+        topics=_topic_table(topics),
+        partitions=_partition_table([row for topic in topics.values() for row in topic.partitions]),
         moves=moves or {},
         quarantine=quarantine,
         torn=torn,
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedTopic:
-    """A topic with its partitions."""
-
-    topic_id: str | None
-    partitions: list[KRaftPartition]
-    fault: str | None
-    """Why its partitions are unknown."""
-    config: dict[str, str | None] | None
-    """Its overrides; None if they cannot be read, or were not asked for."""
-
-
 def read_named_topics(
     session: Session, names: Sequence[str], *, with_configs: bool
-) -> tuple[dict[str, NamedTopic], Reassignments | None]:
+) -> tuple[dict[str, KRaftTopic], Reassignments | None]:
     """Read these topics, and all running reassignments; None if those are not listed.
 
     A topic that does not exist is left out. Without the reassignments, no partition is understood.
     """
     topics, moves = _read_untorn(session, sorted(set(names)), lambda: permitted_moves(session))
-    configs = _read_configs(session, topics, []) if with_configs else dict.fromkeys(topics)
-    return _named({name: row for name, row in topics.items() if name in configs}, moves, configs), moves
+    if with_configs:
+        topics = _with_configs(session, topics, [])
+    _add_moves(topics, moves, [])
+    return topics, moves
 
 
-def read_named_partitions(session: Session, keys: Collection[Key]) -> dict[str, NamedTopic]:
+def read_named_partitions(session: Session, keys: Collection[Key]) -> dict[str, KRaftTopic]:
     """Read these partitions and their running reassignments; their topics are returned without other partitions.
 
     What else the cluster has, or moves, is not read: a large plan is read in portions while much of it is moving.
     """
     names = sorted({topic for topic, _ in keys})
     topics, moves = _read_untorn(session, names, lambda: permitted_moves(session, keys), frozenset(keys))
-    return _named(topics, moves, dict.fromkeys(topics))
-
-
-def _named(
-    topics: Mapping[str, _Topic],
-    moves: Reassignments | None,
-    configs: Mapping[str, dict[str, str | None] | None],
-) -> dict[str, NamedTopic]:
-    columns = _merged(topics)
-    _add_moves(columns, moves, [])
-    rows: dict[str, list[KRaftPartition]] = {name: [] for name in topics}
-    for values in zip(*(columns[name] for name in PARTITION_COLUMNS), strict=True):
-        row = KRaftPartition(**dict(zip(PARTITION_COLUMNS, values, strict=True)))
-        rows[row.topic].append(row)
-    return {
-        name: NamedTopic(topic_id=row.topic_id, partitions=rows[name], fault=row.fault, config=configs[name])
-        for name, row in topics.items()
-    }
+    _add_moves(topics, moves, [])
+    return topics
 
 
 def _read_untorn(
@@ -234,7 +207,7 @@ def _read_untorn(
     names: Sequence[str] | None,
     list_moves: Callable[[], Reassignments | None],
     keys: frozenset[Key] | None = None,
-) -> tuple[dict[str, _Topic], Reassignments | None]:
+) -> tuple[dict[str, KRaftTopic], Reassignments | None]:
     """Read topics between two lists of the running reassignments, and those that are torn once more.
 
     With `keys`, only these partitions are read.
@@ -251,7 +224,7 @@ def _read_untorn(
 
 
 def _moves_when_read(
-    again: Mapping[str, _Topic],
+    again: Mapping[str, KRaftTopic],
     torn: Collection[str],
     listed: Reassignments,
     latest: Reassignments,
@@ -260,11 +233,7 @@ def _moves_when_read(
 
     A move that has ended since has left the last list. Without it, all its replicas would count as assigned.
     """
-    replicas = {
-        (name, partition): brokers
-        for name, topic in again.items()
-        for partition, brokers in zip(topic.columns["partition"], topic.columns["replicas"], strict=True)
-    }
+    replicas = {row.key: row.replicas for topic in again.values() for row in topic.partitions}
     earlier = {
         key: move for key, move in listed.items() if key[0] not in torn or {*replicas.get(key, ())} == {*move.replicas}
     }
@@ -338,9 +307,9 @@ def _all_topics(session: Session, names: Sequence[str] | None) -> Sequence[Any]:
     return topics
 
 
-def _read(session: Session, names: Sequence[str] | None, keys: frozenset[Key] | None = None) -> dict[str, _Topic]:
+def _read(session: Session, names: Sequence[str] | None, keys: frozenset[Key] | None = None) -> dict[str, KRaftTopic]:
     """Read topics by name, or only these partitions of them; a topic that does not exist is left out."""
-    read: dict[str, _Topic] = {}
+    read: dict[str, KRaftTopic] = {}
     if names is not None and not names:
         return read
     lists = [None] if names is None else [names[i : i + TOPICS_PER_LIST] for i in range(0, len(names), TOPICS_PER_LIST)]
@@ -352,36 +321,33 @@ def _read(session: Session, names: Sequence[str] | None, keys: frozenset[Key] | 
             topic_id = _topic_id(row.topic_id)
             topic = read.get(row.name)
             if topic is None or topic.topic_id != topic_id:  # it was created again between two pages
-                topic = read[row.name] = _Topic(topic_id, {name: [] for name in PARTITION_COLUMNS})
+                topic = read[row.name] = KRaftTopic(topic_id)
             if row.error_code != NONE:
                 topic.fault = refusal(row.error_code, "topic")
             rows = row.partitions
             if keys is not None:
                 rows = [partition for partition in rows if (row.name, partition.partition_index) in keys]
-            _extend(topic.columns, row.name, rows)
+            topic.partitions += [_partition(row.name, partition) for partition in rows]
     return read
 
 
-def _extend(columns: Columns, topic: str, partitions: Sequence[Any]) -> None:
-    """Append a page's partitions of one topic, column by column."""
-    count = len(partitions)
-    nothing = [None] * count
-    columns["topic"] += [topic] * count
-    columns["partition"] += [row.partition_index for row in partitions]
-    columns["replicas"] += [row.replica_nodes for row in partitions]
-    columns["adding_replicas"] += [[]] * count
-    columns["removing_replicas"] += [[]] * count
-    legible = [row.error_code in {NONE, LEADER_NOT_AVAILABLE} for row in partitions]
-    columns["understood"] += legible
-    columns["leader"] += [row.leader_id if holds else None for row, holds in zip(partitions, legible, strict=True)]
-    columns["isr"] += [row.isr_nodes for row in partitions]
-    columns["leader_epoch"] += [_epoch(row.leader_epoch) for row in partitions]
-    for name in ("eligible_leader_replicas", "last_known_elr"):
-        columns[name] += [getattr(row, name, None) for row in partitions] if count else nothing
-
-
-def _epoch(leader_epoch: int) -> int | None:
-    return None if leader_epoch == _UNKNOWN_EPOCH else leader_epoch
+def _partition(topic: str, row: Any) -> KRaftPartition:  # noqa: ANN401 - kafka-python is untyped
+    """Decode a partition of a page or of a Metadata response, which has no eligible leader replicas."""
+    understood = row.error_code in {NONE, LEADER_NOT_AVAILABLE}
+    epoch = row.leader_epoch
+    return KRaftPartition(
+        topic=topic,
+        partition=row.partition_index,
+        replicas=row.replica_nodes,
+        adding_replicas=_NO_BROKERS,
+        removing_replicas=_NO_BROKERS,
+        leader=row.leader_id if understood else None,
+        isr=row.isr_nodes,
+        leader_epoch=None if epoch == _UNKNOWN_EPOCH else epoch,
+        understood=understood,
+        eligible_leader_replicas=getattr(row, "eligible_leader_replicas", None),
+        last_known_elr=getattr(row, "last_known_elr", None),
+    )
 
 
 def _topic_id(topic_id: UUID | None) -> str | None:
@@ -395,83 +361,91 @@ def _topic_id(topic_id: UUID | None) -> str | None:
     return urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
-def _torn(topics: Mapping[str, _Topic], before: Reassignments, after: Reassignments) -> set[str]:
+def _torn(topics: Mapping[str, KRaftTopic], before: Reassignments, after: Reassignments) -> set[str]:
     """Return the topics whose partitions and reassignments are not of one moment.
 
     A topic that is left out of `topics` was not asked for, or does not exist.
     """
     torn = torn_between(before, after)
-    for (name, partition), move in after.items():
-        topic = topics.get(name)
-        if topic is None or name in torn:
-            continue
-        replicas = dict(zip(topic.columns["partition"], topic.columns["replicas"], strict=True)).get(partition)
-        if replicas is None or set(replicas) != set(move.replicas):
-            torn.add(name)
+    moved = (topics[name] for name in {name for name, _ in after} - torn if name in topics)
+    replicas = {row.key: {*row.replicas} for topic in moved for row in topic.partitions}
+    for key, move in after.items():
+        if replicas.get(key) != {*move.replicas}:
+            torn.add(key[0])
     return torn & topics.keys()
 
 
-def _merged(topics: Mapping[str, _Topic]) -> Columns:
-    columns: Columns = {name: [] for name in PARTITION_COLUMNS}
-    for topic in topics.values():
-        for name, values in columns.items():
-            values.extend(topic.columns[name])
-    return columns
-
-
-def _add_moves(partitions: Columns, moves: Reassignments | None, quarantine: list[QuarantinedZnode]) -> None:
+def _add_moves(
+    topics: Mapping[str, KRaftTopic], moves: Reassignments | None, quarantine: list[QuarantinedZnode]
+) -> None:
     """Fill in what reassignments add and remove.
 
     A partition is not understood if reassignments are unknown, or if its own changed each time it was read: the rules
     leave it alone, and no figure counts it as healthy.
     """
     if moves is None:
-        partitions["understood"] = [False] * len(partitions["partition"])
+        for topic in topics.values():
+            topic.partitions = [replace(row, understood=False) for row in topic.partitions]
         return
-    if not moves:
-        return
-    for number, key in enumerate(zip(partitions["topic"], partitions["partition"], strict=True)):
-        move = moves.get(key)
-        if move is None:
-            continue
-        partitions["adding_replicas"][number] = [*move.adding]
-        partitions["removing_replicas"][number] = [*move.removing]
-        if set(move.replicas) != set(partitions["replicas"][number]):
-            partitions["understood"][number] = False
-            reason = "its reassignment changed while it was read; take a snapshot again"
-            quarantine.append(QuarantinedZnode(path=f"{TOPIC}/{key[0]}/{key[1]}", reason=reason))
+    moved = {name for name, _ in moves}
+    for topic in (topic for name, topic in topics.items() if name in moved):
+        for number, row in enumerate(topic.partitions):
+            move = moves.get(row.key)
+            if move is None:
+                continue
+            fits = {*move.replicas} == {*row.replicas}
+            topic.partitions[number] = replace(
+                row,
+                adding_replicas=[*move.adding],
+                removing_replicas=[*move.removing],
+                understood=row.understood and fits,
+            )
+            if not fits:
+                reason = "its reassignment changed while it was read; take a snapshot again"
+                quarantine.append(QuarantinedZnode(path=f"{TOPIC}/{row.topic}/{row.partition}", reason=reason))
 
 
-def _topic_table(topics: Mapping[str, _Topic], configs: Mapping[str, dict[str, str | None] | None]) -> pa.Table:
-    schema = schema_of("topics")
-    columns: Columns = {
+def _topic_table(topics: Mapping[str, KRaftTopic]) -> pa.Table:
+    rows = topics.values()
+    columns: dict[str, list[Any]] = {
         "topic": [*topics],
-        "topic_id": [row.topic_id for row in topics.values()],
-        "config": [configs[name] for name in topics],
-        "understood": [row.fault is None and configs[name] is not None for name, row in topics.items()],
-        "assignment_understood": [row.fault is None for row in topics.values()],
+        "topic_id": [row.topic_id for row in rows],
+        # Arrow makes maps of pairs
+        "config": [None if row.config is None else [*row.config.items()] for row in rows],
+        "understood": [row.fault is None and row.config is not None for row in rows],
+        "assignment_understood": [row.fault is None for row in rows],
     }
-    # Arrow makes maps of pairs
-    columns["config"] = [None if config is None else [*config.items()] for config in columns["config"]]
-    return pa.table({name: pa.array(columns[name], schema.field(name).type) for name in TOPIC_COLUMNS})
+    schema = schema_of("topics")
+    return pa.table({name: pa.array(values, schema.field(name).type) for name, values in columns.items()})
 
 
-def _read_configs(
-    session: Session, topics: Mapping[str, _Topic], quarantine: list[QuarantinedZnode]
-) -> dict[str, dict[str, str | None] | None]:
-    """Return the overrides of topics, or None if this client may not read them; a topic deleted since is left out."""
-    configs: dict[str, dict[str, str | None] | None] = {}
-    configs |= {name: None for name, row in topics.items() if row.fault is not None}
+def _partition_table(rows: Sequence[KRaftPartition]) -> pa.Table:
+    schema = schema_of("partitions")
+    return pa.table(
+        {
+            name: pa.array(list(map(attrgetter(name), rows)), schema.field(name).type)
+            for name in KRaftPartition.__struct_fields__
+        }
+    )
+
+
+def _with_configs(
+    session: Session, topics: Mapping[str, KRaftTopic], quarantine: list[QuarantinedZnode]
+) -> dict[str, KRaftTopic]:
+    """Read the overrides of topics; a topic deleted since is left out."""
+    kept = {name: row for name, row in topics.items() if row.fault is not None}
     names = [name for name, row in topics.items() if row.fault is None]
     for start in range(0, len(names), TOPICS_PER_REQUEST):
         resources = [(ConfigResourceType.TOPIC, name, None) for name in names[start : start + TOPICS_PER_REQUEST]]
         for result in session.ask(DescribeConfigsRequest(resources=resources)).results:
             name = result.resource_name
+            if result.error_code == UNKNOWN_TOPIC:
+                continue
+            kept[name] = topics[name]
             if result.error_code == NONE:
                 overrides = (row for row in result.configs if row.config_source == TOPIC_OVERRIDE)
-                configs[name] = {row.name: row.value for row in overrides}
-            elif result.error_code != UNKNOWN_TOPIC:
-                configs[name] = None
+                topics[name].config = {row.name: row.value for row in overrides}
+            else:
                 reason = refusal(result.error_code, "topic", "DESCRIBE_CONFIGS")
                 quarantine.append(QuarantinedZnode(path=f"{CONFIG}/{name}", reason=reason))
-    return configs
+    return {name: row for name, row in topics.items() if name in kept}
