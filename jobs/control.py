@@ -70,8 +70,8 @@ def control(
 ) -> CommandResult:
     """Run as the cluster's controller until stopped."""
     from jobs.adapters.request_server.listen_config import ListenConfig
-    from jobs.controller.control_options import ControlOptions
     from jobs.controller.lifecycle import control_cluster
+    from jobs.controller.preparation import ControlOptions
     from jobs.core.addresses import parse_address
     from jobs.runtime.confirmation import approval
     from jobs.runtime.input_files import parse_broker_ids

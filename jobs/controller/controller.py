@@ -31,9 +31,8 @@ from jobs.controller.broker_apis.isr_changes import IsrChanges
 from jobs.controller.broker_config_poller import BrokerConfigPoller, admin_config_reader
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.broker_requests.broker_startup import BrokerStartup
-from jobs.controller.broker_requests.responses import ResponseHandler
+from jobs.controller.broker_requests.responses import ResponseHandler, SilentBrokers
 from jobs.controller.broker_requests.retries import RetryQueue
-from jobs.controller.broker_requests.silent_brokers import SilentBrokers
 from jobs.controller.broker_requests.zk_notifications import NotificationHandler
 from jobs.controller.context import ControllerContext
 from jobs.controller.controller_epoch import ControllerEpoch

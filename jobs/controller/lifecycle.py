@@ -1,29 +1,143 @@
 """The process of `surveyor control`: preparation, then one term as controller, or with --standby one after another.
 
-Corresponds to `KafkaController.startup`. Without --apply it shows the first decisions of a controller.
+Corresponds to `KafkaController.startup`, and for a standby to `elect`, which each broker that is not the controller
+calls when /controller is deleted. Without --apply it shows the first decisions of a controller.
 """
 
 import logging
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Final
 
-from jobs.adapters.zookeeper.connection import ZooKeeperSession
-from jobs.adapters.zookeeper.controllership import RELEASE_TIMEOUT_SECONDS
-from jobs.controller.control_options import ControlOptions
+from jobs.adapters.zookeeper.cluster import CONTROLLER
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until, with_retries
+from jobs.adapters.zookeeper.controllership import (
+    RELEASE_TIMEOUT_SECONDS,
+    ControllershipHeldError,
+    controller_and_session,
+)
 from jobs.controller.decision_engine import Decisions
 from jobs.controller.metrics import ControllerMetrics, serve
-from jobs.controller.preparation import prepare, prepare_first
-from jobs.controller.services import running_services
-from jobs.controller.standby import Standby
-from jobs.controller.term import run_term
-from jobs.core.errors import SurveyorError
-from jobs.core.signals import defer_signals
+from jobs.controller.preparation import (
+    RECONNECT_SECONDS,
+    ControlOptions,
+    Preparation,
+    prepare,
+    prepare_again,
+    prepare_first,
+    read_state_before_take_over,
+)
+from jobs.controller.services import Services, running_services
+from jobs.controller.term import ending, former_session_text, run_term
+from jobs.core.errors import MissingError, SurveyorError, UsageError
+from jobs.core.signals import defer_signals, exit_code, interrupted
 from jobs.runtime.console import CommandResult, log, truncate
 from jobs.runtime.review import Approve, Review
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import command_line
 from schemas.text import pluralise
+
+PREPARE_AGAIN_SECONDS: Final = 300.0
+"""Seconds after which a standby reads the cluster and the brokers' settings again."""
+
+POLL_SECONDS: Final = 5.0
+"""Seconds after which a standby looks at /controller, although its watch has not fired."""
+
+MAX_WAIT_SECONDS: Final = 60.0
+"""Maximum seconds until a standby tries again: after each take-over that fails, it waits twice as long."""
+
+
+@dataclass(slots=True)
+class Standby:
+    """A process that is the controller whenever no other Surveyor is."""
+
+    settings: Settings
+    options: ControlOptions
+    zookeeper: ZooKeeperSession
+    """The session of the process; each term has another one."""
+    services: Services
+    prepared: Preparation
+    _sessions: list[int] = field(default_factory=list)
+    """ZooKeeper sessions of this process's own terms; ZooKeeper may keep /controller of the last one for a while."""
+
+    def run(self) -> CommandResult:
+        """Be the controller whenever no other Surveyor is, until a signal arrives.
+
+        If a broker is the controller, Surveyor takes over from it. After a term that another controller or the loss of
+        the session ended, Surveyor waits for its turn again. After a take-over that failed it does the same, but waits
+        twice as long each time, because a failing take-over leaves the cluster without a controller for some seconds.
+        """
+        replaces, wait, last_problem = self.options.replace, RECONNECT_SECONDS, ""
+        while not interrupted():
+            is_taking_over = False
+            try:
+                if not replaces:
+                    self._await_turn()
+                if interrupted():
+                    break
+                is_taking_over = True
+                release_timeout, until_quiet = None if replaces else 0.0, self.options.until_quiet
+                term = run_term(
+                    self.settings,
+                    self.zookeeper,
+                    self.prepared,
+                    self.services,
+                    release_timeout,
+                    until_quiet=until_quiet,
+                )
+            except ControllershipHeldError:
+                continue  # another standby was faster
+            except (UsageError, MissingError):
+                raise
+            except SurveyorError as error:
+                if str(error) != last_problem:
+                    log(f"surveyor: {error}; standing by", logging.WARNING)
+                wait = min(wait * 2, MAX_WAIT_SECONDS) if is_taking_over else RECONNECT_SECONDS
+                last_problem = str(error)
+                poll_until(interrupted, bool, wait)
+                continue
+            finally:
+                replaces = False
+            self._sessions.append(term.session)
+            wait, last_problem = RECONNECT_SECONDS, ""
+            if term.ended is None:
+                return term.command_result()
+            log(f"surveyor: {term.line}; standing by again", logging.WARNING)
+        line = f"ended while standing by, after {pluralise(len(self._sessions), 'term')} as controller"
+        return ending({"terms": len(self._sessions)}, line, exit_code())
+
+    def _await_turn(self) -> None:
+        """Wait while another Surveyor is the controller; prepare again from time to time, so nothing is outdated."""
+        changed, prepared_at, announced = Event(), time.monotonic(), ""
+
+        def wake(_: object) -> None:
+            changed.set()
+
+        with self.zookeeper.connected() as client:
+            while not interrupted():
+                changed.clear()
+                client.exists_async(CONTROLLER, watch=wake)  # one function, which kazoo keeps once
+                controller, session = with_retries(lambda: controller_and_session(client))
+                if controller != self.settings.conf.controller_id:
+                    state = read_state_before_take_over(self.settings, client)
+                    known_ids = {state.cluster_id, self.prepared.cluster_id} - {None}
+                    if len(known_ids) > 1:  # the cluster was created again
+                        self.prepared = prepare(self.settings, self.options, client)
+                    return
+                holder = f"another Surveyor is the controller, id {controller}"
+                if session in self._sessions:
+                    holder = former_session_text(session)
+                if holder != announced:
+                    log(f"surveyor: standing by: {holder}")
+                announced = holder
+                changed.wait(POLL_SECONDS)
+                if time.monotonic() - prepared_at > PREPARE_AGAIN_SECONDS:
+                    self.prepared = prepare_again(self.settings, self.options, client, self.prepared)
+                    prepared_at = time.monotonic()
 
 
 def control_cluster(settings: Settings, options: ControlOptions, approve: Approve | None) -> CommandResult:

@@ -20,12 +20,12 @@ from kazoo.client import KazooClient
 from jobs.adapters.brokers.connection import refuse_unresponsive
 from jobs.adapters.brokers.reported_configs import CONFIG_TIMEOUT_SECONDS, read_broker_configs, read_overrides
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.request_server.listen_config import ListenConfig
 from jobs.adapters.zookeeper.cluster import DELETE_TOPICS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, forbidden, with_retries
 from jobs.adapters.zookeeper.controllership import refuse_take_over
 from jobs.controller.broker_protocols import complete_configs, refuse_protocols
 from jobs.controller.context import ControllerContext
-from jobs.controller.control_options import ControlOptions
 from jobs.controller.controller_node import with_logins
 from jobs.controller.decision_engine import DecisionEngine
 from jobs.controller.metadata_reader import MetadataReader
@@ -45,6 +45,22 @@ _PAST_COLUMNS: Final = ("topic", "partition", "snapshot_id", "topic_version", "l
 
 RECONNECT_SECONDS: Final = 1.0
 """Seconds until a standby tries again where no take-over had begun, for instance if ZooKeeper does not respond."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlOptions:
+    """Options of `surveyor control`."""
+
+    apply: bool
+    until_quiet: bool
+    allow_unclean: bool
+    allow_silent: frozenset[int]
+    standby: bool = False
+    replace: bool = False
+    metrics: tuple[str, int] | None = None
+    """Where metrics and health are served."""
+    listen: ListenConfig | None = None
+    """Where brokers' requests are received; None if they are not served."""
 
 
 @dataclass(slots=True)

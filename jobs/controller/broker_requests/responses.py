@@ -5,9 +5,11 @@ Corresponds to `processLeaderAndIsrResponseReceived` and `processTopicDeletionSt
 only the cycle reads them.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
+from typing import Final
 
 from jobs.adapters.brokers.responses import BrokerResponse
 from jobs.adapters.zookeeper.cluster import BROKER_IDS
@@ -15,9 +17,37 @@ from jobs.controller.broker_requests.retries import RetryQueue
 from jobs.controller.context import ControllerContext
 from jobs.controller.write_behind import WriteBehindLog
 from jobs.controller.zk_watches import ZkWatches
+from jobs.runtime.console import LogLine
 from schemas.notices import STOP_REPLICA, UPDATE_METADATA
 from schemas.response_codes import KAFKA_STORAGE_ERROR, NONE
 from schemas.rows import Key
+
+SILENT_SECONDS: Final = 30.0
+"""Seconds without a response after which a broker is reported; the session of a dead broker has ended then (18 s)."""
+
+
+@dataclass(slots=True)
+class SilentBrokers:
+    """The brokers that were reported, until they respond or are no longer registered."""
+
+    log_line: LogLine
+    _reported: set[int] = field(default_factory=set)
+
+    def report(self, ages: Mapping[int, float]) -> None:
+        """Log which brokers have begun or ceased to be silent.
+
+        `ages`: by registered broker, the seconds for which its oldest request has waited.
+        """
+        silent = {broker for broker, age in ages.items() if age >= SILENT_SECONDS}
+        for broker in sorted(silent - self._reported):
+            self.log_line(
+                f"surveyor: warning: broker {broker} is registered and has not responded for {ages[broker]:.0f} s: "
+                "requests to it wait. Make sure that it runs",
+                logging.WARNING,
+            )
+        for broker in sorted((self._reported - silent) & ages.keys()):
+            self.log_line(f"  broker {broker} responds again")
+        self._reported = silent
 
 
 @dataclass(slots=True)

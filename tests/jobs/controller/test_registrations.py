@@ -11,8 +11,8 @@ from jobs.adapters.zookeeper.cluster import read_brokers
 from jobs.controller import broker_config_poller, preparation
 from jobs.controller.auto_rebalance import AutoLeaderRebalance
 from jobs.controller.broker_config_poller import BrokerConfigPoller
-from jobs.controller.control_options import ControlOptions
 from jobs.controller.controller import ResidentController
+from jobs.controller.preparation import ControlOptions
 from jobs.core.errors import FencedError
 from jobs.runtime.settings import ClusterConf, Settings
 from planner.rules.inputs import ControllerConfig

@@ -2,8 +2,8 @@
 
 import pytest
 
-from jobs.controller.broker_requests import silent_brokers
-from jobs.controller.broker_requests.silent_brokers import SilentBrokers
+from jobs.controller.broker_requests import responses
+from jobs.controller.broker_requests.responses import SilentBrokers
 from jobs.controller.controller import ResidentController
 from tests.jobs.support.controllers.recorded_log import RecordedLog
 from tests.jobs.support.controllers.resident import initialize
@@ -39,7 +39,7 @@ def test_each_silence_is_reported_once() -> None:
 def test_a_broker_that_hangs_is_reported(
     tree: KafkaTree, controller: ResidentController, log: RecordedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(silent_brokers, "SILENT_SECONDS", 0.3)
+    monkeypatch.setattr(responses, "SILENT_SECONDS", 0.3)
     initialize(controller)
     assert tree.brokers is not None
     tree.brokers[1].stop()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
-from jobs.adapters.embedded.ports import LOOPBACK, free_port
+from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import end_session
 from jobs.adapters.zookeeper.connection import SESSION_TIMEOUT
 from tests.jobs.support.commands.commands import Surveyor

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as with_values
 
-from jobs.adapters.embedded.ports import LOOPBACK
+from jobs.adapters.embedded.processes import LOOPBACK
 from jobs.adapters.request_server.api_handler import Caller, ServerListener
 from jobs.adapters.request_server.listen_config import ListenConfig, Security
 from jobs.adapters.request_server.server import RequestServer

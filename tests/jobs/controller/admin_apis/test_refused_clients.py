@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.brokers.control_encoding import as_uuid
-from jobs.adapters.embedded.ports import LOOPBACK
+from jobs.adapters.embedded.processes import LOOPBACK
 from jobs.adapters.request_server.api_handler import Caller, ServerListener
 from jobs.adapters.request_server.listen_config import ListenConfig
 from jobs.adapters.request_server.server import RequestServer
