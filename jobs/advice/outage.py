@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.sources.interface import ClusterSource
 from jobs.core.arrow_rows import Bools, Ints, StoredRows
-from jobs.repositories.failed_log_dirs import failed_replicas
+from jobs.repositories.broker_responses import failed_replicas
 from jobs.repositories.snapshots import PARTITION, has_vanished, last_snapshot
 from jobs.snapshots.cluster_view import ClusterView, view_now, view_of
 from jobs.snapshots.health import without_in_sync

@@ -17,7 +17,7 @@ from typing import Final
 from playwright.sync_api import Browser
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.embedded.ports import free_port
+from jobs.adapters.embedded.processes import free_port
 from jobs.runtime.console import log
 from jobs.web.dashboard.__main__ import OPTIONS
 from tests.bench.figures import Figure, median_of

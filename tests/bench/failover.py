@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from kazoo.client import KazooClient
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.ports import LOOPBACK, free_port
+from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.runtime.console import log as print_log

@@ -22,7 +22,7 @@ from typing import Final
 from kazoo.client import KazooClient
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.ports import LOOPBACK, free_port
+from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.connection import connected, read
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint

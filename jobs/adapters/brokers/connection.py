@@ -7,16 +7,33 @@ this shows whether it is worth waiting.
 
 import struct
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from threading import Event, Thread
 from typing import Any, Final
 
+from kafka.net.sasl import get_sasl_mechanism
+from kafka.protocol.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+
+from jobs.adapters.brokers.admin_client import NO_CREDENTIALS, error_name, require_credentials
 from jobs.adapters.brokers.control_encoding import API_KEYS, VERSIONS, ControlBatch, EncodedRequests, Request, header
-from jobs.adapters.brokers.listeners import PLAIN, Listener, UnreachableBrokerError, explain_tls_errors, refuse_alert
-from jobs.adapters.brokers.sasl import authenticate, prepare
+from jobs.adapters.brokers.listeners import (
+    OAUTHBEARER,
+    PLAIN,
+    AuthenticationFailedError,
+    Listener,
+    UnreachableBrokerError,
+    explain_tls_errors,
+    refuse_alert,
+)
 from jobs.adapters.brokers.transport import Transport
+from jobs.adapters.kerberos.login import GSSAPI
 from jobs.core.errors import RefusedError
 from schemas.notices import STOP_REPLICA
 from schemas.response_codes import CLUSTER_AUTHORIZATION_FAILED
@@ -54,6 +71,22 @@ _STALE_BROKER_EPOCH: Final = 0
 """A broker epoch before all others; the authorizer checks a request with it, and the broker then ignores it."""
 
 
+_SASL_VERSION: Final = 1
+"""Version of SaslHandshake and SaslAuthenticate, which brokers support since 2.2."""
+
+_MALFORMED_SASL: Final = (ValueError, LookupError, struct.error)
+
+_SASL_HINTS: Final = {
+    OAUTHBEARER: "it does not accept the token: see its issuer, audience and expiry, and both clocks",
+    GSSAPI: "it does not accept the ticket: see both clocks, and the keytab of the broker",
+}
+
+_PASSWORD_HINT: Final = "see sasl.username and sasl.password"  # noqa: S105 - a message
+
+Exchange = Callable[[Any], bytes]
+"""Sends one request of kafka-python and returns the raw response."""
+
+
 def error_of(response: bytes) -> int:
     """Return the error code of a response for the request as a whole."""
     return int.from_bytes(response[_TOP_ERROR_OFFSET : _TOP_ERROR_OFFSET + 2], "big", signed=True)
@@ -79,7 +112,7 @@ class BrokerConnection:
     ) -> "BrokerConnection":
         """Connect, request the API versions and authenticate; raise UnreachableBrokerError if a retry is useless."""
         seconds = max(RETRY_BACKOFF_SECONDS, min(timeout_seconds, PROBE_TIMEOUT_SECONDS))
-        prepare(listener.sasl)
+        prepare_authentication(listener.sasl)
         with explain_tls_errors():
             transport = Transport.to(listener.address(broker), seconds, listener.tls)
             channel = cls(transport, broker, client_id, on_activity, listener, {})
@@ -284,3 +317,52 @@ def _describe(broker: Broker, listener: Listener, reason: str) -> str:
     except UnreachableBrokerError as error:
         return str(error)
     return f"broker {broker.broker_id} at {host}:{port} ({reason})"
+
+
+def authenticate(exchange: Exchange, settings: Mapping[str, Any], host: str) -> None:
+    """Authenticate at the broker on `host`, by kafka-python's mechanisms.
+
+    Corresponds to `SaslClientAuthenticator`: SaslHandshake chooses the mechanism, SaslAuthenticate carries its
+    messages. A broker that requires re-authentication (`connections.max.reauth.ms`) closes the connection; the next
+    connection authenticates again, with a new token if there is one.
+    Raise AuthenticationFailedError if the broker refuses us, or cannot prove that it knows the user.
+    """
+    name = settings["sasl_mechanism"]
+    try:
+        mechanism = get_sasl_mechanism(name)(**settings, host=host)
+        handshake = SaslHandshakeResponse.decode(
+            exchange(_sasl_request(SaslHandshakeRequest(name))), _SASL_VERSION, header=True
+        )
+        if handshake.error_code:
+            accepted = ", ".join(handshake.mechanisms)
+            raise AuthenticationFailedError(
+                f"{error_name(handshake.error_code)}: it accepts {accepted}, not {name}: see sasl.mechanism"
+            )
+        while not mechanism.is_done():
+            data = exchange(_sasl_request(SaslAuthenticateRequest(mechanism.auth_bytes())))
+            response = SaslAuthenticateResponse.decode(data, _SASL_VERSION, header=True)
+            if response.error_code:  # its message is left out, as it may contain a PLAIN password
+                hint = _SASL_HINTS.get(name, _PASSWORD_HINT)
+                raise AuthenticationFailedError(f"{error_name(response.error_code)}: {hint}")
+            mechanism.receive(response.auth_bytes)
+    except NO_CREDENTIALS as error:
+        raise AuthenticationFailedError(str(error)) from None
+    except _MALFORMED_SASL:
+        raise AuthenticationFailedError(
+            f"its responses to {name} are not those of a broker that knows the user"
+        ) from None
+    if not mechanism.is_authenticated():
+        raise AuthenticationFailedError(f"its response to {name} is invalid")
+
+
+def prepare_authentication(settings: Mapping[str, Any]) -> None:
+    """Obtain what `authenticate` needs and may take long; raise AuthenticationFailedError if it cannot be had."""
+    try:
+        require_credentials(settings)
+    except NO_CREDENTIALS as error:
+        raise AuthenticationFailedError(str(error)) from None
+
+
+def _sasl_request(request: Any) -> Any:  # noqa: ANN401 - kafka-python is untyped
+    request.API_VERSION = _SASL_VERSION
+    return request

@@ -4,9 +4,9 @@ Delta's log store for folders (`HDFSLogStore`) checks that a version is free and
 commit that another process makes in between is overwritten and lost. deltalake creates commits by hard links and
 overwrites none. Therefore Spark commits to a table under an exclusive lock, and deltalake's appends share the lock.
 Locks are flock locks of the operating system, which releases them when the process ends for any reason. Object stores
-have no such locks; only deltalake commits there, and snapshots hold a lease (`snapshot_lease`). The threads of a
-process, which work on the clusters of a fleet, take turns there too, so that they do not use up each other's attempts
-at a commit.
+have no such locks; only deltalake commits there, and snapshots hold a lease (`jobs.adapters.delta.warehouse_lease`).
+The threads of a process, which work on the clusters of a fleet, take turns there too, so that they do not use up each
+other's attempts at a commit.
 """
 
 import fcntl
@@ -14,12 +14,14 @@ import getpass
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import RLock
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import quote
+
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from jobs.adapters.delta.warehouse_paths import is_local
 from jobs.core.errors import SurveyorError
@@ -41,6 +43,12 @@ LOCK_TIMEOUT_SECONDS: Final = 1800.0
 
 _thread_locks: Final[dict[tuple[str, str], RLock]] = {}
 """The locks of warehouses on object stores, by warehouse and name."""
+
+
+MAX_WRITE_ATTEMPTS: Final = 5
+"""Attempts at a write when other commits come first."""
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -120,3 +128,28 @@ def _sign(descriptor: int) -> None:
     with suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, holder_name.encode(), 0)
+
+
+def write_locked(
+    warehouse: str,
+    table: str,
+    write: Callable[[], T],
+    is_conflict: Callable[[BaseException], bool],
+    *,
+    backoff_seconds: float,
+    shared: bool = False,
+    lock_seconds: float | None = None,
+) -> T:
+    """Write under the table's lock, exclusive or `shared`; repeat the write after a conflict, and raise the last one.
+
+    `warehouse` is its URI. The wait after the first conflict is `backoff_seconds`, and twice as long after each further
+    one. `lock_seconds` is how long to wait for the lock, as in `locked`.
+    """
+    retrying = Retrying(
+        retry=retry_if_exception(is_conflict),
+        stop=stop_after_attempt(MAX_WRITE_ATTEMPTS),
+        wait=wait_exponential(backoff_seconds),
+        reraise=True,
+    )
+    with locked(warehouse, table, shared=shared, timeout_seconds=lock_seconds):
+        return retrying(write)

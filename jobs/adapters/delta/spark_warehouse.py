@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from jobs.adapters.delta.locked_writes import write_locked
+from jobs.adapters.delta.locks import write_locked
 from jobs.adapters.delta.table_cleanup import TableFiles
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import AnyRow, Warehouse, quoted

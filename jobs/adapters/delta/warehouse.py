@@ -27,7 +27,7 @@ from jobs.adapters.delta.compatibility import (
     write_incompatibility,
 )
 from jobs.adapters.delta.filtered_reads import Filter, missing_files, native_files, read_where
-from jobs.adapters.delta.locked_writes import MAX_WRITE_ATTEMPTS, write_locked
+from jobs.adapters.delta.locks import MAX_WRITE_ATTEMPTS, write_locked
 from jobs.adapters.delta.table_schemas import (
     add_columns,
     checks_of,

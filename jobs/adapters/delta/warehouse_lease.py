@@ -11,8 +11,9 @@ Of two processes that take the lease at once, one loses the conditional commit o
 4. If the clocks of two hosts differ by more than the margin, the lease may be taken early. Its holder finds the row
    taken before its next write.
 
-Processes are kept apart only if they use the same warehouse and the same name of the cluster. Snapshots have a lease of
-their own in the same table, see `jobs.adapters.delta.snapshot_lease`.
+Processes are kept apart only if they use the same warehouse and the same name of the cluster. On stores without locks,
+snapshots have a lease of their own in the same table (`SnapshotLease`): one process at a time takes a snapshot of a
+cluster. In a folder, a lock of the operating system ensures this (`jobs.adapters.delta.locks`).
 """
 
 import time
@@ -29,8 +30,10 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from jobs.adapters.delta.locks import LOCK_TIMEOUT_SECONDS
 from jobs.adapters.delta.warehouse import Warehouse, typed
-from jobs.core.errors import LeaseHeldError, LeaseLostError, SurveyorError
+from jobs.adapters.delta.warehouse_paths import is_local
+from jobs.core.errors import LeaseHeldError, LeaseLostError, SnapshotLeaseLostError, SurveyorError
 from schemas.lease_holder import (
     LeaseHolder,
     encode_holder,
@@ -337,3 +340,50 @@ def _until(row: LeaseRecord) -> str:
 def shown(deadline: datetime) -> str:
     """Format a deadline for messages."""
     return f"{deadline:%H:%M:%S} UTC"
+
+
+@dataclass(slots=True)
+class SnapshotLease(WarehouseLease):
+    """The lease of snapshots; that of commits excludes no snapshot, and a snapshot no commit."""
+
+    has_waited: bool = field(default=False, init=False)
+    """Whether another process had the lease."""
+
+    def _is_of_kind(self, row: LeaseRecord) -> bool:
+        return is_of_snapshot(row)
+
+    def _waiting_for(self, other: LeaseRecord, timeout: float) -> str:
+        self.has_waited = True
+        return (
+            f"surveyor: waiting for another snapshot, by {holder_text(other.holder)}, {timeout:g} s at most; if that "
+            f"process was killed, until {shown(other.deadline)}"
+        )
+
+    def _held_by(self, other: LeaseRecord) -> SurveyorError:
+        return SurveyorError(
+            f"{holder_text(other.holder)} still takes a snapshot of this cluster (table leases): check whether that "
+            "process still works, then run this again"
+        )
+
+    def _lost(self, reason: str) -> LeaseLostError:
+        return SnapshotLeaseLostError(
+            f"the lease of snapshots of this cluster in table leases was lost ({reason}), so this snapshot was not "
+            "completed, and no other one is affected; run the same command again"
+        )
+
+
+@contextmanager
+def leased_snapshot(
+    warehouse: Warehouse, holder: LeaseHolder, notify: Callable[[str], None]
+) -> Iterator[SnapshotLease | None]:
+    """Hold the lease of snapshots, and yield it; yield None in a folder, which has a lock instead.
+
+    Raise SurveyorError if another process holds the lease for too long.
+    """
+    if is_local(warehouse.uri):
+        yield None
+        return
+    assert holder.command == SNAPSHOT  # noqa: S101 - by which rows of the two kinds differ
+    lease = SnapshotLease(warehouse, holder, notify, is_patient=True)
+    with renewed(lease, LOCK_TIMEOUT_SECONDS):
+        yield lease

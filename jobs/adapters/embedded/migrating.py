@@ -18,8 +18,14 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from jobs.adapters.embedded.kraft import PROTOCOLS, KRaftController
-from jobs.adapters.embedded.ports import LOOPBACK, accepts, free_port
-from jobs.adapters.embedded.processes import Servers, exit_on_sigterm, removed_unless_failed
+from jobs.adapters.embedded.processes import (
+    LOOPBACK,
+    Servers,
+    accepts,
+    exit_on_sigterm,
+    free_port,
+    removed_unless_failed,
+)
 from jobs.adapters.embedded.servers import EmbeddedKafka, EmbeddedZooKeeper
 from jobs.adapters.zookeeper.connection import connected, poll_until, read
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint

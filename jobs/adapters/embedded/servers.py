@@ -17,8 +17,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from jobs.adapters.embedded.ports import LOOPBACK, accepts, four_letter_word
-from jobs.adapters.embedded.processes import Server
+from jobs.adapters.embedded.processes import LOOPBACK, Server, accepts, four_letter_word
 from jobs.adapters.java.app_cds import shared_classes
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import KAFKA_VERSION, kafka_jars, zookeeper_jars

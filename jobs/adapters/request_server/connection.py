@@ -5,8 +5,9 @@ time out.
 """
 
 import asyncio
+import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
@@ -15,7 +16,6 @@ from typing import Any, Final, TypeVar
 
 from jobs.adapters.request_server.api_handler import ApiHandler, ApiMessage, Caller
 from jobs.adapters.request_server.authentication import Credentials
-from jobs.adapters.request_server.certificate_principal import ANONYMOUS, certificate_principal
 from jobs.adapters.request_server.connection_quotas import ConnectionQuotas
 from jobs.adapters.request_server.listen_config import Binding
 from jobs.adapters.request_server.messages import (
@@ -90,6 +90,27 @@ A client may ask for the elections, or the reassignments, of all partitions of t
 """
 
 T = TypeVar("T")
+
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+
+Subject = Sequence[Sequence[tuple[str, str]]]
+"""`subject` of `ssl.SSLSocket.getpeercert`: relative distinguished names of (attribute, value)."""
+
+_SUBJECT_KEYWORDS: Final = {
+    "commonName": "CN",
+    "organizationalUnitName": "OU",
+    "organizationName": "O",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+    "countryName": "C",
+    "streetAddress": "STREET",
+    "domainComponent": "DC",
+    "userId": "UID",
+}
+"""Keywords of RFC 2253; Java writes other attributes by number, which Python does not return."""
+
+_SPECIAL_CHARACTERS: Final = re.compile(r'([,+"\\<>;])')
 
 
 def _timed(work: Callable[..., T], *arguments: Any) -> tuple[T, float]:  # noqa: ANN401 - those of any function
@@ -367,3 +388,25 @@ class Connection:
         if self._sasl.is_verified:
             self.context.quotas.authenticated(self)
         _LOG.debug("surveyor: %s is authenticated as %s", self.address, principal)
+
+
+def certificate_principal(subject: Subject) -> str:
+    """Return the principal of a client certificate's subject, as Kafka writes it.
+
+    Corresponds to `DefaultKafkaPrincipalBuilder`, which takes the subject as `X500Principal.getName()` formats it (RFC
+    2253): the last attribute first, commas between, special characters escaped.
+
+    >>> certificate_principal(((("organizationName", "Example"),), (("commonName", "broker 1"),)))
+    'User:CN=broker 1,O=Example'
+    """
+    names = [
+        "+".join(f"{_SUBJECT_KEYWORDS.get(key, key)}={_escaped(value)}" for key, value in name) for name in subject
+    ]
+    return f"User:{','.join(reversed(names))}"
+
+
+def _escaped(value: str) -> str:
+    escaped = _SPECIAL_CHARACTERS.sub(r"\\\1", value)
+    if escaped.startswith(("#", " ")):
+        escaped = f"\\{escaped}"
+    return f"{escaped[:-1]}\\ " if escaped.endswith(" ") and len(escaped) > 1 else escaped

@@ -8,10 +8,11 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 from kafka.admin import ConfigResourceType
-from kafka.protocol.admin import DescribeConfigsRequest
+from kafka.protocol.admin import DescribeConfigsRequest, DescribeLogDirsRequest
 
 from jobs.adapters.brokers.admin_client import NONE, bootstrap, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
+from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.brokers.reported_configs import KAFKA_DEFAULTS, KRAFT_DEFAULTS
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.kraft.acls_and_quotas import read_security
@@ -26,7 +27,6 @@ from jobs.adapters.kraft.cluster import (
     request_rows,
 )
 from jobs.adapters.kraft.fresh_reads import await_applied, catch_up
-from jobs.adapters.kraft.hidden_topics import topics_in_log_dirs
 from jobs.adapters.kraft.session import Session, describe_quorum, read_from_broker
 from jobs.adapters.kraft.topics import (
     KRaftTopicReading,
@@ -46,9 +46,11 @@ from jobs.adapters.sources.interface import (
     Rows,
 )
 from jobs.core.errors import UsageError
-from schemas.broker_configs import DEFAULT_ENTITY
+from schemas.broker_configs import AUTHORIZER, DEFAULT_ENTITY
+from schemas.enums import METADATA_TOPIC
 from schemas.metadata_names import IN_KRAFT
-from schemas.rows import Broker, QuarantinedZnode
+from schemas.rows import HIDDEN_TOPICS, Broker, QuarantinedZnode
+from schemas.text import abbreviate
 from schemas.topic_configs import FOLLOWER_RATE, LEADER_RATE
 
 T = TypeVar("T")
@@ -63,6 +65,10 @@ RATES_SECONDS: Final = 5.0
 
 CAUGHT_UP_SECONDS: Final = 15.0
 """Time limit for all brokers together to catch up with the quorum."""
+
+
+LOG_DIRS_SECONDS: Final = 30.0
+"""Time limit for the log dirs of all brokers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,3 +355,35 @@ def _with_columns(partitions: pa.Table, columns: Sequence[str]) -> pa.Table:
         for field in schema
     ]
     return pa.table(arrays, schema=schema)
+
+
+def topics_in_log_dirs(
+    brokers: Sequence[Broker], settings: dict[str, str]
+) -> tuple[frozenset[str], list[QuarantinedZnode]]:
+    """Return the topics in the log dirs of brokers that have an authorizer, and a row if some may be left out.
+
+    A request for all topics omits, without an error, those for which the client lacks DESCRIBE. Without this check they
+    would look deleted. For log dirs, DESCRIBE on the cluster is enough.
+    """
+    answers, faults = ask_brokers(brokers, settings, LOG_DIRS_SECONDS, _topics_of)
+    guarded = any(answer is not None for answer in answers.values())
+    refused = [f"broker {broker}: {fault}" for broker, fault in faults.items()]
+    names = frozenset[str]().union(*(answer or () for answer in answers.values())) - {METADATA_TOPIC}
+    if not refused or (answers and not guarded):
+        return names, []
+    reason = f"topics that this client may not describe may be left out: {abbreviate(refused)}"
+    return names, [QuarantinedZnode(path=HIDDEN_TOPICS, reason=reason)]
+
+
+def _topics_of(ask: Ask, broker: Broker) -> Collection[str] | None:
+    """Return the topics in a broker's log dirs; None if it has no authorizer, so that nothing is left out."""
+    request = DescribeConfigsRequest(resources=[(ConfigResourceType.BROKER, str(broker.broker_id), [AUTHORIZER])])
+    (result,) = ask(request).results
+    if result.error_code == NONE and not any(row.value for row in result.configs):
+        return None
+    response = ask(DescribeLogDirsRequest(topics=None))
+    if response.error_code != NONE:
+        raise RefusedReadError(refusal(response.error_code, "cluster"))
+    if not response.results:  # before version 3 a refusal has no error code
+        raise RefusedReadError("this client needs the permission DESCRIBE on the cluster")
+    return {topic.name for log_dir in response.results for topic in log_dir.topics}

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kazoo.client import KazooClient, TransactionRequest
 
-from jobs.adapters.embedded.ports import four_letter_word
+from jobs.adapters.embedded.processes import four_letter_word
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from jobs.runtime.progress import progress
 from schemas.znodes import Assignment, State, encode_assignment, encode_state

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from jobs.adapters.embedded.ports import free_port
+from jobs.adapters.embedded.processes import free_port
 from jobs.adapters.sources.interface import ClusterSource
 from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint

@@ -19,12 +19,11 @@ from deltalake import DeltaTable, write_deltalake
 from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
 
-from jobs.adapters.delta import locks, snapshot_lease, spark_warehouse
+from jobs.adapters.delta import locks, spark_warehouse, warehouse_lease
 from jobs.adapters.delta import warehouse as warehouse_module
-from jobs.adapters.delta.locked_writes import write_locked
-from jobs.adapters.delta.locks import VACUUM, locked
-from jobs.adapters.delta.snapshot_lease import SnapshotLease
+from jobs.adapters.delta.locks import VACUUM, locked, write_locked
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.delta.warehouse_lease import SnapshotLease
 from jobs.adapters.zookeeper.connection import connected
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core.errors import SnapshotLeaseLostError
@@ -167,7 +166,7 @@ def settings(surveyor: Surveyor) -> Settings:
 @pytest.fixture
 def on_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """The warehouse is as one on an object store, where threads stand for processes: without any lock."""
-    for module in (locks, snapshot_lease):
+    for module in (locks, warehouse_lease):
         monkeypatch.setattr(module, "is_local", lambda _: False)
     monkeypatch.setattr(spark_warehouse, "takes_spark_commits", lambda _: False)
     monkeypatch.setattr(snapshot, "locked", lambda *_, **__: nullcontext(enter_result=False))

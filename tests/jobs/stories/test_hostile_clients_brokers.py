@@ -13,7 +13,7 @@ from threading import Event, Thread
 from typing import Final
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.ports import LOOPBACK
+from jobs.adapters.embedded.processes import LOOPBACK
 from tests.jobs.support.kafka.asked_cluster import PARTITIONS, TOPIC, Asked, asked
 from tests.jobs.support.kafka.real_cluster import Flow
 

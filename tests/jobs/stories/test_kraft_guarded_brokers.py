@@ -22,7 +22,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from jobs.adapters.brokers.oauth_tokens import TOKEN_URL
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
-from jobs.adapters.embedded.ports import LOOPBACK, free_port
+from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.kerberos import login
 from jobs.adapters.sources.interface import ClusterSource
 from jobs.adapters.sources.kraft import KRaftSource

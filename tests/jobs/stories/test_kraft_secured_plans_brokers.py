@@ -25,7 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # exported, un
 
 from jobs.adapters.brokers.admin_client import connected_admin
 from jobs.adapters.embedded.kraft import EmbeddedKRaftCluster
-from jobs.adapters.embedded.ports import LOOPBACK, free_port
+from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.java.jars import NEWER_KAFKA
 from jobs.adapters.sources.kraft import KRaftSource
 from jobs.core.errors import SurveyorError

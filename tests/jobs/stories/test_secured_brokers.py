@@ -27,7 +27,7 @@ from jobs.adapters.brokers.reported_configs import read_configs_and_failures
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.ports import LOOPBACK, free_port
+from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.cluster import read_brokers, read_cluster
 from jobs.adapters.zookeeper.controllership import controllership

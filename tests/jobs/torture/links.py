@@ -7,7 +7,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
-from jobs.adapters.embedded.ports import LOOPBACK, free_port
+from jobs.adapters.embedded.processes import LOOPBACK, free_port
 
 _CHUNK: Final = 65536
 _POLL: Final = 0.05

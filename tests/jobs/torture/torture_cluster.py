@@ -19,8 +19,7 @@ from typing import ClassVar, Final, TypeVar
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.embedded import die_with_parent
-from jobs.adapters.embedded.ports import LOOPBACK, free_port
-from jobs.adapters.embedded.processes import Servers, exit_on_sigterm
+from jobs.adapters.embedded.processes import LOOPBACK, Servers, exit_on_sigterm, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from tests.jobs.support.zookeeper.ensemble import Ensemble
 from tests.jobs.torture.clock import Clock

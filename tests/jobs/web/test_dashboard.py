@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 import jobs.web.dashboard
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.embedded.ports import free_port
+from jobs.adapters.embedded.processes import free_port
 from jobs.web.dashboard import cache
 from jobs.web.dashboard.components import plain
 from schemas.enums import PlanKind

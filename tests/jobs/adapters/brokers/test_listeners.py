@@ -20,6 +20,7 @@ from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.connection import (
     DISCONNECTED,
     BrokerConnection,
+    authenticate,
     refuse_unresponsive,
     unreachable_reasons,
 )
@@ -27,7 +28,6 @@ from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.delivery import deliver
 from jobs.adapters.brokers.listeners import PLAIN, AuthenticationFailedError, Listener, UnreachableBrokerError
 from jobs.adapters.brokers.responses import BrokerResponses
-from jobs.adapters.brokers.sasl import authenticate
 from jobs.core.errors import RefusedError, UsageError
 from jobs.runtime.settings import ClusterConf, Settings
 from planner.broker_requests import notices_for

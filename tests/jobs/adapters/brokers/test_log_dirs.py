@@ -6,7 +6,7 @@ from kafka.protocol.admin import DescribeLogDirsResponse
 
 from jobs.adapters.brokers.fanout import NOT_UNDERSTOOD, Ask, ask_brokers
 from jobs.adapters.brokers.log_dirs import LOG_COLUMNS, log_dirs_of, read_log_dirs
-from jobs.adapters.embedded.ports import free_port
+from jobs.adapters.embedded.processes import free_port
 from schemas.rows import Broker
 from tests.jobs.support.kafka.registrations import broker_at
 from tests.jobs.support.rows.warehouse_rows import NOW

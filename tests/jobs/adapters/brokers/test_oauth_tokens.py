@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from jobs.adapters.brokers import oauth_tokens
 from jobs.adapters.brokers.admin_client import TOKEN_PROVIDER, AdminUnavailableError, connected_admin, read_properties
+from jobs.adapters.brokers.connection import prepare_authentication
 from jobs.adapters.brokers.listeners import AuthenticationFailedError
 from jobs.adapters.brokers.oauth_tokens import TokenError, TokenProvider, expiry_of, provider_of
-from jobs.adapters.brokers.sasl import prepare
 from jobs.core.errors import UsageError
 from jobs.core.properties import TOKEN_COMMAND
 from tests.jobs.support.kafka.secured_kafka import write_properties
@@ -237,7 +237,7 @@ def test_admin_mode_and_control_requests_report_why_there_is_no_token(
     with pytest.raises(AdminUnavailableError, match="expired at"), connected_admin(["127.0.0.1:1"], settings):
         pass
     with pytest.raises(AuthenticationFailedError, match="expired at"):
-        prepare(settings)
+        prepare_authentication(settings)
 
     assert expired not in caplog.text
     assert expired not in repr(settings[TOKEN_PROVIDER])

@@ -15,7 +15,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from jobs.adapters.brokers.fanout import MAX_CONNECTIONS
 from jobs.adapters.brokers.reported_configs import APIS, KAFKA_DEFAULTS, Overrides, read_broker_configs, read_overrides
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.ports import LOOPBACK, free_port
+from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.connection import connected

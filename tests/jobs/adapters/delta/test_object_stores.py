@@ -16,7 +16,7 @@ from jobs.adapters.delta.store_check import require_conditional_writes
 from jobs.adapters.delta.table_cleanup import TableFiles
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_paths import disk_error_message, takes_spark_commits
-from jobs.adapters.embedded.ports import free_port
+from jobs.adapters.embedded.processes import free_port
 from jobs.core.errors import SurveyorError, UnreadableError
 from schemas.columns import TABLE_COLUMNS
 from schemas.rows import Row

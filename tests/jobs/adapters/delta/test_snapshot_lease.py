@@ -8,10 +8,9 @@ from threading import Event
 import pytest
 from msgspec.structs import replace
 
-from jobs.adapters.delta import snapshot_lease as module
-from jobs.adapters.delta.snapshot_lease import leased_snapshot
+from jobs.adapters.delta import warehouse_lease as module
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.delta.warehouse_lease import current_holder, leased
+from jobs.adapters.delta.warehouse_lease import current_holder, leased, leased_snapshot
 from jobs.core.errors import ExitCode, SnapshotLeaseLostError, SurveyorError
 from schemas.lease_holder import LeaseHolder
 from schemas.rows import LeaseRecord

@@ -195,7 +195,7 @@ def test_a_log_that_another_process_cleans_meanwhile(tmp_path: Path, monkeypatch
         return delta
 
     monkeypatch.setattr(Warehouse, "_open", open_and_be_overtaken)
-    monkeypatch.setattr("jobs.adapters.delta.locked_writes.locked", lambda *_, **__: nullcontext())
+    monkeypatch.setattr("jobs.adapters.delta.locks.locked", lambda *_, **__: nullcontext())
 
     with pytest.raises(SurveyorError, match=r"table plans .* its log was cleaned by another process .* run the same"):
         warehouse.update("plans", "plan_id = 'a'", status="'committed'")

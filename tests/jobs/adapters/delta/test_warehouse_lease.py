@@ -265,7 +265,7 @@ def test_commands_without_a_plan_do_not_resume_each_other(warehouse: Warehouse) 
 def test_of_many_at_once_one_gets_it(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, locks: bool) -> None:  # noqa: FBT001
     """On an object store there is no lock of a folder, and Delta's commit alone decides."""
     if not locks:
-        monkeypatch.setattr("jobs.adapters.delta.locked_writes.locked", lambda *_, **__: nullcontext())
+        monkeypatch.setattr("jobs.adapters.delta.locks.locked", lambda *_, **__: nullcontext())
 
     def attempt(number: int) -> bool:
         try:

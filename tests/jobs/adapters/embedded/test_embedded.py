@@ -17,7 +17,7 @@ from kazoo.exceptions import ConnectionLoss
 
 from jobs.adapters.embedded import processes
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.ports import accepts, four_letter_word, free_port
+from jobs.adapters.embedded.processes import accepts, four_letter_word, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka, EmbeddedZooKeeper
 from jobs.core.errors import SurveyorError
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from kazoo.client import KazooClient
 
-from jobs.adapters.embedded.ports import accepts
+from jobs.adapters.embedded.processes import accepts
 from tests.jobs.support.zookeeper.ensemble import Ensemble
 
 

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.ports import LOOPBACK, free_port
+from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from schemas.znodes import State
 from tests.jobs.support.commands.control_process import ControllerProcess, running_controller
 from tests.jobs.support.kafka.real_cluster import broker_in_control, eventually, kafka_tree

@@ -10,7 +10,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.ports import LOOPBACK, free_port
+from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from schemas.znodes import (
     Assignment,

@@ -1,6 +1,6 @@
 """Live rows of brokers that no ZooKeeper is read for."""
 
-from jobs.adapters.embedded.ports import LOOPBACK
+from jobs.adapters.embedded.processes import LOOPBACK
 from schemas.rows import Broker
 from schemas.znodes import Endpoint
 

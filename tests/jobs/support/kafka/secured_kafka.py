@@ -11,7 +11,7 @@ from typing import Final
 from kafka.admin import KafkaAdminClient, ScramMechanism, UserScramCredentialUpsertion
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.ports import LOOPBACK
+from jobs.adapters.embedded.processes import LOOPBACK
 from jobs.adapters.embedded.servers import EmbeddedKafka
 from tests.jobs.support.jaas import with_jaas
 from tests.jobs.support.kafka.real_cluster import eventually

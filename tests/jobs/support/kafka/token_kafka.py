@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from jobs.adapters.embedded.cluster import EmbeddedCluster
-from jobs.adapters.embedded.ports import LOOPBACK
+from jobs.adapters.embedded.processes import LOOPBACK
 from jobs.adapters.embedded.servers import EmbeddedKafka
 
 USER, GUEST = "surveyor", "guest"

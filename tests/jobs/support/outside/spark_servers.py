@@ -16,8 +16,7 @@ from urllib.request import urlopen
 
 import pyspark
 
-from jobs.adapters.embedded.ports import LOOPBACK, accepts, free_port
-from jobs.adapters.embedded.processes import Server
+from jobs.adapters.embedded.processes import LOOPBACK, Server, accepts, free_port
 from jobs.adapters.java.home import java_home
 from tests.jobs.support.commands.documented_commands import ROOT, shown
 from tests.record_app_cds import JVM

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Final
 from urllib.request import urlopen
 
-from jobs.adapters.embedded.ports import LOOPBACK, free_port
-from jobs.adapters.embedded.processes import Server, Servers
+from jobs.adapters.embedded.processes import LOOPBACK, Server, Servers, free_port
 from jobs.adapters.java.home import find_java
 from jobs.adapters.java.jars import hdfs_jars, yarn_jars, zookeeper_jars
 from jobs.adapters.java.resolvers import class_path

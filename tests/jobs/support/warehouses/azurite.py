@@ -11,8 +11,7 @@ from typing import Final
 
 import pytest
 
-from jobs.adapters.embedded.ports import LOOPBACK
-from jobs.adapters.embedded.processes import Server
+from jobs.adapters.embedded.processes import LOOPBACK, Server
 
 PROGRAM: Final = "azurite-blob"
 MISSING: Final = f"no {PROGRAM} on this machine: `npm install --global azurite`"

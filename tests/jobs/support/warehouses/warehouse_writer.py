@@ -13,9 +13,8 @@ from functools import partial
 from typing import Any
 
 from jobs.adapters.delta.locks import VACUUM, locked
-from jobs.adapters.delta.snapshot_lease import leased_snapshot
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.adapters.delta.warehouse_lease import SNAPSHOT
+from jobs.adapters.delta.warehouse_lease import SNAPSHOT, leased_snapshot
 from jobs.core.errors import SurveyorError
 from jobs.repositories.actor import this_process
 from jobs.repositories.plans.commit_rows import next_attempt

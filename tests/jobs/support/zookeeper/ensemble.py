@@ -10,8 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from jobs.adapters.embedded.ports import LOOPBACK, four_letter_word, free_port
-from jobs.adapters.embedded.processes import Servers
+from jobs.adapters.embedded.processes import LOOPBACK, Servers, four_letter_word, free_port
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 
 LEADER: Final = "leader"

@@ -6,7 +6,7 @@ from pathlib import Path
 import trustme
 from cryptography.hazmat.primitives import serialization
 
-from jobs.adapters.embedded.ports import LOOPBACK, free_port
+from jobs.adapters.embedded.processes import LOOPBACK, free_port
 from jobs.adapters.embedded.servers import EmbeddedZooKeeper
 from tests.jobs.support.jaas import with_jaas
 
