@@ -2,18 +2,27 @@
 
 A row is pending, already applied, or stale. The modes share everything up to the writing: the plan is checked against
 the limits, the cluster is read, and each row is judged. Neither Spark nor a JVM is used.
+
+If `surveyor control` is the controller, the plan is submitted to it, and it returns the result. An interrupted commit
+withdraws its plan; if the controller has begun with it, the controller still carries it out.
 """
 
 import logging
+import time
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Final
+
+from kazoo.client import KazooClient
 
 from jobs.adapters.cluster_connections.interface import ClusterConnection, Lease
-from jobs.adapters.zookeeper.controllership import MAX_TAKEOVER_ATTEMPTS, OvertakenError
+from jobs.adapters.zookeeper.connection import ZooKeeperSession, read_latest, with_retries
+from jobs.adapters.zookeeper.controllership import MAX_TAKEOVER_ATTEMPTS, OvertakenError, session_of
+from jobs.adapters.zookeeper.plan_submission import path_of, resident, submit, withdraw
 from jobs.advice.plans import after_commit
 from jobs.console_output.plan_text import pending_summary
-from jobs.core.errors import RefusedError, SurveyorError
-from jobs.core.signals import defer_signals
+from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UnreadableError
+from jobs.core.signals import defer_signals, raise_on_signal
 from jobs.execution.admin.admin_commit import commit_admin, end_throttle, maintain_throttle
 from jobs.execution.admin.command_lease import LeaseGuardedAdmin, lease_for
 from jobs.execution.admin.connections import admin_of, controller_of
@@ -24,19 +33,23 @@ from jobs.execution.batch.batch_commit import HeldControllership, commit_batch
 from jobs.execution.commit_report import ReportExtras, counts, refuse_unapproved, report_applied, report_dry
 from jobs.execution.mode_selection import refuse_resident_drain
 from jobs.execution.preflight import Preflight, check_before_commit, recheck
-from jobs.execution.submit import submit_and_wait
 from jobs.preconditions.limits import UNCOMMITTABLE, CommitLimits, refuse_other_cluster
 from jobs.preconditions.running_reassignments import reassignments_of
-from jobs.repositories.actor import Actor
+from jobs.repositories.actor import Actor, this_actor, this_process
 from jobs.repositories.plans.commit_log import CommitLog
-from jobs.repositories.plans.repository import read_plan
+from jobs.repositories.plans.repository import read_plan, record_submission
 from jobs.runtime.cli_enums import Mode, Via
 from jobs.runtime.console import CommandResult, Result, log
+from jobs.runtime.progress import progress
 from jobs.runtime.review import Approve
 from jobs.runtime.settings import Settings
 from schemas.enums import Outcome, PlanStatus
 from schemas.plan import Plan
+from schemas.submitted_plan import PlanResult, SubmittedPlan, decode_submitted, encode_submitted, submission_of
 from schemas.text import pluralise
+from schemas.znodes import MalformedZnodeError
+
+_POLL_SECONDS: Final = 0.2
 
 
 def apply_plan(
@@ -265,3 +278,89 @@ def _already_committed(settings: Settings, cluster: ClusterConnection, plan: Pla
     steps = after_commit(settings, plan.called, plan.row.status, outcomes)
     title = f"plan {plan.title} is already committed: nothing is due"
     return CommandResult(result, title, *throttles, steps=steps, warnings=[])
+
+
+def submit_and_wait(
+    settings: Settings,
+    session: ZooKeeperSession,
+    plan: Plan,
+    preflight: Preflight,
+    limits: CommitLimits,
+    *,
+    detailed: bool,
+) -> CommandResult:
+    """Let the resident controller carry out a plan, and show its result."""
+    log(f"  mode {preflight.mode} ({preflight.reason}); {pluralise(len(preflight.pending), 'row', 'is', 'are')} due")
+    submission = SubmittedPlan(
+        holder=this_process("commit", plan.plan_id),
+        max_plan_age=limits.max_plan_age,
+        max_changes=limits.max_changes,
+        allow_majority_dead=limits.allow_majority_dead,
+        detailed=detailed,
+        run=this_actor().run,
+    )
+    is_connected = False
+    try:
+        with session.connected() as client, progress(f"{preflight.resident_controller} carries it out"):
+            is_connected = True
+            plan_result = _submit(settings, client, plan, submission)
+    except UnreadableError as lost_connection:
+        if not is_connected:
+            raise
+        raise SurveyorError(
+            f"{lost_connection}. Plan {plan.title} may have been submitted, and the controller may have begun with "
+            f"it: `surveyor show commits {plan.plan_id}` shows the result; commit the plan again, which finds what is "
+            "already written",
+        ) from lost_connection
+    if plan_result.error is not None:
+        error = SurveyorError(plan_result.error, plan_result.result)
+        error.exit_code = ExitCode(plan_result.exit_code)
+        raise error
+    steps = after_commit(settings, plan.called, plan_result.result["status"], plan_result.result)
+    return CommandResult(
+        plan_result.result, *plan_result.lines, steps=steps, warnings=[], exit_code=ExitCode(plan_result.exit_code)
+    )
+
+
+def _submit(settings: Settings, client: KazooClient, plan: Plan, submission: SubmittedPlan) -> PlanResult:
+    """Record the submission, submit the plan, and wait for its result."""
+    data = encode_submitted(submission)
+    record_submission(settings.warehouse, plan, submission_of(session_of(client), data))
+    submit(client, plan.plan_id, data)
+    try:
+        with raise_on_signal():
+            return _await_result(client, plan)
+    except KeyboardInterrupt:
+        if withdraw(client, plan.plan_id, 0):
+            raise
+        raise SurveyorError(
+            f"interrupted, but the controller has begun with plan {plan.title} and carries it out: "
+            f"`surveyor show commits {plan.plan_id}` shows the result",
+        ) from None
+
+
+def _await_result(client: KazooClient, plan: Plan) -> PlanResult:
+    """Wait for the result; raise SurveyorError once no process is left that could return it."""
+    while True:
+        znode = with_retries(lambda: read_latest(client, path_of(plan.plan_id)))
+        if znode.data is None:
+            raise SurveyorError(
+                f"lost the ZooKeeper session while waiting for the result of plan {plan.title}: "
+                f"{path_of(plan.plan_id)} is gone; commit the plan again, which finds what is already written",
+            )
+        try:
+            submission = decode_submitted(znode.data)
+        except MalformedZnodeError as error:
+            raise SurveyorError(
+                f"{znode.path} was overwritten by another client of ZooKeeper ({error}): "
+                f"`surveyor show commits {plan.plan_id}` shows the result of the plan"
+            ) from None
+        if submission.answer is not None:
+            return submission.answer
+        if with_retries(lambda: resident(client)) is None:
+            progress_text = "finished" if submission.is_begun else "started"
+            raise SurveyorError(
+                f"`surveyor control` stopped before it {progress_text} plan {plan.title}: commit the plan again, which "
+                "finds what is already written",
+            )
+        time.sleep(_POLL_SECONDS)

@@ -3,16 +3,21 @@
 A plan's rows are written first and its row in `plans` last, all under its id, which is a hash of its content. So a
 crash leaves no partial plan, and planning again writes or finds the same plan. With --refresh a snapshot is taken
 first, in the same process and Spark session.
+
+Few rows are collected once as Arrow, and the driver computes the id and writes them. Many rows stay on Spark, which
+does the same in several jobs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from jobs.adapters.delta.spark_warehouse import MAX_DRIVER_ROWS, SparkWarehouse
-from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.delta.spark_warehouse import MAX_DRIVER_ROWS, SparkWarehouse, counted
+from jobs.adapters.delta.warehouse import AnyRow, Warehouse, columns_of
 from jobs.adapters.sources.interface import ClusterMetadata, ClusterSource
 from jobs.adapters.spark.session import default_parallelism, start_session, with_settings
 from jobs.adapters.spark.spark_settings import BROADCASTING, ONE_TASK, SMALL_CLUSTER_PARTITIONS
@@ -21,9 +26,9 @@ from jobs.advice.plans import after_planning
 from jobs.console_output.plan_review import plan_lines, plan_warnings
 from jobs.core.errors import ExitCode, RefusedError
 from jobs.core.migration_signs import migration_refusal, refuse_migration
-from jobs.planning.plan_rows import ExtraRows, plan_rows
 from jobs.planning.planning_tables import PlanningTables
 from jobs.repositories.deletion_impact import deletion_impact_of
+from jobs.repositories.plans import arrow_digest
 from jobs.repositories.plans.names import (
     Alias,
     plan_named,
@@ -31,7 +36,7 @@ from jobs.repositories.plans.names import (
     refuse_other_parameters,
     refuse_refresh,
 )
-from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader, PlanRows
+from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader, PlanRows, plan_condition
 from jobs.repositories.plans.repository import find_plan
 from jobs.repositories.plans.store import result_of, store
 from jobs.repositories.snapshot_tables import SnapshotTables
@@ -41,9 +46,11 @@ from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.snapshots.snapshot import snapshot_line, take_snapshot, take_snapshot_of
+from planner.columns.plan_digest import plan_summary, with_lines
 from planner.placement.plan_figures import figures_in
 from schemas.enums import PlanKind, PlanStatus
-from schemas.rows import Operation, PlanRecord, RejectionRecord, Snapshot
+from schemas.rows import Operation, PlanRecord, RejectionRecord, Row, Snapshot
+from schemas.tables import SPARK_SCHEMAS
 
 PLANNING_SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "false",
@@ -56,6 +63,9 @@ The tables that plans read have few, known shapes, so re-planning a query after 
 gains. Generated methods would be too long for the JVM to compile and would be interpreted. If they were split by
 operator, they would read every column of a row before checking whether the row is needed.
 """
+
+
+OPERATIONS: Final = "operations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,3 +230,76 @@ def _rows(tables: SparkWarehouse, planned: PlanDraft) -> PlanRows:
 def _result(plan: PlanRecord, alias: Alias) -> Result:
     """Return the JSON result; `name` is the one that was requested, if any."""
     return result_of(plan) | {"name": alias.name or plan.name} | figures_in(plan)
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraRows:
+    """The rows of a plan in addition to changes and rejections, which are few or none."""
+
+    operations: Sequence[AnyRow] = ()
+    evidence: DataFrame | None = None
+
+    def write(self, tables: SparkWarehouse, plan_id: str) -> None:
+        tables.warehouse.replace(
+            OPERATIONS, [{**columns_of(row), "plan_id": plan_id} for row in self.operations], plan_condition(plan_id)
+        )
+        if self.evidence is not None:
+            tables.replace("evidence", _owned(self.evidence, tables, plan_id), plan_condition(plan_id))
+
+
+def plan_rows(tables: SparkWarehouse, rows: Mapping[str, DataFrame], extra: ExtraRows, at_most: int | None) -> PlanRows:
+    """Collect a plan's rows if they are few, else leave them on Spark; `at_most` is an upper bound if known."""
+    if at_most is None:
+        computed = {table: counted(frame) for table, frame in rows.items()}
+        rows, at_most = {table: frame for table, (frame, _) in computed.items()}, sum(n for _, n in computed.values())
+    if at_most <= MAX_DRIVER_ROWS:
+        return _ArrowRows(tables, {table: frame.toArrow() for table, frame in rows.items()}, extra)
+    return _SparkRows(tables, rows, extra)
+
+
+@dataclass(frozen=True, slots=True)
+class _ArrowRows:
+    tables: SparkWarehouse
+    rows: Mapping[str, pa.Table]
+    extra: ExtraRows
+
+    def summary(self, header: str) -> Row:
+        return arrow_digest.summary(
+            header, {**self.rows, OPERATIONS: arrow_digest.in_arrow(OPERATIONS, self.extra.operations)}
+        )
+
+    def write(self, plan_id: str) -> None:
+        warehouse = self.tables.warehouse
+        owner = {"plan_id": plan_id, "cluster": warehouse.cluster}
+        for table, rows in self.rows.items():
+            if rows.num_rows:
+                names = SPARK_SCHEMAS[table].names
+                columns = [_repeated(owner[name], rows) if name in owner else rows[name] for name in names]
+                warehouse.replace_by(table, pa.table(columns, names=names), plan_condition(plan_id))
+        self.extra.write(self.tables, plan_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _SparkRows:
+    tables: SparkWarehouse
+    rows: Mapping[str, DataFrame]
+    extra: ExtraRows
+
+    def summary(self, header: str) -> Row:
+        tables = {**self.rows, OPERATIONS: self.tables.frame(OPERATIONS, self.extra.operations)}
+        lined = {table: with_lines(table, rows) for table, rows in tables.items()}
+        return plan_summary(header, lined).collect()[0].asDict()
+
+    def write(self, plan_id: str) -> None:
+        for table, rows in self.rows.items():
+            owned = _owned(rows, self.tables, plan_id).select(*SPARK_SCHEMAS[table].names)
+            self.tables.replace(table, owned, plan_condition(plan_id))
+        self.extra.write(self.tables, plan_id)
+
+
+def _owned(rows: DataFrame, tables: SparkWarehouse, plan_id: str) -> DataFrame:
+    return rows.withColumns({"plan_id": F.lit(plan_id), "cluster": F.lit(tables.warehouse.cluster)})
+
+
+def _repeated(text: str, rows: pa.Table) -> pa.Array:
+    return pa.repeat(pa.scalar(text), rows.num_rows)

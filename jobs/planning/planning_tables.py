@@ -6,7 +6,7 @@ In addition to the snapshot a plan reads the current drained brokers and the rep
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.repositories.failed_log_dirs import failed_replicas
+from jobs.repositories.broker_responses import failed_replicas
 from jobs.repositories.snapshot_tables import SnapshotTables
 from jobs.repositories.snapshots import rows_as_of, topics_before
 from planner.columns.broker_sets import with_drained, with_failed

@@ -1,7 +1,7 @@
 """Waves of a plan in admin mode: changes of a wave are requested together, after the wave before is complete.
 
 A later change of a partition starts where an earlier one ends, so it can be judged only then. In batch mode a plan has
-one wave.
+one wave. After a request was accepted, its partitions are read back, because Kafka's requests check no version.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +10,19 @@ from operator import attrgetter
 from typing import TypeVar
 
 from jobs.preconditions.admin_changes import judge_for_admin
-from jobs.preconditions.planned_registrations import NO_REGISTRATIONS, PlannedRegistrations
+from jobs.preconditions.changes import is_other_topic, other_topic_reason
+from jobs.preconditions.planned_registrations import (
+    NO_REGISTRATIONS,
+    PlannedRegistrations,
+    current_registration,
+    is_unversioned,
+)
+from planner.reassignment.partition_registration import (
+    PartitionRegistration,
+    unexplained_by_election,
+    unexplained_by_move,
+)
+from planner.reassignment.reassignment_status import ReassignmentStatus, status_towards
 from schemas import reasons
 from schemas.current_state import CurrentState
 from schemas.enums import Action, Outcome
@@ -74,3 +86,38 @@ def _as_passed(outcome: RowOutcome, reached: int) -> RowOutcome:
     if outcome.outcome is not Outcome.STALE or outcome.change.wave >= reached:
         return outcome
     return RowOutcome(outcome.change, Outcome.APPLIED, reasons.PASSED_WAVE.say(wave=reached))
+
+
+def read_back(
+    changes: Sequence[Change], current: CurrentState, registrations: PlannedRegistrations
+) -> list[RowOutcome]:
+    """Return the outcomes of accepted changes whose partitions show more than the request explains.
+
+    What changed between the last check and the request is found so, where nothing has a version.
+    """
+    outcomes = []
+    for change in changes:
+        partition = current.partitions[change.key]
+        planned, now = registrations.of(change), current_registration(partition)
+        if now is not None and change.topic_id is not None and is_other_topic(change, partition.topic):
+            reason = other_topic_reason(change, partition.topic)
+            outcomes.append(RowOutcome(change, Outcome.FAILED, reasons.OTHER_TOPIC_ACCEPTED.say(cause=reason)))
+            continue
+        if planned is None or not is_unversioned(change):
+            continue
+        if now is None:
+            outcomes.append(RowOutcome(change, Outcome.UNKNOWN, reasons.ACCEPTED_UNREAD.say()))
+        elif change.action == Action.REASSIGN:
+            if (found := unexplained_by_move(planned, now, change.replicas_after)) is not None:
+                status = status_towards(change.replicas_after, now.assignment)
+                outcome = Outcome.FAILED if status is ReassignmentStatus.DIVERGED else Outcome.APPLIED
+                outcomes.append(RowOutcome(change, outcome, reasons.ACCEPTED_CHANGED.say(differences=found)))
+        elif (found := _unexplained_election(planned, now, change)) is not None:
+            outcome = Outcome.APPLIED if now.leader == change.leader_after else Outcome.FAILED
+            outcomes.append(RowOutcome(change, outcome, reasons.ACCEPTED_CHANGED.say(differences=found)))
+    return outcomes
+
+
+def _unexplained_election(planned: PartitionRegistration, now: PartitionRegistration, change: Change) -> str | None:
+    unclean = change.action == Action.ELECT
+    return unexplained_by_election(planned, now, change.leader_after, unclean=unclean)

@@ -12,8 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import EMPTY, with_live_brokers, with_topic
-from planner.columns.literals import true
-from planner.columns.shape import shaped
+from planner.columns.shape import shaped, true
 from schemas.enums import NO_VERSION, Action
 from schemas.tables import CHANGES, REJECTIONS
 

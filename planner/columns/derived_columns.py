@@ -10,8 +10,7 @@ from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import difference, intersect, no_brokers
 from planner.columns.config_values import MIN_ISR_OVERRIDE, boolean, whole_number
-from planner.columns.literals import false
-from planner.columns.shape import shaped
+from planner.columns.shape import false, shaped
 from schemas.enums import PartitionState
 from schemas.tables import PARTITIONS
 from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR, UNCLEAN_ELECTION

@@ -6,7 +6,7 @@ an interpreted lambda even if no type changes. At a million partitions that alon
 
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, NullType, StructField, StructType
 
@@ -55,3 +55,11 @@ def paired(before: DataFrame, after: DataFrame, key: Sequence[str], columns: Seq
     new = new.withColumnRenamed("cluster", "now")
     joined = old.join(new, list(key), "full_outer") if key else old.crossJoin(new)
     return joined.withColumns({"cluster": F.coalesce("cluster", "now")})
+
+
+def true() -> Column:
+    return F.lit(True)  # noqa: FBT003 - a Spark literal
+
+
+def false() -> Column:
+    return F.lit(False)  # noqa: FBT003 - a Spark literal

@@ -14,9 +14,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.literals import false
 from planner.columns.sentences import sentence
-from planner.columns.shape import paired, shaped
+from planner.columns.shape import false, paired, shaped
 from schemas import reasons
 from schemas.enums import PartitionState, RequestKind
 from schemas.tables import EVENTS

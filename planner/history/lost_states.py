@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from planner.columns.change_rows import as_rejections
-from planner.columns.literals import false
 from planner.columns.sentences import sentence_sql
+from planner.columns.shape import false
 from planner.history.snapshot_diff import has_vanished
 from schemas import reasons
 from schemas.enums import Action, RejectionCode

@@ -13,8 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType
 
-from planner.columns.literals import false
-from planner.columns.shape import paired, shaped
+from planner.columns.shape import false, paired, shaped
 from schemas.enums import PartitionState
 from schemas.tables import PARTITION_KEY, PARTITIONS
 

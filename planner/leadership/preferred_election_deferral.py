@@ -9,8 +9,8 @@ EVENTS, SNAPSHOTS, IMBALANCE. Out: the same verdicts, of which the deferred ones
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.literals import false, true
 from planner.columns.sentences import sentence
+from planner.columns.shape import false, true
 from planner.history.events import EventKind
 from planner.history.snapshot_diff import has_vanished
 from schemas import reasons

@@ -20,9 +20,9 @@ from planner.columns.broker_sets import (
     no_brokers,
 )
 from planner.columns.change_rows import as_rejections, changed, with_topic_and_brokers
-from planner.columns.literals import true
 from planner.columns.requested_partitions import reason_by_code
 from planner.columns.sentences import FAILED_SUFFIX, drained_leads, sentence, sentences
+from planner.columns.shape import true
 from planner.history.lost_states import LAST_STATE_REASON, STATE
 from planner.leadership.offline_strategy import ASSUMED_DEAD, ELECTED, LEADER_LOSS_REASON
 from planner.leadership.unclean_config import default_recovery_state

@@ -25,8 +25,8 @@ from planner.columns.broker_sets import (
 )
 from planner.columns.change_rows import join_current
 from planner.columns.derived_columns import default_min_isr, min_isr_override
-from planner.columns.literals import false
 from planner.columns.sentences import sentence
+from planner.columns.shape import false
 from planner.reassignment.pending_requests import (
     is_moving_or_requested,
     leaderless_reason,

@@ -8,8 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import difference, intersect, live_brokers
-from planner.columns.literals import false
 from planner.columns.sentences import sentence
+from planner.columns.shape import false
 from schemas import reasons
 from schemas.enums import LintCode, RejectionCode
 from schemas.replica_assignment import IS_REASSIGNED

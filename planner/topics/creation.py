@@ -9,9 +9,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import first_choice, intersect, no_brokers, with_live_brokers
-from planner.columns.literals import true
 from planner.columns.sentences import drained_leads, sentence, sentences
-from planner.columns.shape import shaped
+from planner.columns.shape import shaped, true
 from schemas import reasons
 from schemas.enums import NO_VERSION, RECOVERED, Action
 from schemas.tables import CHANGES

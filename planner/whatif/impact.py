@@ -23,9 +23,8 @@ from planner.columns.broker_sets import (
     with_referenced_brokers,
 )
 from planner.columns.derived_columns import default_min_isr, min_isr_override
-from planner.columns.literals import false
 from planner.columns.sentences import sentence
-from planner.columns.shape import shaped
+from planner.columns.shape import false, shaped
 from schemas import reasons
 from schemas.enums import FailureScenario
 from schemas.tables import WHATIF

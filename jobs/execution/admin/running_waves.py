@@ -15,8 +15,8 @@ from jobs.core.units import Part
 from jobs.preconditions.admin_changes import judge_for_admin
 from jobs.preconditions.operations import judge_operations
 from jobs.preconditions.planned_registrations import NO_REGISTRATIONS, PlannedRegistrations, is_unversioned
-from jobs.preconditions.read_back import read_back
 from jobs.preconditions.running_reassignments import reassignment_statuses, reassignments_of
+from jobs.preconditions.wave_outcomes import read_back
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.runtime.console import log
 from jobs.runtime.progress import progress

@@ -1,7 +1,8 @@
 """From a request to targets: the partitions of a snapshot as arrays, the optimiser, and its result as rows for Spark.
 
 The optimiser runs on the driver, on numpy arrays. A million partitions are a few hundred megabytes, and balance
-concerns all brokers at once.
+concerns all brokers at once. The result has one row per partition and wave, as `planner.reassignment.targets` takes
+them; its Arrow columns are computed without a loop over rows.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,6 @@ from pyspark.sql import DataFrame
 
 from jobs.core.errors import RefusedError
 from jobs.planning.placement.partition_arrays import NamedPartitions, Scope, lists_of, read_partitions, rows_of
-from jobs.planning.placement.target_rows import INTERMEDIATE, TARGETS, intermediate_rows, target_rows
 from jobs.planning.placement.weights import Weights
 from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
@@ -39,13 +39,19 @@ from planner.placement.problem import (
     PlacementGoal,
 )
 from planner.placement.solve import evaluate_given, place
-from planner.placement.waves import WaveLimits, cut_into_waves, fewest_waves
+from planner.placement.waves import WaveLimits, Waves, cut_into_waves, fewest_waves
 from schemas import reasons
 from schemas.enums import WHOLE_TOPIC, Action, RejectionCode
 from schemas.rows import Broker
 from schemas.text import pluralise
 
 REJECTED_COLUMNS: Final = "topic string, partition int, code string, reason string"
+
+
+TARGETS: Final = "topic string, partition int, replicas array<int>, reason string, wave int"
+
+INTERMEDIATE: Final = f"{TARGETS}, steps int, goal array<int>, earlier array<array<int>>"
+"""`goal`: the final list. `earlier`: the lists of the waves before, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,3 +281,49 @@ def _concerned(partitions: Partitions, request: PlacementRequest) -> Bools:
     if not request.emptied:
         return np.ones(len(partitions.topic), dtype=bool)
     return np.asarray(np.isin(partitions.replicas, list(request.emptied)).any(axis=1), dtype=np.bool_)
+
+
+def target_rows(cluster: NamedPartitions, placement: Placement, planned: Waves, barred: Ints) -> pa.Table:
+    """Return the targets of each wave, and requested partitions that may not change, as they are."""
+    reasons = pa.array(placement.reasons, pa.string()).take(pa.array(np.searchsorted(placement.changed, planned.row)))
+    stay = _table(cluster, barred, cluster.partitions.replicas[barred], np.zeros_like(barred), [""] * len(barred))
+    return pa.concat_tables([_table(cluster, planned.row, planned.after.T, planned.wave, reasons), stay])
+
+
+def intermediate_rows(cluster: NamedPartitions, placement: Placement, planned: Waves, barred: Ints) -> pa.Table:
+    """Return `target_rows` with the earlier and final lists of partitions that take several waves."""
+    first = np.arange(len(planned.row)) - planned.nth
+    of_step = np.arange(planned.nth.sum()) - np.repeat(np.cumsum(planned.nth) - planned.nth, planned.nth)
+    before = lists(planned.after.T[np.repeat(first, planned.nth) + of_step])
+    none = len(barred)
+    offsets = _offsets(np.concatenate([planned.nth, np.zeros(none, dtype=np.int64)]))
+    goals = np.concatenate([placement.replicas[planned.row], placement.replicas[barred]])
+    return (
+        target_rows(cluster, placement, planned, barred)
+        .append_column("steps", pa.array(np.concatenate([planned.of, np.ones(none)]).astype(np.int32)))
+        .append_column("goal", lists(goals))
+        .append_column("earlier", pa.ListArray.from_arrays(offsets, before))
+    )
+
+
+def lists(replicas: Ints) -> pa.ListArray:
+    """Convert padded rows of broker ids to lists."""
+    filled = replicas != NO_BROKER
+    return pa.ListArray.from_arrays(_offsets(filled.sum(axis=1)), replicas[filled].astype(np.int32))
+
+
+def _offsets(lengths: Ints) -> Ints:
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+
+
+def _table(cluster: NamedPartitions, rows: Ints, replicas: Ints, wave: Ints, reasons: pa.Array | list[str]) -> pa.Table:
+    named = cluster.names.take(pa.array(rows))
+    return pa.table(
+        {
+            "topic": named["topic"],
+            "partition": named["partition"],
+            "replicas": lists(replicas),
+            "reason": pa.array(reasons, pa.string()),
+            "wave": pa.array(wave.astype(np.int32)),
+        },
+    )

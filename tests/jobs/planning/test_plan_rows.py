@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-import jobs.planning.plan_rows
+import jobs.planning.plan_draft
 from jobs.adapters.delta.spark_warehouse import SparkWarehouse
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.planning.plan_rows import ExtraRows, plan_rows
+from jobs.planning.plan_draft import ExtraRows, plan_rows
 from schemas.rows import Row
 from tests.jobs.support.rows.plan_rows import creation
 from tests.plan_digest import plan_id
@@ -28,7 +28,7 @@ def _changes() -> list[Row]:
 def test_few_and_many_rows_are_the_same_plan(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, at_most: int | None
 ) -> None:
-    monkeypatch.setattr(jobs.planning.plan_rows, "MAX_DRIVER_ROWS", few)
+    monkeypatch.setattr(jobs.planning.plan_draft, "MAX_DRIVER_ROWS", few)
     warehouse = Warehouse(str(tmp_path), "c")
     warehouse.ensure_tables()
     tables = SparkWarehouse(spark, warehouse)

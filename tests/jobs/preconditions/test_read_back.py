@@ -3,7 +3,7 @@
 import pytest
 
 from jobs.preconditions.planned_registrations import NO_REGISTRATIONS
-from jobs.preconditions.read_back import read_back
+from jobs.preconditions.wave_outcomes import read_back
 from schemas.current_state import CurrentPartition, CurrentState, CurrentTopic, Decoded, LeaderAndIsr
 from schemas.enums import Action, Outcome
 from schemas.rows import Change

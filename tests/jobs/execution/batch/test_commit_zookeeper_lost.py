@@ -167,7 +167,7 @@ def test_lost_after_the_plan_was_submitted_is_an_error(
     def lose(*_: object) -> None:
         raise ConnectionLoss
 
-    monkeypatch.setattr("jobs.execution.submit._await_result", lose)
+    monkeypatch.setattr("jobs.execution.commit._await_result", lose)
 
     done = surveyor.apply(topic.hosts, plan)
 

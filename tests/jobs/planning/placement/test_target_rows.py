@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 
+from jobs.planning.placement.optimise import intermediate_rows, target_rows
 from jobs.planning.placement.partition_arrays import NamedPartitions, rows_of
-from jobs.planning.placement.target_rows import intermediate_rows, target_rows
 from planner.placement.problem import NO_BROKER, PlacementError
 from planner.placement.solve import place
 from planner.placement.waves import WaveLimits, cut_into_waves
