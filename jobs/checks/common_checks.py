@@ -14,6 +14,7 @@ from jobs.core.errors import SurveyorError
 from jobs.repositories.snapshots import live_brokers_as_of, other_cluster
 from jobs.repositories.warehouse_status import warehouse_status_if_readable
 from jobs.runtime.settings import Settings
+from jobs.runtime.suggestions import command_line
 from schemas.rows import Broker
 from schemas.text import join_ids, pluralise
 
@@ -59,6 +60,16 @@ def guarded(check: str, run_check: Callable[[], Checks]) -> Checks:
         yield from run_check()
     except SurveyorError as error:
         yield CheckResult(check, CheckStatus.FAULT, str(error))
+
+
+def see_status(settings: Settings) -> str:
+    """Advise to look at what is due."""
+    return f"run `{command_line(settings, 'status')}` to see what is due"
+
+
+def show_quarantine(settings: Settings) -> str:
+    """Advise to store, and then to show, what is not understood."""
+    return f"{command_line(settings, 'snapshot')}; {command_line(settings, 'show', 'quarantine')}"
 
 
 def now() -> float:

@@ -45,6 +45,8 @@ from jobs.checks.common_checks import (
     missing_brokers,
     now,
     returned_configs,
+    see_status,
+    show_quarantine,
 )
 from jobs.checks.kraft_checks import check_kraft
 from jobs.core.errors import SurveyorError, UsageError
@@ -54,7 +56,7 @@ from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
 from jobs.repositories.foreign_changes import foreign_changes
 from jobs.repositories.warehouse_status import warehouse_status_if_readable
 from jobs.runtime.settings import Settings
-from jobs.runtime.suggestions import with_full_command
+from jobs.runtime.suggestions import command_line, with_full_command, with_full_commands
 from jobs.snapshots.cluster_view import view_now
 from jobs.snapshots.health import health_of
 from schemas.broker_configs import CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
@@ -136,10 +138,11 @@ def _warehouse(settings: Settings) -> Checks:
             "tables",
             CheckStatus.FAULT,
             recent.fault,
-            "repair or move the warehouse; `surveyor snapshot` creates a new one",
+            f"repair or move the warehouse; `{command_line(settings, 'snapshot')}` creates a new one",
         )
     elif recent.snapshot is None:
-        yield CheckResult("tables", CheckStatus.WARNING, f"no snapshot of {settings.cluster} yet", "surveyor snapshot")
+        take = command_line(settings, "snapshot")
+        yield CheckResult("tables", CheckStatus.WARNING, f"no snapshot of {settings.cluster} yet", take)
     elif (ahead := (recent.snapshot.taken_at - datetime.now(UTC)).total_seconds()) > MAX_CLOCK_SKEW_SECONDS:
         yield CheckResult(
             "tables", CheckStatus.WARNING, f"the last snapshot was taken {ahead:.0f} s from now", SET_CLOCK
@@ -154,7 +157,7 @@ def _schema(settings: Settings) -> Checks:
     changes = [*foreign_changes(settings.warehouse)]
     for change in changes:
         status = CheckStatus.FAULT if change.is_fault else CheckStatus.WARNING
-        yield CheckResult("schema", status, change.description, change.remedy)
+        yield CheckResult("schema", status, change.description, with_full_commands(settings, change.remedy))
     if not changes and settings.warehouse.exists():
         found = f"the tables are of version {SCHEMA_VERSION}, and unchanged by other programs"
         yield CheckResult("schema", CheckStatus.FINE, found)
@@ -177,7 +180,7 @@ def _cluster(settings: Settings) -> Checks:
         yield from guarded("history", partial(history_results, settings, state.cluster_id))
         recorded = _recorded_epoch(settings, state)
         yield from _znodes(settings, ZooKeeperSource(session), state, recorded)
-        yield from guarded("controller epoch", partial(_epoch, client, state, recorded))
+        yield from guarded("controller epoch", partial(_epoch, settings, client, state, recorded))
         yield _permissions(client, endpoint)
         yield _clock(client, state)
         overrides, _ = read_overrides(client)
@@ -200,25 +203,24 @@ def _znodes(settings: Settings, source: ZooKeeperSource, state: ClusterState, re
             f"{step.what}: {with_full_command(settings, step).command}"
             for step in (repair_suggestion(row, latest) for row in blocking[:BLOCKING_SHOWN])
         ]
-        advice.append("surveyor snapshot; surveyor show quarantine")
+        advice.append(show_quarantine(settings))
         status = CheckStatus.FAULT if blocking else CheckStatus.WARNING
         yield CheckResult("znodes", status, f"not understood: {', '.join(paths[:3])}", "; ".join(advice))
     if view.throttle_warnings:
         advice_on_throttles = "`status` and `cancel --throttles` miss what is set there"
         yield CheckResult("throttles", CheckStatus.WARNING, "; ".join(view.throttle_warnings), advice_on_throttles)
     if state.controller.broker_id == NO_CONTROLLER:
-        yield CheckResult(
-            "controller", CheckStatus.WARNING, "there is none", "run `surveyor status` to see what is due"
-        )
+        yield CheckResult("controller", CheckStatus.WARNING, "there is none", see_status(settings))
     else:
         yield CheckResult("controller", CheckStatus.FINE, f"{state.controller.broker_id}, epoch {state.epoch}")
 
 
-def _epoch(client: KazooClient, state: ClusterState, recorded_epoch: int) -> Checks:
+def _epoch(settings: Settings, client: KazooClient, state: ClusterState, recorded_epoch: int) -> Checks:
     """Whether brokers accept the controller's requests: not if they know a later epoch than the controller's."""
     latest = max(recorded_epoch, latest_epoch_of_states(client))
     if epoch_behind := set_back(state.controller_epoch, latest):
-        advice = "surveyor reconcile --apply takes the controllership over above it, and resigns"
+        reconcile = command_line(settings, "reconcile", "--apply")
+        advice = f"`{reconcile}` takes the controllership over above it, and resigns"
         yield CheckResult("controller epoch", CheckStatus.FAULT, epoch_behind, advice)
 
 
@@ -274,7 +276,7 @@ def _registered(settings: Settings, state: ClusterState) -> CheckResult:
     missing = missing_brokers(settings, state.live)
     if missing:
         text = f"{len(state.brokers)} registered; in the last snapshot, but not registered: {join_ids(missing)}"
-        return CheckResult("brokers", CheckStatus.WARNING, text, "run `surveyor status` to see what is due")
+        return CheckResult("brokers", CheckStatus.WARNING, text, see_status(settings))
     return CheckResult("brokers", CheckStatus.FINE, f"{len(state.brokers)} registered")
 
 

@@ -27,6 +27,8 @@ from jobs.checks.common_checks import (
     missing_brokers,
     now,
     returned_configs,
+    see_status,
+    show_quarantine,
 )
 from jobs.core.units import format_duration
 from jobs.runtime.settings import Settings
@@ -141,7 +143,7 @@ def _brokers(settings: Settings, properties: dict[str, str]) -> Checks:
         supported, _ = read_supported_versions(metadata.live_brokers, properties, PROBE_TIMEOUT_SECONDS)
         if supported:  # brokers that do not answer have a check of their own
             yield version_result(supported, metadata.metadata_version)
-        yield from permission_results(reading)
+        yield from permission_results(settings, reading)
         if warnings := view_of_reading(reading).throttle_warnings:
             advice = "`surveyor status` and `cancel --throttles` miss what is set there; grant what is missing"
             yield CheckResult("throttles", CheckStatus.WARNING, "; ".join(warnings), advice)
@@ -158,7 +160,7 @@ def _registered(settings: Settings, brokers: Sequence[Broker]) -> CheckResult:
     if missing:
         found += f"; in the last snapshot, but not alive: {join_ids(missing)}"
     if fenced or missing:
-        return CheckResult("brokers", CheckStatus.WARNING, found, "run `surveyor status` to see what is due")
+        return CheckResult("brokers", CheckStatus.WARNING, found, see_status(settings))
     return CheckResult("brokers", CheckStatus.FINE, found)
 
 
@@ -184,7 +186,7 @@ def version_result(supported: Mapping[int, SupportedVersions], level: int | None
     return CheckResult("versions", CheckStatus.FINE, found)
 
 
-def permission_results(reading: LiveReading) -> Checks:
+def permission_results(settings: Settings, reading: LiveReading) -> Checks:
     """Name the permissions that reading lacks, by the refusals; what is not understood for another reason is apart."""
     refusals = [(row.path, row.reason) for row in reading.quarantine]
     refusals += [*reading.unread_broker_configs.items()]
@@ -203,8 +205,8 @@ def permission_results(reading: LiveReading) -> Checks:
     else:
         yield CheckResult("permissions", CheckStatus.FINE, "none is missing that reading needs")
     if others:
-        advice = "surveyor snapshot; surveyor show quarantine"
-        yield CheckResult("reading", CheckStatus.WARNING, f"not understood: {abbreviate(others)}", advice)
+        found = f"not understood: {abbreviate(others)}"
+        yield CheckResult("reading", CheckStatus.WARNING, found, show_quarantine(settings))
 
 
 def _settings(settings: Settings, source: ClusterSource) -> CheckResult:

@@ -1,5 +1,6 @@
 """Output of `surveyor doctor`: each finding, the advice below it, and the totals."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -15,6 +16,9 @@ from schemas.text import pluralise
 _MARKS: Final = {CheckStatus.FINE: "ok", CheckStatus.WARNING: "WARN", CheckStatus.FAULT: "FAULT"}
 _LABEL_WIDTH: Final = 25
 """Width of a finding's mark and name."""
+
+_COMMAND: Final = re.compile(r"`surveyor [^`]+`|(?:^|(?<=; ))surveyor [^;]+")
+_NO_BREAK: Final = "\x00"
 
 
 def show_checks(settings: Settings) -> ExitCode:
@@ -36,7 +40,14 @@ def lines(findings: Sequence[CheckResult]) -> Iterator[str]:
     for finding in findings:
         yield from wrapped(finding.found, f"{_MARKS[finding.status]:7}{finding.check}".ljust(_LABEL_WIDTH))
         if finding.advice is not None:
-            yield from wrapped(finding.advice, " " * (_LABEL_WIDTH - 3) + "-> ")
+            yield from _wrapped_advice(finding.advice)
+
+
+def _wrapped_advice(advice: str) -> Iterator[str]:
+    """Wrap an advice around its commands, each of which stays on one line, to be copied."""
+    unbroken = _COMMAND.sub(lambda command: command[0].replace(" ", _NO_BREAK), advice)
+    for line in wrapped(unbroken, " " * (_LABEL_WIDTH - 3) + "-> "):
+        yield line.replace(_NO_BREAK, " ")
 
 
 def _verdict(counts: Counter[CheckStatus]) -> str:

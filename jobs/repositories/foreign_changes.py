@@ -19,8 +19,8 @@ from jobs.core.errors import UnreadableError
 from jobs.repositories.snapshots import STATE_TABLES, find_snapshot, is_whole, last_snapshot, oldest_snapshot_id
 from schemas.columns import SCHEMA_VERSION, TABLE_COLUMNS
 
-UPGRADE: Final = "surveyor snapshot"
-"""The command that upgrades tables, and sets their properties back."""
+UPGRADE: Final = "`surveyor snapshot`"
+"""The command that upgrades tables, sets their properties back and writes lost files again."""
 
 _KEEP: Final = (
     "these snapshots cannot be shown any more; let no other program VACUUM a table with a retention below that of "
@@ -80,5 +80,5 @@ def _lost_files(warehouse: Warehouse) -> Iterator[ForeignChange]:
         read = STATE_TABLES if snapshot_id == newest.snapshot_id else [*{*STATE_TABLES} - {"partitions"}]
         versions = {name: snapshot.versions[name] for name in sorted(read) if name in snapshot.versions}
         if lost := [name for name, version in versions.items() if not is_whole(warehouse, name, version)]:
-            remedy = "surveyor snapshot" if snapshot_id == newest.snapshot_id else _KEEP
+            remedy = UPGRADE if snapshot_id == newest.snapshot_id else _KEEP
             yield ForeignChange(f"snapshot {snapshot_id} has lost files of {', '.join(lost)}", remedy, is_fault=False)

@@ -4,6 +4,7 @@ They repeat the options that were typed. Values from the environment also apply 
 and so are options for the output format.
 """
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -112,6 +113,20 @@ def command_line(settings: "Settings", *command: str) -> str:
     reaches = command[0] not in WAREHOUSE_ONLY_COMMANDS or bool(CLUSTER_ACCESS_OPTIONS.intersection(command))
     names = [name for name in CLUSTER_OPTIONS if reaches or name not in LIVE_CLUSTER_OPTIONS]
     return _line(settings, command, names)
+
+
+_COMMAND: Final = re.compile(r"`surveyor ([^`]+)`")
+
+
+def with_full_commands(settings: "Settings", advice: str) -> str:
+    """Complete the commands in an advice, which are between backticks, for the same cluster.
+
+    >>> from jobs.runtime.settings import ClusterConf, Settings
+    >>> settings = Settings("east", "w", ClusterConf(), typed={"cluster": ("--cluster", "east")})
+    >>> with_full_commands(settings, "remove old snapshots by `surveyor vacuum --apply`")
+    'remove old snapshots by `surveyor vacuum --apply --cluster east`'
+    """
+    return _COMMAND.sub(lambda found: f"`{command_line(settings, *shlex.split(found[1]))}`", advice)
 
 
 def same_step(settings: "Settings", what: str, *command: str, exclude: Iterable[str] = ()) -> Suggestion:

@@ -68,7 +68,11 @@ def test_healthy_cluster(tree: KafkaTree, warehouse: Warehouse, look: Callable[.
 def test_no_warehouse_is_created(tree: KafkaTree, warehouse: Warehouse, look: Callable[..., Findings]) -> None:
     findings = look(tree.hosts)
 
-    assert findings["tables"] == (CheckStatus.WARNING, "no snapshot of default yet", "surveyor snapshot")
+    assert findings["tables"] == (
+        CheckStatus.WARNING,
+        "no snapshot of default yet",
+        f"surveyor snapshot --zookeeper {tree.hosts} --warehouse {warehouse.uri}",
+    )
     assert not Path(warehouse.uri).exists()
 
 
@@ -124,7 +128,7 @@ def test_epoch_earlier_than_a_state_is_a_fault(
 
     fault, message, advice = findings["controller epoch"]
     assert (fault, message.startswith(found)) == (CheckStatus.FAULT, True)
-    assert (advice or "").startswith("surveyor reconcile --apply")
+    assert (advice or "").startswith(f"`surveyor reconcile --apply --zookeeper {tree.hosts} --warehouse ")
 
 
 def test_migration_without_brokers(bare_tree: KafkaTree, look: Callable[..., Findings]) -> None:
@@ -202,9 +206,10 @@ def test_advice_is_printed(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) 
 
     assert ran.exit_code == 1
     assert "FAULT  zookeeper         no ZooKeeper answered at 127.0.0.1:1" in ran.stdout
-    assert "                      -> surveyor snapshot\n" in ran.stdout
+    command = f"surveyor snapshot --zookeeper 127.0.0.1:1 --warehouse {surveyor.warehouse.uri}"
+    assert f"                      -> {command}\n" in ran.stdout
     assert ran.stdout.endswith("\n1 fault, 1 warning\n")
-    wide = [line for line in ran.stdout.splitlines() if len(line) > 80]
+    wide = [line for line in ran.stdout.splitlines() if len(line) > 80 and command not in line]
     assert [line for line in wide if len(line[25:].split()) > 1] == []  # a long word is not broken
 
 

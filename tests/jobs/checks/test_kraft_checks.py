@@ -8,12 +8,15 @@ from jobs.adapters.kraft.session import Quorum
 from jobs.adapters.sources.interface import ClusterMetadata, LiveReading
 from jobs.checks.common_checks import CheckStatus
 from jobs.checks.kraft_checks import permission_results, quorum_result, reachability_result
+from jobs.runtime.settings import ClusterConf, Settings
 from schemas.rows import QuarantinedZnode, Voter
 
 CLUSTER = refusal(31, "cluster")
 TOPIC = refusal(29, "topic")
 CONFIG = refusal(29, "topic", "DESCRIBE_CONFIGS")
 PAGES, CONFIGS = "DescribeTopicPartitions/a", "DescribeConfigs/b"
+
+SETTINGS = Settings("east", "warehouse", ClusterConf(), typed={"cluster": ("--cluster", "east")})
 
 
 def _reading(refusals: dict[str, str], unread_configs: dict[str, str] | None = None) -> LiveReading:
@@ -44,21 +47,22 @@ def _reading(refusals: dict[str, str], unread_configs: dict[str, str] | None = N
     ],
 )
 def test_each_missing_permission_is_named(refusals: dict[str, str], status: CheckStatus, found: str) -> None:
-    (result,) = permission_results(_reading(refusals))
+    (result,) = permission_results(SETTINGS, _reading(refusals))
     assert (result.status, result.found) == (status, found)
     assert (result.advice is None) == (status == CheckStatus.FINE)
 
 
 def test_settings_of_brokers_need_a_permission_too() -> None:
     refused = refusal(31, "cluster", "DESCRIBE_CONFIGS")
-    (result,) = permission_results(_reading({}, {"broker 1": refused, "broker 2": refused}))
+    (result,) = permission_results(SETTINGS, _reading({}, {"broker 1": refused, "broker 2": refused}))
     assert result.found == "missing: DESCRIBE_CONFIGS on the cluster (broker 1, broker 2)"
 
 
 def test_what_is_not_understood_otherwise_is_no_permission() -> None:
     moved = "its reassignment changed while it was read; take a snapshot again"
-    permissions, reading = permission_results(_reading({"DescribeTopicPartitions/a/0": moved}))
+    permissions, reading = permission_results(SETTINGS, _reading({"DescribeTopicPartitions/a/0": moved}))
     assert permissions.status == CheckStatus.FINE
+    assert reading.advice == "surveyor snapshot --cluster east; surveyor show quarantine --cluster east"
     assert (reading.status, reading.found) == (
         CheckStatus.WARNING,
         f"not understood: DescribeTopicPartitions/a/0: {moved}",

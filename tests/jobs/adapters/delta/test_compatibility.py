@@ -97,7 +97,7 @@ def test_tables_of_an_older_version_are_read_and_upgraded(
     monkeypatch.setattr("jobs.repositories.foreign_changes.SCHEMA_VERSION", int(NEXT))
     compatibility._types_of.cache_clear()  # noqa: SLF001
     assert len(warehouse.rows("plans")) == 2
-    assert {change.remedy for change in foreign_changes(warehouse)} == {"surveyor snapshot"}
+    assert {change.remedy for change in foreign_changes(warehouse)} == {"`surveyor snapshot`"}
 
     with monkeypatch.context() as crashing:
         crashing.setattr("jobs.adapters.delta.warehouse.reset_properties", fail)
@@ -170,7 +170,7 @@ REVERSED: dict[str, Callable[[DeltaTable], object]] = {
 def test_settings_that_the_next_snapshot_sets_back(warehouse: Warehouse, change: str) -> None:
     before = keys(warehouse)
     REVERSED[change](DeltaTable(warehouse.path(TABLE)))
-    assert {found.remedy for found in foreign_changes(warehouse)} <= {"surveyor snapshot"}
+    assert {found.remedy for found in foreign_changes(warehouse)} <= {"`surveyor snapshot`"}
 
     warehouse.ensure_tables()
 
