@@ -3,7 +3,7 @@
 This module does not need Spark, so every command can use the same wording.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 DRAINED_LEADS: Final = "no replica that is not drained can lead: drained broker "
@@ -63,6 +63,18 @@ def join_ids(ids: Iterable[object]) -> str:
     ('3, 1', '')
     """
     return ", ".join(map(str, ids))
+
+
+def by_reason(reasons: Mapping[int, str]) -> list[str]:
+    """List each reason once, with the brokers that have it.
+
+    >>> by_reason({1: "no token", 2: "timed out", 3: "no token"})
+    ['brokers 1, 3: no token', 'broker 2: timed out']
+    """
+    brokers = dict[str, list[int]]()
+    for broker, reason in reasons.items():
+        brokers.setdefault(reason, []).append(broker)
+    return [f"{'brokers' if len(ids) > 1 else 'broker'} {join_ids(ids)}: {reason}" for reason, ids in brokers.items()]
 
 
 def with_others(first: str, count: int) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from jobs.adapters.brokers.admin_client import read_properties, require_credentials
 from jobs.advice.next_steps import ClusterSituation, next_steps
 from jobs.advice.outage import outage_now
 from jobs.core.errors import SurveyorError
@@ -44,6 +45,8 @@ class Status:
     """Whether Kafka's default min.insync.replicas is assumed, because no snapshot has a broker's value."""
     warnings: list[str]
     """Where throttles may be set that are not known."""
+    credentials_fault: str | None = None
+    """Why no request to brokers is possible, None if credentials are valid or not needed."""
 
     @property
     def steps(self) -> list[Suggestion]:
@@ -64,7 +67,7 @@ class Status:
             "min_isr_assumed": self.min_isr_assumed,
             "warehouse_fault": self.situation.warehouse_status.fault,
             "last_snapshot": last and {"snapshot_id": last.snapshot_id, "taken_at": last.taken_at, **age},
-            "warnings": self.warnings,
+            "warnings": [*filter(None, [self.credentials_fault]), *self.warnings],
             "due": [{"what": step.what, "command": step.command} for step in self.steps],
         }
 
@@ -78,11 +81,23 @@ def _without_other_cluster(recent: WarehouseStatus, settings: Settings, cluster_
     return recent if fault is None else WarehouseStatus(fault=fault)
 
 
+def _credentials_fault(settings: Settings) -> str | None:
+    """Return why no broker would accept a request, for a cluster whose state is read from ZooKeeper."""
+    if settings.conf.command_config is None or not settings.has_zookeeper:
+        return None
+    try:
+        require_credentials(read_properties(settings.conf.command_config))
+    except SurveyorError as error:
+        return str(error)
+    return None
+
+
 def read_status(settings: Settings, snapshot_id: int | None) -> Status:
     """Read the cluster and, concurrently, the warehouse."""
     threshold = settings.conf.imbalance_threshold
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(2) as pool:
         reading = pool.submit(warehouse_status_if_readable, settings.warehouse)
+        login = pool.submit(_credentials_fault, settings) if snapshot_id is None else None
         if snapshot_id is None:
             snapshot = None
             with settings.open_source(LIVE_TIMEOUT_SECONDS) as cluster_source:
@@ -91,6 +106,7 @@ def read_status(settings: Settings, snapshot_id: int | None) -> Status:
             snapshot = find_snapshot(settings.warehouse, snapshot_id)
             view, source = view_of(settings.warehouse, snapshot), f"snapshot {snapshot_id}"
         recent = reading.result()
+        credentials_fault = login.result() if login else None
     if snapshot is None and recent.snapshot is not None:
         recent = _without_other_cluster(recent, settings, view.cluster_id)
     if snapshot is None and recent.fault is None:
@@ -123,5 +139,6 @@ def read_status(settings: Settings, snapshot_id: int | None) -> Status:
         ),
         surveyor_id=settings.conf.controller_id,
         min_isr_assumed=min_isr is None,
+        credentials_fault=credentials_fault,
         warnings=view.throttle_warnings,
     )

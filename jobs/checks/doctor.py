@@ -81,9 +81,11 @@ def run_checks(settings: Settings) -> Checks:
     yield from guarded("java", _java)
     yield from guarded("jars", partial(_jars, settings.warehouse_uri))
     yield from guarded("warehouse", partial(_warehouse, settings))
+    credentials = [*guarded("command config", partial(_credentials, settings))]
+    yield from credentials
     if settings.has_zookeeper:
-        yield from guarded("zookeeper", partial(_cluster, settings))
-    else:
+        yield from guarded("zookeeper", partial(_cluster, settings, has_credentials=not credentials))
+    elif not credentials:
         yield from guarded("reachability", partial(check_kraft, settings))
 
 
@@ -110,8 +112,8 @@ def _jars(warehouse: str) -> Checks:
             "jars",
             CheckStatus.WARNING,
             f"not yet in {cache_folder()}: the jars of {' and '.join(missing)}",
-            "the first command that starts Spark downloads them; if no registry is reachable, copy that folder from "
-            "a machine that has it, or set SURVEYOR_CACHE",
+            f"the first command that starts Spark downloads them, or {' and '.join(missing.values())}; if no registry "
+            "is reachable, copy that folder from a machine that has it, or set SURVEYOR_CACHE",
         )
     else:
         yield CheckResult("jars", CheckStatus.FINE, f"the jars that Spark needs are in {cache_folder()}")
@@ -163,7 +165,13 @@ def _schema(settings: Settings) -> Checks:
         yield CheckResult("schema", CheckStatus.FINE, found)
 
 
-def _cluster(settings: Settings) -> Checks:
+def _credentials(settings: Settings) -> Checks:
+    """Raise SurveyorError for a token or a ticket that is missing or has expired; brokers accept none of them."""
+    require_credentials(read_properties(settings.conf.command_config))
+    yield from ()
+
+
+def _cluster(settings: Settings, *, has_credentials: bool) -> Checks:
     endpoint = settings.zookeeper_endpoint
     with ZooKeeperSession(endpoint, PROBE_TIMEOUT_SECONDS) as session, session.connected() as client:
         started = time.monotonic()
@@ -185,7 +193,7 @@ def _cluster(settings: Settings) -> Checks:
         yield _clock(client, state)
         overrides, _ = read_overrides(client)
     yield _registered(settings, state)
-    if state.brokers:
+    if state.brokers and has_credentials:
         yield from guarded("command config", partial(_brokers, settings, state, overrides))
 
 
@@ -281,7 +289,6 @@ def _registered(settings: Settings, state: ClusterState) -> CheckResult:
 
 
 def _brokers(settings: Settings, state: ClusterState, overrides: Overrides) -> Checks:
-    require_credentials(read_properties(settings.conf.command_config))
     configs, why_not = read_configs_and_failures(
         state.brokers, settings.conf.command_config, overrides, PROBE_TIMEOUT_SECONDS
     )

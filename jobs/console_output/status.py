@@ -136,6 +136,8 @@ def _figures(status: Status) -> Iterator[tuple[str, str]]:
     for label, count, shown in _exceptional_figures(health):
         if count:
             yield label, shown
+    if status.credentials_fault is not None:
+        yield "credentials", f"no request to brokers is possible: {status.credentials_fault}"
     for warning in status.warnings:
         yield "not known", warning
     yield "imbalance", _imbalance(health)

@@ -21,7 +21,7 @@ from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
 from schemas.columns import TABLE_COLUMNS
-from schemas.text import pluralise
+from schemas.text import by_reason, pluralise
 
 MAX_LISTED: Final = 20
 """Brokers and log dirs listed on stderr; --json lists all."""
@@ -69,7 +69,7 @@ def _no_response_message(silent: Mapping[int, str]) -> str:
     if not silent:
         return "no broker is registered; start brokers, or check --zookeeper or --bootstrap-server"
     return (
-        f"none of {pluralise(len(silent), 'broker')} reported its log dirs:\n  {_listed(_silent_lines(silent))}\n"
+        f"none of {pluralise(len(silent), 'broker')} reported its log dirs:\n  {_listed(by_reason(silent))}\n"
         "nothing was stored; check --command-config and the network connection to the brokers"
     )
 
@@ -88,10 +88,6 @@ def _result(log_dirs: Mapping[int, LogDirs], silent: Mapping[int, str], logs: pa
             for log_dir, error in log_dirs[broker].failed.items()
         ],
     }
-
-
-def _silent_lines(silent: Mapping[int, str]) -> list[str]:
-    return [f"broker {broker}: {reason}" for broker, reason in silent.items()]
 
 
 def _listed(lines: Collection[str]) -> str:
@@ -120,8 +116,9 @@ def report_sizes(settings: Settings) -> CommandResult:
 
 def _warnings(result: Result) -> Iterator[str]:
     if result["silent"]:
-        lines = _silent_lines({row["broker_id"]: row["reason"] for row in result["silent"]})
-        yield f"{pluralise(len(lines), 'broker')} did not respond, their last sizes are kept:\n  {_listed(lines)}"
+        lines = by_reason({row["broker_id"]: row["reason"] for row in result["silent"]})
+        brokers = pluralise(len(result["silent"]), "broker")
+        yield f"{brokers} did not respond, their last sizes are kept:\n  {_listed(lines)}"
     if result["failed_log_dirs"]:
         lines = [f"broker {row['broker_id']}: {row['log_dir']}: {row['error']}" for row in result["failed_log_dirs"]]
         yield f"{pluralise(len(lines), 'log dir')} could not be read by their brokers:\n  {_listed(lines)}"

@@ -127,7 +127,7 @@ def provider_of(values: Mapping[str, str], file: str) -> TokenProvider:
         words = tuple(shlex.split(command or ""))
     except ValueError as error:
         raise UsageError(f"{file}: {TOKEN_COMMAND} is not a command line ({error})") from None
-    return _of_command(words)
+    return _of_command(words, file)
 
 
 def _path_of(url: str, file: str) -> Path:
@@ -159,8 +159,8 @@ def _of_file(path: Path) -> TokenProvider:
 
 
 @cache
-def _of_command(words: tuple[str, ...]) -> TokenProvider:
-    name = TOKEN_COMMAND  # its arguments may be secret
+def _of_command(words: tuple[str, ...], file: str) -> TokenProvider:
+    name = f"{file}: {TOKEN_COMMAND} {words[0] if words else ''}".rstrip()  # its arguments may be secret
 
     def retrieve() -> str:
         try:

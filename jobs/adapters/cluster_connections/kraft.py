@@ -27,6 +27,7 @@ from schemas.current_state import CurrentPartition, CurrentReassignments, Curren
 from schemas.lease_holder import LeaseHolder
 from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.rows import Broker, Change, Key, Operation
+from schemas.text import by_reason
 
 WHY_NO_BATCH: Final = (
     "a KRaft cluster has no controllership in ZooKeeper to take, and its own controller repairs leaders and ISRs"
@@ -144,7 +145,7 @@ class KRaftReader:
         ask_current = partial(_current_rates, applied + 1)
         of_brokers, reasons = ask_brokers(brokers, self.reads.settings, BROKERS_SECONDS, ask_current)
         if reasons and not allow_silent:
-            listed = "; ".join(f"broker {broker}: {reason}" for broker, reason in sorted(reasons.items()))
+            listed = "; ".join(by_reason(dict(sorted(reasons.items()))))
             raise UnreadableError(f"the configs of brokers cannot be read: {listed}")
         overrides: dict[ResourceName, Mapping[str, str] | None] = {}
         for kind, name in ordered:

@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 from jobs.adapters.java.resolvers import Artifact, JarSet, choose_resolver
 from jobs.core.errors import ExitCode, MissingError
 from jobs.core.logs import module_logger
+from schemas.text import abbreviate
 
 KAFKA_VERSION = "3.9.2"
 OLDER_KAFKAS = ("2.4.1", "2.5.1", "2.6.3", "2.7.2", "2.8.2")
@@ -47,6 +48,9 @@ GCS: Final = frozenset({"gs"})
 
 CHECKSUM_FILE: Final = Path(__file__).with_name("jars.sha256")
 
+_LIST: Final = "jars.txt"
+"""The file of a set's folder that lists the jars that were downloaded into it."""
+
 SPARK_HOME = "SPARK_HOME"
 """Environment variable with the folder of a Spark installation; spark-submit sets it for its processes."""
 
@@ -56,10 +60,18 @@ def spark_jars(warehouse: str) -> list[Path]:
     return [jar for jars in _spark_sets(warehouse) for jar in _cached(jars)]
 
 
-def missing_spark_jars(warehouse: str) -> list[str]:
-    """Return the titles of the sets among `spark_jars` that are not cached; `spark_jars` would download them."""
-    # `isdir` is false for a folder without permission
-    return [jars.title for jars in _spark_sets(warehouse) if not os.path.isdir(_folder(jars))]  # noqa: PTH112
+def missing_spark_jars(warehouse: str) -> dict[str, str]:
+    """Return the sets among `spark_jars` that `spark_jars` would download: titles, and commands that do only that.
+
+    Raise MissingError for a set of which only a part is cached.
+    """
+    missing = dict[str, str]()
+    for jars in _spark_sets(warehouse):
+        if os.path.isdir(_folder(jars)):  # noqa: PTH112 - it is false for a folder without permission
+            _complete(jars)
+        else:
+            missing[jars.title] = jars.download_command
+    return missing
 
 
 def _spark_sets(warehouse: str) -> list[JarSet]:
@@ -80,7 +92,7 @@ def _delta() -> JarSet:
         Artifact("io.delta", f"delta-spark_{spark}_{_SCALA}", delta),
         Artifact("io.delta", "delta-storage", delta),
     )
-    return JarSet(f"Delta {delta}", artifacts, transitive=False)
+    return JarSet(f"Delta {delta}", artifacts, transitive=False, argument="delta")
 
 
 def _s3() -> JarSet:
@@ -98,7 +110,7 @@ def _s3() -> JarSet:
         ("commons-codec", "commons-codec"),
         ("commons-logging", "commons-logging"),
     )
-    return JarSet(f"S3 {hadoop}", artifacts, transitive=True, excluded=excluded)
+    return JarSet(f"S3 {hadoop}", artifacts, transitive=True, excluded=excluded, argument="s3")
 
 
 def _azure() -> JarSet:
@@ -106,13 +118,13 @@ def _azure() -> JarSet:
     hadoop = _version_in_pyspark("hadoop-client-api")
     in_pyspark = (("commons-codec", "commons-codec"), ("commons-logging", "commons-logging"))
     artifacts = (Artifact("org.apache.hadoop", "hadoop-azure", hadoop),)
-    return JarSet(f"ADLS {hadoop}", artifacts, transitive=True, excluded=in_pyspark)
+    return JarSet(f"ADLS {hadoop}", artifacts, transitive=True, excluded=in_pyspark, argument="azure")
 
 
 def _gcs() -> JarSet:
     """Return Google's connector with all that it needs in one jar, for Spark's reading of a warehouse on GCS."""
     artifact = Artifact("com.google.cloud.bigdataoss", "gcs-connector", GCS_CONNECTOR, "shaded")
-    return JarSet(f"GCS {GCS_CONNECTOR}", (artifact,), transitive=False)
+    return JarSet(f"GCS {GCS_CONNECTOR}", (artifact,), transitive=False, argument="gcs")
 
 
 def kdc_jars() -> list[Path]:
@@ -175,7 +187,8 @@ def _kafka(version: str) -> JarSet:
         # pinned, because Maven and Ivy would choose different versions
         Artifact("ch.qos.reload4j", "reload4j", "1.2.25"),
     )
-    return JarSet(f"Kafka {version}", artifacts, transitive=True)
+    argument = "" if version == KAFKA_VERSION else None
+    return JarSet(f"Kafka {version}", artifacts, transitive=True, argument=argument)
 
 
 def zookeeper_jars() -> list[Path]:
@@ -216,10 +229,33 @@ def _cached(request: JarSet) -> list[Path]:
     folder = _folder(request)
     if not os.path.isdir(folder):  # noqa: PTH112 - as above
         _download(request, folder)
+    return _complete(request)
+
+
+def _complete(request: JarSet) -> list[Path]:
+    """Return the jars of a cached set; raise MissingError if some are missing, as after a copy that was interrupted."""
+    folder = _folder(request)
     jars = _jars_in(folder)
-    if not jars:
-        raise MissingError(f"{folder} has no jars: delete this folder, and run the same command again")
+    expected = _listed_in(folder) or {_file_name(artifact) for artifact in request.artifacts}
+    if missing := sorted(expected.difference(jar.name for jar in jars)):
+        lacks = f"lacks {abbreviate(missing)}" if jars else "has no jars"
+        raise MissingError(f"{folder} {lacks}: delete this folder, and run {request.download_command} again")
     return jars
+
+
+def _listed_in(folder: Path) -> set[str]:
+    """Return the names of the jars that were downloaded into a folder, none for one that was filled by hand."""
+    listed = folder / _LIST
+    return {*listed.read_text("utf-8").split()} if listed.is_file() else set()
+
+
+def _file_name(artifact: Artifact) -> str:
+    """Return the name of an artifact's jar.
+
+    >>> _file_name(Artifact("com.google", "gcs-connector", "4.0.4", "shaded"))
+    'gcs-connector-4.0.4-shaded.jar'
+    """
+    return "-".join(filter(None, (artifact.name, artifact.version, artifact.classifier))) + ".jar"
 
 
 def _download(request: JarSet, folder: Path) -> None:
@@ -229,9 +265,10 @@ def _download(request: JarSet, folder: Path) -> None:
         jars = Path(workshop, "jars")
         jars.mkdir()
         resolve(request, jars)
-        _refuse_unlisted(request.title, _jars_in(jars))
+        _refuse_unlisted(request, _jars_in(jars))
         if not _jars_in(jars):
             raise MissingError(f"{tool} reported no error, and fetched none of the {request.title} jars")
+        Path(jars, _LIST).write_text("\n".join(jar.name for jar in _jars_in(jars)) + "\n", "utf-8")
         _publish(jars, folder)
 
 
@@ -260,7 +297,7 @@ def _jars_in(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.jar"))
 
 
-def _refuse_unlisted(title: str, jars: Iterable[Path]) -> None:
+def _refuse_unlisted(request: JarSet, jars: Iterable[Path]) -> None:
     """Raise MissingError if a jar is not listed, or differs from its listed checksum."""
     listed = {name: digest for digest, name in (line.split() for line in CHECKSUM_FILE.read_text("utf-8").splitlines())}
     wrong = {jar.name: sha256 for jar in jars if (sha256 := _digest(jar)) != listed.get(jar.name)}
@@ -271,9 +308,9 @@ def _refuse_unlisted(title: str, jars: Iterable[Path]) -> None:
         for name, sha256 in wrong.items()
     )
     raise MissingError(
-        f"what was downloaded as the {title} jars is not what Surveyor was tested with, and is not used:\n"
+        f"what was downloaded as the {request.title} jars is not what Surveyor was tested with, and is not used:\n"
         f"  {differences}\nFind out what the mirror or proxy serves (`sha256sum`, Maven's settings.xml); then run "
-        "`python -m jobs.adapters.java.jars` again."
+        f"{request.download_command} again."
     )
 
 

@@ -37,6 +37,15 @@ class JarSet:
     transitive: bool
     excluded: tuple[tuple[str, str], ...] = ()
     """Group and name of artifacts that are left out."""
+    argument: str | None = None
+    """The argument of the command that downloads the set, empty if it needs none; None for sets of tests."""
+
+    @property
+    def download_command(self) -> str:
+        """The command that downloads the set, between backticks, for messages."""
+        if self.argument is None:
+            return "the same command"
+        return f"`{' '.join(['python -m jobs.adapters.java.jars', *self.argument.split()])}`"
 
 
 def choose_resolver(ivy_jars: Iterable[Path]) -> tuple[str, Resolver]:
@@ -136,5 +145,5 @@ def _failure(command: list[str], request: JarSet, output: str) -> MissingError:
     return MissingError(
         f"{command[0]} could not download the {request.title} jars; the end of its output:\n  {tail}\n"
         "They are needed once. With the network reachable (a mirror or proxy goes into Maven's settings.xml), "
-        "run `python -m jobs.adapters.java.jars` again."
+        f"run {request.download_command} again."
     )

@@ -6,6 +6,7 @@ of their lifetime is over, so a command may run longer than a ticket is valid. A
 connection, and some other program renews it. The realm and its KDC are those of krb5.conf (KRB5_CONFIG).
 """
 
+import shlex
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -55,14 +56,14 @@ _EXPLANATIONS: Final = {
     _KRB5 + 18: "{the_principal} is locked or expired in the KDC",
     _KRB5 + 24: "the KDC does not accept the key in {source}: export the keytab of {principal} again",
     _KRB5 + 31: "the KDC does not accept the key in {source}: export the keytab of {principal} again",
-    _EXPIRED: "the ticket in {source} has expired: run kinit again",
+    _EXPIRED: "the ticket in {source} has expired: run {kinit}",
     _KRB5 + 37: "the clocks of this machine and the KDC differ too much: synchronize them",
     _KRB5 + 134: "{principal} is not of the form NAME or NAME/HOST@REALM",
-    _KRB5 + 141: "there is no ticket in {source}: run kinit",
+    _KRB5 + 141: "there is no ticket in {source}: run {kinit}",
     _KRB5 + 154: "krb5.conf has no KDC of the realm of {principal}: see KRB5_CONFIG",
     _KRB5 + 156: "no KDC of the realm of {principal} answers: see krb5.conf (KRB5_CONFIG) and the network",
-    _NO_KEY: "{source} has no key of {principal}, or of another encryption type than the KDC: see `klist -ke`",
-    _KRB5 + 195: "there is no ticket cache {source}: run kinit",
+    _NO_KEY: "{source} has no key of {principal}, or of another encryption type than the KDC: see {klist}",
+    _KRB5 + 195: "there is no ticket cache {source}: run {kinit}",
     _KRB5 + 224: "neither {principal} nor krb5.conf names a realm: see KRB5_CONFIG",
 }
 """What Kerberos' error codes mean for a user; the names are those of krb5.h, KRB5KDC_ERR_C_PRINCIPAL_UNKNOWN and on."""
@@ -128,11 +129,18 @@ class KerberosLogin:
             the_principal="the principal" if self.principal is None else f"the principal {self.principal}",
             service=self.service if host is None else self._service_at(host),
             source=source,
+            kinit=self._kinit(),
+            klist=f"`{shlex.join(['klist', '-ke', str(self.keytab)])}`",
         )
         message = f"Kerberos login of {self.principal or source} failed: {reason}"
         if host is not None:
             self._failures[host] = message
         return KerberosError(message)
+
+    def _kinit(self) -> str:
+        """Return the command that renews the ticket cache."""
+        cache = [] if self.ticket_cache is None else ["-c", self.ticket_cache]
+        return f"`{shlex.join(['kinit', *cache, self.principal or 'PRINCIPAL'])}`"
 
     def succeeded(self, host: str) -> None:
         self._failures.pop(host, None)

@@ -165,23 +165,30 @@ def test_machine_without_prerequisites(
 def test_jars_of_a_warehouse_on_s3(tree: KafkaTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark needs more of them than for a folder; here there are those for a folder."""
     monkeypatch.setenv("SURVEYOR_CACHE", str(tmp_path))
-    Path(tmp_path, "jars", "delta-spark_4.2_2.13-4.4.0").mkdir(parents=True)
+    delta = Path(tmp_path, "jars", "delta-spark_4.2_2.13-4.4.0")
+    delta.mkdir(parents=True)
+    (delta / "delta-spark_4.2_2.13-4.4.0.jar").touch()
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "without a secret")
 
-    def jars(warehouse: str) -> tuple[str, str]:
+    def jars(warehouse: str) -> tuple[str, str, str]:
         ran = CliRunner().invoke(app, ["doctor", "--zookeeper", tree.hosts, "--warehouse", warehouse, "--json"])
         (found,) = [row for row in json.loads(ran.stdout)["findings"] if row["check"] == "jars"]
-        return found["state"], found["found"]
+        return found["state"], found["found"], str(found["advice"])
 
+    state, found, _ = jars(str(tmp_path / "warehouse"))
+    assert (state, "lacks delta-storage-4.4.0.jar: delete this folder" in found) == (CheckStatus.FAULT, True)
+    (delta / "delta-storage-4.4.0.jar").touch()
     assert jars(str(tmp_path / "warehouse"))[0] == CheckStatus.FINE
-    state, found = jars("s3://bucket/surveyor")
+    state, found, advice = jars("s3://bucket/surveyor")
     assert (state, "S3" in found, "Delta" in found) == (CheckStatus.WARNING, True, False)
+    assert "`python -m jobs.adapters.java.jars s3`" in advice
 
 
 def test_credentials_that_are_of_no_use_are_a_fault(
-    tree: KafkaTree, look: Callable[..., Findings], tmp_path: Path
+    tree: KafkaTree, look: Callable[..., Findings], surveyor: Surveyor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are not a broker that does not answer; what depends on them is left out."""
+    monkeypatch.setattr("jobs.checks.doctor.PROBE_TIMEOUT_SECONDS", 0.5)  # for an address without ZooKeeper
     token, config = tmp_path / "token", tmp_path / "client.properties"
     for file, text in (
         (token, unsecured_token("surveyor", lifetime=-60.0)),
@@ -194,7 +201,11 @@ def test_credentials_that_are_of_no_use_are_a_fault(
         file.write_text(text, encoding="utf-8")
 
     findings = look(tree.hosts, "--command-config", str(config), code=1)
+    unreadable = look("127.0.0.1:1", "--command-config", str(config), code=1)
+    status = surveyor.run("status", "--zookeeper", tree.hosts, "--command-config", str(config))
 
+    assert (status.exit_code, "credentials" in status.stdout, "expired at" in status.stdout) == (0, True, True)
+    assert unreadable["command config"] == findings["command config"]
     assert findings["command config"][0] == CheckStatus.FAULT
     assert "expired at" in findings["command config"][1]
     assert not {"settings", "control requests"} & findings.keys()

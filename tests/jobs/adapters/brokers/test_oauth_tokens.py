@@ -181,12 +181,13 @@ def test_connections_that_wait_for_a_failing_command_share_its_error(tmp_path: P
     for thread in threads:
         thread.join()
 
-    assert errors == ["sasl.oauthbearer.token.command ended with exit code 3: run it by hand"] * 8
+    command = f"client.properties: sasl.oauthbearer.token.command {sys.executable}"
+    assert errors == [f"{command} ended with exit code 3: run it by hand"] * 8
     assert runs.read_text() == "x"
 
 
 def test_command_that_does_not_exist() -> None:
-    with pytest.raises(TokenError, match="cannot be run: No such file or directory"):
+    with pytest.raises(TokenError, match=r"^f: .* /nowhere/token cannot be run: No such file or directory"):
         provider_of({TOKEN_COMMAND: "/nowhere/token"}, "f").token()
 
 

@@ -83,6 +83,21 @@ def test_a_folder_without_its_jars_does_not_count(cache: Path) -> None:
         delta_jars()
 
 
+@pytest.mark.usefixtures("some_jar_is_known", "cache")
+def test_a_set_that_lost_a_jar_does_not_count(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a copy that was interrupted, or a folder that was filled by hand."""
+    put_mvn_on_path(notes, monkeypatch)
+    (some,) = delta_jars()
+    some.rename(some.with_name("other.jar"))
+    again = r"delete this folder, and run `python -m jobs\.adapters\.java\.jars delta` again"
+    with pytest.raises(MissingError, match=rf"lacks some\.jar: {again}"):
+        delta_jars()
+    (some.parent / "jars.txt").unlink()
+    (some.parent / DELTA[0]).touch()
+    with pytest.raises(MissingError, match=rf"lacks delta-storage-4\.4\.0\.jar: {again}"):
+        delta_jars()
+
+
 def test_a_download_of_nothing_is_no_set(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Maven copies nothing for a faulty POM, and ends without an error."""
     monkeypatch.setattr(jars, "choose_resolver", lambda _: ("mvn", lambda *_: None))
@@ -151,7 +166,9 @@ def test_two_at_once_do_no_harm(cache: Path, notes: Path, monkeypatch: pytest.Mo
 def test_another_jar_than_was_tested_is_not_used(cache: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_mvn_on_path(notes, monkeypatch)
 
-    with pytest.raises(MissingError, match=rf"some.jar: SHA-256 {CHECKSUM}, expected no jar of that name"):
+    with pytest.raises(
+        MissingError, match=rf"some.jar: SHA-256 {CHECKSUM}, expected no jar of that name(?s:.*)jars delta` again"
+    ):
         delta_jars()
     assert list((cache / "jars").iterdir()) == []
 

@@ -118,7 +118,7 @@ def test_tickets_are_shared_and_renewed(kdc: Kdc, monkeypatch: pytest.MonkeyPatc
         (
             "stranger",
             "kafka",
-            "all.keytab has no key of stranger, or of another encryption type than the KDC: see `klist -ke`",
+            "all.keytab has no key of stranger, or of another encryption type than the KDC: see `klist -ke /",
         ),
         (USER, "kafkaesque", "the KDC does not know the service kafkaesque@localhost"),
         ("sur@veyor@x", "kafka", "sur@veyor@x is not of the form NAME"),
@@ -154,9 +154,11 @@ def test_a_ticket_cache_without_a_ticket(kdc: Kdc, tmp_path: Path, monkeypatch: 
     time.sleep(3.5)
     expired = failure_of(KerberosLogin("kafka", None, None, cache))
 
-    assert missing.endswith(f"there is no ticket cache FILE:{tmp_path}/none: run kinit")
-    assert default.endswith("there is no ticket in the default ticket cache: run kinit")
-    assert expired.endswith(f"the ticket in {cache} has expired: run kinit again")
+    assert missing.endswith(
+        f"there is no ticket cache FILE:{tmp_path}/none: run `kinit -c FILE:{tmp_path}/none PRINCIPAL`"
+    )
+    assert default.endswith("there is no ticket in the default ticket cache: run `kinit PRINCIPAL`")
+    assert expired.endswith(f"the ticket in {cache} has expired: run `kinit -c {cache} PRINCIPAL`")
 
 
 def test_no_kdc(kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
