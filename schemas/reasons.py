@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from string import Formatter
 from typing import Any, Final
 
+from schemas.broker_configs import AUTHORIZER, CREATE_POLICY
 from schemas.text import DRAINED_LEADS
+from schemas.topic_configs import DELETION_ENABLED, TIERED
 from schemas.znode_paths import TOPICS, ZNODE_LIMIT_REASON
 
 
@@ -66,6 +68,9 @@ CAPPED: Final = Sentence(
 
 # leadership after failures
 UNPLANNED_IN_QUARANTINE: Final = Sentence("it is in quarantine: no change is planned for it")
+NEW_TOPIC: Final = Sentence("new topic")
+ADDED_PARTITION: Final = Sentence("added partition")
+NO_STATE_YET: Final = Sentence("no state yet")
 FIRST_LEADER: Final = Sentence("{what}: first live replica leads, live replicas are in sync")
 NO_REPLICA_ALIVE: Final = Sentence("no replica is alive: {replicas:ids}")
 ISR_EMPTY: Final = Sentence("no replica is in sync: the ISR is empty")
@@ -73,6 +78,7 @@ ISR_CANNOT_LEAD: Final = Sentence("no in-sync replica can lead: ISR {isr:ids}")
 ALIVE_NOT_ELECTABLE: Final = Sentence("; alive but cannot be elected: {survivors:ids}")
 ISR_GONE: Final = Sentence("no in-sync replica is alive: gone are {gone:ids}")
 ISR_SHRINKS: Final = Sentence("gone from the ISR: {gone:ids}")
+LEADER_RESTARTED: Final = Sentence("its leader has restarted, and no other replica is in sync")
 NO_LEADER: Final = Sentence("no leader")
 LEADERS_LOG_DIR_FAILED: Final = Sentence("the log dir of broker {leader} failed")
 LEADER_GONE: Final = Sentence("broker {leader} is gone")
@@ -158,9 +164,12 @@ LEADERLESS: Final = Sentence(
 MOVES: Final = Sentence("adds [{adding:ids}], removes [{removing:ids}]")
 REORDERED: Final = Sentence("order of replicas changes, no data moves")
 STEP: Final = Sentence("step {step} of {steps}: {what}")
+STEP_WHY: Final = Sentence("; {why}")
+UNDRAINED: Final = Sentence("no longer drained")
 WHY_REORDERED: Final = Sentence("{why}: order of replicas changes, no data moves")
 WHY_ELECTED: Final = Sentence("{why}: first in sync is {leader}")
-ADDS_UNKNOWN: Final = Sentence("going back adds brokers that are {what}: {brokers:ids}")
+RETURNS_TO_DEAD: Final = Sentence("going back adds brokers that are not alive: {dead:ids}")
+RETURNS_TO_DRAINED: Final = Sentence("going back adds brokers that are drained: {drained:ids}")
 EVENS_OUT_LEADERS: Final = Sentence("evens out leaders: the first of its list leads once its replicas are there")
 DRAINED_PARTITION_GONE: Final = Sentence("the partition that was drained is gone")
 CHANGED_SINCE_DRAIN: Final = Sentence("its replicas are now {replicas:ids}, the drain made them {made:ids}")
@@ -238,6 +247,9 @@ ZNODE_TOO_LARGE: Final = Sentence(
 TOPIC_TOO_LARGE: Final = Sentence(
     f"{TOPICS}/{{topic}} would take about {{size}} bytes, more than {{limit}}: {ZNODE_LIMIT_REASON}; "
     "ask for fewer partitions or replicas"
+)
+REQUEST_TOO_LARGE: Final = Sentence(
+    f"it would take {{size}} bytes, more than {{limit}}: {ZNODE_LIMIT_REASON}; move fewer at once"
 )
 INTERMEDIATE_FAULT: Final = Sentence("on the way, after wave {wave}: {fault}")
 
@@ -397,6 +409,32 @@ MOVED_IN_TARGET: Final = Sentence("{target} shows it being moved, which is no as
 NO_REPLICAS_IN_TARGET: Final = Sentence("{target} shows no replicas")
 NOT_ASKED_FOR: Final = Sentence("no commit of the plan requested it, so the plan moved nothing here")
 
+# znodes on which Kafka's controller fails
+MOVES_WITHOUT_STATE: Final = Sentence(
+    "it has a partition that is being reassigned and has no state and no live replica; start one of its brokers"
+)
+DELETED_WITHOUT_STATE: Final = Sentence(
+    "the topic is queued for deletion, and it has a partition that is being reassigned and has no state"
+)
+
+# the mode of a commit
+MODE_REQUESTED: Final = Sentence("requested by --mode")
+BROKER_CONTROLS: Final = Sentence("broker {controller} is the controller")
+CONTROLLER_ASKED: Final = Sentence("broker {controller} is the controller, asked by requests in /admin")
+RESIDENT_ASKED: Final = Sentence("{controller}, is the controller, asked by requests in /admin")
+RESIDENT_SUBMITTED: Final = Sentence("{controller}, is the controller: the plan is submitted to it")
+CONTROLLER_ELECTS: Final = Sentence("the cluster's controller elects live replicas in sync by itself")
+NOT_IN_ADMIN_API: Final = Sentence("the Admin API offers no repair of leaders and ISRs: {actions}")
+REQUESTS_CARRIED_OUT: Final = Sentence("requests in /admin are carried out by the current controller")
+NO_FIRST_LEADERS: Final = Sentence("the Admin API does not elect first leaders of existing partitions")
+TIERED_UNCHECKED: Final = Sentence(
+    f"only a broker can check {TIERED} against its own configs, and it fails if they do not fit"
+)
+HOLD_TOO_SHORT: Final = Sentence("a reassignment takes longer than the controllership may be held")
+NO_BROKER_CONTROLS: Final = Sentence("no broker is the controller")
+CONTROLLER_DEAD: Final = Sentence("controller {controller} is no live broker")
+CONTROLLER_UNREACHABLE: Final = Sentence("broker {controller}, the controller, is not reached at {addresses}")
+
 # transitions
 ILLEGAL_CHANGE: Final = Sentence("it is {state} and would be {after}; {allowed}")
 ALLOWED_TRANSITION: Final = Sentence("{action} leads to {state} from {starts} only")
@@ -479,10 +517,66 @@ QUEUED_ALREADY: Final = Sentence("queued for deletion already")
 
 # deletions of topics
 UNKNOWN_TOPIC: Final = Sentence("topic does not exist")
-DELETION_DISABLED: Final = Sentence("delete.topic.enable is false")
+DELETION_DISABLED: Final = Sentence(f"{DELETION_ENABLED} is false")
 TOPIC_MOVES: Final = Sentence("a partition of the topic is being moved")
 ELECTION_REQUESTED: Final = Sentence("a preferred election is requested")
 REPLICAS_UNREACHABLE: Final = Sentence("unreachable replicas on brokers {brokers:ids}")
+
+# requests of admin clients to the resident controller
+NOT_HOSTED: Final = Sentence("This server does not host this topic-partition.")
+NOT_COMPLETE_IN_TIME: Final = Sentence(
+    "not complete in time; Surveyor continues with it, and `surveyor status` says what it waits for"
+)
+ZNODE_CHANGED: Final = Sentence("its znode changed during each attempt to write it; ask again")
+ADMIN_REQUEST_WAITS: Final = Sentence("the request waits; `surveyor status` says for what")
+USE_COMMAND: Final = Sentence("Surveyor is the controller, and {reason}: use `surveyor {command}`")
+SERVES_BROKERS_ONLY: Final = Sentence("at a listener with {protocol} it serves brokers only")
+SERVES_NO_CLIENTS: Final = Sentence(
+    "it serves no clients at this address now, because of the security settings of brokers (see its log)"
+)
+AUTHORIZER_UNASKED: Final = Sentence(f"it cannot ask the brokers' authorizer ({AUTHORIZER}={{authorizer}})")
+AUTHORIZER_UNKNOWN: Final = Sentence(
+    "it cannot ask the brokers' authorizer (no broker has reported whether it has one)"
+)
+LOGIN_UNVERIFIED: Final = Sentence("it cannot verify the password or token of this user, as brokers can")
+NO_SCRAM_CHANGES: Final = Sentence(
+    "Surveyor is the controller, and does not change users. Stop it for that time, or change them with "
+    "`kafka-configs --zookeeper`"
+)
+NO_FEATURES: Final = Sentence("Surveyor is the controller, and finalizes no features; brokers of ZooKeeper have none")
+NO_CONTROLLER_SETTINGS: Final = Sentence("this is Surveyor, the controller; it has no settings")
+OTHER_RESOURCES: Final = Sentence("ask about other resources without the controller's settings")
+TOPIC_NAMED_TWICE: Final = Sentence("{topic} is named {times} times")
+TOPIC_EXISTS: Final = Sentence("topic {topic} exists")
+QUEUED_TOPIC_EXISTS: Final = Sentence("topic {topic} exists and is queued for deletion")
+TOPIC_COLLIDES: Final = Sentence("topic {topic} collides with {other}: '.' and '_' are one in metric names")
+METADATA_LOG: Final = Sentence("{topic} is KRaft's own log")
+POLICY_UNASKED: Final = Sentence(
+    f"{CREATE_POLICY} is {{policy}}, which only brokers can ask: use `surveyor plan assign`"
+)
+NULL_VALUE: Final = Sentence("{name}: null is no value")
+NO_PARTITIONS: Final = Sentence("{count} partitions: at least 1 is needed")
+TOO_MANY_PARTITIONS: Final = Sentence(
+    "{count} partitions: a request may add {limit} in all, and {left} of them are left"
+)
+PARTITIONS_EXIST: Final = Sentence("{topic} has {count} partitions already")
+TOPIC_REASSIGNED: Final = Sentence("partitions of {topic} are being reassigned; wait until that is complete")
+FACTOR_UNREACHABLE: Final = Sentence("replication factor {factor}: {live} brokers are alive")
+ASSIGNED_TWICE: Final = Sentence("give either assignments, or the number of partitions and the replication factor")
+NOT_CONSECUTIVE: Final = Sentence("partitions [{partitions:ids}]: expected each from 0 on, once")
+ASSIGNMENTS_DIFFER: Final = Sentence("{assignments} assignments for {partitions} new partitions")
+NOT_OF_FACTOR: Final = Sentence("[{replicas:ids}]: expected {factor} broker ids without duplicates")
+NOT_BROKER_IDS: Final = Sentence("[{replicas:ids}]: expected broker ids without duplicates")
+BROKERS_NOT_ALIVE: Final = Sentence("brokers [{dead:ids}] are not alive")
+ALIVE_ARE: Final = Sentence("; alive are {live:ids}")
+CANNOT_BE_DECODED: Final = Sentence("{path} cannot be decoded: {fault}")
+NOT_BEING_REASSIGNED: Final = Sentence("no reassignment of this partition is in progress")
+ELECTION_NOT_NEEDED: Final = Sentence("Leader election not needed.")
+LED_ALREADY: Final = Sentence("it has a leader")
+RECOVER_INSTEAD: Final = Sentence(
+    "an unclean election may lose acknowledged records: `surveyor plan recover` shows the evidence first"
+)
+PREFERRED_UNAVAILABLE: Final = Sentence("the preferred replica is not alive or not in sync")
 
 
 def other_topic(topic: str, planned: str | None, now: str | None) -> str:

@@ -11,10 +11,10 @@ from jobs.preconditions.changes import adds_partition, is_unclean
 from jobs.preconditions.topic_configs import tiered
 from jobs.runtime.cli_enums import Mode, Via
 from jobs.runtime.settings import Settings
+from schemas import reasons
 from schemas.enums import CARRIED_OUT, NO_VERSION, Action, DrainMode, PlanKind
 from schemas.lease_holder import LeaseHolder
 from schemas.plan import Plan
-from schemas.topic_configs import TIERED
 
 
 def choose_mode(
@@ -56,7 +56,7 @@ def choose_mode(
         )
     _refuse_unable(mode, plan, why_not_admin, why_not_batch)
     if mode is not Mode.AUTO:
-        return mode, "requested by --mode"
+        return mode, reasons.MODE_REQUESTED.say()
     if why_not_batch:
         return Mode.ADMIN, why_not_batch
     if why_not_admin or epoch_behind:
@@ -65,7 +65,7 @@ def choose_mode(
     return (
         (Mode.BATCH, why_unresponsive)
         if why_unresponsive
-        else (Mode.ADMIN, f"broker {state.controller_broker} is the controller")
+        else (Mode.ADMIN, reasons.BROKER_CONTROLS.say(controller=state.controller_broker))
     )
 
 
@@ -90,7 +90,7 @@ def _mode_with_resident_controller(
         if mode is Mode.BATCH:
             raise RefusedError(f"--mode batch: {controller}, which moves replicas by requests in /admin; omit --mode")
         _refuse_unrequestable(plan, "while Surveyor is the controller, a plan that moves replicas")
-        return Mode.ADMIN, f"{controller}, asked by requests in /admin"
+        return Mode.ADMIN, reasons.RESIDENT_ASKED.say(controller=resident_controller)
     if mode is Mode.ADMIN:
         raise RefusedError(
             f"--mode admin: {controller}, which serves no Admin API; omit --mode: the plan is then submitted to it"
@@ -99,7 +99,7 @@ def _mode_with_resident_controller(
         raise RefusedError(f"{controller}, and carries out requests in /admin itself: plan {plan.title} is left to it")
     if why_not_batch := _why_not_batch(plan):
         raise RefusedError(f"{controller} and cannot commit plan {plan.title}: {why_not_batch}")
-    return Mode.BATCH, f"{controller}: the plan is submitted to it"
+    return Mode.BATCH, reasons.RESIDENT_SUBMITTED.say(controller=resident_controller)
 
 
 def _via_zookeeper(mode: Mode, plan: Plan, cluster: ClusterConnection, state: LiveCluster) -> tuple[Mode, str]:
@@ -112,7 +112,7 @@ def _via_zookeeper(mode: Mode, plan: Plan, cluster: ClusterConnection, state: Li
         raise RefusedError(
             "--via zookeeper: no live broker is the controller, so a request in /admin would not be found"
         )
-    return Mode.ADMIN, f"broker {state.controller_broker} is the controller, asked by requests in /admin"
+    return Mode.ADMIN, reasons.CONTROLLER_ASKED.say(controller=state.controller_broker)
 
 
 def _refuse_unrequestable(plan: Plan, subject: str) -> None:
@@ -132,16 +132,16 @@ def _why_not_admin(plan: Plan, cluster: ClusterConnection) -> str | None:
         actions -= {Action.ELECT}  # the controller makes the clean ones among them by itself
     unsupported = sorted(actions - EXECUTABLE)
     if unsupported == [Action.ELECT] and cluster.elects_uncleanly:
-        return "the cluster's controller elects live replicas in sync by itself"
+        return reasons.CONTROLLER_ELECTS.say()
     if unsupported:
-        return f"the Admin API offers no repair of leaders and ISRs: {', '.join(unsupported)}"
+        return reasons.NOT_IN_ADMIN_API.say(actions=", ".join(unsupported))
     if _carries_out_requests(plan):
-        return "requests in /admin are carried out by the current controller"
+        return reasons.REQUESTS_CARRIED_OUT.say()
     first_leaders = (
         change for change in plan.changes if change.action == Action.CREATE and change.topic_version != NO_VERSION
     )
     states_only = [change for change in first_leaders if not adds_partition(change)]
-    return "the Admin API does not elect first leaders of existing partitions" if states_only else None
+    return reasons.NO_FIRST_LEADERS.say() if states_only else None
 
 
 def _carries_out_requests(plan: Plan) -> bool:
@@ -153,9 +153,9 @@ def _carries_out_requests(plan: Plan) -> bool:
 def _why_not_batch(plan: Plan) -> str | None:
     """Return why batch mode cannot carry out a plan; None if it can."""
     if tiered(plan.operations):
-        return f"only a broker can check {TIERED} against its own configs, and it fails if they do not fit"
+        return reasons.TIERED_UNCHECKED.say()
     moving = any(change.action == Action.REASSIGN for change in plan.changes)
-    return "a reassignment takes longer than the controllership may be held" if moving else None
+    return reasons.HOLD_TOO_SHORT.say() if moving else None
 
 
 def refuse_resident_drain(plan: Plan) -> None:
@@ -202,11 +202,11 @@ def why_controller_unreachable(settings: Settings, state: LiveCluster) -> str | 
     addresses = _addresses(settings, state)
     if is_reachable(addresses):
         return None
-    return f"broker {controller}, the controller, is not reached at {', '.join(addresses) or 'any address'}"
+    return reasons.CONTROLLER_UNREACHABLE.say(controller=controller, addresses=", ".join(addresses) or "any address")
 
 
 def _no_live_controller(controller: int) -> str:
-    return "no broker is the controller" if controller < 0 else f"controller {controller} is no live broker"
+    return reasons.NO_BROKER_CONTROLS.say() if controller < 0 else reasons.CONTROLLER_DEAD.say(controller=controller)
 
 
 def _addresses(settings: Settings, state: LiveCluster) -> list[str]:

@@ -32,6 +32,7 @@ from planner.columns.numpy_rules import (
     repair_masks,
 )
 from planner.reassignment.obstacles import Reassignment, reassignment
+from schemas import reasons
 from schemas.enums import NO_LEADER, PartitionState
 from schemas.kafka_decode_failures import KafkaImpact
 from schemas.replica_assignment import ReplicaAssignment
@@ -334,10 +335,9 @@ def _stateless_reassignments(view: ClusterView, cannot_get_state: Bools) -> Iter
     if not view.names.has_znodes:
         return
     for topic in sorted(set(view.partitions["topic"].take(np.flatnonzero(cannot_get_state)).to_pylist())):
-        moves = "it has a partition that is being reassigned and has no state"
-        path, reason = f"{TOPICS}/{topic}", f"{moves} and no live replica; start one of its brokers"
+        path, reason = f"{TOPICS}/{topic}", reasons.MOVES_WITHOUT_STATE.say()
         if topic in view.deleting:
-            path, reason = f"{DELETE_TOPICS}/{topic}", f"the topic is queued for deletion, and {moves}"
+            path, reason = f"{DELETE_TOPICS}/{topic}", reasons.DELETED_WITHOUT_STATE.say()
         yield QuarantinedZnode(path=path, blocks=KafkaImpact.FAIL_OVER.value, reason=reason)
 
 

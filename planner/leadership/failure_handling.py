@@ -135,7 +135,8 @@ CHANGE_COLUMNS: Final = {
         "NULL",
         {
             _CREATE: sentences_sql(
-                sentence_sql(reasons.FIRST_LEADER, what="'no state yet'"), drained_leads(_FIRST_LEADER)
+                sentence_sql(reasons.FIRST_LEADER, what=sentence_sql(reasons.NO_STATE_YET)),
+                drained_leads(_FIRST_LEADER),
             ),
             _ELECT: ELECTED["reason"],
             _OFFLINE: sentences_sql(sentence_sql(reasons.ISR_GONE, gone="gone"), FAILED_SUFFIX),

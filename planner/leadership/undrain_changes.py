@@ -58,7 +58,7 @@ def undrain_targets(reorders_applied: DataFrame, broker_ids: Sequence[int], stil
 def _with_verdicts(targets: DataFrame, partitions: DataFrame, topics: DataFrame, brokers: DataFrame) -> DataFrame:
     return (
         targets.transform(join_current, partitions.transform(with_request_column), topics, brokers)
-        .withColumns({"code": _code(), "why": F.lit("no longer drained")})
+        .withColumns({"code": _code(), "why": sentence(reasons.UNDRAINED)})
         .withColumnRenamed("restored", "target")
     )
 

@@ -78,14 +78,12 @@ def _rejection(then: int) -> Column:
             sentence(reasons.CREATED_AGAIN, snapshot=F.lit(then)),
         ),
         _rejection_if(F.col("moving_then"), moving, sentence(reasons.MOVED_THEN, snapshot=F.lit(then))),
-        _rejection_if(F.size(dead) > 0, LintCode.BROKER_NOT_ALIVE, _adds("not alive", dead)),
-        _rejection_if(F.size(drained) > 0, RejectionCode.DRAINED, _adds("drained", drained)),
+        _rejection_if(F.size(dead) > 0, LintCode.BROKER_NOT_ALIVE, sentence(reasons.RETURNS_TO_DEAD, dead=dead)),
+        _rejection_if(
+            F.size(drained) > 0, RejectionCode.DRAINED, sentence(reasons.RETURNS_TO_DRAINED, drained=drained)
+        ),
     )
 
 
 def _rejection_if(condition: Column, code: RejectionCode | LintCode, reason: Column) -> Column:
     return F.when(condition, F.struct(F.lit(code.value).alias("code"), reason.alias("reason")))
-
-
-def _adds(subject: str, brokers: Column) -> Column:
-    return sentence(reasons.ADDS_UNKNOWN, what=F.lit(subject), brokers=brokers)

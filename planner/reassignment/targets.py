@@ -21,7 +21,7 @@ from planner.columns.broker_sets import (
 )
 from planner.columns.change_rows import as_rejections, changed, join_current
 from planner.columns.requested_partitions import reason_by_code
-from planner.columns.sentences import sentence
+from planner.columns.sentences import sentence, sentences
 from planner.reassignment.pending_requests import (
     is_moving_or_requested,
     leaderless_reason,
@@ -171,7 +171,8 @@ def _reason(adding: Column, removing: Column) -> Column:
     moves = sentence(reasons.MOVES, adding=adding, removing=removing)
     effect = F.when(F.size(adding) + F.size(removing) == 0, sentence(reasons.REORDERED)).otherwise(moves)
     step = sentence(reasons.STEP, step=F.size("earlier") + 1, steps=F.col("steps"), what=effect)
-    return F.when(F.col("steps") > 1, F.concat_ws("; ", step, "why")).otherwise(F.coalesce("why", effect))
+    with_why = sentences(step, sentence(reasons.STEP_WHY, why=F.col("why")))
+    return F.when(F.col("steps") > 1, with_why).otherwise(F.coalesce("why", effect))
 
 
 def reassignment_rejections(

@@ -96,7 +96,7 @@ def _creation(row: PartitionInfo, topic: TopicInfo | None, brokers: BrokerSets) 
     leader = brokers.first_choice(isr)
     if leader is None:
         return _no_leader(row, reasons.NO_REPLICA_ALIVE.say(replicas=row.replicas))
-    reason = reasons.FIRST_LEADER.say(what="no state yet") + brokers.drained_leads(leader)
+    reason = reasons.FIRST_LEADER.say(what=reasons.NO_STATE_YET.say()) + brokers.drained_leads(leader)
     return _changed(
         row,
         topic,

@@ -13,10 +13,13 @@ from planner.columns.sentences import drained_leads, sentence, sentences
 from planner.columns.shape import shaped, true
 from schemas import reasons
 from schemas.enums import NO_VERSION, RECOVERED, Action
+from schemas.reasons import Sentence
 from schemas.tables import CHANGES
 
 
-def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, origin: str = "new topic") -> DataFrame:
+def creation_changes(
+    assignments: DataFrame, brokers: DataFrame, cluster: str, origin: Sentence = reasons.NEW_TOPIC
+) -> DataFrame:
     """Return one CHANGES row per partition: leader epoch 0, no znodes before, LeaderAndIsr to all live replicas."""
     live_replicas = intersect(F.col("replicas"), F.col("eligible"))
     leader = first_choice(live_replicas)
@@ -41,7 +44,7 @@ def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, o
                 "requires_live": live_replicas,
                 "requires_dead": no_brokers(),
                 "reason": sentences(
-                    sentence(reasons.FIRST_LEADER, what=F.lit(origin)), F.expr(drained_leads("leader_after"))
+                    sentence(reasons.FIRST_LEADER, what=sentence(origin)), F.expr(drained_leads("leader_after"))
                 ),
             },
         )
@@ -51,5 +54,5 @@ def creation_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, o
 
 def expansion_changes(assignments: DataFrame, brokers: DataFrame, cluster: str, topic_version: int | None) -> DataFrame:
     """Return one CHANGES row per added partition, with the topic at `topic_version` as a precondition."""
-    added = creation_changes(assignments, brokers, cluster, "added partition")
+    added = creation_changes(assignments, brokers, cluster, reasons.ADDED_PARTITION)
     return added.withColumns({"topic_version": F.lit(topic_version).cast("int")})

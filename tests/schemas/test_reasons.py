@@ -14,8 +14,13 @@ from schemas.reasons import Sentence
 ROOT: Final = Path(__file__).parents[2]
 SENTENCES: Final = {name for name, value in vars(reasons).items() if isinstance(value, Sentence)}
 CODES: Final = {code.name for codes in (RejectionCode, LintCode, RestartCode) for code in codes}
-RESULTS: Final = {"RowOutcome", "AuditEntry", "Rejection", "Obstacle", "CancellationRisk", "step"}
+RESULTS: Final = {
+    *("RowOutcome", "AuditEntry", "Rejection", "Obstacle", "CancellationRisk", "step"),
+    *("ApiError", "RefusedRequestError"),
+}
 """Calls with a code, an outcome or a step, followed by a reason."""
+JOINING: Final = {"planner/columns/sentences.py", "planner/columns/plan_digest.py"}
+"""Modules that join texts on Spark: parts of reasons, and lines that are hashed."""
 
 
 @cache
@@ -39,10 +44,27 @@ def reasons_of(node: ast.AST) -> list[ast.expr]:
     """Return the reasons in a result, or in a pair of an outcome or a code and its reason."""
     match node:
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in RESULTS:
-            return node.args[1:3]
+            return [*node.args[1:3], *keywords_of(node)]
+        case ast.Call():
+            return keywords_of(node)
         case ast.Tuple(elts=[ast.Attribute(attr=name, value=owner), reason]):
             return [reason] if name in CODES or ast.unparse(owner) == "Outcome" else []
     return []
+
+
+def keywords_of(call: ast.Call) -> list[ast.expr]:
+    """Return what a call gives as its argument `reason`."""
+    return [keyword.value for keyword in call.keywords if keyword.arg == "reason"]
+
+
+def joins_texts(node: ast.AST) -> bool:
+    """Whether an expression joins columns with a text of its own."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="F"), attr="concat_ws" | "format_string" | "printf")):
+            return True
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="F"), attr="concat")):
+            return any(ast.unparse(part).startswith("F.lit(") for part in node.args)
+    return False
 
 
 def is_text(node: ast.AST) -> bool:
@@ -86,3 +108,15 @@ def test_no_result_has_a_text_of_its_own() -> None:
         if is_text(reason)
     ]
     assert written == []
+
+
+def test_rules_on_spark_join_no_texts_of_their_own() -> None:
+    files = sorted((ROOT / "planner").rglob("*.py"))
+    joined = [
+        f"{path}:{node.lineno}: {ast.unparse(node)}"
+        for file in files
+        if (path := str(file.relative_to(ROOT))) not in JOINING
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and joins_texts(node)
+    ]
+    assert joined == []

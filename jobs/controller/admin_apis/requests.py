@@ -19,6 +19,7 @@ from jobs.adapters.zookeeper.multi import Op
 from jobs.controller.context import ControllerContext
 from jobs.core.errors import SurveyorError
 from jobs.execution.batch.topic_znodes import too_large
+from schemas import reasons
 from schemas.broker_protocol import Protocol
 from schemas.rows import BrokerConfig
 from schemas.znodes import Endpoint
@@ -73,12 +74,9 @@ class ApiError(NamedTuple):
 
 
 OK: Final = ApiError()
-NO_TOPIC: Final = ApiError(AdminError.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-TIMED_OUT: Final = ApiError(
-    AdminError.REQUEST_TIMED_OUT,
-    "not complete in time; Surveyor continues with it, and `surveyor status` says what it waits for",
-)
-CHANGED: Final = ApiError(AdminError.REQUEST_TIMED_OUT, "its znode changed during each attempt to write it; ask again")
+NO_TOPIC: Final = ApiError(AdminError.UNKNOWN_TOPIC_OR_PARTITION, reasons.NOT_HOSTED.say())
+TIMED_OUT: Final = ApiError(AdminError.REQUEST_TIMED_OUT, reasons.NOT_COMPLETE_IN_TIME.say())
+CHANGED: Final = ApiError(AdminError.REQUEST_TIMED_OUT, reasons.ZNODE_CHANGED.say())
 
 
 class RefusedRequestError(Exception):

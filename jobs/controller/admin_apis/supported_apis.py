@@ -37,7 +37,7 @@ from jobs.controller.admin_apis.topics import (
     create_topics,
     delete_topics,
 )
-from schemas.broker_configs import AUTHORIZER
+from schemas import reasons
 from schemas.znode_json import PLAINTEXT
 
 ALTER_SCRAM_USERS: Final = 51
@@ -64,14 +64,8 @@ VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     UPDATE_FEATURES: (0, 1),
 }
 
-_NO_SCRAM: Final = ApiError(
-    AdminError.POLICY_VIOLATION,
-    "Surveyor is the controller, and does not change users. Stop it for that time, or change them with "
-    "`kafka-configs --zookeeper`",
-)
-_NO_FEATURES: Final = ApiError(
-    AdminError.POLICY_VIOLATION, "Surveyor is the controller, and finalizes no features; brokers of ZooKeeper have none"
-)
+_NO_SCRAM: Final = ApiError(AdminError.POLICY_VIOLATION, reasons.NO_SCRAM_CHANGES.say())
+_NO_FEATURES: Final = ApiError(AdminError.POLICY_VIOLATION, reasons.NO_FEATURES.say())
 
 
 COMMANDS: Final[Mapping[int, str]] = {
@@ -99,19 +93,20 @@ def refusal_of(api: int, caller: Caller, authorizer: str | None, *, is_served: b
     if reason is None:
         return None
     error = AdminError.CLUSTER_AUTHORIZATION_FAILED if api == LIST_REASSIGNMENTS else AdminError.POLICY_VIOLATION
-    return ApiError(error, f"Surveyor is the controller, and {reason}: use `surveyor {COMMANDS[api]}`")
+    return ApiError(error, reasons.USE_COMMAND.say(reason=reason, command=COMMANDS[api]))
 
 
 def _reason_to_refuse(caller: Caller, authorizer: str | None, *, is_served: bool) -> str | None:
     if caller.protocol != PLAINTEXT and caller.clients_of is None:
-        return f"at a listener with {caller.protocol} it serves brokers only"
+        return reasons.SERVES_BROKERS_ONLY.say(protocol=caller.protocol)
     if authorizer != "":
-        state = f"{AUTHORIZER}={authorizer}" if authorizer else "no broker has reported whether it has one"
-        return f"it cannot ask the brokers' authorizer ({state})"
+        if authorizer is None:
+            return reasons.AUTHORIZER_UNKNOWN.say()
+        return reasons.AUTHORIZER_UNASKED.say(authorizer=authorizer)
     if not caller.is_verified:
-        return "it cannot verify the password or token of this user, as brokers can"
+        return reasons.LOGIN_UNVERIFIED.say()
     if not is_served:
-        return "it serves no clients at this address now, because of the security settings of brokers (see its log)"
+        return reasons.SERVES_NO_CLIENTS.say()
     return None
 
 

@@ -31,6 +31,7 @@ from jobs.controller.admin_apis.requests import (
 )
 from jobs.controller.failover_znodes import random_topic_id, uses_topic_ids
 from planner.rules.replica_placement import place_replicas, start_of_round
+from schemas import reasons
 from schemas.broker_configs import CREATE_POLICY
 from schemas.enums import METADATA_TOPIC
 from schemas.replica_assignment import is_reassigned
@@ -92,7 +93,7 @@ def create_topics(api_context: AdminApiContext, version: int, request: ApiMessag
 
 def _refuse_repeated(name: str, count: int) -> None:
     if count > 1:
-        raise RefusedRequestError(AdminError.INVALID_REQUEST, f"{name} is named {count} times")
+        raise RefusedRequestError(AdminError.INVALID_REQUEST, reasons.TOPIC_NAMED_TWICE.say(topic=name, times=count))
 
 
 def _creation_result(version: int, name: str, error: ApiError, made: Assignment | None) -> ApiMessage:
@@ -129,8 +130,7 @@ def _create(api_context: AdminApiContext, topic: ApiMessage, remaining_partition
     _refuse_name(api_context, topic.name)
     policy = api_context.config(CREATE_POLICY, "")
     if policy:
-        message = f"{CREATE_POLICY} is {policy}, which only brokers can ask: use `surveyor plan assign`"
-        raise RefusedRequestError(AdminError.POLICY_VIOLATION, message)
+        raise RefusedRequestError(AdminError.POLICY_VIOLATION, reasons.POLICY_UNASKED.say(policy=policy))
     config = {config.name: config.value for config in topic.configs}
     _refuse_config(config)
     partitions = (
@@ -156,20 +156,20 @@ def _refuse_name(api_context: AdminApiContext, name: str) -> None:
     except ValueError as error:
         raise RefusedRequestError(AdminError.INVALID_TOPIC, str(error)) from None
     if name == METADATA_TOPIC:
-        raise RefusedRequestError(AdminError.TOPIC_AUTHORIZATION_FAILED, f"{name} is KRaft's own log")
+        raise RefusedRequestError(AdminError.TOPIC_AUTHORIZATION_FAILED, reasons.METADATA_LOG.say(topic=name))
     if name in api_context.context.topics:
-        queued = " and is queued for deletion" if api_context.context.is_queued(name) else ""
-        raise RefusedRequestError(AdminError.TOPIC_ALREADY_EXISTS, f"topic {name} exists{queued}")
+        is_queued = api_context.context.is_queued(name)
+        exists = reasons.QUEUED_TOPIC_EXISTS if is_queued else reasons.TOPIC_EXISTS
+        raise RefusedRequestError(AdminError.TOPIC_ALREADY_EXISTS, exists.say(topic=name))
     metric = metric_name(name)
     alike = [other for other in [*api_context.context.topics] if metric_name(other) == metric]
     if alike:
-        message = f"topic {name} collides with {alike[0]}: '.' and '_' are one in metric names"
-        raise RefusedRequestError(AdminError.INVALID_TOPIC, message)
+        raise RefusedRequestError(AdminError.INVALID_TOPIC, reasons.TOPIC_COLLIDES.say(topic=name, other=alike[0]))
 
 
 def _refuse_config(config: Mapping[str, str | None]) -> None:
     values = {name: value for name, value in config.items() if value is not None}
-    nulls = [f"{name}: null is no value" for name, value in config.items() if value is None]
+    nulls = [reasons.NULL_VALUE.say(name=name) for name, value in config.items() if value is None]
     faults = [*nulls, *config_name_faults(config), *value_faults(values), *conflicts(values)]
     if faults:
         raise RefusedRequestError(AdminError.INVALID_CONFIG, "; ".join(faults))
@@ -182,7 +182,7 @@ def _placed(api_context: AdminApiContext, topic: ApiMessage, remaining_partition
     factor = topic.replication_factor
     factor = int(api_context.config("default.replication.factor", "1")) if factor == _DEFAULT else factor
     if count <= 0:
-        raise RefusedRequestError(AdminError.INVALID_PARTITIONS, f"{count} partitions: at least 1 is needed")
+        raise RefusedRequestError(AdminError.INVALID_PARTITIONS, reasons.NO_PARTITIONS.say(count=count))
     _refuse_too_many(count, remaining_partitions)
     racks = _racks(api_context)
     _refuse_factor(factor, racks)
@@ -192,8 +192,7 @@ def _placed(api_context: AdminApiContext, topic: ApiMessage, remaining_partition
 
 def _refuse_too_many(count: int, remaining_partitions: int) -> None:
     if count > remaining_partitions:
-        limit = f"a request may add {MAX_NEW_PARTITIONS} in all, and {remaining_partitions} of them are left"
-        message = f"{count} partitions: {limit}"
+        message = reasons.TOO_MANY_PARTITIONS.say(count=count, limit=MAX_NEW_PARTITIONS, left=remaining_partitions)
         raise RefusedRequestError(AdminError.POLICY_VIOLATION, message)
 
 
@@ -203,18 +202,17 @@ def _racks(api_context: AdminApiContext) -> dict[int, str | None]:
 
 def _refuse_factor(factor: int, racks: Collection[int]) -> None:
     if not 0 < factor <= len(racks):
-        message = f"replication factor {factor}: {len(racks)} brokers are alive"
+        message = reasons.FACTOR_UNREACHABLE.say(factor=factor, live=len(racks))
         raise RefusedRequestError(AdminError.INVALID_REPLICATION_FACTOR, message)
 
 
 def _explicit(api_context: AdminApiContext, topic: ApiMessage) -> dict[int, list[int]]:
     """Return the replicas that a request lists; Kafka wants partitions from 0 on, of equal replication factor."""
     if topic.num_partitions != _DEFAULT or topic.replication_factor != _DEFAULT:
-        message = "give either assignments, or the number of partitions and the replication factor"
-        raise RefusedRequestError(AdminError.INVALID_REQUEST, message)
+        raise RefusedRequestError(AdminError.INVALID_REQUEST, reasons.ASSIGNED_TWICE.say())
     partitions = {assignment.partition_index: [*assignment.broker_ids] for assignment in topic.assignments}
     if sorted(partitions) != [*range(len(topic.assignments))]:
-        message = f"partitions {sorted(partitions)}: expected each from 0 on, once"
+        message = reasons.NOT_CONSECUTIVE.say(partitions=sorted(partitions))
         raise RefusedRequestError(AdminError.INVALID_REPLICA_ASSIGNMENT, message)
     _refuse_replicas(api_context, partitions.values(), len(partitions[0]))
     return partitions
@@ -224,10 +222,10 @@ def _refuse_replicas(api_context: AdminApiContext, lists: Collection[Sequence[in
     live = {*api_context.context.live}
     for replicas in lists:
         if not replicas or len({*replicas}) < len(replicas) or len(replicas) != factor:
-            message = f"{[*replicas]}: expected {factor} broker ids without duplicates"
+            message = reasons.NOT_OF_FACTOR.say(replicas=replicas, factor=factor)
             raise RefusedRequestError(AdminError.INVALID_REPLICA_ASSIGNMENT, message)
         if dead := sorted({*replicas} - live):
-            raise RefusedRequestError(AdminError.INVALID_REPLICA_ASSIGNMENT, f"brokers {dead} are not alive")
+            raise RefusedRequestError(AdminError.INVALID_REPLICA_ASSIGNMENT, reasons.BROKERS_NOT_ALIVE.say(dead=dead))
 
 
 def create_partitions(api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
@@ -265,14 +263,15 @@ def _extend(api_context: AdminApiContext, topic: ApiMessage, remaining_partition
         assignment = decode_assignment(znode.data)
     except MalformedZnodeError as error:
         raise RefusedRequestError(
-            AdminError.POLICY_VIOLATION, f"{topic_path(name)} cannot be decoded: {error}"
+            AdminError.POLICY_VIOLATION, reasons.CANNOT_BE_DECODED.say(path=topic_path(name), fault=error)
         ) from None
     present = assignment.partitions
     if is_reassigned(assignment.adding_replicas, assignment.removing_replicas):
-        message = f"partitions of {name} are being reassigned; wait until that is complete"
-        raise RefusedRequestError(AdminError.REASSIGNMENT_IN_PROGRESS, message)
+        raise RefusedRequestError(AdminError.REASSIGNMENT_IN_PROGRESS, reasons.TOPIC_REASSIGNED.say(topic=name))
     if count <= len(present):
-        raise RefusedRequestError(AdminError.INVALID_PARTITIONS, f"{name} has {len(present)} partitions already")
+        raise RefusedRequestError(
+            AdminError.INVALID_PARTITIONS, reasons.PARTITIONS_EXIST.say(topic=name, count=len(present))
+        )
     _refuse_too_many(count - len(present), remaining_partitions)
     new = range(len(present), count)
     factor = len(present[0])
@@ -284,7 +283,7 @@ def _extend(api_context: AdminApiContext, topic: ApiMessage, remaining_partition
     else:
         lists = [[*assignment.broker_ids] for assignment in topic.assignments]
         if len(lists) != len(new):
-            message = f"{len(lists)} assignments for {len(new)} new partitions"
+            message = reasons.ASSIGNMENTS_DIFFER.say(assignments=len(lists), partitions=len(new))
             raise RefusedRequestError(AdminError.INVALID_REPLICA_ASSIGNMENT, message)
         _refuse_replicas(api_context, lists, factor)
         placed = dict(zip(new, lists, strict=True))
@@ -343,7 +342,7 @@ def _queue(api_context: AdminApiContext, name: str) -> ApiError:
     if name not in api_context.context.topics:
         return NO_TOPIC
     if boolean(api_context.config(DELETION_ENABLED, "true")) is False:
-        return ApiError(AdminError.TOPIC_DELETION_DISABLED, f"{DELETION_ENABLED} is false")
+        return ApiError(AdminError.TOPIC_DELETION_DISABLED, reasons.DELETION_DISABLED.say())
     path = f"{DELETE_TOPICS}/{name}"
     if read(api_context.control.client, path).version is not None:
         return OK

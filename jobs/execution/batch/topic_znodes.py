@@ -19,6 +19,7 @@ from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.precondition_reader import topic_path
 from jobs.core.errors import RefusedError
 from jobs.preconditions.changes import adds_partition
+from schemas import reasons
 from schemas.enums import OperationKind
 from schemas.operation_data import CreatedTopic, data_of
 from schemas.plan import Plan
@@ -93,8 +94,8 @@ def too_large(ops: Iterable[Op]) -> MultiFailure | None:
         size_of_data = len(op.data or b"") if isinstance(op, (Create, SetData)) else 0
         if size_of_data > MAX_ZNODE_BYTES:
             verb = "set" if isinstance(op, SetData) else "create"
-            reason = f"it would take {size_of_data:,} bytes, more than {MAX_ZNODE_BYTES:,}: {ZNODE_LIMIT_REASON}"
-            return MultiFailure(verb, op.path, TooLargeError(f"{reason}; move fewer at once"))
+            reason = reasons.REQUEST_TOO_LARGE.say(size=f"{size_of_data:,}", limit=f"{MAX_ZNODE_BYTES:,}")
+            return MultiFailure(verb, op.path, TooLargeError(reason))
     return None
 
 
