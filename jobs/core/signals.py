@@ -98,9 +98,15 @@ def stop_handling() -> None:
         ignore_signals()
 
 
-def set_json_output(*, as_json: bool, result_file: Path | None) -> None:
-    """Set where an interruption is also reported as JSON: on stdout and in the result file."""
+@contextmanager
+def json_output(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
+    """Report an interruption in this block as JSON as well: on stdout and in the result file."""
+    outer = _state.as_json, _state.result_file
     _state.as_json, _state.result_file = as_json, result_file
+    try:
+        yield
+    finally:
+        _state.as_json, _state.result_file = outer
 
 
 def set_last_line_format(last_line_format: Callable[[str], str]) -> None:

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn
 
@@ -18,7 +19,7 @@ from jobs.adapters.spark.submit_environment import adapt_to_spark_submit
 from jobs.core import logs
 from jobs.core.errors import ExitCode, SurveyorError, UsageError
 from jobs.core.logs import LogFormat, LogLevel
-from jobs.core.signals import end_unless_own_interrupt, exit_code, set_json_output, stop_handling
+from jobs.core.signals import end_unless_own_interrupt, exit_code, json_output, stop_handling
 from jobs.core.units import slow_rate_warning
 from jobs.runtime.atomic_files import refuse_unwritable
 from jobs.runtime.cli_enums import Output
@@ -272,16 +273,13 @@ UNFINISHED_WORK_MESSAGE: Final = (
 """The last line of a command that was interrupted, unless the interruption has a message of its own."""
 
 
-class _State:
-    """Whether a command of this process reports errors already; the demo runs others."""
-
-    is_reporting = False
+_is_reporting: Final[ContextVar[bool]] = ContextVar("is_reporting", default=False)
+"""Whether this code is run by a command, which reports errors already; the demo runs other commands."""
 
 
 @contextmanager
 def report_errors(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
     """Report an error on stderr as one message, and as the JSON object if requested; exit with its code."""
-    set_json_output(as_json=as_json, result_file=result_file)
 
     def end_with(message: str, error: BaseException, code: ExitCode, **result: Any) -> NoReturn:  # noqa: ANN401 - part of the JSON object
         stop_handling()
@@ -294,29 +292,30 @@ def report_errors(*, as_json: bool, result_file: Path | None) -> Iterator[None]:
             _drop_stdout()
         raise typer.Exit(code) from None
 
-    is_nested, _State.is_reporting = _State.is_reporting, True
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        end_unless_own_interrupt()
-        if is_nested:  # the command that runs this one reports it
-            raise typer.Exit(exit_code()) from None
-        end_with(str(error) or UNFINISHED_WORK_MESSAGE, error, exit_code())
-    except SurveyorError as error:
-        end_with(str(error), error, error.exit_code, **error.result)
-    except (typer.Exit, typer.Abort):
-        raise
-    except BrokenPipeError:
-        stop_handling()
-        _drop_stdout()
-        log("surveyor: the output was closed by its reader and is not complete", logging.ERROR)
-        raise typer.Exit(ExitCode.ERROR) from None
-    except Exception as error:
-        if os.environ.get(DEBUG) and not logs.is_json():  # a JSON record has the stack trace anyway
+    is_nested, token = _is_reporting.get(), _is_reporting.set(True)
+    with json_output(as_json=as_json, result_file=result_file):
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            end_unless_own_interrupt()
+            if is_nested:  # the command that runs this one reports it
+                raise typer.Exit(exit_code()) from None
+            end_with(str(error) or UNFINISHED_WORK_MESSAGE, error, exit_code())
+        except SurveyorError as error:
+            end_with(str(error), error, error.exit_code, **error.result)
+        except (typer.Exit, typer.Abort):
             raise
-        end_with(unexpected_error_message(error), error, ExitCode.ERROR)
-    finally:
-        _State.is_reporting = is_nested
+        except BrokenPipeError:
+            stop_handling()
+            _drop_stdout()
+            log("surveyor: the output was closed by its reader and is not complete", logging.ERROR)
+            raise typer.Exit(ExitCode.ERROR) from None
+        except Exception as error:
+            if os.environ.get(DEBUG) and not logs.is_json():  # a JSON record has the stack trace anyway
+                raise
+            end_with(unexpected_error_message(error), error, ExitCode.ERROR)
+        finally:
+            _is_reporting.reset(token)
 
 
 def _drop_stdout() -> None:

@@ -1,10 +1,12 @@
 """What is said last where a signal comes late, or on a terminal: one line, and a true one."""
 
+import json
 import os
 import pty
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
 import pytest
@@ -93,3 +95,31 @@ def test_a_command_within_another_leaves_the_last_line_to_it(capsys: pytest.Capt
 
     assert end.value.exit_code == 130
     assert capsys.readouterr().err == "surveyor: interrupted: the demo is over\n"
+
+
+def test_a_command_in_another_thread_reports_its_own_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two commands of one process do not run within each other, as in a notebook."""
+
+    def interrupt() -> None:
+        with pytest.raises(typer.Exit), report_errors(as_json=False, result_file=None):
+            raise KeyboardInterrupt("interrupted: the other command is over")
+
+    with report_errors(as_json=False, result_file=None), ThreadPoolExecutor(1) as pool:
+        pool.submit(interrupt).result(timeout=60)
+
+    assert capsys.readouterr().err == "surveyor: interrupted: the other command is over\n"
+
+
+WITHIN = """\
+from pathlib import Path
+from jobs.core.signals import json_output
+outer = json_output(as_json=True, result_file=None)
+outer.__enter__()
+with json_output(as_json=False, result_file=Path("/nonexistent/result.json")): pass
+"""
+
+
+def test_an_interruption_after_a_command_within_another_is_reported_as_the_outer_one_asks() -> None:
+    code, stdout = ended(WITHIN, signal.SIGTERM.name, subprocess.DEVNULL)
+
+    assert (code, json.loads(stdout)) == (143, {"error": INTERRUPTED_MESSAGE, "exit_code": 143})
