@@ -8,7 +8,13 @@ from jobs.core.arrow_rows import values_of
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.migration_signs import refuse_migration
 from jobs.preconditions.limits import refuse_other_cluster
-from jobs.preconditions.rollback_plan import NOT_ROLLED_BACK, Destinations, Rollback, find_rollback
+from jobs.preconditions.rollback_plan import (
+    NOT_ROLLED_BACK,
+    Destinations,
+    Rollback,
+    find_rollback,
+    refuse_running,
+)
 from jobs.repositories.brokers_last_seen import brokers_seen_by, rack_of_each
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.plans.commit_log import CommitLog, close_plan, requested_changes
@@ -29,19 +35,23 @@ FORMER_COLUMNS: Final = ("topic", "partition", "replicas", "adding_replicas", "r
 def read_rollback(
     state: LiveCluster, reader: ClusterReader, settings: Settings, plan: Plan, to_snapshot: int | None
 ) -> Rollback:
-    """Read the plan's partitions and find the steps back; see `find_rollback`."""
-    warehouse, topic_names = settings.warehouse, sorted({topic for topic, _ in steps_by_partition(plan.changes)})
-    reading = reader.read_topics(topic_names)
-    requested = {(topic, partition) for _, topic, partition in requested_changes(warehouse, plan.plan_id)}
-    destinations = _destinations(warehouse, plan, to_snapshot, topic_names)
+    """Read the plan's partitions and find the steps back; see `find_rollback`.
+
+    Raise RefusedError before anything else is read if the cluster or a move of the plan that still runs forbids it.
+    """
     refuse_migration(state.migration)
     refuse_other_cluster(plan, state, settings.address, settings.address_option)
+    warehouse, topic_names = settings.warehouse, sorted({topic for topic, _ in steps_by_partition(plan.changes)})
+    reading = reader.read_topics(topic_names)
+    partitions = {partition.key: partition for partition in reading.partitions}
+    refuse_running(plan, partitions)
+    requested = {(topic, partition) for _, topic, partition in requested_changes(warehouse, plan.plan_id)}
     return find_rollback(
         plan,
-        {partition.key: partition for partition in reading.partitions},
+        partitions,
         {topic.topic: topic for topic in reading.topics},
         requested=requested,
-        destination_of=destinations,
+        destination_of=_destinations(warehouse, plan, to_snapshot, topic_names),
         facts=_cluster_facts(warehouse, state),
     )
 

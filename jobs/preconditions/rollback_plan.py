@@ -80,14 +80,13 @@ def find_rollback(
     destination_of: Callable[[Key], RollbackTarget | Rejection],
     facts: ClusterFacts,
 ) -> Rollback:
-    """Find the steps back of the plan's partitions; raise RefusedError while the plan still moves some.
+    """Find the steps back of the plan's partitions, none of which the plan still moves (`refuse_running`).
 
     `partitions` and `topics` have the rows of a snapshot as they are now. `requested` has the partitions that commits
     of the plan have requested.
     """
     steps_by_key = steps_by_partition(plan.changes)
     elected = {change.key for change in plan.changes if change.action == Action.ELECT_PREFERRED}
-    _refuse_running(plan, steps_by_key, partitions)
     changes: list[Change] = []
     rejected: dict[Key, Rejection] = {}
     for key, steps_forward in steps_by_key.items():
@@ -131,9 +130,9 @@ class Destinations:
         return RollbackTarget(assignment.replicas, self.name)
 
 
-def _refuse_running(
-    plan: Plan, steps_by_key: Mapping[Key, list[Change]], partitions: Mapping[Key, PartitionInfo]
-) -> None:
+def refuse_running(plan: Plan, partitions: Mapping[Key, PartitionInfo]) -> None:
+    """Raise RefusedError while the plan still moves some of its partitions."""
+    steps_by_key = steps_by_partition(plan.changes)
     running = [
         partition_name(topic, partition)
         for (topic, partition), row in partitions.items()

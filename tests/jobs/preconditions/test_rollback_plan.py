@@ -5,7 +5,7 @@ from typing import Final
 import pytest
 
 from jobs.core.errors import RefusedError
-from jobs.preconditions.rollback_plan import Destinations, find_rollback
+from jobs.preconditions.rollback_plan import Destinations, find_rollback, refuse_running
 from planner.reassignment.partition_rollback import ClusterFacts
 from schemas.enums import RejectionCode
 from schemas.partition_info import PartitionInfo, TopicInfo
@@ -78,4 +78,4 @@ def test_refused_while_the_plan_moves_a_partition() -> None:
     moving = MOVED | {("t", 0): now(0, [3, 2, 1], [3], [1])}
 
     with pytest.raises(RefusedError, match="still moves 1 partition: t-0"):
-        find_rollback(PLAN, moving, TOPICS, requested=KEYS, destination_of=Destinations("snapshot 1"), facts=FACTS)
+        refuse_running(PLAN, moving)
