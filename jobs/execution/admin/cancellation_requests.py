@@ -161,14 +161,17 @@ class CancellationRequests:
 def ended_reason(status: ReassignmentStatus, state: str, *, is_stranded: bool, way_back: str) -> Reason:
     """Return the outcome of a cancellation by the status of its step now, which is no longer in progress.
 
-    `state` describes the partition now. `is_stranded`: no replica can lead it. `way_back`: the command that undoes a
-    step that was complete before.
+    `state` describes the partition now. `is_stranded`: no replica can lead it; then neither a cancelled step nor a
+    complete one has succeeded. `way_back`: the command that undoes a step that was complete before.
     """
-    if status is ReassignmentStatus.COMPLETE:
-        return Outcome.STALE, reasons.COMPLETE_BEFORE.say(state=state, command=way_back)
-    if status not in {ReassignmentStatus.NOT_STARTED, ReassignmentStatus.OUT_OF_ORDER}:
+    returned = status in {ReassignmentStatus.NOT_STARTED, ReassignmentStatus.OUT_OF_ORDER}
+    if not returned and status is not ReassignmentStatus.COMPLETE:
         return Outcome.STALE, reasons.CHANGED_BY_ANOTHER.say(state=state)
-    return (Outcome.FAILED, reasons.STRANDED.say(state=state)) if is_stranded else (Outcome.APPLIED, state)
+    if is_stranded:
+        return Outcome.FAILED, reasons.STRANDED.say(state=state)
+    if returned:
+        return Outcome.APPLIED, state
+    return Outcome.STALE, reasons.COMPLETE_BEFORE.say(state=state, command=way_back)
 
 
 def refuse_other_controller(reader: ClusterReader, *, was_resident: bool) -> None:

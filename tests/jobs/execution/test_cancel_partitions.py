@@ -16,10 +16,11 @@ from jobs.repositories.actor import this_process
 from jobs.repositories.plans.commit_rows import NO_PLAN
 from jobs.sql_views.database import Summaries
 from schemas.lease_holder import encode_holder
+from schemas.znodes import Assignment, encode_assignment
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.cancelling_controller import CancellingController, delay_once
 from tests.jobs.support.rows.empty_tables import lay_tables
-from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+from tests.jobs.support.zookeeper.kafka_tree import TOPIC_ID, KafkaTree
 
 if TYPE_CHECKING:
     from kazoo.protocol.states import ZnodeStat
@@ -299,6 +300,35 @@ def test_what_did_not_return_is_not_called_cancelled(  # noqa: PLR0913, PLR0917 
     assert json.loads(done.stdout)["cancelled_now"] == int(outcome == "applied")
     (row,) = (row for row in surveyor.commits(NO_PLAN) if row["outcome"] != "pending")
     assert (row["outcome"], words in row["message"]) == (outcome, True), row
+
+
+@pytest.mark.parametrize(("isr", "code", "outcome"), [([0, 1], DONE, "applied"), ([9], ERROR, "failed")])
+def test_a_broker_that_is_added_and_removed_at_once(  # noqa: PLR0913, PLR0917 - a table
+    tree: KafkaTree,
+    surveyor: Surveyor,
+    controller: CancellingController,
+    monkeypatch: pytest.MonkeyPatch,
+    isr: list[int],
+    code: int,
+    outcome: str,
+) -> None:
+    """Kafka's controller does not write this; a cancellation and a completion leave the same replicas."""
+    lay_tables(surveyor.warehouse)
+    tree.write(f"/brokers/topics/{T}", encode_assignment(Assignment({0: [0, 1, 9]}, {0: [9]}, {0: [9]}, TOPIC_ID)))
+
+    def reassign(targets: Any) -> Any:  # noqa: ANN401 - those of the original
+        codes = CancellingController.reassign(controller, targets)
+        controller.put_state(T, 0, isr[0], isr)
+        return codes
+
+    monkeypatch.setattr(controller, "reassign", reassign)
+
+    done = cancel(surveyor, tree, f"{T}-0", "--apply", "--json")
+
+    assert done.exit_code == code, done.stderr
+    assert (controller.assigned(T), json.loads(done.stdout)["failed"]) == (([0, 1], [], []), int(outcome == "failed"))
+    (row,) = (row for row in surveyor.commits(NO_PLAN) if row["outcome"] != "pending")
+    assert row["outcome"] == outcome, row
 
 
 def test_concurrently_changed_request_is_read_again(

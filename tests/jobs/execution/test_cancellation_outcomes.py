@@ -26,6 +26,8 @@ CASES: Final[list[tuple[ReassignmentStatus, bool, Outcome, str]]] = [
     (ReassignmentStatus.OUT_OF_ORDER, False, Outcome.APPLIED, STATE),
     (ReassignmentStatus.NOT_STARTED, True, Outcome.FAILED, "no replica can lead it"),
     (ReassignmentStatus.COMPLETE, False, Outcome.STALE, "it was complete before it could be cancelled"),
+    (ReassignmentStatus.COMPLETE, True, Outcome.FAILED, "no replica can lead it"),
+    (ReassignmentStatus.DIVERGED, True, Outcome.STALE, "another client changed it"),
     (ReassignmentStatus.IN_PROGRESS, False, Outcome.STALE, "another client changed it"),
     (ReassignmentStatus.DIVERGED, False, Outcome.STALE, "another client changed it"),
 ]

@@ -132,10 +132,10 @@ def test_what_is_cancelled_is_recognised_all_the_way(before: list[int], after: l
 
 @given(replicas, replicas, replicas)
 def test_status_in_any_order_against_sets(before: list[int], after: list[int], now: list[int]) -> None:
-    if {*now} == {*after}:
-        expected = ReassignmentStatus.COMPLETE
-    elif {*now} == {*before}:
+    if {*now} == {*before}:
         expected = ReassignmentStatus.NOT_STARTED
+    elif {*now} == {*after}:
+        expected = ReassignmentStatus.COMPLETE
     else:
         expected = ReassignmentStatus.DIVERGED
 
