@@ -20,8 +20,10 @@ from planner.placement.plan_figures import Figures, figures_in
 from planner.reassignment.partition_rollback import steps_by_partition
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas.current_state import CurrentPartition
+from schemas.enums import Action
 from schemas.plan import Plan
 from schemas.rows import Change, Key, PlanRow, changes_among
+from schemas.text import join_ids
 
 EVENNESS: Final = {"replicas_per_broker": "replicas", "led_per_broker": "leaders"}
 """Figures of a plan on how evenly brokers are used, and what they count."""
@@ -143,3 +145,17 @@ def _lines(verification: Verification) -> Iterator[str]:
     for change, status, detail in verification.statuses:
         if status is not ReassignmentStatus.COMPLETE:
             yield f"  {change.name}  {status.replace('_', ' ')}: {detail}"
+    for change, lagging in _not_in_sync(verification):
+        yield f"  {change.name}  complete, but [{join_ids(lagging)}] not in sync: a commit waits before its next wave"
+
+
+def _not_in_sync(verification: Verification) -> Iterator[tuple[Change, list[int]]]:
+    """Return complete moves with those replicas that are not in sync; they may have fallen out of the ISR since."""
+    complete = [row for row, status, _ in verification.statuses if status is ReassignmentStatus.COMPLETE]
+    for change in changes_among(complete):
+        if change.action != Action.REASSIGN or not change.moves_replicas:
+            continue
+        partition = verification.partitions[change.key]
+        lagging = partition.lagging(change.replicas_after)
+        if lagging and partition.assignment is not None and partition.assignment.replicas == change.replicas_after:
+            yield change, lagging

@@ -65,6 +65,20 @@ def test_kept_replica_that_is_behind_counts(surveyor: Surveyor, tree: KafkaTree,
     assert [row["broker_id"] for row in copying["brokers"]] == [1, 2]
 
 
+def test_complete_move_with_a_replica_that_fell_out_of_the_isr(
+    surveyor: Surveyor, tree: KafkaTree, warehouse: Warehouse
+) -> None:
+    """It is complete, as for Kafka's tool, but a commit would wait for broker 2."""
+    plan = _plan(tree, warehouse)
+    tree.write(f"/brokers/topics/{T}", encode_assignment(Assignment({0: [1, 2]}, {}, {}, TOPIC_ID)))
+    tree.write(state_path(T, 0), b'{"controller_epoch":7,"leader":1,"version":1,"leader_epoch":6,"isr":[1]}')
+
+    ran = surveyor.run("verify", plan, "--zookeeper", tree.hosts, "--detailed-exitcode")
+
+    assert (ran.exit_code, "1 complete; the plan is complete" in ran.stdout) == (0, True), ran.stderr
+    assert "t-0  complete, but [2] not in sync: a commit waits before its next wave" in ran.stdout
+
+
 def test_measure_that_is_no_duration(surveyor: Surveyor, warehouse: Warehouse) -> None:
     warehouse.ensure_tables()
     ran = surveyor.run("verify", "p", "--measure", "soon")
