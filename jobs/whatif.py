@@ -55,9 +55,11 @@ def whatif(
 ) -> CommandResult:
     """Simulate the loss of brokers or racks, or the restart of brokers now."""
     if restart is not None and lose is None:
-        from jobs.planning.restart_safety import report_restart
+        from jobs.console_output.restart_safety import restart_result
+        from jobs.planning.restart_safety import restart_safety
 
-        return report_restart(settings, restart, margin or 0, snapshot, limit, everything=everything)
+        safety = restart_safety(settings, restart, margin or 0, snapshot)
+        return restart_result(settings, safety, None if everything else limit)
     if lose is None or restart is not None:
         raise UsageError("expected exactly one of --lose and --restart")
     if margin is not None:

@@ -1,11 +1,12 @@
 """Output of copy progress: in total, by receiving broker, and by partition with the most left first."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Final
 
 from jobs.core.units import format_bytes, format_duration
+from jobs.runtime.console import Result
 from planner.reassignment.copy_rate import (
     CopyRate,
     CopyReading,
@@ -15,7 +16,8 @@ from planner.reassignment.copy_rate import (
     copy_rate_of,
     slowest,
 )
-from schemas.text import BROKERS_SHOWN, pluralise
+from schemas.rows import Key
+from schemas.text import BROKERS_SHOWN, partition_name, pluralise
 
 PARTITIONS_SHOWN: Final = 10
 
@@ -30,28 +32,42 @@ class CopyProgress:
     silent: Mapping[int, str]
 
 
-def copying_result(copying: CopyProgress) -> dict[str, Any]:
-    """Return the JSON result: totals, then brokers, then partitions with the most left first."""
+@dataclass(frozen=True, slots=True)
+class CopyFigures:
+    """How much is copied: in total, by receiving broker, and by partition with the most left first."""
+
+    total: CopyRate
+    measured_seconds: float
+    silent: Mapping[int, str]
+    brokers: Mapping[int, CopyRate]
+    partitions: Sequence[tuple[Key, CopyRate]]
+
+
+def copy_figures(copying: CopyProgress) -> CopyFigures:
+    """Compute what was copied between two readings."""
     before, now, seconds = copying.previous, copying.current, copying.seconds
     brokers = by_broker(before, now, seconds)
-    total = {**asdict(copy_rate_of(before, now, seconds)), "seconds_left": slowest(brokers.values())}
+    total = replace(copy_rate_of(before, now, seconds), seconds_left=slowest(brokers.values()))
+    silent = dict(sorted(copying.silent.items()))
+    return CopyFigures(total, round(seconds, 3), silent, brokers, _by_partition(before, now, seconds))
+
+
+def copying_json(figures: CopyFigures) -> Result:
+    """Return the JSON result: totals, then brokers, then partitions."""
     return {
-        **total,
-        "measured_seconds": round(seconds, 3),
-        "silent": [{"broker_id": broker, "reason": reason} for broker, reason in sorted(copying.silent.items())],
-        "brokers": [{"broker_id": broker, **asdict(rate)} for broker, rate in brokers.items()],
+        **asdict(figures.total),
+        "measured_seconds": figures.measured_seconds,
+        "silent": [{"broker_id": broker, "reason": reason} for broker, reason in figures.silent.items()],
+        "brokers": [{"broker_id": broker, **asdict(rate)} for broker, rate in figures.brokers.items()],
         "partitions": [
-            {"topic": topic, "partition": partition, **asdict(rate)}
-            for (topic, partition), rate in _by_partition(before, now, seconds)
+            {"topic": topic, "partition": partition, **asdict(rate)} for (topic, partition), rate in figures.partitions
         ],
     }
 
 
-def _by_partition(
-    before: CopyReading | None, now: CopyReading, seconds: float
-) -> list[tuple[tuple[str, int], CopyRate]]:
+def _by_partition(before: CopyReading | None, now: CopyReading, seconds: float) -> list[tuple[Key, CopyRate]]:
     """Return the rate of each partition, unknown ones first, then those with the most bytes left."""
-    groups: dict[tuple[str, int], dict[ReplicaKey, ReplicaCopy]] = defaultdict(dict)
+    groups: dict[Key, dict[ReplicaKey, ReplicaCopy]] = defaultdict(dict)
     for key, copy in now.items():
         groups[key[:2]][key] = copy
     rates = {partition: copy_rate_of(before, group, seconds) for partition, group in groups.items()}
@@ -61,46 +77,52 @@ def _by_partition(
     )
 
 
-def copying_lines(result: Mapping[str, Any]) -> Iterator[str]:
+def copying_lines(figures: CopyFigures) -> Iterator[str]:
     """Return text lines: the total, one for each broker, and the partitions with the most left."""
-    yield f"  copying {_replicas(result)}: {_format_rate(result, estimate=True)}"
-    for row in result["brokers"][:BROKERS_SHOWN]:
-        yield f"    broker {row['broker_id']} receives {_replicas(row)}: {_format_rate(row, estimate=True)}"
-    if len(result["brokers"]) > BROKERS_SHOWN:
-        yield f"    ... and {len(result['brokers']) - BROKERS_SHOWN} more brokers; --json gives all"
-    unfinished = [row for row in result["partitions"] if row["unknown"] or row["bytes_done"] < row["bytes_total"]]
-    for row in unfinished[:PARTITIONS_SHOWN]:
-        yield f"    {row['topic']}-{row['partition']}: {_format_rate(row, estimate=False)}"
+    yield f"  copying {_replicas(figures.total)}: {_format_rate(figures.total, estimate=True)}"
+    for broker, rate in list(figures.brokers.items())[:BROKERS_SHOWN]:
+        yield f"    broker {broker} receives {_replicas(rate)}: {_format_rate(rate, estimate=True)}"
+    if len(figures.brokers) > BROKERS_SHOWN:
+        yield f"    ... and {len(figures.brokers) - BROKERS_SHOWN} more brokers; --json gives all"
+    unfinished = [
+        (partition_name(*key), rate)
+        for key, rate in figures.partitions
+        if rate.unknown or rate.bytes_done < rate.bytes_total
+    ]
+    for name, rate in unfinished[:PARTITIONS_SHOWN]:
+        yield f"    {name}: {_format_rate(rate, estimate=False)}"
     if len(unfinished) > PARTITIONS_SHOWN:
         yield f"    ... and {len(unfinished) - PARTITIONS_SHOWN} more partitions; --json gives all"
-    for silent in result["silent"][:BROKERS_SHOWN]:
-        yield f"    bytes unknown: broker {silent['broker_id']} did not respond: {silent['reason']}"
+    for broker, reason in list(figures.silent.items())[:BROKERS_SHOWN]:
+        yield f"    bytes unknown: broker {broker} did not respond: {reason}"
 
 
-def _replicas(pace: Mapping[str, Any]) -> str:
-    return pluralise(pace["replicas"], "replica")
+def _replicas(rate: CopyRate) -> str:
+    return pluralise(rate.replicas, "replica")
 
 
-def _format_rate(pace: Mapping[str, Any], *, estimate: bool) -> str:
+def _format_rate(rate: CopyRate, *, estimate: bool) -> str:
     """Format progress, lag, rate and, with `estimate`, the time left.
 
-    >>> pace = {"replicas": 2, "unknown": 0, "bytes_done": 512, "bytes_total": 2048, "lag": 7,
-    ...     "bytes_per_second": 128.0, "seconds_left": 12.0}
-    >>> _format_rate(pace, estimate=True)
+    >>> rate = CopyRate(
+    ...     replicas=2, unknown=0, bytes_done=512, bytes_total=2048, lag=7, bytes_per_second=128.0, seconds_left=12.0
+    ... )
+    >>> _format_rate(rate, estimate=True)
     '512 B of 2.0 KiB (25 %), at most 7 offsets behind, 128 B/s, about 12 s left'
-    >>> _format_rate({**pace, "bytes_per_second": 0.0, "seconds_left": None}, estimate=True)
+    >>> _format_rate(replace(rate, bytes_per_second=0.0, seconds_left=None), estimate=True)
     '512 B of 2.0 KiB (25 %), at most 7 offsets behind, 0 B/s, time left unknown'
-    >>> _format_rate({**pace, "unknown": 2, "lag": None}, estimate=False)
+    >>> _format_rate(replace(rate, unknown=2, lag=None), estimate=False)
     'bytes unknown, lag unknown'
     """
-    done, total, unknown, lag = (pace[name] for name in ("bytes_done", "bytes_total", "unknown", "lag"))
+    done, total = rate.bytes_done, rate.bytes_total
     parts = [f"{format_bytes(done)} of {format_bytes(total)} ({_percent(done, total)} %)"]
-    if unknown:
-        parts = ["bytes unknown"] if unknown == pace["replicas"] else [*parts, f"bytes of {unknown} of them unknown"]
-    parts.append("lag unknown" if lag is None else f"at most {lag} offsets behind")
+    if rate.unknown:
+        some = f"bytes of {rate.unknown} of them unknown"
+        parts = ["bytes unknown"] if rate.unknown == rate.replicas else [*parts, some]
+    parts.append("lag unknown" if rate.lag is None else f"at most {rate.lag} offsets behind")
     if estimate:
-        rate, left = pace["bytes_per_second"], pace["seconds_left"]
-        parts += [] if rate is None else [f"{format_bytes(rate)}/s"]
+        per_second, left = rate.bytes_per_second, rate.seconds_left
+        parts += [] if per_second is None else [f"{format_bytes(per_second)}/s"]
         parts.append(
             "time left unknown" if left is None else f"about {format_duration(left)} left" if left else "all there"
         )

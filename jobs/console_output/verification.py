@@ -8,7 +8,7 @@ from typing import Final
 
 from jobs.advice.outage import Outage, in_json
 from jobs.advice.plans import after_verification
-from jobs.console_output.copy_progress import CopyProgress, copying_lines, copying_result
+from jobs.console_output.copy_progress import CopyProgress, copy_figures, copying_json, copying_lines
 from jobs.console_output.reassign_partitions_text import status_lines
 from jobs.preconditions.limits import UNCOMMITTABLE
 from jobs.runtime.cli_enums import TextFormat
@@ -73,7 +73,7 @@ def show_verification(settings: Settings, verification: Verification, text: Text
     plan, counts, throttled = verification.plan, verification.counts, verification.throttled
     for warning in verification.warnings:
         log(f"surveyor: {warning}", logging.WARNING)
-    copying = None if verification.copying is None else copying_result(verification.copying)
+    copying = None if verification.copying is None else copy_figures(verification.copying)
     outage = verification.outage
     result: Result = {
         "plan_id": plan.plan_id,
@@ -81,7 +81,7 @@ def show_verification(settings: Settings, verification: Verification, text: Text
         "is_complete": verification.is_complete,
         "throttled": throttled,
         **{status.value: counts[status] for status in _COUNTED},
-        "copying": copying,
+        "copying": None if copying is None else copying_json(copying),
     }
     if verification.evenness is not None:
         result["evenness"] = {"now": verification.evenness, "planned": _planned_evenness(plan)}

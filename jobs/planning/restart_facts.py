@@ -6,7 +6,6 @@ needed.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 
@@ -17,17 +16,9 @@ from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import SOURCE_COLUMNS, ClusterView, view_now
 from planner.columns.numpy_rules import has_broker
 from planner.rules.quorum import is_current
-from schemas.enums import NO_CONTROLLER, NO_LEADER, RestartEffect
+from schemas.enums import NO_CONTROLLER, NO_LEADER
 from schemas.rows import BrokerConfig
 from schemas.text import abbreviate
-
-EFFECT_PHRASES: Final = {
-    RestartEffect.OFFLINE: "offline",
-    RestartEffect.UNDER_MIN_ISR: "under min ISR",
-    RestartEffect.BELOW_MARGIN: "below the margin",
-    RestartEffect.UNKNOWN: "unknown",
-}
-"""Effects of a restart in lines for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

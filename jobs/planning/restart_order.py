@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from jobs.console_output.restart_safety import EFFECT_PHRASES
 from jobs.core.errors import SurveyorError
 from jobs.planning.restart_facts import (
-    EFFECT_PHRASES,
     RestartFacts,
     brokers_with_replicas,
     read_facts,

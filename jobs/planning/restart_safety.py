@@ -6,48 +6,33 @@ is never "safe", because the cluster may have changed since. Nothing is stored.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict as asdict_of
 from typing import Final
 
-from msgspec import convert, to_builtins
+from msgspec import convert
 
+from jobs.console_output.restart_safety import RestartedBroker, RestartSafety
 from jobs.core.arrow_rows import Bools, StoredRows, values_of
-from jobs.core.errors import ExitCode
-from jobs.planning.restart_facts import EFFECT_PHRASES, RestartFacts, read_facts, silent_brokers, unread_of_cluster
+from jobs.planning.restart_facts import RestartFacts, read_facts, silent_brokers, unread_of_cluster
 from jobs.repositories.snapshots import find_snapshot, rows_as_of
-from jobs.runtime.console import CommandResult, Line, table
 from jobs.runtime.input_files import parse_broker_ids
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
-from jobs.runtime.suggestions import Suggestion, suggestion
 from jobs.snapshots.cluster_view import ClusterView, view_of
 from jobs.snapshots.health import arrays_of
 from planner.columns.numpy_rules import is_in, partition_masks
 from planner.rules.inputs import BrokerSets
 from planner.rules.quorum import QuorumAfterRestart, quorum_after_restart
 from planner.rules.restart_effect import RestartedPartition, known_min_isr, restart_effect
-from schemas.enums import RestartCode, RestartEffect
+from schemas.enums import RestartEffect
 from schemas.partition_info import PartitionInfo, TopicInfo
-from schemas.rows import BrokerConfig, Row
-from schemas.text import abbreviate, broker_list, pluralise
+from schemas.rows import BrokerConfig
+from schemas.text import abbreviate
 from schemas.topic_configs import DEFAULT_MIN_ISR, boolean
-
-UNSAFE_PARTITION_COLUMNS: Final = ("topic", "partition", "replicas", "isr", "live", "min_isr", "effect", "reason")
-"""Columns of the console for `whatif --restart`; --json has all of RestartedPartition."""
-
-SAFE: Final = "safe"
-UNSAFE: Final = "unsafe"
-UNKNOWN: Final = "unknown"
-
-EXIT_CODES: Final = {SAFE: ExitCode.DONE, UNSAFE: ExitCode.REFUSED, UNKNOWN: ExitCode.UNREADABLE}
-"""Exit codes of `whatif --restart` by its verdict."""
 
 _SEVERITY: Final = {effect: place for place, effect in enumerate(RestartEffect)}
 
 
-def report_restart(
-    settings: Settings, restart: str, margin: int, snapshot: int | None, limit: int, *, everything: bool = False
-) -> CommandResult:
+def restart_safety(settings: Settings, restart: str, margin: int, snapshot: int | None) -> RestartSafety:
     """Return which partitions a restart of these brokers at once would hurt, and whether it is safe."""
     restarting = sorted(parse_broker_ids(restart, "--restart"))
     if snapshot is None:
@@ -56,31 +41,23 @@ def report_restart(
     else:
         facts, rows = _rows_of_snapshot(settings, snapshot, restarting, margin)
     rows.sort(key=lambda row: (_SEVERITY[row.effect], not row.is_internal, row.topic, row.partition))
-    counts = Counter(row.effect for row in rows)
     quorum = quorum_after_restart(facts.view.voters or (), restarting)
-    unread = [*_unread(facts, restarting), *_uncertain_voters(quorum)]
-    is_hurt = len(rows) > counts[RestartEffect.UNKNOWN] or (quorum is not None and quorum.keeps_majority is False)
-    verdict = UNSAFE if is_hurt else UNKNOWN if rows or unread else SAFE
-    result = {
-        "restart": restarting,
-        "margin": margin,
-        "verdict": verdict,
-        "snapshot_id": facts.snapshot_id,
-        "controller_id": facts.view.controller_id,
-        "brokers": [*_brokers(facts, restarting)],
-        "under_replicated": _under_replicated(facts.view),
-        **_on_brokers(facts.view, restarting),
-        **{effect.value: counts[effect] for effect in RestartEffect},
-        "quorum": None if quorum is None else {**asdict_of(quorum), "keeps_majority": quorum.keeps_majority},
-        "unread": unread,
-        "warnings": [*_warnings(facts, restarting)],
-        "rows": [to_builtins(row) for row in rows],
-    }
-    people = [*_text_output(settings, result, None if everything else limit)]
-    if quorum is not None and quorum.keeps_majority is False:
-        people.insert(-1, f"unsafe: {_lost_quorum(quorum)}")
-    steps = [*_suggestions(settings, rows)]
-    return CommandResult(result, *people, steps=steps, warnings=result["warnings"], exit_code=EXIT_CODES[verdict])
+    stored = StoredRows(facts.view.partitions)
+    return RestartSafety(
+        restarting=restarting,
+        margin=margin,
+        snapshot_id=facts.snapshot_id,
+        controller_id=facts.view.controller_id,
+        brokers=[*_brokers(facts, restarting)],
+        under_replicated=_under_replicated(facts.view),
+        partitions=_count(stored, "replicas", restarting),
+        leaders=_count(stored, "leader", restarting),
+        counts=Counter(row.effect for row in rows),
+        quorum=quorum,
+        unread=[*_unread(facts, restarting), *_uncertain_voters(quorum)],
+        warnings=[*_warnings(facts, restarting)],
+        rows=rows,
+    )
 
 
 def _rows_now(facts: RestartFacts, restarting: frozenset[int], margin: int) -> list[RestartedPartition]:
@@ -156,18 +133,10 @@ def _uncertain_voters(quorum: QuorumAfterRestart | None) -> Iterator[str]:
         yield f"whether voters {abbreviate(quorum.uncertain)} of the quorum are up to date is unknown"
 
 
-def _lost_quorum(quorum: QuorumAfterRestart) -> str:
-    """Return why the quorum has no leader during the restart."""
-    current = f"{len(quorum.current)} of {len(quorum.voters)} voters of the quorum remain up to date"
-    return f"{current}, and {quorum.needed} are needed: until they are back, no partition gets another leader"
-
-
-def _brokers(facts: RestartFacts, restarting: Iterable[int]) -> Iterator[Row]:
-    """Yield whether each node is live, and its broker epoch, which grows when it has restarted; null in KRaft."""
+def _brokers(facts: RestartFacts, restarting: Iterable[int]) -> Iterator[RestartedBroker]:
     epochs, controllers = {row.broker_id: row.broker_epoch for row in facts.view.brokers}, facts.controllers
     for broker in restarting:
-        is_live = broker in epochs or broker in controllers
-        yield {"broker_id": broker, "is_live": is_live, "broker_epoch": epochs.get(broker)}
+        yield RestartedBroker(broker, broker in epochs or broker in controllers, epochs.get(broker))
 
 
 def _under_replicated(view: ClusterView) -> int:
@@ -177,13 +146,9 @@ def _under_replicated(view: ClusterView) -> int:
     return int(((lagging | ~rows.understood) & ~rows.deleting).sum())
 
 
-def _on_brokers(view: ClusterView, restarting: Collection[int]) -> Row:
-    """Count the partitions with a replica on the brokers, and those that they lead."""
-    rows = StoredRows(view.partitions)
-    return {
-        "partitions": int(is_in(rows.brokers("replicas"), restarting).any(axis=1).sum()),
-        "leaders": int(is_in(rows.brokers("leader"), restarting).any(axis=1).sum()),
-    }
+def _count(partitions: StoredRows, column: str, brokers: Collection[int]) -> int:
+    """Count the partitions that name one of the brokers in a column."""
+    return int(is_in(partitions.brokers(column), brokers).any(axis=1).sum())
 
 
 _CONTROLLED_SHUTDOWN: Final = "controlled.shutdown.enable"
@@ -201,29 +166,3 @@ def _warnings(facts: RestartFacts, restarting: Collection[int]) -> Iterator[str]
     deleted = sorted(facts.view.deleting.intersection(held.values("topic")))
     if deleted:
         yield f"topics queued for deletion are not counted, and their deletion waits: {abbreviate(deleted)}"
-
-
-def _text_output(settings: Settings, result: Row, limit: int | None) -> Iterator[Line]:
-    rows, brokers = result["rows"], broker_list(result["restart"])
-    at = "now" if result["snapshot_id"] is None else f"snapshot {result['snapshot_id']}"
-    if rows:
-        title = f"{settings.cluster}, {at}, restarting {brokers}, margin {result['margin']}"
-        yield table(title, UNSAFE_PARTITION_COLUMNS, rows[:limit])
-        if limit is not None and len(rows) > limit:
-            yield f"... and {len(rows) - limit} more; --limit shows more, --json gives all"
-    yield from (f"unknown: {fact}" for fact in result["unread"])
-    yield from (f"warning: {warning}" for warning in result["warnings"])
-    held = pluralise(result["partitions"], "partition")
-    on_them = f"{held} there, {result['leaders']} led"
-    counted = ", ".join(f"{result[effect.value]} {EFFECT_PHRASES[effect]}" for effect in RestartEffect)
-    yield f"restarting {brokers} is {result['verdict']}: {counted} ({on_them})"
-
-
-def _suggestions(settings: Settings, rows: Sequence[RestartedPartition]) -> Iterator[Suggestion]:
-    codes = {row.code for row in rows}
-    if RestartCode.NO_LIVE_LEADER in codes:
-        yield suggestion(settings, "see what is due", "status")
-    if codes & {RestartCode.TOO_FEW_IN_SYNC, RestartCode.NO_OTHER_IN_SYNC}:
-        yield suggestion(settings, "show lagging replicas", "show", "partitions", "--under-replicated", "--now")
-    if RestartCode.MIN_ISR_UNKNOWN in codes:
-        yield suggestion(settings, "see which brokers answer", "doctor")

@@ -126,7 +126,7 @@ def test_what_is_not_judged_is_said(bare_tree: KafkaTree, tmp_path: Path) -> Non
 
 def test_partitions_behind_the_counts_are_named(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first of them, and of the scenarios that are shown; all with --all-partitions."""
-    monkeypatch.setattr("jobs.planning.whatif.MAX_PARTITIONS_NAMED", 1)
+    monkeypatch.setattr("jobs.console_output.losses.MAX_PARTITIONS_NAMED", 1)
     rows = surveyor.json("whatif", "--lose", "pairs", "--limit", "1")["rows"]
     options = ("whatif", "--lose", "pairs", "--limit", "1")
     cut, whole = (surveyor(*options, *more).stdout for more in ((), ("--all-partitions",)))

@@ -7,7 +7,7 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.cli import run
-from jobs.planning.whatif import SCENARIO_COLUMNS
+from jobs.console_output.losses import SCENARIO_COLUMNS
 from jobs.runtime.console import table
 from jobs.runtime.output import show
 from schemas.columns import TABLE_COLUMNS

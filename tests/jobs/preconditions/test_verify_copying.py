@@ -3,7 +3,7 @@
 import json
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.console_output.copy_progress import PARTITIONS_SHOWN, CopyProgress, copying_lines, copying_result
+from jobs.console_output.copy_progress import PARTITIONS_SHOWN, CopyProgress, copy_figures, copying_lines
 from planner.reassignment.copy_rate import ReplicaCopy, ReplicaKey
 from schemas.enums import Action, PlanKind
 from schemas.znodes import Assignment, encode_assignment
@@ -93,10 +93,10 @@ def test_lines_are_few_and_the_worst_come_first() -> None:
     now["u", 0, 5] = copy(None)
     now["v", 0, 6] = copy(1000)
     before = {key: copy(0) for key in now}
-    result = copying_result(
+    figures = copy_figures(
         CopyProgress(current=now, previous=before, seconds=1.0, silent={5: "it did not answer in time"})
     )
-    lines = list(copying_lines(result))
+    lines = list(copying_lines(figures))
     lag = "at most 7 offsets behind"
     first = f"1.1 KiB of 15.6 KiB (6 %), bytes of 1 of them unknown, {lag}, 1.1 KiB/s, time left unknown"
     fifth = f"105 B of 14.6 KiB (0 %), bytes of 1 of them unknown, {lag}, 105 B/s, time left unknown"
