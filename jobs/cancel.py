@@ -72,14 +72,22 @@ def cancel(
         return cancel_partitions(
             settings, keys, approve, apply=apply, skip_unsafe=skip_unsafe, fewer_copies=allow_fewer_copies
         )
+    from jobs.console_output.commit_events import log_event
     from jobs.execution.cancellation import cancel_plan
 
     return cancel_plan(
-        settings, str(plan), approve, apply=apply, skip_unsafe=skip_unsafe, fewer_copies=allow_fewer_copies
+        settings,
+        str(plan),
+        approve,
+        apply=apply,
+        skip_unsafe=skip_unsafe,
+        fewer_copies=allow_fewer_copies,
+        report=log_event,
     )
 
 
 def _cancel_throttles(settings: Settings, approve: Approve | None, *, apply: bool) -> CommandResult:
+    from jobs.console_output.commit_events import log_event
     from jobs.execution.leftover_throttles import find_leftover_throttles, remove_leftover_throttles
 
     with settings.connection as cluster:
@@ -88,7 +96,7 @@ def _cancel_throttles(settings: Settings, approve: Approve | None, *, apply: boo
             return throttles.command_result(settings)
         if approve is not None and not approve(throttles.review):
             raise SurveyorError("not cancelled: the question was not answered with yes")
-        return remove_leftover_throttles(settings, cluster)
+        return remove_leftover_throttles(settings, cluster, log_event)
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ def reconcile(
     detailed_exitcode: DetailedExitcode = False,
 ) -> CommandResult:
     """Take a snapshot, plan the repairs that are due, and commit the plan."""
+    from jobs.console_output.commit_events import log_event
     from jobs.execution.reconcile import reconcile_once, reconcile_until_quiet
     from jobs.planning.reconcile import make_reconcile_plan
     from jobs.runtime.commit_limits import commit_limits, hold_seconds
@@ -71,6 +72,7 @@ def reconcile(
             hold=hold,
             everything=everything,
             detailed=detailed_exitcode,
+            report=log_event,
         )
     return reconcile_once(
         settings,
@@ -82,6 +84,7 @@ def reconcile(
         apply=apply,
         everything=everything,
         detailed=detailed_exitcode,
+        report=log_event,
     )
 
 

@@ -49,6 +49,7 @@ def rollback(
     detailed_exitcode: DetailedExitcode = False,
 ) -> CommandResult:
     """Plan the reversal of a plan's moves; with --apply, also commit it."""
+    from jobs.console_output.commit_events import log_event
     from jobs.execution.admin.reassignment_options import ReassignmentOptions, bytes_per_second
     from jobs.execution.rollback import roll_back_plan
     from jobs.repositories.plans.names import Alias
@@ -66,6 +67,7 @@ def rollback(
         max_changes=max_changes,
         apply=apply,
         detailed=detailed_exitcode,
+        report=log_event,
     )
 
 

@@ -25,6 +25,7 @@ from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.zookeeper.connection import LOST, Znode
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError
 from jobs.adapters.zookeeper.plan_submission import announce_resident, fault_of, ignored_reason, respond, submitted
+from jobs.console_output.commit_events import log_event
 from jobs.controller.broker_requests.batch import BrokerRequestBatch
 from jobs.controller.metadata_reader import MetadataReader
 from jobs.controller.state_writer import StateWriter
@@ -258,6 +259,7 @@ class PlanInbox:
                 _UNTIL_RESIGNED,
                 held=HeldControllership(self.control, self._send_in_batches),
                 author=author,
+                report=log_event,
             )
         return plan_result(self.settings, plan, commit_log, detailed=plan_request.detailed)
 

@@ -7,7 +7,7 @@ partition is. The same command, run again, cancels the rest.
 """
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +20,8 @@ from jobs.adapters.cluster_connections.interface import ClusterConnection, Clust
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import poll_until
 from jobs.advice.plans import after_cancellation
+from jobs.console_output.cancellation import cancellation_json, cancellation_lines, counts_in_words
+from jobs.console_output.commit_events import Report
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError
 from jobs.core.migration_signs import refuse_migration
 from jobs.execution.admin.admin_commit import end_throttle
@@ -41,19 +43,18 @@ from jobs.preconditions.cancellation_plan import (
     partitions_of,
     plan_cancellation,
     refuse_cancellation,
-    rejections,
 )
 from jobs.preconditions.limits import refuse_other_cluster
 from jobs.repositories.plans.commit_log import CommitLog, close_plan, requested_changes
 from jobs.repositories.plans.repository import read_plan, refuse_edited
-from jobs.runtime.console import CommandResult, Result, format_cell, truncate
+from jobs.runtime.console import CommandResult
 from jobs.runtime.progress import progress
 from jobs.runtime.review import Approve, Review
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_step
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas import reasons
-from schemas.enums import Action, Outcome, PlanKind, PlanStatus, Step
+from schemas.enums import Action, Outcome, PlanStatus, Step
 from schemas.plan import Plan, RowOutcome
 from schemas.rows import Brokers, Change, CommitRecord, Key, PlanRow, changes_among
 from schemas.text import LINES_SHOWN
@@ -63,12 +64,6 @@ _STATUS_BEFORE: Final = {
     Step.RESTORE_ORDER: ReassignmentStatus.OUT_OF_ORDER,
 }
 """The status of a partition before each step; the step is done once the partition no longer has it."""
-
-_UNCHANGED_TEXTS: Final = {
-    ReassignmentStatus.COMPLETE: "complete, not undone",
-    ReassignmentStatus.IRREVERSIBLE: "continues, and cannot be cancelled",
-    ReassignmentStatus.DIVERGED: "left alone, another client changed it",
-}
 
 
 def _unsafe_refusal(subject: str, cancellation: CancellationPlan) -> RefusedError | None:
@@ -122,7 +117,13 @@ def _without_foreign_orders(warehouse: Warehouse, plan: Plan, cancellation: Canc
 
 
 def cancel_running(
-    settings: Settings, cluster: ClusterConnection, plan: Plan, *, skip_unsafe: bool, fewer_copies: bool = False
+    settings: Settings,
+    cluster: ClusterConnection,
+    plan: Plan,
+    *,
+    skip_unsafe: bool,
+    fewer_copies: bool = False,
+    report: Report,
 ) -> list[RowOutcome]:
     """Close the plan and cancel what runs of it; return the outcome of each requested partition."""
     commit_log = CommitLog.open(settings.warehouse, plan)
@@ -140,7 +141,14 @@ def cancel_running(
             return []
         with lease_for(settings, cluster, plan.plan_id, "cancel", LEASE_HANDOVER_SECONDS) as lease:
             return _cancel_leased(
-                settings, reader, plan, commit_log, lease, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies
+                settings,
+                reader,
+                plan,
+                commit_log,
+                lease,
+                skip_unsafe=skip_unsafe,
+                fewer_copies=fewer_copies,
+                report=report,
             )
 
 
@@ -153,6 +161,7 @@ def _cancel_leased(
     *,
     skip_unsafe: bool,
     fewer_copies: bool,
+    report: Report,
 ) -> list[RowOutcome]:
     """Cancel under the lease, when no commit requests anything of the plan any more.
 
@@ -176,7 +185,7 @@ def _cancel_leased(
         outcomes += run.restore(run.read([*cancellation.safe, *cancellation.of(ReassignmentStatus.OUT_OF_ORDER)]))
         run.record_interrupted()
         if admin is not None and throttled:
-            end_throttle(settings, reader, plan, LeaseGuardedAdmin(admin, lease), commit_log.attempt)
+            end_throttle(settings, reader, plan, LeaseGuardedAdmin(admin, lease), commit_log.attempt, report=report)
     return outcomes
 
 
@@ -362,13 +371,27 @@ def _changed_reason(now: PartitionStatus) -> Reason:
 
 
 def cancel_plan(
-    settings: Settings, plan: str, approve: Approve | None, *, apply: bool, skip_unsafe: bool, fewer_copies: bool
+    settings: Settings,
+    plan: str,
+    approve: Approve | None,
+    *,
+    apply: bool,
+    skip_unsafe: bool,
+    fewer_copies: bool,
+    report: Report,
 ) -> CommandResult:
     """Cancel a plan, or show what that would do."""
     stored_plan = read_plan(settings.warehouse, plan)
     with settings.connection as cluster:
         return _cancel_stored(
-            settings, cluster, stored_plan, approve, apply=apply, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies
+            settings,
+            cluster,
+            stored_plan,
+            approve,
+            apply=apply,
+            skip_unsafe=skip_unsafe,
+            fewer_copies=fewer_copies,
+            report=report,
         )
 
 
@@ -381,6 +404,7 @@ def _cancel_stored(
     apply: bool,
     skip_unsafe: bool,
     fewer_copies: bool,
+    report: Report,
 ) -> CommandResult:
     with cluster.reading() as reader:
         cancellation = read_cancellation(reader, settings, stored_plan, fewer_copies=fewer_copies)
@@ -388,24 +412,26 @@ def _cancel_stored(
         _refuse(stored_plan, cancellation)
     if not _has_work(stored_plan, cancellation):
         return CommandResult(
-            _result(stored_plan, cancellation),
+            cancellation_json(stored_plan, cancellation),
             f"plan {stored_plan.title}: nothing is left to cancel",
-            *_lines(stored_plan, cancellation),
+            *cancellation_lines(stored_plan, cancellation),
             steps=_steps(settings, stored_plan, cancellation),
             warnings=[],
         )
-    title = f"plan {stored_plan.title}: {_counts_in_words(cancellation)}"
+    title = f"plan {stored_plan.title}: {counts_in_words(cancellation)}"
     if not apply:
-        dry = _result(stored_plan, cancellation) | {"dry_run": True}
+        dry = cancellation_json(stored_plan, cancellation) | {"dry_run": True}
         note = "dry run: nothing was written; --apply writes"
         steps = [
             same_step(settings, "apply", "cancel", stored_plan.called, "--apply"),
             *_steps(settings, stored_plan, cancellation),
         ]
-        return CommandResult(dry, title, *_lines(stored_plan, cancellation), note, steps=steps, warnings=[])
+        return CommandResult(dry, title, *cancellation_lines(stored_plan, cancellation), note, steps=steps, warnings=[])
     if approve is not None and not approve(Review("cancel it?", [title])):
         raise SurveyorError("not cancelled: the question was not answered with yes")
-    outcomes = cancel_running(settings, cluster, stored_plan, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
+    outcomes = cancel_running(
+        settings, cluster, stored_plan, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies, report=report
+    )
     stored_plan = read_plan(settings.warehouse, stored_plan.plan_id)
     with cluster.reading() as reader:
         cancellation = read_cancellation(reader, settings, stored_plan, fewer_copies=fewer_copies)
@@ -414,7 +440,7 @@ def _cancel_stored(
 
 def _refuse(plan: Plan, cancellation: CancellationPlan) -> None:
     if refusal := _unsafe_refusal(f"plan {plan.title}", cancellation):
-        refusal.result = _result(plan, cancellation)
+        refusal.result = cancellation_json(plan, cancellation)
         raise refusal
 
 
@@ -427,12 +453,12 @@ def _has_work(plan: Plan, cancellation: CancellationPlan) -> bool:
 def _report(
     settings: Settings, plan: Plan, cancellation: CancellationPlan, outcomes: Sequence[RowOutcome]
 ) -> CommandResult:
-    result = _result(plan, cancellation, outcomes)
+    result = cancellation_json(plan, cancellation, outcomes)
     failed = [outcome for outcome in outcomes if outcome.outcome in {Outcome.FAILED, Outcome.UNKNOWN}]
     failures = unapplied_lines(outcomes)
     title = (
         f"plan {plan.title}: {plan.row.status}; {result['cancelled_now']} cancelled now, "
-        f"{_counts_in_words(cancellation)}"
+        f"{counts_in_words(cancellation)}"
     )
     is_unfinished = bool(failed or cancellation.safe or cancellation.of(ReassignmentStatus.OUT_OF_ORDER))
     steps = _steps(settings, plan, cancellation, again=is_unfinished)
@@ -440,7 +466,7 @@ def _report(
         result,
         title,
         *failures[:LINES_SHOWN],
-        *_lines(plan, cancellation),
+        *cancellation_lines(plan, cancellation),
         steps=steps,
         warnings=[],
         exit_code=ExitCode.ERROR if is_unfinished else ExitCode.DONE,
@@ -449,46 +475,3 @@ def _report(
 
 def _steps(settings: Settings, plan: Plan, cancellation: CancellationPlan, *, again: bool = False) -> list[Suggestion]:
     return after_cancellation(settings, plan, again=again, complete=bool(cancellation.of(ReassignmentStatus.COMPLETE)))
-
-
-def _result(plan: Plan, cancellation: CancellationPlan, outcomes: Sequence[RowOutcome] = ()) -> Result:
-    done = [(row.change.action, row.outcome) for row in outcomes]
-    of_rows = [outcome for _, outcome in done]
-    return {
-        "plan_id": plan.plan_id,
-        "status": plan.row.status,
-        "cancelled_now": done.count((Step.CANCEL, Outcome.APPLIED)),
-        "reordered_now": done.count((Step.RESTORE_ORDER, Outcome.APPLIED)),
-        "failed": of_rows.count(Outcome.FAILED),
-        "unknown": of_rows.count(Outcome.UNKNOWN),
-        **cancellation.counts,
-        "rejections": rejections(cancellation),
-    }
-
-
-def _counts_in_words(cancellation: CancellationPlan) -> str:
-    counts = {name.replace("_", " "): count for name, count in cancellation.counts.items() if count}
-    return ", ".join(f"{count} {name}" for name, count in counts.items()) or "no changes"
-
-
-def _lines(plan: Plan, cancellation: CancellationPlan) -> Iterator[str]:
-    lines = [line for partition in cancellation.partitions if (line := _line(partition))]
-    yield from truncate(lines)
-    if plan.row.kind in {PlanKind.DRAIN, PlanKind.UNDRAIN} and plan.row.status != PlanStatus.PLANNED:
-        brokers = format_cell(plan.row.options["brokers"])
-        yield f"  brokers {brokers} may still count as drained: see `surveyor show drained`; `plan undrain` ends that"
-
-
-def _line(partition: PartitionStatus) -> str | None:
-    name, before = partition.change.name, _replicas_before(partition)
-    if partition.risk is not None:
-        return f"  {name}  continues: {partition.risk.code}: {partition.risk.reason}"
-    if partition.status is ReassignmentStatus.IN_PROGRESS:
-        return f"  {name}  to be cancelled: {partition.detail} → {format_cell(before)}"
-    if partition.status is ReassignmentStatus.OUT_OF_ORDER:
-        return f"  {name}  cancelled, order to be restored: {partition.detail} → {format_cell(before)}"
-    if partition.is_unknown:
-        return f"  {name}  left alone, not understood: {partition.detail}"
-    if partition.status in _UNCHANGED_TEXTS:
-        return f"  {name}  {_UNCHANGED_TEXTS[partition.status]}: {partition.detail}"
-    return None

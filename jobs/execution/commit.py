@@ -7,7 +7,6 @@ If `surveyor control` is the controller, the plan is submitted to it, and it ret
 withdraws its plan; if the controller has begun with it, the controller still carries it out.
 """
 
-import logging
 import time
 from contextlib import nullcontext
 from dataclasses import replace
@@ -20,7 +19,8 @@ from jobs.adapters.zookeeper.connection import ZooKeeperSession, read_latest, wi
 from jobs.adapters.zookeeper.controllership import MAX_TAKEOVER_ATTEMPTS, OvertakenError, session_of
 from jobs.adapters.zookeeper.plan_submission import path_of, resident, submit, withdraw
 from jobs.advice.plans import after_commit
-from jobs.console_output.plan_text import pending_summary
+from jobs.console_output import commit_events as events
+from jobs.console_output.commit_events import Report
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UnreadableError
 from jobs.core.signals import defer_signals, raise_on_signal
 from jobs.execution.admin.admin_commit import commit_admin, end_throttle, maintain_throttle
@@ -28,7 +28,7 @@ from jobs.execution.admin.command_lease import LeaseGuardedAdmin, lease_for
 from jobs.execution.admin.connections import admin_of, controller_of
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
 from jobs.execution.admin.running_waves import moving_of
-from jobs.execution.admin.throttles import leftover_lines, throttle_lines, throttle_rows
+from jobs.execution.admin.throttles import other_throttled_plans, throttle_lines, throttle_rows
 from jobs.execution.batch.batch_commit import HeldControllership, commit_batch
 from jobs.execution.commit_report import ReportExtras, counts, refuse_unapproved, report_applied, report_dry
 from jobs.execution.mode_selection import refuse_resident_drain
@@ -39,7 +39,7 @@ from jobs.repositories.actor import Actor, this_actor, this_process
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import read_plan, record_submission
 from jobs.runtime.cli_enums import Mode, Via
-from jobs.runtime.console import CommandResult, Result, log
+from jobs.runtime.console import CommandResult, Result
 from jobs.runtime.progress import progress
 from jobs.runtime.review import Approve
 from jobs.runtime.settings import Settings
@@ -62,6 +62,7 @@ def apply_plan(
     held: HeldControllership | None = None,
     running: ReassignmentOptions = DEFAULT,
     author: Actor | None = None,
+    report: Report,
 ) -> CommitLog:
     """Write the pending rows and record the outcomes; `author` is recorded if it is not this process."""
     if preflight.resident_controller is not None:
@@ -71,10 +72,10 @@ def apply_plan(
     )
     if preflight.mode is Mode.ADMIN and (preflight.pending or watched):
         with lease_for(settings, cluster, plan.plan_id, "commit") as lease:
-            return _apply(settings, cluster, plan, preflight, running=running, lease=lease)
+            return _apply(settings, cluster, plan, preflight, running=running, lease=lease, report=report)
     # the caller that holds the controllership defers signals itself, perhaps in another thread
     with defer_signals() if held is None else nullcontext():
-        return _apply(settings, cluster, plan, preflight, max_hold=max_hold, held=held, author=author)
+        return _apply(settings, cluster, plan, preflight, max_hold=max_hold, held=held, author=author, report=report)
 
 
 def _apply(
@@ -88,11 +89,12 @@ def _apply(
     running: ReassignmentOptions = DEFAULT,
     lease: Lease | None = None,
     author: Actor | None = None,
+    report: Report,
 ) -> CommitLog:
     """Commit with the cluster's lease in admin mode, without one in batch mode."""
-    log(f"  mode {preflight.mode} ({preflight.reason}); {pending_summary(plan, preflight.pending)}")
-    for line in leftover_lines(settings.warehouse, plan):
-        log(line)
+    report(events.CommitBegun(preflight.mode, preflight.reason, plan, preflight.pending))
+    for other in other_throttled_plans(settings.warehouse, plan.plan_id):
+        report(events.OtherThrottleSet(other))
     commit_log = CommitLog.open(settings.warehouse, plan, author)
     commit_log.controller_epoch = commit_log.written_under = None if held is None else held.control.epoch
     commit_log.broker_epochs = preflight.state.live
@@ -112,9 +114,10 @@ def _apply(
                     lease=lease,
                     running=running,
                     throttler=throttler,
+                    report=report,
                 )
         else:
-            _write_pending(settings, cluster, commit_log, preflight, max_hold, held=held)
+            _write_pending(settings, cluster, commit_log, preflight, max_hold, held=held, report=report)
     except SurveyorError as error:
         error.result = {"plan_id": plan.plan_id, **commit_log.counts()}
         raise
@@ -131,6 +134,7 @@ def _write_pending(
     max_hold: float,
     *,
     held: HeldControllership | None,
+    report: Report,
 ) -> None:
     """Write the pending rows as the controller; if another controller has taken over in between, judge them again.
 
@@ -138,7 +142,7 @@ def _write_pending(
     """
     for _ in range(MAX_TAKEOVER_ATTEMPTS):
         if not preflight.pending:
-            log("  nothing is due")
+            report(events.NothingPending())
             return
         silent, since, above = (
             preflight.limits.allow_silent,
@@ -156,9 +160,10 @@ def _write_pending(
                 silent=silent,
                 since=since,
                 above=above,
+                report=report,
             )
         except OvertakenError as overtaken:
-            log(f"  {overtaken}: the pending rows are judged again")
+            report(events.JudgedAgain(str(overtaken)))
         else:
             return
         preflight = recheck(settings, cluster, commit_log.plan, preflight)
@@ -181,6 +186,7 @@ def commit_plan(
     apply: bool,
     everything: bool,
     detailed: bool,
+    report: Report,
 ) -> CommandResult:
     """Apply a plan, or show what that would do; for a closed or committed plan, maintain its throttle."""
     stored_plan = read_plan(settings.warehouse, plan)
@@ -191,15 +197,15 @@ def commit_plan(
             and status in UNCOMMITTABLE
             and (rate is not None or throttle_rows(settings.warehouse, stored_plan.plan_id))
         ):
-            return _maintain_throttle_only(settings, cluster, stored_plan, rate)
+            return _maintain_throttle_only(settings, cluster, stored_plan, rate, report)
         if status == PlanStatus.COMMITTED and not (apply and _needs_watching(settings, cluster, stored_plan, running)):
-            return _already_committed(settings, cluster, stored_plan, apply=apply)
+            return _already_committed(settings, cluster, stored_plan, apply=apply, report=report)
         running = with_default_throttle(settings, stored_plan, running)
         try:
             preflight = check_before_commit(settings, cluster, stored_plan, mode, limits, running=running)
         except RefusedError:
             if apply:
-                _clear_stale_throttle(settings, cluster, stored_plan)
+                _clear_stale_throttle(settings, cluster, stored_plan, report)
             raise
         if preflight.resident_controller is None:
             refuse_resident_drain(stored_plan)
@@ -208,14 +214,21 @@ def commit_plan(
                 settings, stored_plan, preflight, running, ReportExtras(), detailed=detailed, everything=everything
             )
         refuse_unapproved(
-            settings, stored_plan, preflight, running, ReportExtras(), approve=approve, everything=everything
+            settings,
+            stored_plan,
+            preflight,
+            running,
+            ReportExtras(),
+            approve=approve,
+            everything=everything,
+            report=report,
         )
         if preflight.resident_controller is not None and preflight.mode is Mode.BATCH:
             return submit_and_wait(
-                settings, cluster.zookeeper_session, stored_plan, preflight, limits, detailed=detailed
+                settings, cluster.zookeeper_session, stored_plan, preflight, limits, detailed=detailed, report=report
             )
-        commit_log = apply_plan(settings, cluster, stored_plan, preflight, hold, running=running)
-        return report_applied(settings, stored_plan, commit_log, ReportExtras(), detailed=detailed)
+        commit_log = apply_plan(settings, cluster, stored_plan, preflight, hold, running=running, report=report)
+        return report_applied(settings, stored_plan, commit_log, ReportExtras(), detailed=detailed, report=report)
 
 
 def with_default_throttle(settings: Settings, plan: Plan, running: ReassignmentOptions) -> ReassignmentOptions:
@@ -227,10 +240,10 @@ def with_default_throttle(settings: Settings, plan: Plan, running: ReassignmentO
 
 
 def _maintain_throttle_only(
-    settings: Settings, cluster: ClusterConnection, plan: Plan, rate: int | None
+    settings: Settings, cluster: ClusterConnection, plan: Plan, rate: int | None, report: Report
 ) -> CommandResult:
     """Maintain the throttle of a closed plan, and report how many of its partitions still move."""
-    moving = maintain_throttle(settings, cluster, plan, rate)
+    moving = maintain_throttle(settings, cluster, plan, rate, report=report)
     result: Result = {"plan_id": plan.plan_id, "status": plan.row.status, "applied_now": 0, "moving": moving}
     title = f"plan {plan.title} is {plan.row.status}: no change was requested, only its throttle was maintained"
     steps = after_commit(settings, plan.called, PlanStatus.COMMITTED, {}) if moving else []
@@ -252,7 +265,7 @@ def _needs_watching(settings: Settings, cluster: ClusterConnection, plan: Plan, 
         return bool(moving_of(reader, plan))
 
 
-def _clear_stale_throttle(settings: Settings, cluster: ClusterConnection, plan: Plan) -> None:
+def _clear_stale_throttle(settings: Settings, cluster: ClusterConnection, plan: Plan, report: Report) -> None:
     """Remove a throttle that a crashed commit has left behind, even though the commit itself is refused."""
     if not throttle_rows(settings.warehouse, plan.plan_id):
         return
@@ -261,15 +274,17 @@ def _clear_stale_throttle(settings: Settings, cluster: ClusterConnection, plan: 
             state = reader.read_cluster()
             refuse_other_cluster(plan, state, settings.address, settings.address_option)
             with lease_for(settings, cluster, plan.plan_id, "commit") as lease, admin_of(settings, state) as admin:
-                end_throttle(settings, reader, plan, LeaseGuardedAdmin(admin, lease))
+                end_throttle(settings, reader, plan, LeaseGuardedAdmin(admin, lease), report=report)
     except SurveyorError as error:
-        log(f"surveyor: the throttle of plan {plan.plan_id} is still set: {error}", logging.WARNING)
+        report(events.ThrottleStillSet(plan.plan_id, str(error)))
 
 
-def _already_committed(settings: Settings, cluster: ClusterConnection, plan: Plan, *, apply: bool) -> CommandResult:
+def _already_committed(
+    settings: Settings, cluster: ClusterConnection, plan: Plan, *, apply: bool, report: Report
+) -> CommandResult:
     """Report that a plan is committed, after removing a leftover throttle."""
     if apply:
-        _clear_stale_throttle(settings, cluster, plan)
+        _clear_stale_throttle(settings, cluster, plan, report)
     outcomes = dict.fromkeys(counts([]), 0) | {Outcome.APPLIED.value: plan.size}
     with cluster.reading() as reader:
         refuse_other_cluster(plan, reader.read_cluster(), settings.address, settings.address_option)
@@ -288,9 +303,10 @@ def submit_and_wait(
     limits: CommitLimits,
     *,
     detailed: bool,
+    report: Report,
 ) -> CommandResult:
     """Let the resident controller carry out a plan, and show its result."""
-    log(f"  mode {preflight.mode} ({preflight.reason}); {pluralise(len(preflight.pending), 'row', 'is', 'are')} due")
+    report(events.SubmissionBegun(preflight.mode, preflight.reason, len(preflight.pending)))
     submission = SubmittedPlan(
         holder=this_process("commit", plan.plan_id),
         max_plan_age=limits.max_plan_age,

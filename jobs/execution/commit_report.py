@@ -9,6 +9,8 @@ from itertools import chain
 
 from jobs.adapters.brokers.admin_client import UNKNOWN_OUTCOME, AdminUnavailableError
 from jobs.advice.plans import after_commit, after_dry_run, list_all_command
+from jobs.console_output import commit_events as events
+from jobs.console_output.commit_events import Report
 from jobs.console_output.plan_figures import rack_warnings
 from jobs.console_output.plan_text import change_line, deletion_lines, deletion_warnings, pending_summary, warnings
 from jobs.core.errors import ExitCode, SurveyorError
@@ -30,7 +32,7 @@ from jobs.repositories.plans.repository import read_plan
 from jobs.repositories.quarantine import unread_by
 from jobs.repositories.warehouse_status import min_isr_by_topic
 from jobs.runtime.cli_enums import Mode, Via
-from jobs.runtime.console import CommandResult, Result, keep_warnings, log, truncate
+from jobs.runtime.console import CommandResult, Result, keep_warnings, truncate
 from jobs.runtime.progress import progress
 from jobs.runtime.review import Approve, Review, warning_lines
 from jobs.runtime.settings import Settings
@@ -151,6 +153,7 @@ def refuse_unapproved(
     *,
     approve: Approve | None,
     everything: bool = False,
+    report: Report,
 ) -> None:
     """Let the pending rows be approved, with what a dry run shows; raise SurveyorError unless they are.
 
@@ -161,8 +164,7 @@ def refuse_unapproved(
     warned = _warnings(settings, plan, everything=everything)
     keep_warnings(warned)
     if approve is None:
-        for line in warning_lines(warned):
-            log(line)
+        report(events.WarningsGiven(warned))
         return
     deletions = _deletions_due(settings, plan, preflight)
     lines = chain(
@@ -225,16 +227,14 @@ def _cancellation_summary(commit_log: CommitLog) -> str:
 
 
 def report_applied(
-    settings: Settings, plan: Plan, commit_log: CommitLog, extras: ReportExtras, *, detailed: bool
+    settings: Settings, plan: Plan, commit_log: CommitLog, extras: ReportExtras, *, detailed: bool, report: Report
 ) -> CommandResult:
     """Return what a commit shows at its end."""
     committed = plan_result(settings, plan, commit_log, detailed=detailed)
     steps = after_commit(settings, plan.called, committed.result["status"], committed.result)
     code = ExitCode(committed.exit_code)
     if interrupted():
-        applied_now = committed.result["applied_now"]
-        skipped = len(commit_log.of(Outcome.SKIPPED))
-        log(f"surveyor: interrupted: {applied_now} written, {skipped} left; commit again to continue")
+        report(events.CommitInterrupted(committed.result["applied_now"], len(commit_log.of(Outcome.SKIPPED))))
         code = exit_code()
     return CommandResult(
         extras.result | committed.result, *committed.lines, *extras.lines, steps=steps, warnings=[], exit_code=code

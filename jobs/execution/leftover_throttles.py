@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from jobs.adapters.brokers.admin_client import NONE, UNKNOWN_OUTCOME, Admin, describe_error
 from jobs.adapters.cluster_connections.interface import ClusterConnection, Lease
 from jobs.adapters.sources.interface import ClusterSource
+from jobs.console_output.commit_events import Report
 from jobs.core.errors import ExitCode, RefusedError
 from jobs.core.migration_signs import refuse_migration
 from jobs.execution.admin.audited_configs import override_text
@@ -82,7 +83,7 @@ def _leftover_throttles(view: ClusterView) -> ThrottleConfigs:
     return brokers | {(ResourceKind.TOPIC, name): lists for name, lists in sorted(view.throttled_topics.items())}
 
 
-def remove_leftover_throttles(settings: Settings, cluster: ClusterConnection) -> CommandResult:
+def remove_leftover_throttles(settings: Settings, cluster: ClusterConnection, report: Report) -> CommandResult:
     """Remove the throttles that are set by now, those of plans first; raise RefusedError while replicas move."""
     with cluster.reading() as reader:
         state = reader.read_cluster()
@@ -90,7 +91,7 @@ def remove_leftover_throttles(settings: Settings, cluster: ClusterConnection) ->
         with lease_for(settings, cluster, "", "cancel") as lease, admin_of(settings, state) as admin:
             _leftover_throttles(view_now(cluster.source))  # a move may have begun since, before we had the lease
             for plan_id in throttled_plans(settings.warehouse) if settings.warehouse.exists() else []:
-                clear_throttle(settings.warehouse, reader, LeaseGuardedAdmin(admin, lease), plan_id)
+                clear_throttle(settings.warehouse, reader, LeaseGuardedAdmin(admin, lease), plan_id, report=report)
             throttles = _leftover_throttles(view_now(cluster.source))
             refused = {
                 resource: reason

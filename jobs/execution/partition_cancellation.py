@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from deltalake.exceptions import DeltaError
 
@@ -18,6 +18,7 @@ from jobs.adapters.brokers.admin_client import Admin, AdminUnavailableError
 from jobs.adapters.cluster_connections.interface import ClusterConnection, ClusterReader, Lease
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.connection import poll_until
+from jobs.console_output.cancellation import PartitionReading, reading_line, readings_json
 from jobs.core.errors import ExitCode, SurveyorError, UnreadableError, UsageError
 from jobs.core.migration_signs import refuse_migration
 from jobs.execution.admin.cancellation_requests import (
@@ -36,7 +37,6 @@ from jobs.runtime.review import Approve, Review
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import same_step
 from planner.reassignment.reassignment_status import (
-    CancellationRisk,
     ReassignmentStep,
     cancellation_risk,
     is_stranded,
@@ -44,81 +44,11 @@ from planner.reassignment.reassignment_status import (
 )
 from schemas import reasons
 from schemas.enums import Outcome, Step
-from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Key
 from schemas.text import LINES_SHOWN, pluralise
 from schemas.znodes import MalformedZnodeError
 
 _PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,9})")
-
-
-@dataclass(frozen=True, slots=True)
-class _PartitionReading:
-    key: Key
-    now: ReplicaAssignment | None
-    request: list[int] | None
-    risk: CancellationRisk | None
-    unreadable_reason: str | None = None
-    """Why its topic cannot be decoded."""
-    is_stranded: bool = False
-    """Whether no replica can lead it, because none is in sync."""
-
-    @property
-    def name(self) -> str:
-        return f"{self.key[0]}-{self.key[1]}"
-
-    @property
-    def is_moving(self) -> bool:
-        return self.now is not None and self.now.is_moving
-
-    @property
-    def is_unfinished(self) -> bool:
-        return self.is_moving or self.request is not None
-
-    @property
-    def _changes(self) -> str:
-        return f"adding {list(self.now.adding)}, removing {list(self.now.removing)}" if self.now else ""
-
-    @property
-    def unfinished_text(self) -> str:
-        """What is left of it once its cancellation was requested."""
-        parts = []
-        if self.is_moving and self.now is not None:
-            parts.append(reasons.STILL_MOVES.say(adding=self.now.adding, removing=self.now.removing))
-        if self.request is not None:
-            parts.append(reasons.REQUEST_EXISTS.say(requested=self.request))
-        return "; ".join(parts)
-
-    @property
-    def line(self) -> str:
-        parts = []
-        if self.risk is not None:
-            parts.append(f"continues: {self.risk.code}: {self.risk.reason}")
-        elif self.is_moving and self.now is not None:
-            parts.append(f"to be cancelled: {self._changes}")
-            parts.append(f"back to {self.now.origin}")
-        if self.request is not None:
-            parts.append(f"its request for {self.request} to be removed from /admin/reassign_partitions")
-        if not parts:
-            parts.append(self._unchanged_text)
-        return f"  {self.name}  {'; '.join(parts)}"
-
-    @property
-    def _unchanged_text(self) -> str:
-        if self.unreadable_reason is not None:
-            return f"left alone, not understood: {self.unreadable_reason}"
-        return "no such partition" if self.now is None else f"does not move: replicas {list(self.now.replicas)}"
-
-    @property
-    def row(self) -> dict[str, Any]:
-        return {
-            "topic": self.key[0],
-            "partition": self.key[1],
-            "replicas": None if self.now is None else list(self.now.replicas),
-            "moving": self.is_moving,
-            "request": self.request,
-            "unsafe": None if self.risk is None else self.risk.reason,
-        }
 
 
 def parse_partitions(text: str) -> list[Key]:
@@ -150,12 +80,14 @@ def cancel_partitions(
             _refuse_unsafe(partitions)
         pending = [partition for partition in partitions if _is_due(partition)]
         if not pending:
-            return CommandResult(_result(partitions), "nothing is left to cancel", *_lines(partitions), warnings=[])
+            return CommandResult(
+                readings_json(partitions), "nothing is left to cancel", *_lines(partitions), warnings=[]
+            )
         if not apply:
             note = "dry run: nothing was written; --apply writes"
             step = same_step(settings, "apply", "cancel", "--apply")
             title = f"{pluralise(len(pending), 'partition')} to be cancelled"
-            result = _result(partitions) | {"dry_run": True}
+            result = readings_json(partitions) | {"dry_run": True}
             return CommandResult(result, title, *_lines(partitions), note, steps=[step], warnings=[])
         if approve is not None and not approve(Review("cancel these?", _lines(partitions))):
             raise SurveyorError("not cancelled: the question was not answered with yes")
@@ -163,7 +95,7 @@ def cancel_partitions(
             return _apply(settings, cluster, reader, keys, lease, skip_unsafe=skip_unsafe, fewer_copies=fewer_copies)
 
 
-def _read(reader: ClusterReader, keys: Sequence[Key], *, fewer_copies: bool) -> list[_PartitionReading]:
+def _read(reader: ClusterReader, keys: Sequence[Key], *, fewer_copies: bool) -> list[PartitionReading]:
     state = reader.read_cluster()
     refuse_migration(state.migration)
     requests = reader.read_requests()
@@ -174,7 +106,7 @@ def _read(reader: ClusterReader, keys: Sequence[Key], *, fewer_copies: bool) -> 
         try:
             current = found[key].assignment
         except MalformedZnodeError as error:
-            partitions.append(_PartitionReading(key, None, request, None, str(error)))
+            partitions.append(PartitionReading(key, None, request, None, str(error)))
             continue
         partition_state = found[key].state
         isr = None if partition_state is None else partition_state.isr
@@ -184,16 +116,16 @@ def _read(reader: ClusterReader, keys: Sequence[Key], *, fewer_copies: bool) -> 
             else None
         )
         stranded = current is not None and is_stranded(current, isr)
-        partitions.append(_PartitionReading(key, current, request, risk, is_stranded=stranded))
+        partitions.append(PartitionReading(key, current, request, risk, is_stranded=stranded))
     return partitions
 
 
-def _is_due(partition: _PartitionReading) -> bool:
+def _is_due(partition: PartitionReading) -> bool:
     """Whether the partition is moving or requested, and can be cancelled safely."""
     return partition.risk is None and partition.is_unfinished
 
 
-def _refuse_unsafe(partitions: Iterable[_PartitionReading], subject: str = "nothing is") -> None:
+def _refuse_unsafe(partitions: Iterable[PartitionReading], subject: str = "nothing is") -> None:
     if refusal := unsafe_refusal(subject, ((partition.name, partition.risk) for partition in partitions)):
         raise refusal
 
@@ -254,11 +186,11 @@ class _PartitionCancellationRun:
 
     cluster: ClusterConnection
     requests: CancellationRequests
-    pending: Mapping[Key, _PartitionReading]
+    pending: Mapping[Key, PartitionReading]
     """The partitions to be cancelled, as they were before the intents were recorded."""
     skip_unsafe: bool
     fewer_copies: bool
-    judged: dict[Key, _PartitionReading] = field(default_factory=dict)
+    judged: dict[Key, PartitionReading] = field(default_factory=dict)
     """Partitions as they were last judged."""
     removed: Collection[Key] = ()
     """Partitions whose request may have been removed."""
@@ -273,20 +205,20 @@ class _PartitionCancellationRun:
             self.cluster.withdraw_requests(removed, self.requests.lease)
         self.requests.send([key for key in keys if key not in self.requests.set_aside], self._judge)
 
-    def _is_removable(self, partition: _PartitionReading) -> bool:
+    def _is_removable(self, partition: PartitionReading) -> bool:
         """Whether a request has to be removed; `surveyor control` follows the request to move a partition back."""
         return partition.request is not None and not (self.requests.is_resident and partition.is_moving)
 
-    def wait(self, keys: Sequence[Key]) -> list[_PartitionReading]:
+    def wait(self, keys: Sequence[Key]) -> list[PartitionReading]:
         """Wait until what was requested shows in the cluster, and return how it is then."""
         requests = self.requests
         unsent = {*keys}.difference(requests.requested) if requests.lost_response else set()
 
-        def read_again() -> list[_PartitionReading]:
+        def read_again() -> list[PartitionReading]:
             requests.reader.sync()
             return _read(requests.reader, keys, fewer_copies=True)
 
-        def are_finished(partitions: Sequence[_PartitionReading]) -> bool:
+        def are_finished(partitions: Sequence[PartitionReading]) -> bool:
             waiting = {
                 partition.key
                 for partition in partitions
@@ -296,18 +228,18 @@ class _PartitionCancellationRun:
 
         return poll_until(read_again, are_finished, requests.timeout_seconds)
 
-    def outcomes(self, final: Sequence[_PartitionReading]) -> dict[Key, Reason]:
+    def outcomes(self, final: Sequence[PartitionReading]) -> dict[Key, Reason]:
         """Return the outcomes by what the cluster shows."""
         return {partition.key: self._reason(partition) for partition in final}
 
-    def _reason(self, partition: _PartitionReading) -> Reason:
+    def _reason(self, partition: PartitionReading) -> Reason:
         if not partition.is_unfinished:
             return _ended_reason(self.pending[partition.key], partition)
         if partition.key in self.requests.requested:
-            return self.requests.unchanged_reason(partition.key, partition.unfinished_text)
+            return self.requests.unchanged_reason(partition.key, _unfinished_text(partition))
         if self.requests.lost_response:
             return self.requests.unrequested_reason(None)
-        return Outcome.UNKNOWN, partition.unfinished_text
+        return Outcome.UNKNOWN, _unfinished_text(partition)
 
     def unrequested(self, error: SurveyorError) -> dict[Key, Reason]:
         """Return the outcomes of partitions that were not requested before this error."""
@@ -319,7 +251,7 @@ class _PartitionCancellationRun:
             if key not in self.requests.requested
         }
 
-    def refuse_unavailable(self, partitions: Iterable[_PartitionReading]) -> None:
+    def refuse_unavailable(self, partitions: Iterable[PartitionReading]) -> None:
         """Raise AdminUnavailableError if a controller that does not answer is needed; to remove a request it is not."""
         is_needed = any(partition.is_moving and partition.risk is None for partition in partitions)
         if isinstance(self.requests.controller, AdminUnavailableError) and is_needed:
@@ -344,7 +276,7 @@ class _PartitionCancellationRun:
             },
         )
 
-    def _targets(self, safe: Iterable[_PartitionReading]) -> dict[Key, list[int] | None]:
+    def _targets(self, safe: Iterable[PartitionReading]) -> dict[Key, list[int] | None]:
         """Return what to request; Kafka's controller watches /admin again once it is asked to cancel anything."""
         readable = [partition for partition in safe if partition.unreadable_reason is None]
         if isinstance(self.requests.controller, AdminUnavailableError):
@@ -381,15 +313,15 @@ class _Audit:
 
 
 def _report(
-    final: Sequence[_PartitionReading], outcomes: Mapping[Key, Reason], unsafe: Sequence[_PartitionReading]
+    final: Sequence[PartitionReading], outcomes: Mapping[Key, Reason], unsafe: Sequence[PartitionReading]
 ) -> CommandResult:
     """Return what shows the outcomes; `unsafe` were not requested."""
     cancelled = [partition for partition in final if outcomes[partition.key][0] is Outcome.APPLIED]
     others = [partition for partition in final if outcomes[partition.key][0] is not Outcome.APPLIED]
     failed = [partition for partition in others if outcomes[partition.key][0] is not Outcome.STALE]
     lines = [f"  {partition.name}  {outcomes[partition.key][1]}" for partition in [*others, *cancelled]]
-    lines += [partition.line for partition in unsafe]
-    result = _result([*final, *unsafe]) | {"cancelled_now": len(cancelled), "failed": len(failed)}
+    lines += [reading_line(partition) for partition in unsafe]
+    result = readings_json([*final, *unsafe]) | {"cancelled_now": len(cancelled), "failed": len(failed)}
     return CommandResult(
         result,
         f"{pluralise(len(cancelled), 'partition')} cancelled, {len(others)} not",
@@ -399,7 +331,7 @@ def _report(
     )
 
 
-def _ended_reason(before: _PartitionReading, now: _PartitionReading) -> Reason:
+def _ended_reason(before: PartitionReading, now: PartitionReading) -> Reason:
     """Return the outcome of a partition that does not move any more, and has no request: that need not be ours."""
     if _has_become_unreadable(before, now):
         return Outcome.UNKNOWN, reasons.UNREAD_NOW.say(fault=now.unreadable_reason)
@@ -413,19 +345,25 @@ def _ended_reason(before: _PartitionReading, now: _PartitionReading) -> Reason:
     return outcome, _unchanged_text(now) if outcome is Outcome.APPLIED else message
 
 
-def _has_become_unreadable(before: _PartitionReading, now: _PartitionReading) -> bool:
+def _has_become_unreadable(before: PartitionReading, now: PartitionReading) -> bool:
     return now.unreadable_reason is not None and before.unreadable_reason is None
 
 
-def _unchanged_text(partition: _PartitionReading) -> str:
+def _unchanged_text(partition: PartitionReading) -> str:
     if partition.now is None:
         return reasons.REQUEST_REMOVED.say()
     return reasons.ORDER_MAY_DIFFER.say(state=reasons.REPLICAS.say(replicas=partition.now.replicas))
 
 
-def _lines(partitions: Sequence[_PartitionReading]) -> list[str]:
-    return truncate([partition.line for partition in partitions])
+def _unfinished_text(partition: PartitionReading) -> str:
+    """Return what is left of a partition once its cancellation was requested."""
+    parts = []
+    if partition.now is not None and partition.is_moving:
+        parts.append(reasons.STILL_MOVES.say(adding=partition.now.adding, removing=partition.now.removing))
+    if partition.request is not None:
+        parts.append(reasons.REQUEST_EXISTS.say(requested=partition.request))
+    return "; ".join(parts)
 
 
-def _result(partitions: Sequence[_PartitionReading]) -> dict[str, Any]:
-    return {"partitions": [partition.row for partition in partitions]}
+def _lines(partitions: Sequence[PartitionReading]) -> list[str]:
+    return truncate([reading_line(partition) for partition in partitions])

@@ -7,7 +7,8 @@ the process is killed, the next one continues: a new snapshot shows what is stil
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
@@ -17,6 +18,8 @@ from jobs.adapters.zookeeper.controllership import refuse_take_over
 from jobs.adapters.zookeeper.plan_submission import resident
 from jobs.advice.outage import Outage, in_json, outage_left_by
 from jobs.advice.plans import after_commit
+from jobs.console_output import commit_events as events
+from jobs.console_output.commit_events import Report
 from jobs.console_output.plan_review import plan_warnings
 from jobs.console_output.plan_text import rejection_lines
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UsageError
@@ -38,14 +41,13 @@ from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import read_plan
 from jobs.runtime.cli_enums import Mode
-from jobs.runtime.console import CommandResult, Result, log
+from jobs.runtime.console import CommandResult, Result
 from jobs.runtime.review import Approve, Review
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import Suggestion, same_step, suggestion
 from schemas.enums import RejectionCode
 from schemas.plan import Plan
 from schemas.rows import Place, PlanRow
-from schemas.text import pluralise
 
 MAX_IDLE_CYCLES: Final = 3
 """Cycles in a row that change nothing or plan the same, after which the command ends."""
@@ -53,6 +55,43 @@ MAX_IDLE_CYCLES: Final = 3
 FIRST_PAUSE_SECONDS: Final = 2.0
 MAX_PAUSE_SECONDS: Final = 30.0
 """Upper limit of the pause between two snapshots while replicas copy; it starts at FIRST_PAUSE_SECONDS and doubles."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PlannedCycle:
+    """What one cycle has planned, and what stays offline after it."""
+
+    plan: Plan
+    outage: Outage | None
+
+    @property
+    def json(self) -> Result:
+        return {
+            "snapshot_id": self.plan.row.snapshot_id,
+            "plan_id": self.plan.plan_id,
+            "rejected": len(self.plan.rejections),
+            **in_json(self.outage),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _DoneCycles:
+    """The cycles before the one that has planned this, and their rows by outcome."""
+
+    plan: Plan
+    outage: Outage | None
+    cycles: int
+    totals: Mapping[str, int]
+
+    @property
+    def json(self) -> Result:
+        return {
+            "snapshot_id": self.plan.row.snapshot_id,
+            "cycles": self.cycles,
+            **self.totals,
+            **in_json(self.outage),
+        }
+
 
 PlanMaker = Callable[[ClusterSource], Plan]
 """Takes a snapshot of a source, and makes a plan of what is due on it."""
@@ -69,32 +108,32 @@ def reconcile_once(
     apply: bool,
     everything: bool,
     detailed: bool,
+    report: Report,
 ) -> CommandResult:
     """Take a snapshot, plan what is due after failures, and commit it or show what a commit would do."""
     _refuse_admin(mode)
     with ZooKeeperConnection(settings.zookeeper_endpoint) as cluster:
         plan = make_plan(cluster.source)
         outage = outage_left_by(settings.warehouse, plan.row)
-        facts = {
-            "snapshot_id": plan.row.snapshot_id,
-            "plan_id": plan.plan_id,
-            "rejected": len(plan.rejections),
-            **in_json(outage),
-        }
+        facts = _PlannedCycle(plan, outage).json
         extras = ReportExtras(facts, [*_outage_line(outage), *rejection_lines(settings, plan)])
         if not plan.size:
-            return _nothing_due(settings, cluster, plan, extras, approve=approve, apply=apply, detailed=detailed)
+            return _nothing_due(
+                settings, cluster, plan, extras, approve=approve, apply=apply, detailed=detailed, report=report
+            )
         try:
             preflight = check_before_commit(settings, cluster, plan, mode, limits)
             if not apply:
                 return report_dry(settings, plan, preflight, DEFAULT, extras, detailed=detailed, everything=everything)
             _refuse_resident(preflight)
-            refuse_unapproved(settings, plan, preflight, DEFAULT, extras, approve=approve, everything=everything)
-            commit_log = apply_plan(settings, cluster, plan, preflight, hold)
+            refuse_unapproved(
+                settings, plan, preflight, DEFAULT, extras, approve=approve, everything=everything, report=report
+            )
+            commit_log = apply_plan(settings, cluster, plan, preflight, hold, report=report)
         except SurveyorError as error:
             error.result = facts | {"status": _status(settings, plan)} | error.result
             raise
-        return report_applied(settings, plan, commit_log, extras, detailed=detailed)
+        return report_applied(settings, plan, commit_log, extras, detailed=detailed, report=report)
 
 
 def reconcile_until_quiet(
@@ -107,6 +146,7 @@ def reconcile_until_quiet(
     hold: float,
     everything: bool,
     detailed: bool,
+    report: Report,
 ) -> CommandResult:
     """Reconcile until nothing is due, with a log line for each cycle; only the first cycle asks for confirmation.
 
@@ -124,39 +164,34 @@ def reconcile_until_quiet(
             if not plan.size and (
                 copying := [row for row in plan.rejections if row.code == RejectionCode.WAITS_FOR_ISR]
             ):
-                first = f"{copying[0].name}: {copying[0].reason}"
-                log(
-                    f"surveyor: {pluralise(len(copying), 'partition', 'copies', 'copy')} ({first}); next "
-                    f"snapshot in {pause:g} s"
-                )
+                report(events.ReplicasCopy(len(copying), copying[0].name, copying[0].reason, pause))
                 time.sleep(pause)
                 pause = min(MAX_PAUSE_SECONDS, pause * 2)
                 continue
             pause = FIRST_PAUSE_SECONDS
             outage = outage_left_by(settings.warehouse, plan.row)
-            facts = {
-                "snapshot_id": plan.row.snapshot_id,
-                "cycles": cycles,
-                **totals,
-                **in_json(outage),
-            }
-            extras = ReportExtras(facts, [*_outage_line(outage), *rejection_lines(settings, plan)])
+            extras = ReportExtras(
+                _DoneCycles(plan, outage, cycles, totals).json,
+                [*_outage_line(outage), *rejection_lines(settings, plan)],
+            )
             if not plan.size:
-                _raise_stale_epoch(settings, cluster, plan, approve, apply=True)
+                _raise_stale_epoch(settings, cluster, plan, approve, apply=True, report=report)
                 reason = suggestion(settings, "see why", "show", "rejections", plan.plan_id)
                 nothing = "nothing more can be written" if outage else "nothing is due"
                 title, steps = f"{nothing} after {cycles} cycles", [reason] if plan.rejections else []
                 return _nothing_due_result(settings, plan, extras, {"due": 0}, title, steps=steps)
             preflight = check_before_commit(settings, cluster, plan, mode, limits)
             _refuse_resident(preflight)
-            refuse_unapproved(settings, plan, preflight, DEFAULT, extras, approve=approve, everything=everything)
+            refuse_unapproved(
+                settings, plan, preflight, DEFAULT, extras, approve=approve, everything=everything, report=report
+            )
             if preflight.pending:
                 approve = None  # for the cycles to come; without pending rows nothing was asked
-            commit_log = apply_plan(settings, cluster, plan, preflight, hold)
+            commit_log = apply_plan(settings, cluster, plan, preflight, hold, report=report)
             committed = plan_result(settings, plan, commit_log, detailed=detailed)
             cycles += 1
             totals.update({name: committed.result[name] for name in totals})
-            log(f"surveyor: cycle {cycles}: {committed.lines[0]}")
+            report(events.CycleDone(cycles, committed.lines[0]))
             rows: list[PlanRow] = [*plan.changes, *plan.tasks]
             steps_now = frozenset(row.place for row in rows)
             idle_cycles = 0 if committed.result["applied_now"] and steps_now != steps_before else idle_cycles + 1
@@ -193,12 +228,13 @@ def _nothing_due(
     approve: Approve | None,
     apply: bool,
     detailed: bool,
+    report: Report,
 ) -> CommandResult:
     """Report that nothing is due, without connecting to any broker."""
     result = extras.result | {"status": plan.row.status, "dry_run": not apply, "due": 0, "applied_now": 0}
     nothing = "nothing can be written" if "outage" in extras.result else "nothing is due"
     title = f"{nothing} on snapshot {plan.row.snapshot_id}: nothing was written"
-    stale_epoch = _raise_stale_epoch(settings, cluster, plan, approve, apply=apply)
+    stale_epoch = _raise_stale_epoch(settings, cluster, plan, approve, apply=apply, report=report)
     done = "it was taken over above that" if apply else "--apply takes over above that"
     lines = [f"  {stale_epoch}; {done}"] if stale_epoch else []
     shown = _nothing_due_result(settings, plan, extras, result | counts([]), title, *lines, steps=[])
@@ -217,7 +253,13 @@ def _nothing_due_result(
 
 
 def _raise_stale_epoch(
-    settings: Settings, cluster: ZooKeeperConnection, plan: Plan, approve: Approve | None, *, apply: bool
+    settings: Settings,
+    cluster: ZooKeeperConnection,
+    plan: Plan,
+    approve: Approve | None,
+    *,
+    apply: bool,
+    report: Report,
 ) -> str | None:
     """Return why brokers refuse the controller, if its epoch is earlier than one they know; raise it if `apply`.
 
@@ -236,7 +278,8 @@ def _raise_stale_epoch(
     if approve is not None and not approve(Review(question)):
         raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
     with defer_signals():
-        take_over_above(settings, cluster, CommitLog.open(settings.warehouse, plan), latest, since=state.epoch)
+        commit_log = CommitLog.open(settings.warehouse, plan)
+        take_over_above(settings, cluster, commit_log, latest, since=state.epoch, report=report)
     return stale_epoch
 
 

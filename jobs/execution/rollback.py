@@ -5,6 +5,7 @@ from typing import Any
 
 from jobs.adapters.cluster_connections.interface import ClusterConnection, ClusterReader
 from jobs.advice.plans import after_commit, after_planning
+from jobs.console_output.commit_events import PlanReused, Report
 from jobs.console_output.plan_review import plan_lines, plan_warnings
 from jobs.console_output.plan_text import rejection_lines
 from jobs.core.errors import ExitCode
@@ -21,7 +22,7 @@ from jobs.repositories.plans.repository import find_plan, read_plan, refuse_edit
 from jobs.repositories.plans.store import result_of, store
 from jobs.runtime.cli_enums import Mode
 from jobs.runtime.commit_limits import commit_limits
-from jobs.runtime.console import CommandResult, Result, log
+from jobs.runtime.console import CommandResult, Result
 from jobs.runtime.review import Approve
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import stated_command
@@ -43,6 +44,7 @@ def roll_back_plan(
     max_changes: int | None,
     apply: bool,
     detailed: bool,
+    report: Report,
 ) -> CommandResult:
     """Plan the rollback, and commit it if requested; return what that shows."""
     original = read_plan(settings.warehouse, plan)
@@ -50,7 +52,7 @@ def roll_back_plan(
     refuse_edited(original)
     if to_snapshot == original.row.snapshot_id:
         to_snapshot = None  # the plan's own rows contain what it showed, even if it was dropped since
-    rollback = _existing_plan(settings, original, to_snapshot, alias)
+    rollback = _existing_plan(settings, original, to_snapshot, alias, report)
     if rollback is None or apply:
         with settings.connection as cluster:
             if rollback is None:
@@ -60,7 +62,15 @@ def roll_back_plan(
                 limits = commit_limits(settings, None, max_changes, allow_majority_dead=False, allow_silent=None)
                 running = with_default_throttle(settings, rollback, running)
                 committed = _commit(
-                    settings, cluster, rollback, mode, limits, approve=approve, running=running, detailed=detailed
+                    settings,
+                    cluster,
+                    rollback,
+                    mode,
+                    limits,
+                    approve=approve,
+                    running=running,
+                    detailed=detailed,
+                    report=report,
                 )
                 with cluster.reading() as reader:
                     is_back = close_if_rolled_back(reader, settings, original, to_snapshot)
@@ -86,13 +96,15 @@ def _parameters(original: Plan, to_snapshot: int | None) -> dict[str, Any]:
     }
 
 
-def _existing_plan(settings: Settings, original: Plan, to_snapshot: int | None, alias: Alias) -> Plan | None:
+def _existing_plan(
+    settings: Settings, original: Plan, to_snapshot: int | None, alias: Alias, report: Report
+) -> Plan | None:
     """Return the plan that has the name already; None if there is none, or if it will be replaced."""
     existing = None if alias.replaces else plan_named(settings.warehouse, alias.name)
     if not existing or not alias.name:
         return None
     refuse_other_parameters(existing, alias.name, PlanKind.REASSIGN, _parameters(original, to_snapshot), None)
-    log(f"surveyor: {alias.name} is this plan already; no new plan was made")
+    report(PlanReused(alias.name))
     return read_plan(settings.warehouse, existing.plan_id)
 
 
@@ -126,14 +138,15 @@ def _commit(
     approve: Approve | None,
     running: ReassignmentOptions,
     detailed: bool,
+    report: Report,
 ) -> PlanResult:
     """Commit as `surveyor commit` does, and return its result."""
     if not plan.changes or plan.row.status == PlanStatus.COMMITTED:
         return nothing_written(plan)
     preflight = check_before_commit(settings, cluster, plan, mode, limits, running=running)
-    refuse_unapproved(settings, plan, preflight, running, ReportExtras(), approve=approve)
+    refuse_unapproved(settings, plan, preflight, running, ReportExtras(), approve=approve, report=report)
     hold = settings.conf.limits.max_hold_seconds
-    commit_log = apply_plan(settings, cluster, plan, preflight, hold, running=running)
+    commit_log = apply_plan(settings, cluster, plan, preflight, hold, running=running, report=report)
     return plan_result(settings, plan, commit_log, detailed=detailed)
 
 

@@ -13,6 +13,7 @@ import msgspec
 from jobs.adapters.zookeeper.cluster import read_cluster
 from jobs.adapters.zookeeper.controllership import controllership
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
+from jobs.console_output.commit_events import log_event
 from jobs.execution.batch.batch_commit import _write_and_notify
 from jobs.execution.batch.notification import HoldBudget
 from jobs.repositories.plans.commit_log import CommitLog
@@ -47,8 +48,9 @@ def bench_notification(changes: int = CHANGE_COUNT) -> Figure:
             progress(f"committing {changes:,} changes"),
             controllership(ZooKeeperEndpoint(synthetic.hosts), 2147483647) as control,
         ):
+            commit_log = CommitLog.open(settings.warehouse, plan)
             notified = _write_and_notify(
-                settings, CommitLog.open(settings.warehouse, plan), control, plan.changes, HoldBudget(600.0)
+                settings, commit_log, control, plan.changes, HoldBudget(600.0), report=log_event
             )
             seconds = control.held()
         assert len(notified.written) == changes, f"{len(notified.written)} of {changes} written"

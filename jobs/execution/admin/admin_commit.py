@@ -8,7 +8,6 @@ throttle. Of a closed plan only the throttle is maintained: reassignments that a
 still run.
 """
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,8 @@ from dataclasses import dataclass, field
 from jobs.adapters.brokers.admin_client import UNKNOWN_OUTCOME
 from jobs.adapters.cluster_connections.interface import ClusterConnection, ClusterReader, Lease
 from jobs.advice.reassignments import warnings_of_others
+from jobs.console_output import commit_events as events
+from jobs.console_output.commit_events import Report
 from jobs.core.errors import RefusedError, StillRunningError, SurveyorError, UnreadableError
 from jobs.core.signals import raise_on_signal
 from jobs.execution.admin.audited_configs import ConfigAdmin
@@ -46,13 +47,11 @@ from jobs.preconditions.running_reassignments import classify, reassignments_of
 from jobs.preconditions.wave_outcomes import by_wave
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.repositories.plans.repository import planned_registrations, refuse_edited
-from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
 from schemas import reasons
 from schemas.enums import Action, Outcome
 from schemas.plan import Plan, RowOutcome
 from schemas.rows import Change, Place, PlanRow, changes_among
-from schemas.text import join_ids, pluralise
 
 
 def commit_admin(
@@ -65,6 +64,7 @@ def commit_admin(
     lease: Lease,
     running: ReassignmentOptions = DEFAULT,
     throttler: ConfigAdmin | None = None,
+    report: Report,
 ) -> None:
     """Request the pending changes, record the outcomes, and wait where the next wave or a throttle needs it.
 
@@ -77,7 +77,7 @@ def commit_admin(
     on_poll = make_poll_hook(running.max_wait, commit_log, lease)
     registrations = planned_registrations(settings.warehouse, commit_log.plan)
     run = AdminCommit(
-        settings, cluster, commit_log, controller, throttler, running, lease, on_poll, registrations, rate
+        settings, cluster, commit_log, controller, throttler, running, lease, on_poll, registrations, rate, report
     )
     try:
         with raise_on_signal():
@@ -99,7 +99,7 @@ def commit_admin(
     finally:
         run.clear_throttle()
     if not commit_log.is_closed:
-        log(f"  Kafka's controller accepted {len(commit_log.of(Outcome.APPLIED))} of {commit_log.plan.size}")
+        report(events.ChangesAccepted(len(commit_log.of(Outcome.APPLIED)), commit_log.plan.size))
 
 
 @dataclass(slots=True)
@@ -118,6 +118,7 @@ class AdminCommit:
     """What the changes of the plan depend on, in a cluster without versions."""
     rate: int | None
     """Bytes a second at which the plan's replicas are copied; None if no throttle was requested."""
+    report: Report
     _ended: set[Place] = field(default_factory=set, init=False)
     """Reassignments that were waited for until they ended; a later wave does not read them again."""
     _idle: set[Place] = field(default_factory=set, init=False)
@@ -154,15 +155,13 @@ class AdminCommit:
             if throttle_rows(self.settings.warehouse, plan_id):
                 self.lease.take(LEASE_HANDOVER_SECONDS)  # we may have handed the lease over to a cancellation
                 with self.cluster.reading() as reader:
-                    end_throttle(self.settings, reader, self.commit_log.plan, self.throttler, self.commit_log.attempt)
+                    plan, attempt = self.commit_log.plan, self.commit_log.attempt
+                    end_throttle(self.settings, reader, plan, self.throttler, attempt, report=self.report)
                 over = self.commit_log.is_closed or throttle_rows(self.settings.warehouse, plan_id)
                 if self.commit_log.unfinished and not over:
-                    log(f"  the rest of the plan is not throttled unless --throttle {self.rate} is given again")
+                    self.report(events.RestUnthrottled(self.rate))
         except (SurveyorError, *UNKNOWN_OUTCOME) as error:
-            log(
-                f"surveyor: the throttle of plan {plan_id} may still be set ({error}); {_retry_hint(plan_id)}",
-                logging.WARNING,
-            )
+            self.report(events.ThrottleUncertain(plan_id, str(error)))
 
     def running_moves(self) -> list[Change] | None:
         """The changes of the plan that are moving now; None if the cluster cannot be read."""
@@ -170,7 +169,7 @@ class AdminCommit:
             with self.cluster.reading() as reader:
                 return moving_of(reader, self.commit_log.plan)
         except SurveyorError as error:
-            log(f"surveyor: what moves is unknown: {error}", logging.WARNING)
+            self.report(events.MovesUnknown(str(error)))
             return None
 
     @property
@@ -185,8 +184,7 @@ class AdminCommit:
         with self.cluster.reading() as reader:
             complete = wait_complete(reader, self.commit_log, waited, self.on_poll)
         self._ended.update(move.place for move in waited)
-        waves = join_ids(sorted({move.wave for move in waited}))
-        log(f"  complete: {complete} of {len(waited)} reassignments of wave {waves}")
+        self.report(events.WavesEnded(sorted({move.wave for move in waited}), complete, len(waited)))
 
     def _request_wave(self, wave: Sequence[PlanRow], later: Sequence[Sequence[PlanRow]], *, is_first: bool) -> None:
         """Request one wave, after checking that the plan is open, the lease is ours and the changes are still due."""
@@ -207,7 +205,7 @@ class AdminCommit:
         request_changes(*parts, pending, self.lease, self._judge_again, self._read_back, judged_at)
         stale = {outcome.change.place for outcome in self.commit_log.of(Outcome.STALE)}
         requested = [row for row in pending if row.place not in stale]
-        log(f"  wave {wave[0].wave}: {pluralise(len(requested), 'change')} requested")
+        self.report(events.WaveRequested(wave[0].wave, len(requested)))
 
     def _recheck(self, wave: Sequence[PlanRow], timeout_seconds: float) -> list[PlanRow]:
         with self.cluster.reading() as reader:
@@ -220,7 +218,8 @@ class AdminCommit:
 
     def _read_back(self, accepted: Sequence[PlanRow]) -> None:
         with self.cluster.reading() as reader:
-            record_concurrent_changes(reader, self.commit_log, accepted, self.registrations)
+            for outcome in record_concurrent_changes(reader, self.commit_log, accepted, self.registrations):
+                self.report(events.ChangedConcurrently(outcome.change.name, outcome.message))
 
     def _throttle(self, upcoming: Sequence[Change] = ()) -> None:
         """Throttle the replicas that move now and those that are about to."""
@@ -234,8 +233,9 @@ class AdminCommit:
             moves = [*moving, *upcoming]
             if moves:
                 plan_id, attempt = self.commit_log.plan.plan_id, self.commit_log.attempt
+                warehouse = self.settings.warehouse
                 set_throttle(
-                    self.settings.warehouse, reader, self.throttler, plan_id, moves, self.rate, attempt=attempt
+                    warehouse, reader, self.throttler, plan_id, moves, self.rate, attempt=attempt, report=self.report
                 )
 
     def _refuse_others(self, wave: Sequence[PlanRow]) -> None:
@@ -252,35 +252,33 @@ class AdminCommit:
             raise RefusedError(f"{error}; wave {wave[0].wave} was not requested, nor was any later one") from None
         if self.throttler is not None:
             with self.cluster.reading() as reader:
-                clear_leftover_throttles(self.settings.warehouse, reader, self.throttler, self.commit_log.plan.plan_id)
+                plan_id = self.commit_log.plan.plan_id
+                clear_leftover_throttles(self.settings.warehouse, reader, self.throttler, plan_id, report=self.report)
 
 
 def end_throttle(
-    settings: Settings, reader: ClusterReader, plan: Plan, throttler: ConfigAdmin | None, attempt: int | None = None
+    settings: Settings,
+    reader: ClusterReader,
+    plan: Plan,
+    throttler: ConfigAdmin | None,
+    attempt: int | None = None,
+    *,
+    report: Report,
 ) -> None:
     """Remove a plan's throttle if none of its replicas move any more; otherwise report that it stays."""
     plan_id = plan.plan_id
     moving = moving_of(reader, plan)
     if moving:
-        partitions = len({move.key for move in moving})
-        log(
-            f"surveyor: the throttle of plan {plan_id} stays set while "
-            f"{pluralise(partitions, 'partition', 'is', 'are')} moving; {_retry_hint(plan_id)}"
-        )
+        report(events.ThrottleKept(plan_id, len({move.key for move in moving})))
     elif throttler is None:
-        log(
-            f"surveyor: the throttle of plan {plan_id} is still set, the Admin API does not answer; "
-            f"{_retry_hint(plan_id)}"
-        )
+        report(events.ThrottleUnreachable(plan_id))
     else:
-        clear_throttle(settings.warehouse, reader, throttler, plan_id, attempt)
+        clear_throttle(settings.warehouse, reader, throttler, plan_id, attempt, report=report)
 
 
-def _retry_hint(plan_id: str) -> str:
-    return f"`surveyor commit {plan_id} --apply` removes it once no replica of the plan moves"
-
-
-def maintain_throttle(settings: Settings, cluster: ClusterConnection, plan: Plan, rate: int | None) -> int:
+def maintain_throttle(
+    settings: Settings, cluster: ClusterConnection, plan: Plan, rate: int | None, *, report: Report
+) -> int:
     """Set the given rate, or restore the previous configs; return how many changes of the plan still move."""
     with cluster.reading() as reader:
         state = reader.read_cluster()
@@ -290,7 +288,7 @@ def maintain_throttle(settings: Settings, cluster: ClusterConnection, plan: Plan
             moving = moving_of(reader, plan)
             if moving and rate is not None:
                 refuse_edited(plan)  # the plan determines what is throttled
-                set_throttle(settings.warehouse, reader, throttler, plan.plan_id, moving, rate)
+                set_throttle(settings.warehouse, reader, throttler, plan.plan_id, moving, rate, report=report)
             elif throttle_rows(settings.warehouse, plan.plan_id):
-                end_throttle(settings, reader, plan, throttler)
+                end_throttle(settings, reader, plan, throttler, report=report)
     return len(moving)

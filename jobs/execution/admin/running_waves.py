@@ -3,7 +3,6 @@
 Reassignments are complete when no replica is being added or removed and the whole target is in sync.
 """
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -18,7 +17,6 @@ from jobs.preconditions.planned_registrations import NO_REGISTRATIONS, PlannedRe
 from jobs.preconditions.running_reassignments import reassignment_statuses, reassignments_of
 from jobs.preconditions.wave_outcomes import read_back
 from jobs.repositories.plans.commit_log import CommitLog
-from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from planner.reassignment.reassignment_status import ReassignmentStatus
 from schemas import reasons
@@ -77,15 +75,15 @@ def read_and_judge(
 
 def record_concurrent_changes(
     reader: ClusterReader, commit_log: CommitLog, accepted: Sequence[PlanRow], registrations: PlannedRegistrations
-) -> None:
-    """Read back accepted changes that were planned without versions; record what the requests do not explain."""
+) -> list[RowOutcome]:
+    """Read back accepted changes that were planned without versions; record and return what requests do not explain."""
     unversioned = [row for row in changes_among(accepted) if is_unversioned(row)]
-    if unversioned:
-        reader.sync()
-        outcomes = read_back(unversioned, reader.read_current(unversioned), registrations)
-        commit_log.replace_outcomes(outcomes)
-        for outcome in outcomes:
-            log(f"surveyor: {outcome.change.name}: {outcome.message}", logging.WARNING)
+    if not unversioned:
+        return []
+    reader.sync()
+    outcomes = read_back(unversioned, reader.read_current(unversioned), registrations)
+    commit_log.replace_outcomes(outcomes)
+    return outcomes
 
 
 def read_statuses(

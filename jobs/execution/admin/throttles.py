@@ -5,7 +5,6 @@ deleted once its previous value is restored. So a process that crashes at any po
 `clear_throttle` restores the values in them. A value that another client has set since is kept.
 """
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -14,6 +13,8 @@ from msgspec.structs import replace
 
 from jobs.adapters.cluster_connections.interface import ClusterReader, CurrentOverrides
 from jobs.adapters.delta.warehouse import Warehouse, quoted
+from jobs.console_output import commit_events as events
+from jobs.console_output.commit_events import Report
 from jobs.core.errors import SurveyorError
 from jobs.execution.admin.audited_configs import AuditedConfigs, ConfigAdmin
 from jobs.execution.admin.reassignment_options import (
@@ -23,7 +24,6 @@ from jobs.execution.admin.reassignment_options import (
     ResourceKind,
     throttle_configs,
 )
-from jobs.runtime.console import log
 from schemas.enums import Action, Step
 from schemas.plan import Plan
 from schemas.rows import Change, ThrottledConfig
@@ -63,6 +63,7 @@ def set_throttle(  # noqa: PLR0917 - where, by which means, and what
     rate: int,
     *,
     attempt: int | None = None,
+    report: Report,
 ) -> None:
     """Throttle exactly these reassignments of a plan; `rate` in bytes a second.
 
@@ -70,7 +71,7 @@ def set_throttle(  # noqa: PLR0917 - where, by which means, and what
     broker or a topic refuses; the reassignments must not begin then. `attempt` is the attempt number of the commit.
     """
     if rate == UNTHROTTLED:
-        clear_throttle(warehouse, reader, admin, plan_id, attempt)
+        clear_throttle(warehouse, reader, admin, plan_id, attempt, report=report)
         return
     if not warehouse.has(_TABLE):
         warehouse.ensure_tables()
@@ -88,13 +89,19 @@ def set_throttle(  # noqa: PLR0917 - where, by which means, and what
     _store(warehouse, plan_id, rows.values())
     obsolete = {key: row for key, row in rows.items() if row.name not in configs.get(_resource(row), {})}
     if obsolete:
-        unrestored = {_key(row) for row in _restore(altering, admin, list(obsolete.values()), current)}
+        unrestored = {_key(row) for row in _restore(altering, admin, list(obsolete.values()), current, report)}
         _store(warehouse, plan_id, [row for key, row in rows.items() if key not in obsolete or key in unrestored])
     _apply(altering, admin, configs)
 
 
 def clear_throttle(
-    warehouse: Warehouse, reader: ClusterReader, admin: ConfigAdmin, plan_id: str, attempt: int | None = None
+    warehouse: Warehouse,
+    reader: ClusterReader,
+    admin: ConfigAdmin,
+    plan_id: str,
+    attempt: int | None = None,
+    *,
+    report: Report,
 ) -> list[ThrottledConfig]:
     """Restore the configs from before this plan's throttle; return and keep the rows that could not be restored.
 
@@ -106,27 +113,25 @@ def clear_throttle(
         return []
     # a broker that does not answer must not keep the throttle of the others; its own rows stay
     current = reader.read_overrides({_resource(row) for row in rows}, allow_silent=True)
-    unrestored = _restore(AuditedConfigs(warehouse, plan_id, attempt), admin, rows, current)
+    unrestored = _restore(AuditedConfigs(warehouse, plan_id, attempt), admin, rows, current, report)
     _store(warehouse, plan_id, unrestored)
     if unrestored:
-        names = ", ".join(sorted({f"{row.kind} {row.resource}" for row in unrestored}))
-        log(
-            f"surveyor: the throttle of plan {plan_id} is not cleared on {names}; "
-            f"`surveyor commit {plan_id} --apply` tries again, once they answer",
-        )
+        report(events.ThrottleNotCleared(plan_id, sorted({f"{row.kind} {row.resource}" for row in unrestored})))
     else:
-        log(f"  throttle of plan {plan_id} cleared")
+        report(events.ThrottleCleared(plan_id))
     return unrestored
 
 
-def clear_leftover_throttles(warehouse: Warehouse, reader: ClusterReader, admin: ConfigAdmin, plan_id: str) -> None:
+def clear_leftover_throttles(
+    warehouse: Warehouse, reader: ClusterReader, admin: ConfigAdmin, plan_id: str, *, report: Report
+) -> None:
     """Clear the throttles that other plans have left behind.
 
     Call this only while no replicas move but those of this plan.
     """
-    for other in sorted({row.plan_id for row in throttle_rows(warehouse)} - {plan_id}):
-        log(f"surveyor: plan {other} has left its throttle behind, and none of its replicas move")
-        clear_throttle(warehouse, reader, admin, other)
+    for other in other_throttled_plans(warehouse, plan_id):
+        report(events.ThrottleLeftBehind(other))
+        clear_throttle(warehouse, reader, admin, other, report=report)
 
 
 def throttle_lines(warehouse: Warehouse, plan: Plan, pending: Sequence[Change], rate: int | None) -> Iterator[str]:
@@ -138,17 +143,12 @@ def throttle_lines(warehouse: Warehouse, plan: Plan, pending: Sequence[Change], 
         brokers = ", ".join(name for kind, name in resources if kind is ResourceKind.BROKER)
         topics = ", ".join(name for kind, name in resources if kind is ResourceKind.TOPIC)
         yield f"  would be throttled to {rate} B/s, wave by wave: brokers {brokers}, and moving replicas of {topics}"
-    yield from leftover_lines(warehouse)
+    yield from (events.OtherThrottleSet(other).line for other in other_throttled_plans(warehouse, None))
 
 
-def leftover_lines(warehouse: Warehouse, plan: Plan | None = None) -> Iterator[str]:
-    """Name the throttles that are set by plans other than this one."""
-    plan_id = None if plan is None else plan.plan_id
-    for other in sorted({row.plan_id for row in throttle_rows(warehouse)} - {plan_id}):
-        yield (
-            f"  the throttle of plan {other} is still set: `surveyor commit {other} --apply` removes it, "
-            "once none of its replicas move"
-        )
+def other_throttled_plans(warehouse: Warehouse, plan_id: str | None) -> list[str]:
+    """Return the plans other than this one whose throttles are set."""
+    return sorted({row.plan_id for row in throttle_rows(warehouse)} - {plan_id})
 
 
 def _key(row: ThrottledConfig) -> ConfigKey:
@@ -183,7 +183,11 @@ def _apply(altering: AuditedConfigs, admin: ConfigAdmin, configs: Configs) -> No
 
 
 def _restore(
-    altering: AuditedConfigs, admin: ConfigAdmin, rows: Sequence[ThrottledConfig], current: CurrentOverrides
+    altering: AuditedConfigs,
+    admin: ConfigAdmin,
+    rows: Sequence[ThrottledConfig],
+    current: CurrentOverrides,
+    report: Report,
 ) -> list[ThrottledConfig]:
     """Restore the previous values; return the rows of those that could not be restored."""
     unrestored: list[ThrottledConfig] = []
@@ -199,17 +203,14 @@ def _restore(
         own_rows = [row for row in resource_rows if current_values.get(row.name) in row.set_to]
         for row in resource_rows:
             if row not in own_rows and current_values.get(row.name) != row.before:
-                config_name = f"{row.name} of {row.kind} {row.resource}"
-                log(
-                    f"surveyor: {config_name} was altered by another client: left at {current_values.get(row.name)}",
-                    logging.WARNING,
-                )
+                value = current_values.get(row.name)
+                report(events.ThrottleAltered(row.name, f"{row.kind} {row.resource}", value))
         rows_by_resource[resource] = own_rows
         if overrides := {row.name: row.before for row in own_rows if current_values.get(row.name) != row.before}:
             previous_values[resource] = overrides
     for resource, refusal in altering.alter(
         Step.LIFT_THROTTLE, admin, previous_values, continue_after_refusal=True
     ).items():
-        log(f"surveyor: could not remove the throttle from {resource[0]} {resource[1]}: {refusal}", logging.WARNING)
+        report(events.ThrottleRefused(f"{resource[0]} {resource[1]}", str(refusal)))
         unrestored += rows_by_resource[resource]
     return unrestored

@@ -5,8 +5,7 @@ closes, a broker becomes the controller, and its fail-over sends the full state 
 between a write and its notification the brokers soon receive the new state.
 """
 
-import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,13 +13,14 @@ from typing import Final
 
 from kazoo.exceptions import KazooException
 
-from jobs.adapters.brokers.admin_client import error_name
 from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.listeners import Listener, UnreachableBrokerError
 from jobs.adapters.brokers.responses import BrokerResponses
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, poll_until
 from jobs.adapters.zookeeper.controllership import Controllership, SessionLostError, controllership, current_controller
+from jobs.console_output import commit_events as events
+from jobs.console_output.commit_events import LEFT_TO_SUCCESSOR, Report
 from jobs.core.errors import FencedError, RefusedError, SurveyorError, UnreadableError
 from jobs.execution.batch.fenced_writer import FencedWriter
 from jobs.execution.batch.notification import (
@@ -43,19 +43,15 @@ from jobs.execution.mode_selection import refuse_resident_drain
 from jobs.preconditions.changes import reassigns
 from jobs.repositories import broker_responses
 from jobs.repositories.plans.commit_log import CommitLog
-from jobs.runtime.console import log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from schemas import reasons
 from schemas.enums import NO_CONTROLLER, WITHDRAWALS, Action, OperationKind, Outcome, Step
 from schemas.plan import RowOutcome
 from schemas.rows import Change, Operation, PlanRow, changes_among, operations_among
-from schemas.text import partition_name, pluralise
 
 RESIGN_TIMEOUT_SECONDS: Final = 20.0
 """Seconds to wait for a broker to become the controller after Surveyor resigns."""
-
-_MAX_EXAMPLES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +61,6 @@ class HeldControllership:
     control: Controllership
     notify_brokers: Callable[[Sequence[Change]], None]
     """Notifies the brokers of changes that were written; the caller handles their responses."""
-
-
-LEFT_TO_SUCCESSOR: Final = "the next controller sends them to the brokers; check that a broker becomes the controller"
 
 
 def refuse_unreachable(state: ClusterState, listener: Listener) -> None:
@@ -96,6 +89,7 @@ def commit_batch(
     silent: Collection[int] = (),
     since: int | None = None,
     above: int = 0,
+    report: Report,
 ) -> None:
     """Write the pending rows and record the outcomes in the commit log.
 
@@ -106,14 +100,18 @@ def commit_batch(
     found in states and in the warehouse; the new epoch will be later.
     """
     if held is not None:
-        written_changes, _, _ = _write(commit_log, held.control, pending, max_hold, listener=settings.listener)
+        written_changes, _, _ = _write(
+            commit_log, held.control, pending, max_hold, listener=settings.listener, report=report
+        )
         held.notify_brokers([written.change for written in written_changes])
         with session.connected() as client:
-            verify_written(client, NotificationResult(held.control.epoch, written_changes))
+            report(verify_written(client, NotificationResult(held.control.epoch, written_changes)))
         return
     refuse_resident_drain(commit_log.plan)
     with _progress_on_connection_loss(commit_log):
-        _take_over_and_commit(settings, session, commit_log, pending, HoldBudget(max_hold, silent), since, above)
+        _take_over_and_commit(
+            settings, session, commit_log, pending, HoldBudget(max_hold, silent), since, above, report
+        )
 
 
 @contextmanager
@@ -133,25 +131,27 @@ def _progress_on_connection_loss(commit_log: CommitLog) -> Iterator[None]:
 
 
 def take_over_above(
-    settings: Settings, session: ZooKeeperSession, commit_log: CommitLog, epoch: int, *, since: int | None
+    settings: Settings,
+    session: ZooKeeperSession,
+    commit_log: CommitLog,
+    epoch: int,
+    *,
+    since: int | None,
+    report: Report,
 ) -> None:
     """Take the controllership at an epoch above one that brokers know, write nothing, and resign.
 
     The next controller takes the epoch after ours and sends the full state under it.
     """
     with ExitStack() as stack:
-        control = _take_over(stack, settings, commit_log, since, epoch)
+        control = _take_over(stack, settings, commit_log, since, epoch, report=report)
         commit_log.intents_written, commit_log.written_under = True, control.epoch
         commit_log.step(
             Step.TAKE_OVER, Outcome.APPLIED, reasons.TAKEN_OVER_ABOVE.say(epoch=control.epoch, refused=epoch)
         )
-        log(
-            f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}",
-            controller_epoch=control.epoch,
-            broker_id=control.controller_id,
-        )
+        report(events.TakenOver(control.epoch, control.controller_id))
         seconds = control.held()
-    _wait_for_successor(session, commit_log, seconds, "")
+    _wait_for_successor(session, commit_log, seconds, "", report)
     commit_log.close()
 
 
@@ -163,17 +163,14 @@ def _take_over_and_commit(  # noqa: PLR0917 - inputs of the take-over and of the
     hold: HoldBudget,
     since: int | None,
     above: int,
+    report: Report,
 ) -> None:
     with ExitStack() as stack:
-        control = _take_over(stack, settings, commit_log, since, above)
+        control = _take_over(stack, settings, commit_log, since, above, report=report)
         commit_log.written_under = control.epoch
         commit_log.step(Step.TAKE_OVER, Outcome.APPLIED, reasons.TAKEN_OVER.say(epoch=control.epoch))
-        log(
-            f"  controllership taken over: epoch {control.epoch}, id {control.controller_id}",
-            controller_epoch=control.epoch,
-            broker_id=control.controller_id,
-        )
-        notified = _write_and_notify(settings, commit_log, control, pending, hold)
+        report(events.TakenOver(control.epoch, control.controller_id))
+        notified = _write_and_notify(settings, commit_log, control, pending, hold, report=report)
         seconds = control.held()
     responses = BrokerResponses.of(notified.responses)
     _record(
@@ -181,12 +178,13 @@ def _take_over_and_commit(  # noqa: PLR0917 - inputs of the take-over and of the
         commit_log,
         notified,
         responses,
-        _wait_for_successor(session, commit_log, seconds, notified.summary(responses)),
+        _wait_for_successor(session, commit_log, seconds, notified.summary(responses), report),
+        report=report,
     )
 
 
 def _take_over(
-    stack: ExitStack, settings: Settings, commit_log: CommitLog, since: int | None, above: int
+    stack: ExitStack, settings: Settings, commit_log: CommitLog, since: int | None, above: int, *, report: Report
 ) -> Controllership:
     """Take the controllership, recording the intent first; it is released when the exit stack closes."""
     epochs: list[int] = []
@@ -199,7 +197,7 @@ def _take_over(
     take_over = controllership(
         settings.zookeeper_endpoint,
         controller_id,
-        lambda line: log(f"  {line}"),
+        lambda line: report(events.TakeOverLine(line)),
         record_intent,
         expected_epoch=since,
         latest_known_epoch=above,
@@ -214,21 +212,30 @@ def _take_over(
 
 
 def _write_and_notify(
-    settings: Settings, commit_log: CommitLog, control: Controllership, pending: Sequence[PlanRow], hold: HoldBudget
+    settings: Settings,
+    commit_log: CommitLog,
+    control: Controllership,
+    pending: Sequence[PlanRow],
+    hold: HoldBudget,
+    *,
+    report: Report,
 ) -> NotificationResult:
     """Write the pending rows and notify the brokers, first of the new states and then of replica deletions."""
     listener = settings.listener  # read before anything is written
-    written_changes, deletions, state = _write(commit_log, control, pending, hold.max_hold, listener=listener)
+    written_changes, deletions, state = _write(
+        commit_log, control, pending, hold.max_hold, listener=listener, report=report
+    )
     if not (written_changes or deletions):
         return NotificationResult(control.epoch)
     epoch, changes = control.epoch, [written.change for written in written_changes]
     with progress("notifying the brokers"), ChannelManager(str(control.controller_id), listener=listener) as channels:
         first_notices = partial(notices_before_deletion, changes, deletions)
-        notified = notify(control, channels, state.brokers, first_notices, hold)
+        notified = notify(control, channels, state.brokers, first_notices, hold, report=report)
         with_deleted_replicas = changes_deleting_replicas(changes)
         if (with_deleted_replicas or deletions) and not notified.hold_expired and notified.fenced is None:
             second_notices = partial(deletion_notices, with_deleted_replicas, deletions)
-            notified = notified.combined_with(notify(control, channels, state.brokers, second_notices, hold))
+            deleted = notify(control, channels, state.brokers, second_notices, hold, report=report)
+            notified = notified.combined_with(deleted)
     commit_log.add_outcomes(deletion_outcomes(deletions, notified))
     return replace(notified, epoch=epoch, written=written_changes)
 
@@ -240,6 +247,7 @@ def _write(
     max_hold: float,
     *,
     listener: Listener,
+    report: Report,
 ) -> tuple[list[WrittenChange], list[Operation], ClusterState]:
     """Write under the fence.
 
@@ -285,9 +293,7 @@ def _write(
         raise
     if written_changes:
         topics = sorted({written.change.topic for written in written_changes} & set(writer.topics.creations))
-        created = f"topic and config znodes of {', '.join(topics)}, " if topics else ""
-        newly_written = sum(not written.is_read_back for written in written_changes)
-        log(f"  written under the fence: {created}{pluralise(newly_written, 'state znode')}")
+        report(events.StatesWritten(topics, sum(not written.is_read_back for written in written_changes)))
     return written_changes, deletions, state
 
 
@@ -319,53 +325,37 @@ def _record(
     notified: NotificationResult,
     responses: BrokerResponses,
     controller: int,
+    *,
+    report: Report,
 ) -> None:
     """Store the brokers' responses, read back what was written, and report brokers that may not have been notified."""
     if not (notified.written or notified.responses):
         return
-    for line in notified.lines(responses):
-        log(line)
+    if not notified.hold_expired:
+        report(notified.event(responses))
     broker_responses.record(commit_log.warehouse, responses.table(commit_log.warehouse.cluster))
     failure = notified.failure_reason(responses)
     if leaderless := responses.leaderless_partitions:
         commit_log.unanswered = commit_log.unfinished = True
-        log(f"surveyor: {_leaderless_text(leaderless)}", logging.WARNING)
+        report(events.LeadersRefused(leaderless))
     elif later_epoch := later_epoch_line(responses, notified.notified_under):
         commit_log.unanswered = commit_log.unfinished = True
-        log(
-            f"surveyor: {later_epoch}; the changes are stored in ZooKeeper; commit the plan again after the restart",
-            logging.WARNING,
-        )
+        report(events.LaterEpochKnown(later_epoch))
     elif failure is not None:
         announced = controller != NO_CONTROLLER
         commit_log.unanswered = not (announced and notified.hold_expired)
         commit_log.unfinished = not announced
-        follow_up = f"broker {controller} sent them when it became the controller" if announced else LEFT_TO_SUCCESSOR
-        log(f"surveyor: {failure}; the changes are stored in ZooKeeper: {follow_up}", logging.WARNING)
+        report(events.NotificationFailed(failure, controller if announced else None))
     if notified.fenced is not None:
         raise notified.fenced
     if notified.written:
         with session.connected() as client:
-            verify_written(client, notified)
+            report(verify_written(client, notified))
 
 
-def _leaderless_text(leaderless: Mapping[tuple[str, int], int]) -> str:
-    """Name the partitions whose new leader has answered that it does not lead them.
-
-    >>> print(_leaderless_text({("orders", 1): 56, ("orders", 0): 56}))
-    2 partitions have no leader (orders-0, orders-1): the brokers elected to lead them answered \
-KafkaStorageError (56); the changes are stored in ZooKeeper, so take a new snapshot and plan again
-    """
-    names = [partition_name(topic, partition) for topic, partition in sorted(leaderless)]
-    shown = ", ".join(names[:_MAX_EXAMPLES]) + ", ..." * (len(names) > _MAX_EXAMPLES)
-    errors = ", ".join(error_name(error) for error in sorted(set(leaderless.values())))
-    return (
-        f"{pluralise(len(names), 'partition', 'has', 'have')} no leader ({shown}): the brokers elected to lead them "
-        f"answered {errors}; the changes are stored in ZooKeeper, so take a new snapshot and plan again"
-    )
-
-
-def _wait_for_successor(session: ZooKeeperSession, commit_log: CommitLog, seconds: float, notified: str) -> int:
+def _wait_for_successor(
+    session: ZooKeeperSession, commit_log: CommitLog, seconds: float, notified: str, report: Report
+) -> int:
     """Wait until a broker is the controller, record the resignation, and return the broker's id."""
     try:
         with progress("waiting for a broker to become the controller"), session.connected() as client:
@@ -381,5 +371,5 @@ def _wait_for_successor(session: ZooKeeperSession, commit_log: CommitLog, second
         message = reasons.SUCCESSOR.say(controller=controller, seconds=f"{seconds:.1f}")
     message += f"; {notified}" if notified else ""
     commit_log.step(Step.HAND_BACK, Outcome.APPLIED, message)
-    log(f"  resigned: {message}")
+    report(events.Resigned(message))
     return controller

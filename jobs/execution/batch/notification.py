@@ -23,9 +23,9 @@ from jobs.adapters.zookeeper.connection import LOST, Znode, sync, with_retries
 from jobs.adapters.zookeeper.controllership import Controllership
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.precondition_reader import state_path
+from jobs.console_output.commit_events import BrokersNotified, EpochRaised, Report, StatesVerified
 from jobs.core.errors import FencedError, SurveyorError
 from jobs.core.signals import interrupted
-from jobs.runtime.console import log
 from schemas.notices import UPDATE_METADATA, Notice
 from schemas.rows import Broker, Change
 from schemas.text import broker_list, join_ids, partition_name, pluralise
@@ -114,19 +114,15 @@ class NotificationResult:
             or f"what was written was {acceptance}"
         )
 
-    def lines(self, responses: BrokerResponses) -> list[str]:
-        """Return the lines to print."""
-        if self.hold_expired:
-            return []
-        apis = list(dict.fromkeys(response.api for response in self.responses))
-        accepted = join_ids(responses.accepted)
-        word = "accepted in full" if responses.is_partial else "accepted"
-        lines = [f"  {', '.join(apis)} {word} by {f'brokers {accepted}' if accepted else 'no broker'}"]
-        silent = sorted(set(responses.silent) & self.affected_brokers)
-        if silent:
-            ids = join_ids(silent)
-            lines.append(f"surveyor: no answer from brokers {ids}: Kafka's next controller sends them the changes")
-        return lines + [f"surveyor: {line}" for line in broker_error_lines(responses)]
+    def event(self, responses: BrokerResponses) -> BrokersNotified:
+        """Return the event with the responses."""
+        return BrokersNotified(
+            apis=list(dict.fromkeys(response.api for response in self.responses)),
+            accepted=responses.accepted,
+            is_partial=responses.is_partial,
+            silent=sorted(set(responses.silent) & self.affected_brokers),
+            errors=broker_error_lines(responses),
+        )
 
 
 def notify(
@@ -135,6 +131,8 @@ def notify(
     brokers: Sequence[Broker],
     notices_for: NoticesFor,
     hold: HoldBudget,
+    *,
+    report: Report,
 ) -> NotificationResult:
     """Send the due notices to the brokers, if the hold budget allows; brokers that do not answer are left to Kafka."""
     seconds_left = hold.seconds_left(control)
@@ -149,7 +147,7 @@ def notify(
         fenced_error = _check_fence(control)
         if not later_epoch_brokers or fenced_error is not None or time.monotonic() > deadline:
             break
-        fenced_error = _raise_epoch(control, later_epoch_brokers, step)
+        fenced_error = _raise_epoch(control, later_epoch_brokers, step, report)
         if fenced_error is not None:
             break
     live = frozenset(batch.addressed_brokers & batch.live)
@@ -158,11 +156,11 @@ def notify(
     )
 
 
-def _raise_epoch(control: Controllership, brokers: Sequence[int], step: int) -> FencedError | None:
+def _raise_epoch(control: Controllership, brokers: Sequence[int], step: int, report: Report) -> FencedError | None:
     """Raise our epoch above the one that brokers know, which they do not return; return the error if we are fenced."""
     try:
         with suppress(*LOST):
-            log(f"  {raised_line(brokers, control.epoch)}")
+            report(EpochRaised(raised_line(brokers, control.epoch)))
             control.raise_above(control.epoch + step - 1)
     except FencedError as error:
         return error
@@ -216,7 +214,7 @@ def _refresh_callback(
     return refresh
 
 
-def verify_written(client: KazooClient, notified: NotificationResult) -> None:
+def verify_written(client: KazooClient, notified: NotificationResult) -> StatesVerified:
     """Read back what was written; raise SurveyorError if a state is neither ours nor a later one.
 
     After the resignation the leader may have changed the ISR, or Kafka's controller the state: such a state has our
@@ -236,9 +234,7 @@ def verify_written(client: KazooClient, notified: NotificationResult) -> None:
             f"{notified.epoch} or a later one, the first is {foreign[0]}: another client writes states without being "
             "the controller; find out which",
         )
-    log(f"  {count} of {count} changed state znodes carry our controller epoch {notified.epoch}, or a later one")
-    if found_count := len(notified.written) - count:
-        log(f"  {found_count} more had the planned state already")
+    return StatesVerified(count, notified.epoch, len(notified.written) - count)
 
 
 def _is_ours_or_later(written: WrittenChange, znode: Znode, epoch: int) -> bool:

@@ -121,7 +121,8 @@ def test_epoch_set_back_is_repaired_if_nothing_else_is_due(surveyor: Surveyor, t
 @pytest.mark.usefixtures("incident")
 def test_cycles_that_change_nothing_come_to_an_end(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "jobs.execution.reconcile.apply_plan", lambda settings, plan, *_: CommitLog.open(settings.warehouse, plan)
+        "jobs.execution.reconcile.apply_plan",
+        lambda settings, _, plan, *__, **___: CommitLog.open(settings.warehouse, plan),
     )
     monkeypatch.setattr("jobs.execution.reconcile.MAX_IDLE_CYCLES", 2)
 

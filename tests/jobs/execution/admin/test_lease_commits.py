@@ -13,6 +13,7 @@ from msgspec.structs import asdict
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import LEASE, current_holder
+from jobs.console_output.commit_events import log_event
 from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.cancellation import cancel_running
 from jobs.repositories.plans.commit_log import close_plan
@@ -217,7 +218,7 @@ def test_waiting_commit_hands_the_lease_to_a_cancellation(
     def cancel() -> None:
         with ZooKeeperConnection(kafka.endpoint) as cluster:
             stored = read_plan(surveyor.warehouse, plan.plan_id)
-            outcomes = cancel_running(settings, cluster, stored, skip_unsafe=False)
+            outcomes = cancel_running(settings, cluster, stored, skip_unsafe=False, report=log_event)
             turned.extend((outcome.outcome, outcome.change.partition) for outcome in outcomes)
 
     thread = threading.Thread(target=cancel)

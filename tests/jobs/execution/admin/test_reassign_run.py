@@ -13,6 +13,7 @@ from kafka.errors import KafkaTimeoutError
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperReader
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import LEASE
+from jobs.console_output.commit_events import log_event
 from jobs.execution.admin.admin_commit import AdminCommit
 from jobs.execution.admin.command_lease import lease_for
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
@@ -20,7 +21,7 @@ from jobs.repositories.actor import Actor
 from jobs.repositories.plans.commit_log import CommitLog, close_plan
 from schemas.current_state import CurrentState
 from schemas.enums import PlanKind, PlanStatus
-from schemas.plan import Plan
+from schemas.plan import Plan, RowOutcome
 from schemas.rows import Change
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.controllers.moving_controller import MovingController
@@ -76,10 +77,12 @@ def test_each_request_of_a_long_wave_is_judged_again(  # noqa: PLR0913, PLR0917 
     The first is read back before that, so it is also if the wave stops.
     """
     read_back: list[tuple[list[Any], int]] = []
-    monkeypatch.setattr(
-        "jobs.execution.admin.admin_commit.record_concurrent_changes",
-        lambda _, __, rows, ___: read_back.append(([row.key for row in rows], len(controller.waves))),
-    )
+
+    def read_nothing_else(_: object, __: object, rows: Sequence[Change], ___: object) -> list[RowOutcome]:
+        read_back.append(([row.key for row in rows], len(controller.waves)))
+        return []
+
+    monkeypatch.setattr("jobs.execution.admin.admin_commit.record_concurrent_changes", read_nothing_else)
     monkeypatch.setattr("jobs.adapters.brokers.admin_client.MAX_PARTITIONS_PER_REQUEST", 1)
     monkeypatch.setattr("jobs.execution.admin.controller_client.JUDGED_SECONDS", 0.0)
     monkeypatch.setattr("jobs.execution.admin.controller_client.JUDGED_TOGETHER", 1)
@@ -582,7 +585,9 @@ def test_partition_in_several_waves_continues_where_it_is(
 
 
 def left_behind(kafka: KafkaTree, controller: MovingController, warehouse: Warehouse, plan: Plan) -> None:
-    set_throttle(warehouse, ZooKeeperReader(kafka.client), controller, plan.plan_id, plan.changes, 1000)
+    set_throttle(
+        warehouse, ZooKeeperReader(kafka.client), controller, plan.plan_id, plan.changes, 1000, report=log_event
+    )
 
 
 def test_leftover_throttle_of_a_committed_plan_is_cleared(

@@ -1,0 +1,131 @@
+"""Output of `surveyor cancel`: what is cancelled of a plan or of single partitions, and what is left alone."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from jobs.preconditions.cancellation_plan import CancellationPlan, PartitionStatus, rejections
+from jobs.runtime.console import Result, format_cell, truncate
+from planner.reassignment.reassignment_status import CancellationRisk, ReassignmentStatus
+from schemas.enums import Outcome, PlanKind, PlanStatus, Step
+from schemas.plan import Plan, RowOutcome
+from schemas.replica_assignment import ReplicaAssignment
+from schemas.rows import Change, Key
+from schemas.text import partition_name
+
+_UNCHANGED_TEXTS: Final = {
+    ReassignmentStatus.COMPLETE: "complete, not undone",
+    ReassignmentStatus.IRREVERSIBLE: "continues, and cannot be cancelled",
+    ReassignmentStatus.DIVERGED: "left alone, another client changed it",
+}
+
+
+def cancellation_json(plan: Plan, cancellation: CancellationPlan, outcomes: Sequence[RowOutcome] = ()) -> Result:
+    """Return the JSON result of the cancellation of a plan."""
+    done = [(row.change.action, row.outcome) for row in outcomes]
+    of_rows = [outcome for _, outcome in done]
+    return {
+        "plan_id": plan.plan_id,
+        "status": plan.row.status,
+        "cancelled_now": done.count((Step.CANCEL, Outcome.APPLIED)),
+        "reordered_now": done.count((Step.RESTORE_ORDER, Outcome.APPLIED)),
+        "failed": of_rows.count(Outcome.FAILED),
+        "unknown": of_rows.count(Outcome.UNKNOWN),
+        **cancellation.counts,
+        "rejections": rejections(cancellation),
+    }
+
+
+def counts_in_words(cancellation: CancellationPlan) -> str:
+    """Count the partitions by what becomes of them."""
+    counts = {name.replace("_", " "): count for name, count in cancellation.counts.items() if count}
+    return ", ".join(f"{count} {name}" for name, count in counts.items()) or "no changes"
+
+
+def cancellation_lines(plan: Plan, cancellation: CancellationPlan) -> Iterator[str]:
+    """Yield a line for each partition that is cancelled, or left alone for a reason."""
+    lines = [line for partition in cancellation.partitions if (line := _line(partition))]
+    yield from truncate(lines)
+    if plan.row.kind in {PlanKind.DRAIN, PlanKind.UNDRAIN} and plan.row.status != PlanStatus.PLANNED:
+        brokers = format_cell(plan.row.options["brokers"])
+        yield f"  brokers {brokers} may still count as drained: see `surveyor show drained`; `plan undrain` ends that"
+
+
+def _line(partition: PartitionStatus) -> str | None:
+    name = partition.change.name
+    before = partition.change.replicas_before if isinstance(partition.change, Change) else None
+    if partition.risk is not None:
+        return f"  {name}  continues: {partition.risk.code}: {partition.risk.reason}"
+    if partition.status is ReassignmentStatus.IN_PROGRESS:
+        return f"  {name}  to be cancelled: {partition.detail} → {format_cell(before)}"
+    if partition.status is ReassignmentStatus.OUT_OF_ORDER:
+        return f"  {name}  cancelled, order to be restored: {partition.detail} → {format_cell(before)}"
+    if partition.is_unknown:
+        return f"  {name}  left alone, not understood: {partition.detail}"
+    if partition.status in _UNCHANGED_TEXTS:
+        return f"  {name}  {_UNCHANGED_TEXTS[partition.status]}: {partition.detail}"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReading:
+    """A partition to be cancelled, as the cluster shows it."""
+
+    key: Key
+    now: ReplicaAssignment | None
+    request: list[int] | None
+    risk: CancellationRisk | None
+    unreadable_reason: str | None = None
+    """Why its topic cannot be decoded."""
+    is_stranded: bool = False
+    """Whether no replica can lead it, because none is in sync."""
+
+    @property
+    def name(self) -> str:
+        return partition_name(*self.key)
+
+    @property
+    def is_moving(self) -> bool:
+        return self.now is not None and self.now.is_moving
+
+    @property
+    def is_unfinished(self) -> bool:
+        return self.is_moving or self.request is not None
+
+
+def readings_json(partitions: Sequence[PartitionReading]) -> Result:
+    """Return the JSON result of the cancellation of single partitions."""
+    return {
+        "partitions": [
+            {
+                "topic": partition.key[0],
+                "partition": partition.key[1],
+                "replicas": None if partition.now is None else list(partition.now.replicas),
+                "moving": partition.is_moving,
+                "request": partition.request,
+                "unsafe": None if partition.risk is None else partition.risk.reason,
+            }
+            for partition in partitions
+        ]
+    }
+
+
+def reading_line(partition: PartitionReading) -> str:
+    """Return what is done with a partition."""
+    parts, now = [], partition.now
+    if partition.risk is not None:
+        parts.append(f"continues: {partition.risk.code}: {partition.risk.reason}")
+    elif now is not None and now.is_moving:
+        parts.append(f"to be cancelled: adding {list(now.adding)}, removing {list(now.removing)}")
+        parts.append(f"back to {now.origin}")
+    if partition.request is not None:
+        parts.append(f"its request for {partition.request} to be removed from /admin/reassign_partitions")
+    if not parts:
+        parts.append(_unchanged_text(partition))
+    return f"  {partition.name}  {'; '.join(parts)}"
+
+
+def _unchanged_text(partition: PartitionReading) -> str:
+    if partition.unreadable_reason is not None:
+        return f"left alone, not understood: {partition.unreadable_reason}"
+    return "no such partition" if partition.now is None else f"does not move: replicas {list(partition.now.replicas)}"
