@@ -20,7 +20,7 @@ from jobs.runtime.console import CommandResult, Result, wrapped
 from jobs.runtime.fleet import FleetSummary, run_on_fleet
 from jobs.runtime.output import write_json
 from jobs.runtime.settings import Settings
-from jobs.snapshots.fleet_health import FIGURES_SHOWN, WORST_BY, figures_of
+from jobs.snapshots.fleet_health import FIGURES_SHOWN, WORST_BY, ReportedHealth, figures_of
 from jobs.snapshots.health import Health
 from schemas.enums import NO_CONTROLLER
 from schemas.metadata_names import MetadataNames
@@ -49,7 +49,7 @@ def _status_of_member(settings: Settings) -> CommandResult:
 def _fleet_figures(status: Result) -> Result:
     last = status["last_snapshot"]
     return {
-        **msgspec.structs.asdict(figures_of(status)),
+        **msgspec.structs.asdict(figures_of(msgspec.convert(status, ReportedHealth))),
         "due": len(status["due"]),
         "snapshot_age": last and format_duration(max(last["age_seconds"], 0)),
         "snapshot_age_seconds": last and round(last["age_seconds"]),

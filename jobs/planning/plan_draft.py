@@ -159,7 +159,7 @@ def _refreshed(settings: Settings, source: ClusterSource | None) -> int:
         else take_snapshot_of(settings, source, _refuse_migrating)
     )
     log(f"surveyor: {snapshot_line(settings.cluster, taken)}")
-    return int(taken["snapshot_id"])
+    return taken.row.snapshot_id
 
 
 class _LazySession:

@@ -1,7 +1,7 @@
 """The health figures of one cluster in the summary of several, live or at a snapshot."""
 
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -9,6 +9,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.snapshots.cluster_view import view_of
 from jobs.snapshots.health import Health, health_of
+from planner.columns.numpy_rules import BrokerImbalance
 from schemas.rows import Snapshot
 
 WORST_BY: Final = (
@@ -55,24 +56,38 @@ class HealthFigures(Struct, frozen=True, kw_only=True):
         return tuple(getattr(self, name) for name in WORST_BY)
 
 
-def figures_of(health: dict[str, Any]) -> HealthFigures:
-    """Return the figures of `Health.json`.
+class ReportedHealth(Struct, frozen=True, kw_only=True):
+    """The part of `Health.json` that a summary of several clusters needs."""
 
-    >>> rows = [{"broker_id": 1, "ratio": 0.5, "exceeds": True}, {"broker_id": 9, "ratio": 1.0, "exceeds": True}]
+    live: list[int]
+    gone: list[dict[str, int]]
+    offline: int
+    under_min_isr: int
+    under_replicated: int
+    moving: int
+    not_understood: int
+    imbalance: list[BrokerImbalance]
+
+
+def figures_of(health: Health | ReportedHealth) -> HealthFigures:
+    """Return the figures of a cluster in a summary.
+
+    >>> rows = [BrokerImbalance(broker_id=broker, preferred_partitions=4, not_led=not_led, ratio=not_led / 4,
+    ...     exceeds=True, threshold=0.1) for broker, not_led in ((1, 2), (9, 4))]
     >>> counts = dict.fromkeys(("offline", "under_min_isr", "under_replicated", "moving", "not_understood"), 0)
-    >>> figures_of({**counts, "gone": [{"broker_id": 9, "partitions": 3}], "live": [1], "imbalance": rows})
-    ... # doctest: +NORMALIZE_WHITESPACE
+    >>> gone = [{"broker_id": 9, "partitions": 3}]
+    >>> figures_of(ReportedHealth(**counts, gone=gone, live=[1], imbalance=rows)) # doctest: +NORMALIZE_WHITESPACE
     HealthFigures(offline=0, under_min_isr=0, under_replicated=0, brokers_gone=1, imbalance=0.5,
                   imbalanced_brokers=1, moving=0, not_understood=0)
     """
-    live = [row for row in health["imbalance"] if row["broker_id"] in set(health["live"])]
+    live = [row for row in health.imbalance if row.broker_id in set(health.live)]
     return HealthFigures(
-        offline=health["offline"],
-        under_min_isr=health["under_min_isr"],
-        under_replicated=health["under_replicated"],
-        brokers_gone=len(health["gone"]),
-        imbalance=max((row["ratio"] for row in live), default=0.0),
-        imbalanced_brokers=sum(row["exceeds"] for row in live),
-        moving=health["moving"],
-        not_understood=health["not_understood"],
+        offline=health.offline,
+        under_min_isr=health.under_min_isr,
+        under_replicated=health.under_replicated,
+        brokers_gone=len(health.gone),
+        imbalance=max((row.ratio for row in live), default=0.0),
+        imbalanced_brokers=sum(row.exceeds for row in live),
+        moving=health.moving,
+        not_understood=health.not_understood,
     )

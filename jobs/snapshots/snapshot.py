@@ -38,9 +38,9 @@ from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import suggestion
 from jobs.snapshots.fleet_health import FIGURES_SHOWN, WORST_BY, figures_of, health_at
 from jobs.snapshots.reader import DriverMetadata, StagedMetadata, permit, read_driver_metadata, stage
-from jobs.snapshots.writer import SnapshotWriter
+from jobs.snapshots.writer import SnapshotCounts, SnapshotWriter
 from schemas.enums import NO_CONTROLLER
-from schemas.rows import Row
+from schemas.rows import Snapshot
 from schemas.tables import SPARK_SCHEMAS
 from schemas.text import pluralise
 
@@ -52,8 +52,21 @@ CONTROLLER_PLACEHOLDERS: Final = {NO_CONTROLLER: "no controller", None: "control
 """Texts shown if there is no controller id."""
 
 
-def take_snapshot(settings: Settings, refuse: Callable[[ClusterMetadata], None] = permit) -> Result:
-    """Take one snapshot of the cluster; return its id, counts and seconds by phase.
+@dataclass(frozen=True, slots=True)
+class TakenSnapshot:
+    """The row of a snapshot that was just taken, and where the time went."""
+
+    row: Snapshot
+    seconds_by_phase: dict[str, float]
+
+    @property
+    def json(self) -> Result:
+        columns = {name: getattr(self.row, name) for name in (*RESULT_FIELDS, *COUNT_FIELDS)}
+        return columns | {"seconds_by_phase": self.seconds_by_phase}
+
+
+def take_snapshot(settings: Settings, refuse: Callable[[ClusterMetadata], None] = permit) -> TakenSnapshot:
+    """Take one snapshot of the cluster.
 
     `refuse` may raise an error for the cluster as it is; nothing is written then.
     """
@@ -63,7 +76,7 @@ def take_snapshot(settings: Settings, refuse: Callable[[ClusterMetadata], None] 
 
 def take_snapshot_of(
     settings: Settings, source: ClusterSource, refuse: Callable[[ClusterMetadata], None] = permit
-) -> Result:
+) -> TakenSnapshot:
     """Take one snapshot, reading by a source that the caller has opened."""
     began = _StartTime()
     phases = Phases()
@@ -79,9 +92,9 @@ def take_snapshot_of(
             small = _read_driver_metadata(settings, source, refuse)
         reading = stage(source, tables, small, phases)
         _end_drains(settings, reading.metadata)
-        row, counts = _write_under_next_id(settings, tables, reading, phases, began=began, turn=turn)
-    _warn(reading.metadata, counts)
-    return {name: row[name] for name in RESULT_FIELDS} | counts | {"seconds_by_phase": phases.rounded}
+        row = _write_under_next_id(settings, tables, reading, phases, began=began, turn=turn)
+    _warn(reading.metadata, row)
+    return TakenSnapshot(row, phases.rounded)
 
 
 def _read_driver_metadata(
@@ -143,7 +156,7 @@ def _write_under_next_id(
     *,
     began: _StartTime,
     turn: _Turn,
-) -> tuple[Row, dict[str, int]]:
+) -> Snapshot:
     """Write the snapshot under the next id; retry if another process that ignores the lock took that id."""
     warehouse = replace(settings.warehouse, refuse_write=turn.refuse_lost)
     tables = replace(tables, warehouse=warehouse)
@@ -153,33 +166,39 @@ def _write_under_next_id(
         snapshot_id = 1 if last is None else last.snapshot_id + 1
         writer = SnapshotWriter(settings, tables, reading, last, snapshot_id, phases)
         counts = writer.write()
-        row = _row(settings, reading, began, writer.versions) | {"snapshot_id": snapshot_id, **counts}
-        if warehouse.insert("snapshots", row, ("snapshot_id", "=", snapshot_id)) is None:
-            return row, counts
+        row = _row(settings, reading, began, writer, counts)
+        if warehouse.insert("snapshots", row.columns(), ("snapshot_id", "=", snapshot_id)) is None:
+            return row
         log(f"surveyor: another process wrote snapshot {snapshot_id} in the meantime; writing this one again")
 
 
-def _row(settings: Settings, reading: StagedMetadata, began: _StartTime, written: dict[str, int]) -> Row:
-    """Return the row of `snapshots`; `written` are the versions of tables that the snapshot wrote or found unchanged.
+def _row(
+    settings: Settings, reading: StagedMetadata, began: _StartTime, writer: SnapshotWriter, counts: SnapshotCounts
+) -> Snapshot:
+    """Return the row of `snapshots`.
 
-    The other tables keep the rows of earlier snapshots, so any newer version serves.
+    The writer has the versions of the tables that the snapshot wrote or found unchanged. The other tables keep the rows
+    of earlier snapshots, so any newer version serves.
     """
-    state, warehouse = reading.metadata, settings.warehouse
+    state, warehouse, written = reading.metadata, settings.warehouse, writer.versions
     newest = {name: warehouse.version(name) for name in SPARK_SCHEMAS if name not in written}
-    return {
-        "taken_at": began.at,
-        **state.control,
-        "controller_epoch_version": state.controller_epoch_version,
-        "zxid_before": state.position,
-        "zxid_after": reading.position_after,
+    return Snapshot(
+        snapshot_id=writer.snapshot_id,
+        taken_at=began.at,
+        controller_id=state.controller_id,
+        controller_epoch=state.controller_epoch,
+        controller_epoch_version=state.controller_epoch_version,
+        zxid_before=state.position,
+        zxid_after=reading.position_after,
         **msgspec.structs.asdict(reading.security.counts),
-        "cluster_id": state.cluster_id,
-        "migration": state.migration,
-        "metadata_version": state.metadata_version,
-        "voters": None if state.voters is None else msgspec.to_builtins(state.voters),
-        "seconds": round(time.monotonic() - began.clock, 3),
-        "versions": newest | written,
-    }
+        **counts._asdict(),
+        cluster_id=state.cluster_id,
+        migration=state.migration,
+        metadata_version=state.metadata_version,
+        voters=state.voters,
+        seconds=round(time.monotonic() - began.clock, 3),
+        versions=newest | written,
+    )
 
 
 def _session(settings: Settings, *, tiny: bool) -> SparkSession:
@@ -195,24 +214,23 @@ def _end_drains(settings: Settings, state: ClusterMetadata) -> None:
         log(line)
 
 
-def _warn(state: ClusterMetadata, counts: dict[str, int]) -> None:
+def _warn(state: ClusterMetadata, row: Snapshot) -> None:
     if not state.brokers:
         log("surveyor: no broker is registered, so every partition counts as offline", logging.WARNING)
     if state.migration:
         log(f"surveyor: {migration_notice(state.migration)}", logging.WARNING)
-    if counts["quarantined"]:
+    if row.quarantined:
         log(
-            f"surveyor: {pluralise(counts['quarantined'], state.names.entry)} not understood; run "
-            "`surveyor show quarantine`",
+            f"surveyor: {pluralise(row.quarantined, state.names.entry)} not understood; run `surveyor show quarantine`",
             logging.WARNING,
         )
 
 
 def snapshot_one(settings: Settings) -> CommandResult:
     """Take one cluster's snapshot, and return what that shows."""
-    result = take_snapshot(settings)
+    taken = take_snapshot(settings)
     steps = [suggestion(settings, "see what is due", "status")]
-    return CommandResult(result, snapshot_line(settings.cluster, result), steps=steps)
+    return CommandResult(taken.json, snapshot_line(settings.cluster, taken), steps=steps)
 
 
 def snapshot_fleet(settings: Settings, parallel: int | None) -> CommandResult:
@@ -221,12 +239,12 @@ def snapshot_fleet(settings: Settings, parallel: int | None) -> CommandResult:
 
 
 def _snapshot_of_member(settings: Settings) -> CommandResult:
-    result = take_snapshot(settings)
+    taken = take_snapshot(settings)
     warehouse = settings.warehouse
-    snapshot = find_snapshot(warehouse, result["snapshot_id"])
+    snapshot = find_snapshot(warehouse, taken.row.snapshot_id)
     health = health_at(warehouse, snapshot, settings.conf.imbalance_threshold, drained_brokers(warehouse))
     steps = [suggestion(settings, "see what is due", "status")]
-    return CommandResult(result | {"health": msgspec.structs.asdict(figures_of(health.json))}, steps=steps)
+    return CommandResult(taken.json | {"health": msgspec.structs.asdict(figures_of(health))}, steps=steps)
 
 
 SNAPSHOT_SUMMARY: Final = FleetSummary(
@@ -237,23 +255,23 @@ SNAPSHOT_SUMMARY: Final = FleetSummary(
 )
 
 
-def snapshot_line(cluster: str, result: Result) -> str:
+def snapshot_line(cluster: str, taken: TakenSnapshot) -> str:
     """Return a one-line summary of a snapshot.
 
     >>> counts = {"brokers": 3, "topics": 2, "partitions": 60, "quarantined": 0}
     >>> control = {"controller_id": -1, "controller_epoch": 7}
-    >>> took = {"seconds": 5.04, "seconds_by_phase": {"read": 0.71, "write": 1.23}}
-    >>> snapshot_line("east", {"snapshot_id": 4, **counts, **control, **took})
+    >>> row = Snapshot(snapshot_id=4, taken_at=datetime.min, **counts, **control, seconds=5.04)
+    >>> snapshot_line("east", TakenSnapshot(row, {"read": 0.71, "write": 1.23}))
     'snapshot 4 of east: 3 brokers, 2 topics, 60 partitions, 0 quarantined; no controller, epoch 7; 5.0 s (read 0.7, \
 write 1.2)'
     """
-    *counts, quarantined = (result[name] for name in COUNT_FIELDS)
+    row = taken.row
+    *counts, quarantined = (getattr(row, name) for name in COUNT_FIELDS)
     items = [pluralise(count, name.removesuffix("s")) for count, name in zip(counts, COUNT_FIELDS, strict=False)]
-    phases = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in result["seconds_by_phase"].items())
+    phases = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in taken.seconds_by_phase.items())
     return (
-        f"snapshot {result['snapshot_id']} of {cluster}: {', '.join(items)}, {quarantined} quarantined; "
-        f"{_controller(result['controller_id'])}, epoch {result['controller_epoch']}; "
-        f"{result['seconds']:.1f} s ({phases})"
+        f"snapshot {row.snapshot_id} of {cluster}: {', '.join(items)}, {quarantined} quarantined; "
+        f"{_controller(row.controller_id)}, epoch {row.controller_epoch}; {row.seconds:.1f} s ({phases})"
     )
 
 

@@ -8,6 +8,7 @@ the newest ones, which could be those of another process.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -59,6 +60,15 @@ MAX_MERGE_SHARE = 0.001
 """Share of changed partitions up to which a MERGE is used; above it most files contain a change anyway."""
 
 
+class SnapshotCounts(NamedTuple):
+    """What a snapshot has: columns of SNAPSHOTS."""
+
+    brokers: int
+    topics: int
+    partitions: int
+    quarantined: int
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionDiff:
     """Changes since a snapshot: partitions before and now, the rows to write, and their number."""
@@ -93,7 +103,7 @@ class SnapshotWriter:
     def own_rows(self) -> str:
         return f"snapshot_id = {self.snapshot_id}"
 
-    def write(self) -> dict[str, int]:
+    def write(self) -> SnapshotCounts:
         """Write every table except `snapshots`; return the counts."""
         tasks = partial(task_progress, self.tables.spark)
         with self.phases.of("difference", "comparing with the last snapshot", tasks):
@@ -106,12 +116,12 @@ class SnapshotWriter:
             self.write_partitions(now, change, partitions)
             self.write_imbalance(now)
             self.write_events(now, change, topics)
-        return {
-            "brokers": len(self.reading.metadata.brokers),
-            "topics": self.reading.counts.get("topic", 0),
-            "partitions": partitions,
-            "quarantined": len(self.reading.metadata.quarantine) + len(self.reading.quarantine),
-        }
+        return SnapshotCounts(
+            brokers=len(self.reading.metadata.brokers),
+            topics=self.reading.counts.get("topic", 0),
+            partitions=partitions,
+            quarantined=len(self.reading.metadata.quarantine) + len(self.reading.quarantine),
+        )
 
     def count(self, now: "CurrentTables") -> int:
         """Count the partitions; those kept for topics in quarantine were not counted while reading."""

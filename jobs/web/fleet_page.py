@@ -64,7 +64,7 @@ def newest_health(warehouse: Warehouse, snapshot: Snapshot, threshold: float) ->
     """Return the health of a cluster at a snapshot; `threshold` is that of the imbalance."""
     drained = drained_brokers(warehouse) if warehouse.has("drained") else set()
     health = health_at(warehouse, snapshot, threshold, drained)
-    return HealthAtSnapshot(snapshot.snapshot_id, snapshot.taken_at, figures_of(health.json))
+    return HealthAtSnapshot(snapshot.snapshot_id, snapshot.taken_at, figures_of(health))
 
 
 def rows_of(warehouses: Iterable[Warehouse], newest: Callable[[Warehouse], HealthAtSnapshot]) -> list[FleetRow]:

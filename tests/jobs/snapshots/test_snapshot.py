@@ -354,7 +354,7 @@ def test_snapshots_of_two_clusters_at_once_do_not_conflict(surveyor: Surveyor) -
     ]
     with ThreadPoolExecutor(len(names)) as pool:
         taken = [list(pool.map(take_snapshot, settings)) for _ in range(2)]
-    assert [[result["snapshot_id"] for result in results] for results in taken] == [[1, 1, 1], [2, 2, 2]]
+    assert [[snapshot.row.snapshot_id for snapshot in round_] for round_ in taken] == [[1, 1, 1], [2, 2, 2]]
     partitions = DeltaTable(surveyor.warehouse.path("partitions")).to_pyarrow_table()["cluster"].to_pylist()
     assert sorted(partitions) == sorted(names * 3)
 

@@ -31,9 +31,9 @@ from jobs.repositories.actor import this_process
 from jobs.repositories.snapshots import STATE_TABLES, as_of, newest_rows
 from jobs.runtime.settings import ClusterConf, Settings
 from jobs.snapshots import snapshot
-from jobs.snapshots.snapshot import take_snapshot
+from jobs.snapshots.snapshot import TakenSnapshot, take_snapshot
 from jobs.snapshots.vacuum import vacuum_warehouse
-from jobs.snapshots.writer import SnapshotWriter
+from jobs.snapshots.writer import SnapshotCounts, SnapshotWriter
 from schemas.columns import TABLE_COLUMNS
 from schemas.rows import Snapshot
 from schemas.znodes import State, encode_state
@@ -104,7 +104,7 @@ def test_snapshots_in_one_process(surveyor: Surveyor, rounds: int) -> None:
     settings = Settings("default", str(surveyor.folder), ClusterConf(zookeeper=surveyor.hosts))
     with changing(surveyor.hosts), ThreadPoolExecutor(AT_ONCE) as pool:
         taken = [pool.submit(take_snapshot, settings) for _ in range(rounds * AT_ONCE)]
-        ids = sorted(future.result()["snapshot_id"] for future in taken)
+        ids = sorted(future.result().row.snapshot_id for future in taken)
 
     assert [row.snapshot_id for row in whole(surveyor.warehouse)] == ids == list(range(1, rounds * AT_ONCE + 1))
 
@@ -136,17 +136,17 @@ def test_an_id_taken_without_a_lock_is_not_overwritten(
     settings = Settings("default", str(surveyor.folder), ClusterConf(zookeeper=surveyor.hosts))
     write, others = SnapshotWriter.write, ["another process"]
 
-    def overtaken(writer: SnapshotWriter) -> dict[str, int]:
+    def overtaken(writer: SnapshotWriter) -> SnapshotCounts:
         counts = write(writer)
         while others:
             others.pop()
-            assert take_snapshot(settings)["snapshot_id"] == 1
+            assert take_snapshot(settings).row.snapshot_id == 1
         return counts
 
     monkeypatch.setattr(locks, "is_local", lambda _: False)
     monkeypatch.setattr(SnapshotWriter, "write", overtaken)
 
-    assert take_snapshot(settings)["snapshot_id"] == 2
+    assert take_snapshot(settings).row.snapshot_id == 2
 
     assert "another process wrote snapshot 1 in the meantime" in capsys.readouterr().err
     assert [row.snapshot_id for row in whole(surveyor.warehouse)] == [1, 2]
@@ -177,10 +177,10 @@ def test_a_second_snapshot_on_a_store_waits_for_the_first(
     surveyor: Surveyor, settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It would write rows of history under the same id, which the first one then replaces by its own."""
-    write, second = SnapshotWriter.write, list[Future[dict[str, Any]]]()
+    write, second = SnapshotWriter.write, list[Future[TakenSnapshot]]()
     take_snapshot(settings)
 
-    def overtaken(writer: SnapshotWriter) -> dict[str, int]:
+    def overtaken(writer: SnapshotWriter) -> SnapshotCounts:
         if not second:
             change_state(surveyor.hosts, 1, epoch=6)
             second.append(pool.submit(take_snapshot, settings))
@@ -192,8 +192,8 @@ def test_a_second_snapshot_on_a_store_waits_for_the_first(
 
     monkeypatch.setattr(SnapshotWriter, "write", overtaken)
     with ThreadPoolExecutor() as pool:
-        first = take_snapshot(settings)["snapshot_id"]
-        ids = first, second[0].result()["snapshot_id"]
+        first = take_snapshot(settings).row.snapshot_id
+        ids = first, second[0].result().row.snapshot_id
 
     assert [row.snapshot_id for row in whole(surveyor.warehouse)] == [1, 2, 3]
     assert ids == (2, 3)
@@ -210,8 +210,8 @@ def test_a_snapshot_that_lost_its_lease_writes_nothing_more(
     change_state(surveyor.hosts, 1, epoch=6)
     versions = dict[str, int]()
 
-    def stopped(writer: SnapshotWriter) -> dict[str, int]:
-        counts = write(writer) if is_written else {}
+    def stopped(writer: SnapshotWriter) -> SnapshotCounts:
+        counts = write(writer) if is_written else None
         warehouse.delete("leases", "true")
         SnapshotLease(warehouse, this_process("snapshot"), print).take(0.0)
         versions.update({table: warehouse.version(table) for table in TABLE_COLUMNS})
@@ -298,7 +298,7 @@ def test_a_snapshot_names_versions_with_its_own_rows(
     if is_changed:
         change_state(surveyor.hosts, 1, epoch=6)
 
-    def followed(writer: SnapshotWriter) -> dict[str, int]:
+    def followed(writer: SnapshotWriter) -> SnapshotCounts:
         counts = write(writer)
         for table in STATE_TABLES:
             warehouse.delete(table, "true")
