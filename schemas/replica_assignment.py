@@ -5,7 +5,7 @@ without Spark. Replicas are lists of broker ids as in /brokers/topics/T.
 
 A partition is being reassigned if replicas are being added or removed (`ReplicaAssignment.isBeingReassigned`). This
 condition is here in plain Python and in Spark's SQL, and `StoredRows.is_reassigned` has it on Arrow. The DuckDB view
-`health` has it in its own SQL, which users can run. A test compares all four.
+`partition_health` has it in its own SQL, which users can run. A test compares all four.
 """
 
 from collections.abc import Collection, Container, Iterable, Sequence

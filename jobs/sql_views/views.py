@@ -196,16 +196,17 @@ class View:
 VIEWS: Final[Mapping[str, View]] = {
     view.name: view
     for view in (
-        View("staying", {"partitions": _PARTITIONS, "topics": _TOPICS}),
+        View("partition_health", {"partitions": _PARTITIONS, "topics": _TOPICS}),
+        View("staying", {}, ["partition_health"]),
         View(
             "health",
             {"snapshots": _SNAPSHOTS, "partitions": _PARTITIONS, "brokers": _BROKERS, "topics": _TOPICS},
-            ["staying"],
+            ["partition_health"],
         ),
         View(
             "leadership",
             {"partitions": _PARTITIONS, "brokers": _BROKERS, "brokers_last_seen": ("broker_id", "host", "rack")},
-            ["staying"],
+            ["partition_health"],
         ),
         View("imbalance_history", {"imbalance": _IMBALANCE, "snapshots": _SNAPSHOTS}),
         View("leader_history", {"partition_history": _HISTORY, "snapshots": _SNAPSHOTS}),
@@ -225,11 +226,8 @@ VIEWS: Final[Mapping[str, View]] = {
         ),
         View("commit_rows", {"commits": _COMMITS}),
         View("commit_log", {"commits": _COMMITS, "plans": _PLANS}, ["commit_rows"]),
-        View("under_replicated", {}, ["staying"]),
-        View(
-            "replicas",
-            {"partitions": _PARTITIONS, "brokers": _BROKERS, "topics": _TOPICS, "answers": _ANSWERS},
-        ),
+        View("under_replicated", {}, ["partition_health"]),
+        View("replicas", {"brokers": _BROKERS, "answers": _ANSWERS}, ["partition_health"]),
     )
 }
 """All views, in the order of the pages."""

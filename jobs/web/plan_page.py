@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 from msgspec import Struct
 
+from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.advice.outage import outage_left_by
 from jobs.console_output.plan_figures import Span, broker_spans, byte_spans, notes, rack_spans
@@ -101,11 +102,12 @@ def _add_what_the_plan_knows(at: Summaries, row: PlanRecord) -> None:
     at.add("brokers_last_seen", known.slice(0, 0))
     partitions = at.query(
         "SELECT topic, partition, arg_min(replicas_before, wave) AS replicas, "
-        "arg_min(leader_before, wave) AS leader, arg_min(isr_before, wave) AS isr, true AS judged "
+        "arg_min(leader_before, wave) AS leader, arg_min(isr_before, wave) AS isr "
         "FROM plan_changes GROUP BY topic, partition"
     )
-    at.add("partitions", partitions)
-    at.add("staying", partitions)
+    unknown = {field.name: pa.nulls(partitions.num_rows, field.type) for field in schema_of("partitions")}
+    at.add("partitions", pa.table(unknown | {name: partitions[name] for name in partitions.column_names}))
+    at.add("topics", schema_of("topics").empty_table())
 
 
 def plan_page(settings: Settings, plan: PlanTables, now: datetime) -> str:

@@ -2,17 +2,13 @@
 WITH counted AS (
     SELECT
         count(*) AS partitions,
-        count(*) FILTER (len(adding_replicas) > 0 OR len(removing_replicas) > 0) AS reassigning,
-        count(*) FILTER (NOT understood) AS not_understood
-    FROM partitions
-),
-judged AS (
-    SELECT
         count(*) FILTER (is_offline) AS offline,
         count(*) FILTER (is_under_replicated) AS under_replicated,
         count(*) FILTER (is_under_min_isr) AS under_min_isr,
-        count(*) FILTER (leader <> replicas[1]) AS not_led_by_preferred
-    FROM staying
+        count(*) FILTER (is_reassigned) AS reassigning,
+        count(*) FILTER (is_led_by_other) AS not_led_by_preferred,
+        count(*) FILTER (NOT is_understood) AS not_understood
+    FROM partition_health
 ),
 holding AS (
     SELECT unnest(replicas) AS broker_id FROM partitions
@@ -38,6 +34,6 @@ SELECT
     not_understood,                                 -- partitions that are not understood
     quarantined,                                    -- znodes, or in KRaft responses, that are not understood
     migration                                       -- the sign of a KRaft migration, or null
-FROM snapshots CROSS JOIN counted CROSS JOIN judged
+FROM snapshots CROSS JOIN counted
 ORDER BY snapshot_id DESC
 LIMIT 1

@@ -3,7 +3,8 @@ WITH led AS (
     SELECT leader AS broker_id, count(*) AS leaders FROM partitions WHERE leader >= 0 GROUP BY leader
 ),
 first_in_order AS (
-    SELECT replicas[1] AS broker_id, count(*) AS preferred FROM staying WHERE len(replicas) > 0 GROUP BY ALL
+    SELECT replicas[1] AS broker_id, count(*) AS preferred
+    FROM partition_health WHERE NOT is_deleting AND len(replicas) > 0 GROUP BY ALL
 ),
 placed AS (
     SELECT unnest(replicas) AS broker_id FROM partitions
@@ -11,12 +12,11 @@ placed AS (
 held AS (
     SELECT broker_id, count(*) AS replicas FROM placed GROUP BY broker_id
 ),
-to_be_in_sync AS (
-    SELECT unnest(replicas) AS broker_id, isr FROM staying WHERE judged
+behind AS (
+    SELECT unnest(missing) AS broker_id FROM partition_health WHERE judged
 ),
 lagging AS (
-    SELECT broker_id, count(*) AS out_of_sync
-    FROM to_be_in_sync WHERE NOT list_contains(coalesce(isr, []), broker_id) GROUP BY broker_id
+    SELECT broker_id, count(*) AS out_of_sync FROM behind GROUP BY broker_id
 ),
 everyone AS (
     SELECT broker_id FROM brokers UNION SELECT broker_id FROM held UNION SELECT broker_id FROM led

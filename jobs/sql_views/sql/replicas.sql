@@ -7,10 +7,11 @@ WITH held AS (
         partition,
         leader,
         isr,
-        coalesce(understood, true) AS understood,
+        is_understood,
+        is_deleting,
         unnest(replicas) AS broker_id,
         generate_subscripts(replicas, 1) AS place
-    FROM partitions
+    FROM partition_health
 ),
 
 stopped AS (                                        -- answers to the StopReplica of a deletion
@@ -33,11 +34,11 @@ seen AS (
         held.partition,
         held.broker_id,
         place = 1 AS preferred,
-        held.understood,
-        if(held.understood, coalesce(leader = held.broker_id, false), NULL) AS leads,
-        if(held.understood, coalesce(list_contains(isr, held.broker_id), false), NULL) AS in_sync,
+        is_understood,
+        if(is_understood, coalesce(leader = held.broker_id, false), NULL) AS leads,
+        if(is_understood, coalesce(list_contains(isr, held.broker_id), false), NULL) AS in_sync,
         leader IS NULL AS is_new,
-        coalesce(deletion_requested, false) AS deleting,
+        is_deleting,
         CASE                                        -- null if the broker is registered and not understood
             WHEN brokers.broker_id IS NULL OR failed.broker_id IS NOT NULL THEN false
             WHEN brokers.understood THEN true
@@ -46,7 +47,6 @@ seen AS (
         coalesce(deleted, false) AS deleted
     FROM held
     LEFT JOIN brokers USING (broker_id)
-    LEFT JOIN topics ON topics.topic = held.topic
     LEFT JOIN stopped
         ON stopped.topic = held.topic AND stopped.partition = held.partition AND stopped.broker_id = held.broker_id
     LEFT JOIN failed
@@ -59,11 +59,11 @@ SELECT
     partition,
     broker_id,
     CASE
-        WHEN NOT understood THEN 'not understood'
-        WHEN deleting AND deleted THEN 'ReplicaDeletionSuccessful'
+        WHEN NOT is_understood THEN 'not understood'
+        WHEN is_deleting AND deleted THEN 'ReplicaDeletionSuccessful'
         WHEN is_reachable IS NULL THEN 'not understood'
-        WHEN deleting AND stop_sent AND is_reachable THEN 'ReplicaDeletionStarted'
-        WHEN deleting AND NOT is_reachable THEN 'ReplicaDeletionIneligible'
+        WHEN is_deleting AND stop_sent AND is_reachable THEN 'ReplicaDeletionStarted'
+        WHEN is_deleting AND NOT is_reachable THEN 'ReplicaDeletionIneligible'
         WHEN NOT is_reachable THEN 'OfflineReplica'
         WHEN is_new THEN 'NewReplica'
         ELSE 'OnlineReplica'

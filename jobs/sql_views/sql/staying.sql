@@ -10,9 +10,9 @@ SELECT
     under_replicated,
     under_min_isr,
     understood,
-    coalesce(understood, true) AS judged,           -- whether its health is known
-    judged AND partition_state = 'Offline' AS is_offline,
-    judged AND coalesce(under_replicated, false) AS is_under_replicated,
-    judged AND coalesce(under_min_isr, false) AS is_under_min_isr
-FROM partitions
-WHERE topic NOT IN (SELECT topic FROM topics WHERE deletion_requested)
+    judged,                                         -- whether its health is known
+    is_offline,
+    is_under_replicated,
+    is_under_min_isr
+FROM partition_health
+WHERE NOT is_deleting

@@ -101,12 +101,12 @@ def held_by(place: SnapshotRef, broker: int) -> pa.Table:
             named(topic, partition) AS partition,
             CASE WHEN leader = {broker} THEN 'leads' WHEN list_contains(isr, {broker}) THEN 'in sync'
                  ELSE 'out of sync' END AS part,
-            partition_state || if(topic IN (SELECT topic FROM staying), '', ', being deleted') AS state,
+            partition_state || if(is_deleting, ', being deleted', '') AS state,
             led_by(leader) AS leader, listed(replicas) AS replicas, listed(isr) AS isr
-        FROM partitions WHERE list_contains(replicas, {broker}) OR leader = {broker}
-        ORDER BY topic, partitions.partition
+        FROM partition_health WHERE list_contains(replicas, {broker}) OR leader = {broker}
+        ORDER BY topic, partition_health.partition
         """,  # noqa: S608 - a number
-        "staying",
+        "partition_health",
     )
 
 

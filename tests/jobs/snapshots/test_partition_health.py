@@ -3,6 +3,8 @@
 The states and warnings themselves are those of Spark, by `tests/planner/columns/test_numpy_rules.py`.
 """
 
+from collections import Counter
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +17,9 @@ from jobs.console_output.cluster_tables import PartitionFilter
 from jobs.console_output.commits import NO_SNAPSHOT
 from jobs.core.arrow_rows import StoredRows
 from jobs.snapshots.cluster_view import SOURCE_COLUMNS, ClusterView
-from jobs.snapshots.health import health_of, with_derived_columns
+from jobs.snapshots.health import arrays_of, health_of, unhealthy_masks, with_derived_columns
 from jobs.sql_views.database import Summaries
+from planner.columns.numpy_rules import partition_masks
 from tests.jobs.support.kafka.registrations import broker_without_endpoints
 
 LIVE, MIN_ISR = (0, 1), 2
@@ -34,6 +37,8 @@ PARTITION = st.fixed_dictionaries(
         "replicas": REPLICAS,
         "isr": st.none() | REPLICAS,
         "leader": st.none() | st.integers(-1, 2),
+        "adding_replicas": st.none() | st.lists(st.integers(0, 2), max_size=1),
+        "removing_replicas": st.none() | st.lists(st.integers(0, 2), max_size=1),
         "understood": st.sampled_from([True, False, None]),
     }
 )
@@ -65,7 +70,7 @@ def test_status_views_and_filters_count_the_same(rows: list[dict[str, Any]]) -> 
     at.add("partitions", stored)
     deletions = [{"topic": topic, "deletion_requested": is_deleted} for topic, is_deleted in TOPICS.items()]
     at.add("topics", pa.Table.from_pylist(deletions, schema=schema_of("topics")))
-    for name in ("brokers", "brokers_last_seen"):
+    for name in ("brokers", "brokers_last_seen", "answers"):
         at.add(name, schema_of(name).empty_table())
     at.add("snapshots", pa.Table.from_pylist([{"snapshot_id": 1}], schema=schema_of("snapshots")))
 
@@ -74,10 +79,25 @@ def test_status_views_and_filters_count_the_same(rows: list[dict[str, Any]]) -> 
     (counted,) = at.rows("health")
     assert {name: counted[name] for name in FILTERS} == expected
     assert counted["not_understood"] == health.not_understood
+    assert counted["reassigning"] == health.moving
     assert counted["not_led_by_preferred"] == sum(row.not_led for row in health.imbalance)
     preferring = {row["broker_id"]: row["preferred"] for row in at.rows("leadership") if row["preferred"]}
     assert preferring == {row.broker_id: row.preferred_partitions for row in health.imbalance}
     filtered = {name: selection.of(stored) for name, selection in FILTERS.items()}
     assert {name: kept.num_rows for name, kept in filtered.items()} == expected
+    arrays = arrays_of(view, MIN_ISR)
+    masks = unhealthy_masks(arrays, partition_masks(arrays, LIVE))
+    of_view = sorted(at.rows("partition_health"), key=itemgetter("partition"))
+    for name in FILTERS:
+        assert [row[f"is_{name}"] for row in of_view] == masks[name].tolist(), name
+    assert [row["judged"] and bool(row["missing"]) for row in of_view] == masks["under_replicated"].tolist()
+    assert [not row["is_understood"] for row in of_view] == masks["not_understood"].tolist()
+    assert [row["judged"] for row in of_view] == arrays.judged.tolist()
+    behind = Counter(broker for row in of_view if row["judged"] for broker in row["missing"])
+    assert {row["broker_id"]: row["out_of_sync"] for row in at.rows("leadership") if row["out_of_sync"]} == behind
+    replicas = at.rows("replicas")
+    assert sum(row["in_sync"] is None for row in replicas) == sum(
+        len(row["replicas"]) for row in of_view if not row["is_understood"]
+    )
     trouble = {(row["topic"], row["partition"]) for row in at.rows("under_replicated")}
     assert trouble == {(row["topic"], row["partition"]) for kept in filtered.values() for row in StoredRows(kept)}
