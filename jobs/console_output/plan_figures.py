@@ -3,8 +3,16 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+import msgspec
+
 from jobs.core.units import format_bytes
-from planner.placement.plan_figures import Figures, figures_in
+from planner.placement.plan_figures import (
+    CrowdedRacks,
+    PlanFigures,
+    RackCrowding,
+    WaveFigures,
+    figures_in,
+)
 from schemas.rows import PlanRecord
 from schemas.text import BROKERS_SHOWN, WAVES_SHOWN, join_ids, pluralise
 
@@ -48,107 +56,105 @@ def figure_lines(plan: PlanRecord) -> Iterator[str]:
     racks given up b: 4 partitions are in fewer racks than now
     replicas stay uneven: --max-moves 3 allows no more copies that would help
     """
-    figures = figures_in(plan)
-    if not figures:
+    figures = figures_in(plan.options)
+    if figures is None:
         return
     yield _bound(plan, figures)
     yield from (span.line for span in broker_spans(figures))
     yield from _reorder_notes(figures)
-    if figures["replicas_per_rack"]:
-        racks = (f"{rack} {before} → {after}" for rack, (before, after) in figures["replicas_per_rack"].items())
+    if figures.replicas_per_rack:
+        racks = (f"{rack} {before} → {after}" for rack, (before, after) in figures.replicas_per_rack.items())
         yield f"replicas per rack {', '.join(racks)}"
     yield from (span.line for span in _per_rack_spans(figures))
     yield from _rack_notes(figures)
     yield from _uneven_notes(figures)
     yield from byte_lines(figures)
-    if "waves" in figures:
-        yield from _wave_lines(figures["waves"])
+    if figures.waves is not None:
+        yield from _wave_lines(figures.waves)
     yield from _undone_notes(figures)
 
 
 def notes(plan: PlanRecord) -> Iterator[str]:
     """Return the notes without a number before and after: the lower bound of moves, and what is left undone."""
-    if figures := figures_in(plan):
+    if figures := figures_in(plan.options):
         yield _bound(plan, figures)
         yield from _reorder_notes(figures)
         yield from _rack_notes(figures)
         yield from _uneven_notes(figures)
-        if "moves_bytes" in figures:
-            yield f"moves {format_bytes(figures['moves_bytes'])}"
-            yield _sizes_line(figures["sizes"])
+        if figures.moves_bytes is not None:
+            yield f"moves {format_bytes(figures.moves_bytes)}"
+            yield from _size_lines(figures)
         yield from _undone_notes(figures)
 
 
-def broker_spans(figures: Figures) -> Iterator[Span]:
+def broker_spans(figures: PlanFigures) -> Iterator[Span]:
     """Return the minimum and maximum replicas, preferred leaders and leaders per broker."""
-    names = {
-        "replicas_per_broker": "replicas per broker",
-        "leaders_per_broker": "preferred leaders per broker",
-        "led_per_broker": "leaders per broker",  # missing in plans of older versions
+    spans = {
+        "replicas per broker": figures.replicas_per_broker,
+        "preferred leaders per broker": figures.leaders_per_broker,
+        "leaders per broker": figures.led_per_broker,
     }
-    for key, name in names.items():
-        if figures.get(key):
-            yield Span(name, *(f"{low}..{high}" for low, high in figures[key]))
+    for name, span in spans.items():
+        if span is not None:
+            yield Span(name, *(f"{low}..{high}" for low, high in span))
 
 
-def rack_spans(figures: Figures) -> Iterator[Span]:
+def rack_spans(figures: PlanFigures) -> Iterator[Span]:
     """Return the replicas of each rack, and the maximum of one partition in a rack."""
-    for rack, counts in figures.get("replicas_per_rack", {}).items():
+    for rack, counts in figures.replicas_per_rack.items():
         yield Span(f"replicas in rack {rack}", *map(str, counts))
     yield from _per_rack_spans(figures)
 
 
-def _per_rack_spans(figures: Figures) -> Iterator[Span]:
-    most = figures.get("most_in_one_rack")  # missing in plans of older versions
-    if most and figures["replicas_per_rack"]:
-        yield Span("most replicas of a partition in one rack", *map(str, most["most"]))
+def _per_rack_spans(figures: PlanFigures) -> Iterator[Span]:
+    if figures.most_in_one_rack is not None and figures.replicas_per_rack:
+        yield Span("most replicas of a partition in one rack", *map(str, figures.most_in_one_rack.most))
 
 
-def byte_spans(figures: Figures) -> Iterator[Span]:
+def byte_spans(figures: PlanFigures) -> Iterator[Span]:
     """Return the minimum and maximum bytes per broker, if sizes are known."""
-    if "bytes_per_broker" in figures:
-        spans = (f"{format_bytes(low)}..{format_bytes(high)}" for low, high in figures["bytes_per_broker"])
+    if figures.bytes_per_broker is not None:
+        spans = (f"{format_bytes(low)}..{format_bytes(high)}" for low, high in figures.bytes_per_broker)
         yield Span("bytes per broker", *spans)
 
 
-def _bound(plan: PlanRecord, figures: Figures) -> str:
-    return f"moves {plan.moves} (lower bound {figures['lower_bound']}: {figures['bound']})"
+def _bound(plan: PlanRecord, figures: PlanFigures) -> str:
+    return f"moves {plan.moves} (lower bound {figures.lower_bound}: {figures.bound})"
 
 
-def _reorder_notes(figures: Figures) -> Iterator[str]:
-    if given_up := figures.get("leaders_given_up"):
-        low, high = given_up["leaders_per_broker"]
-        yield f"with --reorder-leaders {low}..{high}: {given_up['reorders']} more partitions would change their order"
+def _reorder_notes(figures: PlanFigures) -> Iterator[str]:
+    if given_up := figures.leaders_given_up:
+        low, high = given_up.leaders_per_broker
+        yield f"with --reorder-leaders {low}..{high}: {given_up.reorders} more partitions would change their order"
 
 
-def _uneven_notes(figures: Figures) -> Iterator[str]:
-    if figures.get("uneven"):
-        yield f"replicas stay uneven: {figures['uneven']}"
+def _uneven_notes(figures: PlanFigures) -> Iterator[str]:
+    if figures.uneven:
+        yield f"replicas stay uneven: {figures.uneven}"
 
 
-def _undone_notes(figures: Figures) -> Iterator[str]:
-    if figures["left"]:
-        yield f"{figures['left']} moves left out by --max-moves; plan again after this"
-    if figures["held"]:
+def _undone_notes(figures: PlanFigures) -> Iterator[str]:
+    if figures.left:
+        yield f"{figures.left} moves left out by --max-moves; plan again after this"
+    if figures.held:
         yield (
-            f"{pluralise(figures['held'], 'partition')} left unchanged, because a dead broker has a replica; "
+            f"{pluralise(figures.held, 'partition')} left unchanged, because a dead broker has a replica; "
             "give it to --remove-brokers"
         )
 
 
-def _rack_notes(figures: Figures) -> Iterator[str]:
+def _rack_notes(figures: PlanFigures) -> Iterator[str]:
     """Return notes on partitions with more replicas in a rack than needed, and on racks given up."""
-    most = figures.get("most_in_one_rack")
-    if most and most["fixable"][1]:
-        before, after = most["fixable"]
+    before, after = (figures.most_in_one_rack or RackCrowding()).fixable
+    if after:
         yield (
             f"{pluralise(after, 'partition', 'has', 'have')} more in one rack than needed (now {before}): "
             "`plan reassign --fix-racks` spreads them"
         )
-    if given_up := figures.get("racks_given_up"):
+    if given_up := figures.racks_given_up:
         yield (
             f"racks given up {', '.join(given_up)}: "
-            f"{pluralise(figures['fewer_racks'], 'partition', 'is', 'are')} in fewer racks than now"
+            f"{pluralise(figures.fewer_racks, 'partition', 'is', 'are')} in fewer racks than now"
         )
 
 
@@ -165,99 +171,105 @@ def rack_warnings(options: Mapping[str, Any]) -> Iterator[str]:
     1 partition has more replicas in one rack than an even share: the brokers in other racks are too few; add some there
     broker 9: its rack is unknown, because no snapshot contains its registration; its replicas count as in no rack
     """
-    figures = options.get("figures", {})
-    most = figures.get("most_in_one_rack", {})
-    if given_up := figures.get("racks_given_up"):
+    figures = figures_in(options) or PlanFigures()
+    crowding = figures.most_in_one_rack or RackCrowding()
+    if given_up := figures.racks_given_up:
         are = "rack " + given_up[0] + " is" if len(given_up) == 1 else f"racks {', '.join(given_up)} are"
-        fewer = pluralise(figures["fewer_racks"], "partition", "is", "are")
-        in_one = most.get("most", [0, 0])
-        crowd = f"; most replicas of a partition in one rack {in_one[0]} → {in_one[1]}" if in_one[1] > in_one[0] else ""
+        fewer = pluralise(figures.fewer_racks, "partition", "is", "are")
+        before, after = crowding.most
+        crowd = f"; most replicas of a partition in one rack {before} → {after}" if after > before else ""
         yield f"{are} given up: {fewer} in fewer racks than now{crowd}"
-    elif fewer_racks := figures.get("fewer_racks"):
+    elif fewer_racks := figures.fewer_racks:
         yield f"{pluralise(fewer_racks, 'partition', 'is', 'are')} in fewer racks than now"
-    if avoidable := most.get("avoidable"):
+    if avoidable := crowding.avoidable:
         gets = pluralise(avoidable, "partition", "gets", "get")
         yield f"{gets} more replicas in one rack than so many need: `surveyor plan reassign --fix-racks` spreads them"
-    if worse := most.get("worse"):
+    if worse := crowding.worse:
         gets = pluralise(worse, "partition", "gets", "get")
         yield f"{gets} more replicas in one rack than now: the brokers left in other racks are too few"
-    if uneven := most.get("uneven"):
+    if uneven := crowding.uneven:
         has = pluralise(uneven, "partition", "has", "have")
         yield (
             f"{has} more replicas in one rack than an even share: the brokers in other racks are too few; "
             "add some there"
         )
-    if unknown := figures.get("racks_unknown"):
+    if unknown := figures.racks_unknown:
         ids = join_ids(unknown)
         yield (
             f"broker {ids}: its rack is unknown, because no snapshot contains its registration; "
             "its replicas count as in no rack"
         )
-    if crowded := options.get("crowded"):
+    if "crowded" in options:
+        crowded = msgspec.convert(options["crowded"], CrowdedRacks)
         yield (
-            f"{pluralise(crowded['partitions'], 'new partition', 'has', 'have')} up to {crowded['most']} replicas in "
-            f"one rack, where {crowded['least']} can be: {crowded['instead']}"
+            f"{pluralise(crowded.partitions, 'new partition', 'has', 'have')} up to {crowded.most} replicas in "
+            f"one rack, where {crowded.least} can be: {crowded.instead}"
         )
 
 
-def still_held_lines(figures: Figures) -> Iterator[str]:
+def still_held_lines(figures: PlanFigures | None) -> Iterator[str]:
     """Return a line for each broker to be emptied that still holds replicas after the plan.
 
     >>> held = [{"broker_id": 3, "replicas": 4, "topics": {"orders": 3, "audit": 1}}]
-    >>> list(still_held_lines({"still_held": held}))
+    >>> list(still_held_lines(figures_in({"figures": {"still_held": held}})))
     ['broker 3 still holds 4 replicas after this plan, so it is not empty: orders 3, audit 1']
     """
-    for held in figures.get("still_held", []):
-        topics = ", ".join(f"{topic} {count}" for topic, count in held["topics"].items())
-        more = f" and {pluralise(held['others'], 'other topic')}" if held.get("others") else ""
-        replicas = pluralise(held["replicas"], "replica")
-        yield f"broker {held['broker_id']} still holds {replicas} after this plan, so it is not empty: {topics}{more}"
+    for held in figures.still_held if figures else ():
+        topics = ", ".join(f"{topic} {count}" for topic, count in held.topics.items())
+        more = f" and {pluralise(held.others, 'other topic')}" if held.others else ""
+        replicas = pluralise(held.replicas, "replica")
+        yield f"broker {held.broker_id} still holds {replicas} after this plan, so it is not empty: {topics}{more}"
 
 
-def _wave_lines(waves: Figures) -> Iterator[str]:
+def _wave_lines(waves: WaveFigures) -> Iterator[str]:
     """Return the moves of each wave.
 
-    >>> figures = {"count": 2, "fewest": 2, "moves": [4, 1], "most_in": [2, 1], "most_out": [1, 1]}
-    >>> list(_wave_lines(figures))
+    >>> waves = WaveFigures(count=2, fewest=2, moves=[4, 1], most_in=[2, 1], most_out=[1, 1])
+    >>> list(_wave_lines(waves))
     ['waves 2 (at least 2)', 'replicas copied by wave 4, 1', 'most into a broker 2, 1', 'most out of one 1, 1']
     """
-    yield f"waves {waves['count']} (at least {waves['fewest']})"
-    titles = {"moves": "replicas copied by wave", "most_in": "most into a broker", "most_out": "most out of one"}
-    for name, title in titles.items():
-        more = ", ..." if waves["count"] > WAVES_SHOWN else ""
-        yield f"{title} {join_ids(waves[name][:WAVES_SHOWN])}{more}"
+    yield f"waves {waves.count} (at least {waves.fewest})"
+    counts = {
+        "replicas copied by wave": waves.moves,
+        "most into a broker": waves.most_in,
+        "most out of one": waves.most_out,
+    }
+    for title, by_wave in counts.items():
+        more = ", ..." if waves.count > WAVES_SHOWN else ""
+        yield f"{title} {join_ids(by_wave[:WAVES_SHOWN])}{more}"
 
 
-def byte_lines(figures: Figures) -> Iterator[str]:
+def byte_lines(figures: PlanFigures) -> Iterator[str]:
     """Return the figures in bytes as text lines.
 
     >>> figures = {"moves_bytes": 2048, "bytes_per_broker": [[0, 4096], [2048, 2048]],
     ...     "bytes_by_broker": {"0": [4096, 2048], "1": [0, 2048]},
     ...     "sizes": {"source": "table", "digest": "9f", "known": 3, "assumed": 1}}
-    >>> for line in byte_lines(figures):
+    >>> for line in byte_lines(figures_in({"figures": figures})):
     ...     print(line)
     moves 2.0 KiB
     bytes per broker 0 B..4.0 KiB → 2.0 KiB..2.0 KiB
     bytes by broker 0: 4.0 KiB → 2.0 KiB, 1: 0 B → 2.0 KiB
     sizes from the table, digest 9f; 1 of 4 partitions have none and count as the mean of their topic, or of all
     """
-    if "moves_bytes" not in figures:
+    if figures.moves_bytes is None:
         return
-    yield f"moves {format_bytes(figures['moves_bytes'])}"
+    yield f"moves {format_bytes(figures.moves_bytes)}"
     yield from (span.line for span in byte_spans(figures))
-    changed = {name: span for name, span in figures["bytes_by_broker"].items() if span[0] != span[1]}
+    changed = {name: span for name, span in figures.bytes_by_broker.items() if span[0] != span[1]}
     if changed:
         listed = [
             f"{name}: {' → '.join(map(format_bytes, span))}" for name, span in list(changed.items())[:BROKERS_SHOWN]
         ]
         more = [f"and {len(changed) - BROKERS_SHOWN} more"] if len(changed) > BROKERS_SHOWN else []
         yield f"bytes by broker {', '.join([*listed, *more])}"
-    yield _sizes_line(figures["sizes"])
+    yield from _size_lines(figures)
 
 
-def _sizes_line(sizes: Figures) -> str:
-    line = f"sizes from the {sizes['source']}, digest {sizes['digest']}"
-    if not sizes["assumed"]:
-        return line
-    whole = sizes["known"] + sizes["assumed"]
-    return f"{line}; {sizes['assumed']} of {whole} partitions have none and count as the mean of their topic, or of all"
+def _size_lines(figures: PlanFigures) -> Iterator[str]:
+    """Return where the sizes are from, and how many are assumed."""
+    if (sizes := figures.sizes) is None:
+        return
+    whole = sizes.known + sizes.assumed
+    none = f"; {sizes.assumed} of {whole} partitions have none and count as the mean of their topic, or of all"
+    yield f"sizes from the {sizes.source}, digest {sizes.digest}{none if sizes.assumed else ''}"

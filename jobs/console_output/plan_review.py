@@ -190,7 +190,7 @@ class PlanSelection:
             yield f"  {outage.sentence}"
         yield from (f"  warning: {warning}" for warning in self.warnings(changes))
         yield from deletion_lines(self.deleted, everything=self.only.everything)
-        yield from (f"  {line}" for line in still_held_lines(figures_in(self.row)))
+        yield from (f"  {line}" for line in still_held_lines(figures_in(self.row.options)))
 
     @property
     def deleted(self) -> list[DeletionImpact]:

@@ -117,8 +117,8 @@ def _empty_plan_lines(settings: Settings, plan: Plan) -> Iterator[str]:
 
 
 def _planned_evenness(plan: Plan) -> Result:
-    figures = figures_in(plan.row)
-    return {name: figures[name][1] for name in EVENNESS if name in figures}
+    figures = figures_in(plan.row.options)
+    return {name: list(span[1]) for name in EVENNESS if (span := getattr(figures, name, None)) is not None}
 
 
 def _evenness_lines(evenness: Result) -> Iterator[str]:

@@ -81,7 +81,8 @@ def verify_stored(settings: Settings, name: str, interval: float, *, in_full: bo
 
 
 def _evenness_now(settings: Settings, cluster: ClusterConnection, plan: Plan) -> Figures | None:
-    counted = figures_in(plan.row).get("brokers_counted")
+    figures = figures_in(plan.row.options)
+    counted = None if figures is None else figures.brokers_counted
     if counted is None or (snapshot := last_snapshot(settings.warehouse)) is None:
         return None
     with cluster.reading() as reader:

@@ -47,7 +47,7 @@ from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
 from jobs.snapshots.snapshot import snapshot_line, take_snapshot, take_snapshot_of
 from planner.columns.plan_digest import plan_summary, with_lines
-from planner.placement.plan_figures import figures_in
+from planner.placement.plan_figures import stored_figures
 from schemas.enums import PlanKind, PlanStatus
 from schemas.rows import Operation, PlanRecord, RejectionRecord, Row, Snapshot
 from schemas.tables import SPARK_SCHEMAS
@@ -229,7 +229,7 @@ def _rows(tables: SparkWarehouse, planned: PlanDraft) -> PlanRows:
 
 def _result(plan: PlanRecord, alias: Alias) -> Result:
     """Return the JSON result; `name` is the one that was requested, if any."""
-    return result_of(plan) | {"name": alias.name or plan.name} | figures_in(plan)
+    return result_of(plan) | {"name": alias.name or plan.name} | stored_figures(plan)
 
 
 @dataclass(frozen=True, slots=True)

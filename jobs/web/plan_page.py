@@ -38,7 +38,7 @@ from jobs.web.charts import Group, Shown, bars, format_number
 from jobs.web.cluster_page import BROKERS_DRAWN, broker_name, by_rack, commits
 from jobs.web.embedded_table import EmbeddedTable
 from jobs.web.render import Fact, about, alarming, fact, render, shown_time
-from planner.placement.plan_figures import figures_in
+from planner.placement.plan_figures import PlanFigures, figures_in
 from schemas.enums import PlanStatus
 from schemas.plan_digest import plan_header
 from schemas.rows import PlanRecord, Row, Snapshot
@@ -154,15 +154,15 @@ class PageFigures:
 
 def figures_of_page(row: PlanRecord, copied: Volume, rate: int | None) -> PageFigures:
     """Return the figures of a plan; `rate` is the throttle in bytes per second, None without one."""
-    figures = figures_in(row)
+    figures = figures_in(row.options) or PlanFigures()
     spans = [*broker_spans(figures), *byte_spans(figures), *rack_spans(figures)]
     sentences = [*notes(row), *list(copied.lines(rate))[:1]]
     if len(copied.waves) <= 1:
         return PageFigures(spans, [], sentences)
-    if planned := figures.get("waves"):
-        sentences.append(f"waves {planned['count']} (at least {planned['fewest']})")
-    busiest = figures.get("waves", {})
-    columns = {"most into a broker": busiest.get("most_in", []), "most out of one": busiest.get("most_out", [])}
+    columns = dict[str, list[int]]()
+    if planned := figures.waves:
+        sentences.append(f"waves {planned.count} (at least {planned.fewest})")
+        columns = {"most into a broker": planned.most_in, "most out of one": planned.most_out}
     waves = []
     for number, wave in enumerate(copied.waves):
         cells = {"wave": str(wave.wave), "replicas copied": format_number(wave.replicas)}
@@ -307,7 +307,8 @@ def before_and_after(plan: PlanTables) -> list[BrokerChange]:
 
 def _brokers(plan: PlanTables) -> dict[str, Any]:
     rows = before_and_after(plan)
-    bytes_held = {int(name): span for name, span in figures_in(plan.row).get("bytes_by_broker", {}).items()}
+    figures = figures_in(plan.row.options) or PlanFigures()
+    bytes_held = {int(name): span for name, span in figures.bytes_by_broker.items()}
     most = sorted(rows, key=_moved, reverse=True)[:BROKERS_DRAWN]
     drawn = sorted(most, key=attrgetter("broker_id"))
     notes = []

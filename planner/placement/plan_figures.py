@@ -1,11 +1,13 @@
 """Figures of an optimised plan, such as moves, balance and bytes; they are stored with the plan's parameters."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 
 from planner.placement.problem import NO_BROKER, Bools, Brokers, Ints, Partitions, Placement
 from planner.placement.waves import Waves
@@ -131,10 +133,104 @@ def _leaders_given_up(placement: Placement, counted: Bools) -> Figures | None:
     return {"leaders_per_broker": reached, "reorders": placement.reorders} if reached != kept else None
 
 
-def figures_in(plan: PlanRecord) -> Figures:
-    """Return a stored plan's figures; plans not made by the optimiser have none."""
+Range = tuple[int, int]
+"""The least and the most of a quantity, or the quantity before and after."""
+
+BeforeAndAfter = tuple[Range, Range]
+
+
+class GivenUpLeaders(Struct, frozen=True, kw_only=True):
+    """What reordering all partitions would reach; see `_leaders_given_up`."""
+
+    leaders_per_broker: Range
+    reorders: int
+
+
+class RackCrowding(Struct, frozen=True, kw_only=True):
+    """Replicas of a partition in one rack; see `_most_in_one_rack`."""
+
+    most: Range = (0, 0)
+    worse: int = 0
+    uneven: int = 0
+    avoidable: int = 0
+    fixable: Range = (0, 0)
+
+
+class HeldReplicas(Struct, frozen=True, kw_only=True):
+    """Replicas that a broker to be emptied still holds; see `still_held`."""
+
+    broker_id: int
+    replicas: int
+    topics: dict[str, int]
+    others: int = 0
+
+
+class WaveFigures(Struct, frozen=True, kw_only=True):
+    """See `wave_figures`."""
+
+    count: int
+    fewest: int
+    moves: list[int]
+    most_in: list[int]
+    most_out: list[int]
+
+
+class SizeFigures(Struct, frozen=True, kw_only=True):
+    """The sizes that a plan was made with."""
+
+    source: str
+    digest: str
+    known: int
+    assumed: int
+
+
+class PlanFigures(Struct, frozen=True, kw_only=True):
+    """Figures as they are stored; a plan of an older version lacks some, and one without weights those in bytes."""
+
+    lower_bound: int = 0
+    bound: str = ""
+    left: int = 0
+    held: int = 0
+    uneven: str = ""
+    replicas_per_broker: BeforeAndAfter | None = None
+    leaders_per_broker: BeforeAndAfter | None = None
+    led_per_broker: BeforeAndAfter | None = None
+    brokers_counted: list[int] | None = None
+    leaders_given_up: GivenUpLeaders | None = None
+    replicas_per_rack: dict[str, Range] = {}
+    racks_given_up: list[str] = []
+    racks_unknown: list[int] = []
+    fewer_racks: int = 0
+    most_in_one_rack: RackCrowding | None = None
+    still_held: list[HeldReplicas] = []
+    waves: WaveFigures | None = None
+    moves_bytes: int | None = None
+    bytes_per_broker: BeforeAndAfter | None = None
+    bytes_by_broker: dict[str, Range] = {}
+    sizes: SizeFigures | None = None
+
+
+class CrowdedRacks(Struct, frozen=True, kw_only=True):
+    """New partitions with more replicas in one rack than necessary: the parameter `crowded` of a plan."""
+
+    partitions: int
+    most: int
+    """Replicas of one of them in one rack."""
+    least: int
+    instead: str
+    """The command that spreads them."""
+
+
+def stored_figures(plan: PlanRecord) -> Figures:
+    """Return a plan's figures as they are stored; plans not made by the optimiser have none."""
     figures: Figures = plan.options.get("figures", {})
     return figures
+
+
+def figures_in(options: Mapping[str, Any]) -> PlanFigures | None:
+    """Return the figures among a plan's parameters; plans not made by the optimiser have none."""
+    figures = options.get("figures")
+    return msgspec.convert(figures, PlanFigures) if figures else None
 
 
 def byte_figures(brokers: Brokers, partitions: Partitions, placement: Placement) -> dict[str, Any]:

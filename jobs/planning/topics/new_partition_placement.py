@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.core.errors import RefusedError
+from planner.placement.plan_figures import CrowdedRacks
 from planner.rules.replica_placement import lists_for
 from planner.topics.assignment import (
     LISTS,
@@ -99,7 +101,8 @@ def crowded(assigned: DataFrame, brokers: Sequence[Broker], instead: str) -> dic
     if not found:
         return {}
     most, least = max(found)
-    return {"crowded": {"partitions": found.total(), "most": most, "least": least, "instead": instead}}
+    racks_crowded = CrowdedRacks(partitions=found.total(), most=most, least=least, instead=instead)
+    return {"crowded": msgspec.to_builtins(racks_crowded)}
 
 
 def may_crowd(replicas: int, brokers: Sequence[Broker]) -> bool:
