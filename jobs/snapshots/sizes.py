@@ -9,8 +9,10 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from jobs.adapters.brokers.log_dirs import LogDirs, read_log_dirs
 from jobs.adapters.delta.warehouse import Warehouse
@@ -27,8 +29,41 @@ MAX_LISTED: Final = 20
 """Brokers and log dirs listed on stderr; --json lists all."""
 
 
-def take_sizes(settings: Settings) -> Result:
-    """Request and store the sizes; return counts, brokers without a response and failed log dirs.
+class SilentBroker(Struct, frozen=True, kw_only=True):
+    """A broker without a response."""
+
+    broker_id: int
+    reason: str
+
+
+class FailedLogDir(Struct, frozen=True, kw_only=True):
+    """A log dir that its broker could not read."""
+
+    broker_id: int
+    log_dir: str
+    error: str
+
+
+class StoredSizes(Struct, frozen=True, kw_only=True):
+    """What was stored: counts, brokers without a response and failed log dirs; the fields are those of the JSON."""
+
+    brokers: int
+    topics: int
+    replicas: int
+    future: int
+    """Replicas that move to another log dir."""
+    bytes: int
+    silent: list[SilentBroker]
+    failed_log_dirs: list[FailedLogDir]
+
+    @property
+    def json(self) -> Result:
+        fields: Result = msgspec.to_builtins(self)
+        return fields
+
+
+def take_sizes(settings: Settings) -> StoredSizes:
+    """Request and store the sizes.
 
     Raise UnreadableError if no broker responded; then nothing is stored.
     """
@@ -51,7 +86,7 @@ def take_sizes(settings: Settings) -> Result:
         store_sizes(settings.warehouse, log_dirs, logs)
         dirs = [row for broker in sorted(log_dirs) for row in log_dirs[broker].dirs]
         settings.warehouse.replace("log_dirs", dirs, _of_brokers(log_dirs))
-    return _result(log_dirs, silent, logs)
+    return _stored(log_dirs, silent, logs)
 
 
 def store_sizes(warehouse: Warehouse, brokers: Collection[int], logs: pa.Table) -> None:
@@ -74,20 +109,20 @@ def _no_response_message(silent: Mapping[int, str]) -> str:
     )
 
 
-def _result(log_dirs: Mapping[int, LogDirs], silent: Mapping[int, str], logs: pa.Table) -> Result:
-    return {
-        "brokers": len(log_dirs),
-        "topics": pc.count_distinct(logs["topic"]).as_py(),
-        "replicas": logs.num_rows,
-        "future": pc.sum(logs["is_future"]).as_py() or 0,
-        "bytes": pc.sum(logs["bytes"]).as_py() or 0,
-        "silent": [{"broker_id": broker, "reason": reason} for broker, reason in silent.items()],
-        "failed_log_dirs": [
-            {"broker_id": broker, "log_dir": log_dir, "error": error}
+def _stored(log_dirs: Mapping[int, LogDirs], silent: Mapping[int, str], logs: pa.Table) -> StoredSizes:
+    return StoredSizes(
+        brokers=len(log_dirs),
+        topics=pc.count_distinct(logs["topic"]).as_py(),
+        replicas=logs.num_rows,
+        future=pc.sum(logs["is_future"]).as_py() or 0,
+        bytes=pc.sum(logs["bytes"]).as_py() or 0,
+        silent=[SilentBroker(broker_id=broker, reason=reason) for broker, reason in silent.items()],
+        failed_log_dirs=[
+            FailedLogDir(broker_id=broker, log_dir=log_dir, error=error)
             for broker in sorted(log_dirs)
             for log_dir, error in log_dirs[broker].failed.items()
         ],
-    }
+    )
 
 
 def _listed(lines: Collection[str]) -> str:
@@ -97,28 +132,28 @@ def _listed(lines: Collection[str]) -> str:
 
 def report_sizes(settings: Settings) -> CommandResult:
     """Request the sizes, log warnings, and return a summary."""
-    result = take_sizes(settings)
-    for warning in _warnings(result):
+    stored = take_sizes(settings)
+    for warning in _warnings(stored):
         log(f"surveyor: {warning}", logging.WARNING)
-    future = f", {result['future']} of them moving to another log dir" if result["future"] else ""
+    future = f", {stored.future} of them moving to another log dir" if stored.future else ""
     counts = (
-        f"{pluralise(result['replicas'], 'replica')} of {pluralise(result['topics'], 'topic')} on "
-        f"{pluralise(result['brokers'], 'broker')}{future}"
+        f"{pluralise(stored.replicas, 'replica')} of {pluralise(stored.topics, 'topic')} on "
+        f"{pluralise(stored.brokers, 'broker')}{future}"
     )
     steps = [
         suggestion(settings, "show the sizes", "show", "sizes"),
         suggestion(settings, "balance the bytes", "plan", "reassign", "--rebalance", "--by-size", "--refresh"),
     ]
     return CommandResult(
-        result, f"sizes of {settings.cluster}: {format_bytes(result['bytes'])} in {counts}", steps=steps
+        stored.json, f"sizes of {settings.cluster}: {format_bytes(stored.bytes)} in {counts}", steps=steps
     )
 
 
-def _warnings(result: Result) -> Iterator[str]:
-    if result["silent"]:
-        lines = by_reason({row["broker_id"]: row["reason"] for row in result["silent"]})
-        brokers = pluralise(len(result["silent"]), "broker")
+def _warnings(stored: StoredSizes) -> Iterator[str]:
+    if stored.silent:
+        lines = by_reason({row.broker_id: row.reason for row in stored.silent})
+        brokers = pluralise(len(stored.silent), "broker")
         yield f"{brokers} did not respond, their last sizes are kept:\n  {_listed(lines)}"
-    if result["failed_log_dirs"]:
-        lines = [f"broker {row['broker_id']}: {row['log_dir']}: {row['error']}" for row in result["failed_log_dirs"]]
+    if stored.failed_log_dirs:
+        lines = [f"broker {row.broker_id}: {row.log_dir}: {row.error}" for row in stored.failed_log_dirs]
         yield f"{pluralise(len(lines), 'log dir')} could not be read by their brokers:\n  {_listed(lines)}"
