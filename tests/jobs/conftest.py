@@ -20,6 +20,7 @@ from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from tests.jobs.support.commands.command_line import Surveyor
 from tests.jobs.support.commands.documented_commands import ROOT
 from tests.jobs.support.commands.user_shell import bare
+from tests.jobs.support.controllers.moving_controller import MovingController, install
 from tests.jobs.support.kafka.fake_brokers import FakeBrokers
 from tests.jobs.support.rows.empty_tables import lay_tables
 from tests.jobs.support.rows.plan_rows import CLUSTER
@@ -86,6 +87,14 @@ def tree(bare_tree: KafkaTree) -> KafkaTree:
     bare_tree.lay_out()
     bare_tree.elect(0, epoch=7)
     return bare_tree
+
+
+@pytest.fixture
+def controller(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> MovingController:
+    """It carries out requested reassignments one step at a time in the test's tree."""
+    made = MovingController(tree)
+    install(made, monkeypatch)
+    return made
 
 
 @pytest.fixture(scope="module")

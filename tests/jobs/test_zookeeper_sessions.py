@@ -13,7 +13,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.controller import term
 from schemas.enums import PlanKind
 from tests.jobs.support.commands.command_line import Surveyor
-from tests.jobs.support.controllers.moving_controller import MovingController, install
+from tests.jobs.support.controllers.moving_controller import MovingController
 from tests.jobs.support.rows.move_rows import reassignment
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
@@ -59,13 +59,6 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[KazooClient]:
 
     monkeypatch.setattr(KazooClient, "start_async", counted)
     return started
-
-
-@pytest.fixture
-def controller(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> MovingController:
-    made = MovingController(tree)
-    install(made, monkeypatch)
-    return made
 
 
 @pytest.mark.usefixtures("spark")

@@ -129,11 +129,6 @@ class MigratingCluster(Servers):
         for broker in self.brokers:
             broker.is_kraft = True
 
-    def return_to_zookeeper(self) -> None:
-        """Set ZooKeeper with migration enabled, as a rollback begins once brokers have left."""
-        for broker in self.brokers:
-            broker.is_kraft = False
-
     def restart_brokers(self) -> None:
         """Restart one broker after another."""
         for broker in self.brokers:

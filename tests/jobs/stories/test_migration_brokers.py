@@ -174,7 +174,8 @@ def test_a_migration_is_checked_proved_changed_and_rolled_back(tmp_path: Path) -
         assert eventually(lambda: found(kraft) == CHANGED, 60), found(kraft)
         _undo(admin, cluster.bootstrap)
 
-        cluster.return_to_zookeeper()
+        for broker in cluster.brokers:  # a rollback begins with brokers of ZooKeeper, migration enabled
+            broker.is_kraft = False
         cluster.restart_brokers()
         _has_started(zookeeper)
         assert proof(zookeeper, "--rolled-back")["unknown"] == [f"whether the rollback is complete: {SIGN}"]

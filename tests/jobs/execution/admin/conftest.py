@@ -4,17 +4,17 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.runtime.settings import Settings
-from tests.jobs.support.controllers.moving_controller import MovingController, install
 from tests.jobs.support.controllers.throttled_tree import settings_of
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
 
 @pytest.fixture
-def controller(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> MovingController:
-    """It carries out requested reassignments one step at a time in the test's tree."""
-    made = MovingController(tree)
-    install(made, monkeypatch)
-    return made
+def kafka(tree: KafkaTree, request: pytest.FixtureRequest) -> KafkaTree:
+    """A cluster with a broker 3, and the test module's topics: T, assigned as BEFORE, and OTHER."""
+    tree.register(3)
+    tree.add_topic(request.module.T, request.module.BEFORE)
+    tree.add_topic(request.module.OTHER, {0: [0, 1]})
+    return tree
 
 
 @pytest.fixture

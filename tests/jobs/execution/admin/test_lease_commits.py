@@ -36,14 +36,6 @@ DONE, REFUSED, RUNNING = 0, 23, 25
 
 
 @pytest.fixture
-def kafka(tree: KafkaTree) -> KafkaTree:
-    tree.register(3)
-    tree.add_topic(T, BEFORE)
-    tree.add_topic(OTHER, {0: [0, 1]})
-    return tree
-
-
-@pytest.fixture
 def plan(kafka: KafkaTree, warehouse: Warehouse) -> Plan:
     """One partition in each of two waves."""
     rows = [reassignment(kafka, T, partition, AFTER[partition], wave=partition) for partition in BEFORE]

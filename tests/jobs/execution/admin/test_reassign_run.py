@@ -39,14 +39,6 @@ DONE, ERROR, USAGE, REFUSED, RUNNING = 0, 1, 2, 23, 25
 
 
 @pytest.fixture
-def kafka(tree: KafkaTree) -> KafkaTree:
-    tree.register(3)
-    tree.add_topic(T, BEFORE)
-    tree.add_topic(OTHER, {0: [0, 1]})
-    return tree
-
-
-@pytest.fixture
 def plan(kafka: KafkaTree, warehouse: Warehouse) -> Plan:
     """Partitions 0 and 1 in the first wave, 2 in the second."""
     rows = [reassignment(kafka, T, partition, AFTER[partition], wave=partition // 2) for partition in BEFORE]
