@@ -111,7 +111,7 @@ class KerberosLogin:
             return credentials
 
     def context(self, host: str) -> "gssapi.SecurityContext":
-        """Return the client's half of a context with the service on a host, which must authenticate itself too."""
+        """Return the client's security context for the service on a host, which must authenticate itself, too."""
         import gssapi  # noqa: PLC0415 - an extra
 
         flags = gssapi.RequirementFlag.mutual_authentication | gssapi.RequirementFlag.out_of_sequence_detection
