@@ -62,7 +62,9 @@ class BouncedBrokers:
             return  # the next cycle continues
         bounced, all_written = self.ids, all(outcome.outcome is Outcome.APPLIED for outcome in outcomes)
         self._unhandled_failures = (
-            {} if all_written else {broker: left - 1 for broker, left in self._unhandled_failures.items() if left > 1}
+            {}
+            if all_written
+            else {broker: cycles - 1 for broker, cycles in self._unhandled_failures.items() if cycles > 1}
         )
         back = sorted(bounced - self._unhandled_failures.keys())
         if back:

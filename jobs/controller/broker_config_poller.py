@@ -176,11 +176,11 @@ class BrokerConfigPoller:
 
     def _restarted(self, brokers: Iterable[Broker], errors: Container[int]) -> set[int]:
         """Return the brokers that did not respond and have registered again since they reported their settings."""
-        known = self.reported_epochs
+        reported_epochs = self.reported_epochs
         return {
             row.broker_id
             for row in brokers
-            if row.broker_id in errors and known.get(row.broker_id, row.czxid) != row.czxid
+            if row.broker_id in errors and reported_epochs.get(row.broker_id, row.czxid) != row.czxid
         }
 
     def _note_unread(self, brokers: Sequence[Broker], errors: Collection[int]) -> None:
@@ -230,7 +230,7 @@ def _of_brokers(brokers: Iterable[Broker], rows: Iterable[BrokerConfig]) -> list
 
 
 def _outdated(
-    known: Iterable[BrokerConfig], rows: Iterable[BrokerConfig], brokers: Container[int]
+    last_reported: Iterable[BrokerConfig], rows: Iterable[BrokerConfig], brokers: Container[int]
 ) -> list[BrokerConfig]:
     """Return the settings of brokers that reported theirs before and do not now; `rows` has what was read instead.
 
@@ -238,7 +238,7 @@ def _outdated(
     Kafka's default could permit what the broker forbids.
     """
     new = {(row.broker_id, row.name): row for row in rows if row.broker_id in brokers}
-    for row in known:
+    for row in last_reported:
         key = row.broker_id, row.name
         if row.broker_id in brokers and (key not in new or new[key].assumed):
             new[key] = row if is_of_security(row.name) else replace(row, assumed=True)

@@ -266,12 +266,12 @@ def full_state_for(context: ControllerContext, broker_ids: Collection[int], keys
     `KafkaController.onBrokerStartup`. A topic that is queued for deletion is left out, except for replicas of
     partitions that still move. The deletion waits for the move, and a replica copies only after a LeaderAndIsr.
     """
-    recipients, chosen = tuple(sorted(broker_ids)), frozenset(broker_ids)
+    recipients, recipient_ids = tuple(sorted(broker_ids)), frozenset(broker_ids)
     for key in keys:
         row = context.partitions[key]
         if not row.has_decoded_state or context.is_being_deleted(row):
             continue
-        topic_id, replica_brokers = context.topic_id(row.topic), tuple(sorted(chosen.intersection(row.replicas)))
+        topic_id, replica_brokers = context.topic_id(row.topic), tuple(sorted(recipient_ids.intersection(row.replicas)))
         if replica_brokers:
             yield partition_notification(row, topic_id, LEADER_AND_ISR, replica_brokers)
         if recipients and not context.is_queued(row.topic):

@@ -170,8 +170,8 @@ def _refuse_clients(
             "--listen HOST:PORT, which serves its clients, too"
         )
     if protocols and name not in protocols:
-        known = ", ".join(sorted(map(str, protocols)))
-        raise RefusedError(f"--listen {name}://HOST:PORT: no broker has this listener; they have {known}")
+        listener_names = ", ".join(sorted(map(str, protocols)))
+        raise RefusedError(f"--listen {name}://HOST:PORT: no broker has this listener; they have {listener_names}")
     others = {
         endpoint.security_protocol
         for broker in brokers
@@ -275,8 +275,8 @@ def authorizer_of(configs: Iterable[BrokerConfig]) -> str | None:
 
     What is relayed would be authorized by our address, and what we handle ourselves by nothing.
     """
-    known = {row.value or "" for row in configs if row.name == AUTHORIZER and not row.assumed}
-    return max(known, default=None)
+    authorizers = {row.value or "" for row in configs if row.name == AUTHORIZER and not row.assumed}
+    return max(authorizers, default=None)
 
 
 def _refuse_shared(endpoints: Sequence[Endpoint], brokers: Sequence[Broker], authorizer: str | None) -> None:

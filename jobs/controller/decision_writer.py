@@ -40,8 +40,8 @@ class DecisionWriter:
             self.log.record(record)
         outcomes: list[RowOutcome] = []
         try:
-            for judged, written in self.writer.write(decided.changes) if decided.changes else ():
-                outcomes += judged
+            for row_outcomes, written in self.writer.write(decided.changes) if decided.changes else ():
+                outcomes += row_outcomes
                 self.broker_requests.send_changes(written)
                 self.summary.by_action.update(change.action for change in written)
         finally:

@@ -40,9 +40,9 @@ class PendingWork:
 
     def take(self) -> tuple[set[Key], bool]:
         """Return and clear the partitions, and whether the requests are due."""
-        taken = self.partitions, self.requests_due
+        work = self.partitions, self.requests_due
         self.partitions, self.requests_due = set(), False
-        return taken
+        return work
 
     @property
     def retry_delay(self) -> float:

@@ -182,11 +182,15 @@ def _lost_states(warehouse: Warehouse, context: ControllerContext) -> set[Key]:
         state = lost_state(history, stateless[key].topic_version or 0)
         if state is not None:
             lost[key] = state.gone
-    before = {gone: topics_before(warehouse, gone) for gone in {*lost.values()} if gone is not None}
+    before = {
+        snapshot_id: topics_before(warehouse, snapshot_id)
+        for snapshot_id in {*lost.values()}
+        if snapshot_id is not None
+    }
     return {
         key
-        for key, gone in lost.items()
-        if gone is None or _is_same(stateless[key], context.topics[key[0]], before[gone].get(key[0]))
+        for key, snapshot_id in lost.items()
+        if snapshot_id is None or _is_same(stateless[key], context.topics[key[0]], before[snapshot_id].get(key[0]))
     }
 
 

@@ -92,8 +92,8 @@ def read_cancellation(
     refuse_other_cluster(plan, state, settings.address, settings.address_option)
     if steps is not None:
         current = reader.read_current([*steps])
-        judged = dataclasses.replace(plan, changes=[*steps])
-        cancellation = plan_cancellation(judged, state, current, None, fewer_copies=fewer_copies)
+        movable_plan = dataclasses.replace(plan, changes=[*steps])
+        cancellation = plan_cancellation(movable_plan, state, current, None, fewer_copies=fewer_copies)
         return _without_foreign_orders(settings.warehouse, plan, cancellation)
     current = reader.read_current(plan.changes)
     has_others = plan.tasks or any(change.action != Action.REASSIGN for change in plan.changes)

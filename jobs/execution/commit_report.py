@@ -267,7 +267,7 @@ def unapplied_lines(outcomes: Sequence[RowOutcome]) -> list[str]:
 
 
 def _deletions_due(settings: Settings, plan: Plan, preflight: Preflight) -> list[DeletionImpact]:
-    """Return what is deleted with the topics of a commit; in admin mode the brokers are asked for their offsets."""
+    """Return what the commit deletes with its topics; in admin mode their leaders report the numbers of records."""
     topics = [row.topic for row in operations_among(preflight.pending) if row.kind == OperationKind.DELETE_TOPIC]
     if not topics:
         return []
@@ -276,7 +276,7 @@ def _deletions_due(settings: Settings, plan: Plan, preflight: Preflight) -> list
 
 
 def _records(settings: Settings, preflight: Preflight, topics: Sequence[str]) -> Mapping[str, int]:
-    """Ask the leaders for the number of records by topic; topics are missing whose leaders do not answer.
+    """Return the number of records of each topic, by its leaders; a topic is left out if its leaders do not respond.
 
     A missing number does not prevent the deletion.
     """

@@ -99,16 +99,16 @@ def _read(reader: ClusterReader, keys: Sequence[Key], *, fewer_copies: bool) -> 
     state = reader.read_cluster()
     refuse_migration(state.migration)
     requests = reader.read_requests()
-    found = reader.read_partitions(keys)
+    partitions_now = reader.read_partitions(keys)
     partitions = []
     for key in keys:
         request = requests.get(key)
         try:
-            current = found[key].assignment
+            current = partitions_now[key].assignment
         except MalformedZnodeError as error:
             partitions.append(PartitionReading(key, None, request, None, str(error)))
             continue
-        partition_state = found[key].state
+        partition_state = partitions_now[key].state
         isr = None if partition_state is None else partition_state.isr
         risk = (
             cancellation_risk(current, isr, state.live, fewer_copies=fewer_copies)

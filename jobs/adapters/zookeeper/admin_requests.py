@@ -107,8 +107,8 @@ def override(client: KazooClient, targets: Targets, versions: Mapping[str, int])
     """
 
     def with_targets(requests: Sequence[TopicPartition]) -> list[TopicPartition]:
-        kept = [request for request in requests if (request.topic, request.partition) not in targets]
-        return [*kept, *(TopicPartition(*key, to) for key, to in sorted(targets.items()))]
+        other_requests = [request for request in requests if (request.topic, request.partition) not in targets]
+        return [*other_requests, *(TopicPartition(*key, to) for key, to in sorted(targets.items()))]
 
     return _rewrite(client, with_targets, lambda: versions)
 
@@ -258,8 +258,8 @@ def _partitions_in(znode: Znode) -> list[TopicPartition]:
 
 def _request_exists(client: KazooClient, path: str) -> RequestExistsError:
     names = ",".join(partition_name(entry.topic, entry.partition) for entry in _partitions_in(read(client, path))[:10])
-    taken = f", or remove it with `surveyor cancel --partitions {names}`" if names and path == REASSIGN else ""
+    removal_advice = f", or remove it with `surveyor cancel --partitions {names}`" if names and path == REASSIGN else ""
     return RequestExistsError(
         f"a request of another client exists in {path} ({names or 'cannot be decoded'}); "
-        f"wait until Kafka's controller has removed it{taken}, then commit again",
+        f"wait until Kafka's controller has removed it{removal_advice}, then commit again",
     )

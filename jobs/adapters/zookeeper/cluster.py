@@ -211,8 +211,8 @@ def _quotas_and_credentials(client: KazooClient) -> Iterator[Znode]:
 
 
 def _below(client: KazooClient, folders: Sequence[str]) -> list[str]:
-    listed = zip(folders, children_of(client, folders, permitted=True), strict=True)
-    return [f"{folder}/{name}" for folder, names in listed for name in names]
+    names_by_folder = zip(folders, children_of(client, folders, permitted=True), strict=True)
+    return [f"{folder}/{name}" for folder, names in names_by_folder for name in names]
 
 
 def read_brokers(client: KazooClient) -> list[Broker]:

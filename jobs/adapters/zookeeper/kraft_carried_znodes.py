@@ -193,8 +193,10 @@ def _configs(
     client: KazooClient, folders: Sequence[str], carried: CarriedZnodes
 ) -> Iterator[tuple[str, Mapping[str, str]]]:
     """Yield the configs in folders by path; malformed ones are recorded."""
-    listed = zip(folders, _names_in(client, folders, carried), strict=True)
-    for znode in _existing(client, [f"{folder}/{name}" for folder, names in listed for name in names], carried):
+    names_by_folder = zip(folders, _names_in(client, folders, carried), strict=True)
+    for znode in _existing(
+        client, [f"{folder}/{name}" for folder, names in names_by_folder for name in names], carried
+    ):
         try:
             config = decode_config(znode.data) if znode.data else {}  # parents are empty
         except MalformedZnodeError as error:

@@ -278,8 +278,8 @@ def children_of(
     """
     names: list[list[str]] = []
     for chunk, replies in _batches(client, GetChildren, paths, resume=resume):
-        listed = ([] if permitted and reply == NoAuthError.code else reply for reply in replies)
-        names += map(_names, chunk, listed)
+        permitted_replies = ([] if permitted and reply == NoAuthError.code else reply for reply in replies)
+        names += map(_names, chunk, permitted_replies)
     return names
 
 

@@ -111,11 +111,11 @@ def _read(client: KazooClient, names: Sequence[str], *, is_retry: bool) -> Itera
     configs = read_permitted(client, [f"{CONFIGS}/{name}" for name in names], resume=True)
     folders = [f"{TOPICS}/{name}/partitions" for name in names]
     children = children_of(client, folders, resume=True, permitted=True)
-    read = time.perf_counter()
+    read_at = time.perf_counter()
     topics = [
         _topic(*of_topic) for of_topic in zip(znodes, configs, children, strict=True) if of_topic[0].stat is not None
     ]
-    yield TopicRows(read_seconds=read - started, decode_seconds=time.perf_counter() - read)
+    yield TopicRows(read_seconds=read_at - started, decode_seconds=time.perf_counter() - read_at)
     for chunk in _chunks(topics):
         yield _read_states(client, chunk, is_retry=is_retry)
 

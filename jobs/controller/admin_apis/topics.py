@@ -306,8 +306,8 @@ def delete_topics(api_context: AdminApiContext, version: int, request: ApiMessag
     due = {name for number, (name, _) in enumerate(deletions) if name is not None and errors[number] == OK}
     is_done: Callable[[], bool] = lambda: due.isdisjoint(api_context.context.topics)  # noqa: E731
     if due and not api_context.await_cycle(is_done, seconds_of(request.timeout)):
-        left = due & api_context.context.topics.keys()
-        errors |= {number: TIMED_OUT for number, (name, _) in enumerate(deletions) if name in left}
+        remaining_topics = due & api_context.context.topics.keys()
+        errors |= {number: TIMED_OUT for number, (name, _) in enumerate(deletions) if name in remaining_topics}
     results = [
         response_entity(
             DELETE_TOPICS_API,

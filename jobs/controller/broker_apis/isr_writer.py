@@ -357,7 +357,7 @@ def _result(verdict: IsrVerdict, row: PartitionInfo | None) -> IsrResult:
 
 
 def _after(proposal: IsrProposal, row: PartitionInfo | None, epoch: int) -> PartitionInfo:
-    """Return a partition with the proposed ISR; leader and leader epoch stay."""
+    """Return the partition with the proposed ISR; its leader and leader epoch do not change."""
     if row is None or row.state_version is None:
         raise ValueError(f"{proposal.topic}-{proposal.partition} has no state to be changed")
     return replace(

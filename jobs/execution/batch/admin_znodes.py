@@ -64,10 +64,14 @@ def _rewrite(control: Controllership, path: str, is_kept: Callable[[TopicPartiti
         requests, _ = read_partitions(znode.data)
     except MalformedZnodeError:
         return RemovedRequests()
-    kept = [request for request in requests if is_kept(request)]
-    if kept and len(kept) == len(requests):
+    remaining_requests = [request for request in requests if is_kept(request)]
+    if remaining_requests and len(remaining_requests) == len(requests):
         return RemovedRequests()
-    write: Op = SetData(path, encode_partitions(kept), znode.version) if kept else Delete(path, znode.version)
+    write: Op = (
+        SetData(path, encode_partitions(remaining_requests), znode.version)
+        if remaining_requests
+        else Delete(path, znode.version)
+    )
     return RemovedRequests([request for request in requests if not is_kept(request)], control.commit([write]))
 
 

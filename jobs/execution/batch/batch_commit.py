@@ -206,8 +206,8 @@ def _take_over(
         return stack.enter_context(take_over)
     except SurveyorError as error:
         if epochs:
-            lost = isinstance(error, SessionLostError | UnreadableError)
-            commit_log.step(Step.TAKE_OVER, Outcome.UNKNOWN if lost else Outcome.FAILED, str(error))
+            is_unknown = isinstance(error, SessionLostError | UnreadableError)
+            commit_log.step(Step.TAKE_OVER, Outcome.UNKNOWN if is_unknown else Outcome.FAILED, str(error))
         raise
 
 

@@ -123,9 +123,9 @@ class FencedWriter:
         return (change.controller_epoch_before or 0) > self.control.epoch
 
     def _later_controller_reason(self, change: Change) -> str:
-        found = change.controller_epoch_before
-        sentence = reasons.LAST_EPOCH_IN_STATE if found == LAST_EPOCH else reasons.LATER_EPOCH_IN_STATE
-        return sentence.say(path=state_path(change.key), found=found, epoch=self.control.epoch)
+        state_epoch = change.controller_epoch_before
+        sentence = reasons.LAST_EPOCH_IN_STATE if state_epoch == LAST_EPOCH else reasons.LATER_EPOCH_IN_STATE
+        return sentence.say(path=state_path(change.key), found=state_epoch, epoch=self.control.epoch)
 
     def _rebase_on_own_write(self, change: Change) -> Change:
         """Base a change on the topic version that our last multi wrote.

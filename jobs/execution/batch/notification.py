@@ -106,8 +106,12 @@ class NotificationResult:
         """Summarise the result in one line for the commit log."""
         if not (self.written or self.responses):
             return ""
-        missing = sorted(self.affected_brokers - set(responses.accepted))
-        acceptance = f"not accepted by {join_ids(missing)}: left to Kafka's controller" if missing else "accepted"
+        unconfirmed_brokers = sorted(self.affected_brokers - set(responses.accepted))
+        acceptance = (
+            f"not accepted by {join_ids(unconfirmed_brokers)}: left to Kafka's controller"
+            if unconfirmed_brokers
+            else "accepted"
+        )
         return (
             later_epoch_line(responses, self.notified_under)
             or self.failure_reason(responses)
