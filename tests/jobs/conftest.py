@@ -90,7 +90,7 @@ def tree(bare_tree: KafkaTree) -> KafkaTree:
 
 
 @pytest.fixture
-def controller(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> MovingController:
+def moving_controller(tree: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> MovingController:
     """It carries out requested reassignments one step at a time in the test's tree."""
     made = MovingController(tree)
     install(made, monkeypatch)

@@ -82,7 +82,7 @@ def test_a_command_has_one_session_and_each_controllership_another(
 @pytest.mark.parametrize("more", [("--wait", "--throttle", "1MB/s"), ("--via", "zookeeper")])
 def test_one_wave_in_admin_mode_has_one_session(  # noqa: PLR0913, PLR0917 - fixtures
     tree: KafkaTree,
-    controller: MovingController,
+    moving_controller: MovingController,
     warehouse: Warehouse,
     surveyor: Surveyor,
     sessions: list[KazooClient],
@@ -96,7 +96,7 @@ def test_one_wave_in_admin_mode_has_one_session(  # noqa: PLR0913, PLR0917 - fix
     done = surveyor.run("commit", plan.plan_id, "--zookeeper", tree.hosts, "--mode", "admin", "--apply", *more)
 
     assert done.exit_code == 0, done.stderr
-    assert controller.replicas(T) == {0: [3, 1]}
+    assert moving_controller.replicas(T) == {0: [3, 1]}
     assert len(sessions) == 1
 
 

@@ -4,8 +4,14 @@ import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.runtime.settings import Settings
+from tests.jobs.support.controllers.moving_controller import MovingController
 from tests.jobs.support.controllers.throttled_tree import settings_of
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
+
+
+@pytest.fixture
+def controller(moving_controller: MovingController) -> MovingController:
+    return moving_controller
 
 
 @pytest.fixture
