@@ -91,7 +91,7 @@ def _cancel_throttles(settings: Settings, approve: Approve | None, *, apply: boo
     from jobs.execution.leftover_throttles import find_leftover_throttles, remove_leftover_throttles
 
     with settings.connection as cluster:
-        throttles = find_leftover_throttles(cluster.source)
+        throttles = find_leftover_throttles(settings, cluster.source)
         if not apply or not throttles.configs:
             return throttles.command_result(settings)
         if approve is not None and not approve(throttles.review):

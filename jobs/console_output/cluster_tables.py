@@ -27,9 +27,9 @@ from jobs.core.arrow_rows import Bools, Ints, StoredRows, as_rows
 from jobs.core.errors import UsageError
 from jobs.core.masking import masked
 from jobs.repositories.brokers_last_seen import brokers_last_seen, last_seen_after
-from jobs.repositories.snapshots import as_of, last_snapshot, rows_as_of, table_as_of
+from jobs.repositories.snapshots import as_of, last_snapshot, other_cluster, rows_as_of, table_as_of
 from jobs.repositories.warehouse_status import default_min_isr_of
-from jobs.runtime.console import CommandResult, warnings_in_json
+from jobs.runtime.console import CommandResult, warn, warnings_in_json
 from jobs.runtime.output import emit, show, stream
 from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import (
@@ -203,10 +203,17 @@ def _live_partitions(settings: Settings, selection: PartitionFilter) -> _Cluster
 
 
 def _live_cluster(settings: Settings, topic: str | None = None) -> tuple[_Cluster, ClusterView]:
-    """Read the live cluster; min.insync.replicas and last registrations come from the warehouse."""
+    """Read the live cluster; min.insync.replicas and last registrations come from the warehouse.
+
+    Nothing does if the snapshots there are of another cluster.
+    """
     last = last_snapshot(settings.warehouse) if settings.warehouse.exists() else None
     with settings.open_source(LIVE_TIMEOUT_SECONDS) as source:
-        view = with_last_known_replicas(view_now(source, topic=topic, columns=SOURCE_COLUMNS), settings.warehouse, last)
+        view = view_now(source, topic=topic, columns=SOURCE_COLUMNS)
+    if message := other_cluster(settings.warehouse, view.cluster_id, settings.address):
+        warn(message)
+        last = None
+    view = with_last_known_replicas(view, settings.warehouse, last)
     cluster = _Cluster(
         partitions=with_derived_columns(view, default_min_isr_of(settings.warehouse, last)),
         registered=view.brokers,

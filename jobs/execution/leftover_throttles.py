@@ -18,6 +18,7 @@ from jobs.execution.admin.command_lease import LeaseGuardedAdmin, lease_for
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.reassignment_options import Resource, ResourceKind
 from jobs.execution.admin.throttles import clear_throttle
+from jobs.repositories.snapshots import refuse_other_cluster_id
 from jobs.repositories.warehouse_status import throttled_plans
 from jobs.runtime.console import CommandResult, truncate, warn
 from jobs.runtime.review import Review
@@ -62,9 +63,10 @@ class LeftoverThrottles:
         return truncate([f"  {override_text(resource, values)}" for resource, values in self.configs.items()])
 
 
-def find_leftover_throttles(source: ClusterSource) -> LeftoverThrottles:
-    """Read the throttles; raise RefusedError while replicas move."""
+def find_leftover_throttles(settings: Settings, source: ClusterSource) -> LeftoverThrottles:
+    """Read the throttles; raise RefusedError while replicas move, or if the name is that of another cluster."""
     view = view_now(source)
+    refuse_other_cluster_id(settings.warehouse, view.cluster_id, settings.address)
     throttles = _leftover_throttles(view)
     for text in view.throttle_warnings:
         warn(text)
@@ -88,6 +90,7 @@ def remove_leftover_throttles(settings: Settings, cluster: ClusterConnection, re
     with cluster.reading() as reader:
         state = reader.read_cluster()
         refuse_migration(state.migration)
+        refuse_other_cluster_id(settings.warehouse, state.cluster_id, settings.address)
         with lease_for(settings, cluster, "", "cancel") as lease, admin_of(settings, state) as admin:
             _leftover_throttles(view_now(cluster.source))  # a move may have begun since, before we had the lease
             for plan_id in throttled_plans(settings.warehouse) if settings.warehouse.exists() else []:

@@ -32,6 +32,7 @@ from jobs.execution.admin.command_lease import lease_for
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.zk_controller_client import ZkReassignmentOverride
 from jobs.repositories.plans.commit_rows import NO_PLAN, AuditEntry, CommitRows
+from jobs.repositories.snapshots import refuse_other_cluster_id
 from jobs.runtime.console import CommandResult, log, truncate
 from jobs.runtime.review import Approve, Review
 from jobs.runtime.settings import Settings
@@ -75,6 +76,7 @@ def cancel_partitions(
 ) -> CommandResult:
     """Cancel the reassignments of these partitions and remove requests for them, or show what that would do."""
     with settings.connection as cluster, cluster.reading() as reader:
+        refuse_other_cluster_id(settings.warehouse, reader.read_cluster().cluster_id, settings.address)
         partitions = _read(reader, keys, fewer_copies=fewer_copies)
         if not skip_unsafe:
             _refuse_unsafe(partitions)

@@ -18,6 +18,7 @@ from jobs.adapters.brokers.log_dirs import LogDirs, read_log_dirs
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import UnreadableError
 from jobs.core.units import Part, format_bytes
+from jobs.repositories.snapshots import refuse_other_cluster_id
 from jobs.runtime.console import CommandResult, Result, log
 from jobs.runtime.progress import progress
 from jobs.runtime.settings import Settings
@@ -65,10 +66,13 @@ class StoredSizes(Struct, frozen=True, kw_only=True):
 def take_sizes(settings: Settings) -> StoredSizes:
     """Request and store the sizes.
 
-    Raise UnreadableError if no broker responded; then nothing is stored.
+    Raise UnreadableError if no broker responded, and OtherClusterError if the name is that of another cluster; then
+    nothing is stored.
     """
     with settings.open_source() as source:
-        brokers = [row for row in source.read_brokers() if row.is_live]
+        cluster_id, registered = source.read_brokers()
+    refuse_other_cluster_id(settings.warehouse, cluster_id, settings.address)
+    brokers = [row for row in registered if row.is_live]
     counts: Counter[str] = Counter()
 
     def detail() -> Part:

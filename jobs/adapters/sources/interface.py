@@ -130,8 +130,8 @@ class ClusterSource(Protocol):
         Raise UnreadableError if the source cannot be reached, or contains no Kafka cluster.
         """
 
-    def read_brokers(self) -> list[Broker]:
-        """Read the registered brokers."""
+    def read_brokers(self) -> tuple[str | None, list[Broker]]:
+        """Read the cluster's id, None if it is not known, and the registered brokers."""
 
     def read_broker_settings(self) -> tuple[list[Broker], ConfigDefaults]:
         """Read the registered brokers, and what is known of their configs before they are asked."""

@@ -95,9 +95,9 @@ class KRaftSource:
 
         return self._read(read)
 
-    def read_brokers(self) -> list[Broker]:
-        """Read the registered brokers."""
-        return self._read(lambda session: read_cluster(session, self._protocol)[1])
+    def read_brokers(self) -> tuple[str | None, list[Broker]]:
+        """Read the cluster's id and the registered brokers."""
+        return self._read(lambda session: read_cluster(session, self._protocol))
 
     def read_broker_settings(self) -> tuple[list[Broker], ConfigDefaults]:
         """Read the registered brokers and the dynamic settings of all brokers."""

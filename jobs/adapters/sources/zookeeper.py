@@ -18,7 +18,7 @@ from jobs.adapters.sources.interface import (
     ReadingEnd,
     TopicOverrides,
 )
-from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_brokers, read_cluster
+from jobs.adapters.zookeeper.cluster import TOPICS, ClusterState, read_brokers, read_cluster, read_cluster_id
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, children, sync, with_retries
 from jobs.adapters.zookeeper.kraft_carried_znodes import read_security
 from jobs.adapters.zookeeper.multi_read import children_of, gc_paused, read_permitted
@@ -58,10 +58,10 @@ class ZooKeeperSource:
         settings = ConfigDefaults(defaults=DEFAULTS, overrides=overrides)
         return DriverReading(metadata=_metadata(state), is_small=is_small, settings=settings)
 
-    def read_brokers(self) -> list[Broker]:
-        """Read the registered brokers."""
+    def read_brokers(self) -> tuple[str | None, list[Broker]]:
+        """Read the cluster's id and the registered brokers."""
         with self.session.connected() as client:
-            return with_retries(lambda: read_brokers(client))
+            return with_retries(lambda: read_cluster_id(client)), with_retries(lambda: read_brokers(client))
 
     def read_broker_settings(self) -> tuple[list[Broker], ConfigDefaults]:
         """Read the registered brokers and their dynamic settings."""

@@ -215,6 +215,12 @@ def _below(client: KazooClient, folders: Sequence[str]) -> list[str]:
     return [f"{folder}/{name}" for folder, names in names_by_folder for name in names]
 
 
+def read_cluster_id(client: KazooClient) -> str | None:
+    """Return the cluster's id, None if it does not exist, or cannot be read or decoded."""
+    (znode,) = read_permitted(client, [CLUSTER_ID])
+    return _Quarantine().decoded(znode, decode_cluster_id, None)
+
+
 def read_brokers(client: KazooClient) -> list[Broker]:
     """Return the brokers registered now; children of /brokers/ids that are no broker ids are left out."""
     client.sync_async("/")  # a session's requests are answered in order, so there is no need to wait for this one

@@ -535,6 +535,12 @@ def test_another_cluster_under_the_same_name_is_refused(surveyor: Surveyor, tree
     assert surveyor.rows("snapshots", "snapshot_id") == [(1,), (2,)]
     assert status["warehouse_fault"] in refused.stderr
     assert status["last_snapshot"] is None
+    for others in ("sizes", "cancel --throttles", "cancel --throttles --apply --yes", "cancel --partitions orders-0"):
+        done = surveyor(*others.split())
+        assert (done.code, status["warehouse_fault"] in done.stderr) == (ExitCode.REFUSED, True), others
+    shown = surveyor("show", "brokers", "--now", "--json")
+    assert status["warehouse_fault"] in shown.stderr + shown.stdout
+    assert [row["last_seen_at"] for row in json.loads(shown.stdout)["rows"]] == [None] * 3
     assert surveyor.json("snapshot", "--cluster", "again")["snapshot_id"] == 1
 
 

@@ -184,7 +184,7 @@ def test_pages_make_one_list(story: Story, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_broker_that_is_down_is_passed_over(story: Story) -> None:
     down, up = (story.cluster.nodes[node].address for node in (story.killed, story.survivor))
-    assert {row.broker_id for row in KRaftSource(f"{down},{up}").read_brokers()} == {
+    assert {row.broker_id for row in KRaftSource(f"{down},{up}").read_brokers()[1]} == {
         node for node in story.cluster.nodes if node != story.killed
     }
     with pytest.raises(UnreadableError, match=down):
