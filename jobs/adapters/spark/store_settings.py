@@ -25,6 +25,9 @@ _KEY_FILE: Final = ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH")
 _INLINE_KEY: Final = "GOOGLE_SERVICE_ACCOUNT_KEY"
 """The variables of deltalake that name one thing."""
 
+_AZURE_METRICS: Final = f"{_HADOOP}.azure.metrics.collection.enabled"
+"""Hadoop 3.5.0 collects metrics in a thread that is no daemon, so that a JVM of spark-submit would never end."""
+
 _OF_GOOGLE: Final = {
     # Hadoop's defaults are those of its own connector: other classes, and a block size that Google's cannot parse
     "gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
@@ -65,6 +68,7 @@ def _azure_settings(warehouse: str, environment: Mapping[str, str]) -> dict[str,
     >>> url = "abfss://lake@account.dfs.core.windows.net/surveyor"
     >>> for name, value in _azure_settings(url, {"AZURE_STORAGE_ACCOUNT_KEY": "secret"}).items():
     ...     print(name.removeprefix("spark.hadoop.fs.azure."), value)
+    metrics.collection.enabled false
     account.auth.type.account.dfs.core.windows.net SharedKey
     account.key.account.dfs.core.windows.net ${env.AZURE_STORAGE_ACCOUNT_KEY}
     """
@@ -102,7 +106,8 @@ def _azure_settings(warehouse: str, environment: Mapping[str, str]) -> dict[str,
             },
         )
     named = {"account.auth.type": kind, **values}
-    return {f"{_HADOOP}.azure.{name}.{url.hostname}": value for name, value in named.items()}
+    of_account = {f"{_HADOOP}.azure.{name}.{url.hostname}": value for name, value in named.items()}
+    return {_AZURE_METRICS: "false"} | of_account
 
 
 def _gcs_settings(warehouse: str, environment: Mapping[str, str]) -> dict[str, str]:

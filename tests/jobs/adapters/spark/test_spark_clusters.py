@@ -31,6 +31,7 @@ from tests.jobs.support.outside.spark_servers import (
     begun_with,
     standalone,
 )
+from tests.jobs.support.warehouses import azurite
 from tests.jobs.support.warehouses.mini_dfs import MiniDfs
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree, state_path
 from tests.shared_spark import QUICK
@@ -52,6 +53,12 @@ SMALL: Final = QUICK | {
     "spark.eventLog.compress": "false",
 }
 """Small executors, none of which begins without the other, and a log of the work of each."""
+
+
+OTHER_STORES: Final = [("azure_folder", "azure"), ("gcs_folder", "gcs")]
+"""ADLS and GCS: the fixture of a folder, and the jars."""
+
+OF_STORES: Final = ("AWS_", "AZURE_", "AZURITE_", "GOOGLE_", "HADOOP_")
 
 
 @pytest.fixture(scope="module")
@@ -118,11 +125,31 @@ def test_on_a_connect_server_with_a_store(
     tree.add_topic("orders", {number: [0, 1, 2] for number in range(6)})
     tree.unregister(0)
     options = ["--warehouse", request.getfixturevalue(store), "--remote", server.url]
-    keys = {name: value for name, value in os.environ.items() if name.startswith(("AWS_", "HADOOP_"))}
-    cycle = _result([SURVEYOR, "reconcile", "--zookeeper", tree.hosts, *options], tmp_path, **keys)
-    losses = _result([SURVEYOR, "whatif", "--lose", "brokers=1", *options], tmp_path, **keys)
+    cycle = _result([SURVEYOR, "reconcile", "--zookeeper", tree.hosts, *options], tmp_path, **of_stores())
+    losses = _result([SURVEYOR, "whatif", "--lose", "brokers=1", *options], tmp_path, **of_stores())
     assert cycle["due"] == 6
     assert losses["scenarios"] == 2
+
+
+def of_stores() -> dict[str, str]:
+    """The variables that tell where a store is, and give its keys."""
+    return {name: value for name, value in os.environ.items() if name.startswith(OF_STORES)}
+
+
+@pytest.mark.repeat
+@pytest.mark.objects
+@pytest.mark.parametrize(("store", "jars"), OTHER_STORES)
+def test_on_a_connect_server_of_a_store(
+    tree: KafkaTree, store: str, jars: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """The server has the variables of the store, too."""
+    tree.add_topic("orders", {number: [0, 1, 2] for number in range(6)})
+    tree.unregister(0)
+    folder = request.getfixturevalue(store)
+    (tmp_path / "server").mkdir()
+    with ConnectServer(tmp_path / "server", jars=jars) as server:
+        options = ["--zookeeper", tree.hosts, "--warehouse", folder, "--remote", server.url]
+        assert _result([SURVEYOR, "reconcile", *options], tmp_path, **of_stores())["due"] == 6
 
 
 def test_what_the_server_does_not_see_is_said(tree: KafkaTree, server: ConnectServer, tmp_path: Path) -> None:
@@ -139,11 +166,12 @@ def test_what_the_server_does_not_see_is_said(tree: KafkaTree, server: ConnectSe
 
 @pytest.fixture(scope="module")
 def master(s3_address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A standalone cluster of two hosts, of which the executors have the keys of S3 and the user of HDFS."""
+    """A standalone cluster of two hosts, of which the executors have the keys of S3 and ADLS and the user of HDFS."""
     with ExitStack() as running:
         with pytest.MonkeyPatch.context() as patch:
             warehouse_at(s3_address, patch, "executors")
             patch.setenv("HADOOP_USER_NAME", MiniDfs.user)
+            patch.setenv("AZURE_STORAGE_ACCOUNT_KEY", azurite.KEY)
             url = running.enter_context(standalone(tmp_path_factory.mktemp("standalone")))
         yield url
 
@@ -224,5 +252,14 @@ def test_on_a_standalone_cluster_with_hdfs(submit: Submit, hdfs_folder: str) -> 
 @pytest.mark.objects
 def test_on_a_standalone_cluster_with_s3(submit: Submit, object_store: str) -> None:
     """As before, with the jars for S3, and the keys in the environment of driver and executors."""
-    keys = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-    submit(object_store, jars="s3").plan_at_once(**keys)
+    submit(object_store, jars="s3").plan_at_once(**of_stores())
+
+
+@pytest.mark.repeat
+@pytest.mark.objects
+@pytest.mark.parametrize(("store", "jars"), OTHER_STORES)
+def test_on_a_standalone_cluster_with_another_store(
+    submit: Submit, store: str, jars: str, request: pytest.FixtureRequest
+) -> None:
+    """Executors read the file with the key of GCS under the path that it has here."""
+    submit(request.getfixturevalue(store), jars=jars).plan_at_once(**of_stores())

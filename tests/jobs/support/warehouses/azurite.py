@@ -18,9 +18,7 @@ MISSING: Final = f"no {PROGRAM} on this machine: `npm install --global azurite`"
 
 CONTAINER: Final = "lake"
 _ACCOUNT: Final = "devstoreaccount1"
-_KEY: Final = base64.b64decode(
-    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-)
+KEY: Final = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """The published key of the emulator's only account, which deltalake knows, too."""
 _VERSION: Final = "2021-08-06"
 
@@ -45,7 +43,7 @@ class Azurite(Server):
         return {
             "AZURE_STORAGE_USE_EMULATOR": "true",
             "AZURITE_BLOB_STORAGE_URL": f"http://{LOOPBACK}:{self.port}",
-            "AZURE_STORAGE_ACCOUNT_KEY": base64.b64encode(_KEY).decode(),
+            "AZURE_STORAGE_ACCOUNT_KEY": KEY,
             "HADOOP_CONF_DIR": str(self.folder),
         }
 
@@ -78,7 +76,7 @@ class Azurite(Server):
         headers = {"x-ms-date": date, "x-ms-version": _VERSION}
         canonical = "".join(f"{name}:{value}\n" for name, value in headers.items())
         signed = "PUT" + "\n" * 12 + f"{canonical}/{_ACCOUNT}{path}\nrestype:container"
-        signature = base64.b64encode(hmac.new(_KEY, signed.encode(), hashlib.sha256).digest()).decode()
+        signature = base64.b64encode(hmac.new(base64.b64decode(KEY), signed.encode(), hashlib.sha256).digest()).decode()
         connection = HTTPConnection(LOOPBACK, self.port, timeout=5)
         try:
             authorized = headers | {"Authorization": f"SharedKey {_ACCOUNT}:{signature}", "Content-Length": "0"}
