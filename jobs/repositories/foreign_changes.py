@@ -1,12 +1,13 @@
 """Harmful changes of a warehouse's tables by other programs, with OPTIMIZE, VACUUM or ALTER TABLE.
 
-Any program may read the tables, and most changes by other programs do no harm; docs/tables.md lists those that do. This
-module needs no JVM and changes nothing.
+Any program may read the tables, and most changes by other programs do no harm; docs/tables.md lists those that do. On
+S3 each commit by Spark may do harm. This module needs no JVM and changes nothing.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlsplit
 
 from jobs.adapters.delta.compatibility import (
     VERSION_PROPERTY,
@@ -15,12 +16,24 @@ from jobs.adapters.delta.compatibility import (
     write_incompatibility,
 )
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.java.jars import S3
 from jobs.core.errors import UnreadableError
 from jobs.repositories.snapshots import STATE_TABLES, find_snapshot, is_whole, last_snapshot, oldest_snapshot_id
 from schemas.columns import SCHEMA_VERSION, TABLE_COLUMNS
 
 UPGRADE: Final = "`surveyor snapshot`"
 """The command that upgrades tables, sets their properties back and writes lost files again."""
+
+_COMMITS_READ: Final = 20
+"""The newest commits of a table of which the engine is read."""
+
+_SPARK: Final = ("Apache-Spark", "Databricks-Runtime")
+"""What begins the name of an engine whose commits on S3 are unconditional."""
+
+_ONLY_READ: Final = (
+    "such a commit can overwrite one of Surveyor, of which no trace remains: let Spark only read there; deltalake and "
+    "`surveyor vacuum` do the rest"
+)
 
 _KEEP: Final = (
     "these snapshots cannot be shown any more; let no other program VACUUM a table with a retention below that of "
@@ -64,6 +77,10 @@ def _of_table(warehouse: Warehouse, name: str) -> Iterator[ForeignChange]:
     if changed:
         values = ", ".join(f"{key} {stored.get(key, 'unset')}, expected {value}" for key, value in changed.items())
         yield ForeignChange(f"table {name} has {values}", UPGRADE, is_fault=False)
+    if urlsplit(warehouse.uri).scheme in S3:
+        engines = {str(commit.get("engineInfo")) for commit in table.history(_COMMITS_READ)}
+        if spark := sorted(engine for engine in engines if engine.startswith(_SPARK)):
+            yield ForeignChange(f"table {name} on S3 was written by {', '.join(spark)}", _ONLY_READ, is_fault=False)
 
 
 def _lost_files(warehouse: Warehouse) -> Iterator[ForeignChange]:

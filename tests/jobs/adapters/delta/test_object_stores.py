@@ -1,12 +1,16 @@
 """Warehouses on S3, HDFS, ADLS and GCS: every operation, and that no commit that was acknowledged is lost."""
 
+import json
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
+from threading import Event
 from typing import Any, NoReturn
 
 import boto3
 import pytest
+from deltalake.exceptions import DeltaError
 from obstore.exceptions import PermissionDeniedError
 from pyspark.sql import SparkSession
 
@@ -18,6 +22,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_paths import disk_error_message, takes_spark_commits
 from jobs.adapters.embedded.processes import free_port
 from jobs.core.errors import SurveyorError, UnreadableError
+from jobs.repositories.foreign_changes import foreign_changes
 from schemas.columns import TABLE_COLUMNS
 from schemas.rows import Row
 from tests.jobs.adapters.conftest import BUCKET, engines
@@ -255,3 +260,53 @@ def test_hdfs_that_is_not_there_is_one_line(url: str, reason: str) -> None:
         require_conditional_writes(url)
     with pytest.raises(UnreadableError, match=reason):
         Warehouse(url, "default").rows("events")
+
+
+SPARK = "Apache-Spark/4.2.0 Delta-Lake/4.4.0"
+
+
+def test_the_doctor_names_what_spark_committed_on_s3(object_store: str) -> None:
+    """Spark puts its commits unconditionally there, also those of OPTIMIZE and VACUUM."""
+    warehouse = Warehouse(object_store, "default")
+    warehouse.ensure_tables()
+    warehouse.append("events", [event("a")])
+    assert not [*foreign_changes(warehouse)]
+    version = warehouse.opened("events").version() + 1
+    commit = {"commitInfo": {"timestamp": 1, "operation": "OPTIMIZE", "operationParameters": {}, "engineInfo": SPARK}}
+    key = f"{object_store.removeprefix(f's3://{BUCKET}/')}/events/_delta_log/{version:020}.json"
+    boto3.client("s3").put_object(Bucket=BUCKET, Key=key, Body=json.dumps(commit))
+
+    [found] = [*foreign_changes(warehouse)]
+
+    assert found.description == f"table events on S3 was written by {SPARK}"
+    assert not found.is_fault
+
+
+@pytest.mark.repeat
+@in_every_store
+def test_a_foreign_optimize_at_the_same_time_loses_nothing(warehouse: Warehouse) -> None:
+    """It is deltalake's; rows are appended, replaced and updated while it compacts and vacuums the table."""
+    ended = Event()
+
+    def optimize() -> int:
+        compacted = 0
+        while not ended.is_set():
+            table = warehouse.opened("events")
+            with suppress(DeltaError):  # a conflict, which is the other program's to retry
+                compacted += table.optimize.compact(target_size=1 << 20)["numFilesAdded"]
+                table.vacuum(dry_run=False)
+        return compacted
+
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(optimize)
+        try:
+            for number in range(20):
+                warehouse.append("events", [event(f"{number}"), event("replaced", number + 2)])
+                warehouse.replace("events", [event("last", number + 2)], f"snapshot_id = {number + 2}")
+                warehouse.update("events", f"subject = '{number}'", after="'9'")
+        finally:
+            ended.set()
+
+    assert other.result() > 0
+    assert subjects(warehouse) == sorted([*map(str, range(20)), *["last"] * 20])
+    assert {row["after"] for row in warehouse.rows("events") if row["subject"] != "last"} == {"9"}
