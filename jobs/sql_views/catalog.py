@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
 from jobs.adapters.delta.warehouse_paths import absolute, is_local, no_warehouse
 from jobs.adapters.spark.session import start_session
 from jobs.adapters.spark.submit_environment import is_submitted
-from jobs.core.errors import UsageError
+from jobs.core.errors import SurveyorError, UsageError
 from jobs.runtime.cli_enums import Dialect
 from jobs.runtime.settings import Settings
 from schemas.columns import TABLE_COLUMNS
@@ -103,7 +106,7 @@ def refuse_no_metastore(settings: Settings, metastore: str | None) -> None:
 
 
 def register(settings: Settings, registration: CatalogStatements, metastore: str | None) -> None:
-    """Run the statements on Spark."""
+    """Run the statements on Spark; raise SurveyorError for the first one that it refuses."""
     hive = {"spark.sql.catalogImplementation": "hive"}
     uris = {"spark.hadoop.hive.metastore.uris": metastore} if metastore else {}
     session = start_session(
@@ -113,4 +116,10 @@ def register(settings: Settings, registration: CatalogStatements, metastore: str
         warehouse=settings.warehouse_uri,
     )
     for statement in registration.statements:
-        session.sql(statement)
+        try:
+            session.sql(statement)
+        except (PySparkException, Py4JError) as error:
+            refused, reason = (text.partition("\n")[0] for text in (statement, str(error)))
+            raise SurveyorError(
+                f"Spark refused {refused}: {reason}; what precedes it is registered, and the same command continues"
+            ) from error

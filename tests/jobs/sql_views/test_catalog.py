@@ -1,42 +1,15 @@
-"""`surveyor catalog`: the SQL it prints, and that Spark finds the tables by name in a Hive metastore in Derby."""
+"""`surveyor catalog`: the SQL it prints, and what it refuses."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from deltalake import DeltaTable
+from pyspark.errors import PySparkException
 
-from jobs.adapters.spark.spark_settings import conf_dir
 from jobs.sql_views.catalog import VIEWS
 from schemas.columns import TABLE_COLUMNS
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.warehouses.first_release import unpacked_in
-
-HIVE_SITE = """<configuration>
-<property><name>javax.jdo.option.ConnectionURL</name><value>jdbc:derby:;databaseName={}/metastore;create=true</value></property>
-<property><name>hive.metastore.warehouse.dir</name><value>{}/schemas</value></property>
-</configuration>"""
-
-TWICE = """
-from jobs.entry import main
-for _ in range(2):
-    try:
-        main()
-    except SystemExit as ended:
-        assert not ended.code, ended.code
-"""
-"""Registers what is registered already, in the JVM of the first time."""
-
-BY_NAME = """
-from jobs.adapters.spark.session import start_session
-spark = start_session("test", {"spark.sql.catalogImplementation": "hive"})
-tables = [row.tableName for row in spark.sql("SHOW TABLES IN surveyor").collect()]
-counts = [spark.table(f"surveyor.{name}").count() for name in ("partitions", "last_snapshots", "unhealthy_partitions")]
-print(sorted(tables), counts, spark.table("surveyor.last_snapshots").first().snapshot_id)
-spark.sql("DROP TABLE surveyor.plans")
-"""
 
 
 @pytest.fixture
@@ -45,10 +18,6 @@ def surveyor(tmp_path: Path) -> Surveyor:
     found = Surveyor("127.0.0.1:1", unpacked_in(tmp_path))
     found.warehouse.ensure_tables()
     return found
-
-
-def versions(surveyor: Surveyor) -> dict[str, int]:
-    return {name: DeltaTable(surveyor.warehouse.path(name)).version() for name in TABLE_COLUMNS}
 
 
 def test_the_sql_is_printed_and_nothing_is_registered(surveyor: Surveyor) -> None:
@@ -102,21 +71,17 @@ def test_a_folder_that_is_no_warehouse(tmp_path: Path) -> None:
     assert (ran.code, len(ran.stderr.splitlines())) == (22, 1)
 
 
-@pytest.mark.spark
-def test_spark_finds_the_tables_by_name(surveyor: Surveyor, tmp_path: Path) -> None:
-    (tmp_path / "conf").mkdir()
-    for file in conf_dir().iterdir():
-        (tmp_path / "conf" / file.name).write_bytes(file.read_bytes())
-    (tmp_path / "conf" / "hive-site.xml").write_text(HIVE_SITE.format(tmp_path, tmp_path))
-    before = versions(surveyor)
-    variables = os.environ | {"SPARK_CONF_DIR": str(tmp_path / "conf"), "PYTHONPATH": str(Path(__file__).parents[3])}
-    variables.pop("SPARK_REMOTE", None)
-    catalog = ["catalog", "--warehouse", str(surveyor.folder), "--apply", "--yes"]
+def test_what_spark_refuses_is_one_line(surveyor: Surveyor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the metastore may not read the bucket."""
 
-    for code in ([TWICE, *catalog], [BY_NAME]):
-        python = [sys.executable, "-c", *code]
-        ran = subprocess.run(python, capture_output=True, text=True, check=False, cwd=tmp_path, env=variables)
-        assert ran.returncode == 0, ran.stderr
+    def refuse(statement: str) -> None:
+        if "`plans`" in statement:
+            raise PySparkException("[DENIED] no access to the bucket\n\tat org.apache.hadoop")
 
-    assert ran.stdout.strip() == f"{sorted([*TABLE_COLUMNS, *VIEWS])} [4, 1, 3] 3"
-    assert versions(surveyor) == before
+    monkeypatch.setattr("jobs.sql_views.catalog.start_session", lambda *_, **__: SimpleNamespace(sql=refuse))
+
+    ran = surveyor("catalog", "--metastore", "thrift://127.0.0.1:9083", "--apply", "--yes")
+
+    assert (ran.code, ran.stdout, len(ran.stderr.splitlines())) == (1, "", 1)
+    statement = f"CREATE TABLE IF NOT EXISTS `surveyor`.`plans` USING DELTA LOCATION '{surveyor.folder}/plans'"
+    assert f"Spark refused {statement}: [DENIED] no access to the bucket; what precedes it is registered" in ran.stderr
