@@ -16,7 +16,16 @@ OF_OTHERS: Final = {
     "--randomly-seed",
     *("--generate", "--verify", "--execute", "--topics-to-move"),  # kafka-reassign-partitions
     *("--create", "--alter", "--delete", "--describe", "--list", "--cancel"),  # kafka-topics, kafka-reassign-partitions
-    *("--jars", "--master", "--py-files", "--archives", "--files", "--properties-file"),  # spark-submit
+    *(
+        "--jars",
+        "--master",
+        "--py-files",
+        "--archives",
+        "--files",
+        "--properties-file",
+        "--principal",
+        "--keytab",
+    ),  # spark-submit
     "--index-url",  # pip
     *("--conn-type", "--conn-host"),  # airflow connections add
     *("--markdown", "--partitions", "--rounds", "--planned", "--told", "--failover", "--driver-memory"),  # make bench

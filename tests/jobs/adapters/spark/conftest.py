@@ -1,6 +1,7 @@
 """A cluster with more partitions than the driver reads by itself."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import pytest
@@ -18,6 +19,12 @@ assert TOPICS * PARTITIONS > SMALL_CLUSTER_PARTITIONS
 
 @pytest.fixture(scope="module")
 def large(zookeeper_server: EmbeddedZooKeeper) -> Iterator[KafkaTree]:
+    with large_tree(zookeeper_server) as tree:
+        yield tree
+
+
+@contextmanager
+def large_tree(zookeeper_server: EmbeddedZooKeeper) -> Iterator[KafkaTree]:
     """Broker 1 is gone, so two partitions of three are due."""
     root = KazooClient(zookeeper_server.connect)
     root.start()

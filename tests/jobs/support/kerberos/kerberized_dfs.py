@@ -6,7 +6,7 @@ from typing import Final
 from tests.jobs.support.kerberos.kdc import GUEST, HDFS, HTTP, REALM, USER, Kdc
 from tests.jobs.support.warehouses.mini_dfs import MiniDfs, write_site
 
-_CLIENTS: Final = {
+CLIENTS: Final = {
     "hadoop.security.authentication": "kerberos",
     "hadoop.security.authorization": "true",
     "dfs.namenode.kerberos.principal": f"{HDFS}@{REALM}",
@@ -27,7 +27,7 @@ class KerberizedDfs(MiniDfs):
         super().__init__(folder)
         self.kdc = kdc
         keytabs = ("dfs.namenode.keytab.file", "dfs.datanode.keytab.file", "dfs.web.authentication.kerberos.keytab")
-        self.settings = {**super().settings, **_CLIENTS, **_SERVERS, **dict.fromkeys(keytabs, str(kdc.keytab))}
+        self.settings = {**super().settings, **CLIENTS, **_SERVERS, **dict.fromkeys(keytabs, str(kdc.keytab))}
         self.java_options = (self.java_option,)
 
     @property
@@ -42,6 +42,6 @@ class KerberizedDfs(MiniDfs):
     def client_conf(self, folder: Path) -> Path:
         """Write what HADOOP_CONF_DIR names."""
         folder.mkdir()
-        write_site(folder / "core-site.xml", {**_CLIENTS, "fs.defaultFS": self.url})
-        write_site(folder / "hdfs-site.xml", dict(_CLIENTS))
+        write_site(folder / "core-site.xml", {**CLIENTS, "fs.defaultFS": self.url})
+        write_site(folder / "hdfs-site.xml", dict(CLIENTS))
         return folder

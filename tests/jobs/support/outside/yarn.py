@@ -1,9 +1,10 @@
 """A real YARN, a resource manager and a node manager as two processes, whose default file system is an HDFS."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 from urllib.request import urlopen
 
@@ -27,14 +28,14 @@ _QUEUES: Final = {
 class _Daemon(Server):
     main = ""
 
-    def __init__(self, name: str, folder: Path, conf: Path) -> None:
+    def __init__(self, name: str, folder: Path, conf: Path, java_options: Sequence[str]) -> None:
         super().__init__(name, folder, None)
-        self.conf = conf
+        self.conf, self.java_options = conf, java_options
 
     def command(self) -> list[str]:
         java = [str(find_java()), "-Xmx300m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         path = f"{self.conf}:{class_path([*zookeeper_jars(), *hdfs_jars(), *yarn_jars()])}"
-        return [*java, "--add-opens=java.base/java.lang=ALL-UNNAMED", "-cp", path, self.main]
+        return [*java, *self.java_options, "--add-opens=java.base/java.lang=ALL-UNNAMED", "-cp", path, self.main]
 
 
 class ResourceManager(_Daemon):
@@ -64,14 +65,21 @@ class NodeManager(_Daemon):
 class Yarn(Servers):
     """YARN on loopback; `conf` is what HADOOP_CONF_DIR names, `logs` has the output of containers.
 
-    Containers have the `inherited` variables of this process, and no others.
+    Containers have the `inherited` variables of this process, and no others. `more` settings are in all files.
     """
 
-    def __init__(self, folder: Path, file_system: str, inherited: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        file_system: str,
+        inherited: Sequence[str] = (),
+        more: Mapping[str, str] = MappingProxyType({}),
+        java_options: Sequence[str] = (),
+    ) -> None:
         self.conf, self.logs = folder / "conf", folder / "logs"
         self.conf.mkdir()
-        self.manager = ResourceManager("resource-manager", folder, self.conf)
-        self.node = NodeManager("node-manager", folder, self.conf)
+        self.manager = ResourceManager("resource-manager", folder, self.conf, java_options)
+        self.node = NodeManager("node-manager", folder, self.conf, java_options)
         manager = ("", "scheduler.", "resource-tracker.", "admin.")
         addresses = {f"yarn.resourcemanager.{part}address": f"{LOOPBACK}:{free_port()}" for part in manager}
         node = {
@@ -89,8 +97,9 @@ class Yarn(Servers):
             "yarn.nodemanager.pmem-check-enabled": "false",
             "yarn.nodemanager.disk-health-checker.enable": "false",
         }
-        write_site(self.conf / "core-site.xml", {"fs.defaultFS": file_system})
-        write_site(self.conf / "yarn-site.xml", {**addresses, **node, **settings})
+        write_site(self.conf / "core-site.xml", {"fs.defaultFS": file_system, **more})
+        write_site(self.conf / "hdfs-site.xml", more)
+        write_site(self.conf / "yarn-site.xml", {**addresses, **node, **settings, **more})
         write_site(self.conf / "capacity-scheduler.xml", dict(_QUEUES))
 
     def _start(self, stack: ExitStack) -> None:
