@@ -3,7 +3,7 @@
     HADOOP=1 .venv/bin/pytest -m torture tests/jobs/adapters/spark/test_kerberized_yarn.py
 
 Containers run as the user of the node manager (DefaultContainerExecutor), not as the one who submits: that needs root
-and a container executor in C. The topics' znodes have ACLs, so whoever reads them has logged in.
+and a container executor in C. The topics' znodes have ACLs, so a process that reads them has logged in.
 """
 
 import os
