@@ -51,7 +51,7 @@ from jobs.runtime.settings import Settings
 from schemas import reasons
 from schemas.enums import Action, Outcome
 from schemas.plan import Plan, RowOutcome
-from schemas.rows import Change, Place, PlanRow, changes_among
+from schemas.rows import Change, Key, Place, PlanRow, changes_among
 
 
 def commit_admin(
@@ -143,7 +143,10 @@ class AdminCommit:
         self.commit_log.unfinished = True
         if self.commit_log.intents_written:
             moving = {move.place for move in self.running_moves() or ()}
-            requested = [change for change in self.commit_log.undecided(pending) if change.place in moving]
+            next_by_key: dict[Key, PlanRow] = {}
+            for row in self.commit_log.undecided(pending):  # a later wave may lead to the same replicas
+                next_by_key.setdefault(row.key, row)
+            requested = [row for row in next_by_key.values() if row.place in moving]
             reason = reasons.STILL_IN_PROGRESS.say()
             self.commit_log.add_outcomes([RowOutcome(change, Outcome.APPLIED, reason) for change in requested])
             self.commit_log.skip_undecided(pending)
