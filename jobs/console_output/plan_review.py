@@ -28,15 +28,15 @@ from jobs.console_output.plan_text import (
     warnings,
 )
 from jobs.core.arrow_rows import Bools, StoredRows, ValueCount
-from jobs.preconditions.copy_volume import space_warnings
 from jobs.preconditions.min_isr import judged_topics, stored_below_min_isr, stored_short_lists
 from jobs.preconditions.rollback_racks import is_rollback, lists_of_stored, spread_warnings
 from jobs.preconditions.unread_metadata import unread_warnings
 from jobs.repositories.brokers_last_seen import racks_of_snapshot
+from jobs.repositories.copy_volume import space_warnings
 from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact_of
 from jobs.repositories.log_sizes import stored_volume, usable_bytes
 from jobs.repositories.plans.repository import find_plan
-from jobs.repositories.quarantine import unread_by
+from jobs.repositories.snapshots import unread_by
 from jobs.repositories.stored_rows import BROKER_EFFECTS, affecting_broker, count_changes, read_rows
 from jobs.repositories.warehouse_status import min_isr_by_topic
 from jobs.runtime.console import format_cell, next_in_json, table, warnings_in_json

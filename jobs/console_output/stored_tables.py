@@ -19,8 +19,7 @@ from jobs.core.masking import HIDDEN, is_sensitive, masked_text
 from jobs.core.units import format_duration
 from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND
 from jobs.repositories.plans.repository import find_plan
-from jobs.repositories.quarantine import unread_in
-from jobs.repositories.snapshots import as_of, find_snapshot, rows_as_of
+from jobs.repositories.snapshots import as_of, find_snapshot, rows_as_of, unread_in
 from jobs.repositories.stored_rows import read_rows
 from jobs.runtime.cli_enums import Output
 from jobs.runtime.console import CommandResult, log, table, warn

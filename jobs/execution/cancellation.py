@@ -32,8 +32,7 @@ from jobs.execution.admin.cancellation_requests import (
     ended_reason,
     unsafe_refusal,
 )
-from jobs.execution.admin.command_lease import LEASE_HANDOVER_SECONDS, LeaseGuardedAdmin, lease_for
-from jobs.execution.admin.connections import admin_of
+from jobs.execution.admin.connections import LEASE_HANDOVER_SECONDS, LeaseGuardedAdmin, admin_of, lease_for
 from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.admin.zk_controller_client import ZkReassignmentOverride
 from jobs.execution.commit_report import unapplied_lines

@@ -24,8 +24,7 @@ from jobs.console_output.commit_events import Report
 from jobs.core.errors import ExitCode, RefusedError, SurveyorError, UnreadableError
 from jobs.core.signals import defer_signals, raise_on_signal
 from jobs.execution.admin.admin_commit import commit_admin, end_throttle, maintain_throttle
-from jobs.execution.admin.command_lease import LeaseGuardedAdmin, lease_for
-from jobs.execution.admin.connections import admin_of, controller_of
+from jobs.execution.admin.connections import LeaseGuardedAdmin, admin_of, controller_of, lease_for
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
 from jobs.execution.admin.running_waves import moving_of
 from jobs.execution.admin.throttles import other_throttled_plans, throttle_lines, throttle_rows

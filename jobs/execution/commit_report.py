@@ -20,16 +20,16 @@ from jobs.execution.admin.reassignment_options import ReassignmentOptions
 from jobs.execution.admin.throttles import throttle_lines
 from jobs.execution.mode_selection import why_controller_unreachable
 from jobs.execution.preflight import Preflight
-from jobs.preconditions.copy_volume import space_warnings, volume_rows
 from jobs.preconditions.min_isr import below_min_isr, short_lists
 from jobs.preconditions.rollback_racks import is_rollback, lists_of_changes, spread_warnings
 from jobs.preconditions.unread_metadata import unread_warnings
 from jobs.repositories.brokers_last_seen import racks_of_snapshot
+from jobs.repositories.copy_volume import space_warnings, volume_rows
 from jobs.repositories.deletion_impact import DeletionImpact, deletion_impact
 from jobs.repositories.log_sizes import stored_volume, usable_bytes
 from jobs.repositories.plans.commit_log import CommitLog, closed_line
 from jobs.repositories.plans.repository import read_plan
-from jobs.repositories.quarantine import unread_by
+from jobs.repositories.snapshots import unread_by
 from jobs.repositories.warehouse_status import min_isr_by_topic
 from jobs.runtime.cli_enums import Mode, Via
 from jobs.runtime.console import CommandResult, Result, keep_warnings, truncate

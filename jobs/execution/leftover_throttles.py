@@ -14,8 +14,7 @@ from jobs.console_output.commit_events import Report
 from jobs.core.errors import ExitCode, RefusedError
 from jobs.core.migration_signs import refuse_migration
 from jobs.execution.admin.audited_configs import override_text
-from jobs.execution.admin.command_lease import LeaseGuardedAdmin, lease_for
-from jobs.execution.admin.connections import admin_of
+from jobs.execution.admin.connections import LeaseGuardedAdmin, admin_of, lease_for
 from jobs.execution.admin.reassignment_options import Resource, ResourceKind
 from jobs.execution.admin.throttles import clear_throttle
 from jobs.repositories.snapshots import refuse_other_cluster_id

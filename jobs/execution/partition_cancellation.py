@@ -28,8 +28,7 @@ from jobs.execution.admin.cancellation_requests import (
     ended_reason,
     unsafe_refusal,
 )
-from jobs.execution.admin.command_lease import lease_for
-from jobs.execution.admin.connections import admin_of
+from jobs.execution.admin.connections import admin_of, lease_for
 from jobs.execution.admin.zk_controller_client import ZkReassignmentOverride
 from jobs.repositories.plans.commit_rows import NO_PLAN, AuditEntry, CommitRows
 from jobs.repositories.snapshots import refuse_other_cluster_id

@@ -14,8 +14,8 @@ from jobs.execution.commit import apply_plan, with_default_throttle
 from jobs.execution.commit_report import ReportExtras, nothing_written, plan_result, refuse_unapproved
 from jobs.execution.preflight import check_before_commit
 from jobs.execution.rollback_completion import close_if_rolled_back, read_rollback, target_snapshot
+from jobs.execution.rollback_plan import refuse_without_snapshot
 from jobs.preconditions.limits import CommitLimits
-from jobs.preconditions.rollback_plan import refuse_without_snapshot
 from jobs.repositories.plans.names import Alias, plan_named, refuse_other_parameters
 from jobs.repositories.plans.record_builders import InMemoryRows, PlanHeader
 from jobs.repositories.plans.repository import find_plan, read_plan, refuse_edited

@@ -7,14 +7,14 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import values_of
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.migration_signs import refuse_migration
-from jobs.preconditions.limits import refuse_other_cluster
-from jobs.preconditions.rollback_plan import (
+from jobs.execution.rollback_plan import (
     NOT_ROLLED_BACK,
     Destinations,
     Rollback,
     find_rollback,
     refuse_running,
 )
+from jobs.preconditions.limits import refuse_other_cluster
 from jobs.repositories.brokers_last_seen import brokers_seen_by, rack_of_each
 from jobs.repositories.drained_brokers import drained_brokers
 from jobs.repositories.plans.commit_log import CommitLog, close_plan, requested_changes

@@ -22,8 +22,7 @@ from jobs.planning.planning_tables import PlanningTables
 from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.drained_brokers import drained_brokers
-from jobs.repositories.quarantine import unread_in
-from jobs.repositories.snapshots import find_snapshot, rows_as_of, table_as_of
+from jobs.repositories.snapshots import find_snapshot, rows_as_of, table_as_of, unread_in
 from jobs.repositories.warehouse_status import default_min_isr_of
 from jobs.runtime.console import CommandResult
 from jobs.runtime.fleet import run_on_fleet

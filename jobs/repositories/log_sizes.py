@@ -7,7 +7,7 @@ import pyarrow as pa
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import StoredRows, values_of
-from jobs.preconditions.copy_volume import Volume, copying, volume
+from jobs.repositories.copy_volume import Volume, copying, volume
 
 MAX_FILTERED_TOPICS: Final = 100
 """Number of topics up to which sizes are read for these topics only."""

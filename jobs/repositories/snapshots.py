@@ -12,10 +12,11 @@ from jobs.adapters.delta.filtered_reads import Filter, rows_where
 from jobs.adapters.delta.warehouse import R, Warehouse, typed
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.arrow_rows import as_rows
-from jobs.core.errors import RefusedError, UnreadableError, UsageError
+from jobs.core.errors import RefusedError, SurveyorError, UnreadableError, UsageError
+from jobs.preconditions.unread_metadata import UnreadMetadata, concerns_unread, unread_among, unread_topics
 from schemas.columns import KEY_COLUMNS
 from schemas.enums import PartitionState
-from schemas.rows import Broker, Row, Snapshot, Topic
+from schemas.rows import Broker, Partition, PlanRecord, QuarantinedZnode, Row, Snapshot, Topic
 
 STATE_TABLES: Final = (
     *("partitions", "topics", "brokers", "brokers_last_seen"),
@@ -287,3 +288,23 @@ def _existing(rows: pa.Table) -> pa.ChunkedArray:
 
 def _states(rows: pa.Table) -> pa.ChunkedArray:
     return pc.fill_null(rows["partition_state"], "")
+
+
+def unread_in(warehouse: Warehouse, snapshot: Snapshot) -> UnreadMetadata:
+    """Name the topics and partitions of a snapshot that are in quarantine."""
+    if not snapshot.quarantined:
+        return UnreadMetadata()
+    rows = rows_as_of(warehouse, snapshot, QuarantinedZnode)
+    topics = unread_topics(rows)
+    read = rows_as_of(warehouse, snapshot, Partition, ("topic", "in", topics)) if topics else []
+    return unread_among(rows, {row.topic for row in read if row.understood})
+
+
+def unread_by(warehouse: Warehouse, plan: PlanRecord) -> UnreadMetadata:
+    """Name what the snapshot of a plan could not read, if the plan answers for it and the snapshot still exists."""
+    if not concerns_unread(plan):
+        return UnreadMetadata()
+    try:
+        return unread_in(warehouse, find_snapshot(warehouse, plan.snapshot_id))
+    except SurveyorError:  # the snapshot was dropped
+        return UnreadMetadata()

@@ -25,8 +25,8 @@ from jobs.core.arrow_rows import StoredRows
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.masking import masked_json, masked_text
 from jobs.core.units import format_bytes, format_duration
-from jobs.preconditions.copy_volume import Volume
 from jobs.preconditions.limits import UNCOMMITTABLE
+from jobs.repositories.copy_volume import Volume
 from jobs.repositories.log_sizes import stored_volume
 from jobs.repositories.plans import arrow_digest
 from jobs.repositories.plans.repository import find_plan

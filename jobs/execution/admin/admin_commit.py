@@ -20,8 +20,7 @@ from jobs.console_output.commit_events import Report
 from jobs.core.errors import RefusedError, StillRunningError, SurveyorError, UnreadableError
 from jobs.core.signals import raise_on_signal
 from jobs.execution.admin.audited_configs import ConfigAdmin
-from jobs.execution.admin.command_lease import LEASE_HANDOVER_SECONDS, LeaseGuardedAdmin, lease_for
-from jobs.execution.admin.connections import admin_of
+from jobs.execution.admin.connections import LEASE_HANDOVER_SECONDS, LeaseGuardedAdmin, admin_of, lease_for
 from jobs.execution.admin.controller_client import ControllerClient, request_changes
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
 from jobs.execution.admin.running_waves import (

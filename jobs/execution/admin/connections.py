@@ -1,23 +1,56 @@
-"""Connections of admin mode: the Admin API or, with `--via zookeeper`, requests in /admin, and the client for
-throttles.
+"""Connections of admin mode: the Admin API or, with `--via zookeeper`, requests in /admin; and the lease they need.
+
+Throttles need the Admin API in both cases, and a client of it alters configs only while the command holds the lease.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Final
 
 from jobs.adapters.brokers.admin_client import Admin, AdminUnavailableError, bootstrap, connected_admin, read_properties
 from jobs.adapters.cluster_connections.interface import ClusterConnection, Lease, LiveCluster
 from jobs.core.errors import RefusedError
+from jobs.core.signals import raise_on_signal
 from jobs.execution.admin.audited_configs import ConfigAdmin
-from jobs.execution.admin.command_lease import LeaseGuardedAdmin
 from jobs.execution.admin.controller_client import ControllerClient
 from jobs.execution.admin.reassignment_options import ReassignmentOptions
 from jobs.execution.admin.running_waves import make_poll_hook
 from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.admin.zk_controller_client import ZkControllerClient
+from jobs.repositories.actor import this_process
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.runtime.cli_enums import Via
+from jobs.runtime.console import log
 from jobs.runtime.settings import Settings
+
+LEASE_HANDOVER_SECONDS: Final = 60.0
+"""Seconds that a cancellation waits for a commit to release the lease: it does so between two polls or requests."""
+
+
+class NoLease:
+    """A lease that excludes no other process and cannot be lost, for clusters with commit_lease = false."""
+
+    def take(self, timeout: float) -> None:
+        """Do nothing: several processes can have this lease at once."""
+
+    def refuse_lost(self) -> None:
+        """Do nothing: this lease cannot be lost."""
+
+    def release(self) -> None:
+        """Do nothing: no process waits for this lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseGuardedAdmin:
+    """A client that alters configs only while we hold the lease."""
+
+    admin: ConfigAdmin
+    lease: Lease
+
+    def alter_override(self, kind: str, resource: str, overrides: Mapping[str, str | None]) -> int | str:
+        self.lease.refuse_lost()
+        return self.admin.alter_override(kind, resource, overrides)
 
 
 @contextmanager
@@ -62,3 +95,20 @@ def _throttler(stack: ExitStack, settings: Settings, state: LiveCluster, running
         if running.throttle is not None:
             raise RefusedError(f"--throttle needs the Admin API, also with --via zookeeper: {error}") from None
         return None
+
+
+@contextmanager
+def lease_for(
+    settings: Settings, cluster: ClusterConnection, plan_id: str, command: str, timeout_seconds: float | None = None
+) -> Iterator[Lease]:
+    """Hold the cluster's lease, after waiting `timeout_seconds` at most; None waits only for a process that was killed.
+
+    Raise LeaseHeldError if another process keeps it, and KeyboardInterrupt on Ctrl-C.
+    """
+    holder = this_process(command, plan_id)
+    with raise_on_signal():
+        if settings.conf.commit_lease:
+            with cluster.lease(holder, timeout_seconds, log) as lease:
+                yield lease
+        else:
+            yield NoLease()

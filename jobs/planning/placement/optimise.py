@@ -21,9 +21,8 @@ from jobs.planning.placement.weights import Weights
 from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND
 from jobs.repositories.brokers_last_seen import brokers_last_seen, rack_of_each
 from jobs.repositories.drained_brokers import drained_brokers
-from jobs.repositories.quarantine import unread_in
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of
+from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of, unread_in
 from jobs.runtime.console import log
 from planner.columns.change_rows import as_rejections
 from planner.placement.plan_figures import Figures, byte_figures, figures_of, led_figures, still_held, wave_figures

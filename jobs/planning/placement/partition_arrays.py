@@ -18,9 +18,8 @@ from jobs.core.arrow_rows import StoredRows
 from jobs.core.errors import RefusedError
 from jobs.planning.planning_tables import requests_of
 from jobs.preconditions.unread_metadata import QUARANTINE_COMMAND, UnreadMetadata
-from jobs.repositories.quarantine import unread_in
 from jobs.repositories.snapshot_tables import SnapshotTables
-from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of, table_as_of
+from jobs.repositories.snapshots import live_brokers_as_of, rows_as_of, table_as_of, unread_in
 from jobs.runtime.console import log
 from planner.placement.problem import NO_BROKER, Bools, Ints, Partitions
 from planner.placement.replica_arrays import is_in_row, padded

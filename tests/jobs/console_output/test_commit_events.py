@@ -11,7 +11,7 @@ from jobs.console_output.commit_events import CommitEvent, log_event
 ROOT: Final = Path(__file__).parents[3]
 FAULT_LOGGERS: Final = {
     "admin/cancellation_requests.py",
-    "admin/command_lease.py",
+    "admin/connections.py",
     "partition_cancellation.py",
 }
 """Services that log a fault, or let the lease do so."""

@@ -13,7 +13,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.precondition_reader import read_current
 from jobs.console_output.commit_events import log_event
 from jobs.execution.admin.admin_commit import commit_admin
-from jobs.execution.admin.command_lease import lease_for
+from jobs.execution.admin.connections import lease_for
 from jobs.preconditions.wave_outcomes import evaluate_waves
 from jobs.repositories.plans.commit_log import CommitLog
 from jobs.runtime.settings import settings_from

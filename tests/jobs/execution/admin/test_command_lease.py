@@ -12,7 +12,7 @@ from jobs.adapters.cluster_connections.interface import Lease
 from jobs.adapters.zookeeper.connection import sync, with_retries
 from jobs.adapters.zookeeper.lease_znode import LEASE, ZnodeLease, current_holder
 from jobs.core.errors import LeaseHeldError, LeaseLostError, RefusedError
-from jobs.execution.admin.command_lease import LeaseGuardedAdmin
+from jobs.execution.admin.connections import LeaseGuardedAdmin
 from jobs.runtime.settings import Settings
 from tests.jobs.support.controllers.throttled_tree import ConfigBrokers, own_lease, settings_of
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree

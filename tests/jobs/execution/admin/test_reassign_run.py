@@ -15,7 +15,7 @@ from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.zookeeper.lease_znode import LEASE
 from jobs.console_output.commit_events import log_event
 from jobs.execution.admin.admin_commit import AdminCommit
-from jobs.execution.admin.command_lease import lease_for
+from jobs.execution.admin.connections import lease_for
 from jobs.execution.admin.throttles import set_throttle, throttle_rows
 from jobs.repositories.actor import Actor
 from jobs.repositories.plans.commit_log import CommitLog, close_plan

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from jobs.adapters.cluster_connections.interface import Lease
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
-from jobs.execution.admin.command_lease import lease_for
+from jobs.execution.admin.connections import lease_for
 from jobs.runtime.settings import Settings, settings_from
 from schemas.topic_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from schemas.znodes import decode_config, encode_config

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import StoredRows
-from jobs.preconditions.copy_volume import VOLUME_COLUMNS, Volume, WaveVolume, space_warnings, volume
+from jobs.repositories.copy_volume import VOLUME_COLUMNS, Volume, WaveVolume, space_warnings, volume
 from jobs.repositories.log_sizes import stored_volume, usable_bytes
 from tests.jobs.support.rows.empty_tables import lay_tables
 
