@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from jobs.core.errors import SurveyorError
+from jobs.core.option_places import COMMAND_CONFIG, place_of
 from jobs.repositories.snapshots import live_brokers_as_of, other_cluster
 from jobs.repositories.warehouse_status import warehouse_status_if_readable
 from jobs.runtime.settings import Settings
@@ -118,8 +119,8 @@ def returned_configs(brokers: Sequence[Broker], silent: dict[int, str | None], a
         CheckStatus.WARNING,
         f"{len(silent)} of {pluralise(len(brokers), 'broker')} did not return their configs within "
         f"{PROBE_TIMEOUT_SECONDS:g} s: {join_ids(sorted(silent))}{failure}",
-        f"Kafka's defaults are assumed ({assumed} names); check that they run and are reachable from here, or give a "
-        "--command-config that they accept",
+        f"Kafka's defaults are assumed ({assumed} names); check that they run and are reachable from here, or give "
+        f"credentials in {place_of(COMMAND_CONFIG)} that they accept",
     )
 
 

@@ -28,7 +28,7 @@ from jobs.adapters.java.jars import cache_folder, missing_spark_jars
 from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, read, sync
-from jobs.adapters.zookeeper.endpoint import OPTION, ZooKeeperEndpoint
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.adapters.zookeeper.permission_checks import server_time, unwritable_paths
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.advice.next_steps import BLOCKING_SHOWN, repair_suggestion
@@ -51,6 +51,7 @@ from jobs.checks.common_checks import (
 from jobs.checks.kraft_checks import check_kraft
 from jobs.core.errors import SurveyorError, UsageError
 from jobs.core.migration_signs import DURING_MIGRATION, is_made_by_hand, migration_refusal
+from jobs.core.option_places import ZOOKEEPER, ZOOKEEPER_CONFIG, place_of
 from jobs.core.units import format_bytes
 from jobs.repositories.controller_epochs import latest_recorded_epoch, set_back
 from jobs.repositories.foreign_changes import foreign_changes
@@ -241,17 +242,19 @@ def _recorded_epoch(settings: Settings, state: ClusterState) -> int:
 def _permissions(client: KazooClient, endpoint: ZooKeeperEndpoint) -> CheckResult:
     """Whether ZooKeeper's ACLs allow what batch mode writes."""
     if closed := unwritable_paths(client):
-        user = f"the user of {OPTION}" if endpoint.config else "Surveyor without credentials"
+        user = f"the user of {place_of(ZOOKEEPER_CONFIG)}" if endpoint.config else "Surveyor without credentials"
         return CheckResult(
-            "permissions", CheckStatus.WARNING, f"not writable by {user}: {', '.join(closed)}", _WRITE_ADVICE
+            "permissions", CheckStatus.WARNING, f"not writable by {user}: {', '.join(closed)}", _write_advice()
         )
     return CheckResult("permissions", CheckStatus.FINE, "no ACL is in the way of what batch mode writes")
 
 
-_WRITE_ADVICE: Final = (
-    f"batch mode, `reconcile` and `control` need write access: let {OPTION} name the brokers' user, or let the ACL "
-    "allow this host; admin mode does not need it"
-)
+def _write_advice() -> str:
+    return (
+        "batch mode, `reconcile` and `control` need write access: let "
+        f"{place_of(ZOOKEEPER_CONFIG)} name the brokers' user, or let the ACL allow this host; admin mode does not "
+        "need it"
+    )
 
 
 def _clock(client: KazooClient, state: ClusterState) -> CheckResult:
@@ -279,7 +282,7 @@ def _registered(settings: Settings, state: ClusterState) -> CheckResult:
     `surveyor status` shows whether partitions name the missing ones.
     """
     if not state.brokers:
-        advice = "check the chroot of --zookeeper (SURVEYOR_ZOOKEEPER); start brokers"
+        advice = f"check the chroot of {place_of(ZOOKEEPER)}; start brokers"
         return CheckResult("brokers", CheckStatus.WARNING, "none is registered", advice)
     missing = missing_brokers(settings, state.live)
     if missing:

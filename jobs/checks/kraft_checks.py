@@ -30,6 +30,7 @@ from jobs.checks.common_checks import (
     see_status,
     show_quarantine,
 )
+from jobs.core.option_places import BOOTSTRAP_SERVERS, COMMAND_CONFIG, place_of
 from jobs.core.units import format_duration
 from jobs.runtime.settings import Settings
 from jobs.snapshots.cluster_view import PARTITION, view_of_reading
@@ -70,11 +71,11 @@ def reachability_result(
     check = "reachability"
     failed = "; ".join(f"{address}: {faults[address]}" for address in addresses if address in faults)
     if not seconds:
-        advice = "check --bootstrap-server (SURVEYOR_BOOTSTRAP_SERVERS), --command-config and that brokers run"
+        advice = f"check {place_of(BOOTSTRAP_SERVERS)}, {place_of(COMMAND_CONFIG)} and that brokers run"
         return CheckResult(check, CheckStatus.FAULT, f"no broker answered: {failed}", advice)
     answering = f"{len(seconds)} of {len(addresses)} addresses answered"
     if faults:
-        advice = "start that broker, or take its address out of --bootstrap-server (SURVEYOR_BOOTSTRAP_SERVERS)"
+        advice = f"start that broker, or take its address out of {place_of(BOOTSTRAP_SERVERS)}"
         return CheckResult(check, CheckStatus.WARNING, f"{answering}; {failed}", advice)
     return CheckResult(
         check, CheckStatus.FINE, f"{answering}, the last one after {max(seconds.values()) * 1000:.0f} ms"

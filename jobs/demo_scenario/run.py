@@ -13,6 +13,7 @@ from jobs.adapters.embedded.migrating import MigratingCluster
 from jobs.adapters.spark.remote import REMOTE
 from jobs.adapters.spark.session import stop_session
 from jobs.core.errors import ExitCode, RefusedError
+from jobs.core.option_places import WAREHOUSE
 from jobs.core.signals import raise_on_signal
 from jobs.demo_scenario.kraft import KRaftScenario
 from jobs.demo_scenario.migration import MigrationScenario
@@ -21,7 +22,7 @@ from jobs.demo_scenario.zookeeper import BROKER_SETTINGS, ZooKeeperScenario
 from jobs.repositories.snapshots import last_snapshot
 from jobs.runtime.console import CommandResult
 from jobs.runtime.output import emit
-from jobs.runtime.settings import DEFAULT_WAREHOUSE, Settings
+from jobs.runtime.settings import Settings
 
 INTERRUPTED: Final = "interrupted: the servers of the demo are stopped; the same command starts a new demo"
 
@@ -76,7 +77,7 @@ def _warehouse(settings: Settings) -> Iterator[str]:
 
     Raises RefusedError if the given one has snapshots under this name: the demo starts another cluster.
     """
-    if settings.warehouse_uri != DEFAULT_WAREHOUSE:
+    if WAREHOUSE in settings.places:
         warehouse = settings.warehouse
         if warehouse.exists() and last_snapshot(warehouse) is not None:
             raise RefusedError(

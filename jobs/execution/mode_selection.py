@@ -3,6 +3,7 @@
 from jobs.adapters.brokers.admin_client import AdminUnavailableError, bootstrap, is_reachable, read_properties
 from jobs.adapters.cluster_connections.interface import ClusterConnection, LiveCluster
 from jobs.core.errors import RefusedError, UsageError
+from jobs.core.option_places import COMMAND_CONFIG, place_of
 from jobs.execution.admin.connections import admin_of
 from jobs.execution.admin.controller_client import EXECUTABLE
 from jobs.execution.admin.reassignment_options import DEFAULT, ReassignmentOptions
@@ -218,6 +219,7 @@ def _addresses(settings: Settings, state: LiveCluster) -> list[str]:
 def _unreachable_from_here(controller: int, reason: str) -> RefusedError:
     return RefusedError(
         f"{reason}. But broker {controller} is the controller and registered in ZooKeeper: the fault may be in the "
-        "connection and not in the cluster. Give the right --command-config, repair the network, or, if the "
+        f"connection and not in the cluster. Give the right credentials in {place_of(COMMAND_CONFIG)}, repair the "
+        "network, or, if the "
         "controller cannot be reached at all, take the controllership with --mode batch",
     )

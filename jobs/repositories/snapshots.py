@@ -13,6 +13,7 @@ from jobs.adapters.delta.warehouse import R, Warehouse, typed
 from jobs.adapters.delta.warehouse_paths import no_warehouse
 from jobs.core.arrow_rows import as_rows
 from jobs.core.errors import RefusedError, SurveyorError, UnreadableError, UsageError
+from jobs.core.option_places import WAREHOUSE, place_of
 from jobs.preconditions.unread_metadata import UnreadMetadata, concerns_unread, unread_among, unread_topics
 from schemas.columns import KEY_COLUMNS
 from schemas.enums import PartitionState
@@ -63,7 +64,8 @@ def other_cluster(warehouse: Warehouse, cluster_id: str | None, address: str) ->
     subject = f"snapshot {newest} and others" if own else "the snapshots"
     return (
         f"{subject} of cluster {warehouse.cluster!r} in {warehouse.uri} are of the cluster with id {other}, and "
-        f"{address} is that of {cluster_id}; check the address and --warehouse, or give this cluster a name of its "
+        f"{address} is that of {cluster_id}; check the address and {place_of(WAREHOUSE)}, or give this cluster a name "
+        "of its "
         "own with --cluster, also if it was created again"
     )
 

@@ -16,6 +16,7 @@ import typer
 
 from jobs.core.errors import WORST_FIRST, ExitCode, SurveyorError
 from jobs.core.logs import on_cluster_of_fleet
+from jobs.core.option_places import option_places_of_cluster
 from jobs.core.units import Part
 from jobs.runtime.cli_enums import Output
 from jobs.runtime.console import CommandResult, Result, log, separate_warnings, table
@@ -37,6 +38,9 @@ Parallel = Annotated[
 
 STEPS_SHOWN: Final = 3
 """Clusters whose next command is shown, apart from those that failed."""
+
+REASON_CHARS: Final = 400
+"""Characters of an error in the summary; stderr and the cluster's result have all of it."""
 
 OUTCOME_COLUMNS: Final = ("cluster", "outcome", "exit_code")
 
@@ -76,13 +80,23 @@ class ClusterOutcome:
 
     @property
     def reason(self) -> str | None:
-        """The first line of the error."""
+        """The error in one line."""
         error = self.fields.get("error")
-        return None if error is None else (str(error).splitlines() or [""])[0]
+        return None if error is None else one_line(str(error))
 
     @property
     def is_failure(self) -> bool:
         return "error" in self.fields
+
+
+def one_line(error: str) -> str:
+    r"""Join the lines of an error, and cut it off after REASON_CHARS.
+
+    >>> one_line("no broker answered:\n  kafka1:9092: timed out\n  kafka2:9092: refused\ncheck that brokers run")
+    'no broker answered: kafka1:9092: timed out; kafka2:9092: refused; check that brokers run'
+    """
+    joined = "; ".join(line.strip() for line in error.splitlines()).replace(":; ", ": ")
+    return joined if len(joined) <= REASON_CHARS else f"{joined[:REASON_CHARS]}..."
 
 
 def run_on_fleet(settings: Settings, parallel: int | None, work: Work, summary: FleetSummary) -> CommandResult:
@@ -131,7 +145,7 @@ def _outcome_of(settings: Settings, work: Work) -> ClusterOutcome:
     def outcome(code: ExitCode, fields: Result, steps: Sequence[Suggestion] = ()) -> ClusterOutcome:
         return ClusterOutcome(settings, code, fields, round(time.monotonic() - began, 3), steps)
 
-    with on_cluster_of_fleet(settings.cluster), separate_warnings():
+    with on_cluster_of_fleet(settings.cluster), option_places_of_cluster(settings.places), separate_warnings():
         try:
             result = work(settings)
             return outcome(result.exit_code, result.json, result.steps or ())

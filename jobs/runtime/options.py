@@ -19,6 +19,7 @@ from jobs.adapters.spark.submit_environment import adapt_to_spark_submit
 from jobs.core import logs
 from jobs.core.errors import ExitCode, SurveyorError, UsageError
 from jobs.core.logs import LogFormat, LogLevel
+from jobs.core.option_places import option_places
 from jobs.core.signals import end_unless_own_interrupt, exit_code, json_output, stop_handling
 from jobs.core.units import slow_rate_warning
 from jobs.runtime.atomic_files import refuse_unwritable
@@ -225,7 +226,8 @@ def _with_options(function: Command, options: Mapping[str, tuple[Any, Any]]) -> 
                 raise UsageError("--parallel is for several clusters: give --all, too")
             settings = settings_from(**common, fleet=fleet, typed=typed_options(context))
             its_own = {"context": context} if "context" in own.parameters else {}
-            result = function(settings, **arguments, **its_own) or ExitCode.DONE
+            with option_places(settings.places):
+                result = function(settings, **arguments, **its_own) or ExitCode.DONE
             if isinstance(result, CommandResult):
                 emit(settings, result)
                 result = result.exit_code

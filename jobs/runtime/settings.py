@@ -22,6 +22,16 @@ from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core import logs
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.logs import LogFormat, LogLevel
+from jobs.core.option_places import (
+    BOOTSTRAP_SERVERS,
+    COMMAND_CONFIG,
+    VARIABLES,
+    WAREHOUSE,
+    ZOOKEEPER,
+    ZOOKEEPER_CONFIG,
+    option_places,
+    place_of,
+)
 from jobs.core.text_decoding import read_text_file
 from jobs.core.units import PERIOD, RATE, parse_rate
 from jobs.runtime.cli_enums import Output
@@ -39,7 +49,7 @@ CONTROLLER_ID: Final = 2147483647
 """The broker id that Surveyor uses as controller: the largest id, which no broker gets by accident."""
 
 
-ADDRESS_OPTIONS: Final = {"zookeeper": "--zookeeper", "bootstrap_servers": "--bootstrap-server"}
+ADDRESS_OPTIONS: Final = {"zookeeper": ZOOKEEPER, "bootstrap_servers": BOOTSTRAP_SERVERS}
 """Options that say where a cluster's metadata is, by the name of their setting; a cluster has one of them."""
 
 DEFAULT_WAREHOUSE: Final = "warehouse"
@@ -102,6 +112,10 @@ class Settings:
     """Format of the output, None for tables with the most important columns."""
     typed: Typed = field(default_factory=dict)
     """Options typed on the command line, which suggested commands repeat."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Where the values of options come from, for messages (`jobs.core.option_places`)."""
+    conf_section: str | None = None
+    """The section of the file that alone has the cluster's address, with --all."""
 
     @property
     def for_people(self) -> bool:
@@ -160,9 +174,8 @@ class Settings:
 
     @property
     def address_option(self) -> str:
-        """The option that names the cluster, with its environment variable, for messages."""
-        name = "zookeeper" if self.conf.bootstrap_servers is None else "bootstrap_servers"
-        return f"{ADDRESS_OPTIONS[name]} (SURVEYOR_{name.upper()})"
+        """Where the address of the cluster comes from, for messages."""
+        return place_of(ZOOKEEPER if self.conf.bootstrap_servers is None else BOOTSTRAP_SERVERS)
 
     @property
     def address(self) -> str:
@@ -178,7 +191,7 @@ class Settings:
         """Raise RefusedError, with what to use instead, if a command works through ZooKeeper and there is none."""
         if not self.has_zookeeper:
             raise RefusedError(
-                f"cluster {self.cluster!r} is a KRaft cluster (--bootstrap-server), and `surveyor {command}` works "
+                f"cluster {self.cluster!r} is a KRaft cluster ({self.address_option}), and `surveyor {command}` works "
                 f"through ZooKeeper: {instead or INSTEAD[command]}"
             )
 
@@ -190,8 +203,13 @@ class Settings:
         """
         if not self.has_zookeeper:
             raise RefusedError(
-                f"cluster {self.cluster!r} is a KRaft cluster (--bootstrap-server), and this command needs ZooKeeper; "
-                "docs/kraft.md says what works there and how"
+                f"cluster {self.cluster!r} is a KRaft cluster ({self.address_option}), and this command needs "
+                "ZooKeeper; docs/kraft.md says what works there and how"
+            )
+        if self.conf.zookeeper is None and self.conf_section is not None:
+            raise UsageError(
+                f"no address given for cluster {self.cluster!r}: set zookeeper, or bootstrap_servers of a KRaft "
+                f"cluster, in {self.conf_section}"
             )
         if self.conf.zookeeper is None:
             raise UsageError(
@@ -243,8 +261,11 @@ def settings_from(
     )
     if warehouse == "":
         raise UsageError("--warehouse names no folder: give the name of one, or leave the option out")
-    folder = sources.prefer("warehouse", warehouse, conf.warehouse) or DEFAULT_WAREHOUSE
-    refuse_invalid_path(folder)
+    folder = sources.prefer("warehouse", warehouse, conf.warehouse)
+    places = sources.places({"warehouse": folder}, {"warehouse": conf.warehouse}, str(conf_path))
+    folder = folder or DEFAULT_WAREHOUSE
+    with option_places(places):
+        refuse_invalid_path(folder)
     if remote is not None:
         address(remote)
         folder = absolute(folder)
@@ -264,18 +285,34 @@ def settings_from(
                 f"surveyor: --all takes the clusters of {conf_path}, not {bootstrap_servers} of "
                 "SURVEYOR_BOOTSTRAP_SERVERS"
             )
+        for name, known in conf.clusters.items():
+            sources.refuse_two_addresses(known, name)
         members = tuple(
-            of_command(cluster=name, conf=known, as_json=True, typed=_typed_for(name, sources.typed))
+            of_command(
+                cluster=name,
+                conf=known,
+                as_json=True,
+                typed=_typed_for(name, sources.typed),
+                places=places | _places_in(f"[clusters.{name}] of {conf_path}"),
+                conf_section=f"[clusters.{name}] of {conf_path}",
+            )
             for name, known in sorted(conf.clusters.items())
         )
         return of_command(
-            cluster=cluster, conf=ClusterConf(), result_file=result_file, fleet=members, typed=sources.typed
+            cluster=cluster,
+            conf=ClusterConf(),
+            result_file=result_file,
+            fleet=members,
+            typed=sources.typed,
+            places=places | _places_in(f"its section of {conf_path}"),
         )
     if conf.clusters and cluster not in conf.clusters:
         raise UsageError(
             f"--conf {conf_path} has no [clusters.{cluster}]; it has {', '.join(sorted(conf.clusters))}",
         )
     cluster_conf = conf.clusters.get(cluster, ClusterConf())
+    sources.refuse_two_addresses(cluster_conf, cluster)
+    stored = {name: getattr(cluster_conf, name) for name in _CLUSTER_OPTIONS}
     addresses = sources.address({"zookeeper": zookeeper, "bootstrap_servers": bootstrap_servers}, cluster_conf)
     cluster_conf = cluster_conf.model_copy(update=dict.fromkeys(ADDRESS_OPTIONS))
     given = {
@@ -284,12 +321,25 @@ def settings_from(
         "command_config": command_config,
     }
     flags = {key: value for key, value in given.items() if value is not None}
+    chosen_conf = cluster_conf.model_copy(update=flags)
+    chosen = {name: getattr(chosen_conf, name) for name in _CLUSTER_OPTIONS}
+    places |= sources.places(chosen, stored, f"[clusters.{cluster}] of {conf_path}")
     return of_command(
         cluster=cluster,
-        conf=cluster_conf.model_copy(update=flags),
+        conf=chosen_conf,
         result_file=result_file,
         typed=sources.typed,
+        places=places,
     )
+
+
+_CLUSTER_OPTIONS: Final = ADDRESS_OPTIONS | {"zookeeper_config": ZOOKEEPER_CONFIG, "command_config": COMMAND_CONFIG}
+"""Options that are also keys of a cluster's section, by key."""
+
+
+def _places_in(section: str) -> dict[str, str]:
+    """Return the places of a cluster's options for messages, if only the file has them."""
+    return {option: f"{name} in {section}" for name, option in _CLUSTER_OPTIONS.items()}
 
 
 SINGLE_CLUSTER_OPTIONS: Final = (
@@ -339,10 +389,6 @@ class Sources:
             both = [ADDRESS_OPTIONS[name] if typed else f"SURVEYOR_{name.upper()}" for name in chosen]
             raise UsageError(f"{' and '.join(both)} name two places of one cluster's metadata: give one of the two")
         stored = {name: value for name in ADDRESS_OPTIONS if (value := getattr(in_file, name)) is not None}
-        if len(stored) > 1:
-            raise UsageError(
-                f"--conf {self.conf_path}: a cluster has both zookeeper and bootstrap_servers; give one of the two"
-            )
         if typed or not stored:
             return chosen
         (name, value), other = next(iter(stored.items())), next(iter(chosen), None)
@@ -353,6 +399,27 @@ class Sources:
         used, unused = (of_file, of_environment) if file_is_meant else (of_environment, of_file)
         log(f"surveyor: {used} is used, not {unused}")
         return stored if file_is_meant else chosen
+
+    def refuse_two_addresses(self, in_file: ClusterConf, cluster: str) -> None:
+        """Raise UsageError if a section of the file names both ZooKeeper and brokers."""
+        if None not in {in_file.zookeeper, in_file.bootstrap_servers}:
+            raise UsageError(
+                f"[clusters.{cluster}] of {self.conf_path} has both zookeeper and bootstrap_servers; give one of "
+                "the two"
+            )
+
+    def places(self, chosen: Mapping[str, object], stored: Mapping[str, object], section: str) -> dict[str, str]:
+        """Return where the chosen values come from, by option; `stored` are those in the section of the file."""
+        places = dict[str, str]()
+        for name, value in chosen.items():
+            option = WAREHOUSE if name == "warehouse" else _CLUSTER_OPTIONS[name]
+            if name in self.typed:
+                places[option] = option
+            elif value is not None and value == stored[name]:
+                places[option] = f"{name} in {section}"
+            elif value is not None:
+                places[option] = VARIABLES.get(option, option)
+        return places
 
     def prefer(
         self, name: str, value: _Value | None, in_file: _Value | None, notify: Callable[[str], None] = log

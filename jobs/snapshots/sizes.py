@@ -17,6 +17,7 @@ from msgspec import Struct
 from jobs.adapters.brokers.log_dirs import LogDirs, read_log_dirs
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.errors import UnreadableError
+from jobs.core.option_places import COMMAND_CONFIG, place_of
 from jobs.core.units import Part, format_bytes
 from jobs.repositories.snapshots import refuse_other_cluster_id
 from jobs.runtime.console import CommandResult, Result, log
@@ -84,7 +85,7 @@ def take_sizes(settings: Settings) -> StoredSizes:
     with progress("asking brokers for their log dirs", detail):
         log_dirs, silent = read_log_dirs(brokers, settings.conf.command_config, count)
     if not log_dirs:
-        raise UnreadableError(_no_response_message(silent))
+        raise UnreadableError(_no_response_message(silent, settings.address_option))
     logs = pa.concat_tables([log_dirs[broker].logs for broker in sorted(log_dirs)])
     with progress("writing sizes"):
         store_sizes(settings.warehouse, log_dirs, logs)
@@ -104,12 +105,12 @@ def _of_brokers(brokers: Collection[int]) -> str:
     return f"broker_id IN ({', '.join(map(str, sorted(brokers)))})"
 
 
-def _no_response_message(silent: Mapping[int, str]) -> str:
+def _no_response_message(silent: Mapping[int, str], address_option: str) -> str:
     if not silent:
-        return "no broker is registered; start brokers, or check --zookeeper or --bootstrap-server"
+        return f"no broker is registered; start brokers, or check {address_option}"
     return (
         f"none of {pluralise(len(silent), 'broker')} reported its log dirs:\n  {_listed(by_reason(silent))}\n"
-        "nothing was stored; check --command-config and the network connection to the brokers"
+        f"nothing was stored; check {place_of(COMMAND_CONFIG)} and the network connection to the brokers"
     )
 
 

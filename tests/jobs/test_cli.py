@@ -213,9 +213,17 @@ def test_a_form_is_one_object(form: str) -> None:
 def test_what_is_missing_is_called_as_the_environment_has_it(tmp_path: Path) -> None:
     nothing = {"SURVEYOR_ZOOKEEPER": "", "SURVEYOR_WAREHOUSE": "", "SURVEYOR_CONF": ""}
     without = CliRunner(env=dict.fromkeys(nothing)).invoke(app, ["status"])
-    elsewhere = CliRunner().invoke(app, ["show", "plans", "--warehouse", str(tmp_path / "none")])
+    none = str(tmp_path / "none")
+    typed = CliRunner().invoke(app, ["show", "plans", "--warehouse", none])
+    elsewhere = CliRunner(env={"SURVEYOR_WAREHOUSE": none}).invoke(app, ["show", "plans"])
+    (tmp_path / "conf.toml").write_text(f'warehouse = "{none}"')
+    in_file = CliRunner(env=dict.fromkeys(nothing)).invoke(
+        app, ["show", "plans", "--conf", str(tmp_path / "conf.toml")]
+    )
     assert (without.exit_code, "set SURVEYOR_ZOOKEEPER" in without.stderr) == (2, True), without.stderr
-    assert (elsewhere.exit_code, "(SURVEYOR_WAREHOUSE)" in elsewhere.stderr) == (22, True), elsewhere.stderr
+    assert "check --warehouse, or" in typed.stderr
+    assert (elsewhere.exit_code, "check SURVEYOR_WAREHOUSE" in elsewhere.stderr) == (22, True), elsewhere.stderr
+    assert f"check warehouse in {tmp_path / 'conf.toml'}" in in_file.stderr
 
 
 @pytest.mark.parametrize(

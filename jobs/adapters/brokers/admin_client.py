@@ -43,6 +43,7 @@ from jobs.adapters.kerberos.login import GSSAPI, KERBEROS_KEYS, KerberosError, K
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.core.jaas import login_module
 from jobs.core.logs import quiet_logger
+from jobs.core.option_places import COMMAND_CONFIG, place_of
 from jobs.core.properties import HOST_NAMES, read_key_values
 from jobs.core.tls_files import TLS_KEYS, client_context
 from schemas.replica_assignment import target
@@ -76,7 +77,6 @@ _SETTINGS: Final = {
 }
 """Keys of client.properties that kafka-python has too."""
 
-_OPTION: Final = "--command-config"
 _JAAS_SECTION: Final = "KafkaClient"
 _DENIED: Final = ("[Error 29]", "[Error 31]")
 """How kafka-python begins the texts of TOPIC_AUTHORIZATION_FAILED and CLUSTER_AUTHORIZATION_FAILED."""
@@ -162,8 +162,9 @@ def read_properties(path: Path | None) -> dict[str, Any]:
     """
     if path is None:
         return {}
+    option = place_of(COMMAND_CONFIG)
     keys = (*_SETTINGS, *TOKEN_KEYS, *KERBEROS_KEYS, *TLS_KEYS, HOST_NAMES)
-    values, file = read_key_values(path, _OPTION, keys), f"{_OPTION} {path}"
+    values, file = read_key_values(path, option, keys), f"{option} {path}"
     settings: dict[str, Any] = {_SETTINGS[key]: value for key, value in values.items() if key in _SETTINGS}
     mechanism = settings.get("sasl_mechanism")
     if mechanism == "OAUTHBEARER":
@@ -462,7 +463,7 @@ def connected_admin(
         protocol = settings.get("security_protocol", "PLAINTEXT")
         raise AdminUnavailableError(
             f"no registered broker has a {protocol} endpoint for the Admin API: "
-            "check security.protocol in --command-config, and that brokers run",
+            f"check security.protocol in {place_of(COMMAND_CONFIG)}, and that brokers run",
         )
     with warnings.catch_warnings():
         # kafka-python leaves the sockets of a failed client to the garbage collector
@@ -473,7 +474,7 @@ def connected_admin(
     if client is None:
         raise AdminUnavailableError(
             f"no broker answered the Admin API at {abbreviate(addresses)} ({reason}); "
-            "check --command-config and that brokers run",
+            f"check {place_of(COMMAND_CONFIG)} and that brokers run",
         )
     client._controller_id = controller  # noqa: SLF001 - kafka-python has no public way to set it
     try:

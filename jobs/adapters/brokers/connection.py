@@ -35,6 +35,7 @@ from jobs.adapters.brokers.listeners import (
 from jobs.adapters.brokers.transport import Transport
 from jobs.adapters.kerberos.login import GSSAPI
 from jobs.core.errors import RefusedError
+from jobs.core.option_places import COMMAND_CONFIG, place_of
 from schemas.notices import STOP_REPLICA
 from schemas.response_codes import CLUSTER_AUTHORIZATION_FAILED
 from schemas.rows import Broker
@@ -175,7 +176,8 @@ class BrokerConnection:
         self.send(STOP_REPLICA, version, body, stop, deadline)
         if error_of(self.receive_response(stop, deadline)) == CLUSTER_AUTHORIZATION_FAILED:
             raise UnreachableBrokerError(
-                f"it answers ClusterAuthorizationFailed ({CLUSTER_AUTHORIZATION_FAILED}): the user of --command-config "
+                f"it answers ClusterAuthorizationFailed ({CLUSTER_AUTHORIZATION_FAILED}): the user of "
+                f"{place_of(COMMAND_CONFIG)} "
                 "needs ClusterAction on the Cluster; see the ACLs",
             )
 

@@ -14,13 +14,13 @@ from typing import Any, Final
 from jobs.adapters.brokers.admin_client import TLS, read_properties
 from jobs.adapters.kerberos.login import GSSAPI
 from jobs.core.errors import UsageError
+from jobs.core.option_places import COMMAND_CONFIG, place_of
 from schemas.rows import Broker
 from schemas.znode_json import PLAINTEXT, SECURITY_PROTOCOLS
 from schemas.znodes import Endpoint
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER, GSSAPI)
-OPTION: Final = "--command-config"
 
 _ALERT: Final = b"\x15\x03"
 """First bytes of a TLS alert, with which a TLS server answers plain text."""
@@ -51,7 +51,10 @@ class Listener:
         protocol = settings.get("security_protocol", PLAINTEXT)
         if protocol not in SECURITY_PROTOCOLS:
             choices = ", ".join(SECURITY_PROTOCOLS)
-            raise UsageError(f"{OPTION} {command_config}: security.protocol is {protocol!r}; it is one of {choices}")
+            raise UsageError(
+                f"{place_of(COMMAND_CONFIG)} {command_config}: security.protocol is {protocol!r}; it is one of "
+                f"{choices}"
+            )
         return cls(
             protocol, name, settings.get(TLS), _sasl(command_config, settings) if protocol.startswith("SASL") else {}
         )
@@ -76,7 +79,7 @@ class Listener:
         called, key = ("", "") if self.name is None else (f" called {self.name}", ", or control_listener in the conf")
         raise UnreachableBrokerError(
             f"broker {broker.broker_id} has no {self.security_protocol} endpoint{called}; it has "
-            f"{', '.join(endpoints)}: set security.protocol in {OPTION}{key}",
+            f"{', '.join(endpoints)}: set security.protocol in {place_of(COMMAND_CONFIG)}{key}",
         )
 
 
@@ -89,10 +92,11 @@ def _sasl(config: Path | None, settings: Mapping[str, Any]) -> dict[str, Any]:
     if mechanism not in MECHANISMS:
         choices = ", ".join(MECHANISMS)
         raise UsageError(
-            f"{OPTION} {config}: sasl.mechanism is {mechanism!r}; for control requests it is one of {choices}"
+            f"{place_of(COMMAND_CONFIG)} {config}: sasl.mechanism is {mechanism!r}; for control requests it is one of "
+            f"{choices}"
         )
     if mechanism not in {OAUTHBEARER, GSSAPI} and not {"sasl_plain_username", "sasl_plain_password"} <= settings.keys():
-        raise UsageError(f"{OPTION} {config}: SASL needs sasl.username and sasl.password")
+        raise UsageError(f"{place_of(COMMAND_CONFIG)} {config}: SASL needs sasl.username and sasl.password")
     return {name: value for name, value in settings.items() if name.startswith("sasl_")}
 
 

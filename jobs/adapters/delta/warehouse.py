@@ -46,6 +46,7 @@ from jobs.adapters.delta.warehouse_paths import (
 )
 from jobs.core.arrow_rows import as_rows
 from jobs.core.errors import SurveyorError, UnreadableError
+from jobs.core.option_places import WAREHOUSE, place_of
 from schemas.columns import CHECKS, TABLE_COLUMNS
 from schemas.rows import Change, Row, TableRow
 
@@ -482,13 +483,13 @@ class Warehouse:
                 ) from None
             refuse_without_log(table, self.path(table))
             raise UnreadableError(
-                f"no table {table} at {absolute(self.path(table))}; check --warehouse (SURVEYOR_WAREHOUSE), or "
+                f"no table {table} at {absolute(self.path(table))}; check {place_of(WAREHOUSE)}, or "
                 "run `surveyor snapshot`, which creates missing tables",
             ) from None
         except DeltaError as error:
             raise UnreadableError(
                 f"table {table} at {absolute(self.path(table))} cannot be opened ({_first_line(error)}); check "
-                "--warehouse, and whether its files are complete",
+                f"{place_of(WAREHOUSE)}, and whether its files are complete",
             ) from None
         if mismatch := incompatibility(table, delta):
             raise UnreadableError(f"table {table} at {absolute(self.path(table))} {mismatch.fault}; {mismatch.remedy}")

@@ -18,6 +18,7 @@ from uuid import uuid4
 from jobs.adapters.kerberos.login import ticket_failure
 from jobs.core.addresses import S3_ENDPOINTS, s3_endpoint
 from jobs.core.errors import SurveyorError, UnreadableError, UsageError
+from jobs.core.option_places import WAREHOUSE, place_of
 
 _IMPOSSIBLE: Final = re.compile(r"[\[\]{}*?^|\\\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}")
 
@@ -212,7 +213,7 @@ def absolute(warehouse: str) -> str:
 def no_warehouse(folder: str, hint: str = "") -> UnreadableError:
     """Return the error for a folder that is not a warehouse; `hint` is a further remedy."""
     more = f", or {hint}" if hint else ""
-    return UnreadableError(f"no warehouse at {absolute(folder)}; check --warehouse (SURVEYOR_WAREHOUSE){more}")
+    return UnreadableError(f"no warehouse at {absolute(folder)}; check {place_of(WAREHOUSE)}{more}")
 
 
 def refuse_invalid_path(warehouse: str) -> None:
@@ -222,11 +223,12 @@ def refuse_invalid_path(warehouse: str) -> None:
         return
     scheme = warehouse.partition(":")[0].lower()
     if ":" in warehouse and scheme in _FORMS:
-        raise UsageError(f"--warehouse {scheme}:...: expected a URL of the form {_FORMS[scheme]}")
+        raise UsageError(f"{place_of(WAREHOUSE)} {scheme}:...: expected a URL of the form {_FORMS[scheme]}")
     folder = Path(warehouse).absolute()
     if odd := _IMPOSSIBLE.search(str(folder)):
         raise UsageError(
-            f"--warehouse {warehouse!r}: {odd[0]!r} in the path {str(folder)!r} cannot be part of a Delta table's "
+            f"{place_of(WAREHOUSE)} {warehouse!r}: {odd[0]!r} in the path {str(folder)!r} cannot be part of a Delta "
+            "table's "
             r"address, nor can [ ] { } * ? ^ | \, control characters, and % before two hexadecimal digits; "
             "choose another folder, or a symbolic link without them",
         )
@@ -234,8 +236,7 @@ def refuse_invalid_path(warehouse: str) -> None:
         if part.exists():
             if not part.is_dir():
                 raise UnreadableError(
-                    f"no warehouse at {warehouse}: {part} is a file; name a folder with --warehouse "
-                    "(SURVEYOR_WAREHOUSE)"
+                    f"no warehouse at {warehouse}: {part} is a file; name a folder in {place_of(WAREHOUSE)}"
                 )
             return
 
@@ -246,19 +247,21 @@ def _refuse_invalid_url(warehouse: str) -> None:
     if scheme not in _FORMS:
         known = ", ".join(f"{known}://" for known in sorted(_FORMS))
         raise UsageError(
-            f"--warehouse {scheme}://...: no warehouse can be there; give a folder as its path, or a URL of {known}"
+            f"{place_of(WAREHOUSE)} {scheme}://...: no warehouse can be there; give a folder as its path, or a URL of "
+            f"{known}"
         )
     place, _, last_host = rest.rpartition("@")  # a secret may contain a slash, so the host is not what urlsplit says
     if "@" in rest and (scheme not in _IN_USER or not _BUCKET.fullmatch(place)):
         raise UsageError(
-            f"--warehouse {scheme}://...: the URL contains @, as one with credentials, which would be shown in "
+            f"{place_of(WAREHOUSE)} {scheme}://...: the URL contains @, as one with credentials, which would be shown "
+            "in "
             f"messages and logs; give them in the environment ({_CREDENTIALS[scheme]}), or use the machine's role"
         )
     host = last_host.partition("/")[0]
     if not (_HOST_AND_PORT if scheme == HDFS else _BUCKET).fullmatch(host) or (scheme in _IN_USER and not place):
-        raise UsageError(f"--warehouse {scheme}://...: expected a URL of the form {_FORMS[scheme]}")
+        raise UsageError(f"{place_of(WAREHOUSE)} {scheme}://...: expected a URL of the form {_FORMS[scheme]}")
     url = urlsplit(warehouse)
-    shown = f"--warehouse {scheme}://{rest.partition('/')[0]}"
+    shown = f"{place_of(WAREHOUSE)} {scheme}://{rest.partition('/')[0]}"
     if url.query or url.fragment:
         raise UsageError(f"{shown}{url.path}: the URL of a warehouse ends with its folder, without ? and #")
     if url.scheme.startswith("s3"):
@@ -269,7 +272,7 @@ def _refuse_invalid_url(warehouse: str) -> None:
             "so it is not put at the top"
         )
     if odd := _IMPOSSIBLE.search(url.path):
-        raise UsageError(f"--warehouse {warehouse!r}: {odd[0]!r} cannot be part of a Delta table's address")
+        raise UsageError(f"{place_of(WAREHOUSE)} {warehouse!r}: {odd[0]!r} cannot be part of a Delta table's address")
 
 
 def refuse_invalid_cluster_name(cluster: str) -> None:
@@ -298,7 +301,7 @@ def refuse_unwritable(warehouse: str) -> None:
         ).rmdir()  # permissions say nothing for root: /proc looks writable
     except OSError as error:
         raise SurveyorError(
-            f"--warehouse {warehouse} cannot be written: no folder can be made in {existing}: "
+            f"{place_of(WAREHOUSE)} {warehouse} cannot be written: no folder can be made in {existing}: "
             f"{_REASONS.get(error.strerror or '', error.strerror)}; "
             "choose another folder, or fix its permissions",
         ) from None

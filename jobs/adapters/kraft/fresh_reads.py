@@ -16,6 +16,7 @@ from jobs.adapters.brokers.fanout import Ask, connected_broker
 from jobs.adapters.kraft.cluster import NotPermittedError, RefusedReadError, read_cluster, read_last_applied
 from jobs.adapters.kraft.session import FAILURES, Session, StaleMetadataError, open_session, read_from_broker
 from jobs.core.errors import UnreadableError
+from jobs.core.option_places import BOOTSTRAP_SERVERS, COMMAND_CONFIG, place_of
 from schemas.rows import Broker
 
 T = TypeVar("T")
@@ -74,7 +75,7 @@ class FreshReads:
                 listed = "\n  ".join(f"{address}: {fault}" for address, fault in faults.items())
                 raise UnreadableError(
                     f"no broker answered that has contact with the quorum's leader:\n  {listed}\ncheck "
-                    "--bootstrap-server (SURVEYOR_BOOTSTRAP_SERVERS), --command-config and that the quorum has a leader"
+                    f"{place_of(BOOTSTRAP_SERVERS)}, {place_of(COMMAND_CONFIG)} and that the quorum has a leader"
                 )
             time.sleep(_PAUSE_SECONDS)
 
@@ -85,7 +86,7 @@ class FreshReads:
         try:
             leader, brokers = read_from_broker(self.addresses, self.settings, self._leader_and_brokers)
         except (UnreadableError, RefusedReadError) as error:
-            faults["--bootstrap-server"] = str(error).partition("\ncheck")[0]
+            faults[place_of(BOOTSTRAP_SERVERS)] = str(error).partition("\ncheck")[0]
             return
         ordered = sorted(brokers, key=lambda broker: broker.broker_id != leader)
         yield from ((broker, True) for broker in ordered if broker.is_live)

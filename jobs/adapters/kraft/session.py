@@ -15,6 +15,7 @@ from jobs.adapters.brokers.admin_client import NONE, describe_error
 from jobs.adapters.brokers.fanout import TimedAsk, connected_broker
 from jobs.adapters.brokers.permission_refusal import NOT_PERMITTED, refusal
 from jobs.core.errors import UnreadableError, UsageError
+from jobs.core.option_places import BOOTSTRAP_SERVERS, COMMAND_CONFIG, place_of
 from schemas.enums import METADATA_TOPIC, NO_CONTROLLER
 from schemas.rows import Voter
 
@@ -112,7 +113,7 @@ def read_from_broker(addresses: Sequence[str], settings: dict[str, str], read: C
             faults[address] = describe_error(error)
     listed = "\n  ".join(f"{address}: {fault}" for address, fault in faults.items())
     raise UnreadableError(
-        f"no broker answered:\n  {listed}\ncheck --bootstrap-server (SURVEYOR_BOOTSTRAP_SERVERS), --command-config and "
+        f"no broker answered:\n  {listed}\ncheck {place_of(BOOTSTRAP_SERVERS)}, {place_of(COMMAND_CONFIG)} and "
         "that brokers run"
     )
 

@@ -46,6 +46,7 @@ from jobs.adapters.sources.interface import (
     Rows,
 )
 from jobs.core.errors import UsageError
+from jobs.core.option_places import BOOTSTRAP_SERVERS, place_of
 from schemas.broker_configs import AUTHORIZER, DEFAULT_ENTITY
 from schemas.enums import METADATA_TOPIC
 from schemas.metadata_names import IN_KRAFT
@@ -303,9 +304,7 @@ def bootstrap_addresses(text: str) -> list[str]:
         address for address in addresses if not address.rpartition(":")[0] or not address.rpartition(":")[2].isdigit()
     ]
     if wrong or not addresses:
-        raise UsageError(
-            f"--bootstrap-server (SURVEYOR_BOOTSTRAP_SERVERS) is {text!r}; expected HOST:PORT[,...] of brokers"
-        )
+        raise UsageError(f"{place_of(BOOTSTRAP_SERVERS)} is {text!r}; expected HOST:PORT[,...] of brokers")
     return addresses
 
 

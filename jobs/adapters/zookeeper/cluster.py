@@ -15,6 +15,7 @@ from jobs.adapters.zookeeper.connection import Znode, children, read, servers_of
 from jobs.adapters.zookeeper.multi_read import children_of, read_permitted
 from jobs.core.errors import UnreadableError
 from jobs.core.migration_signs import MADE_BY_HAND
+from jobs.core.option_places import ZOOKEEPER, place_of
 from schemas import znode_paths
 from schemas.enums import NO_CONTROLLER, UNKNOWN_EPOCH, RequestKind
 from schemas.kafka_decode_failures import ignored_reassignment, impact_of
@@ -167,7 +168,7 @@ def read_cluster(client: KazooClient) -> ClusterState:
     if names is None:
         raise UnreadableError(
             f"{BROKER_IDS} does not exist at {servers_of(client)}{client.chroot}: no Kafka cluster keeps its metadata "
-            "there; check the chroot in --zookeeper HOST:PORT[,...][/chroot] (SURVEYOR_ZOOKEEPER)",
+            f"there; check the chroot in {place_of(ZOOKEEPER)}, HOST:PORT[,...][/chroot]",
         )
     quarantine = _Quarantine()
     state = _read_controller(client, quarantine)

@@ -31,9 +31,10 @@ from tenacity import (
 )
 
 from jobs.adapters.kerberos.login import KerberosError, KerberosLogin
-from jobs.adapters.zookeeper.endpoint import OPTION, ZooKeeperEndpoint, kazoo_options, login_in
+from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint, kazoo_options, login_in
 from jobs.core.errors import NoAnswerError, SurveyorError, UnreadableError, UsageError
 from jobs.core.logs import quiet_logger
+from jobs.core.option_places import ZOOKEEPER, ZOOKEEPER_CONFIG, place_of
 from jobs.core.signals import uninterruptible
 from schemas.znode_paths import TOPICS
 
@@ -174,7 +175,7 @@ class ZooKeeperSession:
                 **options,
             )
         except ValueError as error:
-            raise UsageError(f"--zookeeper {hosts!r} is not HOST:PORT[,...][/chroot]: {error}") from None
+            raise UsageError(f"{place_of(ZOOKEEPER)} {hosts!r} is not HOST:PORT[,...][/chroot]: {error}") from None
         self._note_refusal(client)
         with uninterruptible():
             self._client = client
@@ -188,10 +189,10 @@ class ZooKeeperSession:
         try:
             login.credentials()
         except KerberosError as error:
-            raise UnreadableError(f"{OPTION} {self.endpoint.config}: {error}") from None
+            raise UnreadableError(f"{place_of(ZOOKEEPER_CONFIG)} {self.endpoint.config}: {error}") from None
 
     def _authentication_failed(self) -> str:
-        option, server = f"{OPTION} {self.endpoint.config}", f"ZooKeeper at {self.endpoint}"
+        option, server = f"{place_of(ZOOKEEPER_CONFIG)} {self.endpoint.config}", f"ZooKeeper at {self.endpoint}"
         if self._login is None:
             return f"{server} does not accept the user or the password of {option}"
         failure = self._login.failure(host_names(self.endpoint.hosts))
@@ -259,9 +260,13 @@ def _not_connected(endpoint: ZooKeeperEndpoint, timeout: float) -> str:
     unknown = _unresolvable_hosts(endpoint.hosts)
     if unknown:
         reason = f"cannot resolve host name {unknown[0]!r}: "
-        return f"{none}{reason}check --zookeeper HOST:PORT[,...][/chroot] (SURVEYOR_ZOOKEEPER) and this machine's DNS"
-    how = f"whether {OPTION} {config} fits the server" if config else f"whether it requires TLS ({OPTION})"
-    return f"{none}check --zookeeper HOST:PORT[,...][/chroot] (SURVEYOR_ZOOKEEPER), that the server runs, and {how}"
+        return f"{none}{reason}check {place_of(ZOOKEEPER)}, HOST:PORT[,...][/chroot], and this machine's DNS"
+    how = (
+        f"whether {place_of(ZOOKEEPER_CONFIG)} {config} fits the server"
+        if config
+        else f"whether it requires TLS ({place_of(ZOOKEEPER_CONFIG)})"
+    )
+    return f"{none}check {place_of(ZOOKEEPER)}, HOST:PORT[,...][/chroot], that the server runs, and {how}"
 
 
 def _rotated(hosts: str, first: int) -> str:
@@ -334,7 +339,8 @@ def forbidden(act: str) -> str:
 --zookeeper-config, or let the ACL (of the parent, for create and delete) allow it to this host
     """
     return (
-        f"an ACL denies Surveyor permission to {act} (NoAuth): name the brokers' user in {OPTION}, or let the ACL (of "
+        f"an ACL denies Surveyor permission to {act} (NoAuth): name the brokers' user in {place_of(ZOOKEEPER_CONFIG)}, "
+        "or let the ACL (of "
         "the parent, for create and delete) allow it to this host"
     )
 
@@ -379,6 +385,6 @@ def use_kafka_acl(client: KazooClient) -> None:
     if any(acl.id.scheme == "digest" and acl.id.id.endswith(_MASKED_DIGEST_SUFFIX) for acl in acls):
         raise SurveyorError(
             f"the ACL of {_ACL_SOURCE} is hidden from Surveyor, so brokers could not write the znodes that Surveyor "
-            f"creates: name the brokers' user in {OPTION}; nothing was written",
+            f"creates: name the brokers' user in {place_of(ZOOKEEPER_CONFIG)}; nothing was written",
         )
     client.default_acl = None if acls == OPEN_ACL_UNSAFE else acls

@@ -12,10 +12,9 @@ from typing import Any, Final
 from jobs.adapters.kerberos.login import GSSAPI, INSTALL, KERBEROS_KEYS, KerberosLogin, login_of
 from jobs.core.errors import MissingError, UsageError
 from jobs.core.jaas import login_module
+from jobs.core.option_places import ZOOKEEPER_CONFIG, place_of
 from jobs.core.properties import HOST_NAMES, read_key_values
 from jobs.core.tls_files import TLS_KEYS, client_context
-
-OPTION: Final = "--zookeeper-config"
 
 _DIGEST_MD5: Final = "DIGEST-MD5"
 _JAAS_SECTION: Final = "zookeeper.sasl.clientconfig"
@@ -59,15 +58,21 @@ def kazoo_options(config: Path | None) -> dict[str, Any]:
     """Return kazoo's options for a configuration file; raise UsageError for an invalid file."""
     if config is None:
         return {}
-    settings = read_key_values(config, OPTION, _KEYS)
+    settings = read_key_values(config, place_of(ZOOKEEPER_CONFIG), _KEYS)
     protocol = settings.get("security.protocol", "PLAINTEXT")
     if protocol not in _USES_TLS:
-        raise UsageError(f"{OPTION} {config}: security.protocol is {protocol!r}; it is one of {', '.join(_USES_TLS)}")
+        raise UsageError(
+            f"{place_of(ZOOKEEPER_CONFIG)} {config}: security.protocol is {protocol!r}; it is one of "
+            f"{', '.join(_USES_TLS)}"
+        )
     options: dict[str, Any] = {}
     if _USES_TLS[protocol]:
         from jobs.adapters.zookeeper.tls_handler import TlsHandler  # noqa: PLC0415 - kazoo, which --help does not need
 
-        options |= {"use_ssl": True, "handler": TlsHandler(client_context(settings, f"{OPTION} {config}"))}
+        options |= {
+            "use_ssl": True,
+            "handler": TlsHandler(client_context(settings, f"{place_of(ZOOKEEPER_CONFIG)} {config}")),
+        }
     if protocol.startswith("SASL"):
         options["sasl_options"] = _sasl(config, settings)
     if "digest.username" in settings:
@@ -82,7 +87,7 @@ def login_in(options: dict[str, Any]) -> KerberosLogin | None:
 
 
 def _sasl(config: Path, settings: dict[str, str]) -> dict[str, Any]:
-    file = f"{OPTION} {config}"
+    file = f"{place_of(ZOOKEEPER_CONFIG)} {config}"
     mechanism = settings.get("sasl.mechanism", _DIGEST_MD5)
     if mechanism not in {_DIGEST_MD5, GSSAPI}:
         raise UsageError(f"{file}: sasl.mechanism is {mechanism!r}; it is one of {_DIGEST_MD5}, {GSSAPI}")

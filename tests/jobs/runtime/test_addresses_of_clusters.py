@@ -8,6 +8,7 @@ from jobs.adapters.sources.interface import ClusterSource
 from jobs.adapters.sources.kraft import KRaftSource
 from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.core.errors import RefusedError, UsageError
+from jobs.core.option_places import option_places
 from jobs.runtime.settings import Settings, settings_from
 from jobs.runtime.suggestions import Typed
 
@@ -86,3 +87,54 @@ def test_a_command_that_needs_zookeeper_refuses_a_kraft_cluster() -> None:
 def test_an_address_has_a_port(text: str) -> None:
     with pytest.raises(UsageError, match="expected HOST:PORT"):
         _source(_settings(bootstrap_servers=text)).read_brokers()
+
+
+def _fleet(conf: Path) -> Settings:
+    return settings_from(
+        cluster="default",
+        zookeeper=None,
+        warehouse=None,
+        conf_path=conf,
+        command_config=None,
+        as_json=False,
+        result_file=None,
+        fleet=True,
+        typed={"conf_path": ("--conf", str(conf)), "fleet": ("--all",)},
+    )
+
+
+def test_a_fleet_refuses_two_addresses_of_a_cluster(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"\[clusters\.default\] of .*surveyor\.toml has both zookeeper and"):
+        _fleet(_conf(tmp_path, 'zookeeper = "zk:1"', 'bootstrap_servers = "k:1"'))
+
+
+def test_a_fleet_names_keys_of_the_file(tmp_path: Path) -> None:
+    conf = _conf(tmp_path, "retention = '30d'")
+    (member,) = _fleet(conf).fleet
+
+    assert member.places["--command-config"] == f"command_config in [clusters.default] of {conf}"
+    with pytest.raises(UsageError, match=r"set zookeeper, or bootstrap_servers .* in \[clusters\.default\] of "):
+        _ = member.address
+
+
+@pytest.mark.parametrize(
+    ("given", "in_file", "typed", "place"),
+    [
+        ("zk:1", None, ZOOKEEPER, "--zookeeper"),
+        ("zk:1", None, {}, "SURVEYOR_ZOOKEEPER"),
+        ("zk:1", "zk:2", {}, "SURVEYOR_ZOOKEEPER"),
+        ("zk:1", "zk:2", {"cluster": ("--cluster", "default")}, "zookeeper in [clusters.default] of {conf}"),
+        (None, "zk:2", {}, "zookeeper in [clusters.default] of {conf}"),
+    ],
+)
+def test_messages_name_the_place_of_a_value(
+    tmp_path: Path, given: str | None, in_file: str | None, typed: Typed, place: str
+) -> None:
+    conf = _conf(tmp_path, *([f'zookeeper = "{in_file}"'] if in_file else []))
+
+    settings = _settings(given, conf=conf, typed=typed)
+
+    with option_places(settings.places):
+        assert settings.address_option == place.format(conf=conf)
+    assert settings.places["--warehouse"] == "SURVEYOR_WAREHOUSE"
+    assert settings.address_option == "--zookeeper (SURVEYOR_ZOOKEEPER)"

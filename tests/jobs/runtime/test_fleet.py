@@ -70,7 +70,7 @@ def test_each_outcome_is_a_row_the_worst_first(outcomes: CommandResult) -> None:
         ("b", "done", 0, 2),
         ("a", "done", 0, 0),
     ]
-    assert [row["reason"] for row in rows[1:4]] == ["no ZooKeeper answered", "a KRaft migration", None]
+    assert [row["reason"] for row in rows[1:4]] == ["no ZooKeeper answered; and more", "a KRaft migration", None]
 
 
 def test_the_worst_exit_code_is_that_of_all(outcomes: CommandResult) -> None:

@@ -161,7 +161,7 @@ def test_read_only_disk(small_disk: Path) -> None:
 
 def test_where_nothing_can_be_made(tmp_path: Path) -> None:
     """By its permissions root may; to look leaves nothing behind."""
-    with pytest.raises(SurveyorError, match=r"--warehouse /proc/w cannot be written: no folder can be made in /proc: "):
+    with pytest.raises(SurveyorError, match=r"/proc/w cannot be written: no folder can be made in /proc: "):
         refuse_unwritable("/proc/w")
     refuse_unwritable(str(tmp_path / "w"))
     assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,70 @@
+"""Where the values of options come from: the command line, an environment variable, or the configuration file.
+
+Messages name that place, because the value has to be corrected there. It is stated once for a command; with several
+clusters, each has places of its own in the file.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+WAREHOUSE: Final = "--warehouse"
+ZOOKEEPER: Final = "--zookeeper"
+BOOTSTRAP_SERVERS: Final = "--bootstrap-server"
+ZOOKEEPER_CONFIG: Final = "--zookeeper-config"
+COMMAND_CONFIG: Final = "--command-config"
+
+VARIABLES: Final = {
+    WAREHOUSE: "SURVEYOR_WAREHOUSE",
+    ZOOKEEPER: "SURVEYOR_ZOOKEEPER",
+    BOOTSTRAP_SERVERS: "SURVEYOR_BOOTSTRAP_SERVERS",
+    ZOOKEEPER_CONFIG: "SURVEYOR_ZOOKEEPER_CONFIG",
+}
+"""Environment variables by option."""
+
+_WITH_VARIABLE: Final = frozenset({WAREHOUSE, ZOOKEEPER, BOOTSTRAP_SERVERS})
+"""Options whose variable is named, too, if neither is given."""
+
+
+class _State:
+    """The places of this process's command."""
+
+    places: Mapping[str, str] = {}
+
+
+_of_cluster: Final[ContextVar[Mapping[str, str] | None]] = ContextVar("option_places", default=None)
+"""The places of the cluster of a fleet that this thread works on."""
+
+
+def place_of(option: str) -> str:
+    """Return where an option's value comes from, for messages; by default the option.
+
+    >>> place_of("--warehouse"), place_of("--command-config")
+    ('--warehouse (SURVEYOR_WAREHOUSE)', '--command-config')
+    >>> with option_places({"--warehouse": "warehouse of surveyor.toml"}):
+    ...     place_of("--warehouse")
+    'warehouse of surveyor.toml'
+    """
+    places = _of_cluster.get() or _State.places
+    return places.get(option) or (f"{option} ({VARIABLES[option]})" if option in _WITH_VARIABLE else option)
+
+
+@contextmanager
+def option_places(places: Mapping[str, str]) -> Iterator[None]:
+    """State the places for a command."""
+    before, _State.places = _State.places, places
+    try:
+        yield
+    finally:
+        _State.places = before
+
+
+@contextmanager
+def option_places_of_cluster(places: Mapping[str, str]) -> Iterator[None]:
+    """State the places for what this thread does for one cluster of a fleet."""
+    token = _of_cluster.set(places)
+    try:
+        yield
+    finally:
+        _of_cluster.reset(token)
