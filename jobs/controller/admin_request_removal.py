@@ -205,6 +205,6 @@ def _all_decisions(decisions: Decisions) -> Iterator[Decision]:
 
 
 def _will_be_retried(outcome: RowOutcome) -> bool:
-    """Whether the next cycle decides on the partition again, and the change written was not its election."""
+    """Return whether the next cycle decides on the partition again, and the change written was not its election."""
     is_elected = outcome.outcome is Outcome.APPLIED and outcome.change.action == Action.ELECT_PREFERRED
     return outcome.outcome is not Outcome.FAILED and not is_elected

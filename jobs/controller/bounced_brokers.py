@@ -49,7 +49,7 @@ class BouncedBrokers:
         return {*self.context.live} - self.ids
 
     def is_failing(self, broker: int) -> bool:
-        """Whether the failure of a broker is not written completely; may be called from any thread."""
+        """Return whether the failure of a broker is not written completely; may be called from any thread."""
         return broker in self._unhandled_failures or broker in self.reader.failed_brokers
 
     def add_failures(self, failed: Iterable[int]) -> None:

@@ -118,7 +118,7 @@ def _refuse_silent(silent: set[int]) -> None:
 
 
 def _uses_alter_isr(protocol: str | None) -> bool:
-    """Whether brokers of this inter.broker.protocol.version leave changes of ISRs to the controller.
+    """Return whether brokers of this inter.broker.protocol.version leave changes of ISRs to the controller.
 
     >>> [_uses_alter_isr(value) for value in ("2.6", "2.7-IV1", "2.7-IV2", "2.7", "3.9-IV0", None)]
     [False, False, True, True, True, True]

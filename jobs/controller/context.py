@@ -228,11 +228,11 @@ class ControllerContext:
             self.stopped.pop(key, None)
 
     def is_queued(self, topic: str) -> bool:
-        """Whether a topic is queued for deletion."""
+        """Return whether a topic is queued for deletion."""
         return topic in self.topics and self.topics[topic].deletion_requested
 
     def is_being_deleted(self, row: PartitionInfo) -> bool:
-        """Whether a partition is being deleted, so that nothing may be sent that starts its replicas."""
+        """Return whether a partition is being deleted, so that nothing may be sent that starts its replicas."""
         return self.is_queued(row.topic) and not (row.is_moving and row.had_state)
 
     def topic_id(self, topic: str) -> str | None:
@@ -249,7 +249,7 @@ class ControllerContext:
         return sorted(broker for broker, row in self.brokers.items() if row.understood)
 
     def is_registered(self, broker_id: int, broker_epoch: int) -> bool:
-        """Whether a broker is still in the registration with this epoch."""
+        """Return whether a broker is still in the registration with this epoch."""
         return broker_id in self.brokers and self.brokers[broker_id].broker_epoch == broker_epoch
 
 

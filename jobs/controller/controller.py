@@ -265,7 +265,7 @@ class ResidentController:
             self.watches.wakeup.wait(self.retries.next_delay(POLL_INTERVAL_SECONDS))
 
     def _run_resync(self) -> None:
-        """Read the next part of the cluster again when a resync is due; partitions that differ are decided on."""
+        """Read the next part of the cluster again when a resync is due, and decide on partitions that differ."""
         begins, changes = not self.resync.is_under_way, self.resync.read_next_part()
         if changes is None:
             return

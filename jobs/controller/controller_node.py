@@ -232,7 +232,7 @@ def security_settings(name: str) -> list[str]:
 
 
 def is_of_security(name: str) -> bool:
-    """Whether a setting of a broker is its authorizer, or says how clients log in at some listener.
+    """Return whether a setting of a broker is its authorizer, or says how clients log in at some listener.
 
     >>> [is_of_security(name) for name in ("listener.name.clients.ssl.client.auth", "num.partitions")]
     [True, False]

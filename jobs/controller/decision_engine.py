@@ -147,7 +147,7 @@ class DecisionEngine:
 
 
 def _is_idle_balance(decision: Decision) -> bool:
-    """Whether a decision only says that a partition is not given back to its preferred replica."""
+    """Return whether a decision only says that a partition is not given back to its preferred replica."""
     return decision.change is None and decision.wanted is Action.ELECT_PREFERRED
 
 

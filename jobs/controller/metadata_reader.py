@@ -311,7 +311,7 @@ def _as_last_understood(before: Broker | None, now: Broker) -> Broker:
 
 
 def _has_restarted(before: Broker, now: Broker) -> bool:
-    """Whether a broker has registered again, or its registration was not understood before.
+    """Return whether a broker has registered again, or its registration was not understood before.
 
     Such a broker must be sent the full state.
     """

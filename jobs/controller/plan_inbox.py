@@ -273,5 +273,5 @@ def _submission_id(znode: Znode) -> str:
 
 
 def _is_superseded(row: PartitionInfo, change: Change) -> bool:
-    """Whether a partition has changed since a change of it was written."""
+    """Return whether a partition has changed since a change of it was written."""
     return row.state_version is not None and row.state_version > change.state_znode_version + 1

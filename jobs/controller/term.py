@@ -122,7 +122,7 @@ def _run_until_ended(controller: ResidentController, *, until_quiet: bool) -> Fe
 
 
 def _initialize(controller: ResidentController) -> None:
-    """Initialize the controller, again from the start if the connection is lost; SessionLostError if the session is."""
+    """Initialize the controller; begin again if the connection is lost, raise SessionLostError if the session is."""
     while not interrupted():
         try:
             controller.initialize()

@@ -325,7 +325,7 @@ def _write_by_halves(
     """Write rows together; if that fails, find by halves the rows that fail, and write the others.
 
     A row that violates a constraint is left out, and so is one that fails for another reason while others are written.
-    Return the rows to be tried again and the error: the store or the table fails, and not a row.
+    Return the rows to try again, and the error of the store or the table, if these fail and not a row.
     """
     pending = [pa.concat_tables(tables)]
     failed: list[tuple[pa.Table, Exception]] = []

@@ -189,13 +189,13 @@ def _cancel_leased(
 
 
 def _is_being_committed(reader: ClusterReader, plan: Plan) -> bool:
-    """Whether a commit of this plan is running; it may be about to send requests."""
+    """Return whether a commit of this plan is running; it may be about to send requests."""
     holder = reader.read_lease_holder()
     return holder is not None and holder.plan == plan.plan_id
 
 
 def _was_requested(warehouse: Warehouse, plan: Plan) -> bool:
-    """Whether a commit has ever requested a reassignment of the plan."""
+    """Return whether a commit has ever requested a reassignment of the plan."""
     return any(
         row.action == Action.REASSIGN for row in warehouse.typed_rows(CommitRecord, ("plan_id", "=", plan.plan_id))
     )
@@ -260,7 +260,7 @@ class _CancellationRun:
         return Judgement(targets, set_aside, refusal)
 
     def _judge_order(self, out_of_order: Sequence[PartitionStatus]) -> Judgement:
-        """Set partitions aside that another client has moved."""
+        """Set aside partitions that another client has moved."""
         now = self.read(out_of_order)
         due = [status for status in out_of_order if now[status.key].status is ReassignmentStatus.OUT_OF_ORDER]
         targets = {status.key: _replicas_before(status) for status in due}
@@ -444,7 +444,7 @@ def _refuse(plan: Plan, cancellation: CancellationPlan) -> None:
 
 
 def _has_work(plan: Plan, cancellation: CancellationPlan) -> bool:
-    """Whether there is anything to cancel: a plan that was committed completely stays committed."""
+    """Return whether there is anything to cancel: a plan that was committed completely stays committed."""
     cancellable = (ReassignmentStatus.IN_PROGRESS, ReassignmentStatus.NOT_STARTED, ReassignmentStatus.OUT_OF_ORDER)
     return plan.row.status != PlanStatus.COMMITTED or any(cancellation.of(status) for status in cancellable)
 

@@ -146,7 +146,7 @@ def _why_not_admin(plan: Plan, cluster: ClusterConnection) -> str | None:
 
 
 def _carries_out_requests(plan: Plan) -> bool:
-    """Whether a plan contains steps that carry out requests in /admin."""
+    """Return whether a plan contains steps that carry out requests in /admin."""
     steps = {Action.START_REASSIGNMENT, Action.NARROW_TO_TARGET, Action.END_REASSIGNMENT}
     return any(task.action in CARRIED_OUT for task in plan.tasks) or any(c.action in steps for c in plan.changes)
 

@@ -122,7 +122,7 @@ def _read(reader: ClusterReader, keys: Sequence[Key], *, fewer_copies: bool) -> 
 
 
 def _is_due(partition: PartitionReading) -> bool:
-    """Whether the partition is moving or requested, and can be cancelled safely."""
+    """Return whether the partition is moving or requested, and can be cancelled safely."""
     return partition.risk is None and partition.is_unfinished
 
 

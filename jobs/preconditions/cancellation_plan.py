@@ -76,7 +76,7 @@ class CancellationPlan:
 
 
 def refuse_cancellation(plan: Plan) -> None:
-    """Raise RefusedError if the plan allows no cancellation, whatever the cluster's state is."""
+    """Raise RefusedError if the plan allows no cancellation, in any state of the cluster."""
     status = plan.row.status
     if status in {PlanStatus.REFUSED, PlanStatus.ROLLED_BACK}:
         raise RefusedError(f"plan {plan.title} is {status}: there is nothing to cancel")

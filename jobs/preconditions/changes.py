@@ -87,7 +87,7 @@ class Preconditions:
 
 
 def is_applied(change: Change, partition: CurrentPartition) -> bool:
-    """Whether a state is the one that this change writes, at the version of that write."""
+    """Return whether a state is the one that this change writes, at the version of that write."""
     state = partition.state
     if state is None or change.state_version is None or partition.version != change.state_version + 1:
         return False
@@ -96,7 +96,7 @@ def is_applied(change: Change, partition: CurrentPartition) -> bool:
 
 
 def is_other_topic(change: Change, topic: CurrentTopic) -> bool:
-    """Whether the topic of this name is another one than the change's.
+    """Return whether the topic of this name is another one than the change's.
 
     A topic that was created again starts with version 0 again, so versions alone do not show it.
     """
@@ -113,7 +113,7 @@ def other_topic_reason(change: Change, topic: CurrentTopic) -> str:
 
 
 def is_other_creation(change: Change, topic: CurrentTopic) -> bool:
-    """Whether an existing topic is another one than the planned one.
+    """Return whether an existing topic is another one than the planned one.
 
     A topic planned without an id is compared by its replicas, because a controller may have added an id since.
     """
@@ -127,23 +127,23 @@ def is_other_creation(change: Change, topic: CurrentTopic) -> bool:
 
 
 def adds_partition(change: Change) -> bool:
-    """Whether a change creates a partition that its existing topic does not assign yet."""
+    """Return whether a change creates a partition that its existing topic does not assign yet."""
     new = change.action == Action.CREATE and change.topic_version != NO_VERSION
     return bool(new and change.replicas_before is None)
 
 
 def is_unclean(change: Change) -> bool:
-    """Whether a change elects a replica that is not in sync, because none in sync is alive."""
+    """Return whether a change elects a replica that is not in sync, because none in sync is alive."""
     return change.action == Action.ELECT and change.leader_after not in (change.isr_before or ())
 
 
 def reassigns(change: Change) -> bool:
-    """Whether a change, written in batch mode, sets a new assignment of an existing partition."""
+    """Return whether a change, written in batch mode, sets a new assignment of an existing partition."""
     return change.action in {Action.START_REASSIGNMENT, Action.END_REASSIGNMENT}
 
 
 def is_added(change: Change, topic: CurrentTopic) -> bool:
-    """Whether the topic already assigns a partition as planned, perhaps by a commit that was interrupted."""
+    """Return whether the topic already assigns a partition as planned, perhaps by a commit that was interrupted."""
     if not adds_partition(change) or is_other_topic(change, topic):
         return False
     try:
@@ -191,6 +191,6 @@ def state_now(state: Leadership) -> str:
 
 
 def _is_before(change: Change, state: Leadership | None) -> bool:
-    """Whether a state is the one planned from; the state of a topic created again can have the same version."""
+    """Return whether a state is the one planned from; the state of a topic created again can have the same version."""
     before = (change.leader_before, change.isr_before, change.leader_epoch_before)
     return state is not None and bool((state.leader, state.isr, state.leader_epoch) == before)

@@ -52,7 +52,7 @@ def first_waves(changes: Iterable[Change]) -> dict[Key, int]:
 
 
 def is_unversioned(change: Change) -> bool:
-    """Whether a change of an existing partition was planned without versions, so on its whole state."""
+    """Return whether a change of an existing partition was planned without versions, so on its whole state."""
     return not change.is_new and change.state_version is None
 
 

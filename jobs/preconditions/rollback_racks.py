@@ -37,7 +37,7 @@ def _lists(steps: Iterable[tuple[Key, int, Sequence[int], Sequence[int]]]) -> Li
 
 
 def is_rollback(plan: PlanRecord) -> bool:
-    """Whether a plan is the way back of another."""
+    """Return whether a plan rolls another one back."""
     return "rollback_of" in plan.options
 
 

@@ -33,7 +33,7 @@ def refuse_bad_configs(title: str, operations: Sequence[Operation]) -> None:
 
 
 def tiered(operations: Sequence[Operation]) -> bool:
-    """Whether a plan sets or deletes a config that only a broker with tiered storage can validate."""
+    """Return whether a plan sets or deletes a config that only a broker with tiered storage can validate."""
     return any(TIERED in checked_config(operation).values for operation in operations)
 
 

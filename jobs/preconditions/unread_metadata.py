@@ -97,7 +97,7 @@ def _in_order(partition: tuple[str, str]) -> tuple[str, int, str]:
 
 
 def concerns_unread(plan: PlanRecord) -> bool:
-    """Whether a plan answers for brokers or for all partitions, and so for those that are not understood."""
+    """Return whether a plan answers for brokers or for all partitions, and so for those that are not understood."""
     return plan.kind in _CONCERNED and not _EXPLICIT & plan.options.keys() and not plan.options.get("partitions")
 
 

@@ -126,7 +126,7 @@ class ControllerConfig:
 
 
 def has_live_leader(leader: int | None, isr: Collection[int] | None, live: Container[int]) -> bool:
-    """Whether a partition is led by a live broker in its ISR, so that followers can copy from it."""
+    """Return whether a partition is led by a live broker in its ISR, so that followers can copy from it."""
     return leader in live and leader in (isr or ())
 
 

@@ -250,7 +250,7 @@ def _no_preferred_election(  # noqa: PLR0911 - a line for each code
         dead = "" if preferred in brokers.live else reasons.PREFERRED_LEADS_DEAD.say()
         return codes.ALREADY_PREFERRED, reasons.ALREADY_PREFERRED.say(preferred=preferred) + dead
     if row.leader in brokers.live and row.leader not in brokers.eligible:
-        # it cannot be notified that it no longer leads, so it would continue to accept writes
+        # the broker cannot be notified that it no longer leads, so it would continue to accept writes
         return codes.NOT_UNDERSTOOD, reasons.LEADER_IN_QUARANTINE.say(leader=row.leader)
     if preferred in brokers.electable and preferred in (row.isr or ()):
         return None, None

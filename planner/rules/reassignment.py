@@ -38,7 +38,7 @@ class _Move:
 
     @property
     def target(self) -> list[int]:
-        """The target of a moving partition, or all replicas of others."""
+        """Return the target replicas of a partition that is being reassigned, otherwise its replicas."""
         return self.row.assignment.target
 
     @property

@@ -111,7 +111,7 @@ def _waves_of_rack(
 
 
 def _fits(wave: set[int], needs: Sequence[InSyncNeed], margin: int) -> bool:
-    """Whether a broker with these partitions may restart together with a wave.
+    """Return whether a broker with these partitions may restart together with a wave.
 
     A broker that hurts a partition even alone shares a wave only with brokers that have no replica of it.
     """

@@ -220,7 +220,7 @@ class ZooKeeperSession:
 def connected(
     endpoint: ZooKeeperEndpoint, timeout: float = SESSION_TIMEOUT, *, first_server: int | None = None
 ) -> Iterator[KazooClient]:
-    """Yield a client in a session of its own; see ZooKeeperSession."""
+    """Yield a client with its own session; see ZooKeeperSession."""
     with ZooKeeperSession(endpoint, timeout, first_server=first_server) as session, session.connected() as client:
         yield client
 

@@ -80,7 +80,7 @@ def _controller_epoch(znode: Znode) -> int:
 
 @dataclass(slots=True)
 class _Topic:
-    """A topic whose own znodes have been read and whose states have not."""
+    """A topic whose own znodes have been read, but not yet the states of its partitions."""
 
     info: TopicInfo
     assignment: Assignment

@@ -112,7 +112,7 @@ def _request(api_context: AdminApiContext, targets: Mapping[Key, list[int]], sec
         return row is None or status_towards(targets[key], row.assignment) is not ReassignmentStatus.DIVERGED
 
     def is_taken() -> bool:
-        """Whether each has begun, or is no longer requested."""
+        """Return whether each has begun, or is no longer requested."""
         waiting = [key for key in targets if not is_begun(key)]
         requested = api_context.context.requested(RequestKind.REASSIGN)
         if not waiting or any(key in requested for key in waiting):

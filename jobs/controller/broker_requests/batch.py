@@ -134,7 +134,7 @@ class BrokerRequestBatch:
         states = self._leader_and_isr_notices(
             broker, partitions if batch.needs_full_state else partitions & refused_keys
         )
-        # a replica that was new stays so until the broker accepts it
+        # a new replica counts as new until the broker accepts it
         notices += [replace(notice, is_new=key_of(notice) in new) for notice in states]
         # metadata of a deleted topic is sent as before, because the topic may no longer exist
         deleted_metadata = [n for n in metadata if n.leader == LEADER_DURING_DELETE and not self._is_kept(n.topic)]

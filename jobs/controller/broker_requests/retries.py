@@ -193,5 +193,5 @@ def _notice_key(notice: Notice) -> NoticeKey:
 
 
 def _is_settled(response: BrokerResponse, error: int) -> bool:
-    """Whether a notice need not be sent again; a failed log dir does not need a retry, whatever was sent."""
+    """Return whether a notice need not be sent again; a failed log dir does not need a retry, whatever was sent."""
     return error == KAFKA_STORAGE_ERROR or response.meaning(error) in _SETTLED

@@ -93,7 +93,7 @@ def _outcome_of(error: int | str) -> tuple[Outcome, str]:
 
 
 def override_text(resource: Resource, values: Mapping[str, str | None]) -> str:
-    """Name the overrides of one resource completely: they are recorded nowhere else once they are removed.
+    """Name all overrides of one resource, because no other record of them exists after their removal.
 
     >>> from jobs.execution.admin.reassignment_options import ResourceKind
     >>> override_text((ResourceKind.BROKER, "1"), {"leader.replication.throttled.rate": "5", "x": None})

@@ -121,9 +121,9 @@ def request_changes(  # noqa: PLR0917 - where, what, and under which checks
 ) -> None:
     """Request the pending changes, kind by kind, and record the outcomes from the answers.
 
-    They were judged right before this call. `judged_at`: when that reading began, by the monotonic clock. What is
-    requested more than JUDGED_SECONDS later is judged again. Raise LeaseLostError before a request if we do not have
-    the lease any more.
+    They were judged right before this call. `judged_at`: when that reading began, by the monotonic clock. Changes that
+    are requested more than JUDGED_SECONDS later are judged again. Raise LeaseLostError before a request if the lease is
+    lost.
     """
     due_check = _DueCheck(recheck, judged_at, {row.place for row in pending})
     for kind, requests in _requests(cluster, commit_log, controller, pending):
@@ -252,7 +252,7 @@ def _check_lease_quickly(lease: Lease) -> bool:
 
 
 def judge_under_lease(lease: Lease, judge: Callable[[], T]) -> T:
-    """Return what `judge` returns, once the lease is checked right after it; judge again if that check took long.
+    """Return what `judge` returns, after a check of the lease; judge again if that check took long.
 
     Raise LeaseLostError, or SurveyorError if each check took long.
     """

@@ -147,10 +147,10 @@ def _failed_move(commit_log: CommitLog, move: Change, detail: str) -> RowOutcome
 
 
 def make_poll_hook(max_wait: float | None, commit_log: CommitLog, lease: Lease) -> Callable[[], None]:
-    """Return the function that a commit calls between two polls of what moves.
+    """Return the function that a commit calls between two polls of its reassignments.
 
-    If the plan is cancelled, it hands the lease to the cancellation. It raises StillRunningError once `max_wait`
-    seconds from now are over; None waits without a limit.
+    If the plan is cancelled, it hands the lease to the cancellation. It raises StillRunningError `max_wait`
+    seconds from now; None waits without a limit.
     """
     deadline = None if max_wait is None else time.monotonic() + max_wait
 

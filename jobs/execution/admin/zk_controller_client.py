@@ -58,7 +58,7 @@ _Codes = dict[Key, int | str]
 
 @dataclass(slots=True)
 class _Requests:
-    """How far a wave is that takes several requests."""
+    """The progress of a wave that takes several requests."""
 
     carried_out: list[Key] = field(default_factory=list)
     """Partitions of the requests that the controller has removed."""
@@ -211,7 +211,7 @@ class ZkReassignmentOverride:
 
 
 def _may_be_led_back(topic: CurrentTopic, partition: int, target: Sequence[int]) -> bool:
-    """Whether a partition is moving, or has these replicas in another order."""
+    """Return whether a partition is moving, or has these replicas in another order."""
     assignment = topic.assigned(partition)
     return assignment is not None and (assignment.is_moving or {*assignment.replicas} == {*target})
 

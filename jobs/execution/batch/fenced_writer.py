@@ -115,7 +115,7 @@ class FencedWriter:
             yield outcomes
 
     def _is_of_later_controller(self, change: Change) -> bool:
-        """Whether the state to be overwritten carries a later controller epoch than ours.
+        """Return whether the state to be overwritten carries a later controller epoch than ours.
 
         Kafka's controller never overwrites such a state: `PartitionStateMachine.doElectLeaderForPartitions` fails the
         election.
