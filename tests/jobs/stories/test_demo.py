@@ -59,15 +59,20 @@ def test_demo_loses_nothing_and_leaves_nothing(tmp_path: Path, command: str) -> 
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("surveyor")] == []
 
 
-def test_a_warehouse_of_another_cluster_is_refused_before_servers_start(tmp_path: Path) -> None:
-    warehouse = Warehouse(str(tmp_path), "default")
+@pytest.mark.parametrize("name", ["demo", "warehouse"])
+def test_a_warehouse_of_another_cluster_is_refused_before_servers_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Also one that is named as the default of other commands."""
+    monkeypatch.chdir(tmp_path)
+    warehouse = Warehouse(name, "default")
     warehouse.ensure_tables()
     warehouse.append("snapshots", [{"snapshot_id": 1, "taken_at": datetime.now(UTC), "versions": {}}])
 
-    done = CliRunner().invoke(app, ["demo", "--warehouse", str(tmp_path)])
+    done = CliRunner().invoke(app, ["demo", "--warehouse", name])
 
     assert done.exit_code == ExitCode.REFUSED
     assert done.stderr.endswith(
-        f"{tmp_path} has snapshots of cluster 'default', and the demo starts a new cluster; give another folder with "
+        f"{name} has snapshots of cluster 'default', and the demo starts a new cluster; give another folder with "
         "--warehouse, or another name with --cluster\n"
     )
