@@ -45,7 +45,7 @@ RETRY_SECONDS: Final = 5.0
 """Seconds after which a failed write is tried again."""
 
 MAX_BUFFERED_ROWS: Final = 500_000
-"""Rows that are kept while they cannot be written; beyond these, all of them are dropped."""
+"""Rows that are kept while they cannot be written; above it all are discarded, except marks of ended drains."""
 
 EXAMPLES: Final = 3
 """Partitions that the log names of a cycle that cannot be recorded."""
@@ -237,9 +237,10 @@ class WriteBehindLog:
         self._attempt("drained", bool(self._ended_drains), self._delete_marks)
         self._attempt("answers", bool(self._responses), self._write_responses)
         if self._failures and self._buffered_rows > MAX_BUFFERED_ROWS:
+            discarded = self._buffered_rows - len(self._ended_drains)
             log(
-                f"surveyor: more than {MAX_BUFFERED_ROWS} rows wait for the warehouse: those since the failed write "
-                "are discarded, and will not be in the tables. The control of the cluster continues",
+                f"surveyor: discarded all {discarded} buffered rows, because writes to the warehouse fail; they will "
+                "be missing from the tables. The control of the cluster continues",
                 logging.ERROR,
             )
             self._rows = {table: [] for table in _APPENDED}

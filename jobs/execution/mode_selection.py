@@ -93,9 +93,7 @@ def _mode_with_resident_controller(
         _refuse_unrequestable(plan, "while Surveyor is the controller, a plan that moves replicas")
         return Mode.ADMIN, reasons.RESIDENT_ASKED.say(controller=resident_controller)
     if mode is Mode.ADMIN:
-        raise RefusedError(
-            f"--mode admin: {controller}, which serves no Admin API; omit --mode: the plan is then submitted to it"
-        )
+        raise RefusedError(f"--mode admin cannot be used: {controller}; omit --mode to submit the plan to it")
     if _carries_out_requests(plan):
         raise RefusedError(f"{controller}, and carries out requests in /admin itself: plan {plan.title} is left to it")
     if why_not_batch := _why_not_batch(plan):

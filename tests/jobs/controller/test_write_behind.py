@@ -130,7 +130,7 @@ def test_too_many_buffered_rows_are_dropped(
     log_writer.close()
 
     assert [row["action"] for row in log_writer.warehouse.rows("commits")] == ["hand_back"]
-    assert "those since the failed write are discarded" in capsys.readouterr().err
+    assert "discarded all 3 buffered rows, because writes to the warehouse fail" in capsys.readouterr().err
 
 
 def test_unconvertible_record_is_named_and_the_rest_of_its_batch_written(
