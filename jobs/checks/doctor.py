@@ -24,7 +24,7 @@ from jobs.adapters.brokers.reported_configs import KAFKA_DEFAULTS, Overrides, re
 from jobs.adapters.delta.store_check import require_conditional_writes
 from jobs.adapters.delta.warehouse_paths import existing_folder, is_local, refuse_unwritable
 from jobs.adapters.java.home import find_java, java_version
-from jobs.adapters.java.jars import cache_folder, missing_spark_jars
+from jobs.adapters.java.jars import cache_folder, incomplete_spark_jars, missing_spark_jars
 from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, read, sync
@@ -107,7 +107,10 @@ def _java() -> Checks:
 
 
 def _jars(warehouse: str) -> Checks:
-    missing = missing_spark_jars(warehouse)
+    missing, incomplete = missing_spark_jars(warehouse), incomplete_spark_jars(warehouse)
+    for gap in incomplete:
+        found, _, advice = gap.partition("; ")
+        yield CheckResult("jars", CheckStatus.WARNING, found, advice)
     if missing:
         yield CheckResult(
             "jars",
@@ -116,7 +119,7 @@ def _jars(warehouse: str) -> Checks:
             f"the first command that starts Spark downloads them, or {' and '.join(missing.values())}; if no registry "
             "is reachable, copy that folder from a machine that has it, or set SURVEYOR_CACHE",
         )
-    else:
+    elif not incomplete:
         yield CheckResult("jars", CheckStatus.FINE, f"the jars that Spark needs are in {cache_folder()}")
 
 

@@ -15,6 +15,8 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -61,17 +63,16 @@ def spark_jars(warehouse: str) -> list[Path]:
 
 
 def missing_spark_jars(warehouse: str) -> dict[str, str]:
-    """Return the sets among `spark_jars` that `spark_jars` would download: titles, and commands that do only that.
+    """Return the sets among `spark_jars` that `spark_jars` would download: titles, and commands that do only that."""
+    return {jars.title: jars.download_command for jars in _spark_sets(warehouse) if not _is_cached(jars)}
 
-    Raise MissingError for a set of which only a part is cached.
+
+def incomplete_spark_jars(warehouse: str) -> list[str]:
+    """Return what seems to be missing in the cached sets among `spark_jars`, and what to do, a sentence for each set.
+
+    Raise MissingError for a set that cannot be used.
     """
-    missing = dict[str, str]()
-    for jars in _spark_sets(warehouse):
-        if os.path.isdir(_folder(jars)):  # noqa: PTH112 - it is false for a folder without permission
-            _complete(jars)
-        else:
-            missing[jars.title] = jars.download_command
-    return missing
+    return [gap for jars in _spark_sets(warehouse) if _is_cached(jars) if (gap := _gap(jars, _usable(jars)))]
 
 
 def _spark_sets(warehouse: str) -> list[JarSet]:
@@ -225,37 +226,80 @@ def _folder(request: JarSet) -> Path:
     return cache_folder().absolute() / "jars" / f"{root.name}-{root.version}"
 
 
+def _is_cached(request: JarSet) -> bool:
+    return os.path.isdir(_folder(request))  # noqa: PTH112 - it is false for a folder without permission
+
+
 def _cached(request: JarSet) -> list[Path]:
-    folder = _folder(request)
-    if not os.path.isdir(folder):  # noqa: PTH112 - as above
-        _download(request, folder)
-    return _complete(request)
-
-
-def _complete(request: JarSet) -> list[Path]:
-    """Return the jars of a cached set; raise MissingError if some are missing, as after a copy that was interrupted."""
-    folder = _folder(request)
-    jars = _jars_in(folder)
-    expected = _listed_in(folder) or {_file_name(artifact) for artifact in request.artifacts}
-    if missing := sorted(expected.difference(jar.name for jar in jars)):
-        lacks = f"lacks {abbreviate(missing)}" if jars else "has no jars"
-        raise MissingError(f"{folder} {lacks}: delete this folder, and run {request.download_command} again")
+    if not _is_cached(request):
+        _download(request, _folder(request))
+    jars = _usable(request)
+    if gap := _gap(request, jars):
+        _warn_once(gap)
     return jars
 
 
-def _listed_in(folder: Path) -> set[str]:
-    """Return the names of the jars that were downloaded into a folder, none for one that was filled by hand."""
-    listed = folder / _LIST
-    return {*listed.read_text("utf-8").split()} if listed.is_file() else set()
+@cache
+def _warn_once(message: str) -> None:
+    """Log a warning, once in a process."""
+    module_logger(__name__).warning("%s", message)
 
 
-def _file_name(artifact: Artifact) -> str:
-    """Return the name of an artifact's jar.
+def _usable(request: JarSet) -> list[Path]:
+    """Return the jars of a cached set; raise MissingError if there are none, or a main one was removed."""
+    folder = _folder(request)
+    jars = _jars_in(folder)
+    if not jars:
+        raise MissingError(f"{folder} has no jars: {_download_again(request)}")
+    removed = " ".join(_removed(folder, jars))
+    main = [it for it in request.artifacts if it.group == request.artifacts[0].group and it.name in removed]
+    if missing := _absent(main, jars):
+        raise MissingError(f"{folder} lacks {abbreviate(missing)}: {_download_again(request)}")
+    return jars
 
-    >>> _file_name(Artifact("com.google", "gcs-connector", "4.0.4", "shaded"))
-    'gcs-connector-4.0.4-shaded.jar'
+
+def _gap(request: JarSet, jars: list[Path]) -> str | None:
+    """Return what a set seems to lack, and what to do, None if it seems complete.
+
+    Classes may still be there: jars may have been copied by hand, patched, or taken from another download, which names
+    them differently. So this is a warning.
     """
-    return "-".join(filter(None, (artifact.name, artifact.version, artifact.classifier))) + ".jar"
+    folder = _folder(request)
+    # an artifact that is left out may contain its whole group, as the bundle of Amazon's SDK does
+    contained = {group for group, name in request.excluded if any(name in jar.name for jar in jars)}
+    needed = [] if _listed_in(folder) else [it for it in request.artifacts if it.group not in contained]
+    missing = [*_removed(folder, jars), *_absent(needed, jars)]
+    if not missing:
+        return None
+    return f"{folder} seems to lack {abbreviate(missing)}; if classes are missing, {_download_again(request)}"
+
+
+def _download_again(request: JarSet) -> str:
+    return f"move this folder aside, and run {request.download_command} again"
+
+
+def _absent(artifacts: Iterable[Artifact], jars: list[Path]) -> list[str]:
+    """Return the names of the artifacts that are part of no jar's name, whatever its version.
+
+    >>> ours, theirs = Path("delta-storage-4.4.0-patched.jar"), Path("io.delta_delta-spark_4.2_2.13-4.4.0.jar")
+    >>> _absent([Artifact("io.delta", "delta-storage", "4.4.0"), Artifact("io.delta", "delta-spark", "4.4.0")], [ours])
+    ['delta-spark']
+    >>> _absent([Artifact("io.delta", "delta-spark_4.2_2.13", "4.4.0")], [ours, theirs])
+    []
+    """
+    return [artifact.name for artifact in artifacts if not any(artifact.name in jar.name for jar in jars)]
+
+
+def _removed(folder: Path, jars: list[Path]) -> list[str]:
+    """Return the names of the jars that were downloaded into a folder and are not there now."""
+    return sorted(_listed_in(folder).difference(jar.name for jar in jars))
+
+
+def _listed_in(folder: Path) -> set[str]:
+    """Return the names of the jars that were downloaded into a folder, none if its list is absent or unreadable."""
+    with suppress(OSError, UnicodeDecodeError):
+        return {*Path(folder, _LIST).read_text("utf-8").split()}
+    return set()
 
 
 def _download(request: JarSet, folder: Path) -> None:

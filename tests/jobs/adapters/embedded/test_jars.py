@@ -79,23 +79,82 @@ def test_delta_is_its_own_two_jars(
 
 def test_a_folder_without_its_jars_does_not_count(cache: Path) -> None:
     (cache / "jars" / "delta-spark_4.2_2.13-4.4.0").mkdir(parents=True)
-    with pytest.raises(MissingError, match="has no jars: delete this folder"):
+    again = r"move this folder aside, and run `python -m jobs\.adapters\.java\.jars delta` again"
+    with pytest.raises(MissingError, match=f"has no jars: {again}"):
         delta_jars()
 
 
-@pytest.mark.usefixtures("some_jar_is_known", "cache")
-def test_a_set_that_lost_a_jar_does_not_count(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a copy that was interrupted, or a folder that was filled by hand."""
-    put_mvn_on_path(notes, monkeypatch)
-    (some,) = delta_jars()
-    some.rename(some.with_name("other.jar"))
-    again = r"delete this folder, and run `python -m jobs\.adapters\.java\.jars delta` again"
-    with pytest.raises(MissingError, match=rf"lacks some\.jar: {again}"):
+def fill(cache: Path, set_name: str, *jars: str) -> Path:
+    folder = cache / "jars" / set_name
+    folder.mkdir(parents=True)
+    for jar in jars:
+        (folder / jar).touch()
+    return folder
+
+
+OF_DELTA = "delta-spark_4.2_2.13-4.4.0"
+"""The folder of Delta's jars."""
+
+
+@pytest.mark.parametrize(
+    "jars",
+    [
+        ["delta-spark_4.2_2.13-4.4.0-patched.jar", "delta-storage-4.4.1.jar"],
+        ["io.delta_delta-spark_4.2_2.13-4.4.0.jar", "io.delta_delta-storage-4.4.0.jar"],  # as spark-submit --packages
+    ],
+)
+def test_a_folder_that_was_filled_by_hand_is_used(
+    cache: Path, capsys: pytest.CaptureFixture[str], jars: list[str]
+) -> None:
+    fill(cache, OF_DELTA, *jars)
+    assert names(delta_jars()) == jars
+    assert capsys.readouterr().err == ""
+
+
+def test_the_bundle_of_amazons_sdk_is_used(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fill(cache, OF_DELTA, *DELTA)
+    fill(cache, "hadoop-aws-3.5.0", "bundle-2.35.4.jar", "hadoop-aws-3.5.0.jar")
+    assert names(spark_jars("s3://bucket/surveyor")) == [*DELTA, "bundle-2.35.4.jar", "hadoop-aws-3.5.0.jar"]
+    assert capsys.readouterr().err == ""
+
+
+def test_a_jar_that_seems_to_be_missing_is_named_once(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = fill(cache, OF_DELTA, DELTA[0])
+    assert names(delta_jars() + delta_jars()) == [DELTA[0], DELTA[0]]
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{folder} seems to lack delta-storage; if classes are missing, move this folder aside")
+
+
+@pytest.mark.parametrize("removed", DELTA)
+def test_a_set_that_lost_an_artifact_of_its_own_is_refused(
+    cache: Path, capsys: pytest.CaptureFixture[str], removed: str
+) -> None:
+    """Any version of it is enough."""
+    folder = fill(cache, OF_DELTA, *({*DELTA} - {removed}))
+    (folder / "jars.txt").write_text("\n".join(DELTA))
+    with pytest.raises(MissingError, match=r"lacks delta-.*: move this folder aside"):
         delta_jars()
-    (some.parent / "jars.txt").unlink()
-    (some.parent / DELTA[0]).touch()
-    with pytest.raises(MissingError, match=rf"lacks delta-storage-4\.4\.0\.jar: {again}"):
-        delta_jars()
+
+    (folder / removed.replace("4.4.0", "4.4.0-patched")).touch()
+    assert len(delta_jars()) == len(DELTA)
+    assert f"seems to lack {removed}; if" in capsys.readouterr().err
+
+
+def test_a_set_that_lost_another_jar_is_used(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = fill(cache, OF_DELTA, *DELTA)
+    (folder / "jars.txt").write_text("\n".join([*DELTA, "other-1.jar"]))
+    assert names(delta_jars()) == DELTA
+    assert "seems to lack other-1.jar; if" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["d\u00e9j\u00e0.jar".encode("latin-1"), None])
+def test_a_list_that_cannot_be_read_is_none(cache: Path, content: bytes | None) -> None:
+    listed = fill(cache, OF_DELTA, *DELTA) / "jars.txt"
+    if content is None:
+        listed.mkdir()
+    else:
+        listed.write_bytes(content)
+    assert names(delta_jars()) == DELTA
 
 
 def test_a_download_of_nothing_is_no_set(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
