@@ -3,14 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-import msgspec
-
 from jobs.core.units import format_bytes
 from planner.placement.plan_figures import (
-    CrowdedRacks,
     PlanFigures,
     RackCrowding,
     WaveFigures,
+    crowded_racks_in,
     figures_in,
 )
 from schemas.rows import PlanRecord
@@ -199,8 +197,7 @@ def rack_warnings(options: Mapping[str, Any]) -> Iterator[str]:
             f"broker {ids}: its rack is unknown, because no snapshot contains its registration; "
             "its replicas count as in no rack"
         )
-    if "crowded" in options:
-        crowded = msgspec.convert(options["crowded"], CrowdedRacks)
+    if crowded := crowded_racks_in(options):
         yield (
             f"{pluralise(crowded.partitions, 'new partition', 'has', 'have')} up to {crowded.most} replicas in "
             f"one rack, where {crowded.least} can be: {crowded.instead}"

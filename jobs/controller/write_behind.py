@@ -25,7 +25,6 @@ import pyarrow as pa
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.core.arrow_rows import as_rows
-from jobs.core.errors import SurveyorError
 from jobs.repositories import broker_responses
 from jobs.repositories.actor import Actor, this_actor
 from jobs.repositories.drained_brokers import delete_marks
@@ -55,6 +54,9 @@ MAX_FAILURES: Final = 24
 
 CONSTRAINT_VIOLATED: Final = "Invalid data found"
 """Part of Delta's message about rows that violate a constraint of their table, which no retry changes."""
+
+_ERRORS_OF_VALUES: Final = (ValueError, TypeError, OverflowError)
+"""What Arrow raises about values. A DeltaError may be about the store: deltalake reports a full disk as one."""
 
 _C_LIBRARY: Final = ctypes.CDLL(None)
 
@@ -323,10 +325,11 @@ class WriteBehindLog:
 def _write_by_halves(
     table: str, tables: Sequence[pa.Table], write: Callable[[pa.Table], None]
 ) -> tuple[list[pa.Table], Exception | None]:
-    """Write rows together; if that fails, find by halves the rows that fail, and write the others.
+    """Write rows together; if some have invalid values, find these by halves, leave them out, and write the others.
 
-    A row that violates a constraint is left out, and so is one that fails for another reason while others are written.
-    Return the rows to try again, and the error of the store or the table, if these fail and not a row.
+    Only rows that violate a constraint are left out in any case. Those that Arrow cannot convert are left out if others
+    are written, as otherwise the table may be at fault. Return the rows to try again, and the error of the store or the
+    table, if that fails and not a row.
     """
     pending = [pa.concat_tables(tables)]
     failed: list[tuple[pa.Table, Exception]] = []
@@ -338,12 +341,13 @@ def _write_by_halves(
             has_written, failures = True, 0
             continue
         failures += 1
-        if isinstance(error, OSError | SurveyorError) or failures > MAX_FAILURES:
+        violates_constraint = CONSTRAINT_VIOLATED in str(error)
+        if not (violates_constraint or isinstance(error, _ERRORS_OF_VALUES)) or failures > MAX_FAILURES:
             return [*pending, *(rows for rows, _ in failed), rows], error  # the next attempt begins with others
         if rows.num_rows > 1:
             middle = rows.num_rows // 2
             pending[:0] = [rows.slice(0, middle), rows.slice(middle)]
-        elif CONSTRAINT_VIOLATED in str(error):
+        elif violates_constraint:
             _log_row(rows, f"it violates a constraint of table {table}")
             failures = 0
         else:

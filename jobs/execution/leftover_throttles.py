@@ -14,7 +14,7 @@ from jobs.console_output.commit_events import Report
 from jobs.core.errors import ExitCode, RefusedError
 from jobs.core.migration_signs import refuse_migration
 from jobs.execution.admin.audited_configs import override_text
-from jobs.execution.admin.connections import LeaseGuardedAdmin, admin_of, lease_for
+from jobs.execution.admin.connections import LeaseGuardedAdmin, admin_of, lease_for, refuse_known_other_cluster
 from jobs.execution.admin.reassignment_options import Resource, ResourceKind
 from jobs.execution.admin.throttles import clear_throttle
 from jobs.repositories.snapshots import refuse_other_cluster_id
@@ -65,7 +65,7 @@ class LeftoverThrottles:
 def find_leftover_throttles(settings: Settings, source: ClusterSource) -> LeftoverThrottles:
     """Read the throttles; raise RefusedError while replicas move, or if the name is that of another cluster."""
     view = view_now(source)
-    refuse_other_cluster_id(settings.warehouse, view.cluster_id, settings.address)
+    refuse_known_other_cluster(settings, view.cluster_id)
     throttles = _leftover_throttles(view)
     for text in view.throttle_warnings:
         warn(text)

@@ -28,10 +28,9 @@ from jobs.execution.admin.cancellation_requests import (
     ended_reason,
     unsafe_refusal,
 )
-from jobs.execution.admin.connections import admin_of, lease_for
+from jobs.execution.admin.connections import admin_of, lease_for, refuse_known_other_cluster
 from jobs.execution.admin.zk_controller_client import ZkReassignmentOverride
 from jobs.repositories.plans.commit_rows import NO_PLAN, AuditEntry, CommitRows
-from jobs.repositories.snapshots import refuse_other_cluster_id
 from jobs.runtime.console import CommandResult, log, truncate
 from jobs.runtime.review import Approve, Review
 from jobs.runtime.settings import Settings
@@ -75,7 +74,7 @@ def cancel_partitions(
 ) -> CommandResult:
     """Cancel the reassignments of these partitions and remove requests for them, or show what that would do."""
     with settings.connection as cluster, cluster.reading() as reader:
-        refuse_other_cluster_id(settings.warehouse, reader.read_cluster().cluster_id, settings.address)
+        refuse_known_other_cluster(settings, reader.read_cluster().cluster_id)
         partitions = _read(reader, keys, fewer_copies=fewer_copies)
         if not skip_unsafe:
             _refuse_unsafe(partitions)

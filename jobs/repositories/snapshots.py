@@ -65,8 +65,7 @@ def other_cluster(warehouse: Warehouse, cluster_id: str | None, address: str) ->
     return (
         f"{subject} of cluster {warehouse.cluster!r} in {warehouse.uri} are of the cluster with id {other}, and "
         f"{address} is that of {cluster_id}; check the address and {place_of(WAREHOUSE)}, or give this cluster a name "
-        "of its "
-        "own with --cluster, also if it was created again"
+        "of its own with --cluster, also if it was created again"
     )
 
 

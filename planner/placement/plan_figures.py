@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -14,6 +15,8 @@ from planner.placement.waves import Waves
 from schemas.rows import PlanRecord
 
 Figures = dict[str, Any]
+
+S = TypeVar("S", bound=Struct)
 
 MAX_TOPICS_LISTED: Final = 10
 """Topics listed for a broker that still holds replicas, those with the most replicas first."""
@@ -228,9 +231,26 @@ def stored_figures(plan: PlanRecord) -> Figures:
 
 
 def figures_in(options: Mapping[str, Any]) -> PlanFigures | None:
-    """Return the figures among a plan's parameters; plans not made by the optimiser have none."""
-    figures = options.get("figures")
-    return msgspec.convert(figures, PlanFigures) if figures else None
+    """Return the figures among a plan's parameters, None if there are none, or of a shape that is unknown here.
+
+    Plans not made by the optimiser have none. The figures explain a plan; a commit does not depend on them.
+
+    >>> figures_in({"figures": {"still_held": "of a later release"}}) is None
+    True
+    """
+    return _stored(options, "figures", PlanFigures)
+
+
+def crowded_racks_in(options: Mapping[str, Any]) -> CrowdedRacks | None:
+    """Return the crowded racks among a plan's parameters, None if there are none, or of a shape that is unknown."""
+    return _stored(options, "crowded", CrowdedRacks)
+
+
+def _stored(options: Mapping[str, Any], name: str, shape: type[S]) -> S | None:
+    stored = options.get(name)
+    with suppress(msgspec.ValidationError):
+        return msgspec.convert(stored, shape) if stored else None
+    return None
 
 
 def byte_figures(brokers: Brokers, partitions: Partitions, placement: Placement) -> dict[str, Any]:

@@ -8,9 +8,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from deltalake.exceptions import DeltaError
+
 from jobs.adapters.brokers.admin_client import Admin, AdminUnavailableError, bootstrap, connected_admin, read_properties
 from jobs.adapters.cluster_connections.interface import ClusterConnection, Lease, LiveCluster
-from jobs.core.errors import RefusedError
+from jobs.core.errors import RefusedError, SurveyorError
+from jobs.core.option_places import WAREHOUSE, place_of
 from jobs.core.signals import raise_on_signal
 from jobs.execution.admin.audited_configs import ConfigAdmin
 from jobs.execution.admin.controller_client import ControllerClient
@@ -20,8 +23,9 @@ from jobs.execution.admin.throttles import throttle_rows
 from jobs.execution.admin.zk_controller_client import ZkControllerClient
 from jobs.repositories.actor import this_process
 from jobs.repositories.plans.commit_log import CommitLog
+from jobs.repositories.snapshots import OtherClusterError, refuse_other_cluster_id
 from jobs.runtime.cli_enums import Via
-from jobs.runtime.console import log
+from jobs.runtime.console import log, warn
 from jobs.runtime.settings import Settings
 
 LEASE_HANDOVER_SECONDS: Final = 60.0
@@ -51,6 +55,19 @@ class LeaseGuardedAdmin:
     def alter_override(self, kind: str, resource: str, overrides: Mapping[str, str | None]) -> int | str:
         self.lease.refuse_lost()
         return self.admin.alter_override(kind, resource, overrides)
+
+
+def refuse_known_other_cluster(settings: Settings, cluster_id: str | None) -> None:
+    """Raise OtherClusterError if the warehouse has another cluster under this name; without an answer only warn.
+
+    A cancellation takes nothing from the warehouse, so one that cannot be read does not prevent it.
+    """
+    try:
+        refuse_other_cluster_id(settings.warehouse, cluster_id, settings.address)
+    except OtherClusterError:
+        raise
+    except (SurveyorError, OSError, DeltaError) as error:
+        warn(f"could not check whether {place_of(WAREHOUSE)} has another cluster under this name: {error}")
 
 
 @contextmanager

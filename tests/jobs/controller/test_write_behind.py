@@ -11,6 +11,7 @@ from msgspec.structs import replace as with_values
 
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.controller.write_behind import MAX_FAILURES, CycleRecord, WriteBehindLog, _write_by_halves
+from jobs.core.errors import UnreadableError
 from jobs.repositories.plans.commit_log import set_status
 from jobs.repositories.plans.commit_rows import AuditEntry
 from jobs.repositories.plans.record_builders import plan_row
@@ -183,13 +184,13 @@ def test_row_that_violates_a_constraint_is_named_and_others_written_once(
 
 
 class PoisonedTable(Warehouse):
-    """Cannot write `changes` of some partitions together with any others, for a reason that is no constraint."""
+    """Cannot write `changes` of some partitions, whose values Arrow rejects."""
 
     poisoned = frozenset[int]()
 
     def append_all(self, table: str, rows: pa.Table) -> None:
         if table == "changes" and self.poisoned.intersection(rows["partition"].to_pylist()):
-            raise DeltaError("Generic error: cannot encode a page")
+            raise pa.ArrowInvalid("cannot encode a page")
         super().append_all(table, rows)
 
 
@@ -209,7 +210,7 @@ def test_rows_that_fail_are_named_and_the_rest_of_their_batch_is_written(
     assert {row["partition"] for row in warehouse.rows("changes")} == {*range(7)} - poisoned
     assert len(warehouse.rows("plans")) == 1
     stderr = capsys.readouterr().err
-    assert stderr.count("because table changes cannot take it: Generic error: cannot encode a page") == len(poisoned)
+    assert stderr.count("because table changes cannot take it: cannot encode a page") == len(poisoned)
 
 
 def test_a_row_that_fails_alone_is_kept_until_others_are_written(
@@ -237,12 +238,44 @@ def test_a_table_that_fails_for_every_row_keeps_all_after_a_bounded_number_of_at
 
     def fail(rows: pa.Table) -> None:
         attempts.append(rows.num_rows)
-        raise DeltaError("Generic error")
+        raise pa.ArrowInvalid("no such type")
 
     kept, error = _write_by_halves("changes", [rows], fail)
-    assert isinstance(error, DeltaError)
+    assert isinstance(error, pa.ArrowInvalid)
     assert len(attempts) == MAX_FAILURES + 1
     assert sorted(pa.concat_tables(kept)["partition"].to_pylist()) == [*range(100_000)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DeltaError("Failed to parse parquet: External: Generic LocalFileSystem error: Unable to copy data to file"),
+        DeltaError("Failed to parse parquet: External: Generic S3 error: Error performing PUT"),
+        OSError("No space left on device"),
+        UnreadableError("ExpiredToken"),
+    ],
+    ids=lambda error: f"{type(error).__name__}-{str(error)[-8:]}",
+)
+def test_a_store_that_fails_in_between_keeps_all_rows_that_it_did_not_take(error: Exception) -> None:
+    """A disk has room for some rows, or a store refuses one request of several."""
+    written: list[int] = []
+    attempts: list[int] = []
+
+    def write(rows: pa.Table) -> None:
+        attempts.append(rows.num_rows)
+        partitions = rows["partition"].to_pylist()
+        if 5 in partitions:
+            raise pa.ArrowInvalid("cannot encode a page")
+        if written:
+            raise error
+        written.extend(partitions)
+
+    kept, raised = _write_by_halves("changes", [pa.table({"partition": range(20)})], write)
+    assert raised is error
+    assert sorted(written + pa.concat_tables(kept)["partition"].to_pylist()) == [*range(20)]
+    attempts.clear()
+    kept_again, _ = _write_by_halves("changes", [rows for rows in kept if rows["partition"].to_pylist() != [5]], write)
+    assert (len(attempts), sum(rows.num_rows for rows in kept_again)) == (1, 20 - len(written) - 1)
 
 
 def test_a_plan_whose_status_cannot_be_set_holds_back_no_other(

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -86,6 +87,23 @@ def test_reassignments_turn_back_and_requests_are_removed(
         "cancelled_now": 3,
         "failed": 0,
     }
+
+
+@pytest.mark.parametrize("arguments", [f"--partitions {T}-1", "--throttles"])
+def test_a_warehouse_that_cannot_be_read_prevents_no_cancellation(
+    tree: KafkaTree, surveyor: Surveyor, controller: CancellingController, arguments: str
+) -> None:
+    """Its table `snapshots` has files, but no log."""
+    lost = Path(surveyor.warehouse.uri) / "snapshots" / "part-0.parquet"
+    lost.parent.mkdir(parents=True)
+    lost.write_bytes(b"")
+    cancelled = cancel(surveyor, tree, f"{T}-0,{T}-1,{T}-2,ghost-3", "--apply")
+    done = surveyor.run("cancel", *arguments.split(), "--zookeeper", tree.hosts, "--json")
+
+    assert (cancelled.exit_code, controller.assigned(T, 0)) == (DONE, ([0, 1], [], []))
+    assert done.exit_code == DONE, done.stderr
+    (warning,) = json.loads(done.stdout)["warnings"]
+    assert warning.startswith("could not check whether --warehouse has another cluster under this name: ")
 
 
 def test_cancellations_are_recorded_under_no_plan(
