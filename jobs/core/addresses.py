@@ -46,3 +46,37 @@ S3_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 def s3_endpoint(environment: Mapping[str, str]) -> str | None:
     """Return the address of the S3 server that every reader of a warehouse uses, None for Amazon's."""
     return next((environment[name] for name in S3_ENDPOINTS if environment.get(name)), None)
+
+
+_ALLOW_HTTP: Final = frozenset({"aws_allow_http", "allow_http"})
+_TRUE: Final = frozenset({"1", "true", "on", "yes", "y"})
+
+
+def allows_http(environment: Mapping[str, str]) -> bool:
+    """Return whether deltalake may connect to an S3 server at an address of http://; Arrow and Spark always may.
+
+    >>> [allows_http({name: "True"}) for name in ("AWS_ALLOW_HTTP", "ALLOW_HTTP", "AZURE_ALLOW_HTTP")]
+    [True, True, False]
+    """
+    return any(value.lower() in _TRUE for name, value in environment.items() if name.lower() in _ALLOW_HTTP)
+
+
+_AMAZON_S3: Final = re.compile(
+    r"https?://((bucket\.)?vpce-[a-z0-9-]+\.)?s3(-[a-z0-9-]+)?(\.dualstack)?(\.[a-z]+(-[a-z]+)+-\d+)?(\.vpce)?"
+    r"\.amazonaws\.com(\.cn)?(:443)?/?"
+)
+
+
+def is_amazon_s3(address: str) -> bool:
+    """Return whether an address is one of Amazon's S3, and not of a server on a host or behind a balancer of Amazon's.
+
+    All addresses of S3 lead to the same bucket, as the names of buckets are unique there.
+
+    >>> is_amazon_s3("https://s3.eu-west-1.amazonaws.com"), is_amazon_s3("https://s3.cn-north-1.amazonaws.com.cn/")
+    (True, True)
+    >>> is_amazon_s3("https://bucket.vpce-1a2b-5e6f.s3.us-east-1.vpce.amazonaws.com"), is_amazon_s3("https://s3.example")
+    (True, False)
+    >>> is_amazon_s3("https://s3-1.eu-west-1.elb.amazonaws.com"), is_amazon_s3("https://s3.amazonaws.com.example")
+    (False, False)
+    """
+    return _AMAZON_S3.fullmatch(address.lower()) is not None

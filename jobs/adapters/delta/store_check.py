@@ -7,6 +7,7 @@ lists and deletes them, and names what it has no permission for. HDFS renames a 
 there a table is created and removed.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from uuid import uuid4
 
@@ -19,6 +20,7 @@ from obstore.store import from_url
 
 from jobs.adapters.delta.filtered_reads import delta_files
 from jobs.adapters.delta.warehouse_paths import ACCESS_DENIED, is_hdfs, store_error_reason
+from jobs.core.addresses import allows_http
 from jobs.core.errors import SurveyorError
 from jobs.core.option_places import WAREHOUSE, place_of
 
@@ -30,7 +32,8 @@ def require_conditional_writes(warehouse: str) -> None:
         _write_to_hdfs(warehouse, name)
         return
     try:
-        store = from_url(warehouse)
+        # obstore reads AWS_ALLOW_HTTP alone
+        store = from_url(warehouse, client_options={"allow_http": True} if allows_http(os.environ) else None)
         put(store, name, b"first", mode="create")
     except (BaseError, OSError) as error:
         raise _unwritable(warehouse, error, "write") from None

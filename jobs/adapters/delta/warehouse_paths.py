@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
 from jobs.adapters.kerberos.login import ticket_failure
-from jobs.core.addresses import S3_ENDPOINTS, s3_endpoint
+from jobs.core.addresses import S3_ENDPOINTS, allows_http, is_amazon_s3, s3_endpoint
 from jobs.core.errors import SurveyorError, UnreadableError, UsageError
 from jobs.core.option_places import WAREHOUSE, place_of
 
@@ -165,9 +165,6 @@ _CAUSE: Final = re.compile("\u21b3\\S* *([^\u21b3]+)")
 _DELTALAKE_ENDPOINT: Final = "AWS_ENDPOINT"
 """A variable with that address which deltalake alone reads, in an order with AWS_ENDPOINT_URL that is not defined."""
 
-_TRUE: Final = frozenset({"1", "true", "on", "yes", "y"})
-"""Values of AWS_ALLOW_HTTP with which deltalake connects to an address of http://."""
-
 
 def _refuse_invalid_s3_endpoint(shown: str, environment: Mapping[str, str]) -> None:
     """Raise UsageError if readers of the warehouse would connect to different servers, or to none."""
@@ -176,16 +173,21 @@ def _refuse_invalid_s3_endpoint(shown: str, environment: Mapping[str, str]) -> N
             raise UsageError(f"{shown}: {name} is not an address of the form https://HOST[:PORT]")
     endpoint = s3_endpoint(environment) or ""
     own = environment.get(_DELTALAKE_ENDPOINT)
-    if own and own.rstrip("/") != endpoint.rstrip("/"):
+    if own and _s3_server(own) != _s3_server(endpoint):
         raise UsageError(
             f"{shown}: Arrow and Spark do not read {_DELTALAKE_ENDPOINT}, and would look for the bucket elsewhere; set "
-            f"{S3_ENDPOINTS[-1]}={own} instead"
+            f"{S3_ENDPOINTS[-1]}={own} instead, or unset {_DELTALAKE_ENDPOINT} if the bucket is at Amazon"
         )
-    if endpoint.startswith("http://") and environment.get("AWS_ALLOW_HTTP", "").lower() not in _TRUE:
+    if endpoint.startswith("http://") and not allows_http(environment):
         raise UsageError(
             f"{shown}: its server {endpoint} is not encrypted; write https:// in {S3_ENDPOINTS[-1]}, or set "
             "AWS_ALLOW_HTTP=true"
         )
+
+
+def _s3_server(address: str) -> str:
+    """Return what two addresses of one S3 server have in common, an empty text for Amazon's, which is the default."""
+    return "" if is_amazon_s3(address) else address.rstrip("/")
 
 
 def is_local(path: str) -> bool:

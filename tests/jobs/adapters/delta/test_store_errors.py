@@ -13,19 +13,17 @@ from threading import Thread
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-from obstore import get
-from obstore.exceptions import BaseError
-from obstore.store import from_url
 from typer.testing import CliRunner
 
 from jobs.adapters.delta.filtered_reads import missing_files, native_files
+from jobs.adapters.delta.store_check import require_conditional_writes
 from jobs.adapters.delta.table_cleanup import TableFiles
 from jobs.adapters.delta.warehouse import Warehouse
 from jobs.adapters.delta.warehouse_paths import disk_error_message, refuse_invalid_path, store_error_reason
 from jobs.adapters.spark.store_settings import store_settings
 from jobs.cli import app
 from jobs.core.addresses import S3_ENDPOINTS, s3_endpoint
-from jobs.core.errors import UsageError
+from jobs.core.errors import SurveyorError, UsageError
 from tests.jobs.adapters.conftest import RefusingStore
 
 ERRORS = {
@@ -151,12 +149,24 @@ def test_an_endpoint_that_is_no_address(monkeypatch: pytest.MonkeyPatch) -> None
     assert "AWS_ENDPOINT_URL is not an address of the form https://HOST[:PORT]" in ran.stderr
 
 
+AMAZON = "https://s3.eu-west-1.amazonaws.com"
+
+
+def set_variables(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
+    """Set variables with S3's endpoint, and no others."""
+    for name in ("AWS_ENDPOINT", *S3_ENDPOINTS, "AWS_ALLOW_HTTP", "ALLOW_HTTP"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
         ({"AWS_ENDPOINT": "https://store"}, "Arrow and Spark do not read AWS_ENDPOINT"),
         ({"AWS_ENDPOINT": "https://store"}, "set AWS_ENDPOINT_URL=https://store instead"),
         ({"AWS_ENDPOINT": "https://one", "AWS_ENDPOINT_URL": "https://two"}, "do not read AWS_ENDPOINT"),
+        ({"AWS_ENDPOINT": AMAZON, "AWS_ENDPOINT_URL": "https://store"}, "do not read AWS_ENDPOINT"),
         ({"AWS_ENDPOINT_URL": "http://store"}, "or set AWS_ALLOW_HTTP=true"),
         ({"AWS_ENDPOINT_URL_S3": "http://store", "AWS_ALLOW_HTTP": "no"}, "or set AWS_ALLOW_HTTP=true"),
     ],
@@ -164,26 +174,39 @@ def test_an_endpoint_that_is_no_address(monkeypatch: pytest.MonkeyPatch) -> None
 def test_endpoints_that_readers_disagree_on(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], message: str
 ) -> None:
-    for name in ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ALLOW_HTTP"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
+    set_variables(monkeypatch, variables)
 
     with pytest.raises(UsageError, match=message):
         refuse_invalid_path("s3://bucket/surveyor")
     refuse_invalid_path("gs://bucket/surveyor")
 
 
-def test_an_endpoint_that_all_readers_agree_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://store/")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://elsewhere")
-    monkeypatch.setenv("AWS_ENDPOINT", "http://store")
-    monkeypatch.setenv("AWS_ALLOW_HTTP", "1")
+@pytest.mark.parametrize(
+    ("variables", "endpoint_of_spark"),
+    [
+        (
+            {
+                "AWS_ENDPOINT_URL_S3": "http://store/",
+                "AWS_ENDPOINT_URL": "https://elsewhere",
+                "AWS_ENDPOINT": "http://store",
+                "AWS_ALLOW_HTTP": "1",
+            },
+            "http://store/",
+        ),
+        ({"AWS_ENDPOINT_URL": "http://store", "ALLOW_HTTP": "true"}, "http://store"),
+        ({"AWS_ENDPOINT": AMAZON}, None),
+        ({"AWS_ENDPOINT": AMAZON, "AWS_ENDPOINT_URL": "https://s3.amazonaws.com"}, "https://s3.amazonaws.com"),
+    ],
+)
+def test_endpoints_that_all_readers_agree_on(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], endpoint_of_spark: str | None
+) -> None:
+    set_variables(monkeypatch, variables)
 
     refuse_invalid_path("s3://bucket/surveyor")
 
     settings = store_settings("s3://bucket/surveyor", os.environ)
-    assert settings["spark.hadoop.fs.s3a.endpoint"] == "http://store/"
+    assert settings.get("spark.hadoop.fs.s3a.endpoint") == endpoint_of_spark
 
 
 class _Servers:
@@ -213,23 +236,34 @@ class _Servers:
         return server
 
 
-@pytest.mark.parametrize("names", [["AWS_ENDPOINT_URL_S3"], ["AWS_ENDPOINT_URL"], list(S3_ENDPOINTS)])
-def test_every_library_connects_to_the_same_endpoint(monkeypatch: pytest.MonkeyPatch, names: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("names", "allow"),
+    [
+        (["AWS_ENDPOINT_URL_S3"], "AWS_ALLOW_HTTP"),
+        (["AWS_ENDPOINT_URL"], "ALLOW_HTTP"),
+        (list(S3_ENDPOINTS), "AWS_ALLOW_HTTP"),
+    ],
+)
+def test_every_library_connects_to_the_same_endpoint(
+    monkeypatch: pytest.MonkeyPatch, names: list[str], allow: str
+) -> None:
     servers = _Servers()
     for name, value in S3.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("AWS_ENDPOINT_URL")
+    monkeypatch.delenv("AWS_ALLOW_HTTP")
+    monkeypatch.setenv(allow, "true")
     addresses = {name: f"http://127.0.0.1:{servers.servers[name].server_port}" for name in names}
     for name, address in addresses.items():
         monkeypatch.setenv(name, address)
 
     for read in (
         lambda: DeltaTable("s3://bucket/surveyor/plans"),
-        lambda: get(from_url("s3://bucket/surveyor"), "x"),
+        lambda: require_conditional_writes("s3://bucket/surveyor"),
         lambda: missing_files("s3://bucket/surveyor/plans", ["x"]),
     ):
         servers.requests.clear()
-        with suppress(BaseError, OSError, DeltaError):
+        with suppress(SurveyorError, OSError, DeltaError):
             read()
         assert [*servers.requests] == [names[0]]
     assert s3_endpoint(os.environ) == addresses[names[0]]
