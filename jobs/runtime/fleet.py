@@ -147,6 +147,7 @@ def _outcome_of(settings: Settings, work: Work) -> ClusterOutcome:
 
     with on_cluster_of_fleet(settings.cluster), option_places_of_cluster(settings.places), separate_warnings():
         try:
+            settings.refuse_invalid_section()
             result = work(settings)
             return outcome(result.exit_code, result.json, result.steps or ())
         except SurveyorError as error:

@@ -187,6 +187,11 @@ class Settings:
         """Whether the cluster is not one that is read from its brokers."""
         return self.conf.bootstrap_servers is None
 
+    def refuse_invalid_section(self) -> None:
+        """Raise UsageError for a cluster of a fleet whose section of the file cannot be used."""
+        if self.conf_section is not None:
+            _refuse_two_addresses(self.conf, self.conf_section)
+
     def refuse_without_zookeeper(self, command: str, instead: str | None = None) -> None:
         """Raise RefusedError, with what to use instead, if a command works through ZooKeeper and there is none."""
         if not self.has_zookeeper:
@@ -285,8 +290,6 @@ def settings_from(
                 f"surveyor: --all takes the clusters of {conf_path}, not {bootstrap_servers} of "
                 "SURVEYOR_BOOTSTRAP_SERVERS"
             )
-        for name, known in conf.clusters.items():
-            sources.refuse_two_addresses(known, name)
         members = tuple(
             of_command(
                 cluster=name,
@@ -311,7 +314,7 @@ def settings_from(
             f"--conf {conf_path} has no [clusters.{cluster}]; it has {', '.join(sorted(conf.clusters))}",
         )
     cluster_conf = conf.clusters.get(cluster, ClusterConf())
-    sources.refuse_two_addresses(cluster_conf, cluster)
+    _refuse_two_addresses(cluster_conf, f"[clusters.{cluster}] of {conf_path}")
     stored = {name: getattr(cluster_conf, name) for name in _CLUSTER_OPTIONS}
     addresses = sources.address({"zookeeper": zookeeper, "bootstrap_servers": bootstrap_servers}, cluster_conf)
     cluster_conf = cluster_conf.model_copy(update=dict.fromkeys(ADDRESS_OPTIONS))
@@ -335,6 +338,12 @@ def settings_from(
 
 _CLUSTER_OPTIONS: Final = ADDRESS_OPTIONS | {"zookeeper_config": ZOOKEEPER_CONFIG, "command_config": COMMAND_CONFIG}
 """Options that are also keys of a cluster's section, by key."""
+
+
+def _refuse_two_addresses(conf: ClusterConf, section: str) -> None:
+    """Raise UsageError if a section of the file names both ZooKeeper and brokers."""
+    if None not in {conf.zookeeper, conf.bootstrap_servers}:
+        raise UsageError(f"{section} has both zookeeper and bootstrap_servers; give one of the two")
 
 
 def _places_in(section: str) -> dict[str, str]:
@@ -399,14 +408,6 @@ class Sources:
         used, unused = (of_file, of_environment) if file_is_meant else (of_environment, of_file)
         log(f"surveyor: {used} is used, not {unused}")
         return stored if file_is_meant else chosen
-
-    def refuse_two_addresses(self, in_file: ClusterConf, cluster: str) -> None:
-        """Raise UsageError if a section of the file names both ZooKeeper and brokers."""
-        if None not in {in_file.zookeeper, in_file.bootstrap_servers}:
-            raise UsageError(
-                f"[clusters.{cluster}] of {self.conf_path} has both zookeeper and bootstrap_servers; give one of "
-                "the two"
-            )
 
     def places(self, chosen: Mapping[str, object], stored: Mapping[str, object], section: str) -> dict[str, str]:
         """Return where the chosen values come from, by option; `stored` are those in the section of the file."""

@@ -7,8 +7,10 @@ import pytest
 from jobs.adapters.sources.interface import ClusterSource
 from jobs.adapters.sources.kraft import KRaftSource
 from jobs.adapters.sources.zookeeper import ZooKeeperSource
-from jobs.core.errors import RefusedError, UsageError
+from jobs.core.errors import ExitCode, RefusedError, UsageError
 from jobs.core.option_places import option_places
+from jobs.runtime.console import CommandResult
+from jobs.runtime.fleet import FleetSummary, run_on_fleet
 from jobs.runtime.settings import Settings, settings_from
 from jobs.runtime.suggestions import Typed
 
@@ -103,9 +105,18 @@ def _fleet(conf: Path) -> Settings:
     )
 
 
-def test_a_fleet_refuses_two_addresses_of_a_cluster(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"\[clusters\.default\] of .*surveyor\.toml has both zookeeper and"):
-        _fleet(_conf(tmp_path, 'zookeeper = "zk:1"', 'bootstrap_servers = "k:1"'))
+def test_two_addresses_of_a_cluster_fail_it_alone(tmp_path: Path) -> None:
+    conf = _conf(tmp_path, 'zookeeper = "zk:1"', 'bootstrap_servers = "k:1"', "[clusters.other]", 'zookeeper = "zk:2"')
+    summary = FleetSummary(title="test", figures=lambda result: result, shown=())
+
+    result = run_on_fleet(_fleet(conf), None, lambda settings: CommandResult({"read": settings.address}), summary)
+
+    assert result.json["clusters"]["other"] == {"read": "zk:2"}
+    failed = result.json["clusters"]["default"]
+    assert (
+        failed["error"] == f"[clusters.default] of {conf} has both zookeeper and bootstrap_servers; give one of the two"
+    )
+    assert (failed["exit_code"], result.exit_code) == (ExitCode.USAGE, ExitCode.USAGE)
 
 
 def test_a_fleet_names_keys_of_the_file(tmp_path: Path) -> None:
