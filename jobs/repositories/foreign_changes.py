@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+from deltalake.exceptions import DeltaError
+
 from jobs.adapters.delta.compatibility import (
     VERSION_PROPERTY,
     changed_properties,
@@ -16,6 +18,7 @@ from jobs.adapters.delta.compatibility import (
     write_incompatibility,
 )
 from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.delta.warehouse_paths import store_error_reason
 from jobs.adapters.java.jars import S3
 from jobs.core.errors import UnreadableError
 from jobs.repositories.snapshots import STATE_TABLES, find_snapshot, is_whole, last_snapshot, oldest_snapshot_id
@@ -40,6 +43,11 @@ _KEEP: Final = (
     "delta.deletedFileRetentionDuration, and remove old snapshots by `surveyor vacuum`"
 )
 
+_READ_AGAIN: Final = "run this command again: errors of a store may last for a moment only"
+
+_STORE_ERRORS: Final = (UnreadableError, OSError, DeltaError)
+"""Errors of reading a table; deltalake reports some of a store as OSError."""
+
 
 @dataclass(frozen=True, slots=True)
 class ForeignChange:
@@ -52,18 +60,31 @@ class ForeignChange:
 
 
 def foreign_changes(warehouse: Warehouse) -> Iterator[ForeignChange]:
-    """Yield what does harm in each existing table, then what is lost of the newest and the oldest snapshot."""
+    """Yield what does harm in each existing table, then what is lost of the newest and the oldest snapshot.
+
+    A table or a snapshot that the store does not return is yielded, too.
+    """
     is_readable = True
     for name in TABLE_COLUMNS:
         try:
             if warehouse.has(name):
                 yield from _of_table(warehouse, name)
-        except UnreadableError as error:
+        except _STORE_ERRORS as error:
             is_readable = False
-            description, _, remedy = str(error).partition("; ")
-            yield ForeignChange(description, remedy, is_fault=True)
+            yield _unreadable(f"table {name}", error)
     if is_readable:
-        yield from _lost_files(warehouse)
+        try:
+            yield from _lost_files(warehouse)
+        except _STORE_ERRORS as error:
+            yield _unreadable("the last or the first snapshot", error)
+
+
+def _unreadable(subject: str, error: Exception) -> ForeignChange:
+    if isinstance(error, UnreadableError):
+        description, _, remedy = str(error).partition("; ")
+        return ForeignChange(description, remedy, is_fault=True)
+    reason = store_error_reason(error) or (str(error).splitlines() or [type(error).__name__])[0][:200]
+    return ForeignChange(f"{subject} cannot be read: {reason}", _READ_AGAIN, is_fault=True)
 
 
 def _of_table(warehouse: Warehouse, name: str) -> Iterator[ForeignChange]:

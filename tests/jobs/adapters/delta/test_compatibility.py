@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.exceptions import DeltaError
 from deltalake.schema import PrimitiveType
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -262,6 +263,28 @@ def test_a_cleaned_log_is_named(warehouse: Warehouse) -> None:
 
     with pytest.raises(UnreadableError, match="has lost version 1 of its log"):
         warehouse.rows(TABLE, version=1)
+
+
+@pytest.mark.parametrize(
+    ("read", "error", "subject"),
+    [
+        ("deltalake.DeltaTable.history", DeltaError, "table brokers"),
+        ("deltalake.DeltaTable.is_deltatable", OSError, "table brokers"),
+        ("jobs.repositories.foreign_changes.is_whole", OSError, "the last or the first snapshot"),
+    ],
+)
+def test_what_the_store_does_not_return_is_named(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, read: str, error: type[Exception], subject: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise error("connection reset")
+
+    monkeypatch.setattr("jobs.repositories.foreign_changes.S3", {""})  # as the scheme of a folder
+    monkeypatch.setattr(read, fail)
+
+    found = {change.description: change.is_fault for change in foreign_changes(warehouse)}
+
+    assert found[f"{subject} cannot be read: connection reset"]
 
 
 BY_SPARK = {
