@@ -78,8 +78,11 @@ def refuse_shared_key(values: Mapping[str, str], file: str) -> None:
 
 
 def refuse_shared(subject: str, path: Path, mode: int) -> None:
-    """Raise UsageError if other users may read a file with this mode, or its group may change it."""
-    if mode & stat.S_IRWXO:
+    """Raise UsageError if other users may read or write a file with this mode, or its group may change it.
+
+    They may execute it: workers of Spark's standalone clusters give mode 0711 to files sent by `--files`.
+    """
+    if mode & (stat.S_IROTH | stat.S_IWOTH):
         raise UsageError(f"{subject}, and all users may read or change it: chmod o= {path}")
     if mode & stat.S_IWGRP:
         raise UsageError(f"{subject}, and its group may change it: chmod g-w {path}")

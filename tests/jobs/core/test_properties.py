@@ -50,11 +50,13 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, text: str, message: str) ->
 
 
 def test_a_password_is_for_its_owner_alone(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="all users may read or change it: chmod o="):
-        read(tmp_path, "sasl.password=secret", mode=0o644)
+    for mode in (0o644, 0o604, 0o602):
+        with pytest.raises(UsageError, match="all users may read or change it: chmod o="):
+            read(tmp_path, "sasl.password=secret", mode=mode)
     with pytest.raises(UsageError, match="its group may change it: chmod g-w"):
         read(tmp_path, "sasl.password=secret", mode=0o660)
     assert read(tmp_path, "sasl.password=secret", mode=0o640) == {"sasl.password": "secret"}
+    assert read(tmp_path, "sasl.password=secret", mode=0o711) == {"sasl.password": "secret"}  # as sent by --files
     assert read(tmp_path, "sasl.username=me", mode=0o644) == {"sasl.username": "me"}
 
 
