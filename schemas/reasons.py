@@ -195,7 +195,7 @@ REQUIRED_COPIES: Final = Sentence(
     "every plan copies at least {replicas}: those that leave a broker, are added, or widen a rack"
 )
 SHARE_LACKING: Final = Sentence("{share} lack {count}")
-AS_EVEN: Final = Sentence("as even as this, {least} to {most} replicas each, no {brokers} brokers get with fewer")
+AS_EVEN: Final = Sentence("fewer copies cannot give {brokers} brokers {least} to {most} replicas each")
 EVEN_SHARE: Final = Sentence("{brokers} {replicas}, {share} each and one more on {over}; {recipients}")
 HAVE_FEWER: Final = Sentence("those that have fewer")
 MAY_RECEIVE: Final = Sentence("those that may take replicas")
@@ -274,7 +274,7 @@ HOLDERS_OUTSIDE: Final = Sentence("; alive and in the ISR, but not assigned, so 
 NOT_ALLOWED: Final = Sentence("; not allowed")
 CHECK_LOGS: Final = Sentence("; not allowed: check the logs of its brokers, then name it with --partition")
 RESTART_BROKERS: Final = Sentence(
-    "; restart its brokers afterwards: without a restart they ignore a state whose versions start again"
+    "; restart the partition's brokers afterwards; until then they ignore the new state, because its version is lower"
 )
 HOLDERS_HIDDEN: Final = Sentence("alive but cannot be elected, and may hold the data: {hidden:ids}")
 NONE_ELECTABLE: Final = Sentence("no replica is alive and may be elected: {replicas:ids}")
@@ -293,7 +293,7 @@ NO_ORIGIN_IN_SYNC: Final = Sentence(
     "no original replica of [{origin:ids}] is alive and in sync ({isr}): {lost}, and no replica could lead it"
 )
 ORIGIN_NOT_ALIVE: Final = Sentence(
-    "original replicas [{dead:ids}] are not alive: {lost}, and it would live on [{live:ids}] alone"
+    "original replicas [{dead:ids}] are not alive: {lost}, and only [{live:ids}] would remain alive"
 )
 
 # cancellations that were requested, or were not
@@ -329,9 +329,11 @@ ACCEPTED: Final = Sentence("asked and accepted")
 LED_BY_PREFERRED: Final = Sentence("led by its preferred replica already")
 HAS_LEADER: Final = Sentence("it has a leader already")
 APPLIED_ANYWAY: Final = Sentence("found applied; {answer}")
-PERHAPS_REPEATED: Final = Sentence("{answer}, perhaps to a repeated request; the cluster could not be read: {error}")
+PERHAPS_REPEATED: Final = Sentence(
+    "{answer}, but the client may have sent the request twice; the cluster could not be read: {error}"
+)
 LEFT_TO_CONTROLLER: Final = Sentence(
-    "left to the controller, which elects replicas in sync by itself; the planned one does not lead"
+    "the controller elects in-sync replicas itself; it was not seen to elect the planned leader"
 )
 LEASE_SLOW: Final = Sentence("each check of the lease took more than {seconds} s")
 INTERRUPTED: Final = Sentence("interrupted before it was answered")
@@ -378,7 +380,7 @@ SUCCESSOR: Final = Sentence("broker {controller} is the controller; held for {se
 ALL_BACK: Final = Sentence("all of it is as in snapshot {snapshot}")
 CYCLE_FULL: Final = Sentence("deferred: the cycle had written for {seconds} s")
 ASKED_FOR: Final = Sentence("asked to be on [{replicas:ids}]: {outcome}")
-ELECTION_DONE: Final = Sentence("a pass was made")
+ELECTION_DONE: Final = Sentence("the election was attempted")
 EMPTY_REQUEST: Final = Sentence("it is empty")
 REMOVED_ZNODE: Final = Sentence("{path}: {cause}")
 DELETION_CONFIRMED: Final = Sentence("every broker has confirmed it")
@@ -481,8 +483,7 @@ ITS_TOPIC_QUEUED: Final = Sentence("the topic is queued for deletion")
 NO_LONGER_QUEUED: Final = Sentence("the topic is no longer queued for deletion")
 CONFIG_ALTERED: Final = Sentence("{name} is now {value}: another client altered it since the snapshot")
 CONFIGS_CONFLICT: Final = Sentence("{conflict}: another client altered one of them since the snapshot")
-NOT_PLANNED_TO_GO: Final = Sentence("{cause}; this one is not the one planned to go")
-NOT_THE_ONE_THAT_GOES: Final = Sentence("{cause}; this one is not the one that goes")
+NOT_THE_TOPIC_TO_DELETE: Final = Sentence("{cause}; the topic of this name is not the one that the plan deletes")
 PARTITIONS_ADDED: Final = Sentence("partitions were added since its replicas were deleted")
 CONTROLLER_CHANGED: Final = Sentence("another controller has taken over, with epoch {epoch}")
 CONTROLLER_BETWEEN: Final = Sentence("another controller has taken over since its replicas were deleted")

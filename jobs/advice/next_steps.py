@@ -142,7 +142,7 @@ def _epoch(situation: ClusterSituation) -> Iterator[Suggestion]:
     """Brokers refuse a controller with an earlier epoch than they know, so none of its decisions take effect."""
     if epoch_behind := set_back(situation.health.controller_epoch, situation.latest_epoch):
         yield Suggestion(
-            f"{epoch_behind}, so no election succeeds; a take-over above that epoch repairs it", "reconcile"
+            f"{epoch_behind}, so no election succeeds; a take-over with a later epoch repairs it", "reconcile"
         )
 
 
@@ -227,7 +227,7 @@ def _last_resorts(situation: ClusterSituation) -> Iterator[Suggestion]:
     text = f"{broker_list(lost)} {have} been gone for {format_duration(gone_for)} at least"
     if health.most_replicas > health.able_brokers:
         too_few = f"{pluralise(health.able_brokers, 'broker')} cannot hold {pluralise(health.most_replicas, 'replica')}"
-        yield Suggestion(f"{text}: before giving up, add another broker, as {too_few}")
+        yield Suggestion(f"{text}: if they do not return, add another broker first, because {too_few}")
     else:
         broker_ids = ",".join(map(str, lost))
         yield Suggestion(

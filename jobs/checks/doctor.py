@@ -219,7 +219,7 @@ def _znodes(settings: Settings, source: ZooKeeperSource, state: ClusterState, re
         status = CheckStatus.FAULT if blocking else CheckStatus.WARNING
         yield CheckResult("znodes", status, f"not understood: {', '.join(paths[:3])}", "; ".join(advice))
     if view.throttle_warnings:
-        advice_on_throttles = "`status` and `cancel --throttles` miss what is set there"
+        advice_on_throttles = "`status` and `cancel --throttles` do not include these throttles"
         yield CheckResult("throttles", CheckStatus.WARNING, "; ".join(view.throttle_warnings), advice_on_throttles)
     if state.controller.broker_id == NO_CONTROLLER:
         yield CheckResult("controller", CheckStatus.WARNING, "there is none", see_status(settings))
@@ -232,7 +232,7 @@ def _epoch(settings: Settings, client: KazooClient, state: ClusterState, recorde
     latest = max(recorded_epoch, latest_epoch_of_states(client))
     if epoch_behind := set_back(state.controller_epoch, latest):
         reconcile = command_line(settings, "reconcile", "--apply")
-        advice = f"`{reconcile}` takes the controllership over above it, and resigns"
+        advice = f"`{reconcile}` takes the controllership with a later epoch, then resigns"
         yield CheckResult("controller epoch", CheckStatus.FAULT, epoch_behind, advice)
 
 
@@ -249,7 +249,7 @@ def _permissions(client: KazooClient, endpoint: ZooKeeperEndpoint) -> CheckResul
         return CheckResult(
             "permissions", CheckStatus.WARNING, f"not writable by {user}: {', '.join(closed)}", _write_advice()
         )
-    return CheckResult("permissions", CheckStatus.FINE, "no ACL is in the way of what batch mode writes")
+    return CheckResult("permissions", CheckStatus.FINE, "ACLs allow the writes of batch mode")
 
 
 def _write_advice() -> str:

@@ -146,7 +146,7 @@ def _brokers(settings: Settings, properties: dict[str, str]) -> Checks:
             yield version_result(supported, metadata.metadata_version)
         yield from permission_results(settings, reading)
         if warnings := view_of_reading(reading).throttle_warnings:
-            advice = "`surveyor status` and `cancel --throttles` miss what is set there; grant what is missing"
+            advice = "`surveyor status` and `cancel --throttles` do not include these throttles; grant what is missing"
             yield CheckResult("throttles", CheckStatus.WARNING, "; ".join(warnings), advice)
         yield _settings(settings, source)
 

@@ -324,7 +324,7 @@ def _topics(settings: Settings, facts: MigrationFacts) -> Iterator[CheckResult]:
     if topics.without_leader:
         found = f"{pluralise(len(topics.without_leader), 'partition', 'has', 'have')} no leader"
         advice = (
-            "start their replicas: a KRaft controller elects no other ones either; "
+            "start their replicas: a KRaft controller cannot elect others either; "
             f"`{command_line(settings, 'status')}` lists them"
         )
         yield _warning("leaders", f"{found}: {abbreviate(topics.without_leader)}", advice)

@@ -180,8 +180,8 @@ class MetadataReader:
         current = {broker: row.czxid for broker, row in registered.items() if not row.understood}
         for broker in sorted(current.keys() - before.keys()):
             log(
-                f"  the registration of broker {broker} is not understood (see `surveyor status`): its present start "
-                "keeps the endpoints that were read before, and it is not elected",
+                f"  cannot decode the registration of broker {broker} (see `surveyor status`): it is not "
+                "elected, and requests go to its previous endpoints only if it has not restarted",
                 logging.WARNING,
             )
         for broker in current.keys() ^ before.keys():

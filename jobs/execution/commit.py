@@ -65,9 +65,8 @@ def apply_plan(
 ) -> CommitLog:
     """Write the pending rows and record the outcomes; `author` is recorded if it is not this process."""
     if preflight.resident_controller is not None:
-        running = replace(
-            running, via=Via.ZOOKEEPER
-        )  # it always carries these out, and serves the Admin API only with --listen
+        # it serves the Admin API only with --listen, and carries out requests in /admin always
+        running = replace(running, via=Via.ZOOKEEPER)
     watched = preflight.mode is Mode.ADMIN and (
         running.watches or bool(throttle_rows(settings.warehouse, plan.plan_id))
     )

@@ -43,7 +43,7 @@ def choose_mode(
     ):
         raise RefusedError(
             f"{epoch_behind}. Kafka's controller cannot carry out a plan until that is repaired: `surveyor "
-            "reconcile --apply` takes over above that epoch and resigns; then commit again",
+            "reconcile --apply` takes the controllership with a later epoch, then resigns; then commit again",
         )
     if running.via is Via.ZOOKEEPER:
         return _via_zookeeper(mode, plan, cluster, state)
@@ -105,7 +105,10 @@ def _via_zookeeper(mode: Mode, plan: Plan, cluster: ClusterConnection, state: Li
     if cluster.via_zookeeper_unavailable_reason is not None:
         raise RefusedError(f"--via zookeeper: {cluster.via_zookeeper_unavailable_reason}; omit --via")
     if mode is Mode.BATCH:
-        raise UsageError("--via zookeeper asks Kafka's controller, --mode batch is the controller: give one of the two")
+        raise UsageError(
+            "--via zookeeper and --mode batch exclude each other: the first sends requests to Kafka's controller, and "
+            "with the second, Surveyor is the controller"
+        )
     _refuse_unrequestable(plan, "--via zookeeper")
     if state.controller_broker not in state.live:
         raise RefusedError(

@@ -235,8 +235,8 @@ def _nothing_due(
     nothing = "nothing can be written" if "outage" in extras.result else "nothing is due"
     title = f"{nothing} on snapshot {plan.row.snapshot_id}: nothing was written"
     stale_epoch = _raise_stale_epoch(settings, cluster, plan, approve, apply=apply, report=report)
-    done = "it was taken over above that" if apply else "--apply takes over above that"
-    lines = [f"  {stale_epoch}; {done}"] if stale_epoch else []
+    done = "the controllership was taken" if apply else "--apply takes the controllership"
+    lines = [f"  {stale_epoch}; {done} with a later epoch"] if stale_epoch else []
     shown = _nothing_due_result(settings, plan, extras, result | counts([]), title, *lines, steps=[])
     if stale_epoch and detailed and not apply:
         shown.exit_code = ExitCode.CHANGES
@@ -272,9 +272,11 @@ def _raise_stale_epoch(
     if stale_epoch is None or not apply:
         return stale_epoch
     if holder is not None:
-        raise RefusedError(f"{stale_epoch}. {holder}, is the controller: start it again, and it takes over above that")
+        raise RefusedError(
+            f"{stale_epoch}. {holder}, is the controller: restart it; it then takes over with a later controller epoch"
+        )
     refuse_take_over(state, settings.conf.controller_id)
-    question = f"{stale_epoch}. Take the controllership over above that, and resign?"
+    question = f"{stale_epoch}. Take the controllership with a later epoch, then resign?"
     if approve is not None and not approve(Review(question)):
         raise SurveyorError("not applied: the question was not answered with yes; nothing was written")
     with defer_signals():

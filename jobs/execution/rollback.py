@@ -170,7 +170,12 @@ def _report(settings: Settings, plan: Plan, original: Plan, committed: PlanResul
         *committed.lines,
         *rejection_lines(settings, plan),
         f"plan {original.title} is {original.row.status}"
-        + ("" if is_back else f"; it becomes rolled_back once `surveyor verify {plan.plan_id}` finds all of it back"),
+        + (
+            ""
+            if is_back
+            else f"; its status becomes rolled_back when `surveyor verify {plan.plan_id}` finds every partition "
+            "restored"
+        ),
         steps=steps,
         warnings=[],
         exit_code=ExitCode(committed.exit_code),

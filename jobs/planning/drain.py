@@ -75,7 +75,7 @@ def _drainable(ids: Sequence[int], brokers: Sequence[Broker], snapshot_id: int) 
     live = join_ids(sorted(understood)) or "none"
     reason = (
         f"--brokers: {', '.join(gone)} not alive in snapshot {snapshot_id}; alive are {live}. "
-        "Of dead brokers, `surveyor status` names what is due"
+        "For dead brokers, run `surveyor status`"
     )
     ids = _keep_concerned(ids, understood, reason)
     not_understood = [str(broker) for broker in ids if not understood[broker]]

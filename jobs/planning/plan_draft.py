@@ -138,7 +138,7 @@ def make_plan(
         untaken = (
             ""
             if alias.name is None
-            else f" (it does not take the name {alias.name!r}, which the next attempt can have)"
+            else f" (it is stored without the name {alias.name!r}, which the next attempt can use)"
         )
         raise RefusedError(f"plan {result['plan_id']} is refused{untaken}: {planned.refused}", result)
     return result

@@ -155,7 +155,7 @@ def _quorum_warnings(steps: Sequence[RestartStep], controllers: Sequence[int]) -
     losing = [step.broker_id for step in steps if step.loses_quorum]
     if losing:
         named = broker_list(losing)
-        yield f"no majority of the quorum remains in the restart of a voter, so its check will fail: {named}"
+        yield f"the quorum loses its majority while one of these voters restarts, so its check is not safe: {named}"
     if controllers:
         yield (
             f"the order has brokers only: restart the controllers {abbreviate(controllers)} one at a time as well, the "

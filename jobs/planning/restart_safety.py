@@ -121,7 +121,7 @@ def _unread(facts: RestartFacts, restarting: Iterable[int]) -> Iterator[str]:
     """Yield the facts about the cluster without which no restart counts as safe."""
     view, registered, controllers = facts.view, facts.understood, facts.controllers
     if facts.snapshot_id is not None:
-        yield f"snapshot {facts.snapshot_id} is not the present: without --snapshot the cluster is read as it is now"
+        yield f"snapshot {facts.snapshot_id} may differ from the cluster now; omit --snapshot to read the cluster"
     for broker in restarting:
         if broker not in registered and broker not in controllers:
             yield f"broker {broker} is not registered: it is down, or no broker has this id"

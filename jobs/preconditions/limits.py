@@ -100,9 +100,8 @@ def _refuse_majority_dead(plan: Plan, state: CurrentCluster) -> None:
     brokers = dead | set(state.live)
     if len(brokers) >= _MIN_BROKERS_FOR_MAJORITY and 2 * len(dead) > len(brokers):
         raise RefusedError(
-            f"plan {plan.title} takes {len(dead)} of {len(brokers)} brokers for dead: "
-            f"{join_ids(sorted(dead))}; if they are dead, give "
-            "--allow-majority-dead; otherwise find out why they do not count as alive",
+            f"plan {plan.title} treats {len(dead)} of {len(brokers)} brokers as dead: {join_ids(sorted(dead))}. If "
+            "they are down, add --allow-majority-dead; otherwise check why they are not registered",
         )
 
 

@@ -92,7 +92,7 @@ def _deletion(topic_id: str | None, settings: TopicSettings) -> _Judged:
     if not settings.topic.exists:
         return Outcome.APPLIED, reasons.FOUND_GONE.say()
     if (other := _other_topic(topic_id, settings)) is not None:
-        return Outcome.STALE, reasons.NOT_PLANNED_TO_GO.say(cause=other)
+        return Outcome.STALE, reasons.NOT_THE_TOPIC_TO_DELETE.say(cause=other)
     return (Outcome.APPLIED, reasons.FOUND_QUEUED.say()) if settings.is_queued else None
 
 
@@ -122,7 +122,7 @@ def _pending_deletion(topic_id: str | None, settings: TopicSettings) -> _Judged:
     if not settings.topic.exists:
         return Outcome.APPLIED, reasons.FOUND_GONE.say()
     if (other := _other_topic(topic_id, settings)) is not None:
-        return Outcome.STALE, reasons.NOT_THE_ONE_THAT_GOES.say(cause=other)
+        return Outcome.STALE, reasons.NOT_THE_TOPIC_TO_DELETE.say(cause=other)
     return (Outcome.STALE, reasons.NO_LONGER_QUEUED.say()) if not settings.is_queued else None
 
 

@@ -34,8 +34,8 @@ _SPARK: Final = ("Apache-Spark", "Databricks-Runtime")
 """What begins the name of an engine whose commits on S3 are unconditional."""
 
 _ONLY_READ: Final = (
-    "such a commit can overwrite one of Surveyor, of which no trace remains: let Spark only read there; deltalake and "
-    "`surveyor vacuum` do the rest"
+    "such a commit can silently overwrite a commit of Surveyor; use Spark only to read this warehouse, and deltalake "
+    "or `surveyor vacuum` to change it"
 )
 
 _KEEP: Final = (

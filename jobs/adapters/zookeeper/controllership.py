@@ -207,8 +207,8 @@ def next_epoch(epoch: int) -> int:
     """Return the controller epoch after `epoch`, the latest known one; raise RefusedError if brokers accept none."""
     if epoch >= LAST_EPOCH:
         raise RefusedError(
-            f"controller epoch {epoch} is the last one: the next controller could take none that brokers accept. Find "
-            "out which znode contains it (/controller_epoch, or a state: `surveyor show partitions -o wide`), and "
+            f"controller epoch {epoch} is the last one: brokers accept no later epoch, so no controller could follow. "
+            "Find out which znode contains it (/controller_epoch, or a state: `surveyor show partitions -o wide`), and "
             "what wrote it",
         )
     return epoch + 1

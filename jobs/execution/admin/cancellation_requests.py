@@ -121,7 +121,7 @@ class CancellationRequests:
                 if isinstance(error, SurveyorError):
                     self._failed += targets
                     raise
-                log(f"surveyor: {self.lost_response}; what the cluster shows decides", logging.WARNING)
+                log(f"surveyor: {self.lost_response}; reading the outcome from the cluster", logging.WARNING)
                 return
             self.requested += targets
             self._codes |= codes

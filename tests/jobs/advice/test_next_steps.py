@@ -94,7 +94,7 @@ def stalled(topic: str, now: ReplicaAssignment | None, request: list[int] | None
     return reassignment((topic, 0), now, request, [0, 1], [0, 1])
 
 
-REFUSED: Final = "brokers refuse the controller, so no election succeeds; a take-over above that epoch repairs it"
+REFUSED: Final = "brokers refuse the controller, so no election succeeds; a take-over with a later epoch repairs it"
 EARLIER: Final = f"/controller_epoch is 7, earlier than controller epoch 57, the latest recorded one: {REFUSED}"
 GONE: Final = f"/controller_epoch does not exist, but controller epoch 57 is recorded: {REFUSED}"
 
@@ -352,8 +352,8 @@ def test_a_broker_is_given_up_last_and_later() -> None:
         "plan reassign --remove-brokers 4 --refresh",
     )
     too_few = Suggestion(
-        "broker 4 has been gone for 3 h 0 min at least: before giving up, add another broker, as 2 brokers cannot "
-        "hold 3 replicas",
+        "broker 4 has been gone for 3 h 0 min at least: if they do not return, add another broker first, because 2 "
+        "brokers cannot hold 3 replicas",
     )
     old = Snapshot(snapshot_id=4, taken_at=NOW - timedelta(hours=2))
 

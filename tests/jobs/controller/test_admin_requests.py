@@ -319,7 +319,7 @@ def test_preferred_elections_and_isr_changes(
     assert recorded_withdrawals(warehouse) == [
         (kind, "nothing", 0, "applied", "no such partition in the snapshot"),
         (kind, "orders", 0, "applied", "already led by its preferred replica 0"),
-        (kind, "orders", 1, "applied", "a pass was made"),
+        (kind, "orders", 1, "applied", "the election was attempted"),
     ]
 
 

@@ -151,7 +151,7 @@ def after_losing_most(tree: KafkaTree, warehouse: Warehouse) -> Plan:
 def test_dead_majority_is_not_believed(tree: KafkaTree, surveyor: Surveyor, after_losing_most: Plan) -> None:
     message = refused(surveyor, tree.hosts, after_losing_most)
 
-    assert "takes 2 of 3 brokers for dead: 0, 2" in message
+    assert "treats 2 of 3 brokers as dead: 0, 2" in message
 
 
 def test_dead_majority_may_be_allowed(tree: KafkaTree, surveyor: Surveyor, after_losing_most: Plan) -> None:

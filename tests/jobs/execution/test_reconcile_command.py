@@ -111,7 +111,7 @@ def test_epoch_set_back_is_repaired_if_nothing_else_is_due(surveyor: Surveyor, t
     assert (dry.code, unwritten) == (CHANGES, before)
     assert "/controller_epoch is 7, earlier than controller epoch 57" in dry.stdout
     assert (done.code, tree.client.get("/controller_epoch")[0]) == (DONE, b"58")
-    assert "it was taken over above that" in done.stdout
+    assert "the controllership was taken with a later epoch" in done.stdout
     assert "taken over" not in again.stdout
     assert tree.state("orders", 0) == state
     steps = [row for row in surveyor.rows("commits", "action", "outcome", "controller_epoch") if row[1] == "applied"]
@@ -215,7 +215,7 @@ def test_dead_majority_needs_the_option(surveyor: Surveyor, tree: KafkaTree) -> 
     tree.unregister(2)
 
     refused = reconcile(surveyor, "--apply")
-    assert (refused.code, "takes 2 of 3 brokers for dead: 1, 2" in refused.stderr) == (REFUSED, True)
+    assert (refused.code, "treats 2 of 3 brokers as dead: 1, 2" in refused.stderr) == (REFUSED, True)
 
     assert reconcile(surveyor, "--apply", "--allow-majority-dead").code == DONE
     assert {tree.state("orders", partition).leader for partition in REPLICAS} == {0}

@@ -57,7 +57,7 @@ def elsewhere(plan: Plan, cluster: Cluster) -> None:
         (beyond, {"created_at": NOW - timedelta(hours=2)}, {}, "2.0 h old, older than --max-plan-age allows (1 h)"),
         (beyond, {"created_at": NOW + timedelta(hours=2)}, {}, "its age is unknown"),
         (beyond, {"changes": 3}, {}, "has 3 changes, more than --max-changes 2"),
-        (beyond, {"requires_dead": (1, 2)}, {"live": {3: 23}}, "takes 2 of 3 brokers for dead: 1, 2"),
+        (beyond, {"requires_dead": (1, 2)}, {"live": {3: 23}}, "treats 2 of 3 brokers as dead: 1, 2"),
     ],
 )
 def test_refused(

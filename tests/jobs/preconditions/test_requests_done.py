@@ -95,13 +95,13 @@ DELETIONS: Final[list[tuple[list[int], bytes, ReassignmentStatus, str]]] = [
         [1],
         topic(OTHER),
         ReassignmentStatus.DIVERGED,
-        "the topic was deleted and created again; this one is not the one planned to go",
+        "the topic was deleted and created again; the topic of this name is not the one that the plan deletes",
     ),
     (
         [1],
         LOST,
         ReassignmentStatus.DIVERGED,
-        f"{RESTORE}; this one is not the one planned to go",
+        f"{RESTORE}; the topic of this name is not the one that the plan deletes",
     ),
 ]
 

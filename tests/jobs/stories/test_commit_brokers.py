@@ -296,9 +296,9 @@ def test_reconcile_takes_over_above_an_epoch_that_was_set_back(
     done = surveyor.run("reconcile", "--zookeeper", kafka.hosts, "--apply", "--yes")
 
     assert f"/controller_epoch is 2, earlier than controller epoch {latest}" in dry.stdout
-    assert "--apply takes over above that" in dry.stdout
+    assert "--apply takes the controllership with a later epoch" in dry.stdout
     assert done.exit_code == 0, done.stderr
-    assert "it was taken over above that" in done.stdout
+    assert "the controllership was taken with a later epoch" in done.stdout
     assert read_cluster(kafka.client).epoch > latest
     assert eventually(lambda: broker_in_control(kafka))
     assert eventually(lambda: later in known_to(cluster))

@@ -85,7 +85,7 @@ def test_bound_with_racks_of_unequal_size() -> None:
     partitions = partitions_of([[3, 1]] * 30, per_topic=30)
     placement = place(brokers_of(("a", "b", "b", "b")), partitions, PlacementGoal(even=True))
     assert (placement.copies, placement.lower_bound) == (20, 20)
-    assert placement.bound == "as even as this, 10 to 30 replicas each, no 4 brokers get with fewer"
+    assert placement.bound == "fewer copies cannot give 4 brokers 10 to 30 replicas each"
     assert placement.uneven == "broker 3 cannot give to others: of 30 replicas 30 in partitions that would lose a rack"
 
 

@@ -209,5 +209,5 @@ def test_admin_mode_refuses_a_controller_that_brokers_refuse(tree: KafkaTree, su
 
     assert admin.exit_code == REFUSED
     assert "/controller_epoch is 7, earlier than controller epoch 57, the latest recorded one" in admin.stderr
-    assert "`surveyor reconcile --apply` takes over above that epoch" in admin.stderr
+    assert "`surveyor reconcile --apply` takes the controllership with a later epoch" in admin.stderr
     assert "mode batch (/controller_epoch is 7, earlier than controller epoch 57" in auto.stdout
