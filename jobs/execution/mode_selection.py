@@ -106,8 +106,8 @@ def _via_zookeeper(mode: Mode, plan: Plan, cluster: ClusterConnection, state: Li
         raise RefusedError(f"--via zookeeper: {cluster.via_zookeeper_unavailable_reason}; omit --via")
     if mode is Mode.BATCH:
         raise UsageError(
-            "--via zookeeper and --mode batch exclude each other: the first sends requests to Kafka's controller, and "
-            "with the second, Surveyor is the controller"
+            "--via zookeeper sends requests to Kafka's controller, and with --mode batch, Surveyor is the controller: "
+            "give one of the two"
         )
     _refuse_unrequestable(plan, "--via zookeeper")
     if state.controller_broker not in state.live:

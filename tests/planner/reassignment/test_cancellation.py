@@ -58,7 +58,7 @@ def test_status_of_a_partition(  # noqa: PLR0913, PLR0917 - a table
 DANGERS: Final[list[tuple[list[int], list[int], list[int] | None, set[int], RejectionCode | None, str]]] = [
     ([1, 2, 3], [3], [1, 2], {1, 2, 3}, None, ""),
     ([1, 2, 3], [3], [2], {1, 2}, None, ""),  # the copy that is deleted may be dead
-    ([1, 2, 3], [3], [1, 3], {1, 3}, RejectionCode.REPLICA_NOT_ALIVE, "copies on [3] would be deleted, and it would"),
+    ([1, 2, 3], [3], [1, 3], {1, 3}, RejectionCode.REPLICA_NOT_ALIVE, "copies on [3] would be deleted, and only ["),
     ([1, 2, 3], [3], [3], {1, 2, 3}, RejectionCode.NO_ELIGIBLE_LEADER, "its ISR is [3]"),
     ([1, 2, 3], [3], [1, 3], {2, 3}, RejectionCode.NO_ELIGIBLE_LEADER, "no replica could lead it"),
     ([1, 2, 3], [3], None, {1, 2, 3}, RejectionCode.NO_ELIGIBLE_LEADER, "its ISR is not known"),
