@@ -30,14 +30,14 @@ def status(
     parallel: Parallel = None,
 ) -> CommandResult | None:
     """Show the cluster's health, the pending work and the commands for it."""
-    from jobs.console_output.status import status_of, status_of_fleet, watch_status
+    from jobs.console_output.status import status_of_fleet, status_result, watch_status
     from jobs.core.errors import UsageError
     from jobs.core.units import parse_seconds
 
     if fleet:
         return status_of_fleet(settings, parallel)
     if watch is None:
-        return status_of(settings, as_of)
+        return status_result(settings, as_of)
     if as_of is not None:
         raise UsageError(f"--as-of {as_of} never changes, but --watch refreshes it; give one of the two")
     watch_status(settings, parse_seconds("--watch", watch))

@@ -6,6 +6,9 @@ DEFAULT_ENTITY: Final = "<default>"
 """Name of the znode with the configs of every broker; the Admin API uses the empty name."""
 
 PROTOCOL_VERSION: Final = "inter.broker.protocol.version"
+RECOVERY_STATE_SINCE: Final = (3, 2)
+"""The protocol version, Kafka 3.2, from which on states may be RECOVERING."""
+
 CONTROL_PLANE_LISTENER: Final = "control.plane.listener.name"
 AUTHORIZER: Final = "authorizer.class.name"
 CREATE_POLICY: Final = "create.topic.policy.class.name"

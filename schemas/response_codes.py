@@ -1,7 +1,7 @@
 """The meaning of the error codes in brokers' responses to control requests.
 
 Corresponds to three places in Kafka. `ControllerBrokerRequestBatch.sendLeaderAndIsrRequest` adds a replica to
-`replicasOnOfflineDirs` on KAFKA_STORAGE_ERROR, removes it on NONE and ignores other codes.
+`replicasOnOfflineDirs` on KAFKA_STORAGE_ERROR, removes it on NO_ERROR and ignores other codes.
 `KafkaApis.isBrokerEpochStale` checks the broker epoch. `ReplicaManager.becomeLeaderOrFollower` answers a leader epoch
 that it already has with STALE_CONTROLLER_EPOCH.
 """
@@ -11,7 +11,7 @@ from typing import Final
 
 from schemas.notices import LEADER_AND_ISR
 
-NONE: Final = 0
+NO_ERROR: Final = 0
 NOT_SENT: Final = -1
 """`error` of a broker that did not answer, or that failed on the request (UNKNOWN_SERVER_ERROR)."""
 
@@ -44,7 +44,7 @@ class ResponseMeaning(Enum):
 
 
 _BY_ERROR: Final = {
-    NONE: ResponseMeaning.ACCEPTED,
+    NO_ERROR: ResponseMeaning.ACCEPTED,
     NOT_SENT: ResponseMeaning.UNKNOWN,
     STALE_BROKER_EPOCH: ResponseMeaning.STALE_BROKER_EPOCH,
 }
@@ -54,11 +54,11 @@ _OF_LEADER_AND_ISR: Final = {
     KAFKA_STORAGE_ERROR: ResponseMeaning.OFFLINE,
 }
 
-LOG_DIR_ERRORS: Final = (NONE, KAFKA_STORAGE_ERROR)
+LOG_DIR_ERRORS: Final = (NO_ERROR, KAFKA_STORAGE_ERROR)
 """LeaderAndIsr errors that show whether the log dir of a replica works; no other error changes what is known of it."""
 
 
-def meaning(api: str, error: int, of_request: int = NONE) -> ResponseMeaning:
+def meaning(api: str, error: int, of_request: int = NO_ERROR) -> ResponseMeaning:
     """Return the meaning of a partition's error; `of_request` is the error of the request as a whole.
 
     Only the controller writes leader epochs. So a broker that accepted the request and already has the epoch received

@@ -16,7 +16,7 @@ from jobs.advice.outage import Outage
 from jobs.advice.reassignments import stalled_steps
 from jobs.core.migration_signs import migration_notice
 from jobs.core.units import format_duration
-from jobs.preconditions.limits import MAX_CLOCK_SKEW_SECONDS
+from jobs.preconditions.limits import MAX_PLAN_FROM_FUTURE_SECONDS
 from jobs.repositories.controller_epochs import set_back
 from jobs.repositories.warehouse_status import WarehouseStatus
 from jobs.runtime.suggestions import Suggestion
@@ -73,7 +73,7 @@ class ClusterSituation:
 
     def is_fresh(self, plan: PlanRecord) -> bool:
         """Whether a commit would still accept the plan."""
-        return -MAX_CLOCK_SKEW_SECONDS <= self._since(plan.created_at) <= self.max_plan_age
+        return -MAX_PLAN_FROM_FUTURE_SECONDS <= self._since(plan.created_at) <= self.max_plan_age
 
     @property
     def drained(self) -> set[int]:

@@ -22,7 +22,7 @@ from schemas.text import join_ids, pluralise
 PROBE_TIMEOUT_SECONDS: Final = 5.0
 """Seconds to connect, and seconds for the brokers to return their configs."""
 
-MAX_CLOCK_SKEW_SECONDS: Final = 2.0
+CLOCK_WARNING_SECONDS: Final = 2.0
 """Seconds by which two clocks may differ."""
 
 SET_CLOCK: Final = "set this machine's clock: ages of snapshots and plans are computed with it"
@@ -89,9 +89,9 @@ def clock_skew(theirs: float | None, before: float, after: float, owner: str) ->
     """
     if theirs is None:
         return None
-    if theirs - after > MAX_CLOCK_SKEW_SECONDS:
+    if theirs - after > CLOCK_WARNING_SECONDS:
         return CheckResult("clock", CheckStatus.WARNING, f"{theirs - after:.0f} s behind {owner}", SET_CLOCK)
-    if before - theirs > MAX_CLOCK_SKEW_SECONDS:
+    if before - theirs > CLOCK_WARNING_SECONDS:
         return CheckResult("clock", CheckStatus.WARNING, f"{before - theirs:.0f} s ahead of {owner}", SET_CLOCK)
     return None
 

@@ -33,7 +33,7 @@ from jobs.adapters.zookeeper.permission_checks import server_time, unwritable_pa
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.advice.next_steps import BLOCKING_SHOWN, repair_suggestion
 from jobs.checks.common_checks import (
-    MAX_CLOCK_SKEW_SECONDS,
+    CLOCK_WARNING_SECONDS,
     PROBE_TIMEOUT_SECONDS,
     SET_CLOCK,
     CheckResult,
@@ -149,7 +149,7 @@ def _warehouse(settings: Settings) -> Checks:
     elif recent.snapshot is None:
         take = command_line(settings, "snapshot")
         yield CheckResult("tables", CheckStatus.WARNING, f"no snapshot of {settings.cluster} yet", take)
-    elif (ahead := (recent.snapshot.taken_at - datetime.now(UTC)).total_seconds()) > MAX_CLOCK_SKEW_SECONDS:
+    elif (ahead := (recent.snapshot.taken_at - datetime.now(UTC)).total_seconds()) > CLOCK_WARNING_SECONDS:
         yield CheckResult(
             "tables", CheckStatus.WARNING, f"the last snapshot was taken {ahead:.0f} s from now", SET_CLOCK
         )

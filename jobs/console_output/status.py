@@ -30,7 +30,7 @@ LABEL_WIDTH: Final = 18
 """Width of the labels."""
 
 
-def status_of(settings: Settings, snapshot_id: int | None) -> CommandResult:
+def status_result(settings: Settings, snapshot_id: int | None) -> CommandResult:
     """Return the status; raise UnreadableError if the cluster cannot be read."""
     status = read_status(settings, snapshot_id)
     return CommandResult(status.json, *lines(status))

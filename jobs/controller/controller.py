@@ -16,7 +16,7 @@ from itertools import chain
 from kazoo.exceptions import SessionExpiredError
 
 from jobs.adapters.brokers.channel_manager import ChannelManager
-from jobs.adapters.brokers.listeners import PLAIN
+from jobs.adapters.brokers.listeners import PLAINTEXT_LISTENER
 from jobs.adapters.request_server.listen_config import Security
 from jobs.adapters.zookeeper.connection import LOST
 from jobs.adapters.zookeeper.controllership import SESSION_OVER, Controllership, SessionLostError
@@ -130,7 +130,7 @@ class ResidentController:
         self.silent_brokers = SilentBrokers(log_line)
         self.responses = ResponseHandler(context, watches, log, self.retries)
         self.endpoints = AdvertisedEndpoints(context, log_line, served, logins or {})
-        listener = self.settings.listener if self.settings else PLAIN
+        listener = self.settings.listener if self.settings else PLAINTEXT_LISTENER
         channels = ChannelManager(str(control.controller_id), self.responses.receive, listener)
         broker_requests = self.broker_requests = BrokerRequestBatch(control, context, channels, self.endpoints)
         self.writer = StateWriter(control, context, reader, watches, pending)

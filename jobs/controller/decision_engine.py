@@ -12,7 +12,7 @@ from jobs.repositories.drained_brokers import has_registered_again
 from planner.broker_requests import notices_for_deletion
 from planner.rules.cycle import CycleState
 from planner.rules.decisions import Decision
-from planner.rules.inputs import NONE, BrokerSets, ControllerConfig
+from planner.rules.inputs import NO_BROKERS, BrokerSets, ControllerConfig
 from planner.rules.topic_deletion import Deletion, DeletionStep, deletion_step, replica_states, replicas_to_delete
 from schemas import reasons
 from schemas.enums import LEADER_DURING_DELETE, NO_LEADER, Action, DrainMode, RequestKind
@@ -161,7 +161,7 @@ def _deletion(context: ControllerContext, state: CycleState, topic: str, *, is_e
         state.config,
         is_elected=is_elected,
         confirmed=_confirmed(context, topic),
-        failed={partition: context.failed.get((topic, partition), NONE) for _, partition in keys},
+        failed={partition: context.failed.get((topic, partition), NO_BROKERS) for _, partition in keys},
     )
 
 

@@ -46,7 +46,7 @@ RETRY_SECONDS: Final = 5.0
 MAX_BUFFERED_ROWS: Final = 500_000
 """Rows that are kept while they cannot be written; above it all are discarded, except marks of ended drains."""
 
-EXAMPLES: Final = 3
+MAX_EXAMPLES: Final = 3
 """Partitions that the log names of a cycle that cannot be recorded."""
 
 MAX_FAILURES: Final = 24
@@ -391,5 +391,5 @@ def _title(item: _Item) -> str:
         return "an ended drain"
     record = item.record if isinstance(item, _CycleFinished) else item
     subject = "the outcome of the cycle" if isinstance(item, _CycleFinished) else "the cycle"
-    names = ", ".join(partition_name(change.topic, change.partition) for change in record.changes[:EXAMPLES])
+    names = ", ".join(partition_name(change.topic, change.partition) for change in record.changes[:MAX_EXAMPLES])
     return f"{subject} at {record.at:%H:%M:%S} with {pluralise(len(record.changes), 'change')} ({names or 'none'})"

@@ -153,7 +153,7 @@ def _set_quiet(logger: logging.Logger) -> None:
     logger.setLevel(logging.NOTSET if LOGGER.level == logging.DEBUG else logging.CRITICAL)
 
 
-def take_over(logger: logging.Logger) -> None:
+def attach_handler(logger: logging.Logger) -> None:
     """Write the records of a library that would write them itself."""
     logger.handlers = [_HANDLER]
 

@@ -7,7 +7,7 @@ be in use. Throttles of plans of this warehouse come first; their previous confi
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jobs.adapters.brokers.admin_client import NONE, UNKNOWN_OUTCOME, Admin, describe_error
+from jobs.adapters.brokers.admin_client import NO_ERROR, UNKNOWN_OUTCOME, Admin, describe_error
 from jobs.adapters.cluster_connections.interface import ClusterConnection, Lease
 from jobs.adapters.sources.interface import ClusterSource
 from jobs.console_output.commit_events import Report
@@ -118,7 +118,7 @@ def _delete_overrides(admin: Admin, lease: Lease, resource: Resource, values: di
         code = admin.alter_override(kind.value, "" if name == DEFAULT_ENTITY else name, dict.fromkeys(values))
     except UNKNOWN_OUTCOME as error:
         return f"no answer ({describe_error(error)}); start it, then cancel again"
-    return None if code == NONE else str(code)
+    return None if code == NO_ERROR else str(code)
 
 
 def _rows(throttles: ThrottleConfigs) -> Iterator[dict[str, str]]:

@@ -13,7 +13,7 @@ from jobs.planning.plan_draft import PlanDraft
 from jobs.planning.recover import evidence_for, partition_parameters
 from jobs.repositories.snapshot_tables import SnapshotTables
 from planner.columns.requested_partitions import join_requested
-from planner.columns.shape import shaped
+from planner.columns.shape import with_schema
 from planner.leadership import offline_election, preferred_election
 from planner.leadership.imbalance import imbalance
 from planner.leadership.preferred_election_deferral import (
@@ -108,7 +108,7 @@ def _evidence(tables: SnapshotTables, verdicts: DataFrame) -> DataFrame:
         evidence_for(tables, offline)
         .join(F.broadcast(elected), PARTITION_KEY)
         .withColumns({"chosen": F.col("broker_id") == F.col("elected_leader")})
-        .transform(shaped, EVIDENCE)
+        .transform(with_schema, EVIDENCE)
     )
 
 

@@ -32,7 +32,7 @@ from jobs.runtime.console import log
 from jobs.runtime.plan_options import PlanOptions
 from jobs.runtime.settings import Settings
 from jobs.runtime.suggestions import stated_command
-from planner.columns.shape import shaped
+from planner.columns.shape import with_schema
 from planner.history.lost_states import vanished_rejections
 from planner.leadership.failure_handling import changes_of, reconcile_verdicts, rejections_of
 from planner.reconciliation.cycle import Cycle, CycleInput
@@ -60,7 +60,7 @@ from schemas.operation_data import (
 )
 from schemas.plan import Plan
 from schemas.replica_assignment import IS_REASSIGNED
-from schemas.response_codes import NONE
+from schemas.response_codes import NO_ERROR
 from schemas.rows import CONTROL, BrokerResponseRow, Key, Operation, RejectionRecord, Topic, ZnodeRequest
 from schemas.tables import CHANGES, PARTITION_KEY, REJECTIONS
 from schemas.text import partition_name, pluralise
@@ -183,7 +183,7 @@ def _stop_confirmations(tables: SnapshotTables) -> list[BrokerResponseRow]:
         return []
     epochs = {row.broker_id: row.broker_epoch for row in live_brokers_as_of(warehouse, tables.snapshot)}
     of_last = ("controller_epoch", "=", tables.snapshot.controller_epoch)
-    rows = warehouse.typed_rows(BrokerResponseRow, ("api", "=", STOP_REPLICA), ("error", "=", NONE), of_last)
+    rows = warehouse.typed_rows(BrokerResponseRow, ("api", "=", STOP_REPLICA), ("error", "=", NO_ERROR), of_last)
     return [
         row
         for row in rows
@@ -226,7 +226,7 @@ class _RequestedSteps:
         return PlanDraft(
             PlanKind.RECONCILE,
             {"allow_unclean": self.cycle_input.allow_unclean, "requests": True, CONFIRMED_UNDER: self._epoch},
-            decisions.where("action IS NOT NULL").transform(shaped, CHANGES),
+            decisions.where("action IS NOT NULL").transform(with_schema, CHANGES),
             _rejections(decisions, vanished).unionByName(
                 tables.spark_warehouse.frame("rejections", waits), allowMissingColumns=True
             ),
@@ -312,7 +312,7 @@ def _rejections(decisions: DataFrame, vanished: DataFrame | None) -> DataFrame:
     if vanished is not None:
         refused = refused.join(F.broadcast(vanished.select(*PARTITION_KEY)), PARTITION_KEY, "left_anti")
     renamed = refused.drop("action", "reason").withColumnsRenamed({"wanted": "action", "why_not": "reason"})
-    rows = renamed.transform(shaped, REJECTIONS)
+    rows = renamed.transform(with_schema, REJECTIONS)
     return rows if vanished is None else rows.unionByName(vanished_rejections(vanished))
 
 

@@ -18,7 +18,7 @@ from schemas.text import join_ids, pluralise
 _MIN_BROKERS_FOR_MAJORITY: Final = 3
 """Number of brokers below which a majority has no meaning."""
 
-MAX_CLOCK_SKEW_SECONDS: Final = 300.0
+MAX_PLAN_FROM_FUTURE_SECONDS: Final = 300.0
 """Seconds that a plan's creation may be ahead of our clock; beyond that its age is unknown."""
 
 UNCOMMITTABLE: Final = CLOSED | {PlanStatus.REFUSED}
@@ -82,7 +82,7 @@ def refuse_other_cluster(plan: Plan, state: CurrentCluster, address: str, option
 
 def _refuse_old(limits: CommitLimits, plan: Plan, now: datetime) -> None:
     age = now - plan.row.created_at
-    if age < -timedelta(seconds=MAX_CLOCK_SKEW_SECONDS):
+    if age < -timedelta(seconds=MAX_PLAN_FROM_FUTURE_SECONDS):
         raise RefusedError(
             f"plan {plan.title} was made {-age.total_seconds() / 3600:.1f} h from now by this machine's clock: its "
             "age is unknown; set the clock (`surveyor doctor` compares it with the cluster's), or plan again",

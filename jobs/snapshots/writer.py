@@ -26,7 +26,7 @@ from jobs.runtime.progress import Phases
 from jobs.runtime.settings import Settings
 from jobs.snapshots.reader import StagedMetadata
 from planner.columns.derived_columns import absent_brokers, derive_partitions
-from planner.columns.shape import shaped
+from planner.columns.shape import with_schema
 from planner.history.events import (
     as_events,
     broker_events,
@@ -148,13 +148,13 @@ class SnapshotWriter:
                     "deletion_requested": F.coalesce("queued", F.lit(False)),  # noqa: FBT003
                 },
             )
-            .transform(shaped, TOPICS)
+            .transform(with_schema, TOPICS)
         )
 
     def partitions_read(self, topics: DataFrame) -> DataFrame:
         """Return all partitions as read; those that cannot be decoded keep their last state."""
         cluster = {"cluster": F.lit(self.tables.warehouse.cluster)}
-        partitions = self.reading.rows_of_kind("partition").withColumns(cluster).transform(shaped, PARTITIONS)
+        partitions = self.reading.rows_of_kind("partition").withColumns(cluster).transform(with_schema, PARTITIONS)
         if not self.reading.quarantine:
             return partitions
         return partitions.transform(keep_last_understood, topics, self.before()).localCheckpoint()

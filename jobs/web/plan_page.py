@@ -190,14 +190,14 @@ def commands_of(row: PlanRecord, throttle: Sequence[str] = ()) -> Iterator[str]:
 
 def warnings_of(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterator[str]:
     """Return the warnings: those of age and status, then deletions, then those of the rows."""
-    yield from _standing(plan, now, max_age_hours)
+    yield from _commit_obstacles(plan, now, max_age_hours)
     yield from (line.strip().removeprefix("warning: ") for line in deletion_lines(plan.review.deleted))
     if outage := outage_left_by(plan.at.warehouse, plan.row):
         yield outage.sentence
     yield from map(masked_text, plan.review.warnings(plan.changes))
 
 
-def _standing(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterator[str]:
+def _commit_obstacles(plan: PlanTables, now: datetime, max_age_hours: float) -> Iterator[str]:
     """Return warnings if the plan cannot be committed as it is, or if its snapshot is outdated."""
     row = plan.row
     if row.status in UNCOMMITTABLE:

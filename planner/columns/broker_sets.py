@@ -17,19 +17,19 @@ from schemas.enums import DrainMode
 DRAIN_MODE: Final = "drain_mode"
 """Additional column of BROKERS frames: the drain mode of the broker, null if it is not drained."""
 
-FAILED: Final = "failed_replicas"
+FAILED_COLUMN: Final = "failed_replicas"
 """Additional column of PARTITIONS frames: live brokers on which the partition's log dir failed, if there are any."""
 
 _CANDIDATES: Final = ("eligible", "electable", "informed")
 """Sets that hold nearly all live brokers; computing them from the few brokers not in them is faster."""
 
-EMPTY: Final = "CAST(array() AS array<int>)"
+NO_BROKERS_SQL: Final = "CAST(array() AS array<int>)"
 """An empty array of broker ids, in SQL."""
 
-LED: Final = "coalesce(array_contains(live, leader) AND array_contains(isr, leader), false)"
+IS_LED_SQL: Final = "coalesce(array_contains(live, leader) AND array_contains(isr, leader), false)"
 """Whether a live broker in the ISR leads a partition, in SQL."""
 
-REFERENCED: Final = "concat(coalesce(replicas, array()), coalesce(isr, array()), array(leader))"
+REFERENCED_SQL: Final = "concat(coalesce(replicas, array()), coalesce(isr, array()), array(leader))"
 """The brokers that a partition names as replicas, in its ISR or as leader, in SQL."""
 
 
@@ -46,7 +46,7 @@ def with_drained(brokers: DataFrame, drained: DataFrame) -> DataFrame:
 
 
 def with_failed(partitions: DataFrame, failed_responses: DataFrame) -> DataFrame:
-    """Add FAILED.
+    """Add FAILED_COLUMN.
 
     `failed_responses` has topic, partition, broker_id and the leader_epoch of the LeaderAndIsr request that the broker
     answered with error 56 (KAFKA_STORAGE_ERROR). A response with a later leader epoch than the partition's belongs to
@@ -61,7 +61,7 @@ def with_failed(partitions: DataFrame, failed_responses: DataFrame) -> DataFrame
         F.sort_array(F.collect_list(F.struct("broker_id", "leader_epoch"))).alias("responses")
     )
     joined = partitions.join(F.broadcast(responses), ["topic", "partition"], "left")
-    return joined.withColumns({FAILED: F.expr(f"coalesce({failed}, {EMPTY})")}).drop("responses")
+    return joined.withColumns({FAILED_COLUMN: F.expr(f"coalesce({failed}, {NO_BROKERS_SQL})")}).drop("responses")
 
 
 def live_brokers(brokers: DataFrame) -> DataFrame:
@@ -84,16 +84,16 @@ def live_brokers(brokers: DataFrame) -> DataFrame:
 
 
 def with_live_brokers(partitions: DataFrame, brokers: DataFrame, is_known: Column | None = None) -> DataFrame:
-    """Add the columns of `live_brokers` to every partition; `live` and `electable` leave out the brokers in FAILED.
+    """Add the columns of `live_brokers` to every partition; `live` and `electable` leave out those in FAILED_COLUMN.
 
     With `is_known`, to the rows for which it holds; the columns of the others are null. Rows must not be shuffled or
     kept afterwards if they are many: each has the ids of all brokers several times.
     """
     sets = F.broadcast(live_brokers(brokers))
     joined = partitions.crossJoin(sets) if is_known is None else partitions.join(sets, is_known, "left")
-    if FAILED not in partitions.columns:
-        return joined.withColumns({FAILED: no_brokers() if is_known is None else F.when(is_known, no_brokers())})
-    return joined.withColumns({name: F.array_except(name, FAILED) for name in ("live", "electable")})
+    if FAILED_COLUMN not in partitions.columns:
+        return joined.withColumns({FAILED_COLUMN: no_brokers() if is_known is None else F.when(is_known, no_brokers())})
+    return joined.withColumns({name: F.array_except(name, FAILED_COLUMN) for name in ("live", "electable")})
 
 
 def with_referenced_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
@@ -101,14 +101,14 @@ def with_referenced_brokers(partitions: DataFrame, brokers: DataFrame) -> DataFr
 
     For rules that consider no other brokers: set operations on a hundred broker ids per row took most of their time.
     """
-    has_failed = FAILED in partitions.columns
-    columns = partitions.columns if has_failed else [*partitions.columns, f"{EMPTY} AS {FAILED}"]
+    has_failed = FAILED_COLUMN in partitions.columns
+    columns = partitions.columns if has_failed else [*partitions.columns, f"{NO_BROKERS_SQL} AS {FAILED_COLUMN}"]
     excluded = [f"array_except(live, {name}) AS not_{name}" for name in _CANDIDATES]
     sets = live_brokers(brokers).selectExpr("live AS all_live", "drained AS all_drained", *excluded)
     return partitions.crossJoin(F.broadcast(sets)).selectExpr(
         *columns,
-        f"array_intersect(all_live, {REFERENCED}) AS registered",
-        f"array_except(registered, {FAILED}) AS live" if has_failed else "registered AS live",
+        f"array_intersect(all_live, {REFERENCED_SQL}) AS registered",
+        f"array_except(registered, {FAILED_COLUMN}) AS live" if has_failed else "registered AS live",
         "array_intersect(registered, all_drained) AS drained",
         "array_except(registered, not_eligible) AS eligible",
         "array_except(live, not_electable) AS electable",
@@ -125,12 +125,12 @@ def with_topic(partitions: DataFrame, topics: DataFrame) -> DataFrame:
 
 def no_brokers() -> Column:
     """Return an empty array of broker ids."""
-    return F.expr(EMPTY)
+    return F.expr(NO_BROKERS_SQL)
 
 
 def is_led_in_isr() -> Column:
     """Whether a live member of the ISR leads the partition. Followers can only copy from such a leader."""
-    return F.expr(LED)
+    return F.expr(IS_LED_SQL)
 
 
 def intersect(broker_ids: Column, others: Column) -> Column:

@@ -1,8 +1,8 @@
 """Builders of CHANGES rows (state before, state after, and preconditions of the commit) and of REJECTIONS rows.
 
-A rule passes only the columns it changes; `changed` fills in the others unchanged, so every row is complete. There is
-one change per partition and cycle. In: partitions with topic and live brokers. Out: CHANGES or REJECTIONS, without a
-plan id.
+A rule passes only the columns it changes; `change_columns` fills in the others unchanged, so every row is complete.
+There is one change per partition and cycle. In: partitions with topic and live brokers. Out: CHANGES or REJECTIONS,
+without a plan id.
 """
 
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import EMPTY, with_live_brokers, with_topic
-from planner.columns.shape import shaped, true
+from planner.columns.broker_sets import NO_BROKERS_SQL, with_live_brokers, with_topic
+from planner.columns.shape import true, with_schema
 from schemas.enums import NO_VERSION, Action
 from schemas.tables import CHANGES, REJECTIONS
 
@@ -25,7 +25,8 @@ def leader_and_isr_recipients(isr: str, replicas: str = "replicas") -> str:
     A replica that a drain has stopped receives it only if it is in this ISR: then it either leads or was never stopped,
     and the leader epoch of the change is later than the one at which it stopped.
     """
-    return f"array_intersect({replicas}, array_union(informed, array_intersect(eligible, coalesce({isr}, {EMPTY}))))"
+    known_isr = f"coalesce({isr}, {NO_BROKERS_SQL})"
+    return f"array_intersect({replicas}, array_union(informed, array_intersect(eligible, {known_isr})))"
 
 
 _IS_IN_ZOOKEEPER: Final = "leader IS NULL OR topic_version IS NOT NULL"
@@ -42,9 +43,9 @@ _UNCHANGED: Final = {
     "state_version": f"IF({_IS_IN_ZOOKEEPER}, coalesce(state_version, {NO_VERSION}), state_version)",
     "is_new": "leader IS NULL",
     "leader_and_isr_to": leader_and_isr_recipients("isr"),
-    "stop_replica_to": EMPTY,
-    "requires_live": EMPTY,
-    "requires_dead": EMPTY,
+    "stop_replica_to": NO_BROKERS_SQL,
+    "requires_live": NO_BROKERS_SQL,
+    "requires_dead": NO_BROKERS_SQL,
 }
 """The columns of a change that changes nothing, by name, in SQL.
 
@@ -71,7 +72,7 @@ def join_current(lists: DataFrame, partitions: DataFrame, topics: DataFrame, bro
     return joined.transform(with_live_brokers, brokers, F.col("is_known")).drop("is_known")
 
 
-def changed(partitions: DataFrame, values: Mapping[str, str | Column]) -> DataFrame:
+def change_columns(partitions: DataFrame, values: Mapping[str, str | Column]) -> DataFrame:
     """Return one CHANGES row per partition, without a plan id; `values` are the changed columns, as SQL or Column."""
     columns = {f"{_NEW}{name}": column for name, column in values.items() if not isinstance(column, str)}
     in_sql = {name: text if isinstance(text, str) else f"{_NEW}{name}" for name, text in values.items()}
@@ -89,4 +90,4 @@ def changes_in_sql(values: Mapping[str, str]) -> list[str]:
 def as_rejections(partitions: DataFrame, action: Action | Column) -> DataFrame:
     """Return the rows that have a `code` as rejections of `action`."""
     name = F.lit(action.value) if isinstance(action, Action) else action
-    return partitions.where(F.col("code").isNotNull()).withColumns({"action": name}).transform(shaped, REJECTIONS)
+    return partitions.where(F.col("code").isNotNull()).withColumns({"action": name}).transform(with_schema, REJECTIONS)

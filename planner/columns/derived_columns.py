@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import difference, intersect, no_brokers
 from planner.columns.config_values import MIN_ISR_OVERRIDE, boolean, whole_number
-from planner.columns.shape import false, shaped
+from planner.columns.shape import false, with_schema
 from schemas.enums import PartitionState
 from schemas.tables import PARTITIONS
 from schemas.topic_configs import DEFAULT_MIN_ISR, MIN_ISR, UNCLEAN_ELECTION
@@ -96,7 +96,7 @@ def derive_partitions(
                 "vanished": false(),
             },
         )
-        .transform(shaped, PARTITIONS)
+        .transform(with_schema, PARTITIONS)
     )
 
 

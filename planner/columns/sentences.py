@@ -6,7 +6,7 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import FAILED, format_ids, format_ids_sql
+from planner.columns.broker_sets import FAILED_COLUMN, format_ids, format_ids_sql
 from schemas.reasons import DRAINED_BROKER_LEADS, FAILED_LOG_DIRS, Sentence
 
 
@@ -72,5 +72,5 @@ def drained_leads(leader: str) -> str:
     return f"IF(array_contains(drained, {leader}), {sentence_sql(DRAINED_BROKER_LEADS, leader=leader)}, NULL)"
 
 
-FAILED_SUFFIX: Final = f"IF(size({FAILED}) > 0, {sentence_sql(FAILED_LOG_DIRS, failed=FAILED)}, NULL)"
+FAILED_SUFFIX: Final = f"IF(size({FAILED_COLUMN}) > 0, {sentence_sql(FAILED_LOG_DIRS, failed=FAILED_COLUMN)}, NULL)"
 """SQL for the part of a reason that names the brokers with a failed log dir, else null."""

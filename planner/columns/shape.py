@@ -1,7 +1,7 @@
 """The shape of rows (exactly a table's columns, in order, of its types) and the join of a table before and after.
 
-`shaped` is the last line of every public transform. `DataFrame.to` would do the same, but it rebuilds every array with
-an interpreted lambda even if no type changes. At a million partitions that alone took longer than the rules.
+`with_schema` is the last line of every public transform. `DataFrame.to` would do the same, but it rebuilds every array
+with an interpreted lambda even if no type changes. At a million partitions that alone took longer than the rules.
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from pyspark.sql.types import DataType, NullType, StructField, StructType
 _UPCASTS = {("int", "bigint"), ("int", "double"), ("bigint", "double")}
 
 
-def shaped(rows: DataFrame, schema: StructType) -> DataFrame:
+def with_schema(rows: DataFrame, schema: StructType) -> DataFrame:
     """Return `rows` with the columns of `schema`: missing ones are null, others are dropped.
 
     Raise TypeError for a column whose type cannot be cast without losing values.
 
     >>> from pyspark.sql.types import LongType, StringType
     >>> schema = StructType([StructField("id", LongType()), StructField("who", StringType())])
-    >>> shaped(spark.range(1), schema).show()
+    >>> with_schema(spark.range(1), schema).show()
     +---+----+
     | id| who|
     +---+----+
@@ -44,7 +44,7 @@ def _column(kind: DataType, column: StructField) -> str:
     raise TypeError(f"column {column.name} is {actual}, expected {expected}")
 
 
-def paired(before: DataFrame, after: DataFrame, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
+def full_outer_join(before: DataFrame, after: DataFrame, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
     """Full outer join of a table before (`b`) and after (`a`) on its key, each a struct of `columns`, null if missing.
 
     In: the rows of one cluster. Out: one row per key, with `cluster`. An empty key pairs one row with one row.

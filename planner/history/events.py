@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.sentences import sentence
-from planner.columns.shape import false, paired, shaped
+from planner.columns.shape import false, full_outer_join, with_schema
 from schemas import reasons
 from schemas.enums import PartitionState, RequestKind
 from schemas.tables import EVENTS
@@ -71,7 +71,7 @@ def _partition() -> Column:
     return F.coalesce(partition, F.col("topic"))
 
 
-def _events(paired: DataFrame, subject: Column, cases: Sequence[EventCase]) -> DataFrame:
+def _events(pairs: DataFrame, subject: Column, cases: Sequence[EventCase]) -> DataFrame:
     """Return one row per case whose condition holds."""
     candidates = F.array(
         *(
@@ -82,13 +82,13 @@ def _events(paired: DataFrame, subject: Column, cases: Sequence[EventCase]) -> D
             for kind, holds, old, new in cases
         ),
     )
-    events = paired.select("cluster", subject.alias("subject"), F.explode(F.array_compact(candidates)).alias("event"))
+    events = pairs.select("cluster", subject.alias("subject"), F.explode(F.array_compact(candidates)).alias("event"))
     return events.select("cluster", "subject", "event.*")
 
 
 def broker_events(before: DataFrame, after: DataFrame) -> DataFrame:
     """Return events of brokers that joined, failed, registered again (other czxid) or changed endpoints; BROKERS in."""
-    pairs = paired(before, after, ["broker_id"], ["broker_epoch", "endpoints", "understood"])
+    pairs = full_outer_join(before, after, ["broker_id"], ["broker_epoch", "endpoints", "understood"])
     old, new = _text("b.broker_epoch"), _text("a.broker_epoch")
     both = F.col("b").isNotNull() & F.col("a").isNotNull()
     same_epoch = F.col("b.broker_epoch") == F.col("a.broker_epoch")
@@ -142,7 +142,7 @@ def topic_events(before: DataFrame, after: DataFrame) -> DataFrame:
     was_counted, counted = (
         rows.groupBy("cluster", "topic").agg(F.count("*").alias("partitions")) for rows in (before, after)
     )
-    pairs = paired(was_counted, counted, ["topic"], ["partitions"])
+    pairs = full_outer_join(was_counted, counted, ["topic"], ["partitions"])
     old, new = _text("b.partitions"), _text("a.partitions")
     cases = [
         (EventKind.TOPIC_CREATED, F.col("b").isNull(), old, new),
@@ -157,7 +157,7 @@ def topic_id_events(before: DataFrame, after: DataFrame) -> DataFrame:
 
     A topic that only lost its id is the same topic.
     """
-    pairs = paired(before, after, ["topic"], ["topic_id", "understood"])
+    pairs = full_outer_join(before, after, ["topic"], ["topic_id", "understood"])
     old, new = F.col("b.topic_id"), F.col("a.topic_id")
     both = F.col("b.understood") & F.col("a.understood")
     cases = [
@@ -185,7 +185,7 @@ def request_events(before: DataFrame, after: DataFrame) -> DataFrame:
 
 def controller_events(before: DataFrame, after: DataFrame) -> DataFrame:
     """Return events of a controller change and of a controller epoch that grew; one SNAPSHOTS row each in."""
-    pairs = paired(before, after, [], ["controller_id", "controller_epoch"])
+    pairs = full_outer_join(before, after, [], ["controller_id", "controller_epoch"])
     controller, epoch = ((_text(f"b.{name}"), _text(f"a.{name}")) for name in ("controller_id", "controller_epoch"))
     cases = [
         (EventKind.CONTROLLER_MOVED, F.col("b.controller_id") != F.col("a.controller_id"), *controller),
@@ -199,4 +199,4 @@ def as_events(frames: Sequence[DataFrame], snapshot_id: int) -> DataFrame:
     rows = frames[0]
     for more in frames[1:]:
         rows = rows.unionByName(more)
-    return rows.withColumns({"snapshot_id": F.lit(snapshot_id).cast("bigint")}).transform(shaped, EVENTS)
+    return rows.withColumns({"snapshot_id": F.lit(snapshot_id).cast("bigint")}).transform(with_schema, EVENTS)

@@ -9,7 +9,7 @@ PARTITION_HISTORY, SNAPSHOTS and, if known, log sizes. Out: EVIDENCE without a p
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from planner.columns.shape import shaped
+from planner.columns.shape import with_schema
 from planner.history.snapshot_diff import has_vanished
 from schemas.tables import EVIDENCE, PARTITION_KEY
 
@@ -38,7 +38,7 @@ def ranked_evidence(
         by_size.withColumns({"epochs_since": F.col("leader_epoch") - F.col("epoch_then")})
         .withColumns({"rank": F.row_number().over(best), "kafkas_choice": F.col("broker_id") == F.col("kafkas")})
         .withColumns({"chosen": F.col("rank") == 1})
-        .transform(shaped, EVIDENCE)
+        .transform(with_schema, EVIDENCE)
     )
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType
 
-from planner.columns.shape import false, paired, shaped
+from planner.columns.shape import false, full_outer_join, with_schema
 from schemas.enums import PartitionState
 from schemas.tables import PARTITION_KEY, PARTITIONS
 
@@ -42,7 +42,7 @@ def keep_last_understood(partitions: DataFrame, topics: DataFrame, previous: Dat
         ),
     )
     current = partitions.join(F.broadcast(last_known.select(*PARTITION_KEY)), PARTITION_KEY, "left_anti")
-    return current.unionByName(last_known, allowMissingColumns=True).transform(shaped, PARTITIONS)
+    return current.unionByName(last_known, allowMissingColumns=True).transform(with_schema, PARTITIONS)
 
 
 def changed_cells(now: DataFrame, before: DataFrame) -> DataFrame:
@@ -86,7 +86,7 @@ def _extent(data_type: DataType, name: str) -> Column:
 
 def stamped(partitions: DataFrame, snapshot_id: int) -> DataFrame:
     """Return all rows as rows of this snapshot, for a first snapshot."""
-    return partitions.withColumns({"snapshot_id": F.lit(snapshot_id).cast("bigint")}).transform(shaped, PARTITIONS)
+    return partitions.withColumns({"snapshot_id": F.lit(snapshot_id).cast("bigint")}).transform(with_schema, PARTITIONS)
 
 
 def differing(before: DataFrame, now: DataFrame) -> DataFrame:
@@ -94,7 +94,7 @@ def differing(before: DataFrame, now: DataFrame) -> DataFrame:
 
     `b` and `a` are the rows before and after, null if missing.
     """
-    pairs = paired(before, now, PARTITION_KEY, [*_COMPARED, "snapshot_id"])
+    pairs = full_outer_join(before, now, PARTITION_KEY, [*_COMPARED, "snapshot_id"])
     old, new = (F.col(side).dropFields("snapshot_id") for side in ("b", "a"))
     return pairs.where(~new.eqNullSafe(old))
 
@@ -121,7 +121,7 @@ def difference(differing: DataFrame, snapshot_id: int) -> DataFrame:
     return (
         differing.select("cluster", row.alias("row"), F.col("a").isNull().alias("vanished"))
         .select("cluster", "row.*", "vanished")
-        .transform(shaped, PARTITIONS)
+        .transform(with_schema, PARTITIONS)
     )
 
 

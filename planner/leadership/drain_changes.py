@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import difference, first, intersect, no_brokers
-from planner.columns.change_rows import as_rejections, changed, with_topic_and_brokers
+from planner.columns.change_rows import as_rejections, change_columns, with_topic_and_brokers
 from planner.columns.requested_partitions import NO_ELECTION_REASONS, reason_by_code, unsuitable_code
 from planner.columns.sentences import sentence, sentences
 from planner.leadership.selectors import controlled_shutdown
@@ -131,7 +131,7 @@ def shutdown_changes(rows: DataFrame) -> DataFrame:
         rows.transform(controlled_shutdown, F.col("stopping"))
         .withColumns({"action": _action(), "leader_after": leader})
         .transform(
-            changed,
+            change_columns,
             {
                 "leader_after": "leader_after",
                 "isr_after": "array_except(isr, stopping)",

@@ -13,13 +13,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import (
-    EMPTY,
-    FAILED,
+    FAILED_COLUMN,
+    NO_BROKERS_SQL,
     in_order_of_choice,
     with_referenced_brokers,
     with_topic,
 )
-from planner.columns.change_rows import as_rejections, changed, leader_and_isr_recipients
+from planner.columns.change_rows import as_rejections, change_columns, leader_and_isr_recipients
 from planner.columns.sentences import FAILED_SUFFIX, drained_leads, sentence, sentence_sql, sentences_sql
 from planner.leadership.offline_strategy import (
     ASSUMED_FAILED,
@@ -42,7 +42,7 @@ ACTION: Final = f"""CASE
 END"""
 """The change that a partition needs, null for none."""
 
-CODE: Final = f"""CASE
+CODE_SQL: Final = f"""CASE
     WHEN deletion_requested THEN NULL
     WHEN NOT understood THEN '{RejectionCode.NOT_UNDERSTOOD}'
     WHEN leader IS NULL AND size(first_isr) = 0 THEN '{RejectionCode.NO_ELIGIBLE_LEADER}'
@@ -73,7 +73,7 @@ SOURCE_COLUMNS: Final = [name for name in PARTITIONS.names if name not in _DERIV
 
 VERDICT_COLUMNS: Final = (
     *SOURCE_COLUMNS,
-    *("topic_id", "live", "eligible", "electable", "informed", "drained", "unclean_state", FAILED),
+    *("topic_id", "live", "eligible", "electable", "informed", "drained", "unclean_state", FAILED_COLUMN),
     *("elected", "gone", "survivors", "leaderless"),
 )
 """Columns that changes and rejections show or depend on; other joined columns are dropped here."""
@@ -98,7 +98,7 @@ def reconcile_verdicts(
         .transform(with_referenced_brokers, brokers)
         .transform(with_unclean_allowed, broker_configs, everywhere=allow_unclean)
         .transform(with_election)
-        .selectExpr(*VERDICT_COLUMNS, f"{FIRST_ISR} AS first_isr", f"{ACTION} AS action", f"{CODE} AS code")
+        .selectExpr(*VERDICT_COLUMNS, f"{FIRST_ISR} AS first_isr", f"{ACTION} AS action", f"{CODE_SQL} AS code")
     )
 
 
@@ -130,7 +130,9 @@ CHANGE_COLUMNS: Final = {
             _SHRINK: f"array_union(array(leader), {ASSUMED_FAILED})",
         },
     ),
-    "requires_dead": _by_action(ELECTED["requires_dead"], {_CREATE: EMPTY, _SHRINK: f"array_except(gone, {FAILED})"}),
+    "requires_dead": _by_action(
+        ELECTED["requires_dead"], {_CREATE: NO_BROKERS_SQL, _SHRINK: f"array_except(gone, {FAILED_COLUMN})"}
+    ),
     "reason": _by_action(
         "NULL",
         {
@@ -152,7 +154,7 @@ An unclean leader starts RECOVERING. A leader without a possible successor becom
 
 def changes_of(verdicts: DataFrame) -> DataFrame:
     """Return one CHANGES row per verdict that has an action."""
-    return verdicts.where("action IS NOT NULL").transform(changed, CHANGE_COLUMNS)
+    return verdicts.where("action IS NOT NULL").transform(change_columns, CHANGE_COLUMNS)
 
 
 def rejections_of(verdicts: DataFrame) -> DataFrame:
@@ -178,7 +180,7 @@ _REFERENCED_BROKERS: Final = f"""CASE
 END"""
 """The ISR and the leader; if rules must see the partition anyway, NO_LEADER, which is never registered."""
 
-_OR_REFERENCES_FAILED: Final = f"OR array_contains({FAILED}, leader) OR arrays_overlap({FAILED}, isr)"
+_OR_REFERENCES_FAILED: Final = f"OR array_contains({FAILED_COLUMN}, leader) OR arrays_overlap({FAILED_COLUMN}, isr)"
 
 
 def needing_attention(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
@@ -191,7 +193,9 @@ def needing_attention(partitions: DataFrame, brokers: DataFrame) -> DataFrame:
     A dead broker concerns a few in a hundred of a million partitions. Joining anything to all of them costs more than
     reading them.
     """
-    failed, or_references_failed = ([FAILED], _OR_REFERENCES_FAILED) if FAILED in partitions.columns else ([], "")
+    failed, or_references_failed = (
+        ([FAILED_COLUMN], _OR_REFERENCES_FAILED) if FAILED_COLUMN in partitions.columns else ([], "")
+    )
     registered = brokers.select(F.col("broker_id").alias("named"))
     return (
         # a join on each broker id is many times faster than a set operation per row

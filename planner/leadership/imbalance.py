@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import first
-from planner.columns.shape import shaped
+from planner.columns.shape import with_schema
 from schemas.tables import IMBALANCE
 
 
@@ -31,5 +31,5 @@ def imbalance(partitions: DataFrame, topics: DataFrame, snapshot_id: int, thresh
                 "threshold": F.lit(threshold),
             },
         )
-        .transform(shaped, IMBALANCE)
+        .transform(with_schema, IMBALANCE)
     )

@@ -10,8 +10,8 @@ verdicts, and from these CHANGES and REJECTIONS.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import FAILED
-from planner.columns.change_rows import as_rejections, changed
+from planner.columns.broker_sets import FAILED_COLUMN
+from planner.columns.change_rows import as_rejections, change_columns
 from planner.columns.derived_columns import partition_state
 from planner.columns.requested_partitions import NO_ELECTION_REASONS, reason_by_code, unsuitable_code
 from planner.columns.sentences import sentence
@@ -28,9 +28,9 @@ def candidates_without_leader(partitions: DataFrame, brokers: DataFrame) -> Data
     live_leaders = brokers.select(F.col("broker_id").alias("leader"))
     led = partitions.where(F.col("leader").isNotNull())
     without = led.join(F.broadcast(live_leaders), "leader", "left_anti").select(*PARTITION_KEY)
-    if FAILED not in partitions.columns:
+    if FAILED_COLUMN not in partitions.columns:
         return without
-    return without.unionByName(led.where(F.array_contains(FAILED, F.col("leader"))).select(*PARTITION_KEY))
+    return without.unionByName(led.where(F.array_contains(FAILED_COLUMN, F.col("leader"))).select(*PARTITION_KEY))
 
 
 def current_state() -> Column:
@@ -89,7 +89,7 @@ def offline_verdicts(considered: DataFrame, broker_configs: DataFrame, *, unclea
 
 def changes_of(verdicts: DataFrame) -> DataFrame:
     """Return one CHANGES row per partition that gets a leader."""
-    return verdicts.where("code IS NULL").transform(changed, {"action": f"'{Action.ELECT}'", **ELECTED})
+    return verdicts.where("code IS NULL").transform(change_columns, {"action": f"'{Action.ELECT}'", **ELECTED})
 
 
 def rejections_of(verdicts: DataFrame) -> DataFrame:

@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import EMPTY, FAILED
+from planner.columns.broker_sets import FAILED_COLUMN, NO_BROKERS_SQL
 from planner.columns.change_rows import leader_and_isr_recipients
 from planner.columns.sentences import FAILED_SUFFIX, drained_leads, sentence, sentence_sql, sentences, sentences_sql
 from planner.leadership.selectors import offline
@@ -20,17 +20,17 @@ from schemas.enums import NO_LEADER
 RECOVERY_AFTER: Final = "coalesce(IF(elected.unclean, unclean_state, NULL), leader_recovery_state)"
 """An unclean leader starts RECOVERING, where brokers know of it."""
 
-_ABSENT: Final = f"array_union(gone, IF(leader >= 0, array(leader), {EMPTY}))"
+_ABSENT: Final = f"array_union(gone, IF(leader >= 0, array(leader), {NO_BROKERS_SQL}))"
 
-ASSUMED_DEAD: Final = f"array_except({_ABSENT}, {FAILED})"
+ASSUMED_DEAD: Final = f"array_except({_ABSENT}, {FAILED_COLUMN})"
 """Brokers that an election assumes to be dead. If one of them is back at commit, the change is stale."""
 
-ASSUMED_FAILED: Final = f"array_intersect({FAILED}, {_ABSENT})"
+ASSUMED_FAILED: Final = f"array_intersect({FAILED_COLUMN}, {_ABSENT})"
 """Brokers whose log dirs an election assumes to have failed; a restarted broker may have a repaired log dir."""
 
 LEADER_LOSS_REASON: Final = f"""CASE
     WHEN leader = {NO_LEADER} THEN {sentence_sql(reasons.NO_LEADER)}
-    WHEN array_contains({FAILED}, leader) THEN {sentence_sql(reasons.LEADERS_LOG_DIR_FAILED, leader="leader")}
+    WHEN array_contains({FAILED_COLUMN}, leader) THEN {sentence_sql(reasons.LEADERS_LOG_DIR_FAILED, leader="leader")}
     ELSE {sentence_sql(reasons.LEADER_GONE, leader="leader")}
 END"""
 

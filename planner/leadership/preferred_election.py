@@ -8,8 +8,8 @@ In: PARTITIONS, TOPICS, BROKERS, IMBALANCE or the requested partitions. Out: CHA
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import FAILED, first
-from planner.columns.change_rows import as_rejections, changed
+from planner.columns.broker_sets import FAILED_COLUMN, first
+from planner.columns.change_rows import as_rejections, change_columns
 from planner.columns.requested_partitions import NO_ELECTION_REASONS, join_requested, reason_by_code, unsuitable_code
 from planner.columns.sentences import sentence, sentences
 from planner.leadership import selectors
@@ -48,7 +48,7 @@ def _code() -> Column:
         .when(_leader_not_understood(), codes.NOT_UNDERSTOOD.value)
         .when(F.col("leader_after").isNotNull(), F.lit(None))
         .when(F.array_contains(F.col("drained"), preferred), codes.DRAINED.value)
-        .when(F.array_contains(F.col(FAILED), preferred), codes.LOG_DIR_FAILED.value)
+        .when(F.array_contains(F.col(FAILED_COLUMN), preferred), codes.LOG_DIR_FAILED.value)
         .when(F.array_contains(F.col("eligible"), preferred), codes.PREFERRED_NOT_IN_ISR.value)
         .otherwise(codes.PREFERRED_NOT_ALIVE.value),
     )
@@ -95,7 +95,7 @@ def changes_of(verdicts: DataFrame) -> DataFrame:
     return (
         verdicts.where(F.col("code").isNull())
         .transform(selectors.preferred)
-        .transform(changed, {name: name for name in selectors.RESULT} | elected)
+        .transform(change_columns, {name: name for name in selectors.RESULT} | elected)
     )
 
 

@@ -5,18 +5,13 @@ Corresponds to `LogConfig.uncleanLeaderElectionEnable` and its fallback to `Kafk
 partitions with `unclean_allowed` and `unclean_state`.
 """
 
-from typing import Final
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.config_values import UNCLEAN_OVERRIDE
 from planner.columns.derived_columns import default_unclean_election
-from schemas.broker_configs import PROTOCOL_VERSION
+from schemas.broker_configs import PROTOCOL_VERSION, RECOVERY_STATE_SINCE
 from schemas.enums import RECOVERING
-
-RECOVERING_SINCE: Final = 302
-"""Kafka 3.2 as major * 100 + minor: from this inter.broker.protocol.version on, states may be RECOVERING."""
 
 
 def with_unclean_allowed(partitions: DataFrame, broker_configs: DataFrame, *, everywhere: bool) -> DataFrame:
@@ -36,6 +31,5 @@ def default_recovery_state() -> Column:
     major, minor = (rf"try_cast(regexp_extract(value, r'^(\d+)\.(\d+)', {group}) AS int)" for group in (1, 2))
     is_known = f"name = '{PROTOCOL_VERSION}' AND NOT coalesce(assumed, false)"
     oldest = f"min({major} * 100 + {minor}) FILTER (WHERE {is_known})"
-    return F.expr(
-        f"IF(coalesce({oldest}, {RECOVERING_SINCE}) >= {RECOVERING_SINCE}, {RECOVERING}, NULL) AS unclean_state"
-    )
+    since = RECOVERY_STATE_SINCE[0] * 100 + RECOVERY_STATE_SINCE[1]
+    return F.expr(f"IF(coalesce({oldest}, {since}) >= {since}, {RECOVERING}, NULL) AS unclean_state")

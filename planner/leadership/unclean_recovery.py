@@ -12,14 +12,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import (
-    FAILED,
+    FAILED_COLUMN,
     difference,
     first,
     in_order_of_choice,
     intersect,
     no_brokers,
 )
-from planner.columns.change_rows import as_rejections, changed, with_topic_and_brokers
+from planner.columns.change_rows import as_rejections, change_columns, with_topic_and_brokers
 from planner.columns.requested_partitions import reason_by_code
 from planner.columns.sentences import FAILED_SUFFIX, drained_leads, sentence, sentences
 from planner.columns.shape import true
@@ -143,13 +143,13 @@ def recover_changes(
         .where(F.col("understood") & (clean | unclean))
         .withColumns({"elected": elected})
         .transform(
-            changed,
+            change_columns,
             {
                 "action": f"'{Action.ELECT}'",
                 **ELECTED,
                 "requires_dead": F.when(F.col("seen").isNull(), F.expr(ASSUMED_DEAD))
                 .when(F.array_contains("isr", leader), no_brokers())
-                .otherwise(F.array_except("gone", FAILED)),
+                .otherwise(F.array_except("gone", FAILED_COLUMN)),
                 "reason": sentences(
                     F.when(clean, sentences(_cause(), sentence(reasons.IN_SYNC_ELECTED, leader=leader))).otherwise(
                         sentence(reasons.CAUSE_AND_RISK, cause=_cause(), risk=_unclean_consequences())

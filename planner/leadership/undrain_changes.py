@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import DRAIN_MODE, difference, first, intersect
-from planner.columns.change_rows import as_rejections, changed, join_current, with_topic_and_brokers
+from planner.columns.change_rows import as_rejections, change_columns, join_current, with_topic_and_brokers
 from planner.columns.requested_partitions import reason_by_code
 from planner.columns.sentences import sentence, sentence_sql
 from planner.leadership.drain_changes import broker_array, demoted
@@ -143,7 +143,7 @@ def restart_changes(
         "requires_live": "array(leader)",
         "reason": sentence_sql(reasons.NO_LONGER_DRAINED, out="out"),
     }
-    return changed(due, values)
+    return change_columns(due, values)
 
 
 def restart_rejections(

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import (
     DRAIN_MODE,
-    FAILED,
+    FAILED_COLUMN,
     difference,
     is_led_in_isr,
     no_brokers,
@@ -95,7 +95,7 @@ def _with_lint_inputs(  # noqa: PLR0913, PLR0917 - five tables, and facts about 
 ) -> DataFrame:
     """Join the columns that the checks need to requested lists (`target`)."""
     return (
-        lists.transform(join_current, partitions.drop(FAILED).transform(with_request_column), topics, brokers)
+        lists.transform(join_current, partitions.drop(FAILED_COLUMN).transform(with_request_column), topics, brokers)
         .crossJoin(F.broadcast(_racks_of_all(brokers, rules)))
         .crossJoin(F.broadcast(default_min_isr(broker_configs)))
     )

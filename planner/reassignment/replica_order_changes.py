@@ -8,8 +8,8 @@ that. In: partitions with topic and broker sets, a `target` order and a `why`. O
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import EMPTY, first
-from planner.columns.change_rows import changed
+from planner.columns.broker_sets import NO_BROKERS_SQL, first
+from planner.columns.change_rows import change_columns
 from planner.columns.sentences import sentence
 from schemas import reasons
 from schemas.enums import Action
@@ -25,14 +25,14 @@ def is_reordered() -> Column:
 
 def reorders(rows: DataFrame) -> DataFrame:
     """Return one CHANGES row per partition whose order is not the target; leader and ISR stay."""
-    return changed(
+    return change_columns(
         rows.where(is_reordered()),
         {
             "wave": F.lit(ORDER_WAVE),
             "action": f"'{Action.REASSIGN}'",
             "replicas_after": "target",
             "leader_epoch_after": "NULL",
-            "leader_and_isr_to": EMPTY,
+            "leader_and_isr_to": NO_BROKERS_SQL,
             "reason": sentence(reasons.WHY_REORDERED, why=F.col("why")),
         },
     )
@@ -42,7 +42,7 @@ def elections_after(rows: DataFrame) -> DataFrame:
     """Return one CHANGES row per partition, with the new order as precondition: the first replica becomes leader."""
     leader = first(F.col("target"))
     epoch = F.col("leader_epoch") + is_reordered().cast("int")
-    return changed(
+    return change_columns(
         rows,
         {
             "wave": F.lit(LEADER_WAVE),

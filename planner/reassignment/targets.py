@@ -12,14 +12,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import (
-    EMPTY,
-    FAILED,
+    FAILED_COLUMN,
+    NO_BROKERS_SQL,
     difference,
     first,
     intersect,
     is_led_in_isr,
 )
-from planner.columns.change_rows import as_rejections, changed, join_current
+from planner.columns.change_rows import as_rejections, change_columns, join_current
 from planner.columns.requested_partitions import reason_by_code
 from planner.columns.sentences import sentence, sentences
 from planner.reassignment.pending_requests import (
@@ -53,7 +53,7 @@ def _with_tables(targets: DataFrame, partitions: DataFrame, topics: DataFrame, b
         F.coalesce(optional["earlier"], F.array().cast(OPTIONAL_COLUMNS["earlier"])).alias("earlier"),
         F.coalesce(optional["steps"], F.lit(1)).alias("steps"),
     )
-    return lists.transform(join_current, partitions.drop(FAILED).transform(with_request_column), topics, brokers)
+    return lists.transform(join_current, partitions.drop(FAILED_COLUMN).transform(with_request_column), topics, brokers)
 
 
 def _code() -> Column:
@@ -78,7 +78,7 @@ def reassignment_changes(
     of later waves.
     """
     adding, removing = difference(F.col("target"), F.col("replicas")), difference(F.col("replicas"), F.col("target"))
-    return changed(
+    return change_columns(
         _accepted(targets, partitions, topics, brokers),
         {
             "wave": "wave_of",
@@ -89,7 +89,7 @@ def reassignment_changes(
             "leader_after": _leader_after(),
             "isr_after": "target",
             "leader_epoch_after": "NULL",
-            "leader_and_isr_to": EMPTY,
+            "leader_and_isr_to": NO_BROKERS_SQL,
             "requires_live": intersect(F.col("target"), F.col("eligible")),
             "reason": _reason(adding, removing),
         },
@@ -113,7 +113,7 @@ def elections_after_moves(
     arrived = F.size("earlier") + 1 == F.col("steps")
     can_lead = F.array_contains("electable", preferred)
     rows = _accepted(targets, partitions, topics, brokers).where(arrived & can_lead & (leader != preferred))
-    return changed(
+    return change_columns(
         rows,
         {
             "wave": F.lit(wave),
@@ -126,7 +126,7 @@ def elections_after_moves(
             "isr_after": "target",
             "leader_epoch_before": "NULL",
             "leader_epoch_after": "NULL",
-            "leader_and_isr_to": EMPTY,
+            "leader_and_isr_to": NO_BROKERS_SQL,
             "requires_live": F.array(preferred),
             "reason": sentence(reasons.EVENS_OUT_LEADERS),
         },

@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from planner.columns.broker_sets import EMPTY, FAILED
+from planner.columns.broker_sets import FAILED_COLUMN, NO_BROKERS_SQL
 from planner.columns.config_values import boolean
 from planner.columns.sentences import sentence_sql
-from planner.columns.shape import shaped
+from planner.columns.shape import with_schema
 from planner.rules.topic_deletion import DeletionStep
 from schemas import reasons
 from schemas.enums import RejectionCode, RequestKind
@@ -49,7 +49,7 @@ def replicas_of(partitions: DataFrame, brokers: DataFrame, deleted: DataFrame) -
 
     The parameter `deleted`: topic, partition and broker_id of replicas whose deletion the broker has confirmed.
     """
-    failed = FAILED if FAILED in partitions.columns else EMPTY
+    failed = FAILED_COLUMN if FAILED_COLUMN in partitions.columns else NO_BROKERS_SQL
     reachable = brokers.selectExpr("broker_id", "understood AS reachable")
     confirmed = deleted.select("topic", "partition", "broker_id").distinct().withColumns({"deleted": F.expr("true")})
     return (
@@ -92,13 +92,13 @@ def deletions(
         .join(reach, "topic", "left")
         .crossJoin(disabled)
         .withColumns({"left_over": F.expr("coalesce(left_over, 0)")})
-        .withColumns({"code": F.expr(_CODE)})
+        .withColumns({"code": F.expr(_CODE_SQL)})
         .withColumns({"step": F.expr(_STEP), "reason": F.expr(_REASON)})
-        .transform(shaped, DELETIONS)
+        .transform(with_schema, DELETIONS)
     )
 
 
-_CODE: Final = f"""CASE
+_CODE_SQL: Final = f"""CASE
     WHEN known IS NULL THEN '{RejectionCode.UNKNOWN_TOPIC}'
     WHEN off THEN '{RejectionCode.DELETION_DISABLED}'
     WHEN NOT understood THEN '{RejectionCode.NOT_UNDERSTOOD}'

@@ -16,7 +16,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from planner.columns.broker_sets import EMPTY, FAILED, LED, in_order_of_choice, with_live_brokers
+from planner.columns.broker_sets import FAILED_COLUMN, IS_LED_SQL, NO_BROKERS_SQL, in_order_of_choice, with_live_brokers
 from planner.columns.change_rows import leader_and_isr_recipients
 from planner.columns.requested_partitions import requested_with_topics
 from planner.columns.sentences import drained_leads, sentence_sql, sentences_sql
@@ -28,12 +28,11 @@ from schemas.replica_assignment import IS_REASSIGNED
 from schemas.tables import PARTITION_KEY
 
 _START, _NARROW, _END = Action.START_REASSIGNMENT, Action.NARROW_TO_TARGET, Action.END_REASSIGNMENT
-_CODES: Final = RejectionCode
 
 _REPLICA_COLUMNS: Final = {
     "under_way": "array_except(replicas, removing_replicas)",
     "origin": "array_except(replicas, adding_replicas)",
-    "is_led": LED,
+    "is_led": IS_LED_SQL,
 }
 """`under_way`: the target of a moving partition, or all replicas of others. `origin`: the replicas before the move."""
 
@@ -48,7 +47,7 @@ _PROGRESS_COLUMNS: Final = {
     "next_leader": f"get({in_order_of_choice('array_intersect(under_way, isr)')}, 0)",
     # a replica whose log dir failed cannot stop, and waiting for it would last until its disk is repaired
     "unstopped": f"""array_except(
-        array_intersect(removing_replicas, eligible), concat(coalesce(stopped, {EMPTY}), {FAILED})
+        array_intersect(removing_replicas, eligible), concat(coalesce(stopped, {NO_BROKERS_SQL}), {FAILED_COLUMN})
     )""",
 }
 
@@ -66,22 +65,22 @@ _INVALID: Final = f"""coalesce(
 
 _UNSTOPPED: Final = f"{_NARROWED} AND size(unstopped) > 0"
 
-_CODE: Final = f"""CASE
-    WHEN replicas IS NULL AND NOT coalesce(topic_understood, true) THEN '{_CODES.NOT_UNDERSTOOD}'
-    WHEN replicas IS NULL THEN '{_CODES.UNKNOWN_PARTITION}'
-    WHEN {_INVALID} THEN '{_CODES.INVALID_TARGET}'
-    WHEN deletion_requested AND NOT moves THEN '{_CODES.DELETION_REQUESTED}'
-    WHEN NOT understood THEN '{_CODES.NOT_UNDERSTOOD}'
-    WHEN {REQUESTED_REPLICAS} IS NOT NULL AND NOT moves AND NOT is_asked THEN '{_CODES.ALREADY_ASSIGNED}'
-    WHEN is_asked AND deletion_requested THEN '{_CODES.DELETION_REQUESTED}'
-    WHEN is_asked AND NOT moves AND size(not_live) > 0 THEN '{_CODES.TARGET_NOT_ALIVE}'
-    WHEN leader IS NULL THEN '{_CODES.NO_STATE}'
-    WHEN NOT is_led THEN '{_CODES.NO_LIVE_LEADER}'
+_CODE_SQL: Final = f"""CASE
+    WHEN replicas IS NULL AND NOT coalesce(topic_understood, true) THEN '{RejectionCode.NOT_UNDERSTOOD}'
+    WHEN replicas IS NULL THEN '{RejectionCode.UNKNOWN_PARTITION}'
+    WHEN {_INVALID} THEN '{RejectionCode.INVALID_TARGET}'
+    WHEN deletion_requested AND NOT moves THEN '{RejectionCode.DELETION_REQUESTED}'
+    WHEN NOT understood THEN '{RejectionCode.NOT_UNDERSTOOD}'
+    WHEN {REQUESTED_REPLICAS} IS NOT NULL AND NOT moves AND NOT is_asked THEN '{RejectionCode.ALREADY_ASSIGNED}'
+    WHEN is_asked AND deletion_requested THEN '{RejectionCode.DELETION_REQUESTED}'
+    WHEN is_asked AND NOT moves AND size(not_live) > 0 THEN '{RejectionCode.TARGET_NOT_ALIVE}'
+    WHEN leader IS NULL THEN '{RejectionCode.NO_STATE}'
+    WHEN NOT is_led THEN '{RejectionCode.NO_LIVE_LEADER}'
     WHEN {_STARTS} THEN NULL
-    WHEN size(array_except(lagging, live)) > 0 THEN '{_CODES.WAITS_FOR_BROKER}'
-    WHEN size(lagging) > 0 THEN '{_CODES.WAITS_FOR_ISR}'
-    WHEN NOT ({_NARROWED}) THEN IF(next_leader IS NULL, '{_CODES.NO_ELIGIBLE_LEADER}', NULL)
-    WHEN stays AND size(unstopped) > 0 THEN '{_CODES.WAITS_FOR_STOP}'
+    WHEN size(array_except(lagging, live)) > 0 THEN '{RejectionCode.WAITS_FOR_BROKER}'
+    WHEN size(lagging) > 0 THEN '{RejectionCode.WAITS_FOR_ISR}'
+    WHEN NOT ({_NARROWED}) THEN IF(next_leader IS NULL, '{RejectionCode.NO_ELIGIBLE_LEADER}', NULL)
+    WHEN stays AND size(unstopped) > 0 THEN '{RejectionCode.WAITS_FOR_STOP}'
 END"""
 """Why a partition does not take its next step; null if it does."""
 
@@ -93,10 +92,10 @@ _ACTION: Final = f"""CASE
 END"""
 
 _WITHDRAWN: Final = (
-    _CODES.UNKNOWN_PARTITION,
-    _CODES.INVALID_TARGET,
-    _CODES.DELETION_REQUESTED,
-    _CODES.ALREADY_ASSIGNED,
+    RejectionCode.UNKNOWN_PARTITION,
+    RejectionCode.INVALID_TARGET,
+    RejectionCode.DELETION_REQUESTED,
+    RejectionCode.ALREADY_ASSIGNED,
 )
 """Codes after which a request is withdrawn: it is fulfilled, or no later event can make it possible.
 
@@ -104,20 +103,20 @@ All other codes name what a request waits for, such as a broker that is down (`o
 """
 
 _WHY_NOT: Final = f"""CASE code
-    WHEN '{_CODES.UNKNOWN_PARTITION}' THEN {sentence_sql(reasons.UNKNOWN_PARTITION)}
-    WHEN '{_CODES.INVALID_TARGET}' THEN {sentence_sql(reasons.INVALID_TARGET, requested=REQUESTED_REPLICAS)}
-    WHEN '{_CODES.DELETION_REQUESTED}' THEN {sentence_sql(reasons.DELETION_REQUESTED)}
-    WHEN '{_CODES.NOT_UNDERSTOOD}' THEN {sentence_sql(reasons.QUARANTINED)}
-    WHEN '{_CODES.ALREADY_ASSIGNED}' THEN {sentence_sql(reasons.ALREADY_ASSIGNED)}
-    WHEN '{_CODES.TARGET_NOT_ALIVE}' THEN {sentence_sql(reasons.TARGET_NOT_ALIVE, not_live="not_live")}
-    WHEN '{_CODES.NO_STATE}' THEN {sentence_sql(reasons.NO_LEADER_YET)}
-    WHEN '{_CODES.NO_LIVE_LEADER}' THEN {sentence_sql(reasons.NO_LIVE_LEADER)}
-    WHEN '{_CODES.WAITS_FOR_BROKER}' THEN {
+    WHEN '{RejectionCode.UNKNOWN_PARTITION}' THEN {sentence_sql(reasons.UNKNOWN_PARTITION)}
+    WHEN '{RejectionCode.INVALID_TARGET}' THEN {sentence_sql(reasons.INVALID_TARGET, requested=REQUESTED_REPLICAS)}
+    WHEN '{RejectionCode.DELETION_REQUESTED}' THEN {sentence_sql(reasons.DELETION_REQUESTED)}
+    WHEN '{RejectionCode.NOT_UNDERSTOOD}' THEN {sentence_sql(reasons.QUARANTINED)}
+    WHEN '{RejectionCode.ALREADY_ASSIGNED}' THEN {sentence_sql(reasons.ALREADY_ASSIGNED)}
+    WHEN '{RejectionCode.TARGET_NOT_ALIVE}' THEN {sentence_sql(reasons.TARGET_NOT_ALIVE, not_live="not_live")}
+    WHEN '{RejectionCode.NO_STATE}' THEN {sentence_sql(reasons.NO_LEADER_YET)}
+    WHEN '{RejectionCode.NO_LIVE_LEADER}' THEN {sentence_sql(reasons.NO_LIVE_LEADER)}
+    WHEN '{RejectionCode.WAITS_FOR_BROKER}' THEN {
     sentence_sql(reasons.WAITS_FOR_BROKER, lagging="lagging", dead="array_except(lagging, live)")
 }
-    WHEN '{_CODES.WAITS_FOR_ISR}' THEN {sentence_sql(reasons.WAITS_FOR_ISR, lagging="lagging")}
-    WHEN '{_CODES.NO_ELIGIBLE_LEADER}' THEN {sentence_sql(reasons.TARGET_CANNOT_LEAD)}
-    WHEN '{_CODES.WAITS_FOR_STOP}' THEN {sentence_sql(reasons.TO_BE_STOPPED, unstopped="unstopped")}
+    WHEN '{RejectionCode.WAITS_FOR_ISR}' THEN {sentence_sql(reasons.WAITS_FOR_ISR, lagging="lagging")}
+    WHEN '{RejectionCode.NO_ELIGIBLE_LEADER}' THEN {sentence_sql(reasons.TARGET_CANNOT_LEAD)}
+    WHEN '{RejectionCode.WAITS_FOR_STOP}' THEN {sentence_sql(reasons.TO_BE_STOPPED, unstopped="unstopped")}
 END"""
 
 _MERGED: Final = f"array_distinct(concat({REQUESTED_REPLICAS}, replicas))"
@@ -132,8 +131,10 @@ def _by_action(otherwise: str, **cases: str) -> str:
 
 _CHANGE_COLUMNS: Final = {
     "replicas_after": _by_action("replicas", start=_MERGED, end="under_way"),
-    "adding_after": _by_action("adding_replicas", start="added", end=EMPTY),
-    "removing_after": _by_action("removing_replicas", start=f"array_except(replicas, {REQUESTED_REPLICAS})", end=EMPTY),
+    "adding_after": _by_action("adding_replicas", start="added", end=NO_BROKERS_SQL),
+    "removing_after": _by_action(
+        "removing_replicas", start=f"array_except(replicas, {REQUESTED_REPLICAS})", end=NO_BROKERS_SQL
+    ),
     "leader_after": _by_action("leader", narrow=_LEADER),
     "isr_after": _by_action("isr", narrow="array_intersect(isr, under_way)"),
     "leader_epoch_after": "leader_epoch + 1",
@@ -143,11 +144,11 @@ _CHANGE_COLUMNS: Final = {
     # a resident controller sends StopReplica by the znodes, until each broker has confirmed; any other controller sends
     # it with the change, and to all of them again with a later change, as a confirmation holds for one leader epoch
     "stop_replica_to": f"""CASE
-        WHEN code = '{_CODES.WAITS_FOR_STOP}' THEN unstopped
+        WHEN code = '{RejectionCode.WAITS_FOR_STOP}' THEN unstopped
         WHEN NOT stays AND action = '{_NARROW}' THEN array_except(
-            array_intersect(removing_replicas, eligible), {FAILED}
+            array_intersect(removing_replicas, eligible), {FAILED_COLUMN}
         )
-        ELSE {EMPTY}
+        ELSE {NO_BROKERS_SQL}
     END""",
     "requires_live": _by_action("array(leader)", start="array_union(array(leader), added)", narrow=f"array({_LEADER})"),
     "reason": _by_action(
@@ -191,7 +192,7 @@ def reassignment_decisions(  # noqa: PLR0913 - a table each
         .join(_stopped_now(partitions, stopped), PARTITION_KEY, "left")
         .selectExpr("*", *_aliased(_REPLICA_COLUMNS))
         .selectExpr("*", *_aliased(_PROGRESS_COLUMNS), f"{str(is_resident).lower()} AS stays")
-        .selectExpr("*", f"{_CODE} AS code")
+        .selectExpr("*", f"{_CODE_SQL} AS code")
         .selectExpr("*", f"{_ACTION} AS action", f"{_WHY_NOT} AS why_not", f"{_is_withdrawn()} AS withdrawn")
         .transform(to_decisions, _CHANGE_COLUMNS, Precedence.REASSIGNMENT, f"'{Action.REASSIGN}'")
     )

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from planner.rules.inputs import NONE
+from planner.rules.inputs import NO_BROKERS
 from schemas.enums import RECOVERED, RECOVERING
 from schemas.partition_info import PartitionInfo
 from schemas.rows import Key
@@ -80,7 +80,7 @@ class IsrCandidates:
     """
 
     epochs: Mapping[int, int]
-    stopped: Collection[int] = field(default=NONE)
+    stopped: Collection[int] = field(default=NO_BROKERS)
 
     def without(self, brokers: Collection[int]) -> "IsrCandidates":
         """Return the candidates without some brokers."""

@@ -5,16 +5,14 @@ counterpart of `planner.leadership.drain_changes` in resident mode, which explai
 other.
 """
 
-from typing import Any, Final
+from typing import Any
 
-from planner.rules.decisions import Decision, changed, unelectable
+from planner.rules.decisions import Decision, change_of, unelectable
 from planner.rules.inputs import BrokerSets, among
 from schemas import reasons
 from schemas.enums import Action, RejectionCode
 from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.replica_assignment import without
-
-_CODES: Final = RejectionCode
 
 
 def controlled_shutdown(
@@ -41,7 +39,7 @@ def controlled_shutdown(
         action, how = Action.STOP_REPLICA, reasons.NOT_IN_ISR
     else:
         action, how = Action.SHRINK_ISR, reasons.LEAVES_ISR
-    change = changed(
+    change = change_of(
         row,
         topic,
         brokers,
@@ -78,9 +76,9 @@ def _refusal(
     if (row.leader in brokers.drained | draining or is_last_in_isr) and not candidates:
         is_only = len(row.replicas) == 1
         why_not = reasons.ONLY_REPLICA.say(replicas=row.replicas) if is_only else reasons.NO_OTHER_CAN_LEAD.say(isr=isr)
-        return _CODES.GOES_OFFLINE, why_not
+        return RejectionCode.GOES_OFFLINE, why_not
     if is_leaderless:
-        return _CODES.LEADER_NOT_ALIVE, reasons.LEADER_NOT_ALIVE.say(leader=row.leader)
+        return RejectionCode.LEADER_NOT_ALIVE, reasons.LEADER_NOT_ALIVE.say(leader=row.leader)
     if not without(isr, stopping):
-        return _CODES.LAST_IN_ISR, reasons.LAST_IN_ISR.say()
+        return RejectionCode.LAST_IN_ISR, reasons.LAST_IN_ISR.say()
     return None

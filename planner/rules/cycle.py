@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from planner.rules.controlled_shutdown import controlled_shutdown
 from planner.rules.decisions import Decision, one_change
-from planner.rules.inputs import NONE, BrokerSets, ControllerConfig
+from planner.rules.inputs import NO_BROKERS, BrokerSets, ControllerConfig
 from planner.rules.leadership import leadership, preferred_election
 from planner.rules.reassignment import reassignment
 from planner.rules.state_machines import illegal_transition
@@ -49,7 +49,7 @@ class CycleState:
         for key in keys:
             row = self.partitions.get(key)
             if row is not None and not (row.is_moving or key in self.reassignments or key in self.elections):
-                brokers = self.brokers.with_failed(self.failed.get(key, NONE)) if self.failed else self.brokers
+                brokers = self.brokers.with_failed(self.failed.get(key, NO_BROKERS)) if self.failed else self.brokers
                 decision = leadership(row, self.topics.get(row.topic), brokers, self.config)
                 if decision is not None:
                     yield self._legal(decision, brokers)
@@ -60,12 +60,12 @@ class CycleState:
 
     def controlled_shutdown(self, row: PartitionInfo, draining: frozenset[int]) -> Decision | None:
         """Decide on a partition while brokers shut down."""
-        brokers = self.brokers.with_failed(self.failed.get(row.key, NONE))
+        brokers = self.brokers.with_failed(self.failed.get(row.key, NO_BROKERS))
         decision = controlled_shutdown(row, self.topics.get(row.topic), brokers, draining)
         return None if decision is None else self._legal(decision, brokers)
 
     def _of_partition(self, key: Key, row: PartitionInfo | None) -> list[Decision]:
-        topic, brokers = self.topics.get(key[0]), self.brokers.with_failed(self.failed.get(key, NONE))
+        topic, brokers = self.topics.get(key[0]), self.brokers.with_failed(self.failed.get(key, NO_BROKERS))
         decisions = [] if row is None else [leadership(row, topic, brokers, self.config)]
         if (row is not None and row.is_moving) or key in self.reassignments:
             decisions.append(

@@ -47,7 +47,7 @@ def unelectable(row: PartitionInfo, topic: TopicInfo | None) -> tuple[RejectionC
     return (RejectionCode.NO_STATE, reasons.NO_STATE.say()) if row.leader is None else None
 
 
-def changed(
+def change_of(
     row: PartitionInfo,
     topic: TopicInfo | None,
     brokers: BrokerSets,

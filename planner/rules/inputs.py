@@ -15,9 +15,9 @@ from schemas.reasons import DRAINED_BROKER_LEADS, FAILED_LOG_DIRS
 from schemas.rows import BrokerConfig
 from schemas.topic_configs import DELETION_ENABLED, UNCLEAN_ELECTION, boolean
 
-NONE: Final[frozenset[int]] = frozenset()
+NO_BROKERS: Final[frozenset[int]] = frozenset()
 
-_RECOVERING_SINCE: Final = (3, 2)
+RECOVERY_STATE_SINCE: Final = (3, 2)
 """From this protocol version on, states may be RECOVERING (`MetadataVersion.isLeaderRecoverySupported`)."""
 _RELEASE: Final = re.compile(r"(\d+)\.(\d+)")
 
@@ -109,7 +109,7 @@ class ControllerConfig:
                 releases += [(int(release[1]), int(release[2]))] if release else []
             elif config.name == DELETION_ENABLED and boolean(config.value) is False:
                 deletion_enabled = False
-        is_recovering = min(releases, default=_RECOVERING_SINCE) >= _RECOVERING_SINCE
+        is_recovering = min(releases, default=RECOVERY_STATE_SINCE) >= RECOVERY_STATE_SINCE
         return cls(
             bool(unclean) and all(unclean), RECOVERING if is_recovering else None, deletion_enabled, allow_unclean
         )

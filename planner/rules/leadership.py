@@ -7,7 +7,7 @@ and `planner.leadership.preferred_election`; a change of one needs the other.
 
 from typing import Any, NamedTuple
 
-from planner.rules.decisions import Decision, changed, unelectable
+from planner.rules.decisions import Decision, change_of, unelectable
 from planner.rules.inputs import BrokerSets, ControllerConfig, among, union
 from schemas import reasons
 from schemas.enums import NO_LEADER, RECOVERED, Action, RejectionCode
@@ -80,7 +80,7 @@ def leadership(  # noqa: PLR0911 - a line for each case
     # the whole ISR is kept: any member that returns has everything that was acknowledged
     reason = reasons.ISR_GONE.say(gone=row.isr) + brokers.failed_suffix
     values = {"leader_after": NO_LEADER, **_next_epoch(row), **_absent(row, brokers), "reason": reason}
-    change = changed(row, topic, brokers, Action.TAKE_OFFLINE, **values)
+    change = change_of(row, topic, brokers, Action.TAKE_OFFLINE, **values)
     return Decision(
         topic=row.topic,
         partition=row.partition,
@@ -166,7 +166,7 @@ def _changed(
     action: Action,
     **values: Any,  # noqa: ANN401 - columns of a change
 ) -> Decision:
-    change = changed(row, topic, brokers, action, **values)
+    change = change_of(row, topic, brokers, action, **values)
     return Decision(topic=row.topic, partition=row.partition, wanted=Action.ELECT, change=change)
 
 
@@ -215,7 +215,7 @@ def preferred_election(key: Key, row: PartitionInfo | None, topic: TopicInfo | N
     change = None
     if code is None and row is not None:
         preferred = row.replicas[0]
-        change = changed(
+        change = change_of(
             row,
             topic,
             brokers,

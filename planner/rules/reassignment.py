@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from planner.rules.decisions import Decision, changed
+from planner.rules.decisions import Decision, change_of
 from planner.rules.inputs import BrokerSets, among, has_live_leader, union
 from schemas import reasons
 from schemas.enums import Action, RejectionCode
@@ -16,13 +16,16 @@ from schemas.partition_info import PartitionInfo, TopicInfo
 from schemas.replica_assignment import is_broker_list, without
 from schemas.rows import Key
 
-_CODES: Final = RejectionCode
-
-_WAITS: Final = frozenset({_CODES.WAITS_FOR_BROKER, _CODES.WAITS_FOR_ISR})
+_WAITS: Final = frozenset({RejectionCode.WAITS_FOR_BROKER, RejectionCode.WAITS_FOR_ISR})
 """Codes of a move whose target is not in sync yet."""
 
 _WITHDRAWN: Final = frozenset(
-    {_CODES.UNKNOWN_PARTITION, _CODES.INVALID_TARGET, _CODES.DELETION_REQUESTED, _CODES.ALREADY_ASSIGNED}
+    {
+        RejectionCode.UNKNOWN_PARTITION,
+        RejectionCode.INVALID_TARGET,
+        RejectionCode.DELETION_REQUESTED,
+        RejectionCode.ALREADY_ASSIGNED,
+    }
 )
 """Codes after which a request is withdrawn: it is fulfilled, or no later event can make it possible."""
 
@@ -115,21 +118,21 @@ def reassignment(  # noqa: PLR0913 - what a step depends on
     """
     if row is None:
         is_unread = topic is not None and not topic.understood
-        code = _CODES.NOT_UNDERSTOOD if is_unread else _CODES.UNKNOWN_PARTITION
+        code = RejectionCode.NOT_UNDERSTOOD if is_unread else RejectionCode.UNKNOWN_PARTITION
         unknown = reasons.QUARANTINED if is_unread else reasons.UNKNOWN_PARTITION
         return _decision(key, code=code, why_not=unknown.say(), is_requested=requested is not None)
     move = _Move(row, requested, brokers, stopped)
     refusal = _refusal(move, is_deleting=topic is not None and topic.deletion_requested)
     if resumes and refusal is not None and refusal[0] in _WAITS and move.left_behind:
-        change = changed(row, topic, brokers, **_resume(move))
+        change = change_of(row, topic, brokers, **_resume(move))
         return _decision(key, change=change, is_requested=requested is not None)
     if refusal is None and is_resident and move.is_narrowed and move.unstopped:
-        refusal = _CODES.WAITS_FOR_STOP, reasons.TO_BE_STOPPED.say(unstopped=move.unstopped)
+        refusal = RejectionCode.WAITS_FOR_STOP, reasons.TO_BE_STOPPED.say(unstopped=move.unstopped)
     if refusal is not None:
         code, why_not = refusal
-        stop = move.unstopped if code is _CODES.WAITS_FOR_STOP else ()
+        stop = move.unstopped if code is RejectionCode.WAITS_FOR_STOP else ()
         return _decision(key, code=code, why_not=why_not, is_requested=requested is not None, stop_replica_to=stop)
-    change = changed(row, topic, brokers, **_step(move, is_resident=is_resident))
+    change = change_of(row, topic, brokers, **_step(move, is_resident=is_resident))
     return _decision(key, change=change, is_requested=requested is not None)
 
 
@@ -148,30 +151,30 @@ def _refusal(move: _Move, *, is_deleting: bool) -> tuple[RejectionCode, str] | N
     """Return why a partition does not take its next step, None if it does or only waits for replicas to stop."""
     row, requested, live = move.row, move.requested, move.brokers.live
     if requested is not None and not is_broker_list(requested):
-        return _CODES.INVALID_TARGET, reasons.INVALID_TARGET.say(requested=requested)
+        return RejectionCode.INVALID_TARGET, reasons.INVALID_TARGET.say(requested=requested)
     if is_deleting and not row.is_moving:
-        return _CODES.DELETION_REQUESTED, reasons.DELETION_REQUESTED.say()
+        return RejectionCode.DELETION_REQUESTED, reasons.DELETION_REQUESTED.say()
     if not row.understood:
-        return _CODES.NOT_UNDERSTOOD, reasons.QUARANTINED.say()
+        return RejectionCode.NOT_UNDERSTOOD, reasons.QUARANTINED.say()
     if requested is not None and not row.is_moving and not move.is_requested:
-        return _CODES.ALREADY_ASSIGNED, reasons.ALREADY_ASSIGNED.say()
+        return RejectionCode.ALREADY_ASSIGNED, reasons.ALREADY_ASSIGNED.say()
     if move.is_requested and is_deleting:
-        return _CODES.DELETION_REQUESTED, reasons.DELETION_REQUESTED.say()
+        return RejectionCode.DELETION_REQUESTED, reasons.DELETION_REQUESTED.say()
     if move.is_requested and not row.is_moving and move.not_live:
-        return _CODES.TARGET_NOT_ALIVE, reasons.TARGET_NOT_ALIVE.say(not_live=move.not_live)
+        return RejectionCode.TARGET_NOT_ALIVE, reasons.TARGET_NOT_ALIVE.say(not_live=move.not_live)
     if row.leader is None:
-        return _CODES.NO_STATE, reasons.NO_LEADER_YET.say()
+        return RejectionCode.NO_STATE, reasons.NO_LEADER_YET.say()
     if not has_live_leader(row.leader, row.isr, live):
-        return _CODES.NO_LIVE_LEADER, reasons.NO_LIVE_LEADER.say()
+        return RejectionCode.NO_LIVE_LEADER, reasons.NO_LIVE_LEADER.say()
     if move.starts:
         return None
     lagging = move.lagging
     if dead := without(lagging, live):
-        return _CODES.WAITS_FOR_BROKER, reasons.WAITS_FOR_BROKER.say(lagging=lagging, dead=dead)
+        return RejectionCode.WAITS_FOR_BROKER, reasons.WAITS_FOR_BROKER.say(lagging=lagging, dead=dead)
     if lagging:
-        return _CODES.WAITS_FOR_ISR, reasons.WAITS_FOR_ISR.say(lagging=lagging)
+        return RejectionCode.WAITS_FOR_ISR, reasons.WAITS_FOR_ISR.say(lagging=lagging)
     if not move.is_narrowed and move.next_leader is None:
-        return _CODES.NO_ELIGIBLE_LEADER, reasons.TARGET_CANNOT_LEAD.say()
+        return RejectionCode.NO_ELIGIBLE_LEADER, reasons.TARGET_CANNOT_LEAD.say()
     return None
 
 

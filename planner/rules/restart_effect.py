@@ -26,7 +26,6 @@ from schemas.rows import BrokerConfig
 from schemas.topic_configs import MIN_ISR, whole_number
 
 _EFFECT: Final = RestartEffect
-_CODE: Final = RestartCode
 
 
 class RestartedPartition(Struct, frozen=True, kw_only=True, gc=False):
@@ -74,9 +73,11 @@ def restart_effect(  # noqa: PLR0911, PLR0913 - a line for each outcome; facts a
     if (topic is not None and topic.deletion_requested) or not (is_touched or _may_be_anywhere(row)):
         return None
     if not row.understood:
-        return _restarted_partition(row, brokers, _EFFECT.UNKNOWN, _CODE.NOT_UNDERSTOOD, reasons.QUARANTINED.say())
+        return _restarted_partition(
+            row, brokers, _EFFECT.UNKNOWN, RestartCode.NOT_UNDERSTOOD, reasons.QUARANTINED.say()
+        )
     if row.leader is None:
-        return _restarted_partition(row, brokers, _EFFECT.UNKNOWN, _CODE.NO_STATE, reasons.NO_STATE.say())
+        return _restarted_partition(row, brokers, _EFFECT.UNKNOWN, RestartCode.NO_STATE, reasons.NO_STATE.say())
     isr = row.isr or []
     remaining = without(among(isr, brokers.live), restarting)
     uncertain = without(remaining, brokers.eligible)
@@ -92,19 +93,23 @@ def restart_effect(  # noqa: PLR0911, PLR0913 - a line for each outcome; facts a
     may_lead = without(among(union(row.replicas, [*isr, row.leader]), brokers.live), down)
     min_isr, unread = _min_isr(topic, may_lead, min_isr_of_brokers)
     if min_isr is None:
-        return _restarted_partition(row, brokers, _EFFECT.UNKNOWN, _CODE.MIN_ISR_UNKNOWN, unread, **counted_columns)
+        return _restarted_partition(
+            row, brokers, _EFFECT.UNKNOWN, RestartCode.MIN_ISR_UNKNOWN, unread, **counted_columns
+        )
     counted_columns["min_isr"], needed = min_isr, min_isr + margin
     most, least = (_effect_of(count, min_isr, margin) for count in counts)
     if most != least:
         reason = reasons.DEPENDS_ON_UNCERTAIN.say(uncertain=uncertain)
-        return _restarted_partition(row, brokers, _EFFECT.UNKNOWN, _CODE.BROKER_UNCERTAIN, reason, **counted_columns)
+        return _restarted_partition(
+            row, brokers, _EFFECT.UNKNOWN, RestartCode.BROKER_UNCERTAIN, reason, **counted_columns
+        )
     if least is None:
         return None
     if len(others) < needed:
         reason = reasons.TOO_FEW_REPLICAS.say(count=len(others), needed=needed)
-        return _restarted_partition(row, brokers, least, _CODE.TOO_FEW_REPLICAS, reason, **counted_columns)
+        return _restarted_partition(row, brokers, least, RestartCode.TOO_FEW_REPLICAS, reason, **counted_columns)
     reason = reasons.TOO_FEW_IN_SYNC.say(count=counts[-1], needed=needed, isr=isr)
-    return _restarted_partition(row, brokers, least, _CODE.TOO_FEW_IN_SYNC, reason, **counted_columns)
+    return _restarted_partition(row, brokers, least, RestartCode.TOO_FEW_IN_SYNC, reason, **counted_columns)
 
 
 def _may_be_anywhere(row: PartitionInfo) -> bool:
@@ -122,18 +127,18 @@ def _offline(
 ) -> tuple[RestartEffect, RestartCode, str] | None:
     """Return why no replica leads after the restart; None if one does."""
     if row.leader not in brokers.live:
-        return _EFFECT.OFFLINE, _CODE.NO_LIVE_LEADER, reasons.OFFLINE_NOW.say(leader=row.leader)
+        return _EFFECT.OFFLINE, RestartCode.NO_LIVE_LEADER, reasons.OFFLINE_NOW.say(leader=row.leader)
     candidates = among(row.replicas, remaining)
     if row.leader in restarting and not among(candidates, brokers.eligible):
         if candidates:
             reason = reasons.DEPENDS_ON_UNCERTAIN.say(uncertain=candidates)
-            return _EFFECT.UNKNOWN, _CODE.BROKER_UNCERTAIN, reason
+            return _EFFECT.UNKNOWN, RestartCode.BROKER_UNCERTAIN, reason
         if len(row.replicas) == 1:
-            return _EFFECT.OFFLINE, _CODE.ONLY_REPLICA, reasons.ONLY_REPLICA.say(replicas=row.replicas)
-        return _EFFECT.OFFLINE, _CODE.NO_OTHER_IN_SYNC, reasons.NO_OTHER_CAN_LEAD.say(isr=row.isr)
+            return _EFFECT.OFFLINE, RestartCode.ONLY_REPLICA, reasons.ONLY_REPLICA.say(replicas=row.replicas)
+        return _EFFECT.OFFLINE, RestartCode.NO_OTHER_IN_SYNC, reasons.NO_OTHER_CAN_LEAD.say(isr=row.isr)
     if row.is_moving and not others:
         ends_with = target(row.replicas, row.removing_replicas)
-        return _EFFECT.OFFLINE, _CODE.ONLY_TARGET, reasons.ENDS_WITH_TARGET.say(target=ends_with)
+        return _EFFECT.OFFLINE, RestartCode.ONLY_TARGET, reasons.ENDS_WITH_TARGET.say(target=ends_with)
     return None
 
 

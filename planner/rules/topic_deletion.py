@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from planner.rules.inputs import NONE, BrokerSets, ControllerConfig
+from planner.rules.inputs import NO_BROKERS, BrokerSets, ControllerConfig
 from planner.rules.state_machines import replica_state
 from schemas import reasons
 from schemas.enums import RejectionCode, ReplicaState
@@ -88,9 +88,9 @@ def replica_states(
     return {
         (row.partition, broker): replica_state(
             is_deleting=True,
-            is_reachable=broker in brokers.eligible and broker not in failed.get(row.partition, NONE),
+            is_reachable=broker in brokers.eligible and broker not in failed.get(row.partition, NO_BROKERS),
             is_new=row.leader is None,
-            is_deleted=broker in confirmed.get(row.partition, NONE),
+            is_deleted=broker in confirmed.get(row.partition, NO_BROKERS),
         )
         for row in partitions
         for broker in row.replicas

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from planner.columns.broker_sets import first_choice, intersect, no_brokers, with_live_brokers
 from planner.columns.sentences import drained_leads, sentence, sentences
-from planner.columns.shape import shaped, true
+from planner.columns.shape import true, with_schema
 from schemas import reasons
 from schemas.enums import NO_VERSION, RECOVERED, Action
 from schemas.reasons import Sentence
@@ -48,7 +48,7 @@ def creation_changes(
                 ),
             },
         )
-        .transform(shaped, CHANGES)
+        .transform(with_schema, CHANGES)
     )
 
 

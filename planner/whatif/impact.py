@@ -24,7 +24,7 @@ from planner.columns.broker_sets import (
 )
 from planner.columns.derived_columns import default_min_isr, min_isr_override
 from planner.columns.sentences import sentence
-from planner.columns.shape import false, shaped
+from planner.columns.shape import false, with_schema
 from schemas import reasons
 from schemas.enums import FailureScenario
 from schemas.tables import WHATIF
@@ -65,7 +65,7 @@ def whatif(  # noqa: PLR0913 - four tables and two options
         .transform(_with_skew, scenarios, brokers)
         .withColumns({"snapshot_id": F.lit(snapshot_id).cast("bigint"), "lose": F.lit(lose.value)})
         .orderBy(*worst_first, "lost")
-        .transform(shaped, WHATIF)
+        .transform(with_schema, WHATIF)
     )
 
 

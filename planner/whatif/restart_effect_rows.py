@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField, StructType
 
-from planner.columns.broker_sets import EMPTY, REFERENCED, with_referenced_brokers
+from planner.columns.broker_sets import NO_BROKERS_SQL, REFERENCED_SQL, with_referenced_brokers
 from planner.columns.config_values import MIN_ISR_OVERRIDE, whole_number
 from planner.columns.sentences import sentence_sql
-from planner.columns.shape import shaped
+from planner.columns.shape import with_schema
 from schemas import reasons
 from schemas.enums import INTERNAL_TOPICS, RestartCode, RestartEffect
 from schemas.replica_assignment import IS_REASSIGNED
@@ -40,57 +40,60 @@ RESTARTED_PARTITIONS: Final = StructType(
 )
 """The columns of `planner.rules.restart_effect.RestartedPartition`. No table stores these rows."""
 
-_CODE: Final = RestartCode
-
-_CODES: Final = f"""CASE
-    WHEN NOT understood THEN '{_CODE.NOT_UNDERSTOOD}'
-    WHEN leader IS NULL THEN '{_CODE.NO_STATE}'
-    WHEN NOT array_contains(live, leader) THEN '{_CODE.NO_LIVE_LEADER}'
+_CODE_SQL: Final = f"""CASE
+    WHEN NOT understood THEN '{RestartCode.NOT_UNDERSTOOD}'
+    WHEN leader IS NULL THEN '{RestartCode.NO_STATE}'
+    WHEN NOT array_contains(live, leader) THEN '{RestartCode.NO_LIVE_LEADER}'
     WHEN is_leaderless THEN CASE
-        WHEN size(candidates) > 0 THEN '{_CODE.BROKER_UNCERTAIN}'
-        WHEN size(replicas) = 1 THEN '{_CODE.ONLY_REPLICA}'
-        ELSE '{_CODE.NO_OTHER_IN_SYNC}'
+        WHEN size(candidates) > 0 THEN '{RestartCode.BROKER_UNCERTAIN}'
+        WHEN size(replicas) = 1 THEN '{RestartCode.ONLY_REPLICA}'
+        ELSE '{RestartCode.NO_OTHER_IN_SYNC}'
     END
-    WHEN moves AND size(others) = 0 THEN '{_CODE.ONLY_TARGET}'
-    WHEN min_isr IS NULL THEN '{_CODE.MIN_ISR_UNKNOWN}'
-    WHEN NOT effect_of_most <=> effect_of_least THEN '{_CODE.BROKER_UNCERTAIN}'
+    WHEN moves AND size(others) = 0 THEN '{RestartCode.ONLY_TARGET}'
+    WHEN min_isr IS NULL THEN '{RestartCode.MIN_ISR_UNKNOWN}'
+    WHEN NOT effect_of_most <=> effect_of_least THEN '{RestartCode.BROKER_UNCERTAIN}'
     WHEN effect_of_least IS NULL THEN NULL
-    WHEN size(others) < needed THEN '{_CODE.TOO_FEW_REPLICAS}'
-    ELSE '{_CODE.TOO_FEW_IN_SYNC}'
+    WHEN size(others) < needed THEN '{RestartCode.TOO_FEW_REPLICAS}'
+    ELSE '{RestartCode.TOO_FEW_IN_SYNC}'
 END"""
 
-_OFFLINE: Final = (_CODE.NO_LIVE_LEADER, _CODE.ONLY_REPLICA, _CODE.NO_OTHER_IN_SYNC, _CODE.ONLY_TARGET)
-_COUNTED: Final = (_CODE.TOO_FEW_REPLICAS, _CODE.TOO_FEW_IN_SYNC)
-_UNREAD: Final = (_CODE.NOT_UNDERSTOOD, _CODE.NO_STATE)
+_OFFLINE: Final = (
+    RestartCode.NO_LIVE_LEADER,
+    RestartCode.ONLY_REPLICA,
+    RestartCode.NO_OTHER_IN_SYNC,
+    RestartCode.ONLY_TARGET,
+)
+_COUNTED: Final = (RestartCode.TOO_FEW_REPLICAS, RestartCode.TOO_FEW_IN_SYNC)
+_UNREAD: Final = (RestartCode.NOT_UNDERSTOOD, RestartCode.NO_STATE)
 
 
 def _one_of(codes: Collection[RestartCode]) -> str:
     return f"code IN ({', '.join(repr(code.value) for code in codes)})"
 
 
-_EFFECTS: Final = f"""CASE
+_EFFECT_SQL: Final = f"""CASE
     WHEN {_one_of(_OFFLINE)} THEN '{RestartEffect.OFFLINE}'
     WHEN {_one_of(_COUNTED)} THEN effect_of_least
     ELSE '{RestartEffect.UNKNOWN}'
 END"""
 
 _REASONS: Final[Mapping[RestartCode, str]] = {
-    _CODE.NOT_UNDERSTOOD: sentence_sql(reasons.QUARANTINED),
-    _CODE.NO_STATE: sentence_sql(reasons.NO_STATE),
-    _CODE.NO_LIVE_LEADER: sentence_sql(reasons.OFFLINE_NOW, leader="leader"),
-    _CODE.ONLY_REPLICA: sentence_sql(reasons.ONLY_REPLICA, replicas="replicas"),
-    _CODE.NO_OTHER_IN_SYNC: sentence_sql(reasons.NO_OTHER_CAN_LEAD, isr="isr"),
-    _CODE.ONLY_TARGET: sentence_sql(reasons.ENDS_WITH_TARGET, target="target"),
-    _CODE.MIN_ISR_UNKNOWN: f"""IF(
+    RestartCode.NOT_UNDERSTOOD: sentence_sql(reasons.QUARANTINED),
+    RestartCode.NO_STATE: sentence_sql(reasons.NO_STATE),
+    RestartCode.NO_LIVE_LEADER: sentence_sql(reasons.OFFLINE_NOW, leader="leader"),
+    RestartCode.ONLY_REPLICA: sentence_sql(reasons.ONLY_REPLICA, replicas="replicas"),
+    RestartCode.NO_OTHER_IN_SYNC: sentence_sql(reasons.NO_OTHER_CAN_LEAD, isr="isr"),
+    RestartCode.ONLY_TARGET: sentence_sql(reasons.ENDS_WITH_TARGET, target="target"),
+    RestartCode.MIN_ISR_UNKNOWN: f"""IF(
         config IS NULL OR map_contains_key(config, '{MIN_ISR}'),
         {sentence_sql(reasons.MIN_ISR_OF_TOPIC_UNREAD)},
         {sentence_sql(reasons.MIN_ISR_OF_BROKERS_UNREAD, brokers="silent")}
     )""",
-    _CODE.BROKER_UNCERTAIN: sentence_sql(
+    RestartCode.BROKER_UNCERTAIN: sentence_sql(
         reasons.DEPENDS_ON_UNCERTAIN, uncertain="IF(is_leaderless, candidates, uncertain)"
     ),
-    _CODE.TOO_FEW_REPLICAS: sentence_sql(reasons.TOO_FEW_REPLICAS, count="size(others)", needed="needed"),
-    _CODE.TOO_FEW_IN_SYNC: sentence_sql(reasons.TOO_FEW_IN_SYNC, count="least", needed="needed", isr="isr"),
+    RestartCode.TOO_FEW_REPLICAS: sentence_sql(reasons.TOO_FEW_REPLICAS, count="size(others)", needed="needed"),
+    RestartCode.TOO_FEW_IN_SYNC: sentence_sql(reasons.TOO_FEW_IN_SYNC, count="least", needed="needed", isr="isr"),
 }
 
 
@@ -122,19 +125,19 @@ def restarted_partitions(  # noqa: PLR0913 - four tables and two options
         .transform(with_referenced_brokers, brokers)
         .transform(_with_counts)
         .transform(_with_min_isr, margin)
-        .selectExpr("*", f"{_CODES} AS code")
+        .selectExpr("*", f"{_CODE_SQL} AS code")
         .where("code IS NOT NULL")
         .selectExpr(
             *("topic", "partition", "leader", "replicas", "isr", "code"),
             "array_intersect(replicas, live) AS live",
             f"IF({_one_of(_UNREAD)}, NULL, least) AS in_sync_after",
             f"IF({_one_of((*_UNREAD, *_OFFLINE))} OR is_leaderless, NULL, min_isr) AS min_isr",
-            f"{_EFFECTS} AS effect",
+            f"{_EFFECT_SQL} AS effect",
             f"CASE code {reasons_by_code} END AS reason",
             f"topic IN ({internal}) AS is_internal",
         )
         .orderBy("topic", "partition")
-        .transform(shaped, RESTARTED_PARTITIONS)
+        .transform(with_schema, RESTARTED_PARTITIONS)
     )
 
 
@@ -148,12 +151,12 @@ def _min_isr_of_brokers(broker_configs: DataFrame) -> DataFrame:
 
 def _may_be_affected() -> str:
     """Return SQL for partitions that reference a restarted broker, or of which that is not known."""
-    return f"arrays_overlap({REFERENCED}, restarting) IS TRUE OR (NOT understood AND size(replicas) = 0)"
+    return f"arrays_overlap({REFERENCED_SQL}, restarting) IS TRUE OR (NOT understood AND size(replicas) = 0)"
 
 
 def _with_counts(partitions: DataFrame) -> DataFrame:
     """Add the replicas that remain, and how many of them are in sync, at most and at least."""
-    members = f"coalesce(isr, {EMPTY})"
+    members = f"coalesce(isr, {NO_BROKERS_SQL})"
     remaining = f"array_except(array_intersect({members}, live), restarting)"
     capped = "IF(moves, least(size({0}), size(others)), size({0}))"
     return (
@@ -161,12 +164,12 @@ def _with_counts(partitions: DataFrame) -> DataFrame:
             "*",
             f"{remaining} AS remaining",
             f"coalesce({IS_REASSIGNED}, false) AS moves",
-            f"array_except(replicas, coalesce(removing_replicas, {EMPTY})) AS target",
+            f"array_except(replicas, coalesce(removing_replicas, {NO_BROKERS_SQL})) AS target",
             f"array_intersect(concat(replicas, {members}, array(leader)), live) AS on_live",
         )
         .selectExpr(
             "*",
-            f"array_except(on_live, IF(size(restarting) = 1, restarting, {EMPTY})) AS may_lead",
+            f"array_except(on_live, IF(size(restarting) = 1, restarting, {NO_BROKERS_SQL})) AS may_lead",
             "array_except(target, restarting) AS others",
             "array_except(remaining, eligible) AS uncertain",
             "array_intersect(replicas, remaining) AS candidates",

@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 from pyspark.testing import assertDataFrameEqual
 
-from planner.columns.broker_sets import FAILED, with_drained
+from planner.columns.broker_sets import FAILED_COLUMN, with_drained
 from planner.columns.numpy_rules import Ints, PartitionArrays, default_min_isr, min_isr_override
 from schemas.enums import NO_LEADER, DrainMode
 from schemas.rows import BrokerConfig, Row
@@ -27,7 +27,7 @@ from schemas.tables import (
     TOPICS,
 )
 
-WITH_FAILED: Final = StructType([*PARTITIONS, StructField(FAILED, BROKER_IDS)])
+WITH_FAILED: Final = StructType([*PARTITIONS, StructField(FAILED_COLUMN, BROKER_IDS)])
 
 CLUSTER: Final = "test"
 TOPIC: Final = "t"
@@ -144,7 +144,7 @@ class RuleInput:
     @property
     def has_failed(self) -> bool:
         """Whether log dirs failed for any partition."""
-        return any(FAILED in row for row in self.partitions)
+        return any(FAILED_COLUMN in row for row in self.partitions)
 
     def frames(self, spark: SparkSession) -> tuple[DataFrame, DataFrame, DataFrame]:
         """Return partitions, topics and brokers."""

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, Final
 
-from planner.columns.broker_sets import FAILED
+from planner.columns.broker_sets import FAILED_COLUMN
 from schemas.enums import NO_LEADER, RECOVERED, RECOVERING, DrainMode
 from schemas.rows import Row
 from tests.planner.frames import RuleInput
@@ -19,7 +19,7 @@ DELETED: Final = "deleted"
 
 def online(row: Row, rule_input: RuleInput) -> set[int]:
     """`isReplicaOnline`: the broker is registered, and its log dir of this replica has not failed."""
-    return set(rule_input.registered) - set(row.get(FAILED) or ())
+    return set(rule_input.registered) - set(row.get(FAILED_COLUMN) or ())
 
 
 def able(row: Row, rule_input: RuleInput) -> list[int]:

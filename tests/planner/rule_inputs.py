@@ -9,7 +9,7 @@ from typing import Final
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from planner.columns.broker_sets import FAILED
+from planner.columns.broker_sets import FAILED_COLUMN
 from schemas.enums import NO_LEADER, DrainMode
 from schemas.rows import Row
 from tests.planner.frames import RuleInput, config_row, partition_row, topic_row
@@ -91,7 +91,7 @@ def failing_worlds(draw: st.DrawFn) -> RuleInput:
     broken = (
         st.lists(st.sampled_from(sorted(rule_input.live)), unique=True, max_size=3) if rule_input.live else st.just([])
     )
-    return replace(rule_input, partitions=[row | {FAILED: draw(broken)} for row in rule_input.partitions])
+    return replace(rule_input, partitions=[row | {FAILED_COLUMN: draw(broken)} for row in rule_input.partitions])
 
 
 @st.composite

@@ -55,7 +55,7 @@ T = TypeVar("T")
 Creation = tuple[dict[int, list[int]], dict[str, str]]
 """Replicas by partition, and config."""
 
-NONE: Final = 0
+NO_ERROR: Final = 0
 ELECTION_NOT_NEEDED: Final = 84
 NO_REASSIGNMENT_IN_PROGRESS: Final = 85
 MAX_PARTITIONS_PER_REQUEST: Final = 1000
@@ -236,8 +236,8 @@ class Admin:
             for result in response.replica_election_results
             for partition in result.partition_result
         }
-        refused = getattr(response, "error_code", NONE)
-        return codes if refused == NONE else dict.fromkeys(partitions, int(refused)) | codes
+        refused = getattr(response, "error_code", NO_ERROR)
+        return codes if refused == NO_ERROR else dict.fromkeys(partitions, int(refused)) | codes
 
     def reassign(self, targets: Mapping[Key, list[int] | None]) -> dict[Key, int]:
         """Request target replicas; None cancels a running reassignment."""
@@ -247,7 +247,7 @@ class Admin:
                 response = self.client.alter_partition_reassignments(request)
         except ClusterAuthorizationFailedError as error:  # an answer, of which kafka-python makes an error
             return dict.fromkeys(targets, int(error.errno))
-        return {(tp.topic, tp.partition): NONE if error is None else error.errno for tp, error in response.items()}
+        return {(tp.topic, tp.partition): NO_ERROR if error is None else error.errno for tp, error in response.items()}
 
     def reassignments(self) -> dict[Key, list[int]]:
         """Return the targets of all running reassignments, of any client (`ListPartitionReassignments`)."""
@@ -298,7 +298,7 @@ class Admin:
         return int(response.results[0].error_code)
 
     def alter_config(self, topic: str, overrides: Mapping[str, str | None]) -> int | str:
-        """Set a topic's overrides, or delete those that are None; return NONE or the broker's message."""
+        """Set a topic's overrides, or delete those that are None; return NO_ERROR or the broker's message."""
         return self.alter_override("topic", topic, overrides)
 
     def alter_override(self, kind: str, resource: str, overrides: Mapping[str, str | None]) -> int | str:
@@ -308,7 +308,7 @@ class Admin:
         responses = self.client.alter_configs([request], raise_on_unknown=False, incremental=True)
         response = responses[kind][resource]
         if response == "OK":
-            return NONE
+            return NO_ERROR
         if not str(response).startswith(_DENIED):
             return str(response)
         return f"{response} This client needs the permission ALTER_CONFIGS on the {_GUARDED_BY[kind]}"

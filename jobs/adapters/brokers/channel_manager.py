@@ -19,7 +19,12 @@ from msgspec.structs import replace as with_values
 
 from jobs.adapters.brokers.connection import DISCONNECTED, RETRY_BACKOFF_SECONDS, BrokerConnection
 from jobs.adapters.brokers.control_encoding import ControlBatch, DeadlineExceededError, EncodedRequests, Request
-from jobs.adapters.brokers.listeners import PLAIN, AuthenticationFailedError, Listener, UnreachableBrokerError
+from jobs.adapters.brokers.listeners import (
+    PLAINTEXT_LISTENER,
+    AuthenticationFailedError,
+    Listener,
+    UnreachableBrokerError,
+)
 from jobs.adapters.brokers.responses import BrokerResponse
 from jobs.core.logs import module_logger
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Notice
@@ -27,7 +32,7 @@ from schemas.rows import Broker
 from schemas.text import partition_name
 
 _LOG: Final = module_logger(__name__)
-_EXAMPLES: Final = 3
+_MAX_EXAMPLES: Final = 3
 """Partitions that the log names of a request that cannot be sent."""
 
 STARTING_BACKOFF_SECONDS: Final = 0.02
@@ -77,7 +82,7 @@ class BrokerQueue:
 
     broker: Broker
     client_id: str
-    listener: Listener = PLAIN
+    listener: Listener = PLAINTEXT_LISTENER
     is_provisional: bool = False
     """Whether only `BrokerStartup` knows this registration, and no cycle yet."""
     is_stopped: bool = False
@@ -205,7 +210,7 @@ class BrokerQueue:
                 self._disconnect()
                 self._cancelled.wait(self._backoff)
             except Exception as error:  # noqa: BLE001 - what it contains is not known to be sent; the next request may be
-                names = [partition_name(notice.topic, notice.partition) for notice in request.notices[:_EXAMPLES]]
+                names = [partition_name(notice.topic, notice.partition) for notice in request.notices[:_MAX_EXAMPLES]]
                 about = f"{request.api} ({', '.join(names) or 'live brokers'}) to broker {self.broker.broker_id}"
                 kind = type(error).__name__
                 _LOG.exception("surveyor: cannot send %s; it counts as not answered: %s: %s", about, kind, error)
@@ -294,7 +299,7 @@ class ChannelManager:
     client_id: str
     on_response: OnResponse = lambda _: None
     """Called with the responses to what `send` and `send_to_starting` queue."""
-    listener: Listener = PLAIN
+    listener: Listener = PLAINTEXT_LISTENER
     _queues: dict[int, BrokerQueue] = field(default_factory=dict)
     _lock: RLock = field(default_factory=RLock)
 

@@ -25,7 +25,7 @@ from jobs.adapters.brokers.admin_client import NO_CREDENTIALS, error_name, requi
 from jobs.adapters.brokers.control_encoding import API_KEYS, VERSIONS, ControlBatch, EncodedRequests, Request, header
 from jobs.adapters.brokers.listeners import (
     OAUTHBEARER,
-    PLAIN,
+    PLAINTEXT_LISTENER,
     AuthenticationFailedError,
     Listener,
     UnreachableBrokerError,
@@ -68,7 +68,7 @@ _TOP_ERROR_OFFSET: Final = 5
 DISCONNECTED: Final = (OSError, struct.error)
 """Errors that end a connection: it broke, or its data is invalid."""
 
-_STALE_BROKER_EPOCH: Final = 0
+_ENDED_BROKER_EPOCH: Final = 0
 """A broker epoch before all others; the authorizer checks a request with it, and the broker then ignores it."""
 
 
@@ -171,7 +171,7 @@ class BrokerConnection:
         request = Request(STOP_REPLICA)
         version = self.version(request)
         nothing = EncodedRequests(ControlBatch(-1, 0, (), ()), deadline)
-        body = nothing.body(request, version, _STALE_BROKER_EPOCH)
+        body = nothing.body(request, version, _ENDED_BROKER_EPOCH)
         stop = Event()
         self.send(STOP_REPLICA, version, body, stop, deadline)
         if error_of(self.receive_response(stop, deadline)) == CLUSTER_AUTHORIZATION_FAILED:
@@ -247,7 +247,7 @@ def responds(broker: Broker, client_id: str, listener: Listener) -> bool:
 
 
 def refuse_unresponsive(
-    brokers: Sequence[Broker], controller_id: int, allowed: Collection[int], listener: Listener = PLAIN
+    brokers: Sequence[Broker], controller_id: int, allowed: Collection[int], listener: Listener = PLAINTEXT_LISTENER
 ) -> None:
     """Raise RefusedError if a registered broker does not respond on the control listener, unless it is in `allowed`.
 
@@ -266,7 +266,9 @@ def refuse_unresponsive(
     )
 
 
-def unreachable_reasons(brokers: Sequence[Broker], client_id: str, listener: Listener = PLAIN) -> dict[int, str]:
+def unreachable_reasons(
+    brokers: Sequence[Broker], client_id: str, listener: Listener = PLAINTEXT_LISTENER
+) -> dict[int, str]:
     """Probe all brokers in parallel for CONNECT_TIMEOUT_SECONDS; return the failures by broker id, with the reason."""
     reasons = {broker.broker_id: _describe(broker, listener, "no response in time") for broker in brokers}
     stop = Event()

@@ -83,7 +83,7 @@ class Listener:
         )
 
 
-PLAIN: Final = Listener()
+PLAINTEXT_LISTENER: Final = Listener()
 """Plain text without authentication."""
 
 

@@ -16,7 +16,7 @@ from kafka.errors import for_code
 from kafka.protocol.admin import DescribeLogDirsRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 
-from jobs.adapters.brokers.admin_client import NONE, error_name, read_properties
+from jobs.adapters.brokers.admin_client import NO_ERROR, error_name, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from schemas.rows import Broker, Row
 
@@ -140,13 +140,13 @@ def log_dirs_of(broker_id: int, log_dirs: Sequence[Any], now: datetime, version:
     logs = [
         (topic.name, log.partition_index, log_dir.log_dir, log.partition_size, log.offset_lag, log.is_future_key)
         for log_dir in log_dirs
-        if log_dir.error_code == NONE
+        if log_dir.error_code == NO_ERROR
         for topic in log_dir.topics
         for log in topic.partitions
     ]
     columns = [[broker_id] * len(logs), *(zip(*logs, strict=True) if logs else [()] * 6), [now] * len(logs)]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, LOG_COLUMNS, strict=True)]
-    failed = {log_dir.log_dir: error_name(log_dir.error_code) for log_dir in log_dirs if log_dir.error_code != NONE}
+    failed = {log_dir.log_dir: error_name(log_dir.error_code) for log_dir in log_dirs if log_dir.error_code != NO_ERROR}
     dirs = [
         {
             "broker_id": broker_id,
@@ -175,5 +175,5 @@ def _end_offsets(ask: Ask, partitions: PartitionNumbers) -> dict[tuple[str, int]
         (topic.name, log.partition_index): log.offset
         for topic in response.topics
         for log in topic.partitions
-        if log.error_code == NONE
+        if log.error_code == NO_ERROR
     }

@@ -13,7 +13,7 @@ from kafka.admin import ConfigResourceType
 from kafka.errors import for_code
 from kafka.protocol.admin import DescribeConfigsRequest
 
-from jobs.adapters.brokers.admin_client import NONE, read_properties
+from jobs.adapters.brokers.admin_client import NO_ERROR, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from schemas.broker_configs import AUTHORIZER, CONTROL_PLANE_LISTENER, PROTOCOL_VERSION
 from schemas.rows import Broker
@@ -54,7 +54,7 @@ def _ask(ask: Ask, broker: Broker) -> MigrationConfig:
     resources = [(ConfigResourceType.BROKER, str(broker.broker_id), list(_NAMES))]
     response = ask(DescribeConfigsRequest(resources=resources, include_synonyms=True))
     (result,) = response.results
-    if result.error_code != NONE:
+    if result.error_code != NO_ERROR:
         raise for_code(result.error_code)
     return _config({config.name: config for config in result.configs})
 

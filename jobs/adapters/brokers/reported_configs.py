@@ -18,7 +18,7 @@ from kafka.protocol.api_key import ApiKey
 from kafka.protocol.metadata import ApiVersionsRequest
 from kazoo.client import KazooClient
 
-from jobs.adapters.brokers.admin_client import NONE, read_properties
+from jobs.adapters.brokers.admin_client import NO_ERROR, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.zookeeper.connection import children
 from jobs.adapters.zookeeper.multi_read import read_permitted
@@ -233,6 +233,6 @@ def _versions(response: Any) -> BrokerSettings:  # noqa: ANN401 - kafka-python i
 def _settings(response: Any, names: Container[str]) -> BrokerSettings:  # noqa: ANN401
     """Return the requested settings; raise the broker's error if it refuses them or has another id."""
     (result,) = response.results
-    if result.error_code != NONE:
+    if result.error_code != NO_ERROR:
         raise for_code(result.error_code)
     return {config.name: config.value for config in result.configs if config.name in names}

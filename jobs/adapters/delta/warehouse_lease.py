@@ -143,7 +143,7 @@ class WarehouseLease:
         """Whether others may take the lease, by the monotonic clock or, as that may stop in a suspended machine, by
         the deadline in the row.
         """
-        return time.monotonic() >= self._expires or self._deadline <= _soon()
+        return time.monotonic() >= self._expires or self._deadline <= _margin_deadline()
 
     def _refuse_taken(self) -> None:
         """Raise LeaseLostError if the row is not ours any more."""
@@ -313,7 +313,7 @@ def _deadline_of_renewal() -> datetime:
     return datetime.now(UTC) + timedelta(seconds=LEASE_SECONDS)
 
 
-def _soon() -> datetime:
+def _margin_deadline() -> datetime:
     """The deadline before which the holder writes nothing."""
     return datetime.now(UTC) + timedelta(seconds=MARGIN_SECONDS)
 

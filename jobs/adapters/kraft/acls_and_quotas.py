@@ -8,7 +8,7 @@ from typing import Any, Final
 from kafka.admin import ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourceType, ScramMechanism
 from kafka.protocol.admin import DescribeAclsRequest, DescribeClientQuotasRequest, DescribeUserScramCredentialsRequest
 
-from jobs.adapters.brokers.admin_client import NONE
+from jobs.adapters.brokers.admin_client import NO_ERROR
 from jobs.adapters.kraft.session import UNSUPPORTED, Session
 from schemas.security_digests import SecurityReading, acl_row, credential_row, quota_row
 
@@ -32,7 +32,7 @@ def _acls(session: Session) -> list[str] | None:
         permission_type=_ANY,
     )
     response = session.ask(request)
-    if response.error_code != NONE:
+    if response.error_code != NO_ERROR:
         return None
     return [
         acl_row(
@@ -59,7 +59,7 @@ def _name(enum: Any, code: int) -> str:  # noqa: ANN401 - kafka-python is untype
 
 def _quotas(session: Session) -> list[str] | None:
     response: Any = session.ask(DescribeClientQuotasRequest(components=[], strict=False))
-    if response.error_code != NONE:
+    if response.error_code != NO_ERROR:
         return None
     return [
         quota_row({part.entity_type: part.entity_name for part in entry.entity}, quota.key, quota.value)
@@ -79,7 +79,7 @@ def _credentials(session: Session) -> list[str] | None:
         response: Any = session.ask(DescribeUserScramCredentialsRequest(users=None))
     except UNSUPPORTED:
         return None
-    if response.error_code != NONE:
+    if response.error_code != NO_ERROR:
         return None
     return [
         credential_row(user.user, _name(ScramMechanism, credential.mechanism).replace("_", "-"), credential.iterations)

@@ -8,7 +8,7 @@ from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeClusterRequest, DescribeConfigsRequest, ListPartitionReassignmentsRequest
 from kafka.protocol.metadata import ApiVersionsRequest
 
-from jobs.adapters.brokers.admin_client import NONE
+from jobs.adapters.brokers.admin_client import NO_ERROR
 from jobs.adapters.brokers.fanout import Ask
 from jobs.adapters.brokers.permission_refusal import NOT_PERMITTED, refusal
 from jobs.adapters.kraft.session import Session
@@ -53,7 +53,7 @@ def read_cluster(session: Session, protocol: str) -> tuple[str | None, list[Brok
     `protocol` is the security protocol of that listener, whose name no response has.
     """
     response = session.ask(DescribeClusterRequest(include_fenced_brokers=True))
-    if response.error_code != NONE:
+    if response.error_code != NO_ERROR:
         raise refused(response.error_code, "cluster")
     marks_fenced = response.API_VERSION >= FENCED_SINCE
     brokers = [
@@ -95,7 +95,7 @@ def read_moves(session: Session, keys: Iterable[Key] | None = None) -> Reassignm
         raise RefusedReadError(str(session.quorum_fault))
     topics = None if keys is None else _topics_of(keys)
     response = session.ask(ListPartitionReassignmentsRequest(timeout_ms=_CONTROLLER_TIMEOUT_MS, topics=topics))
-    if response.error_code != NONE:
+    if response.error_code != NO_ERROR:
         raise refused(response.error_code, "cluster")
     return {
         (topic.name, row.partition_index): ReplicaAssignment(
@@ -132,7 +132,7 @@ def read_default_settings(session: Session, names: list[str]) -> dict[str, str |
     """Return the dynamic settings of all brokers among `names`; raise RefusedReadError if they are not readable."""
     request = DescribeConfigsRequest(resources=[(ConfigResourceType.BROKER, "", names)])
     (result,) = session.ask(request).results
-    if result.error_code != NONE:
+    if result.error_code != NO_ERROR:
         raise refused(result.error_code, "cluster", "DESCRIBE_CONFIGS")
     return {row.name: row.value for row in result.configs if _is_default(row) and row.name in names}
 

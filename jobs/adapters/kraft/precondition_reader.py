@@ -11,7 +11,7 @@ from typing import Final
 from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeConfigsRequest
 
-from jobs.adapters.brokers.admin_client import NONE
+from jobs.adapters.brokers.admin_client import NO_ERROR
 from jobs.adapters.kraft.cluster import Reassignments, refused
 from jobs.adapters.kraft.session import Session
 from jobs.adapters.kraft.topics import (
@@ -102,7 +102,7 @@ def read_topic_overrides(session: Session, topics: Sequence[str]) -> dict[str, d
     for result in session.ask(request).results:
         if result.error_code == UNKNOWN_TOPIC:
             overrides[result.resource_name] = None
-        elif result.error_code != NONE:
+        elif result.error_code != NO_ERROR:
             raise refused(result.error_code, "topic", "DESCRIBE_CONFIGS")
         else:
             rows = (row for row in result.configs if row.config_source == TOPIC_OVERRIDE and row.value is not None)

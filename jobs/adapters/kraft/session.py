@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from kafka.errors import IncompatibleBrokerVersion, KafkaError, UnsupportedVersionError, for_code
 from kafka.protocol.admin import DescribeQuorumRequest
 
-from jobs.adapters.brokers.admin_client import NONE, describe_error
+from jobs.adapters.brokers.admin_client import NO_ERROR, describe_error
 from jobs.adapters.brokers.fanout import TimedAsk, connected_broker
 from jobs.adapters.brokers.permission_refusal import NOT_PERMITTED, refusal
 from jobs.core.errors import UnreadableError, UsageError
@@ -159,12 +159,12 @@ def _describe_quorum(send: TimedAsk) -> Quorum | int | str:
         return f"it has no contact with the quorum's leader ({describe_error(error)})"
     if response.error_code in NOT_PERMITTED:
         return int(response.error_code)
-    if response.error_code != NONE:
+    if response.error_code != NO_ERROR:
         return f"it has no contact with the quorum's leader ({for_code(response.error_code).__name__})"
     (partition,) = response.topics[0].partitions
     if partition.error_code in NOT_PERMITTED:
         return int(partition.error_code)
-    if partition.error_code != NONE or partition.leader_id == NO_CONTROLLER:
+    if partition.error_code != NO_ERROR or partition.leader_id == NO_CONTROLLER:
         return f"the quorum has no leader ({for_code(partition.error_code).__name__})"
     states = {voter.replica_id: voter for voter in partition.current_voters}
     return Quorum(

@@ -24,7 +24,7 @@ from kafka.protocol.metadata import MetadataRequest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobs.adapters.brokers.admin_client import NONE
+from jobs.adapters.brokers.admin_client import NO_ERROR
 from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.delta.table_schemas import schema_of
 from jobs.adapters.kraft.cluster import REASSIGNMENTS, NotPermittedError, Reassignments, RefusedReadError, read_moves
@@ -117,7 +117,7 @@ def list_topics(session: Session) -> tuple[list[str], bool]:
     except UNSUPPORTED:
         pass
     else:
-        if response.error_code == NONE:
+        if response.error_code == NO_ERROR:
             return sorted(row.resource_name for row in response.config_resources), True
     return sorted(row.name for row in _all_topics(session, None) if row.name is not None), False
 
@@ -322,7 +322,7 @@ def _read(session: Session, names: Sequence[str] | None, keys: frozenset[Key] | 
             topic = read.get(row.name)
             if topic is None or topic.topic_id != topic_id:  # it was created again between two pages
                 topic = read[row.name] = KRaftTopic(topic_id)
-            if row.error_code != NONE:
+            if row.error_code != NO_ERROR:
                 topic.fault = refusal(row.error_code, "topic")
             rows = row.partitions
             if keys is not None:
@@ -333,7 +333,7 @@ def _read(session: Session, names: Sequence[str] | None, keys: frozenset[Key] | 
 
 def _partition(topic: str, row: Any) -> KRaftPartition:  # noqa: ANN401 - kafka-python is untyped
     """Decode a partition of a page or of a Metadata response, which has no eligible leader replicas."""
-    understood = row.error_code in {NONE, LEADER_NOT_AVAILABLE}
+    understood = row.error_code in {NO_ERROR, LEADER_NOT_AVAILABLE}
     epoch = row.leader_epoch
     return KRaftPartition(
         topic=topic,
@@ -442,7 +442,7 @@ def _with_configs(
             if result.error_code == UNKNOWN_TOPIC:
                 continue
             kept[name] = topics[name]
-            if result.error_code == NONE:
+            if result.error_code == NO_ERROR:
                 overrides = (row for row in result.configs if row.config_source == TOPIC_OVERRIDE)
                 topics[name].config = {row.name: row.value for row in overrides}
             else:

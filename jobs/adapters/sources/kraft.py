@@ -10,7 +10,7 @@ import pyarrow as pa
 from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeLogDirsRequest
 
-from jobs.adapters.brokers.admin_client import NONE, bootstrap, read_properties
+from jobs.adapters.brokers.admin_client import NO_ERROR, bootstrap, read_properties
 from jobs.adapters.brokers.fanout import Ask, ask_brokers
 from jobs.adapters.brokers.permission_refusal import refusal
 from jobs.adapters.brokers.reported_configs import KAFKA_DEFAULTS, KRAFT_DEFAULTS
@@ -336,7 +336,7 @@ def own_rates(ask: Ask, broker: Broker) -> dict[str, str]:
     """Return the throttle rates that are set for one broker alone."""
     request = DescribeConfigsRequest(resources=[(ConfigResourceType.BROKER, str(broker.broker_id), [*RATES])])
     (result,) = ask(request).results
-    if result.error_code != NONE:
+    if result.error_code != NO_ERROR:
         raise refused(result.error_code, "cluster", "DESCRIBE_CONFIGS")
     return {row.name: row.value for row in result.configs if row.config_source == _OF_BROKER and row.value is not None}
 
@@ -378,10 +378,10 @@ def _topics_of(ask: Ask, broker: Broker) -> Collection[str] | None:
     """Return the topics in a broker's log dirs; None if it has no authorizer, so that nothing is left out."""
     request = DescribeConfigsRequest(resources=[(ConfigResourceType.BROKER, str(broker.broker_id), [AUTHORIZER])])
     (result,) = ask(request).results
-    if result.error_code == NONE and not any(row.value for row in result.configs):
+    if result.error_code == NO_ERROR and not any(row.value for row in result.configs):
         return None
     response = ask(DescribeLogDirsRequest(topics=None))
-    if response.error_code != NONE:
+    if response.error_code != NO_ERROR:
         raise RefusedReadError(refusal(response.error_code, "cluster"))
     if not response.results:  # before version 3 a refusal has no error code
         raise RefusedReadError("this client needs the permission DESCRIBE on the cluster")

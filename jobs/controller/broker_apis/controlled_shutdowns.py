@@ -18,7 +18,7 @@ from jobs.controller.decision_writer import DecisionWriter
 from jobs.controller.drains import Drains
 from jobs.runtime.console import LogLine
 from schemas.enums import Outcome
-from schemas.response_codes import NONE, STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH
+from schemas.response_codes import NO_ERROR, STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH
 from schemas.rows import Key
 
 BROKER_NOT_AVAILABLE: Final = 8
@@ -91,7 +91,7 @@ class ControlledShutdowns:
         for request in due:
             led = self.context.led_by(request.broker_id)
             remaining = [key for key in led if len(self.context.partitions[key].replicas) > 1]
-            request.response.set_result(ShutdownResponse(NONE, remaining))
+            request.response.set_result(ShutdownResponse(NO_ERROR, remaining))
 
     def _move_leaders(self, brokers: frozenset[int], keys: set[Key]) -> None:
         """Let others lead these partitions, and take the brokers that shut down out of their ISRs."""
@@ -108,7 +108,7 @@ class ControlledShutdowns:
         if broker is None:
             return BROKER_NOT_AVAILABLE
         is_outdated = request.broker_epoch not in {UNCHECKED_EPOCH, broker.broker_epoch}
-        return STALE_BROKER_EPOCH if is_outdated else NONE
+        return STALE_BROKER_EPOCH if is_outdated else NO_ERROR
 
     def _take(self) -> list[ShutdownRequest]:
         requests = list[ShutdownRequest]()

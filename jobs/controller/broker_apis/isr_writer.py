@@ -29,7 +29,7 @@ from jobs.core.errors import SurveyorError
 from jobs.core.logs import module_logger
 from planner.rules.alter_partition import IsrCandidates, IsrError, IsrProposal, IsrVerdict, judge_proposal
 from schemas.partition_info import PartitionInfo
-from schemas.response_codes import NONE, STALE_BROKER_EPOCH
+from schemas.response_codes import NO_ERROR, STALE_BROKER_EPOCH
 from schemas.rows import Key
 from schemas.znodes import State, encode_state
 
@@ -213,7 +213,7 @@ class IsrWriter:
             keys = [proposal.key for proposal in request.proposals]
             with self._lock:
                 self._requested_keys.update(keys)
-            self._reply(request, IsrResponse(NONE, {key: results[key] for key in keys}))
+            self._reply(request, IsrResponse(NO_ERROR, {key: results[key] for key in keys}))
 
     def _reply(self, request: IsrRequest, response: IsrResponse) -> None:
         request.response.set_result(response)

@@ -19,7 +19,7 @@ from jobs.controller.write_behind import WriteBehindLog
 from jobs.controller.zk_watches import ZkWatches
 from jobs.runtime.console import LogLine
 from schemas.notices import STOP_REPLICA, UPDATE_METADATA
-from schemas.response_codes import KAFKA_STORAGE_ERROR, NONE
+from schemas.response_codes import KAFKA_STORAGE_ERROR, NO_ERROR
 from schemas.rows import Key
 
 SILENT_SECONDS: Final = 30.0
@@ -116,7 +116,7 @@ class ResponseHandler:
         effects.has_stopped_replicas |= response.api == STOP_REPLICA
         for notice, error in zip(response.notices, errors, strict=True):
             key = notice.topic, notice.partition
-            if response.api == STOP_REPLICA and error == NONE:
+            if response.api == STOP_REPLICA and error == NO_ERROR:
                 # a late response to a deletion does not apply to a topic that was kept, or created again
                 if notice.delete_partition and (notice.leader_epoch >= 0 or self.context.is_queued(notice.topic)):
                     self.context.stopped.setdefault(key, {})[broker] = notice.leader_epoch
@@ -127,15 +127,15 @@ class ResponseHandler:
     def _update_log_dir_failure(self, key: Key, broker: int, error: int) -> bool:
         """Record whether the log dir of a replica failed; return whether that changed.
 
-        KAFKA_STORAGE_ERROR takes a replica offline, NONE brings it back, and other codes say nothing. This also holds
-        for responses to StopReplica: the request may have replaced a LeaderAndIsr that was to find out, and a deletion
-        or reassignment must not wait for a replica that cannot stop. Kafka does not wait for it either.
+        KAFKA_STORAGE_ERROR takes a replica offline, NO_ERROR brings it back, and other codes say nothing. This also
+        holds for responses to StopReplica: the request may have replaced a LeaderAndIsr that was to find out, and a
+        deletion or reassignment must not wait for a replica that cannot stop. Kafka does not wait for it either.
         """
         was_failed = broker in self.context.failed.get(key, ())
         if error == KAFKA_STORAGE_ERROR and not was_failed:
             self.context.failed[key].add(broker)
             return True
-        if error == NONE and was_failed:
+        if error == NO_ERROR and was_failed:
             self.context.failed[key].discard(broker)
             return True
         return False

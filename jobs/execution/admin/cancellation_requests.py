@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from jobs.adapters.brokers.admin_client import (
+    NO_ERROR,
     NO_REASSIGNMENT_IN_PROGRESS,
-    NONE,
     UNKNOWN_OUTCOME,
     Admin,
     AdminUnavailableError,
@@ -37,7 +37,7 @@ from schemas.enums import Outcome
 from schemas.rows import Key
 from schemas.text import LINES_SHOWN, pluralise
 
-_DONE_CODES: Final = {NONE, NO_REASSIGNMENT_IN_PROGRESS}
+_DONE_CODES: Final = {NO_ERROR, NO_REASSIGNMENT_IN_PROGRESS}
 
 Reason = tuple[Outcome, str]
 """An outcome, and the message that explains it."""

@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeVar, cast
 from jobs.adapters.brokers.admin_client import (
     ELECTION_NOT_NEEDED,
     MAX_PARTITIONS_PER_REQUEST,
-    NONE,
+    NO_ERROR,
     UNKNOWN_OUTCOME,
     Admin,
     Creation,
@@ -62,7 +62,7 @@ partitions that were not requested.
 """
 
 _ACCEPTED: Final[dict[int | str, reasons.Sentence]] = {
-    NONE: reasons.ACCEPTED,
+    NO_ERROR: reasons.ACCEPTED,
     ELECTION_NOT_NEEDED: reasons.LED_BY_PREFERRED,
 }
 
@@ -322,10 +322,10 @@ def _repeated(
 def _read_back(cluster: ClusterConnection, changes: Sequence[PlanRow], lost_response: str) -> tuple[Codes, str]:
     """Read from the cluster which changes were received, waiting READ_BACK_SECONDS for those that do not show.
 
-    Return NONE for each, and why the others are unknown.
+    Return NO_ERROR for each, and why the others are unknown.
     """
     try:
-        return dict.fromkeys(_shown(cluster, changes, READ_BACK_SECONDS), NONE), lost_response
+        return dict.fromkeys(_shown(cluster, changes, READ_BACK_SECONDS), NO_ERROR), lost_response
     except SurveyorError as error:
         return {}, reasons.CLUSTER_UNREAD.say(answer=lost_response, error=_first_line(error))
 
@@ -386,7 +386,7 @@ def _reassign(cluster: ClusterConnection, controller: ControllerClient, changes:
     except SurveyorError as error:
         shown, why_unknown = [], reasons.CLUSTER_UNREAD.say(answer=why_unknown, error=_first_line(error))
     unknown = {change.key: RowOutcome(change, Outcome.UNKNOWN, why_unknown) for change in missing}
-    return {**codes, **unknown, **dict.fromkeys(shown, NONE)}
+    return {**codes, **unknown, **dict.fromkeys(shown, NO_ERROR)}
 
 
 def _shown_reassignments(cluster: ClusterConnection, changes: Sequence[Change]) -> list[Key]:

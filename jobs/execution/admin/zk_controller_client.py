@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 from kazoo.client import KazooClient
 
-from jobs.adapters.brokers.admin_client import NO_REASSIGNMENT_IN_PROGRESS, NONE
+from jobs.adapters.brokers.admin_client import NO_ERROR, NO_REASSIGNMENT_IN_PROGRESS
 from jobs.adapters.cluster_connections.interface import Lease
 from jobs.adapters.cluster_connections.zookeeper import ZooKeeperReader
 from jobs.adapters.zookeeper.admin_requests import RecheckPartitions, ZnodeRequests, override
@@ -164,7 +164,7 @@ class ZkControllerClient:
         with self.session.connected() as client:
             statuses = read_statuses(ZooKeeperReader(client), moves)
         return {
-            move.key: reasons.REQUEST_WITHDRAWN.say(state=detail) if status is ReassignmentStatus.DIVERGED else NONE
+            move.key: reasons.REQUEST_WITHDRAWN.say(state=detail) if status is ReassignmentStatus.DIVERGED else NO_ERROR
             for move, status, detail in statuses
         }
 
@@ -181,7 +181,9 @@ class ZkControllerClient:
             partition = current_partition(by_topic[topic], number, znode)
             assignment, led = partition.assignment, None if partition.state is None else partition.state.leader
             done = assignment is not None and led == assignment.replicas[0]
-            codes[topic, number] = NONE if done else reasons.REQUEST_WITHDRAWN.say(state=reasons.LED_BY.say(leader=led))
+            codes[topic, number] = (
+                NO_ERROR if done else reasons.REQUEST_WITHDRAWN.say(state=reasons.LED_BY.say(leader=led))
+            )
         return codes
 
 
@@ -204,7 +206,7 @@ class ZkReassignmentOverride:
             }
             versions = {by_topic[topic].path: by_topic[topic].version or 0 for topic, _ in requested}
             if not requested or override(self.client, requested, versions):
-                return {key: NONE if key in requested else NO_REASSIGNMENT_IN_PROGRESS for key in targets}
+                return {key: NO_ERROR if key in requested else NO_REASSIGNMENT_IN_PROGRESS for key in targets}
         raise SurveyorError(
             f"the topics to move back changed {_MAX_ATTEMPTS} times while the request was written; cancel again"
         )
@@ -222,5 +224,5 @@ def _poll_codes(read_codes: Callable[[], _Codes], expected: int) -> _Codes:
     The controller may delete the request before its last write is visible.
     """
     return poll_until(
-        read_codes, lambda codes: sum(code == NONE for code in codes.values()) >= expected, COMPLETION_SECONDS
+        read_codes, lambda codes: sum(code == NO_ERROR for code in codes.values()) >= expected, COMPLETION_SECONDS
     )

@@ -39,7 +39,7 @@ know.
 MAX_ERROR_LINES: Final = 5
 """Maximum number of lines for errors."""
 
-_EXAMPLES: Final = 3
+_MAX_EXAMPLES: Final = 3
 """Partitions that a line names."""
 
 NoticesFor = Callable[[Collection[int]], Sequence[Notice]]
@@ -275,6 +275,6 @@ def _partitions_of(response: BrokerResponse) -> Iterator[str | None]:
 def _error_line(api: str, error: int, rows: Sequence[tuple[int, str | None]]) -> str:
     brokers = join_ids(sorted({broker for broker, _ in rows}))
     names = list(dict.fromkeys(name for _, name in rows if name is not None))
-    shown = ", ".join(names[:_EXAMPLES]) + ", ..." * (len(names) > _EXAMPLES)
+    shown = ", ".join(names[:_MAX_EXAMPLES]) + ", ..." * (len(names) > _MAX_EXAMPLES)
     about = f" for {pluralise(len(names), 'partition')} ({shown})"
     return f"brokers {brokers} responded to {api} with {error_name(error)}{about if names else ''}"

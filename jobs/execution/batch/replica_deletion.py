@@ -17,7 +17,7 @@ from schemas.enums import CONFIRMED_UNDER, Action, Outcome
 from schemas.notices import STOP_REPLICA, Notice
 from schemas.operation_data import DeletedReplicas, data_of
 from schemas.plan import Plan, RowOutcome
-from schemas.response_codes import NONE
+from schemas.response_codes import NO_ERROR
 from schemas.rows import Change, Key, Operation
 
 
@@ -97,5 +97,5 @@ def _confirmed_deletions(notified: NotificationResult) -> Iterator[tuple[int, Ke
     responses = BrokerResponses.of([response for response in notified.responses if response.api == STOP_REPLICA])
     for response, errors in zip(responses.responses, responses.errors, strict=True):
         for notice, error in zip(response.notices, errors, strict=True):
-            if notice.delete_partition and error == NONE:
+            if notice.delete_partition and error == NO_ERROR:
                 yield response.broker_id, (notice.topic, notice.partition)

@@ -48,7 +48,7 @@ def serve(arguments: Sequence[str] | None = None) -> None:
     where, own = parser.parse_known_args(arguments)
     if requests_json(()):
         logs.configure(log_format=logs.LogFormat.JSON)
-        logger.setup_formatter = logs.take_over
+        logger.setup_formatter = logs.attach_handler
         logger.update_formatter()
     options = {**OPTIONS, "server.address": where.address, "server.port": where.port}
     flags = [part for name, value in options.items() for part in (f"--{name}", value)]

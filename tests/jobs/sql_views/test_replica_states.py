@@ -11,13 +11,13 @@ from jobs.repositories.snapshots import find_snapshot
 from jobs.sql_views.database import Summaries
 from planner.rules.state_machines import replica_state
 from schemas.notices import LEADER_AND_ISR, STOP_REPLICA
-from schemas.response_codes import KAFKA_STORAGE_ERROR, NONE
+from schemas.response_codes import KAFKA_STORAGE_ERROR, NO_ERROR
 from schemas.rows import Row
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.rows.warehouse_rows import Cluster, broker, partition, topic
 
 EPOCH = 10
-CASES = [*product((True, False), ("live", "opaque", "dead", "failed"), (True, False), (None, NONE, 3))]
+CASES = [*product((True, False), ("live", "opaque", "dead", "failed"), (True, False), (None, NO_ERROR, 3))]
 """Whether the topic is queued for deletion, the broker, whether the partition is new, the answer to StopReplica."""
 
 
@@ -54,14 +54,14 @@ def test_states_are_those_of_the_rule(warehouse: Warehouse) -> None:
             is_reachable=fate == "live",
             is_new=is_new,
             stop_replica_sent=stopped is not None,
-            is_deleted=stopped == NONE,
+            is_deleted=stopped == NO_ERROR,
         ).value
         for number, (deleting, fate, is_new, stopped) in enumerate(CASES)
     }
     expected |= {
         f"t{number:03d}": "not understood"  # the rule has no state for a broker that may be alive
         for number, (deleting, fate, _, stopped) in enumerate(CASES)
-        if fate == "opaque" and not (deleting and stopped == NONE)
+        if fate == "opaque" and not (deleting and stopped == NO_ERROR)
     }
 
     rows = Summaries(warehouse, find_snapshot(warehouse)).rows("replicas")

@@ -22,7 +22,7 @@ from jobs.adapters.brokers.channel_manager import ChannelManager
 from jobs.adapters.brokers.connection import unreachable_reasons
 from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.delivery import deliver
-from jobs.adapters.brokers.listeners import PLAIN, Listener
+from jobs.adapters.brokers.listeners import PLAINTEXT_LISTENER, Listener
 from jobs.adapters.brokers.reported_configs import read_configs_and_failures
 from jobs.adapters.brokers.responses import BrokerResponse, BrokerResponses
 from jobs.adapters.delta.warehouse import Warehouse
@@ -401,7 +401,7 @@ def test_what_brokers_speak_where_they_are_said_to_speak_something_else(kafka: K
 
     by_certificate = Listener.of(ways["a certificate"].config, None)
 
-    assert "the listener uses TLS, and the request was plain text" in reason(PLAIN, ports["MUTUAL"])
+    assert "the listener uses TLS, and the request was plain text" in reason(PLAINTEXT_LISTENER, ports["MUTUAL"])
     assert "does that listener use TLS?" in reason(by_certificate, ports["INSIDE"])
 
 

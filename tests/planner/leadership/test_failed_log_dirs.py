@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from planner.columns.broker_sets import FAILED, with_failed
+from planner.columns.broker_sets import FAILED_COLUMN, with_failed
 from planner.columns.requested_partitions import join_requested
 from planner.leadership.offline_election import candidates_without_leader, changes_of, offline_verdicts
 from planner.leadership.unclean_recovery import offline_partitions, without_in_sync
@@ -43,7 +43,9 @@ def test_answers_count_for_the_partition_they_were_about(spark: SparkSession) ->
 
     marked = with_failed(partitions, frame(spark, answers, ANSWERS))
 
-    assert {row["partition"]: row[FAILED] for row in as_rows(marked)} == dict(enumerate(case[3] for case in ANSWERED))
+    assert {row["partition"]: row[FAILED_COLUMN] for row in as_rows(marked)} == dict(
+        enumerate(case[3] for case in ANSWERED)
+    )
 
 
 def _rule_input() -> RuleInput:
@@ -59,7 +61,7 @@ def _rule_input() -> RuleInput:
         ("t", NO_LEADER, [1, 2], []),
     ]
     rows = [
-        partition_row([1, 2, 3], leader, isr, topic=topic, partition=number, **{FAILED: failed})
+        partition_row([1, 2, 3], leader, isr, topic=topic, partition=number, **{FAILED_COLUMN: failed})
         for number, (topic, leader, isr, failed) in enumerate(cases)
     ]
     return RuleInput(rows, TOPICS, LIVE)

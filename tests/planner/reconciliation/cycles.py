@@ -6,14 +6,14 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from planner.columns.broker_sets import FAILED, with_drained
+from planner.columns.broker_sets import FAILED_COLUMN, with_drained
 from planner.reconciliation.cycle import Cycle, CycleInput
 from schemas.enums import DrainMode, RequestKind
 from schemas.rows import Row
 from schemas.tables import ANSWERS, BROKER_CONFIGS, BROKER_IDS, BROKERS, DRAINED, PARTITIONS, REQUESTS, TOPICS
 from tests.planner.frames import as_rows, broker_row, frame, topic_row
 
-WITH_FAILED = StructType([*PARTITIONS, StructField(FAILED, BROKER_IDS)])
+WITH_FAILED = StructType([*PARTITIONS, StructField(FAILED_COLUMN, BROKER_IDS)])
 
 
 def request_row(kind: RequestKind, topic: str = "t", partition: int | None = 0, **columns: object) -> Row:
@@ -38,7 +38,7 @@ def cycle_of(  # noqa: PLR0913 - a table each
 ) -> Cycle:
     marks = [{"broker_id": broker, "mode": mode.value} for broker, mode in (drained or {}).items()]
     brokers = frame(spark, [broker_row(broker) for broker in sorted(live)], BROKERS)
-    failed = any(FAILED in row for row in partitions)
+    failed = any(FAILED_COLUMN in row for row in partitions)
     return Cycle(
         CycleInput(
             partitions=frame(spark, partitions, WITH_FAILED if failed else PARTITIONS),

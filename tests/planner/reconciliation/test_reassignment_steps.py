@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import SparkSession
 
-from planner.columns.broker_sets import FAILED
+from planner.columns.broker_sets import FAILED_COLUMN
 from schemas.enums import Action, DrainMode, RejectionCode, RequestKind
 from schemas.rows import Row
 from tests.planner.frames import partition_row, topic_row
@@ -138,9 +138,9 @@ def test_moves_continue_as_brokers_and_log_dirs_permit(spark: SparkSession) -> N
         "whose log dir failed leaves first": moving([3, 4, 1], [3, 4], [1], 1, [1, 3, 4]),
         "whose log dir failed need not be stopped": moving([3, 4, 1, 8], [3, 4], [1, 8], 3, [3, 4]),
     }
-    rows = [row | {"partition": number, FAILED: []} for number, row in enumerate(partitions.values())]
-    rows[4][FAILED] = [3]
-    rows[5][FAILED] = [1]
+    rows = [row | {"partition": number, FAILED_COLUMN: []} for number, row in enumerate(partitions.values())]
+    rows[4][FAILED_COLUMN] = [3]
+    rows[5][FAILED_COLUMN] = [1]
     stopped = [stopped_row(2, 1, 4), stopped_row(3, 1, 5)]
 
     decided = decisions(cycle_of(spark, rows, LIVE | {9}, stopped=stopped))

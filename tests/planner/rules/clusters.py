@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from pyspark.sql import SparkSession
 
-from planner.columns.broker_sets import FAILED, with_drained
+from planner.columns.broker_sets import FAILED_COLUMN, with_drained
 from planner.reconciliation.cycle import Cycle, CycleInput
 from planner.rules.cycle import CycleState
 from planner.rules.inputs import BrokerSets, ControllerConfig
@@ -93,7 +93,7 @@ class RandomCluster:
             columns["removing_replicas"] = self._some(
                 [replica for replica in replicas if replica not in columns["adding_replicas"]], chance=0.4
             )
-        columns[FAILED] = sorted(self._some([*self.brokers], chance=0.1))
+        columns[FAILED_COLUMN] = sorted(self._some([*self.brokers], chance=0.1))
         leader = pick.choice([None, NO_LEADER, *replicas * 2, pick.randrange(BROKERS_AT_MOST)])
         if leader is None:
             return partition_row(replicas, None, None, **columns)
@@ -178,7 +178,9 @@ class RandomCluster:
             topics={row["topic"]: msgspec.convert(row, TopicInfo) for row in self.topics},
             brokers=self.sets,
             config=self.config,
-            failed={(row["topic"], row["partition"]): row[FAILED] for row in self.partitions if row[FAILED]},
+            failed={
+                (row["topic"], row["partition"]): row[FAILED_COLUMN] for row in self.partitions if row[FAILED_COLUMN]
+            },
             stopped=stopped,
             reassignments={(r["topic"], r["partition"]): r["replicas"] for r in by_kind[RequestKind.REASSIGN]},
             elections={(r["topic"], r["partition"]) for r in by_kind[RequestKind.PREFERRED_ELECTION]},

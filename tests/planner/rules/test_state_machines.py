@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from planner.rules.cycle import CycleState
-from planner.rules.decisions import changed
+from planner.rules.decisions import change_of
 from planner.rules.inputs import BrokerSets, ControllerConfig
 from planner.rules.state_machines import (
     PREVIOUS_REPLICA_STATES,
@@ -109,7 +109,7 @@ def _row(leader: int | None, replicas: list[int], **columns: Any) -> PartitionIn
 def test_illegal_partition_transitions_are_refused(
     before: int | None, action: Action, leader: int, said: str | None
 ) -> None:
-    change = changed(_row(before, [1, 2, 7]), None, LIVE, action, leader_after=leader, isr_after=[1], reason="")
+    change = change_of(_row(before, [1, 2, 7]), None, LIVE, action, leader_after=leader, isr_after=[1], reason="")
 
     why_not = illegal_transition(change, LIVE, ())
 
@@ -126,7 +126,7 @@ def test_a_replica_leaves_the_assignment_once_it_is_deleted(
     """A replica on a broker that is gone or not understood, or whose log dir failed, is not waited for."""
     row = _row(1, [1, 2, 3, 4, 7])
     columns = {"replicas_after": [1, 2], "leader_after": 1, "isr_after": [1, 2], "reason": ""}
-    change = changed(row, None, LIVE, Action.END_REASSIGNMENT, **columns)
+    change = change_of(row, None, LIVE, Action.END_REASSIGNMENT, **columns)
 
     why_not = illegal_transition(change, LIVE.with_failed(failed), stopped)
 

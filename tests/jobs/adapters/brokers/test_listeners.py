@@ -26,7 +26,12 @@ from jobs.adapters.brokers.connection import (
 )
 from jobs.adapters.brokers.control_encoding import ControlBatch
 from jobs.adapters.brokers.delivery import deliver
-from jobs.adapters.brokers.listeners import PLAIN, AuthenticationFailedError, Listener, UnreachableBrokerError
+from jobs.adapters.brokers.listeners import (
+    PLAINTEXT_LISTENER,
+    AuthenticationFailedError,
+    Listener,
+    UnreachableBrokerError,
+)
 from jobs.adapters.brokers.responses import BrokerResponses
 from jobs.core.errors import RefusedError, UsageError
 from jobs.runtime.settings import ClusterConf, Settings
@@ -293,7 +298,7 @@ def answering(data: bytes) -> Iterator[int]:
 def test_plain_text_where_tls_is_spoken() -> None:
     """What is no beginning of TLS is answered with an alert."""
     with answering(b"\x15\x03\x03\x00\x02\x02\x50") as port:
-        reason = refusal(port, PLAIN)
+        reason = refusal(port, PLAINTEXT_LISTENER)
 
     assert f"broker 3 at {LOOPBACK}:{port} (the listener uses TLS, and the request was plain text" in reason
 

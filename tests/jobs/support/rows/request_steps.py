@@ -13,7 +13,7 @@ from jobs.adapters.zookeeper.cluster import DELETE_TOPICS, PREFERRED_ELECTION, R
 from schemas.enums import CONFIRMED_UNDER, LEADER_DURING_DELETE, Action, OperationKind, PlanKind
 from schemas.notices import STOP_REPLICA
 from schemas.plan import Plan
-from schemas.response_codes import NONE
+from schemas.response_codes import NO_ERROR
 from schemas.rows import Key, Row
 from schemas.znodes import TopicPartition, decode_assignment, decode_partitions
 from tests.jobs.support.rows.plan_rows import election, store_plan
@@ -134,7 +134,9 @@ def _stopped(warehouse: Warehouse, tree: KafkaTree, topic: str, leader_epoch: in
     if not warehouse.has("answers"):
         return []
     of_last = ("controller_epoch", "=", _controller_epoch(tree))
-    rows = warehouse.rows("answers", ("api", "=", STOP_REPLICA), ("error", "=", NONE), of_last, ("topic", "=", topic))
+    rows = warehouse.rows(
+        "answers", ("api", "=", STOP_REPLICA), ("error", "=", NO_ERROR), of_last, ("topic", "=", topic)
+    )
     return [row for row in rows if row["delete_partition"] and row["leader_epoch"] == leader_epoch]
 
 
