@@ -3,10 +3,13 @@
 Concurrently, the age of the last snapshot, open plans and the brokers' min.insync.replicas are read from the warehouse.
 """
 
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from threading import Thread
+from typing import Any, Final
 
 from jobs.adapters.brokers.admin_client import read_properties, require_credentials
 from jobs.advice.next_steps import ClusterSituation, next_steps
@@ -46,7 +49,7 @@ class Status:
     warnings: list[str]
     """Where throttles may be set that are not known."""
     credentials_fault: str | None = None
-    """Why no request to brokers is possible, None if credentials are valid or not needed."""
+    """Why no request to brokers is possible, None if credentials are valid, not needed or not checked."""
 
     @property
     def steps(self) -> list[Suggestion]:
@@ -81,23 +84,60 @@ def _without_other_cluster(recent: WarehouseStatus, settings: Settings, cluster_
     return recent if fault is None else WarehouseStatus(fault=fault)
 
 
-def _credentials_fault(settings: Settings) -> str | None:
-    """Return why no broker would accept a request, for a cluster whose state is read from ZooKeeper."""
-    if settings.conf.command_config is None or not settings.has_zookeeper:
-        return None
-    try:
-        require_credentials(read_properties(settings.conf.command_config))
-    except SurveyorError as error:
-        return str(error)
-    return None
+CREDENTIALS_WAIT_SECONDS: Final = 2.0
+"""Seconds after which the status, which needs no credentials with ZooKeeper, is given without a fault of theirs."""
+
+CREDENTIALS_INTERVAL_SECONDS: Final = 60.0
+"""Seconds between two checks of the credentials while the status is shown repeatedly."""
 
 
-def read_status(settings: Settings, snapshot_id: int | None) -> Status:
-    """Read the cluster and, concurrently, the warehouse."""
+class CredentialsCheck:
+    """A check in a thread of whether brokers would accept requests, for a cluster whose state is read from ZooKeeper.
+
+    The status does not need them, so it waits a short time only, as for a KDC that does not answer, and runs no command
+    for a token. `surveyor doctor` does. The thread does not prevent the process from ending.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._is_needed = settings.conf.command_config is not None and settings.has_zookeeper
+        self._started_at = -CREDENTIALS_INTERVAL_SECONDS
+        self._thread: Thread | None = None
+        self._fault: str | None = None
+
+    def start(self) -> None:
+        """Start the check unless it runs, or ended a short time ago."""
+        is_recent = time.monotonic() < self._started_at + CREDENTIALS_INTERVAL_SECONDS
+        if not self._is_needed or is_recent or (self._thread and self._thread.is_alive()):
+            return
+        self._started_at = time.monotonic()
+        # messages name the places of options of this cluster
+        self._thread = Thread(target=copy_context().run, args=(self._run,), name="credentials", daemon=True)
+        self._thread.start()
+
+    def fault(self) -> str | None:
+        """Return why no broker would accept a request, None if that is not known in time."""
+        if self._thread:
+            self._thread.join(max(0.0, self._started_at + CREDENTIALS_WAIT_SECONDS - time.monotonic()))
+        return self._fault
+
+    def _run(self) -> None:
+        try:
+            require_credentials(read_properties(self._settings.conf.command_config), run_commands=False)
+        except SurveyorError as error:
+            self._fault = str(error)
+        else:
+            self._fault = None
+
+
+def read_status(settings: Settings, snapshot_id: int | None, credentials: CredentialsCheck | None = None) -> Status:
+    """Read the cluster and, concurrently, the warehouse; `credentials` is a check that earlier calls started."""
+    login = None if snapshot_id is not None else credentials or CredentialsCheck(settings)
+    if login:
+        login.start()
     threshold = settings.conf.imbalance_threshold
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(warehouse_status_if_readable, settings.warehouse)
-        login = pool.submit(_credentials_fault, settings) if snapshot_id is None else None
         if snapshot_id is None:
             snapshot = None
             with settings.open_source(LIVE_TIMEOUT_SECONDS) as cluster_source:
@@ -106,7 +146,7 @@ def read_status(settings: Settings, snapshot_id: int | None) -> Status:
             snapshot = find_snapshot(settings.warehouse, snapshot_id)
             view, source = view_of(settings.warehouse, snapshot), f"snapshot {snapshot_id}"
         recent = reading.result()
-        credentials_fault = login.result() if login else None
+    credentials_fault = login.fault() if login else None
     if snapshot is None and recent.snapshot is not None:
         recent = _without_other_cluster(recent, settings, view.cluster_id)
     if snapshot is None and recent.fault is None:

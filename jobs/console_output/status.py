@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from jobs.advice.next_steps import ClusterSituation
-from jobs.checks.cluster_status import Status, read_status
+from jobs.checks.cluster_status import CredentialsCheck, Status, read_status
 from jobs.core.errors import UnreadableError, UsageError
 from jobs.core.status_line import escape_control_chars
 from jobs.core.units import format_duration
@@ -71,12 +71,13 @@ def watch_status(settings: Settings, every: float) -> None:
         raise UsageError(f"--watch repeats the output, and {form} is one object; give one of the two")
     if not every:
         raise UsageError("--watch: expected more than 0s")
-    block = _block(settings, read_status(settings, None))
+    credentials = CredentialsCheck(settings)
+    block = _block(settings, read_status(settings, None, credentials))
     while True:
         paint(block)
         time.sleep(every)
         try:
-            block = _block(settings, read_status(settings, None))
+            block = _block(settings, read_status(settings, None, credentials))
         except UnreadableError as error:
             block = [
                 f"{_format_time(datetime.now(UTC))}  cannot read the cluster; trying again",

@@ -179,14 +179,14 @@ def read_properties(path: Path | None) -> dict[str, Any]:
     return settings
 
 
-def require_credentials(settings: Mapping[str, Any]) -> None:
+def require_credentials(settings: Mapping[str, Any], *, run_commands: bool = True) -> None:
     """Raise one of NO_CREDENTIALS if OAuth or Kerberos is configured and there is no valid token or ticket.
 
     kafka-python itself asks for it in the middle of a connection, where an error looks like a broker that does not
-    answer.
+    answer. Without `run_commands`, a token that a command prints counts as valid.
     """
     provider: TokenProvider | None = settings.get(TOKEN_PROVIDER)
-    if provider is not None:
+    if provider is not None and (run_commands or not provider.runs_command):
         provider.token()
     login: KerberosLogin | None = settings.get(LOGIN)
     if login is not None:

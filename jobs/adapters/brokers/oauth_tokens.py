@@ -59,6 +59,11 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # kafka-python
         self._failed_at = 0.0
         """On the monotonic clock."""
 
+    @property
+    def runs_command(self) -> bool:
+        """Whether a token is the output of a command; only those are kept."""
+        return self._keep
+
     def token(self) -> str:
         """Return a token; raise TokenError if there is none that is valid.
 

@@ -8,14 +8,19 @@ import signal
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from jobs.adapters.delta.warehouse import Warehouse
-from jobs.checks.cluster_status import Status, read_status
+from jobs.adapters.kerberos.login import KerberosError
+from jobs.checks import cluster_status
+from jobs.checks.cluster_status import CredentialsCheck, Status, read_status
 from jobs.console_output.status import paint, watch_status
 from jobs.core.errors import UnreadableError
+from jobs.core.properties import TOKEN_COMMAND
 from jobs.repositories.snapshots import find_snapshot
 from jobs.repositories.warehouse_status import missing_since
 from jobs.runtime.settings import CONTROLLER_ID, ClusterConf, Settings
@@ -163,6 +168,51 @@ def test_surveyor_is_the_controller(orders: KafkaTree, tmp_path: Path) -> None:
     ran = Surveyor(orders.hosts, tmp_path / "none")("status")
 
     assert f"controller        Surveyor, as {CONTROLLER_ID}, epoch 8\n" in ran.stdout
+
+
+@pytest.fixture
+def with_token_command(tmp_path: Path) -> Settings:
+    """Of a cluster whose brokers want tokens from a command, which notes that it ran."""
+    config = tmp_path / "client.properties"
+    config.touch(0o600)
+    command = f"touch {tmp_path / 'ran'}"
+    config.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n{TOKEN_COMMAND}={command}\n")
+    return Settings("default", str(tmp_path / "none"), ClusterConf(zookeeper="zk:1", command_config=config))
+
+
+def test_no_command_for_a_token_is_run(with_token_command: Settings, tmp_path: Path) -> None:
+    check = CredentialsCheck(with_token_command)
+    check.start()
+
+    assert check.fault() is None
+    assert not (tmp_path / "ran").exists()
+
+
+def test_credentials_are_not_waited_for(with_token_command: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a ticket of a KDC that does not answer; the fault is shown later, and checked again after a while."""
+    answer, checks = Event(), count()
+
+    def check_slowly(*_: object, **__: object) -> None:
+        next(checks)
+        answer.wait()
+        raise KerberosError("no KDC answers")
+
+    monkeypatch.setattr(cluster_status, "require_credentials", check_slowly)
+    monkeypatch.setattr(cluster_status, "CREDENTIALS_WAIT_SECONDS", 0.05)
+    check = CredentialsCheck(with_token_command)
+    check.start()
+    assert check.fault() is None
+
+    answer.set()
+    monkeypatch.setattr(cluster_status, "CREDENTIALS_WAIT_SECONDS", 5.0)
+    assert check.fault() == "no KDC answers"
+    check.start()
+    assert check.fault() == "no KDC answers"
+    assert next(checks) == 1
+    monkeypatch.setattr(cluster_status, "CREDENTIALS_INTERVAL_SECONDS", 0.0)
+    check.start()
+    check.fault()
+    assert next(checks) == 3
 
 
 class Terminal(io.StringIO):
