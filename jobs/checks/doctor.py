@@ -29,6 +29,7 @@ from jobs.adapters.sources.zookeeper import ZooKeeperSource
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, ClusterState, read_cluster
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, read, sync
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
+from jobs.adapters.zookeeper.lease_znode import lease_refusal
 from jobs.adapters.zookeeper.permission_checks import server_time, unwritable_paths
 from jobs.adapters.zookeeper.topics import latest_epoch_of_states
 from jobs.advice.next_steps import BLOCKING_SHOWN, repair_suggestion
@@ -194,6 +195,7 @@ def _cluster(settings: Settings, *, has_credentials: bool) -> Checks:
         yield from _znodes(settings, ZooKeeperSource(session), state, recorded)
         yield from guarded("controller epoch", partial(_epoch, settings, client, state, recorded))
         yield _permissions(client, endpoint)
+        yield from _lease(settings, client)
         yield _clock(client, state)
         overrides, _ = read_overrides(client)
     yield _registered(settings, state)
@@ -252,11 +254,20 @@ def _permissions(client: KazooClient, endpoint: ZooKeeperEndpoint) -> CheckResul
     return CheckResult("permissions", CheckStatus.FINE, "ACLs allow the writes of batch mode")
 
 
+def _lease(settings: Settings, client: KazooClient) -> Checks:
+    """Whether ZooKeeper's ACLs deny the lease, which is all that admin mode writes there."""
+    if not settings.conf.commit_lease:
+        return
+    if refusal := lease_refusal(client, settings.zookeeper_endpoint.config):
+        found, _, advice = refusal.partition(": ")
+        yield CheckResult("lease", CheckStatus.WARNING, found, advice)
+
+
 def _write_advice() -> str:
     return (
         "batch mode, `reconcile` and `control` need write access: let "
-        f"{place_of(ZOOKEEPER_CONFIG)} name the brokers' user, or let the ACL allow this host; admin mode does not "
-        "need it"
+        f"{place_of(ZOOKEEPER_CONFIG)} name the brokers' user, or let the ACL allow this host; admin mode writes "
+        "only its lease, below /surveyor"
     )
 
 

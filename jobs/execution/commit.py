@@ -211,7 +211,14 @@ def commit_plan(
             refuse_resident_drain(stored_plan)
         if not apply:
             return report_dry(
-                settings, stored_plan, preflight, running, ReportExtras(), detailed=detailed, everything=everything
+                settings,
+                cluster,
+                stored_plan,
+                preflight,
+                running,
+                extras=ReportExtras(),
+                detailed=detailed,
+                everything=everything,
             )
         refuse_unapproved(
             settings,

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 
 from jobs.adapters.brokers.admin_client import UNKNOWN_OUTCOME, AdminUnavailableError
+from jobs.adapters.cluster_connections.interface import ClusterConnection
 from jobs.advice.plans import after_commit, after_dry_run, list_all_command
 from jobs.console_output import commit_events as events
 from jobs.console_output.commit_events import Report
@@ -53,11 +54,12 @@ class ReportExtras:
 
 def report_dry(
     settings: Settings,
+    cluster: ClusterConnection,
     plan: Plan,
     preflight: Preflight,
     running: ReassignmentOptions,
-    extras: ReportExtras,
     *,
+    extras: ReportExtras,
     detailed: bool,
     everything: bool,
 ) -> CommandResult:
@@ -72,7 +74,7 @@ def report_dry(
         "applied_now": 0,
         **counts(preflight.already_decided),
     }
-    obstacle = _apply_obstacle(settings, preflight, running)
+    obstacle = _apply_obstacle(settings, cluster, preflight, running)
     if obstacle:
         result["in_the_way"] = obstacle
     deletions = _deletions_due(settings, plan, preflight)
@@ -99,10 +101,15 @@ def report_dry(
     )
 
 
-def _apply_obstacle(settings: Settings, preflight: Preflight, running: ReassignmentOptions) -> str | None:
+def _apply_obstacle(
+    settings: Settings, cluster: ClusterConnection, preflight: Preflight, running: ReassignmentOptions
+) -> str | None:
     """Return why --apply could write nothing now although rows are pending; None if nothing is known to prevent it."""
-    uses_admin_api = preflight.mode is Mode.ADMIN and running.via is Via.ADMIN and preflight.resident_controller is None
-    return why_controller_unreachable(settings, preflight.state) if uses_admin_api and preflight.pending else None
+    if preflight.mode is not Mode.ADMIN or not preflight.pending:
+        return None
+    uses_admin_api = running.via is Via.ADMIN and preflight.resident_controller is None
+    unreachable = why_controller_unreachable(settings, preflight.state) if uses_admin_api else None
+    return unreachable or (cluster.lease_refusal() if settings.conf.commit_lease else None)
 
 
 def _review(

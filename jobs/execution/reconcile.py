@@ -124,7 +124,9 @@ def reconcile_once(
         try:
             preflight = check_before_commit(settings, cluster, plan, mode, limits)
             if not apply:
-                return report_dry(settings, plan, preflight, DEFAULT, extras, detailed=detailed, everything=everything)
+                return report_dry(
+                    settings, cluster, plan, preflight, DEFAULT, extras=extras, detailed=detailed, everything=everything
+                )
             _refuse_resident(preflight)
             refuse_unapproved(
                 settings, plan, preflight, DEFAULT, extras, approve=approve, everything=everything, report=report

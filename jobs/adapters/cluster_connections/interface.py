@@ -153,6 +153,9 @@ class ClusterConnection(Protocol):
         `timeout_seconds` is how long to wait for a holder that lives; None waits only until it shows that it does.
         """
 
+    def lease_refusal(self) -> str | None:
+        """Return why the cluster would deny us the lease, None if it would not; nothing is written."""
+
     @property
     def source(self) -> ClusterSource:
         """The cluster as a metadata source, which reads by this connection."""

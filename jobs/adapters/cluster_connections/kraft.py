@@ -229,6 +229,9 @@ class KRaftConnection:
         with leased(self.warehouse, holder, timeout_seconds, notify) as lease:
             yield lease
 
+    def lease_refusal(self) -> None:
+        """Return None: the lease is in the warehouse, where a commit writes anyway."""
+
     @property
     def source(self) -> KRaftSource:
         return KRaftSource(self.bootstrap_servers, self.command_config)

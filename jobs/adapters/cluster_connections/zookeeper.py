@@ -13,7 +13,7 @@ from jobs.adapters.zookeeper import lease_znode, precondition_reader
 from jobs.adapters.zookeeper.admin_requests import withdraw
 from jobs.adapters.zookeeper.cluster import BROKER_IDS, CONFIGS, TOPICS, ClusterState, read_cluster, reassign_requests
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, sync
-from jobs.adapters.zookeeper.lease_znode import ZnodeLease, current_holder, leased
+from jobs.adapters.zookeeper.lease_znode import ZnodeLease, current_holder, lease_refusal, leased
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.plan_submission import resident
 from jobs.adapters.zookeeper.topics import read_topic_rows
@@ -114,8 +114,12 @@ class ZooKeeperConnection(ZooKeeperSession):
     ) -> Iterator[ZnodeLease]:
         """Hold the znode of the lease; without a time limit, wait until the session of a killed process has ended."""
         timeout = lease_znode.LEASE_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
-        with self.connected() as client, leased(client, holder, timeout, notify) as lease:
+        with self.connected() as client, leased(client, holder, timeout, notify, self.endpoint.config) as lease:
             yield lease
+
+    def lease_refusal(self) -> str | None:
+        with self.connected() as client:
+            return lease_refusal(client, self.endpoint.config)
 
     @property
     def source(self) -> ZooKeeperSource:

@@ -20,7 +20,7 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KeeperState, ZnodeStat
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.security import ACL, OPEN_ACL_UNSAFE
 from tenacity import (
     RetryCallState,
     Retrying,
@@ -378,13 +378,20 @@ def use_kafka_acl(client: KazooClient) -> None:
     If brokers run with zookeeper.set.acl=true, then they can write these znodes and other clients cannot. Raise
     SurveyorError if ZooKeeper masks the ACL: brokers could not write the znodes that we would create.
     """
+    acls = kafka_acl(client)
+    if acls is not None:  # otherwise the next read reports that there is no cluster, or that it is not readable for us
+        client.default_acl = None if acls == OPEN_ACL_UNSAFE else acls
+
+
+def kafka_acl(client: KazooClient) -> list[ACL] | None:
+    """Return the ACL that Kafka gives to its own znodes, None if it cannot be read; raise SurveyorError if masked."""
     try:
         acls, _ = await_result(client.get_acls_async(_ACL_SOURCE))
     except (NoNodeError, NoAuthError):
-        return  # the next read reports that there is no cluster, or that it is not readable for us
+        return None
     if any(acl.id.scheme == "digest" and acl.id.id.endswith(_MASKED_DIGEST_SUFFIX) for acl in acls):
         raise SurveyorError(
             f"the ACL of {_ACL_SOURCE} is hidden from Surveyor, so brokers could not write the znodes that Surveyor "
             f"creates: name the brokers' user in {place_of(ZOOKEEPER_CONFIG)}; nothing was written",
         )
-    client.default_acl = None if acls == OPEN_ACL_UNSAFE else acls
+    return list(acls)

@@ -86,6 +86,16 @@ def login_in(options: dict[str, Any]) -> KerberosLogin | None:
     return login
 
 
+def acl_id(config: Path | None) -> str | None:
+    """Return the id that ACLs have for the user of a configuration file, None if the file does not say it."""
+    options = kazoo_options(config)
+    sasl, login = options.get("sasl_options", {}), login_in(options)
+    user = sasl.get("username") if login is None else login.principal
+    if user is not None:
+        return f"sasl:{user}"
+    return next((f"digest:{credential.partition(':')[0]}" for _, credential in options.get("auth_data", ())), None)
+
+
 def _sasl(config: Path, settings: dict[str, str]) -> dict[str, Any]:
     file = f"{place_of(ZOOKEEPER_CONFIG)} {config}"
     mechanism = settings.get("sasl.mechanism", _DIGEST_MD5)

@@ -10,21 +10,27 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoAuthError, NodeExistsError, NoNodeError
+from kazoo.exceptions import InvalidACLError, NoNodeError
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from jobs.adapters.zookeeper.connection import (
     LOST,
     Znode,
     await_result,
+    commit,
+    kafka_acl,
     read_latest,
-    use_kafka_acl,
     with_retries,
 )
 from jobs.adapters.zookeeper.controllership import NOT_CONNECTED, session_of
+from jobs.adapters.zookeeper.endpoint import acl_id
+from jobs.adapters.zookeeper.multi_failure import multi_failure
 from jobs.core.errors import LeaseHeldError, LeaseLostError, RefusedError
+from jobs.core.option_places import ZOOKEEPER_CONFIG, place_of
 from schemas.lease_holder import (
     LeaseHolder,
     encode_holder,
@@ -37,7 +43,12 @@ from schemas.lease_holder import (
     waiting_text,
 )
 
-LEASE: Final = "/surveyor/commit"
+_PARENT: Final = "/surveyor"
+LEASE: Final = f"{_PARENT}/commit"
+
+_PROBE: Final = f"{_PARENT}/permission"
+_NONEXISTENT: Final = f"{_PROBE}/never"
+"""A path that cannot exist, because ephemeral znodes have no children."""
 
 LEASE_TIMEOUT_SECONDS: Final = 12.0
 """Seconds to wait for the lease of a process that may have been killed; its session expires after SESSION_TIMEOUT."""
@@ -52,6 +63,8 @@ class ZnodeLease:
     client: KazooClient
     holder: LeaseHolder
     notify: Callable[[str], None]
+    config: Path | None = None
+    """The file that names our user, for messages."""
     session: int = 0
 
     def take(self, timeout: float) -> None:
@@ -73,16 +86,9 @@ class ZnodeLease:
 
     def _try_create(self) -> bool:
         """Try to create the znode; return whether we have the lease, also if the response was lost."""
-        try:
-            await_result(self.client.create_async(LEASE, encode_holder(self.holder), ephemeral=True, makepath=True))
-        except (NodeExistsError, *LOST):
-            pass
-        except NoAuthError:
-            raise RefusedError(
-                f"an ACL denies Surveyor permission to create {LEASE} (NoAuth), which prevents two commits at a time: "
-                "ask an administrator to create /surveyor for us, or set commit_lease = false for this cluster in the "
-                "--conf file, and make sure that only one commit runs at a time",
-            ) from None
+        with suppress(*LOST):
+            if not _create(self.client, LEASE, encode_holder(self.holder)):
+                raise RefusedError(_denied(self.client, self.config))
         node = with_retries(lambda: read_latest(self.client, LEASE))
         session = session_of(self.client)
         if node.stat is None or not session or node.stat.ephemeralOwner != session:
@@ -113,11 +119,14 @@ class ZnodeLease:
 
 @contextmanager
 def leased(
-    client: KazooClient, holder: LeaseHolder, timeout: float, notify: Callable[[str], None]
+    client: KazooClient,
+    holder: LeaseHolder,
+    timeout: float,
+    notify: Callable[[str], None],
+    config: Path | None = None,
 ) -> Iterator[ZnodeLease]:
     """Hold the lease; raise LeaseHeldError if another process keeps it for more than `timeout` seconds."""
-    use_kafka_acl(client)
-    lease = ZnodeLease(client, holder, notify)
+    lease = ZnodeLease(client, holder, notify, config)
     try:
         lease.take(timeout)
         yield lease
@@ -129,6 +138,50 @@ def leased(
 def current_holder(client: KazooClient) -> LeaseHolder | None:
     """Return the holder of the lease, None if there is none or it cannot be decoded."""
     return known_holder(read_latest(client, LEASE).data)
+
+
+def lease_refusal(client: KazooClient, config: Path | None) -> str | None:
+    """Return why an ACL would deny us the lease, None if none does; nothing is created."""
+    return None if _create(client, _PROBE, b"", dry=True) else _denied(client, config)
+
+
+def _create(client: KazooClient, path: str, data: bytes, *, dry: bool = False) -> bool:
+    """Try to create an ephemeral znode below /surveyor; return False if an ACL forbids that.
+
+    /surveyor is created with it, or not at all. Its ACL is that of Kafka's znodes. If the brokers' user is another one
+    than ours, our user is added. With `dry` a check that always fails ends the multi, so nothing is created.
+    """
+    parent_exists = await_result(client.exists_async(_PARENT)) is not None
+    acl = kafka_acl(client) or OPEN_ACL_UNSAFE
+    for created_acl in (acl, [*acl, *CREATOR_ALL_ACL]):
+        multi = client.transaction()
+        if not parent_exists:
+            multi.create(_PARENT, acl=created_acl)
+        multi.create(path, data, created_acl, ephemeral=True)
+        if dry:
+            multi.check(_NONEXISTENT, 0)
+        failure = multi_failure(multi, commit(multi))
+        if failure is None or not (failure.is_forbidden or isinstance(failure.error, InvalidACLError)):
+            return True  # or another process was first
+        if parent_exists:
+            break
+    return False
+
+
+def _denied(client: KazooClient, config: Path | None) -> str:
+    user = acl_id(config) or f"the user of {place_of(ZOOKEEPER_CONFIG)} {config}"
+    entry = f"an entry for {user} with the permissions cdr (create, delete, read)"
+    if config is None:
+        remedy = f"name in {place_of(ZOOKEEPER_CONFIG)} a user that may write there"
+    elif await_result(client.exists_async(_PARENT)) is None:
+        remedy = f"ask an administrator to create {_PARENT}, with the brokers' ACL and {entry}"
+    else:
+        remedy = f"ask an administrator to add to the ACL of {_PARENT} {entry}"
+    return (
+        f"an ACL denies Surveyor permission to create {LEASE} (NoAuth), which prevents two commits at a time: "
+        f"{remedy}; "
+        "or set commit_lease = false for this cluster in the --conf file, and make sure that only one commit runs"
+    )
 
 
 def _held_message(node: Znode, own: LeaseHolder) -> str:

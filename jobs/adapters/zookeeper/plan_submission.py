@@ -14,6 +14,7 @@ from jobs.adapters.zookeeper.cluster import CONTROLLER
 from jobs.adapters.zookeeper.connection import Znode, await_result, children, read, sync, use_kafka_acl
 from jobs.adapters.zookeeper.multi import ANY_VERSION
 from jobs.core.errors import RefusedError
+from jobs.core.option_places import ZOOKEEPER_CONFIG, place_of
 from schemas.lease_holder import LeaseHolder, decode_holder, encode_holder
 from schemas.submitted_plan import SubmittedPlan, decode_submitted, encode_submitted
 from schemas.znodes import MalformedZnodeError
@@ -61,7 +62,7 @@ def path_of(plan_id: str) -> str:
 
 
 def submit(client: KazooClient, plan_id: str, data: bytes) -> None:
-    """Submit a plan; raise RefusedError if its znode already exists."""
+    """Submit a plan; raise RefusedError if its znode already exists, or if an ACL forbids it."""
     use_kafka_acl(client)
     try:
         await_result(client.create_async(path_of(plan_id), data, ephemeral=True))
@@ -72,6 +73,11 @@ def submit(client: KazooClient, plan_id: str, data: bytes) -> None:
         raise RefusedError(
             f"plan {plan_id} has already been submitted to `surveyor control` ({path_of(plan_id)}): wait for that "
             "commit, or interrupt it",
+        ) from None
+    except NoAuthError:
+        raise RefusedError(
+            f"an ACL denies Surveyor permission to create {path_of(plan_id)} (NoAuth), by which a commit submits its "
+            f"plan to `surveyor control`: let {place_of(ZOOKEEPER_CONFIG)} name the user that runs `surveyor control`"
         ) from None
 
 

@@ -269,15 +269,16 @@ def test_acl_denies_writing(tree: KafkaTree, look: Callable[..., Findings], tmp_
     ours.write_text("digest.username=kafka\ndigest.password=secret\n")
     ours.chmod(0o600)
     all_read = make_acl("world", "anyone", read=True, admin=True)
-    permissions = {}
+    looked = {}
     for client, acl in {
         "no_client": make_acl("ip", "10.1.2.3", all=True),
         "this host": make_acl("ip", "127.0.0.1", all=True),
         "a user": make_digest_acl("kafka", "secret", all=True),
     }.items():
         tree.client.set_acls(path, [acl, all_read])
-        permissions[client] = look(tree.hosts)["permissions"]
-    permissions["us"] = look(tree.hosts, "--zookeeper-config", str(ours))["permissions"]
+        looked[client] = look(tree.hosts)
+    looked["us"] = look(tree.hosts, "--zookeeper-config", str(ours))
+    permissions = {client: found["permissions"] for client, found in looked.items()}
     tree.client.set_acls(path, [make_acl("world", "anyone", all=True)])
 
     assert {client: state for client, (state, _, _) in permissions.items()} == {
@@ -285,6 +286,13 @@ def test_acl_denies_writing(tree: KafkaTree, look: Callable[..., Findings], tmp_
         "this host": CheckStatus.FINE,
         "a user": CheckStatus.WARNING,
         "us": CheckStatus.FINE,
+    }
+    denies_lease = path in {"/", "/brokers/topics"}  # the parent of /surveyor, and the znode whose ACL it gets
+    assert {client: "lease" in found for client, found in looked.items()} == {
+        "no_client": denies_lease,
+        "this host": False,
+        "a user": denies_lease,
+        "us": False,
     }
     assert permissions["no_client"][1] == f"not writable by Surveyor without credentials: {path}"
 

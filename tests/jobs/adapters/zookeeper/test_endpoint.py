@@ -13,6 +13,7 @@ from kazoo.protocol.states import KeeperState
 from kazoo.security import ACL, make_acl, make_digest_acl
 from pyspark.sql import SparkSession
 
+from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.zookeeper.connection import ZooKeeperSession, connected, poll_until, read, use_kafka_acl
 from jobs.adapters.zookeeper.controllership import take_over
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint, kazoo_options
@@ -21,7 +22,7 @@ from jobs.adapters.zookeeper.multi import Create
 from jobs.adapters.zookeeper.multi_read import read_many
 from jobs.adapters.zookeeper.plan_submission import announce_resident
 from jobs.adapters.zookeeper.source import ZooKeeperDataSource
-from jobs.core.errors import SurveyorError, UnreadableError, UsageError
+from jobs.core.errors import RefusedError, SurveyorError, UnreadableError, UsageError
 from schemas.lease_holder import LeaseHolder
 from tests.jobs.support.outside.keystores import TYPES, Keystores
 from tests.jobs.support.zookeeper.fenced_writes import OURS
@@ -118,6 +119,52 @@ def test_a_client_with_the_brokers_identity_may_write(
         made = {path: client.get_acls(path)[0] for path in CREATED}
 
     assert made == dict.fromkeys(made, acls)
+
+
+OPERATOR = {"digest.username": "surveyor", "digest.password": "own-one"}
+
+
+def test_a_user_other_than_the_brokers_can_take_the_lease(tree: KafkaTree, configured: Configured) -> None:
+    """The brokers' ACL alone would deny the znodes below /surveyor to the user that creates it."""
+    tree.client.set_acls("/brokers/topics", OF_SASL)
+    endpoint = configured(tree.hosts, OPERATOR)
+    with ZooKeeperConnection(endpoint) as cluster:
+        before = tree.dump()
+        assert cluster.lease_refusal() is None
+        assert tree.dump() == before
+        with cluster.lease(HOLDER, 1.0, lambda _: None) as lease:
+            lease.refuse_lost()
+            acls, _ = tree.client.get_acls("/surveyor")
+        assert tree.client.get_children("/surveyor") == []
+    assert acls[:2] == OF_SASL
+    assert [(acl.id.scheme, acl.id.id.partition(":")[0]) for acl in acls[2:]] == [("digest", "surveyor")]
+
+
+def test_a_denied_lease_leaves_no_znode(tree: KafkaTree, configured: Configured) -> None:
+    """A client without credentials has no identity that an ACL could have, and a closed root denies all."""
+    tree.client.set_acls("/brokers/topics", OF_SASL)
+    with ZooKeeperConnection(tree.endpoint) as anonymous:
+        needs_user = anonymous.lease_refusal()
+        assert needs_user is not None
+        with pytest.raises(RefusedError) as refused, anonymous.lease(HOLDER, 1.0, lambda _: None):
+            pytest.fail("denied")
+    assert str(refused.value) == needs_user
+    assert tree.client.exists("/surveyor") is None
+
+    tree.client.set_acls("/", OF_SASL)
+    with ZooKeeperConnection(configured(tree.hosts, OPERATOR)) as operator:
+        absent = operator.lease_refusal()
+    assert absent is not None
+    assert "ask an administrator to create /surveyor, with the brokers' ACL and an entry for digest:surveyor" in absent
+
+
+def test_the_lease_names_the_entry_that_an_acl_lacks(tree: KafkaTree, configured: Configured) -> None:
+    tree.client.set_acls("/brokers/topics", OF_SASL)
+    tree.client.create("/surveyor", acl=OF_SASL)
+    with ZooKeeperConnection(configured(tree.hosts, OPERATOR)) as operator:
+        denied = operator.lease_refusal()
+    assert denied is not None
+    assert "add to the ACL of /surveyor an entry for digest:surveyor with the permissions cdr" in denied
 
 
 def test_unsecured_znodes_stay_open(tree: KafkaTree, configured: Configured) -> None:

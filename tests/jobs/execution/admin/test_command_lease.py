@@ -9,6 +9,7 @@ import pytest
 from kazoo.security import READ_ACL_UNSAFE
 
 from jobs.adapters.cluster_connections.interface import Lease
+from jobs.adapters.cluster_connections.zookeeper import ZooKeeperConnection
 from jobs.adapters.zookeeper.connection import sync, with_retries
 from jobs.adapters.zookeeper.lease_znode import LEASE, ZnodeLease, current_holder
 from jobs.core.errors import LeaseHeldError, LeaseLostError, RefusedError
@@ -101,8 +102,14 @@ def test_lease_of_an_ended_session_is_not_deleted(proxy: ZooKeeperProxy, tree: K
 def test_zookeeper_denies_the_lease(tree: KafkaTree, settings: Settings) -> None:
     tree.client.create("/surveyor", acl=READ_ACL_UNSAFE)
 
-    with pytest.raises(RefusedError, match=r"NoAuth.*commit_lease = false"), own_lease(settings, "p1", "commit"):
+    with ZooKeeperConnection(settings.zookeeper_endpoint) as cluster:
+        foreseen = cluster.lease_refusal()
+    with (
+        pytest.raises(RefusedError, match=r"NoAuth.*--zookeeper-config a user.*commit_lease = false") as refused,
+        own_lease(settings, "p1", "commit"),
+    ):
         pytest.fail("it cannot be created")
+    assert foreseen == str(refused.value)
 
 
 def test_no_lease_if_disabled_in_the_conf(tree: KafkaTree, settings: Settings) -> None:
