@@ -1,4 +1,4 @@
-"""Addresses of options and files: HOST:PORT."""
+"""Addresses of options, files and variables: of brokers, of ZooKeeper, of S3 servers and to listen on."""
 
 import ipaddress
 import re
@@ -14,6 +14,8 @@ _LOOPBACK_NAMES: Final = frozenset({"localhost", "localhost.localdomain", "ip6-l
 _ADDRESS: Final = re.compile(r"(?:(?P<host>[\w.-]+|\[[0-9A-Fa-f:.]+\])?:)?(?P<port>[0-9]{1,5})", re.ASCII)
 _LAST_PORT: Final = 65535
 
+_SERVER: Final = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+
 
 def parse_address(option: str, text: str) -> tuple[str, int]:
     """Parse HOST:PORT; the default host is the loopback address.
@@ -21,10 +23,34 @@ def parse_address(option: str, text: str) -> tuple[str, int]:
     >>> parse_address("--listen", "9308"), parse_address("--listen", "[::]:9308")
     (('127.0.0.1', 9308), ('::', 9308))
     """
+    refuse_credentials(option, text, "give HOST:PORT, or PORT on the loopback")
     parts = _ADDRESS.fullmatch(text)
     if parts is None or int(parts["port"]) > _LAST_PORT:
         raise UsageError(f"{option} {text!r} is no address: expected HOST:PORT, or PORT on the loopback")
     return (parts["host"] or LOOPBACK).strip("[]"), int(parts["port"])
+
+
+def refuse_credentials(place: str, address: str, instead: str) -> None:
+    """Raise UsageError, which does not show it, for an address of `place` that may have a password in it."""
+    if "@" in address:
+        raise UsageError(
+            f"{place}: the address contains @, as one with a user and a password, which messages and logs would show; "
+            f"{instead}"
+        )
+
+
+def refuse_invalid_servers(place: str, text: str, form: str, config: str) -> None:
+    """Raise UsageError for servers with a user or a protocol; `config` is the option that gives both.
+
+    A chroot may have an @ in it.
+
+    >>> refuse_invalid_servers("--zookeeper", "zk1:2181,[::1]/kafka@east", "HOST:PORT[/chroot]", "--zookeeper-config")
+    """
+    servers = (text.partition("/")[0] if "[/chroot]" in form else text).split(",")
+    if not all(_SERVER.fullmatch(server.strip()) for server in servers):
+        refuse_credentials(place, text, f"give {form}, and the user in the file of {config}")
+    if "://" in text:
+        raise UsageError(f"{place} is {text!r}; expected {form}, and the protocol in the file of {config}")
 
 
 def is_loopback(host: str) -> bool:

@@ -13,6 +13,7 @@ HIDDEN: Final = "(hidden)"
 _SENSITIVE: Final = r"passw|secret|token|jaas|credential|key|cert|auth"
 _PROTOCOL_SECRET: Final = re.compile(rf"\b\w*(?:{_SENSITIVE}|challenge|salt|sasl|scram)", re.IGNORECASE)
 _NAME: Final = re.compile(_SENSITIVE, re.IGNORECASE)
+_IN_ADDRESS: Final = re.compile(r"://[^\s/@:]*:[^\s@]*@")
 _IN_TEXT: Final = re.compile(rf"([\w.\-]*(?:{_SENSITIVE})[\w.\-]*\s*(?:=| is now )\s*).*", re.IGNORECASE | re.DOTALL)
 
 
@@ -46,6 +47,15 @@ def cut_off_secrets(text: str) -> str:
     """
     found = _PROTOCOL_SECRET.search(text)
     return text if found is None else text[: found.start()] + HIDDEN
+
+
+def without_passwords(text: str) -> str:
+    """Hide user and password of addresses in an error of a library, such as that of a proxy.
+
+    >>> without_passwords("proxy http://me:x/y@proxy.example:3128/ failed for https://store:9000/a")
+    'proxy http://(hidden)@proxy.example:3128/ failed for https://store:9000/a'
+    """
+    return _IN_ADDRESS.sub(f"://{HIDDEN}@", text)
 
 
 def masked_json(text: str | None) -> str:

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from jobs.adapters.delta.warehouse_paths import absolute, refuse_invalid_cluster_name, refuse_invalid_path
-from jobs.adapters.spark.remote import address
+from jobs.adapters.spark.remote import REMOTE, address
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint
 from jobs.core import logs
+from jobs.core.addresses import refuse_invalid_servers
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.logs import LogFormat, LogLevel
 from jobs.core.option_places import (
@@ -190,7 +191,7 @@ class Settings:
     def refuse_invalid_section(self) -> None:
         """Raise UsageError for a cluster of a fleet whose section of the file cannot be used."""
         if self.conf_section is not None:
-            _refuse_two_addresses(self.conf, self.conf_section)
+            _refuse_invalid_section(self.conf, self.conf_section)
 
     def refuse_without_zookeeper(self, command: str, instead: str | None = None) -> None:
         """Raise RefusedError, with what to use instead, if a command works through ZooKeeper and there is none."""
@@ -272,10 +273,14 @@ def settings_from(
     with option_places(places):
         refuse_invalid_path(folder)
     if remote is not None:
-        address(remote)
+        address(remote, "--remote" if "remote" in sources.typed else REMOTE)
         folder = absolute(folder)
     for name in (cluster, *conf.clusters):
         refuse_invalid_cluster_name(name)
+    addresses = {"zookeeper": zookeeper, "bootstrap_servers": bootstrap_servers}
+    for name, servers in addresses.items():
+        option = ADDRESS_OPTIONS[name]
+        _refuse_invalid_servers(name, servers, option if name in sources.typed else VARIABLES[option])
     of_command = partial(
         Settings, warehouse_uri=folder, as_json=as_json or output is Output.JSON, remote=remote, output=output
     )
@@ -314,12 +319,12 @@ def settings_from(
             f"--conf {conf_path} has no [clusters.{cluster}]; it has {', '.join(sorted(conf.clusters))}",
         )
     cluster_conf = conf.clusters.get(cluster, ClusterConf())
-    _refuse_two_addresses(cluster_conf, f"[clusters.{cluster}] of {conf_path}")
+    _refuse_invalid_section(cluster_conf, f"[clusters.{cluster}] of {conf_path}")
     stored = {name: getattr(cluster_conf, name) for name in _CLUSTER_OPTIONS}
-    addresses = sources.address({"zookeeper": zookeeper, "bootstrap_servers": bootstrap_servers}, cluster_conf)
+    chosen_address = sources.address(addresses, cluster_conf)
     cluster_conf = cluster_conf.model_copy(update=dict.fromkeys(ADDRESS_OPTIONS))
     given = {
-        **addresses,
+        **chosen_address,
         "zookeeper_config": sources.prefer("zookeeper_config", zookeeper_config, cluster_conf.zookeeper_config),
         "command_config": command_config,
     }
@@ -340,8 +345,22 @@ _CLUSTER_OPTIONS: Final = ADDRESS_OPTIONS | {"zookeeper_config": ZOOKEEPER_CONFI
 """Options that are also keys of a cluster's section, by key."""
 
 
-def _refuse_two_addresses(conf: ClusterConf, section: str) -> None:
-    """Raise UsageError if a section of the file names both ZooKeeper and brokers."""
+def _refuse_invalid_servers(name: str, servers: str | None, place: str) -> None:
+    form, config = _ADDRESS_FORMS[name]
+    refuse_invalid_servers(place, servers or "", form, config)
+
+
+_ADDRESS_FORMS: Final = {
+    "zookeeper": ("HOST:PORT[,...][/chroot]", ZOOKEEPER_CONFIG),
+    "bootstrap_servers": ("HOST:PORT[,...] of brokers", COMMAND_CONFIG),
+}
+"""How addresses are written, and the option that gives the user, by key."""
+
+
+def _refuse_invalid_section(conf: ClusterConf, section: str) -> None:
+    """Raise UsageError if a section of the file names both ZooKeeper and brokers, or has an invalid address."""
+    for name in ADDRESS_OPTIONS:
+        _refuse_invalid_servers(name, getattr(conf, name), f"{name} in {section}")
     if None not in {conf.zookeeper, conf.bootstrap_servers}:
         raise UsageError(f"{section} has both zookeeper and bootstrap_servers; give one of the two")
 

@@ -160,5 +160,10 @@ def stated_command(settings: "Settings", *command: str) -> str:
 
 def _line(settings: "Settings", command: Iterable[str], names: Iterable[str]) -> str:
     chosen = set(names)
-    options = [word for name, words in settings.typed.items() if name in chosen for word in words]
+    options = [
+        masked_text(word) if name == "remote" else word  # its URL may contain a token
+        for name, words in settings.typed.items()
+        if name in chosen
+        for word in words
+    ]
     return shlex.join(["surveyor", *command, *options])

@@ -16,13 +16,14 @@ from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
 from jobs.adapters.kerberos.login import ticket_failure
-from jobs.core.addresses import S3_ENDPOINTS, allows_http, is_amazon_s3, s3_endpoint
+from jobs.core.addresses import S3_ENDPOINTS, allows_http, is_amazon_s3, refuse_credentials, s3_endpoint
 from jobs.core.errors import SurveyorError, UnreadableError, UsageError
+from jobs.core.masking import without_passwords
 from jobs.core.option_places import WAREHOUSE, place_of
 
 _IMPOSSIBLE: Final = re.compile(r"[\[\]{}*?^|\\\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}")
 
-_ADDRESS: Final = re.compile(r"https?://[^\s/]+(/\S*)?")
+_ADDRESS: Final = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -169,7 +170,9 @@ _DELTALAKE_ENDPOINT: Final = "AWS_ENDPOINT"
 def _refuse_invalid_s3_endpoint(shown: str, environment: Mapping[str, str]) -> None:
     """Raise UsageError if readers of the warehouse would connect to different servers, or to none."""
     for name in (*S3_ENDPOINTS, _DELTALAKE_ENDPOINT):
-        if (address := environment.get(name)) and not _ADDRESS.fullmatch(address):
+        address = environment.get(name) or ""
+        refuse_credentials(f"{shown}: {name}", address, f"give https://HOST[:PORT], and the keys in {_AWS}")
+        if address and not _ADDRESS.fullmatch(address):
             raise UsageError(f"{shown}: {name} is not an address of the form https://HOST[:PORT]")
     endpoint = s3_endpoint(environment) or ""
     own = environment.get(_DELTALAKE_ENDPOINT)
@@ -370,7 +373,7 @@ def store_error_reason(error: BaseException) -> str | None:
     if not isinstance(error, OSError) or isinstance(error, FileNotFoundError) or "LocalFileSystem" in text:
         return None
     causes = _CAUSE.findall(text)
-    return " ".join(causes[-1].split()) if causes else None
+    return without_passwords(" ".join(causes[-1].split())) if causes else None
 
 
 def disk_error_message(error: BaseException) -> str | None:
@@ -388,6 +391,6 @@ def disk_error_message(error: BaseException) -> str | None:
                 "discarded; fix that and run the same command again"
             )
     if type(error).__module__.startswith("deltalake"):  # not imported here, as that takes as long as a short command
-        first = (text.splitlines() or [""])[0][:200]
+        first = without_passwords((text.splitlines() or [""])[0])[:200]
         return f"the warehouse was not written ({first}); `surveyor doctor` examines its tables"
     return None

@@ -8,6 +8,7 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
+from jobs.core.addresses import refuse_credentials
 from jobs.core.errors import UsageError
 
 REMOTE: Final = "SPARK_REMOTE"
@@ -35,25 +36,25 @@ _SPARK_EXCEPTIONS: Final = {"PySparkException", "Py4JError", "RetriesExceeded"}
 """Class names of Spark's exceptions, as importing the classes would import Spark."""
 
 
-def address(url: str) -> tuple[str, int]:
-    """Return host and port of a Spark Connect URL; raise UsageError if it is invalid.
+def address(url: str, place: str = f"--remote ({REMOTE})") -> tuple[str, int]:
+    """Return host and port of a Spark Connect URL of an option or a variable; raise UsageError if it is invalid.
 
     >>> address("sc://spark.example/;use_ssl=true;token=s3cret"), address("sc://[::1]:15003")
     (('spark.example', 15002), ('::1', 15003))
     """
-    plain = url.partition(";")[0]
+    plain = re.split("[;?#]", url)[0]
     try:
         parts = urlsplit(plain)
         host, port = parts.hostname, parts.port or DEFAULT_PORT
     except ValueError:
         host, port = None, DEFAULT_PORT
     else:
-        if parts.scheme != "sc" or parts.path not in {"", "/"} or parts.query or parts.fragment or parts.username:
+        if parts.scheme != "sc" or parts.path not in {"", "/"} or "@" in plain or url[len(plain) :][:1] in {"?", "#"}:
             host = None
     if host is None:
+        refuse_credentials(place, url, "give sc://HOST:PORT, and a token as sc://HOST:PORT/;token=...")
         raise UsageError(
-            f"--remote {plain!r} is no address of a Spark Connect server: expected sc://HOST[:PORT][/;KEY=VALUE;...], "
-            f"as the option or in the environment's {REMOTE}",
+            f"{place} {plain!r} is no address of a Spark Connect server: expected sc://HOST[:PORT][/;KEY=VALUE;...]"
         )
     return host, port
 

@@ -53,6 +53,37 @@ def test_each_address_has_its_source() -> None:
     assert _source(_settings(bootstrap_servers="k:1")) == KRaftSource("k:1")
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "me:s3cret@zk:2181",
+        "zk1:2181,me:s3cret@zk2:2181",
+        "zk://me:s3cret@zk:2181",
+        "sasl://me:s3/cret@kafka1:9092",
+        "zk://zk:2181",
+    ],
+)
+def test_an_address_with_a_user_or_a_protocol_is_refused(tmp_path: Path, address: str) -> None:
+    conf = _conf(tmp_path, f'zookeeper = "{address}"')
+    places = {
+        "SURVEYOR_ZOOKEEPER": (address, None, None, None),
+        "--zookeeper": (address, None, None, ZOOKEEPER),
+        "SURVEYOR_BOOTSTRAP_SERVERS": (None, address, None, None),
+        "--bootstrap-server": (None, address, None, BROKERS),
+        f"zookeeper in [clusters.default] of {conf}": ("zk:1", None, conf, None),
+    }
+    for place, given in places.items():
+        with pytest.raises(UsageError) as refused:
+            _settings(*given)
+        shown = ": the address contains @" if "@" in address else " is 'zk://zk:2181'; expected HOST:PORT[,...]"
+        assert str(refused.value).startswith(place + shown)
+        assert "cret" not in str(refused.value)
+
+
+def test_a_chroot_may_have_any_characters() -> None:
+    assert _settings("zk1:2181,[::1]:2181/kafka@east").address == "zk1:2181,[::1]:2181/kafka@east"
+
+
 def test_a_typed_address_excludes_that_of_the_environment() -> None:
     assert isinstance(_source(_settings("zk:1", "k:1", typed=ZOOKEEPER)), ZooKeeperSource)
     assert isinstance(_source(_settings("zk:1", "k:1", typed=BROKERS)), KRaftSource)

@@ -169,6 +169,9 @@ def set_variables(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) ->
         ({"AWS_ENDPOINT": AMAZON, "AWS_ENDPOINT_URL": "https://store"}, "do not read AWS_ENDPOINT"),
         ({"AWS_ENDPOINT_URL": "http://store"}, "or set AWS_ALLOW_HTTP=true"),
         ({"AWS_ENDPOINT_URL_S3": "http://store", "AWS_ALLOW_HTTP": "no"}, "or set AWS_ALLOW_HTTP=true"),
+        ({"AWS_ENDPOINT": "https://me:s3cret@store"}, "AWS_ENDPOINT: the address contains @"),
+        ({"AWS_ENDPOINT_URL": "http://me:s3/cret@store"}, "AWS_ENDPOINT_URL: the address contains @"),
+        ({"AWS_ENDPOINT_URL_S3": "https://store?key=s3cret"}, "AWS_ENDPOINT_URL_S3 is not an address"),
     ],
 )
 def test_endpoints_that_readers_disagree_on(
@@ -176,8 +179,9 @@ def test_endpoints_that_readers_disagree_on(
 ) -> None:
     set_variables(monkeypatch, variables)
 
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(UsageError, match=message) as refused:
         refuse_invalid_path("s3://bucket/surveyor")
+    assert "cret" not in str(refused.value)
     refuse_invalid_path("gs://bucket/surveyor")
 
 

@@ -58,6 +58,15 @@ def test_an_invalid_server_url_is_a_usage_error(url: str) -> None:
     assert "s3cret" not in done.stderr
 
 
+@pytest.mark.parametrize("url", ["sc://me:s3cret@h", "sc://me:s3/cret@h", "sc://me:s3;cret@h", "sc://h/?token=s3cret"])
+def test_secrets_of_an_invalid_server_url_are_not_shown(url: str) -> None:
+    done = CliRunner().invoke(app, ["whatif", "--lose", "brokers=1"], env={"SPARK_REMOTE": url})
+    assert (done.exit_code, done.stderr.count("\n")) == (ExitCode.USAGE, 1)
+    assert done.stderr.startswith("surveyor: SPARK_REMOTE")
+    assert "s3" not in done.stderr
+    assert "cret" not in done.stderr
+
+
 def test_a_server_that_is_not_there_is_missing(planning: list[str]) -> None:
     code, error, lines = _error([*planning, "--remote", f"{UNUSED_ADDRESS}/;token=s3cret"])
     assert (code, len(lines)) == (ExitCode.MISSING, 1)
