@@ -63,6 +63,7 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "mkdir environment": "tests/jobs/test_bare_environment.py",
         "spark-submit --master yarn": "tests/jobs/adapters/spark/test_yarn.py",
         "export SURVEYOR_WAREHOUSE=s3": NOT_RUN + "test_spark_clusters.py has S3, test_kerberos_brokers.py the keytab",
+        "here=$PWD": "tests/docs/test_files_sent.py",
         "export PYSPARK_PYTHON": "tests/jobs/support/outside/spark_servers.py",
         "surveyor snapshot --remote": "tests/jobs/adapters/spark/test_spark_clusters.py",
     },
