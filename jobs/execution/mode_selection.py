@@ -1,6 +1,8 @@
 """Selects the mode of a commit, and says why: admin if a live controller can carry out the plan, batch if it cannot."""
 
 from jobs.adapters.brokers.admin_client import AdminUnavailableError, bootstrap, is_reachable, read_properties
+from jobs.adapters.brokers.connection import connection_refusal
+from jobs.adapters.brokers.listeners import Listener
 from jobs.adapters.cluster_connections.interface import ClusterConnection, LiveCluster
 from jobs.core.errors import RefusedError, UsageError
 from jobs.core.option_places import COMMAND_CONFIG, place_of
@@ -188,10 +190,10 @@ def _unresponsive_controller(settings: Settings, state: LiveCluster) -> str | No
         with admin_of(settings, state) as admin:
             why_silent = admin.unresponsive_reason()
     except AdminUnavailableError as error:
-        raise _unreachable_from_here(controller, str(error)) from None
+        raise _unreachable_from_here(settings, state, str(error)) from None
     if why_silent is not None and not is_reachable(addresses):
         raise _unreachable_from_here(
-            controller, f"{why_silent}, and is not reached at {', '.join(addresses) or 'no address'}"
+            settings, state, f"{why_silent}, and is not reached at {', '.join(addresses) or 'no address'}"
         )
     return why_silent
 
@@ -217,7 +219,14 @@ def _addresses(settings: Settings, state: LiveCluster) -> list[str]:
     return bootstrap(controller, read_properties(settings.conf.command_config))
 
 
-def _unreachable_from_here(controller: int, reason: str) -> RefusedError:
+def _unreachable_from_here(settings: Settings, state: LiveCluster, reason: str) -> RefusedError:
+    controller, file = state.controller_broker, settings.conf.command_config
+    broker = next(row for row in state.brokers if row.broker_id == controller)
+    if refusal := connection_refusal(broker, str(settings.conf.controller_id), Listener.of(file, None)):
+        return RefusedError(
+            f"no connection to Kafka's controller: {refusal}; nothing was written. Correct {place_of(COMMAND_CONFIG)}"
+            f"{'' if file is None else f' {file}'}, or what that message names, then commit again"
+        )
     return RefusedError(
         f"{reason}. But broker {controller} is the controller and registered in ZooKeeper: the fault may be in the "
         f"connection and not in the cluster. Give the right credentials in {place_of(COMMAND_CONFIG)}, repair the "

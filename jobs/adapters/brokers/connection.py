@@ -303,6 +303,20 @@ def unreachable_reasons(
     return dict(sorted(reasons.copy().items()))
 
 
+def connection_refusal(broker: Broker, client_id: str, listener: Listener) -> str | None:
+    """Return why a broker and this client cannot agree on a connection, None if a retry may succeed or it succeeds.
+
+    Examples are a failed login, a certificate that does not verify, and another protocol than the listener's.
+    """
+    try:
+        BrokerConnection.to(broker, client_id, lambda: None, PROBE_TIMEOUT_SECONDS, listener).close()
+    except UnreachableBrokerError as error:
+        return _describe(broker, listener, str(error))
+    except DISCONNECTED:
+        pass
+    return None
+
+
 def _join_while_running(threads: Sequence[Thread], timeout_seconds: float) -> None:
     """Join threads for `timeout_seconds` in which this process could run.
 

@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from jobs.adapters.brokers.admin_client import Admin, AdminUnavailableError
 from jobs.adapters.delta.warehouse import Warehouse
 from schemas.plan import Plan
 from tests.jobs.support.commands.command_line import Surveyor
+from tests.jobs.support.kafka.unsecured_tokens import unsecured_token
 from tests.jobs.support.rows.plan_rows import election, store_plan
 from tests.jobs.support.zookeeper.kafka_tree import NO_PORT, KafkaTree, registration
 
@@ -81,6 +83,17 @@ def refused(surveyor: Surveyor, tree: KafkaTree, plan: Plan) -> str:
     return str(done.stderr)
 
 
+def disagreed(surveyor: Surveyor, tree: KafkaTree, plan: Plan, *more: str) -> str:
+    """The cause is known, and is not in the cluster."""
+    before = tree.dump()
+    done = run(surveyor, tree, plan, "--apply", *more)
+    assert (done.exit_code, tree.dump(), surveyor.commits(plan.plan_id)) == (REFUSED, before, [])
+    message = " ".join(done.stderr.split())
+    assert "no connection to Kafka's controller: broker 0 " in message
+    assert "--mode batch" not in message
+    return message
+
+
 def test_refused_if_no_broker_is_reachable(
     tree: KafkaTree, surveyor: Surveyor, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,7 +109,29 @@ def test_refused_if_brokers_need_other_credentials(
     for broker in range(3):
         tree.client.set(f"/brokers/ids/{broker}", registration().replace(b"PLAINTEXT", b"SASL_SSL"))
 
-    assert "no registered broker has a PLAINTEXT endpoint" in refused(surveyor, tree, plan)
+    assert "broker 0 has no PLAINTEXT endpoint; it has SASL_SSL (SASL_SSL)" in disagreed(surveyor, tree, plan)
+
+
+@pytest.mark.usefixtures("listening")
+def test_a_login_that_fails_is_no_reason_for_batch_mode(
+    tree: KafkaTree, surveyor: Surveyor, plan: Plan, tmp_path: Path
+) -> None:
+    """Its cause is known, and batch mode would have to log in, too."""
+    token, config = tmp_path / "token", tmp_path / "client.properties"
+    token.write_text(unsecured_token("ann", lifetime=-60.0))
+    config.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
+        f"sasl.oauthbearer.token.endpoint.url={token.as_uri()}\n"
+    )
+    for file in (token, config):
+        file.chmod(0o600)
+    registered, _ = tree.client.get("/brokers/ids/0")
+    tree.client.set("/brokers/ids/0", registered.replace(b'"PLAINTEXT": "PLAINTEXT"', b'"PLAINTEXT": "SASL_PLAINTEXT"'))
+
+    message = disagreed(surveyor, tree, plan, "--command-config", str(config))
+
+    assert "expired at" in message
+    assert f"Correct --command-config {config}, or what that message names" in message
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from jobs.adapters.brokers.connection import (
     DISCONNECTED,
     BrokerConnection,
     authenticate,
+    connection_refusal,
     refuse_unresponsive,
     unreachable_reasons,
 )
@@ -230,10 +231,12 @@ def test_certificate_of_another_authority(
     serve: Callable[..., FakeBroker], certificates: Certificates, tmp_path: Path
 ) -> None:
     others = Certificates.made_in(tmp_path / "others")
+    port, listener = serve(others.server).port, by(tmp_path, ssl_ca_location=certificates.ca)
 
-    reason = refusal(serve(others.server).port, by(tmp_path, ssl_ca_location=certificates.ca))
+    reason = refusal(port, listener)
 
     assert "its certificate does not verify: unable to get local issuer certificate" in reason
+    assert connection_refusal(row(port, [("L", "SSL")]), "test", listener) == reason
 
 
 def elsewhere(folder: Path) -> tuple[Path, Path]:
