@@ -50,10 +50,10 @@ _NO_KEY: Final = _KRB5 + 181
 _NO_TICKET: Final = frozenset({_KRB5 + 141, _KRB5 + 195})
 """With a keytab these mean that it has no key of the principal, as there is a cache in memory."""
 _EXPLANATIONS: Final = {
-    _KRB5 + 6: "the KDC does not know {the_principal}",
+    _KRB5 + 6: "the KDC does not know {the_principal}: have it created there, or correct the name{see_klist}",
     _KRB5 + 7: "the KDC does not know the service {service}: see sasl.kerberos.service.name and the host's name",
     _KRB5 + 14: "the KDC and {source} have no encryption type in common: export the keytab again",
-    _KRB5 + 18: "{the_principal} is locked or expired in the KDC",
+    _KRB5 + 18: "{the_principal} is locked or expired in the KDC: ask the KDC's administrator",
     _KRB5 + 24: "the KDC does not accept the key in {source}: export the keytab of {principal} again",
     _KRB5 + 31: "the KDC does not accept the key in {source}: export the keytab of {principal} again",
     _EXPIRED: "the ticket in {source} has expired: run {kinit}",
@@ -67,6 +67,10 @@ _EXPLANATIONS: Final = {
     _KRB5 + 224: "neither {principal} nor krb5.conf names a realm: see KRB5_CONFIG",
 }
 """What Kerberos' error codes mean for a user; the names are those of krb5.h, KRB5KDC_ERR_C_PRINCIPAL_UNKNOWN and on."""
+
+_DEFECTIVE_TOKEN: Final = 9
+"""GSS_S_DEFECTIVE_TOKEN: what the server sent is not of Kerberos, as of a ZooKeeper that is not configured for it."""
+_NO_KERBEROS: Final = "{server} does not offer Kerberos: leave out the file that configures it, or correct the address"
 
 
 class KerberosError(SurveyorError):
@@ -123,16 +127,23 @@ class KerberosLogin:
     def error(self, error: "GSSError", host: str | None = None) -> KerberosError:
         """Describe an error of GSSAPI in one line, and keep it for `failure`."""
         source = self.keytab or self.ticket_cache or "the default ticket cache"
+        klist = f"`{shlex.join(['klist', '-ke', str(self.keytab)])}`"
         message = " ".join(str(error).split()).replace("{", "{{").replace("}", "}}")
+        if error.maj_code >> 16 & 0xFF == _DEFECTIVE_TOKEN:
+            message = _NO_KERBEROS
         reason = _EXPLANATIONS.get(self._code(error), message).format(
             principal=self.principal or "the principal",
             the_principal="the principal" if self.principal is None else f"the principal {self.principal}",
             service=self.service if host is None else self._service_at(host),
             source=source,
             kinit=self._kinit(),
-            klist=f"`{shlex.join(['klist', '-ke', str(self.keytab)])}`",
+            server=host or "the server",
+            klist=klist,
+            see_klist="" if self.keytab is None else f" (see {klist})",
         )
-        message = f"Kerberos login of {self.principal or source} failed: {reason}"
+        cache = "the default ticket cache" if self.ticket_cache is None else f"the ticket cache {self.ticket_cache}"
+        subject = f"with {cache}" if self.principal is None else f"of {self.principal}"
+        message = f"Kerberos login {subject} failed: {reason}"
         if host is not None:
             self._failures[host] = message
         return KerberosError(message)
