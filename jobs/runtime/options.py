@@ -59,7 +59,10 @@ ZooKeeperConfig = Annotated[
         help="File with the security settings for ZooKeeper: TLS, SASL, digest.", envvar="SURVEYOR_ZOOKEEPER_CONFIG"
     ),
 ]
-CommandConfig = Annotated[Path | None, typer.Option(help="client.properties for the brokers: credentials and TLS.")]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(help="client.properties for the brokers: credentials and TLS.", envvar="SURVEYOR_COMMAND_CONFIG"),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 ResultFile = Annotated[Path | None, typer.Option(help="Also write that JSON object to this file.")]
 DetailedExitcode = Annotated[

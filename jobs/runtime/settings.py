@@ -326,7 +326,7 @@ def settings_from(
     given = {
         **chosen_address,
         "zookeeper_config": sources.prefer("zookeeper_config", zookeeper_config, cluster_conf.zookeeper_config),
-        "command_config": command_config,
+        "command_config": sources.prefer("command_config", command_config, cluster_conf.command_config),
     }
     flags = {key: value for key, value in given.items() if value is not None}
     chosen_conf = cluster_conf.model_copy(update=flags)

@@ -10,7 +10,9 @@ from typer.testing import CliRunner
 
 from jobs.checks.common_checks import CheckResult
 from jobs.cli import app
+from jobs.core.option_places import COMMAND_CONFIG, place_of
 from jobs.runtime.settings import Settings
+from jobs.runtime.suggestions import command_line
 from tests.jobs.support.commands.commands import Surveyor
 from tests.jobs.support.zookeeper.kafka_tree import KafkaTree
 
@@ -135,6 +137,42 @@ def test_what_is_typed_wins_over_the_environment(
 
     line = "" if message is None else f"surveyor: {message.format(used, conf)}"
     assert (hosts, ran.stderr.startswith(line), ran.stderr.count("\n")) == ([used], True, int(message is not None))
+
+
+@pytest.mark.parametrize(
+    ("options", "used"),
+    [
+        ("", "env.properties"),
+        ("--cluster default", "file.properties"),
+        ("--command-config typed.properties", "typed.properties"),
+    ],
+)
+def test_the_environment_may_name_the_brokers_credentials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, used: str
+) -> None:
+    conf = tmp_path / "surveyor.toml"
+    conf.write_text('[clusters.default]\nzookeeper = "zk:1"\ncommand_config = "file.properties"\n')
+    monkeypatch.setenv("SURVEYOR_COMMAND_CONFIG", "env.properties")
+    monkeypatch.setenv("SURVEYOR_CONF", str(conf))
+    files, next_commands, places = list[str](), list[str](), list[str]()
+
+    def look(settings: Settings) -> list[CheckResult]:
+        files.append(str(settings.conf.command_config))
+        next_commands.append(command_line(settings, "commit", "p"))
+        places.append(place_of(COMMAND_CONFIG))
+        return []
+
+    monkeypatch.setattr("jobs.console_output.doctor.run_checks", look)
+
+    CliRunner().invoke(app, ["doctor", *options.split()])
+
+    typed = f" {options}" if options else ""
+    place = {
+        "env.properties": "SURVEYOR_COMMAND_CONFIG",
+        "file.properties": f"command_config in [clusters.default] of {conf}",
+        "typed.properties": "--command-config",
+    }
+    assert (files, next_commands, places) == ([used], [f"surveyor commit p{typed}"], [place[used]])
 
 
 def test_conf_names_the_cluster(tree: KafkaTree, tmp_path: Path) -> None:
