@@ -22,6 +22,7 @@ from jobs.adapters.brokers.admin_client import read_properties, require_credenti
 from jobs.adapters.brokers.connection import unreachable_reasons
 from jobs.adapters.brokers.reported_configs import KAFKA_DEFAULTS, Overrides, read_configs_and_failures, read_overrides
 from jobs.adapters.delta.store_check import require_conditional_writes
+from jobs.adapters.delta.warehouse import SEE_DOCTOR
 from jobs.adapters.delta.warehouse_paths import existing_folder, is_local, refuse_unwritable
 from jobs.adapters.java.home import find_java, java_version
 from jobs.adapters.java.jars import cache_folder, incomplete_spark_jars, missing_spark_jars
@@ -141,13 +142,16 @@ def _warehouse(settings: Settings) -> Checks:
         yield CheckResult("warehouse", CheckStatus.FINE, f"{where} can be written, and no commit overwrites another")
     recent = warehouse_status_if_readable(settings.warehouse)
     if recent.fault:
-        yield CheckResult(
-            "tables",
-            CheckStatus.FAULT,
-            recent.fault,
-            f"repair or move the warehouse; `{command_line(settings, 'snapshot')}` creates a new one",
+        found, of_store, _ = recent.fault.partition(SEE_DOCTOR)
+        take = command_line(settings, "snapshot")
+        advice = (
+            "correct the address, the credentials or the network; a new warehouse would lack the plans of this one"
+            if of_store or not is_local(where)
+            else f"repair the warehouse, or move it away; `{take}` creates a new one then"
         )
-    elif recent.snapshot is None:
+        yield CheckResult("tables", CheckStatus.FAULT, found, advice)
+        return  # what else reads the tables fails for the same reason
+    if recent.snapshot is None:
         take = command_line(settings, "snapshot")
         yield CheckResult("tables", CheckStatus.WARNING, f"no snapshot of {settings.cluster} yet", take)
     elif (ahead := (recent.snapshot.taken_at - datetime.now(UTC)).total_seconds()) > CLOCK_WARNING_SECONDS:
@@ -156,7 +160,7 @@ def _warehouse(settings: Settings) -> Checks:
         )
     else:
         yield CheckResult("tables", CheckStatus.FINE, f"snapshot {recent.snapshot.snapshot_id} is the last")
-    yield from _schema(settings)
+    yield from guarded("schema", partial(_schema, settings))
 
 
 def _schema(settings: Settings) -> Checks:

@@ -66,6 +66,9 @@ Rows that repeat each other take less than a byte, and a file of TARGET_FILE_BYT
 deletion of one of them writes all the others again.
 """
 
+SEE_DOCTOR: Final = "; `surveyor doctor` examines the warehouse"
+"""What ends the message for an error of the store."""
+
 _SAME_ROWS: Final = frozenset(
     {
         *("OPTIMIZE", "VACUUM START", "VACUUM END", "REORG"),
@@ -181,8 +184,7 @@ class Warehouse:
         except (OSError, DeltaError) as error:
             if reason := store_error_reason(error):
                 raise UnreadableError(
-                    f"table {table} at {absolute(self.path(table))} cannot be read: {reason}; `surveyor doctor` "
-                    "examines the warehouse",
+                    f"table {table} at {absolute(self.path(table))} cannot be read: {reason}{SEE_DOCTOR}",
                 ) from None
             raise
 

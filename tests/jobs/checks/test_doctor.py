@@ -12,9 +12,10 @@ from kazoo.security import make_acl, make_digest_acl
 from typer.testing import CliRunner
 
 from jobs.adapters.brokers.oauth_tokens import TOKEN_URL
-from jobs.adapters.delta.warehouse import Warehouse
+from jobs.adapters.delta.warehouse import SEE_DOCTOR, Warehouse
 from jobs.checks.common_checks import CheckStatus
 from jobs.cli import app
+from jobs.core.errors import UnreadableError
 from schemas.znodes import State as PartitionState
 from schemas.znodes import encode_state
 from tests.jobs.support.commands.command_line import Surveyor
@@ -235,6 +236,25 @@ def test_a_history_of_another_cluster(warehouse: Warehouse, tree: KafkaTree, loo
 
     assert status == CheckStatus.FAULT
     assert "is that of AAAAAAAAAAAAAAAAAAAAAA; check the address" in found
+
+
+def test_a_store_that_fails_is_one_fault(
+    warehouse: Warehouse, tree: KafkaTree, look: Callable[..., Findings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Cluster(warehouse).snapshot()
+
+    def fail(*_: object, **__: object) -> None:
+        raise UnreadableError("table snapshots cannot be read: connection refused" + SEE_DOCTOR)
+
+    monkeypatch.setattr(Warehouse, "read", fail)
+
+    findings = look(tree.hosts, code=1)
+
+    assert [check for check, state in states(findings).items() if state == CheckStatus.FAULT] == ["tables"]
+    _, found, advice = findings["tables"]
+    assert found == "table snapshots cannot be read: connection refused"
+    assert advice is not None
+    assert "surveyor snapshot" not in advice
 
 
 def test_a_snapshot_from_the_future(warehouse: Warehouse, tree: KafkaTree, look: Callable[..., Findings]) -> None:
