@@ -51,6 +51,19 @@ def place_of(option: str) -> str:
     return places.get(option) or (f"{option} ({VARIABLES[option]})" if option in _WITH_VARIABLE else option)
 
 
+def value_at(option: str, value: object) -> str:
+    """Return an option's value with the place that it comes from, for messages.
+
+    >>> value_at("--zookeeper-config", "zk.properties")
+    '--zookeeper-config zk.properties'
+    >>> with option_places({"--zookeeper-config": "zookeeper_config in [clusters.east] of surveyor.toml"}):
+    ...     value_at("--zookeeper-config", "zk.properties")
+    'zookeeper_config in [clusters.east] of surveyor.toml: zk.properties'
+    """
+    place = place_of(option)
+    return f"{place} {value}" if place.startswith((option, VARIABLES.get(option, option))) else f"{place}: {value}"
+
+
 @contextmanager
 def option_places(places: Mapping[str, str]) -> Iterator[None]:
     """State the places for a command."""

@@ -28,31 +28,30 @@ KEY_PASSWORD: Final = "ssl.key.password"  # noqa: S105 - the name of a setting
 
 
 def read_key_values(
-    path: Path, option: str, known_keys: Collection[str], *, is_known: Callable[[str], bool] = lambda _: False
+    path: Path, file: str, known_keys: Collection[str], *, is_known: Callable[[str], bool] = lambda _: False
 ) -> dict[str, str]:
-    """Read the file given by `option`; raise UsageError for unknown keys and for a password readable by other users.
+    """Read the file at `path`; raise UsageError for unknown keys and for a password readable by other users.
 
-    `is_known`: which other keys are known, such as those with a name in them. Messages never contain a value.
+    `file` is the option and path, for messages, which never contain a value. `is_known`: which other keys are known,
+    such as those with a name in them.
     """
     import javaproperties  # noqa: PLC0415 - it imports asyncio, which is slow and not needed without such a file
 
     try:
-        properties = javaproperties.loads(read_text_file(path, f"{option} {path}"))
+        properties = javaproperties.loads(read_text_file(path, file))
         mode = path.stat().st_mode
     except (OSError, javaproperties.InvalidUEscapeError) as error:
-        raise UsageError(f"cannot read {option} {path}: {_error_text(error)}") from None
+        raise UsageError(f"cannot read {file}: {_error_text(error)}") from None
     values = {key: value.strip() for key, value in properties.items()}  # as Kafka's ConfigDef does
     for key, value in values.items():
         is_complete = value or key == HOST_NAMES
         if not is_complete or not (key in known_keys or is_known(key)):
-            raise UsageError(
-                f"{option} {path}: {key!r} is not known or has no value; known are {', '.join(known_keys)}"
-            )
+            raise UsageError(f"{file}: {key!r} is not known or has no value; known are {', '.join(known_keys)}")
     if any(_is_secret(key, value) for key, value in values.items()):
-        refuse_shared(f"{option} {path} has a password in it", path, mode)
+        refuse_shared(f"{file} has a password in it", path, mode)
     if TOKEN_COMMAND in values:
-        refuse_shared(f"{option} {path} has a command in it", path, mode)
-    refuse_shared_key(values, f"{option} {path}")
+        refuse_shared(f"{file} has a command in it", path, mode)
+    refuse_shared_key(values, file)
     return values
 
 

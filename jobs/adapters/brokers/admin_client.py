@@ -43,7 +43,7 @@ from jobs.adapters.kerberos.login import GSSAPI, KERBEROS_KEYS, KerberosError, K
 from jobs.core.errors import RefusedError, SurveyorError
 from jobs.core.jaas import login_module
 from jobs.core.logs import quiet_logger
-from jobs.core.option_places import COMMAND_CONFIG, place_of
+from jobs.core.option_places import COMMAND_CONFIG, place_of, value_at
 from jobs.core.properties import HOST_NAMES, read_key_values
 from jobs.core.tls_files import TLS_KEYS, client_context
 from schemas.replica_assignment import target
@@ -162,9 +162,9 @@ def read_properties(path: Path | None) -> dict[str, Any]:
     """
     if path is None:
         return {}
-    option = place_of(COMMAND_CONFIG)
     keys = (*_SETTINGS, *TOKEN_KEYS, *KERBEROS_KEYS, *TLS_KEYS, HOST_NAMES)
-    values, file = read_key_values(path, option, keys), f"{option} {path}"
+    file = value_at(COMMAND_CONFIG, path)
+    values = read_key_values(path, file, keys)
     settings: dict[str, Any] = {_SETTINGS[key]: value for key, value in values.items() if key in _SETTINGS}
     mechanism = settings.get("sasl_mechanism")
     if mechanism == "OAUTHBEARER":

@@ -14,7 +14,7 @@ from typing import Any, Final
 from jobs.adapters.brokers.admin_client import TLS, read_properties
 from jobs.adapters.kerberos.login import GSSAPI
 from jobs.core.errors import UsageError
-from jobs.core.option_places import COMMAND_CONFIG, place_of
+from jobs.core.option_places import COMMAND_CONFIG, place_of, value_at
 from schemas.rows import Broker
 from schemas.znode_json import PLAINTEXT, SECURITY_PROTOCOLS
 from schemas.znodes import Endpoint
@@ -52,8 +52,7 @@ class Listener:
         if protocol not in SECURITY_PROTOCOLS:
             choices = ", ".join(SECURITY_PROTOCOLS)
             raise UsageError(
-                f"{place_of(COMMAND_CONFIG)} {command_config}: security.protocol is {protocol!r}; it is one of "
-                f"{choices}"
+                f"{value_at(COMMAND_CONFIG, command_config)}: security.protocol is {protocol!r}; it is one of {choices}"
             )
         return cls(
             protocol, name, settings.get(TLS), _sasl(command_config, settings) if protocol.startswith("SASL") else {}
@@ -92,11 +91,11 @@ def _sasl(config: Path | None, settings: Mapping[str, Any]) -> dict[str, Any]:
     if mechanism not in MECHANISMS:
         choices = ", ".join(MECHANISMS)
         raise UsageError(
-            f"{place_of(COMMAND_CONFIG)} {config}: sasl.mechanism is {mechanism!r}; for control requests it is one of "
+            f"{value_at(COMMAND_CONFIG, config)}: sasl.mechanism is {mechanism!r}; for control requests it is one of "
             f"{choices}"
         )
     if mechanism not in {OAUTHBEARER, GSSAPI} and not {"sasl_plain_username", "sasl_plain_password"} <= settings.keys():
-        raise UsageError(f"{place_of(COMMAND_CONFIG)} {config}: SASL needs sasl.username and sasl.password")
+        raise UsageError(f"{value_at(COMMAND_CONFIG, config)}: SASL needs sasl.username and sasl.password")
     return {name: value for name, value in settings.items() if name.startswith("sasl_")}
 
 

@@ -22,7 +22,7 @@ from jobs.adapters.delta.filtered_reads import delta_files
 from jobs.adapters.delta.warehouse_paths import ACCESS_DENIED, is_hdfs, store_error_reason
 from jobs.core.addresses import allows_http
 from jobs.core.errors import SurveyorError
-from jobs.core.option_places import WAREHOUSE, place_of
+from jobs.core.option_places import WAREHOUSE, value_at
 
 
 def require_conditional_writes(warehouse: str) -> None:
@@ -89,4 +89,4 @@ def _write_to_hdfs(warehouse: str, name: str) -> None:
 def _unwritable(warehouse: str, error: Exception, *operations: str) -> SurveyorError:
     reason = store_error_reason(error) or str(error).splitlines()[0][:200]
     refused = f"; refused: {', '.join(operations)}" if operations and reason == ACCESS_DENIED else ""
-    return SurveyorError(f"{place_of(WAREHOUSE)} {warehouse} cannot be written: {reason}{refused}")
+    return SurveyorError(f"{value_at(WAREHOUSE, warehouse)} cannot be written: {reason}{refused}")

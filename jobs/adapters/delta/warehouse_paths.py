@@ -19,7 +19,7 @@ from jobs.adapters.kerberos.login import ticket_failure
 from jobs.core.addresses import S3_ENDPOINTS, allows_http, is_amazon_s3, refuse_credentials, s3_endpoint
 from jobs.core.errors import SurveyorError, UnreadableError, UsageError
 from jobs.core.masking import without_passwords
-from jobs.core.option_places import WAREHOUSE, place_of
+from jobs.core.option_places import WAREHOUSE, place_of, value_at
 
 _IMPOSSIBLE: Final = re.compile(r"[\[\]{}*?^|\\\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}")
 
@@ -177,9 +177,15 @@ def _refuse_invalid_s3_endpoint(shown: str, environment: Mapping[str, str]) -> N
     endpoint = s3_endpoint(environment) or ""
     own = environment.get(_DELTALAKE_ENDPOINT)
     if own and _s3_server(own) != _s3_server(endpoint):
+        known = next((name for name in S3_ENDPOINTS if environment.get(name)), None)
+        advice = (
+            f"set {S3_ENDPOINTS[-1]}={own} instead, or unset {_DELTALAKE_ENDPOINT} if the bucket is at Amazon"
+            if known is None
+            else f"unset {_DELTALAKE_ENDPOINT}, as {known} is set"
+        )
         raise UsageError(
-            f"{shown}: Arrow and Spark do not read {_DELTALAKE_ENDPOINT}, and would look for the bucket elsewhere; set "
-            f"{S3_ENDPOINTS[-1]}={own} instead, or unset {_DELTALAKE_ENDPOINT} if the bucket is at Amazon"
+            f"{shown}: Arrow and Spark do not read {_DELTALAKE_ENDPOINT}, and would look for the bucket elsewhere; "
+            f"{advice}"
         )
     if endpoint.startswith("http://") and not allows_http(environment):
         raise UsageError(
@@ -228,11 +234,11 @@ def refuse_invalid_path(warehouse: str) -> None:
         return
     scheme = warehouse.partition(":")[0].lower()
     if ":" in warehouse and scheme in _FORMS:
-        raise UsageError(f"{place_of(WAREHOUSE)} {scheme}:...: expected a URL of the form {_FORMS[scheme]}")
+        raise UsageError(f"{value_at(WAREHOUSE, scheme)}:...: expected a URL of the form {_FORMS[scheme]}")
     folder = Path(warehouse).absolute()
     if odd := _IMPOSSIBLE.search(str(folder)):
         raise UsageError(
-            f"{place_of(WAREHOUSE)} {warehouse!r}: {odd[0]!r} in the path {str(folder)!r} cannot be part of a Delta "
+            f"{value_at(WAREHOUSE, repr(warehouse))}: {odd[0]!r} in the path {str(folder)!r} cannot be part of a Delta "
             "table's "
             r"address, nor can [ ] { } * ? ^ | \, control characters, and % before two hexadecimal digits; "
             "choose another folder, or a symbolic link without them",
@@ -252,21 +258,21 @@ def _refuse_invalid_url(warehouse: str) -> None:
     if scheme not in _FORMS:
         known = ", ".join(f"{known}://" for known in sorted(_FORMS))
         raise UsageError(
-            f"{place_of(WAREHOUSE)} {scheme}://...: no warehouse can be there; give a folder as its path, or a URL of "
+            f"{value_at(WAREHOUSE, scheme)}://...: no warehouse can be there; give a folder as its path, or a URL of "
             f"{known}"
         )
     place, _, last_host = rest.rpartition("@")  # a secret may contain a slash, so the host is not what urlsplit says
     if "@" in rest and (scheme not in _IN_USER or not _BUCKET.fullmatch(place)):
         raise UsageError(
-            f"{place_of(WAREHOUSE)} {scheme}://...: the URL contains @, as one with credentials, which would be shown "
+            f"{value_at(WAREHOUSE, scheme)}://...: the URL contains @, as one with credentials, which would be shown "
             "in "
             f"messages and logs; give them in the environment ({_CREDENTIALS[scheme]}), or use the machine's role"
         )
     host = last_host.partition("/")[0]
     if not (_HOST_AND_PORT if scheme == HDFS else _BUCKET).fullmatch(host) or (scheme in _IN_USER and not place):
-        raise UsageError(f"{place_of(WAREHOUSE)} {scheme}://...: expected a URL of the form {_FORMS[scheme]}")
+        raise UsageError(f"{value_at(WAREHOUSE, scheme)}://...: expected a URL of the form {_FORMS[scheme]}")
     url = urlsplit(warehouse)
-    shown = f"{place_of(WAREHOUSE)} {scheme}://{rest.partition('/')[0]}"
+    shown = f"{value_at(WAREHOUSE, scheme)}://{rest.partition('/')[0]}"
     if url.query or url.fragment:
         raise UsageError(f"{shown}{url.path}: the URL of a warehouse ends with its folder, without ? and #")
     if url.scheme.startswith("s3"):
@@ -277,7 +283,9 @@ def _refuse_invalid_url(warehouse: str) -> None:
             "so it is not put at the top"
         )
     if odd := _IMPOSSIBLE.search(url.path):
-        raise UsageError(f"{place_of(WAREHOUSE)} {warehouse!r}: {odd[0]!r} cannot be part of a Delta table's address")
+        raise UsageError(
+            f"{value_at(WAREHOUSE, repr(warehouse))}: {odd[0]!r} cannot be part of a Delta table's address"
+        )
 
 
 def refuse_invalid_cluster_name(cluster: str) -> None:
@@ -306,7 +314,7 @@ def refuse_unwritable(warehouse: str) -> None:
         ).rmdir()  # permissions say nothing for root: /proc looks writable
     except OSError as error:
         raise SurveyorError(
-            f"{place_of(WAREHOUSE)} {warehouse} cannot be written: no folder can be made in {existing}: "
+            f"{value_at(WAREHOUSE, warehouse)} cannot be written: no folder can be made in {existing}: "
             f"{_REASONS.get(error.strerror or '', error.strerror)}; "
             "choose another folder, or fix its permissions",
         ) from None

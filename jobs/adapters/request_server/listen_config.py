@@ -144,7 +144,9 @@ class ListenConfig:
 
         `listen` and `advertise`: HOST:PORT for brokers, and CLIENTS://HOST:PORT for clients of their listener CLIENTS.
         """
-        values = {} if file is None else read_key_values(file, OPTION, LISTEN_FILE_KEYS, is_known=_is_variable)
+        values = (
+            {} if file is None else read_key_values(file, f"{OPTION} {file}", LISTEN_FILE_KEYS, is_known=_is_variable)
+        )
         addresses, advertised_addresses = _by_listener(LISTEN, listen), _by_listener(ADVERTISE, advertise)
         if None not in addresses:
             raise UsageError(f"{LISTEN} HOST:PORT is missing, without the name of a listener: brokers connect to it")

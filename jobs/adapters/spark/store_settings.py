@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from jobs.adapters.java.jars import AZURE, GCS, S3
 from jobs.core.addresses import s3_endpoint
 from jobs.core.errors import UsageError
-from jobs.core.option_places import WAREHOUSE, place_of
+from jobs.core.option_places import WAREHOUSE, value_at
 
 _HADOOP: Final = "spark.hadoop.fs"
 _OAUTH: Final = "org.apache.hadoop.fs.azurebfs.oauth2"
@@ -76,7 +76,7 @@ def _azure_settings(warehouse: str, environment: Mapping[str, str]) -> dict[str,
     url = urlsplit(warehouse)
     if not url.username:
         raise UsageError(
-            f"Spark does not find the account of {place_of(WAREHOUSE)} {warehouse}: write it as "
+            f"Spark does not find the account of {value_at(WAREHOUSE, warehouse)}: write it as "
             f"{url.scheme}://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER"
         )
 
@@ -123,7 +123,7 @@ def _gcs_settings(warehouse: str, environment: Mapping[str, str]) -> dict[str, s
     file = next((environment[name] for name in _KEY_FILE if environment.get(name)), None)
     if not file and environment.get(_INLINE_KEY):
         raise UsageError(
-            f"Spark does not read the key in {_INLINE_KEY} for {place_of(WAREHOUSE)} {warehouse}: write it to a file, "
+            f"Spark does not read the key in {_INLINE_KEY} for {value_at(WAREHOUSE, warehouse)}: write it to a file, "
             "and name "
             f"that in {_KEY_FILE[0]}"
         )

@@ -34,7 +34,7 @@ from jobs.adapters.kerberos.login import KerberosError, KerberosLogin
 from jobs.adapters.zookeeper.endpoint import ZooKeeperEndpoint, kazoo_options, login_in
 from jobs.core.errors import NoAnswerError, SurveyorError, UnreadableError, UsageError
 from jobs.core.logs import quiet_logger
-from jobs.core.option_places import ZOOKEEPER, ZOOKEEPER_CONFIG, place_of
+from jobs.core.option_places import ZOOKEEPER, ZOOKEEPER_CONFIG, place_of, value_at
 from jobs.core.signals import uninterruptible
 from schemas.znode_paths import TOPICS
 
@@ -175,7 +175,7 @@ class ZooKeeperSession:
                 **options,
             )
         except ValueError as error:
-            raise UsageError(f"{place_of(ZOOKEEPER)} {hosts!r} is not HOST:PORT[,...][/chroot]: {error}") from None
+            raise UsageError(f"{value_at(ZOOKEEPER, repr(hosts))} is not HOST:PORT[,...][/chroot]: {error}") from None
         self._note_refusal(client)
         with uninterruptible():
             self._client = client
@@ -189,10 +189,10 @@ class ZooKeeperSession:
         try:
             login.credentials()
         except KerberosError as error:
-            raise UnreadableError(f"{place_of(ZOOKEEPER_CONFIG)} {self.endpoint.config}: {error}") from None
+            raise UnreadableError(f"{value_at(ZOOKEEPER_CONFIG, self.endpoint.config)}: {error}") from None
 
     def _authentication_failed(self) -> str:
-        option, server = f"{place_of(ZOOKEEPER_CONFIG)} {self.endpoint.config}", f"ZooKeeper at {self.endpoint}"
+        option, server = value_at(ZOOKEEPER_CONFIG, self.endpoint.config), f"ZooKeeper at {self.endpoint}"
         if self._login is None:
             return f"{server} does not accept the user or the password of {option}"
         failure = self._login.failure(host_names(self.endpoint.hosts))
@@ -262,7 +262,7 @@ def _not_connected(endpoint: ZooKeeperEndpoint, timeout: float) -> str:
         reason = f"cannot resolve host name {unknown[0]!r}: "
         return f"{none}{reason}check {place_of(ZOOKEEPER)}, HOST:PORT[,...][/chroot], and this machine's DNS"
     how = (
-        f"whether {place_of(ZOOKEEPER_CONFIG)} {config} fits the server"
+        f"whether {value_at(ZOOKEEPER_CONFIG, config)} fits the server"
         if config
         else f"whether it requires TLS ({place_of(ZOOKEEPER_CONFIG)})"
     )

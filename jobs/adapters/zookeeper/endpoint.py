@@ -12,7 +12,7 @@ from typing import Any, Final
 from jobs.adapters.kerberos.login import GSSAPI, INSTALL, KERBEROS_KEYS, KerberosLogin, login_of
 from jobs.core.errors import MissingError, UsageError
 from jobs.core.jaas import login_module
-from jobs.core.option_places import ZOOKEEPER_CONFIG, place_of
+from jobs.core.option_places import ZOOKEEPER_CONFIG, value_at
 from jobs.core.properties import HOST_NAMES, read_key_values
 from jobs.core.tls_files import TLS_KEYS, client_context
 
@@ -58,11 +58,11 @@ def kazoo_options(config: Path | None) -> dict[str, Any]:
     """Return kazoo's options for a configuration file; raise UsageError for an invalid file."""
     if config is None:
         return {}
-    settings = read_key_values(config, place_of(ZOOKEEPER_CONFIG), _KEYS)
+    settings = read_key_values(config, value_at(ZOOKEEPER_CONFIG, config), _KEYS)
     protocol = settings.get("security.protocol", "PLAINTEXT")
     if protocol not in _USES_TLS:
         raise UsageError(
-            f"{place_of(ZOOKEEPER_CONFIG)} {config}: security.protocol is {protocol!r}; it is one of "
+            f"{value_at(ZOOKEEPER_CONFIG, config)}: security.protocol is {protocol!r}; it is one of "
             f"{', '.join(_USES_TLS)}"
         )
     options: dict[str, Any] = {}
@@ -71,7 +71,7 @@ def kazoo_options(config: Path | None) -> dict[str, Any]:
 
         options |= {
             "use_ssl": True,
-            "handler": TlsHandler(client_context(settings, f"{place_of(ZOOKEEPER_CONFIG)} {config}")),
+            "handler": TlsHandler(client_context(settings, value_at(ZOOKEEPER_CONFIG, config))),
         }
     if protocol.startswith("SASL"):
         options["sasl_options"] = _sasl(config, settings)
@@ -97,7 +97,7 @@ def acl_id(config: Path | None) -> str | None:
 
 
 def _sasl(config: Path, settings: dict[str, str]) -> dict[str, Any]:
-    file = f"{place_of(ZOOKEEPER_CONFIG)} {config}"
+    file = value_at(ZOOKEEPER_CONFIG, config)
     mechanism = settings.get("sasl.mechanism", _DIGEST_MD5)
     if mechanism not in {_DIGEST_MD5, GSSAPI}:
         raise UsageError(f"{file}: sasl.mechanism is {mechanism!r}; it is one of {_DIGEST_MD5}, {GSSAPI}")

@@ -30,7 +30,7 @@ from jobs.adapters.zookeeper.controllership import NOT_CONNECTED, session_of
 from jobs.adapters.zookeeper.endpoint import acl_id
 from jobs.adapters.zookeeper.multi_failure import multi_failure
 from jobs.core.errors import LeaseHeldError, LeaseLostError, RefusedError
-from jobs.core.option_places import ZOOKEEPER_CONFIG, place_of
+from jobs.core.option_places import ZOOKEEPER_CONFIG, place_of, value_at
 from schemas.lease_holder import (
     LeaseHolder,
     encode_holder,
@@ -169,7 +169,7 @@ def _create(client: KazooClient, path: str, data: bytes, *, dry: bool = False) -
 
 
 def _denied(client: KazooClient, config: Path | None) -> str:
-    user = acl_id(config) or f"the user of {place_of(ZOOKEEPER_CONFIG)} {config}"
+    user = acl_id(config) or f"the user of {value_at(ZOOKEEPER_CONFIG, config)}"
     entry = f"an entry for {user} with the permissions cdr (create, delete, read)"
     if config is None:
         remedy = f"name in {place_of(ZOOKEEPER_CONFIG)} a user that may write there"

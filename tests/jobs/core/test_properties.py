@@ -14,7 +14,7 @@ def read(folder: Path, text: str, mode: int = 0o600) -> dict[str, str]:
     path = folder / "client.properties"
     path.write_bytes(text.encode("latin-1"))
     path.chmod(mode)
-    return read_key_values(path, "--command-config", KNOWN)
+    return read_key_values(path, f"--command-config {path}", KNOWN)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ FILES: Final[list[tuple[str, Callable[[Path], Any], Any]]] = [
         lambda path: load_conf(path).clusters["default"].zookeeper,
         "zk:2181",
     ),
-    ("known=a\n", lambda path: read_key_values(path, "--command-config", ["known"]), {"known": "a"}),
+    ("known=a\n", lambda path: read_key_values(path, f"--command-config {path}", ["known"]), {"known": "a"}),
 ]
 
 

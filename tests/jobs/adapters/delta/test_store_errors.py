@@ -165,8 +165,8 @@ def set_variables(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) ->
     [
         ({"AWS_ENDPOINT": "https://store"}, "Arrow and Spark do not read AWS_ENDPOINT"),
         ({"AWS_ENDPOINT": "https://store"}, "set AWS_ENDPOINT_URL=https://store instead"),
-        ({"AWS_ENDPOINT": "https://one", "AWS_ENDPOINT_URL": "https://two"}, "do not read AWS_ENDPOINT"),
-        ({"AWS_ENDPOINT": AMAZON, "AWS_ENDPOINT_URL": "https://store"}, "do not read AWS_ENDPOINT"),
+        ({"AWS_ENDPOINT": "https://one", "AWS_ENDPOINT_URL": "https://two"}, "; unset AWS_ENDPOINT, as AWS_"),
+        ({"AWS_ENDPOINT": AMAZON, "AWS_ENDPOINT_URL_S3": "https://store"}, "AWS_ENDPOINT, as AWS_ENDPOINT_URL_S3 is"),
         ({"AWS_ENDPOINT_URL": "http://store"}, "or set AWS_ALLOW_HTTP=true"),
         ({"AWS_ENDPOINT_URL_S3": "http://store", "AWS_ALLOW_HTTP": "no"}, "or set AWS_ALLOW_HTTP=true"),
         ({"AWS_ENDPOINT": "https://me:s3cret@store"}, "AWS_ENDPOINT: the address contains @"),
