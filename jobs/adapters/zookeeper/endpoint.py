@@ -90,10 +90,21 @@ def acl_id(config: Path | None) -> str | None:
     """Return the id that ACLs have for the user of a configuration file, None if the file does not say it."""
     options = kazoo_options(config)
     sasl, login = options.get("sasl_options", {}), login_in(options)
-    user = sasl.get("username") if login is None else login.principal
-    if user is not None:
-        return f"sasl:{user}"
+    if login is not None and login.principal is not None:
+        return kerberos_acl_id(login.principal)
+    if login is None and "username" in sasl:
+        return f"sasl:{sasl['username']}"
     return next((f"digest:{credential.partition(':')[0]}" for _, credential in options.get("auth_data", ())), None)
+
+
+def kerberos_acl_id(principal: str) -> str:
+    """Return the ids that ACLs may have for a principal: ZooKeeper can be set to remove its host and its realm.
+
+    >>> kerberos_acl_id("kafka/b1.example@EXAMPLE")
+    'sasl:kafka/b1.example@EXAMPLE (sasl:kafka if ZooKeeper removes host and realm from principals)'
+    """
+    short = principal.partition("@")[0].partition("/")[0]
+    return f"sasl:{principal} (sasl:{short} if ZooKeeper removes host and realm from principals)"
 
 
 def _sasl(config: Path, settings: dict[str, str]) -> dict[str, Any]:
