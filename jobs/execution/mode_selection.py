@@ -222,7 +222,11 @@ def _addresses(settings: Settings, state: LiveCluster) -> list[str]:
 def _unreachable_from_here(settings: Settings, state: LiveCluster, reason: str) -> RefusedError:
     controller, file = state.controller_broker, settings.conf.command_config
     broker = next(row for row in state.brokers if row.broker_id == controller)
-    if refusal := connection_refusal(broker, str(settings.conf.controller_id), Listener.of(file, None)):
+    try:
+        refusal = connection_refusal(broker, str(settings.conf.controller_id), Listener.of(file, None))
+    except UsageError as error:  # the file lacks what a login needs
+        refusal = str(error)
+    if refusal:
         return RefusedError(
             f"no connection to Kafka's controller: {refusal}; nothing was written. Correct {place_of(COMMAND_CONFIG)}"
             f"{'' if file is None else f' {file}'}, or what that message names, then commit again"
