@@ -111,8 +111,7 @@ def _java() -> Checks:
 def _jars(warehouse: str) -> Checks:
     missing, incomplete = missing_spark_jars(warehouse), incomplete_spark_jars(warehouse)
     for gap in incomplete:
-        found, _, advice = gap.partition("; ")
-        yield CheckResult("jars", CheckStatus.WARNING, found, advice)
+        yield CheckResult("jars", CheckStatus.WARNING, gap.found, gap.advice)
     if missing:
         yield CheckResult(
             "jars",
@@ -263,8 +262,7 @@ def _lease(settings: Settings, client: KazooClient) -> Checks:
     if not settings.conf.commit_lease:
         return
     if refusal := lease_refusal(client, settings.zookeeper_endpoint.config):
-        found, _, advice = refusal.partition(": ")
-        yield CheckResult("lease", CheckStatus.WARNING, found, advice)
+        yield CheckResult("lease", CheckStatus.WARNING, refusal.found, refusal.advice)
 
 
 def _write_advice() -> str:

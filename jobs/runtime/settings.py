@@ -301,8 +301,8 @@ def settings_from(
                 conf=known,
                 as_json=True,
                 typed=_typed_for(name, sources.typed),
-                places=places | _places_in(f"[clusters.{name}] of {conf_path}"),
-                conf_section=f"[clusters.{name}] of {conf_path}",
+                places=places | _places_in(_section(conf_path, name)),
+                conf_section=_section(conf_path, name),
             )
             for name, known in sorted(conf.clusters.items())
         )
@@ -319,7 +319,8 @@ def settings_from(
             f"--conf {conf_path} has no [clusters.{cluster}]; it has {', '.join(sorted(conf.clusters))}",
         )
     cluster_conf = conf.clusters.get(cluster, ClusterConf())
-    _refuse_invalid_section(cluster_conf, f"[clusters.{cluster}] of {conf_path}")
+    section = _section(conf_path, cluster)
+    _refuse_invalid_section(cluster_conf, section)
     stored = {name: getattr(cluster_conf, name) for name in _CLUSTER_OPTIONS}
     chosen_address = sources.address(addresses, cluster_conf)
     cluster_conf = cluster_conf.model_copy(update=dict.fromkeys(ADDRESS_OPTIONS))
@@ -331,7 +332,7 @@ def settings_from(
     flags = {key: value for key, value in given.items() if value is not None}
     chosen_conf = cluster_conf.model_copy(update=flags)
     chosen = {name: getattr(chosen_conf, name) for name in _CLUSTER_OPTIONS}
-    places |= sources.places(chosen, stored, f"[clusters.{cluster}] of {conf_path}")
+    places |= sources.places(chosen, stored, section)
     return of_command(
         cluster=cluster,
         conf=chosen_conf,
@@ -363,6 +364,11 @@ def _refuse_invalid_section(conf: ClusterConf, section: str) -> None:
         _refuse_invalid_servers(name, getattr(conf, name), f"{name} in {section}")
     if None not in {conf.zookeeper, conf.bootstrap_servers}:
         raise UsageError(f"{section} has both zookeeper and bootstrap_servers; give one of the two")
+
+
+def _section(conf_path: Path | None, cluster: str) -> str:
+    """Name the section of a cluster in the file, for messages."""
+    return f"[clusters.{cluster}] of {conf_path}"
 
 
 def _places_in(section: str) -> dict[str, str]:

@@ -177,8 +177,7 @@ class BrokerConnection:
         if error_of(self.receive_response(stop, deadline)) == CLUSTER_AUTHORIZATION_FAILED:
             raise UnreachableBrokerError(
                 f"it answers ClusterAuthorizationFailed ({CLUSTER_AUTHORIZATION_FAILED}): the user of "
-                f"{place_of(COMMAND_CONFIG)} "
-                "needs ClusterAction on the Cluster; see the ACLs",
+                f"{place_of(COMMAND_CONFIG)} needs ClusterAction on the Cluster; see the ACLs",
             )
 
     def version(self, request: Request) -> int:

@@ -119,7 +119,8 @@ class ZooKeeperConnection(ZooKeeperSession):
 
     def lease_refusal(self) -> str | None:
         with self.connected() as client:
-            return lease_refusal(client, self.endpoint.config)
+            refusal = lease_refusal(client, self.endpoint.config)
+            return None if refusal is None else str(refusal)
 
     @property
     def source(self) -> ZooKeeperSource:

@@ -239,8 +239,7 @@ def refuse_invalid_path(warehouse: str) -> None:
     if odd := _IMPOSSIBLE.search(str(folder)):
         raise UsageError(
             f"{value_at(WAREHOUSE, repr(warehouse))}: {odd[0]!r} in the path {str(folder)!r} cannot be part of a Delta "
-            "table's "
-            r"address, nor can [ ] { } * ? ^ | \, control characters, and % before two hexadecimal digits; "
+            r"table's address, nor can [ ] { } * ? ^ | \, control characters, and % before two hexadecimal digits; "
             "choose another folder, or a symbolic link without them",
         )
     for part in (folder, *folder.parents):
@@ -265,8 +264,7 @@ def _refuse_invalid_url(warehouse: str) -> None:
     if "@" in rest and (scheme not in _IN_USER or not _BUCKET.fullmatch(place)):
         raise UsageError(
             f"{value_at(WAREHOUSE, scheme)}://...: the URL contains @, as one with credentials, which would be shown "
-            "in "
-            f"messages and logs; give them in the environment ({_CREDENTIALS[scheme]}), or use the machine's role"
+            f"in messages and logs; give them in the environment ({_CREDENTIALS[scheme]}), or use the machine's role"
         )
     host = last_host.partition("/")[0]
     if not (_HOST_AND_PORT if scheme == HDFS else _BUCKET).fullmatch(host) or (scheme in _IN_USER and not place):

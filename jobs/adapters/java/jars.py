@@ -20,7 +20,7 @@ from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from jobs.adapters.java.resolvers import Artifact, JarSet, choose_resolver
@@ -67,12 +67,20 @@ def missing_spark_jars(warehouse: str) -> dict[str, str]:
     return {jars.title: jars.download_command for jars in _spark_sets(warehouse) if not _is_cached(jars)}
 
 
-def incomplete_spark_jars(warehouse: str) -> list[str]:
-    """Return what seems to be missing in the cached sets among `spark_jars`, and what to do, a sentence for each set.
+class Gap(NamedTuple):
+    """What a set of jars seems to lack, and what to do if it does.
 
-    Raise MissingError for a set that cannot be used.
+    Classes may still be there: jars may have been copied by hand, patched, or taken from another download, which names
+    them differently. So it is only a warning.
     """
-    return [gap for jars in _spark_sets(warehouse) if _is_cached(jars) if (gap := _gap(jars, _usable(jars)))]
+
+    found: str
+    advice: str
+
+
+def incomplete_spark_jars(warehouse: str) -> list[Gap]:
+    """Return the gaps of the cached sets among `spark_jars`; raise MissingError for a set that cannot be used."""
+    return [gap for jars in _spark_sets(warehouse) if _is_cached(jars) if (gap := _usable(jars)[1])]
 
 
 def _spark_sets(warehouse: str) -> list[JarSet]:
@@ -233,9 +241,9 @@ def _is_cached(request: JarSet) -> bool:
 def _cached(request: JarSet) -> list[Path]:
     if not _is_cached(request):
         _download(request, _folder(request))
-    jars = _usable(request)
-    if gap := _gap(request, jars):
-        _warn_once(gap)
+    jars, gap = _usable(request)
+    if gap:
+        _warn_once("; ".join(gap))
     return jars
 
 
@@ -245,33 +253,23 @@ def _warn_once(message: str) -> None:
     module_logger(__name__).warning("%s", message)
 
 
-def _usable(request: JarSet) -> list[Path]:
-    """Return the jars of a cached set; raise MissingError if there are none, or a main one was removed."""
+def _usable(request: JarSet) -> tuple[list[Path], Gap | None]:
+    """Return the jars of a cached set, and its gap; raise MissingError if there are none, or a main one was removed."""
     folder = _folder(request)
-    jars = _jars_in(folder)
+    jars, listed = _jars_in(folder), _listed_in(folder)
     if not jars:
         raise MissingError(f"{folder} has no jars: {_download_again(request)}")
-    removed = " ".join(_removed(folder, jars))
-    main = [it for it in request.artifacts if it.group == request.artifacts[0].group and it.name in removed]
+    removed = sorted(listed.difference(jar.name for jar in jars))
+    main = [it for it in request.artifacts if it.group == request.artifacts[0].group and it.name in " ".join(removed)]
     if missing := _absent(main, jars):
         raise MissingError(f"{folder} lacks {abbreviate(missing)}: {_download_again(request)}")
-    return jars
-
-
-def _gap(request: JarSet, jars: list[Path]) -> str | None:
-    """Return what a set seems to lack, and what to do, None if it seems complete.
-
-    Classes may still be there: jars may have been copied by hand, patched, or taken from another download, which names
-    them differently. So this is a warning.
-    """
-    folder = _folder(request)
     # an artifact that is left out may contain its whole group, as the bundle of Amazon's SDK does
     contained = {group for group, name in request.excluded if any(name in jar.name for jar in jars)}
-    needed = [] if _listed_in(folder) else [it for it in request.artifacts if it.group not in contained]
-    missing = [*_removed(folder, jars), *_absent(needed, jars)]
+    missing = removed if listed else _absent((it for it in request.artifacts if it.group not in contained), jars)
     if not missing:
-        return None
-    return f"{folder} seems to lack {abbreviate(missing)}; if classes are missing, {_download_again(request)}"
+        return jars, None
+    advice = f"if classes are missing, {_download_again(request)}"
+    return jars, Gap(f"{folder} seems to lack {abbreviate(missing)}", advice)
 
 
 def _download_again(request: JarSet) -> str:
@@ -288,11 +286,6 @@ def _absent(artifacts: Iterable[Artifact], jars: list[Path]) -> list[str]:
     []
     """
     return [artifact.name for artifact in artifacts if not any(artifact.name in jar.name for jar in jars)]
-
-
-def _removed(folder: Path, jars: list[Path]) -> list[str]:
-    """Return the names of the jars that were downloaded into a folder and are not there now."""
-    return sorted(_listed_in(folder).difference(jar.name for jar in jars))
 
 
 def _listed_in(folder: Path) -> set[str]:

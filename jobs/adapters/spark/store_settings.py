@@ -124,8 +124,7 @@ def _gcs_settings(warehouse: str, environment: Mapping[str, str]) -> dict[str, s
     if not file and environment.get(_INLINE_KEY):
         raise UsageError(
             f"Spark does not read the key in {_INLINE_KEY} for {value_at(WAREHOUSE, warehouse)}: write it to a file, "
-            "and name "
-            f"that in {_KEY_FILE[0]}"
+            f"and name that in {_KEY_FILE[0]}"
         )
     account = (
         {"auth.type": "SERVICE_ACCOUNT_JSON_KEYFILE", "auth.service.account.json.keyfile": file}

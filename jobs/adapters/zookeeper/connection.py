@@ -340,8 +340,7 @@ def forbidden(act: str) -> str:
     """
     return (
         f"an ACL denies Surveyor permission to {act} (NoAuth): name the brokers' user in {place_of(ZOOKEEPER_CONFIG)}, "
-        "or let the ACL (of "
-        "the parent, for create and delete) allow it to this host"
+        "or let the ACL (of the parent, for create and delete) allow it to this host"
     )
 
 

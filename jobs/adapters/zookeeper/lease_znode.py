@@ -88,7 +88,7 @@ class ZnodeLease:
         """Try to create the znode; return whether we have the lease, also if the response was lost."""
         with suppress(*LOST):
             if not _create(self.client, LEASE, encode_holder(self.holder)):
-                raise RefusedError(_denied(self.client, self.config))
+                raise RefusedError(str(_denied(self.client, self.config)))
         node = with_retries(lambda: read_latest(self.client, LEASE))
         session = session_of(self.client)
         if node.stat is None or not session or node.stat.ephemeralOwner != session:
@@ -140,7 +140,18 @@ def current_holder(client: KazooClient) -> LeaseHolder | None:
     return known_holder(read_latest(client, LEASE).data)
 
 
-def lease_refusal(client: KazooClient, config: Path | None) -> str | None:
+@dataclass(frozen=True, slots=True)
+class LeaseRefusal:
+    """Why an ACL denies the lease, and what helps."""
+
+    found: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.found}: {self.advice}"
+
+
+def lease_refusal(client: KazooClient, config: Path | None) -> LeaseRefusal | None:
     """Return why an ACL would deny us the lease, None if none does; nothing is created."""
     return None if _create(client, _PROBE, b"", dry=True) else _denied(client, config)
 
@@ -168,7 +179,7 @@ def _create(client: KazooClient, path: str, data: bytes, *, dry: bool = False) -
     return False
 
 
-def _denied(client: KazooClient, config: Path | None) -> str:
+def _denied(client: KazooClient, config: Path | None) -> LeaseRefusal:
     user = acl_id(config) or f"the user of {value_at(ZOOKEEPER_CONFIG, config)}"
     entry = f"an entry for {user} with the permissions cdr (create, delete, read)"
     if config is None:
@@ -177,10 +188,10 @@ def _denied(client: KazooClient, config: Path | None) -> str:
         remedy = f"ask an administrator to create {_PARENT}, with the brokers' ACL and {entry}"
     else:
         remedy = f"ask an administrator to add to the ACL of {_PARENT} {entry}"
-    return (
-        f"an ACL denies Surveyor permission to create {LEASE} (NoAuth), which prevents two commits at a time: "
-        f"{remedy}; "
-        "or set commit_lease = false for this cluster in the --conf file, and make sure that only one commit runs"
+    return LeaseRefusal(
+        f"an ACL denies Surveyor permission to create {LEASE} (NoAuth), which prevents two commits at a time",
+        f"{remedy}; or set commit_lease = false for this cluster in the --conf file, and make sure that only one "
+        "commit runs",
     )
 
 
