@@ -29,10 +29,10 @@ class Sentence:
         for text, name, spec, _ in Formatter().parse(self.template):
             yield text, name, spec == "ids"
 
-    def say(self, **details: Any) -> str:  # noqa: ANN401 - numbers, texts and lists
+    def render(self, **details: Any) -> str:  # noqa: ANN401 - numbers, texts and lists
         """Return the sentence with these details.
 
-        >>> Sentence("gone from the ISR: {gone:ids}; broker {leader} leads").say(gone=[1, 2], leader=3)
+        >>> Sentence("gone from the ISR: {gone:ids}; broker {leader} leads").render(gone=[1, 2], leader=3)
         'gone from the ISR: 1, 2; broker 3 leads'
         """
         for name in self._lists:
@@ -587,5 +587,5 @@ def other_topic(topic: str, planned: str | None, now: str | None) -> str:
     'topic t was deleted and created again'
     """
     if planned is not None and now is None:
-        return TOPIC_ID_LOST.say(topic=topic, planned=planned)
-    return TOPIC_RECREATED.say(topic=topic)
+        return TOPIC_ID_LOST.render(topic=topic, planned=planned)
+    return TOPIC_RECREATED.render(topic=topic)

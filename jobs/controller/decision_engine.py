@@ -203,7 +203,7 @@ def restrict_to_in_sync(change: Change, assumed_dead: Collection[int]) -> Change
         isr_after=change.isr_before,
         leader_recovery_state_after=change.leader_recovery_state_before,
         requires_live=[],
-        reason=reasons.LEADER_RESTARTED.say(),
+        reason=reasons.LEADER_RESTARTED.render(),
     )
 
 

@@ -174,7 +174,7 @@ class StateWriter:
 def _deferred(changes: Sequence[Change], outcomes: Sequence[RowOutcome]) -> list[RowOutcome]:
     """Return outcomes for the changes that a cycle had no time to write."""
     judged_keys = {outcome.change.key for outcome in outcomes}
-    reason = reasons.CYCLE_FULL.say(seconds=f"{MAX_WRITE_SECONDS:g}")
+    reason = reasons.CYCLE_FULL.render(seconds=f"{MAX_WRITE_SECONDS:g}")
     return [RowOutcome(change, Outcome.SKIPPED, reason) for change in changes if change.key not in judged_keys]
 
 

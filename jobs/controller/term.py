@@ -172,7 +172,7 @@ def _resident_controller(
             configured_epochs=prepared.broker_epochs,
         )
         log_writer.record(controller.decision_writer.cycle_record(outcomes=[]))
-        log_writer.record(AuditEntry(Step.TAKE_OVER, reasons.TAKEN_OVER_TO_STAY.say(epoch=control.epoch)))
+        log_writer.record(AuditEntry(Step.TAKE_OVER, reasons.TAKEN_OVER_TO_STAY.render(epoch=control.epoch)))
         try:
             with _reported_connection(control.client):
                 yield controller

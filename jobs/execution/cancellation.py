@@ -128,7 +128,7 @@ def cancel_running(
     commit_log = CommitLog.open(settings.warehouse, plan)
     if plan.row.status != PlanStatus.CANCELLED:
         close_plan(settings.warehouse, plan.plan_id, PlanStatus.CANCELLED)
-        commit_log.step(Step.CANCEL, Outcome.APPLIED, reasons.PLAN_CLOSED.say(status=plan.row.status))
+        commit_log.step(Step.CANCEL, Outcome.APPLIED, reasons.PLAN_CLOSED.render(status=plan.row.status))
     with cluster.reading() as reader:
         cancellation = read_cancellation(reader, settings, plan)
         was_requested = _was_requested(settings.warehouse, plan) or _is_being_committed(reader, plan)
@@ -249,7 +249,7 @@ class _CancellationRun:
         for status in in_progress:
             current = now[status.key]
             if current.risk is not None:
-                set_aside[status.key] = Outcome.SKIPPED, reasons.CONTINUES.say(risk=current.risk.reason)
+                set_aside[status.key] = Outcome.SKIPPED, reasons.CONTINUES.render(risk=current.risk.reason)
             elif current.status is ReassignmentStatus.IN_PROGRESS:
                 # a request in /admin names the target replicas; the Admin API takes None to cancel
                 targets[status.key] = _replicas_before(status) if requests.is_resident else None
@@ -265,7 +265,7 @@ class _CancellationRun:
         due = [status for status in out_of_order if now[status.key].status is ReassignmentStatus.OUT_OF_ORDER]
         targets = {status.key: _replicas_before(status) for status in due}
         outcomes = {
-            key: (Outcome.STALE, reasons.LEFT_ALONE.say(state=current.detail))
+            key: (Outcome.STALE, reasons.LEFT_ALONE.render(state=current.detail))
             for key, current in now.items()
             if key not in targets
         }
@@ -286,7 +286,7 @@ class _CancellationRun:
         statuses = self.read_steps([moves[wave, (topic, partition)] for wave, topic, partition, _ in interrupted])
         outcomes = []
         for (*_, action), current in zip(interrupted, statuses, strict=True):
-            killed = Outcome.UNKNOWN, reasons.CANCELLATION_KILLED.say(state=current.detail)
+            killed = Outcome.UNKNOWN, reasons.CANCELLATION_KILLED.render(state=current.detail)
             outcomes.append(_outcome(current, Step(action), killed))
         self.commit_log.append_now(outcomes)
 
@@ -328,7 +328,7 @@ class _CancellationRun:
         requested = [before[key] for key in requests.requested]
         statuses = self._wait(step, requested, requests) if requested else {}
         outcomes = [
-            RowOutcome(_row(before[key], step), Outcome.UNKNOWN, reasons.MOVES_BACK_NOW.say(state=current.detail))
+            RowOutcome(_row(before[key], step), Outcome.UNKNOWN, reasons.MOVES_BACK_NOW.render(state=current.detail))
             if requests.is_resident and current.status is ReassignmentStatus.DIVERGED and key not in requests.refused
             else _outcome(current, step, requests.unchanged_reason(key, current.detail))
             for key, current in statuses.items()
@@ -365,7 +365,7 @@ def _outcome(now: PartitionStatus, step: Step, unchanged: Reason) -> RowOutcome:
 
 def _changed_reason(now: PartitionStatus) -> Reason:
     if now.is_unknown:
-        return Outcome.UNKNOWN, reasons.UNREAD_NOW.say(fault=now.detail)
+        return Outcome.UNKNOWN, reasons.UNREAD_NOW.render(fault=now.detail)
     return ended_reason(now.status, now.detail, is_stranded=now.stranded, way_back="surveyor rollback")
 
 

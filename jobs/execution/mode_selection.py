@@ -59,7 +59,7 @@ def choose_mode(
         )
     _refuse_unable(mode, plan, why_not_admin, why_not_batch)
     if mode is not Mode.AUTO:
-        return mode, reasons.MODE_REQUESTED.say()
+        return mode, reasons.MODE_REQUESTED.render()
     if why_not_batch:
         return Mode.ADMIN, why_not_batch
     if why_not_admin or epoch_behind:
@@ -68,7 +68,7 @@ def choose_mode(
     return (
         (Mode.BATCH, why_unresponsive)
         if why_unresponsive
-        else (Mode.ADMIN, reasons.BROKER_CONTROLS.say(controller=state.controller_broker))
+        else (Mode.ADMIN, reasons.BROKER_CONTROLS.render(controller=state.controller_broker))
     )
 
 
@@ -93,14 +93,14 @@ def _mode_with_resident_controller(
         if mode is Mode.BATCH:
             raise RefusedError(f"--mode batch: {controller}, which moves replicas by requests in /admin; omit --mode")
         _refuse_unrequestable(plan, "while Surveyor is the controller, a plan that moves replicas")
-        return Mode.ADMIN, reasons.RESIDENT_ASKED.say(controller=resident_controller)
+        return Mode.ADMIN, reasons.RESIDENT_ASKED.render(controller=resident_controller)
     if mode is Mode.ADMIN:
         raise RefusedError(f"--mode admin cannot be used: {controller}; omit --mode to submit the plan to it")
     if _carries_out_requests(plan):
         raise RefusedError(f"{controller}, and carries out requests in /admin itself: plan {plan.title} is left to it")
     if why_not_batch := _why_not_batch(plan):
         raise RefusedError(f"{controller} and cannot commit plan {plan.title}: {why_not_batch}")
-    return Mode.BATCH, reasons.RESIDENT_SUBMITTED.say(controller=resident_controller)
+    return Mode.BATCH, reasons.RESIDENT_SUBMITTED.render(controller=resident_controller)
 
 
 def _via_zookeeper(mode: Mode, plan: Plan, cluster: ClusterConnection, state: LiveCluster) -> tuple[Mode, str]:
@@ -116,7 +116,7 @@ def _via_zookeeper(mode: Mode, plan: Plan, cluster: ClusterConnection, state: Li
         raise RefusedError(
             "--via zookeeper: no live broker is the controller, so a request in /admin would not be found"
         )
-    return Mode.ADMIN, reasons.CONTROLLER_ASKED.say(controller=state.controller_broker)
+    return Mode.ADMIN, reasons.CONTROLLER_ASKED.render(controller=state.controller_broker)
 
 
 def _refuse_unrequestable(plan: Plan, subject: str) -> None:
@@ -136,16 +136,16 @@ def _why_not_admin(plan: Plan, cluster: ClusterConnection) -> str | None:
         actions -= {Action.ELECT}  # the controller makes the clean ones among them by itself
     unsupported = sorted(actions - EXECUTABLE)
     if unsupported == [Action.ELECT] and cluster.elects_uncleanly:
-        return reasons.CONTROLLER_ELECTS.say()
+        return reasons.CONTROLLER_ELECTS.render()
     if unsupported:
-        return reasons.NOT_IN_ADMIN_API.say(actions=", ".join(unsupported))
+        return reasons.NOT_IN_ADMIN_API.render(actions=", ".join(unsupported))
     if _carries_out_requests(plan):
-        return reasons.REQUESTS_CARRIED_OUT.say()
+        return reasons.REQUESTS_CARRIED_OUT.render()
     first_leaders = (
         change for change in plan.changes if change.action == Action.CREATE and change.topic_version != NO_VERSION
     )
     states_only = [change for change in first_leaders if not adds_partition(change)]
-    return reasons.NO_FIRST_LEADERS.say() if states_only else None
+    return reasons.NO_FIRST_LEADERS.render() if states_only else None
 
 
 def _carries_out_requests(plan: Plan) -> bool:
@@ -157,9 +157,9 @@ def _carries_out_requests(plan: Plan) -> bool:
 def _why_not_batch(plan: Plan) -> str | None:
     """Return why batch mode cannot carry out a plan; None if it can."""
     if tiered(plan.operations):
-        return reasons.TIERED_UNCHECKED.say()
+        return reasons.TIERED_UNCHECKED.render()
     moving = any(change.action == Action.REASSIGN for change in plan.changes)
-    return reasons.HOLD_TOO_SHORT.say() if moving else None
+    return reasons.HOLD_TOO_SHORT.render() if moving else None
 
 
 def refuse_resident_drain(plan: Plan) -> None:
@@ -206,11 +206,13 @@ def why_controller_unreachable(settings: Settings, state: LiveCluster) -> str | 
     addresses = _addresses(settings, state)
     if is_reachable(addresses):
         return None
-    return reasons.CONTROLLER_UNREACHABLE.say(controller=controller, addresses=", ".join(addresses) or "any address")
+    return reasons.CONTROLLER_UNREACHABLE.render(controller=controller, addresses=", ".join(addresses) or "any address")
 
 
 def _no_live_controller(controller: int) -> str:
-    return reasons.NO_BROKER_CONTROLS.say() if controller < 0 else reasons.CONTROLLER_DEAD.say(controller=controller)
+    return (
+        reasons.NO_BROKER_CONTROLS.render() if controller < 0 else reasons.CONTROLLER_DEAD.render(controller=controller)
+    )
 
 
 def _addresses(settings: Settings, state: LiveCluster) -> list[str]:

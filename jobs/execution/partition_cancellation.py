@@ -243,7 +243,7 @@ class _PartitionCancellationRun:
 
     def unrequested(self, error: SurveyorError) -> dict[Key, Reason]:
         """Return the outcomes of partitions that were not requested before this error."""
-        interrupted = Outcome.UNKNOWN, reasons.INTERRUPTED_BY.say(error=error)
+        interrupted = Outcome.UNKNOWN, reasons.INTERRUPTED_BY.render(error=error)
         skipped = self.requests.unrequested_reason(error)
         return {
             key: self.requests.set_aside.get(key, interrupted if key in self.removed else skipped)
@@ -270,7 +270,7 @@ class _PartitionCancellationRun:
         return Judgement(
             self._targets(partition for partition in partitions if partition.risk is None),
             {
-                partition.key: (Outcome.SKIPPED, reasons.CONTINUES.say(risk=partition.risk.reason))
+                partition.key: (Outcome.SKIPPED, reasons.CONTINUES.render(risk=partition.risk.reason))
                 for partition in partitions
                 if partition.risk is not None
             },
@@ -334,13 +334,13 @@ def _report(
 def _ended_reason(before: PartitionReading, now: PartitionReading) -> Reason:
     """Return the outcome of a partition that does not move any more, and has no request: that need not be ours."""
     if _has_become_unreadable(before, now):
-        return Outcome.UNKNOWN, reasons.UNREAD_NOW.say(fault=now.unreadable_reason)
+        return Outcome.UNKNOWN, reasons.UNREAD_NOW.render(fault=now.unreadable_reason)
     if before.now is None or not before.now.is_moving:
         return Outcome.APPLIED, _unchanged_text(now)
     if now.now is None:
-        return Outcome.STALE, reasons.PARTITION_GONE.say()
+        return Outcome.STALE, reasons.PARTITION_GONE.render()
     status = status_in_any_order(ReassignmentStep(before.now.origin, before.now.target), now.now)
-    state = reasons.REPLICAS.say(replicas=now.now.replicas)
+    state = reasons.REPLICAS.render(replicas=now.now.replicas)
     outcome, message = ended_reason(status, state, is_stranded=now.is_stranded, way_back="surveyor plan reassign")
     return outcome, _unchanged_text(now) if outcome is Outcome.APPLIED else message
 
@@ -351,17 +351,17 @@ def _has_become_unreadable(before: PartitionReading, now: PartitionReading) -> b
 
 def _unchanged_text(partition: PartitionReading) -> str:
     if partition.now is None:
-        return reasons.REQUEST_REMOVED.say()
-    return reasons.ORDER_MAY_DIFFER.say(state=reasons.REPLICAS.say(replicas=partition.now.replicas))
+        return reasons.REQUEST_REMOVED.render()
+    return reasons.ORDER_MAY_DIFFER.render(state=reasons.REPLICAS.render(replicas=partition.now.replicas))
 
 
 def _unfinished_text(partition: PartitionReading) -> str:
     """Return what is left of a partition once its cancellation was requested."""
     parts = []
     if partition.now is not None and partition.is_moving:
-        parts.append(reasons.STILL_MOVES.say(adding=partition.now.adding, removing=partition.now.removing))
+        parts.append(reasons.STILL_MOVES.render(adding=partition.now.adding, removing=partition.now.removing))
     if partition.request is not None:
-        parts.append(reasons.REQUEST_EXISTS.say(requested=partition.request))
+        parts.append(reasons.REQUEST_EXISTS.render(requested=partition.request))
     return "; ".join(parts)
 
 

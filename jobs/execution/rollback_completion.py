@@ -120,5 +120,5 @@ def close_if_rolled_back(reader: ClusterReader, settings: Settings, undone: Plan
         close_plan(settings.warehouse, undone.plan_id, PlanStatus.ROLLED_BACK)
         commit_log = CommitLog.open(settings.warehouse, undone)
         restored = target_snapshot(undone, to_snapshot)
-        commit_log.step(Step.ROLL_BACK, Outcome.APPLIED, reasons.ALL_BACK.say(snapshot=restored))
+        commit_log.step(Step.ROLL_BACK, Outcome.APPLIED, reasons.ALL_BACK.render(snapshot=restored))
     return rollback.is_back

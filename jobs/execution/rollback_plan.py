@@ -27,7 +27,7 @@ from schemas.replica_assignment import ReplicaAssignment
 from schemas.rows import Change, Key, RejectionRecord
 from schemas.text import LINES_SHOWN, partition_name, pluralise
 
-NOT_ASKED_FOR: Final = Rejection(RejectionCode.NOT_ASKED_FOR, reasons.NOT_ASKED_FOR.say())
+NOT_ASKED_FOR: Final = Rejection(RejectionCode.NOT_ASKED_FOR, reasons.NOT_ASKED_FOR.render())
 
 NOT_ROLLED_BACK: Final = {
     PlanStatus.PLANNED: "nothing of it was committed",
@@ -119,14 +119,14 @@ class Destinations:
         if self.then is None:
             return RollbackTarget(None, self.name)
         if key[0] in self.recreated:
-            return Rejection(RejectionCode.UNKNOWN_TOPIC, reasons.CREATED_AGAIN.say(snapshot=self.name))
+            return Rejection(RejectionCode.UNKNOWN_TOPIC, reasons.CREATED_AGAIN.render(snapshot=self.name))
         assignment = self.then.get(key)
         if assignment is None:
-            return Rejection(RejectionCode.UNKNOWN_PARTITION, reasons.NOT_IN_TARGET.say(target=self.name))
+            return Rejection(RejectionCode.UNKNOWN_PARTITION, reasons.NOT_IN_TARGET.render(target=self.name))
         if assignment.is_moving:
-            return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, reasons.MOVED_IN_TARGET.say(target=self.name))
+            return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, reasons.MOVED_IN_TARGET.render(target=self.name))
         if not assignment.replicas:
-            return Rejection(LintCode.NO_REPLICAS, reasons.NO_REPLICAS_IN_TARGET.say(target=self.name))
+            return Rejection(LintCode.NO_REPLICAS, reasons.NO_REPLICAS_IN_TARGET.render(target=self.name))
         return RollbackTarget(assignment.replicas, self.name)
 
 

@@ -142,12 +142,12 @@ def _step_row(position: int, step: RestartStep, check: str | None) -> Row:
 
 def _reason(step: RestartStep) -> str:
     if step.is_down:
-        return reasons.IS_DOWN.say()
-    rack = reasons.RACK_OF_ITS_OWN.say() if step.rack is None else reasons.RACK.say(rack=step.rack)
-    why_now = reasons.CONTROLLER_LAST.say() if step.is_controller else rack
+        return reasons.IS_DOWN.render()
+    rack = reasons.RACK_OF_ITS_OWN.render() if step.rack is None else reasons.RACK.render(rack=step.rack)
+    why_now = reasons.CONTROLLER_LAST.render() if step.is_controller else rack
     effects = ", ".join(f"{count} {EFFECT_PHRASES[effect]}" for effect, count in step.harmed.items())
-    harm = reasons.HARMS_WITH_FULL_ISRS.say(effects=effects) if effects else ""
-    return why_now + harm + (reasons.LOSES_QUORUM.say() if step.loses_quorum else "")
+    harm = reasons.HARMS_WITH_FULL_ISRS.render(effects=effects) if effects else ""
+    return why_now + harm + (reasons.LOSES_QUORUM.render() if step.loses_quorum else "")
 
 
 def _quorum_warnings(steps: Sequence[RestartStep], controllers: Sequence[int]) -> Iterator[str]:

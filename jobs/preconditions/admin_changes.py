@@ -62,12 +62,12 @@ def judge_for_admin(
 def _unclean_moved(change: Change, partition: CurrentPartition, live: Collection[int]) -> str | None:
     """Say why an unclean election must not be requested any more, or would not elect the replica that was planned."""
     if back := [broker for broker in change.requires_dead if broker in live]:
-        return reasons.BROKER_BACK.say(broker=back[0])
+        return reasons.BROKER_BACK.render(broker=back[0])
     now = current_registration(partition)
     chosen = None if now is None else unclean_choice(now, partition.last_known, live)
     if chosen == change.leader_after:
         return None
-    return reasons.OTHER_CHOICE.say(chosen=chosen, planned=change.leader_after)
+    return reasons.OTHER_CHOICE.render(chosen=chosen, planned=change.leader_after)
 
 
 def _changed_since_planned(
@@ -78,9 +78,9 @@ def _changed_since_planned(
         return None
     planned, now = registrations.of(change), current_registration(partition)
     if now is None:
-        return reasons.NOT_UNDERSTOOD.say(path=partition.path, fault=partition.content.reason)
+        return reasons.NOT_UNDERSTOOD.render(path=partition.path, fault=partition.content.reason)
     moved = None if planned is None else differences(planned, now)
-    return None if moved is None else reasons.CHANGED_SINCE_PLAN.say(differences=moved)
+    return None if moved is None else reasons.CHANGED_SINCE_PLAN.render(differences=moved)
 
 
 def _leaderless(state: Leadership | None, live: Collection[int]) -> str | None:
@@ -92,9 +92,9 @@ def _leaderless(state: Leadership | None, live: Collection[int]) -> str | None:
     """
     if state is not None and has_live_leader(state.leader, state.isr, live):
         return None
-    no_state = reasons.NO_STATE_NOW.say()
-    current = no_state if state is None else reasons.LEADER_NOW.say(leader=state.leader, isr=state.isr)
-    return reasons.MOVE_MAY_LOSE.say(state=current)
+    no_state = reasons.NO_STATE_NOW.render()
+    current = no_state if state is None else reasons.LEADER_NOW.render(leader=state.leader, isr=state.isr)
+    return reasons.MOVE_MAY_LOSE.render(state=current)
 
 
 def _judge_for_admin(change: Change, partition: CurrentPartition) -> RowOutcome | None:
@@ -106,9 +106,9 @@ def _judge_for_admin(change: Change, partition: CurrentPartition) -> RowOutcome 
     try:
         assignment = partition.assignment
     except MalformedZnodeError as error:
-        return RowOutcome(change, Outcome.STALE, reasons.NOT_DECODED.say(path=topic.path, fault=error))
+        return RowOutcome(change, Outcome.STALE, reasons.NOT_DECODED.render(path=topic.path, fault=error))
     if assignment is None:
-        return RowOutcome(change, Outcome.STALE, reasons.NAMED_PARTITION_GONE.say(partition=change.name))
+        return RowOutcome(change, Outcome.STALE, reasons.NAMED_PARTITION_GONE.render(partition=change.name))
     judged = _reassigned(change, assignment) if change.action == Action.REASSIGN else _elected(change, partition.state)
     reason = _assignment_moved(change, topic, assignment)
     return RowOutcome(change, Outcome.STALE, reason) if judged is None and reason is not None else judged
@@ -116,7 +116,7 @@ def _judge_for_admin(change: Change, partition: CurrentPartition) -> RowOutcome 
 
 def _assignment_moved(change: Change, topic: CurrentTopic, assignment: ReplicaAssignment) -> str | None:
     if assignment != (change.replicas_before, change.adding_before, change.removing_before):
-        return reasons.REPLICAS_NOW.say(replicas=assignment.replicas)
+        return reasons.REPLICAS_NOW.render(replicas=assignment.replicas)
     # a topic created before 2.8 may get its id from an upgraded controller; it is still the same topic
     is_replaced = change.topic_id is not None and is_other_topic(change, topic)
     return other_topic_reason(change, topic) if is_replaced else None
@@ -131,18 +131,18 @@ def _reassigned(change: Change, assignment: ReplicaAssignment) -> RowOutcome | N
 
 
 def _found_applied(change: Change) -> RowOutcome:
-    return RowOutcome(change, Outcome.APPLIED, reasons.FOUND_APPLIED.say())
+    return RowOutcome(change, Outcome.APPLIED, reasons.FOUND_APPLIED.render())
 
 
 def _found_in_progress(change: Change) -> RowOutcome:
-    return RowOutcome(change, Outcome.APPLIED, reasons.FOUND_IN_PROGRESS.say(), is_running=True)
+    return RowOutcome(change, Outcome.APPLIED, reasons.FOUND_IN_PROGRESS.render(), is_running=True)
 
 
 def _elected(change: Change, state: Leadership | None) -> RowOutcome | None:
     if state is not None and state.leader == change.leader_after:
         return _found_applied(change)
     if state is None or state.leader != change.leader_before:
-        return RowOutcome(change, Outcome.STALE, reasons.LEADER_CHANGED.say(leader=change.leader_before))
+        return RowOutcome(change, Outcome.STALE, reasons.LEADER_CHANGED.render(leader=change.leader_before))
     return None
 
 
@@ -156,10 +156,10 @@ def _creation_for_admin(change: Change, topic: CurrentTopic) -> RowOutcome | Non
     try:
         assignment = topic.assigned(change.partition)
     except MalformedZnodeError as error:
-        return RowOutcome(change, Outcome.STALE, reasons.NOT_DECODED.say(path=topic.path, fault=error))
+        return RowOutcome(change, Outcome.STALE, reasons.NOT_DECODED.render(path=topic.path, fault=error))
     if assignment is not None and assignment.replicas == change.replicas_after:
         return _found_applied(change)
-    return RowOutcome(change, Outcome.STALE, reasons.OTHER_TOPIC_EXISTS.say(topic=change.topic))
+    return RowOutcome(change, Outcome.STALE, reasons.OTHER_TOPIC_EXISTS.render(topic=change.topic))
 
 
 def _expansion_for_admin(change: Change, topic: CurrentTopic) -> RowOutcome | None:
@@ -174,7 +174,7 @@ def _taken(change: Change, topic: CurrentTopic) -> str | None:
     try:
         assignment = topic.assigned(change.partition)
     except MalformedZnodeError as error:
-        return reasons.NOT_DECODED.say(path=topic.path, fault=error)
+        return reasons.NOT_DECODED.render(path=topic.path, fault=error)
     if assignment is None:
         return None
-    return reasons.PARTITION_EXISTS.say(partition=change.partition, replicas=assignment.replicas)
+    return reasons.PARTITION_EXISTS.render(partition=change.partition, replicas=assignment.replicas)

@@ -136,15 +136,15 @@ def _partition_status(
     try:
         current, reason = _assignment_of(first_step, partition)
     except MalformedZnodeError as error:
-        unknown = reasons.NOT_DECODED.say(path=partition.topic.path, fault=error)
+        unknown = reasons.NOT_DECODED.render(path=partition.topic.path, fault=error)
         return PartitionStatus(first_step, ReassignmentStatus.DIVERGED, unknown, is_unknown=True)
     if first_step.topic in deleting:
-        reason = reasons.DELETION_REQUESTED.say()
+        reason = reasons.DELETION_REQUESTED.render()
     if current is None or reason is not None:
         return PartitionStatus(first_step, ReassignmentStatus.DIVERGED, reason or "")
     status, number = status_of(steps_of(steps), current)
     replicas = reasons.REPLICAS_MOVING if current.is_moving else reasons.REPLICAS
-    detail = replicas.say(**current._asdict())
+    detail = replicas.render(**current._asdict())
     isr = None if partition.state is None else partition.state.isr
     if status is not ReassignmentStatus.IN_PROGRESS:
         stranded = not current.is_moving and is_stranded(current, isr)
@@ -156,7 +156,7 @@ def _assignment_of(change: Change, partition: CurrentPartition) -> tuple[Replica
     """Return the assignment of the change's partition, or None and the reason; raise MalformedZnodeError."""
     topic, assignment = partition.topic, partition.assignment
     if assignment is None:
-        return None, reasons.PARTITION_GONE.say()
+        return None, reasons.PARTITION_GONE.render()
     if is_other_topic(change, topic):
         return None, other_topic_reason(change, topic)
     return assignment, None

@@ -33,7 +33,7 @@ def change_status(
     if state is None:
         return (
             ReassignmentStatus.NOT_STARTED if change.is_new else ReassignmentStatus.DIVERGED,
-            reasons.NO_STATE_NOW.say(),
+            reasons.NO_STATE_NOW.render(),
         )
     # without ZooKeeper, a new order of replicas does not raise the leader epoch
     is_epoch_unknown = change.leader_epoch_after is None or (bool(steps) and partition.topic.is_unversioned)
@@ -55,7 +55,7 @@ def _election_after(
     """Status of an election that follows reassignments, whose leader epochs cannot be known in advance."""
     detail = state_now(state)
     if steps and _reassignment(steps[-1], steps, partition)[0] is not ReassignmentStatus.COMPLETE:
-        return ReassignmentStatus.NOT_STARTED, reasons.REPLICAS_PENDING.say(state=detail)
+        return ReassignmentStatus.NOT_STARTED, reasons.REPLICAS_PENDING.render(state=detail)
     if state.leader == change.leader_after:
         return ReassignmentStatus.COMPLETE, detail
     return (
@@ -72,9 +72,9 @@ def _reassignment(
     except MalformedZnodeError as error:
         return ReassignmentStatus.DIVERGED, str(error)
     if current is None:
-        return ReassignmentStatus.DIVERGED, reasons.PARTITION_GONE.say()
+        return ReassignmentStatus.DIVERGED, reasons.PARTITION_GONE.render()
     status, current_step = status_of(steps_of(steps), current)
-    detail = reasons.REPLICAS.say(replicas=current.replicas)
+    detail = reasons.REPLICAS.render(replicas=current.replicas)
     if status is ReassignmentStatus.DIVERGED:
         return ReassignmentStatus.DIVERGED, detail
     steps_ahead = steps.index(change) - current_step
@@ -82,7 +82,7 @@ def _reassignment(
         return ReassignmentStatus.COMPLETE, detail
     if status is ReassignmentStatus.IN_PROGRESS and steps_ahead == 0:
         lagging = partition.lagging(change.replicas_after)
-        return ReassignmentStatus.IN_PROGRESS, reasons.REPLICAS_LAG.say(replicas=current.replicas, lagging=lagging)
+        return ReassignmentStatus.IN_PROGRESS, reasons.REPLICAS_LAG.render(replicas=current.replicas, lagging=lagging)
     return ReassignmentStatus.NOT_STARTED, detail
 
 
@@ -92,9 +92,9 @@ def operation_status(
     """Return how far an operation has come, and the details; `live` has the registered brokers."""
     outcome, topic = outcome_of(operation, current), current.topics[operation.topic].topic
     if outcome is None and operation.action == OperationKind.DELETE_REPLICAS:
-        return ReassignmentStatus.IN_PROGRESS, reasons.QUEUED_AND_EXISTS.say()
+        return ReassignmentStatus.IN_PROGRESS, reasons.QUEUED_AND_EXISTS.render()
     if outcome is None:
-        return ReassignmentStatus.NOT_STARTED, reasons.UNCHANGED.say()
+        return ReassignmentStatus.NOT_STARTED, reasons.UNCHANGED.render()
     if outcome.outcome is not Outcome.APPLIED:
         return ReassignmentStatus.DIVERGED, outcome.message
     in_progress = operation.action == OperationKind.DELETE_TOPIC and topic.exists
@@ -106,13 +106,13 @@ def operation_status(
 def _waits_for(topic: CurrentTopic, live: Collection[int]) -> str:
     """Name the brokers that hold a replica of a queued topic and are not alive: the deletion waits for each."""
     if topic.content.value is None:
-        return reasons.TOPIC_UNREAD.say(fault=topic.content.reason)
+        return reasons.TOPIC_UNREAD.render(fault=topic.content.reason)
     assigned = topic.content.value.partitions.values()
     absent = {broker for replicas in assigned for broker in replicas if broker not in live}
     if not absent:
         return ""
     noun = "brokers" if len(absent) > 1 else "broker"
-    return reasons.DELETION_WAITS.say(noun=noun, absent=abbreviate(sorted(absent)))
+    return reasons.DELETION_WAITS.render(noun=noun, absent=abbreviate(sorted(absent)))
 
 
 def current_evenness(counted: Sequence[int], current: Mapping[Key, CurrentPartition], snapshot: pa.Table) -> Figures:

@@ -58,7 +58,7 @@ class Preconditions:
 
     def _judge(self, change: Change, partition: CurrentPartition) -> RowOutcome | None:
         if is_applied(change, partition) and not is_other_creation(change, partition.topic):
-            return RowOutcome(change, Outcome.APPLIED, reasons.FOUND_APPLIED.say(), partition.version, is_found=True)
+            return RowOutcome(change, Outcome.APPLIED, reasons.FOUND_APPLIED.render(), partition.version, is_found=True)
         reason = (
             self._deleted(change)
             or topic_moved(change, partition.topic)
@@ -74,16 +74,16 @@ class Preconditions:
         """
         if change.action in {Action.NARROW_TO_TARGET, Action.END_REASSIGNMENT}:
             return None
-        return reasons.TOPIC_QUEUED.say(topic=change.topic) if change.topic in self.deleting else None
+        return reasons.TOPIC_QUEUED.render(topic=change.topic) if change.topic in self.deleting else None
 
     def _brokers_moved(self, change: Change) -> str | None:
         for broker in change.requires_live:
             if broker not in self.live:
-                return reasons.BROKER_GONE.say(broker=broker)
+                return reasons.BROKER_GONE.render(broker=broker)
             if self.live[broker] != self.planned_epochs.get(broker):
-                return reasons.BROKER_RESTARTED.say(broker=broker)
+                return reasons.BROKER_RESTARTED.render(broker=broker)
         back = [broker for broker in change.requires_dead if broker in self.live]
-        return reasons.BROKER_BACK.say(broker=back[0]) if back else None
+        return reasons.BROKER_BACK.render(broker=back[0]) if back else None
 
 
 def is_applied(change: Change, partition: CurrentPartition) -> bool:
@@ -108,7 +108,7 @@ def other_topic_reason(change: Change, topic: CurrentTopic) -> str:
     """Return what happened to the topic of a change."""
     content = topic.content.value
     if content is None:
-        return reasons.NOT_UNDERSTOOD.say(path=topic.path, fault=topic.content.reason)
+        return reasons.NOT_UNDERSTOOD.render(path=topic.path, fault=topic.content.reason)
     return reasons.other_topic(f"topic {change.topic}", change.topic_id, content.topic_id)
 
 
@@ -155,17 +155,17 @@ def is_added(change: Change, topic: CurrentTopic) -> bool:
 
 def topic_moved(change: Change, topic: CurrentTopic) -> str | None:
     if change.topic_version == NO_VERSION:
-        return reasons.OTHER_TOPIC_EXISTS.say(topic=change.topic) if is_other_creation(change, topic) else None
+        return reasons.OTHER_TOPIC_EXISTS.render(topic=change.topic) if is_other_creation(change, topic) else None
     if not topic.exists:
-        return reasons.TOPIC_GONE.say(topic=change.topic)
+        return reasons.TOPIC_GONE.render(topic=change.topic)
     if is_added(change, topic):
         return None
     if topic.version != change.topic_version and not topic.is_forbidden:
-        return reasons.OTHER_VERSION.say(path=topic.path, version=topic.version, planned=change.topic_version)
+        return reasons.OTHER_VERSION.render(path=topic.path, version=topic.version, planned=change.topic_version)
     if adds_partition(change) or reassigns(change):
         reason = _unread_fields(topic)
         if reason:
-            return reasons.PARTLY_UNDERSTOOD.say(path=topic.path, fault=reason)
+            return reasons.PARTLY_UNDERSTOOD.render(path=topic.path, fault=reason)
     return other_topic_reason(change, topic) if is_other_topic(change, topic) else None
 
 
@@ -178,16 +178,16 @@ def _unread_fields(topic: CurrentTopic) -> str:
 def _state_moved(change: Change, partition: CurrentPartition) -> str | None:
     version, state = NO_VERSION if partition.version is None else partition.version, partition.state
     if partition.version is not None and state is None:
-        return reasons.NOT_UNDERSTOOD.say(path=partition.path, fault=partition.content.reason)
+        return reasons.NOT_UNDERSTOOD.render(path=partition.path, fault=partition.content.reason)
     if version == change.state_version and (version == NO_VERSION or _is_before(change, state)):
         return None
-    moved = reasons.OTHER_VERSION.say(path=partition.path, version=version, planned=change.state_version)
-    return moved if state is None else reasons.WITH_STATE.say(reason=moved, state=state_now(state))
+    moved = reasons.OTHER_VERSION.render(path=partition.path, version=version, planned=change.state_version)
+    return moved if state is None else reasons.WITH_STATE.render(reason=moved, state=state_now(state))
 
 
 def state_now(state: Leadership) -> str:
     """Return a state as a detail of a message."""
-    return reasons.STATE_NOW.say(leader=state.leader, isr=state.isr, leader_epoch=state.leader_epoch)
+    return reasons.STATE_NOW.render(leader=state.leader, isr=state.isr, leader_epoch=state.leader_epoch)
 
 
 def _is_before(change: Change, state: Leadership | None) -> bool:

@@ -42,7 +42,7 @@ def outcome_of(operation: Operation, current: OperationState) -> RowOutcome | No
     try:
         verdict = _judge(operation, current.topics[operation.topic], current)
     except MalformedZnodeError as error:
-        verdict = Outcome.STALE, reasons.OPERATION_UNREAD.say(topic=operation.topic, fault=error)
+        verdict = Outcome.STALE, reasons.OPERATION_UNREAD.render(topic=operation.topic, fault=error)
     return None if verdict is None else RowOutcome(operation, *verdict)
 
 
@@ -71,38 +71,38 @@ def _judge(operation: Operation, settings: TopicSettings, current: OperationStat
 
 def _alteration(data: AlteredConfig, settings: TopicSettings) -> _Judged:
     if not settings.topic.exists:
-        return Outcome.STALE, reasons.ITS_TOPIC_GONE.say()
+        return Outcome.STALE, reasons.ITS_TOPIC_GONE.render()
     if (other := _other_topic(data.topic_id, settings)) is not None:
         return Outcome.STALE, other
     if settings.is_queued:
-        return Outcome.STALE, reasons.ITS_TOPIC_QUEUED.say()
+        return Outcome.STALE, reasons.ITS_TOPIC_QUEUED.render()
     overrides = settings.config.get()
     values = {name: overrides.get(name) for name in data.after}
     if values == data.after:
-        return Outcome.APPLIED, reasons.FOUND_APPLIED.say()
+        return Outcome.APPLIED, reasons.FOUND_APPLIED.render()
     moved = [name for name, value in values.items() if value != data.before[name]]
     if moved:
         value = "not set" if values[moved[0]] is None else values[moved[0]]
-        return Outcome.STALE, reasons.CONFIG_ALTERED.say(name=moved[0], value=value)
+        return Outcome.STALE, reasons.CONFIG_ALTERED.render(name=moved[0], value=value)
     conflict = next(conflicts(overrides | data.after), None)
-    return None if conflict is None else (Outcome.STALE, reasons.CONFIGS_CONFLICT.say(conflict=conflict))
+    return None if conflict is None else (Outcome.STALE, reasons.CONFIGS_CONFLICT.render(conflict=conflict))
 
 
 def _deletion(topic_id: str | None, settings: TopicSettings) -> _Judged:
     if not settings.topic.exists:
-        return Outcome.APPLIED, reasons.FOUND_GONE.say()
+        return Outcome.APPLIED, reasons.FOUND_GONE.render()
     if (other := _other_topic(topic_id, settings)) is not None:
-        return Outcome.STALE, reasons.NOT_THE_TOPIC_TO_DELETE.say(cause=other)
-    return (Outcome.APPLIED, reasons.FOUND_QUEUED.say()) if settings.is_queued else None
+        return Outcome.STALE, reasons.NOT_THE_TOPIC_TO_DELETE.render(cause=other)
+    return (Outcome.APPLIED, reasons.FOUND_QUEUED.render()) if settings.is_queued else None
 
 
 def _reassignments(orders: Mapping[int, list[int]], requested: Mapping[int, list[int]]) -> _Judged:
     same = [p for p, replicas in orders.items() if requested.get(p) == replicas]
-    return None if same else (Outcome.APPLIED, reasons.FOUND_WITHDRAWN.say())
+    return None if same else (Outcome.APPLIED, reasons.FOUND_WITHDRAWN.render())
 
 
 def _elections(partitions: Collection[int], requested: Mapping[int, list[int]]) -> _Judged:
-    return None if requested.keys() & set(partitions) else (Outcome.APPLIED, reasons.FOUND_WITHDRAWN.say())
+    return None if requested.keys() & set(partitions) else (Outcome.APPLIED, reasons.FOUND_WITHDRAWN.render())
 
 
 def _requested_replicas(topic: str, requests: Decoded[list[TopicPartition]]) -> dict[int, list[int]]:
@@ -112,18 +112,18 @@ def _requested_replicas(topic: str, requests: Decoded[list[TopicPartition]]) -> 
 
 def _refusal(settings: TopicSettings, *, existed: bool) -> _Judged:
     if not settings.is_queued:
-        return Outcome.APPLIED, reasons.FOUND_WITHDRAWN.say()
+        return Outcome.APPLIED, reasons.FOUND_WITHDRAWN.render()
     if existed is not settings.topic.exists:
-        return Outcome.STALE, (reasons.ITS_TOPIC_GONE if existed else reasons.ITS_TOPIC_EXISTS).say()
+        return Outcome.STALE, (reasons.ITS_TOPIC_GONE if existed else reasons.ITS_TOPIC_EXISTS).render()
     return None
 
 
 def _pending_deletion(topic_id: str | None, settings: TopicSettings) -> _Judged:
     if not settings.topic.exists:
-        return Outcome.APPLIED, reasons.FOUND_GONE.say()
+        return Outcome.APPLIED, reasons.FOUND_GONE.render()
     if (other := _other_topic(topic_id, settings)) is not None:
-        return Outcome.STALE, reasons.NOT_THE_TOPIC_TO_DELETE.say(cause=other)
-    return (Outcome.STALE, reasons.NO_LONGER_QUEUED.say()) if not settings.is_queued else None
+        return Outcome.STALE, reasons.NOT_THE_TOPIC_TO_DELETE.render(cause=other)
+    return (Outcome.STALE, reasons.NO_LONGER_QUEUED.render()) if not settings.is_queued else None
 
 
 def _removal(data: RemovedTopic, settings: TopicSettings, controller_epoch: Decoded[int]) -> _Judged:
@@ -131,11 +131,11 @@ def _removal(data: RemovedTopic, settings: TopicSettings, controller_epoch: Deco
     if verdict is not None:
         return verdict
     if settings.topic.version != data.topic_version:
-        return Outcome.STALE, reasons.PARTITIONS_ADDED.say()
+        return Outcome.STALE, reasons.PARTITIONS_ADDED.render()
     epoch, planned_epoch = controller_epoch.get(), data.controller_epoch
     if epoch - planned_epoch in {0, 1}:
         return None
-    return Outcome.STALE, reasons.CONTROLLER_CHANGED.say(epoch=epoch)
+    return Outcome.STALE, reasons.CONTROLLER_CHANGED.render(epoch=epoch)
 
 
 def _other_topic(planned_id: str | None, settings: TopicSettings) -> str | None:

@@ -117,16 +117,16 @@ def _status_of(
     except MalformedZnodeError as error:
         return ReassignmentStatus.DIVERGED, str(error)
     if assignment is None:
-        return ReassignmentStatus.DIVERGED, reasons.PARTITION_GONE.say()
+        return ReassignmentStatus.DIVERGED, reasons.PARTITION_GONE.render()
     if current.requests.get(change.key) == goal:
-        return ReassignmentStatus.IN_PROGRESS, reasons.REQUESTED.say()
+        return ReassignmentStatus.IN_PROGRESS, reasons.REQUESTED.render()
     status = status_towards(goal, assignment)
     if status is ReassignmentStatus.DIVERGED:
         return (
             ReassignmentStatus.COMPLETE if assignment.target in later_targets else status,
-            reasons.REPLICAS_NOW.say(replicas=assignment.replicas),
+            reasons.REPLICAS_NOW.render(replicas=assignment.replicas),
         )
     missing = partition.lagging(goal)
     if status is ReassignmentStatus.IN_PROGRESS or (change.moves_replicas and missing):
-        return ReassignmentStatus.IN_PROGRESS, reasons.LAGGING.say(lagging=missing)
-    return status, reasons.REPLICAS.say(replicas=assignment.replicas)
+        return ReassignmentStatus.IN_PROGRESS, reasons.LAGGING.render(lagging=missing)
+    return status, reasons.REPLICAS.render(replicas=assignment.replicas)

@@ -85,7 +85,7 @@ def _is_reached(outcome: RowOutcome, current: CurrentState) -> bool:
 def _as_passed(outcome: RowOutcome, reached: int) -> RowOutcome:
     if outcome.outcome is not Outcome.STALE or outcome.change.wave >= reached:
         return outcome
-    return RowOutcome(outcome.change, Outcome.APPLIED, reasons.PASSED_WAVE.say(wave=reached))
+    return RowOutcome(outcome.change, Outcome.APPLIED, reasons.PASSED_WAVE.render(wave=reached))
 
 
 def read_back(
@@ -101,20 +101,20 @@ def read_back(
         planned, now = registrations.of(change), current_registration(partition)
         if now is not None and change.topic_id is not None and is_other_topic(change, partition.topic):
             reason = other_topic_reason(change, partition.topic)
-            outcomes.append(RowOutcome(change, Outcome.FAILED, reasons.OTHER_TOPIC_ACCEPTED.say(cause=reason)))
+            outcomes.append(RowOutcome(change, Outcome.FAILED, reasons.OTHER_TOPIC_ACCEPTED.render(cause=reason)))
             continue
         if planned is None or not is_unversioned(change):
             continue
         if now is None:
-            outcomes.append(RowOutcome(change, Outcome.UNKNOWN, reasons.ACCEPTED_UNREAD.say()))
+            outcomes.append(RowOutcome(change, Outcome.UNKNOWN, reasons.ACCEPTED_UNREAD.render()))
         elif change.action == Action.REASSIGN:
             if (found := unexplained_by_move(planned, now, change.replicas_after)) is not None:
                 status = status_towards(change.replicas_after, now.assignment)
                 outcome = Outcome.FAILED if status is ReassignmentStatus.DIVERGED else Outcome.APPLIED
-                outcomes.append(RowOutcome(change, outcome, reasons.ACCEPTED_CHANGED.say(differences=found)))
+                outcomes.append(RowOutcome(change, outcome, reasons.ACCEPTED_CHANGED.render(differences=found)))
         elif (found := _unexplained_election(planned, now, change)) is not None:
             outcome = Outcome.APPLIED if now.leader == change.leader_after else Outcome.FAILED
-            outcomes.append(RowOutcome(change, outcome, reasons.ACCEPTED_CHANGED.say(differences=found)))
+            outcomes.append(RowOutcome(change, outcome, reasons.ACCEPTED_CHANGED.render(differences=found)))
     return outcomes
 
 

@@ -335,9 +335,9 @@ def _stateless_reassignments(view: ClusterView, cannot_get_state: Bools) -> Iter
     if not view.names.has_znodes:
         return
     for topic in sorted(set(view.partitions["topic"].take(np.flatnonzero(cannot_get_state)).to_pylist())):
-        path, reason = f"{TOPICS}/{topic}", reasons.MOVES_WITHOUT_STATE.say()
+        path, reason = f"{TOPICS}/{topic}", reasons.MOVES_WITHOUT_STATE.render()
         if topic in view.deleting:
-            path, reason = f"{DELETE_TOPICS}/{topic}", reasons.DELETED_WITHOUT_STATE.say()
+            path, reason = f"{DELETE_TOPICS}/{topic}", reasons.DELETED_WITHOUT_STATE.render()
         yield QuarantinedZnode(path=path, blocks=KafkaImpact.FAIL_OVER.value, reason=reason)
 
 

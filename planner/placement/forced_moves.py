@@ -38,7 +38,7 @@ def apply(model: PlacementModel, goal: PlacementGoal) -> Bools:
     refuse_rows(
         model,
         model.movable & (reached < fewest),
-        reasons.FEWER_RACKS_THAN_NOW.say(),
+        reasons.FEWER_RACKS_THAN_NOW.render(),
         "allow a broker in another rack, leave these partitions out, or empty all brokers of a rack to give it up",
         LintCode.RACKS_LOST,
     )

@@ -173,7 +173,7 @@ def _refuse_too_few_brokers(model: PlacementModel) -> None:
     refuse_rows(
         model,
         model.movable & (model.factor > has),
-        reasons.MORE_REPLICAS.say(brokers=pluralise(int(model.target.sum()), "broker")),
+        reasons.MORE_REPLICAS.render(brokers=pluralise(int(model.target.sum()), "broker")),
         "allow more brokers or ask for fewer replicas",
         RejectionCode.TOO_FEW_BROKERS,
     )
@@ -183,7 +183,7 @@ def refuse_rows(model: PlacementModel, rows: Bools, fault: str, advice: str, cod
     """Raise PlacementError if any row is marked; the error has all marked rows."""
     marked = np.flatnonzero(rows)
     if len(marked):
-        inputs, reason = model.order[marked].tolist(), reasons.WOULD_HAVE.say(fault=fault, advice=advice)
+        inputs, reason = model.order[marked].tolist(), reasons.WOULD_HAVE.render(fault=fault, advice=advice)
         count = pluralise(len(marked), "partition")
         raise PlacementError(f"{count} would have {fault}", inputs, advice, code=code.value, reason=reason)
 

@@ -142,7 +142,7 @@ def _load_summary(names: tuple[str, ...], model: PlacementModel, group: Ints, we
 
 
 def _lower_bound(model: PlacementModel, goal: PlacementGoal, forced: int, *, weighted: bool) -> tuple[int, str]:
-    must = (reasons.REQUIRED_COPIES if forced else reasons.LEAST_COPIES).say(replicas=pluralise(forced, "replica"))
+    must = (reasons.REQUIRED_COPIES if forced else reasons.LEAST_COPIES).render(replicas=pluralise(forced, "replica"))
     if not goal.even or weighted or not model.target.any():
         return forced, must
     before, after = (count_replicas(lists, model.size)[model.target] for lists in (model.before, model.after))
@@ -153,8 +153,8 @@ def _lower_bound(model: PlacementModel, goal: PlacementGoal, forced: int, *, wei
         return forced, must
     short, share = shortage(model)
     if fewest == short:
-        return fewest, reasons.SHARE_LACKING.say(share=share, count=short)
-    return fewest, reasons.AS_EVEN.say(least=after.min(), most=after.max(), brokers=len(after))
+        return fewest, reasons.SHARE_LACKING.render(share=share, count=short)
+    return fewest, reasons.AS_EVEN.render(least=after.min(), most=after.max(), brokers=len(after))
 
 
 def shortage(model: PlacementModel) -> tuple[int, str]:
@@ -169,12 +169,12 @@ def shortage(model: PlacementModel) -> tuple[int, str]:
     even[np.argsort(-had, kind="stable")[:over]] += 1
     fresh = model.may_receive[model.target]
     lack = int(np.maximum(even - had, 0)[fresh].sum())
-    return lack, reasons.EVEN_SHARE.say(
+    return lack, reasons.EVEN_SHARE.render(
         brokers=pluralise(len(had), "broker", "shares", "share"),
         replicas=pluralise(total, "replica"),
         share=share,
         over=over,
-        recipients=(reasons.HAVE_FEWER if fresh.all() else reasons.MAY_RECEIVE).say(),
+        recipients=(reasons.HAVE_FEWER if fresh.all() else reasons.MAY_RECEIVE).render(),
     )
 
 
@@ -201,7 +201,7 @@ def _reasons(
             row_pairs = pairs[first:last]
             span, crowd = (spans[0][n], spans[1][n]), (most[0][n], most[1][n])
             brokers = sorted({broker for pair in row_pairs for broker in pair} - {NO_BROKER})
-            placed = reasons.PLACED.say(
+            placed = reasons.PLACED.render(
                 rules=rule.of(row_pairs, span, crowd, (factors[0][n], factors[1][n])),
                 moves=", ".join(f"{rule.names[source]} → {rule.names[target]}" for source, target in row_pairs),
                 counts=", ".join(holds[broker] for broker in brokers),
@@ -210,10 +210,10 @@ def _reasons(
         old, new = leaders[0][n], leaders[1][n]
         if old != new:
             counts = ", ".join(preferred[broker] for broker in sorted((old, new)))
-            elected = reasons.PREFERRED_CHANGES.say(before=tally.names[old], after=tally.names[new], counts=counts)
+            elected = reasons.PREFERRED_CHANGES.render(before=tally.names[old], after=tally.names[new], counts=counts)
             is_replaced = old in {source for source, _ in pairs[first:last]}
-            parts.append(elected if is_replaced else reasons.WITH_STATE.say(reason=rule.of_leaders, state=elected))
-        texts.append("; ".join(parts) or reasons.ORDER_CHANGES.say())
+            parts.append(elected if is_replaced else reasons.WITH_STATE.render(reason=rule.of_leaders, state=elected))
+        texts.append("; ".join(parts) or reasons.ORDER_CHANGES.render())
     return tuple(texts)
 
 
@@ -221,7 +221,7 @@ def _count_texts(tally: LoadSummary, counts: tuple[Ints, Ints]) -> list[str]:
     """Format each broker's count before and after, once for all rows."""
     before, after = (count.tolist() for count in counts)
     return [
-        reasons.BROKER_COUNT.say(name=name, before=old, after=new)
+        reasons.BROKER_COUNT.render(name=name, before=old, after=new)
         for name, old, new in zip(tally.names, before, after, strict=True)
     ]
 
@@ -233,16 +233,16 @@ class _Rules:
         self.names = [str(broker) for broker in model.ids.tolist()] + ["none"]
         self.emptied = [*model.emptied.tolist(), False]
         self.replaced = set(goal.replacements)
-        self.of_replicas = (reasons.AS_GIVEN if goal.given else reasons.EVENS_OUT_REPLICAS).say()
-        self.of_leaders = (reasons.AS_GIVEN if goal.given else reasons.EVENS_OUT_PREFERRED).say()
+        self.of_replicas = (reasons.AS_GIVEN if goal.given else reasons.EVENS_OUT_REPLICAS).render()
+        self.of_leaders = (reasons.AS_GIVEN if goal.given else reasons.EVENS_OUT_PREFERRED).render()
 
     def of(self, pairs: list[Pair], spans: Pair, most: Pair, factors: Pair) -> str:
-        rules = [] if factors[0] == factors[1] else [reasons.FACTOR.say(before=factors[0], after=factors[1])]
+        rules = [] if factors[0] == factors[1] else [reasons.FACTOR.render(before=factors[0], after=factors[1])]
         rules += [self._leaving(pair) for pair in pairs if self.emptied[pair[0]]]
         if spans[0] < spans[1]:
-            rules.append(reasons.MORE_RACKS.say(before=spans[0], after=spans[1]))
+            rules.append(reasons.MORE_RACKS.render(before=spans[0], after=spans[1]))
         elif most[1] < most[0] and factors[1] >= factors[0]:
-            rules.append(reasons.LESS_CROWDED.say(before=most[0], after=most[1]))
+            rules.append(reasons.LESS_CROWDED.render(before=most[0], after=most[1]))
         if not rules:
             rules.append(self.of_replicas)
         return ", ".join(rules)
@@ -250,8 +250,8 @@ class _Rules:
     def _leaving(self, pair: tuple[int, int]) -> str:
         source, target = (int(self.names[broker]) if broker != NO_BROKER else NO_BROKER for broker in pair)
         if (source, target) in self.replaced:
-            return reasons.REPLACES.say(source=source, target=target)
-        return reasons.EMPTIES.say(source=source)
+            return reasons.REPLACES.render(source=source, target=target)
+        return reasons.EMPTIES.render(source=source)
 
 
 def fewest_copies(before: Ints, after: Ints, fresh: Bools) -> int:

@@ -118,7 +118,7 @@ def evaluate_given(brokers: Brokers, partitions: Partitions, replicas: Ints) -> 
     model.after = broker_indexes(model.ids, replicas[model.order].T, width)
     forced = copies(model)
     placement = placement_of(model, partitions, goal, SearchResult(forced=forced, reordered=even_leaders(model, goal)))
-    return replace(placement, bound=reasons.GIVEN_COPIES.say(replicas=pluralise(forced, "replica", "is", "are")))
+    return replace(placement, bound=reasons.GIVEN_COPIES.render(replicas=pluralise(forced, "replica", "is", "are")))
 
 
 def _imbalance_reason(
@@ -135,11 +135,11 @@ def _imbalance_reason(
     if not len(held) or np.ptp(held) <= 1:
         return ""
     if undone:
-        return reasons.MAX_MOVES_SPENT.say(max_moves=goal.max_moves, replicas=pluralise(undone, "replica"))
+        return reasons.MAX_MOVES_SPENT.render(max_moves=goal.max_moves, replicas=pluralise(undone, "replica"))
     if not goal.even:
-        return reasons.ONLY_REQUIRED_MOVES.say()
+        return reasons.ONLY_REQUIRED_MOVES.render()
     if graph is None:
-        return reasons.NONE_MAY_CHANGE.say()
+        return reasons.NONE_MAY_CHANGE.render()
     return _graph_reason(model, goal, graph, copied)
 
 
@@ -152,9 +152,9 @@ def _graph_reason(model: PlacementModel, goal: PlacementGoal, graph: ExchangeGra
         return _limit_reason(model, goal, copied)
     if most * int(recipients.sum()) >= int(load[recipients].sum()) + int(recipients.sum()):
         rules = _binding_rules(model, giving, recipients & ~giving)
-        return reasons.CANNOT_GIVE.say(brokers=_broker_names(model, giving), rules=rules)
+        return reasons.CANNOT_GIVE.render(brokers=_broker_names(model, giving), rules=rules)
     rules = _binding_rules(model, recipients & ~taking, taking)
-    return reasons.CANNOT_TAKE.say(brokers=_broker_names(model, taking), rules=rules)
+    return reasons.CANNOT_TAKE.render(brokers=_broker_names(model, taking), rules=rules)
 
 
 def _closure(arcs: Bools, start: Bools) -> Bools:
@@ -169,8 +169,8 @@ def _closure(arcs: Bools, start: Bools) -> Bools:
 
 def _limit_reason(model: PlacementModel, goal: PlacementGoal, copied: int) -> str:
     if goal.max_moves is not None and (not goal.onto or copied >= goal.max_moves):
-        return reasons.NO_HELPFUL_MOVES.say(max_moves=goal.max_moves)
-    return reasons.UP_TO_SHARE.say(brokers=_broker_names(model, model.may_receive))
+        return reasons.NO_HELPFUL_MOVES.render(max_moves=goal.max_moves)
+    return reasons.UP_TO_SHARE.render(brokers=_broker_names(model, model.may_receive))
 
 
 def _broker_names(model: PlacementModel, brokers: Bools) -> str:
@@ -183,7 +183,7 @@ def _binding_rules(model: PlacementModel, sources: Bools, targets: Bools) -> str
     """Count the replicas on `sources` that may not go to `targets`, by the rule that forbids it."""
     open_to = targets & model.may_receive
     if not open_to.any():
-        return reasons.ONLY_THESE_RECEIVE.say(brokers=_broker_names(model, model.may_receive))
+        return reasons.ONLY_THESE_RECEIVE.render(brokers=_broker_names(model, model.may_receive))
     on_sources, on_targets = (np.append(brokers, False)[model.after] for brokers in (sources, open_to))
     replicas = on_sources.sum(axis=0)
     fixed = ~model.movable
@@ -198,5 +198,5 @@ def _binding_rules(model: PlacementModel, sources: Bools, targets: Bools) -> str
         reasons.IN_SYNC_IN_LAGGING: int(kept[rest].sum()),
         lost: int((replicas - kept)[rest].sum()),
     }
-    bound = ", ".join(rule.say(count=count) for rule, count in counts.items() if count)
-    return reasons.BOUND_REPLICAS.say(count=int(replicas.sum()), bound=bound)
+    bound = ", ".join(rule.render(count=count) for rule, count in counts.items() if count)
+    return reasons.BOUND_REPLICAS.render(count=int(replicas.sum()), bound=bound)

@@ -56,7 +56,7 @@ def obstacle(
     'ALREADY_ASSIGNED'
     """
     if now is None:
-        return Obstacle(RejectionCode.UNKNOWN_PARTITION, reasons.NO_SUCH_PARTITION.say())
+        return Obstacle(RejectionCode.UNKNOWN_PARTITION, reasons.NO_SUCH_PARTITION.render())
     if request is not None:
         if reason := _request_fault(now, request, deleting=deleting):
             return reason
@@ -66,13 +66,13 @@ def obstacle(
 
 def _request_fault(now: ReplicaAssignment, request: Sequence[int], *, deleting: bool) -> Obstacle | None:
     if not is_broker_list(request):
-        return Obstacle(RejectionCode.INVALID_TARGET, reasons.NOT_A_BROKER_LIST.say(requested=request))
+        return Obstacle(RejectionCode.INVALID_TARGET, reasons.NOT_A_BROKER_LIST.render(requested=request))
     if now.is_moving:
         return None
     if deleting:
-        return Obstacle(RejectionCode.DELETION_REQUESTED, reasons.DELETION_REQUESTED.say())
+        return Obstacle(RejectionCode.DELETION_REQUESTED, reasons.DELETION_REQUESTED.render())
     if list(request) == list(now.replicas):
-        return Obstacle(RejectionCode.ALREADY_ASSIGNED, reasons.HAS_REPLICAS.say())
+        return Obstacle(RejectionCode.ALREADY_ASSIGNED, reasons.HAS_REPLICAS.render())
     return None
 
 
@@ -82,12 +82,12 @@ def _stalled(goal: Sequence[int], isr: Sequence[int], live: Collection[int]) -> 
     if dead and len(dead) == len(lagging):
         return Obstacle(RejectionCode.WAITS_FOR_BROKER, _not_alive(dead), dead)
     if lagging and not set(isr) & set(live):
-        return Obstacle(RejectionCode.NO_LIVE_LEADER, reasons.ISR_NOT_ALIVE.say(isr=isr), tuple(isr))
+        return Obstacle(RejectionCode.NO_LIVE_LEADER, reasons.ISR_NOT_ALIVE.render(isr=isr), tuple(isr))
     return None
 
 
 def _not_alive(dead: Sequence[int]) -> str:
-    return reasons.NOT_ALIVE.say(dead=abbreviate(dead))
+    return reasons.NOT_ALIVE.render(dead=abbreviate(dead))
 
 
 @dataclass(frozen=True, slots=True)

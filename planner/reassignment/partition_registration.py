@@ -127,4 +127,4 @@ def _set_difference(name: str, planned: Sequence[int], now: Sequence[int] | None
 
 def _difference(name: str, before: object, after: object) -> str:
     known = ["unknown" if value is None else value for value in (before, after)]
-    return reasons.DIFFERENCE.say(name=name, before=known[0], after=known[1])
+    return reasons.DIFFERENCE.render(name=name, before=known[0], after=known[1])

@@ -88,13 +88,13 @@ def roll_back_partition(  # noqa: PLR0913 - all that a rollback depends on
     again.
     """
     if partition is None or topic is None:
-        return Rejection(RejectionCode.UNKNOWN_PARTITION, reasons.PARTITION_GONE.say())
+        return Rejection(RejectionCode.UNKNOWN_PARTITION, reasons.PARTITION_GONE.render())
     refusal = _state_rejection(moves[0], partition, topic, cluster) or _position_rejection(moves, partition, target)
     if refusal is not None:
         return refusal
     stops = _remaining_stops(moves, partition, target)
     if not stops:
-        return Rejection(RejectionCode.ALREADY_ASSIGNED, reasons.HAS_REPLICAS.say())
+        return Rejection(RejectionCode.ALREADY_ASSIGNED, reasons.HAS_REPLICAS.render())
     refusal = _leader_rejection(partition, cluster) or _target_rejection(partition, topic, cluster, stops)
     if refusal is not None:
         return refusal
@@ -110,11 +110,11 @@ def _state_rejection(
             RejectionCode.UNKNOWN_TOPIC, reasons.other_topic("its topic", planned.topic_id, topic.topic_id)
         )
     if partition.topic in cluster.deleting:
-        return Rejection(RejectionCode.DELETION_REQUESTED, reasons.DELETION_REQUESTED.say())
+        return Rejection(RejectionCode.DELETION_REQUESTED, reasons.DELETION_REQUESTED.render())
     if not partition.understood:
-        return Rejection(RejectionCode.NOT_UNDERSTOOD, reasons.STATE_UNREAD.say())
+        return Rejection(RejectionCode.NOT_UNDERSTOOD, reasons.STATE_UNREAD.render())
     if partition.leader is None:
-        return Rejection(RejectionCode.NO_STATE, reasons.NO_LEADER_AND_ISR.say())
+        return Rejection(RejectionCode.NO_STATE, reasons.NO_LEADER_AND_ISR.render())
     return None
 
 
@@ -124,11 +124,11 @@ def _position_rejection(moves: Sequence[Change], partition: PartitionInfo, targe
     goal = list(steps_of(moves)[0].before if target.replicas is None else target.replicas)
     if now.is_moving:
         returns = now.target == goal or now.target in [list(step.before) for step in steps_of(moves)]
-        move = reasons.MOVE.say(target=now.target, adding=now.adding, removing=now.removing)
+        move = reasons.MOVE.render(target=now.target, adding=now.adding, removing=now.removing)
         reason = reasons.MOVES_BACK if returns else reasons.MOVED_BY_ANOTHER
-        return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, reason.say(move=move))
+        return Rejection(RejectionCode.REASSIGNMENT_IN_PROGRESS, reason.render(move=move))
     if list(now.replicas) != goal and status_of(steps_of(moves), now)[0] is ReassignmentStatus.DIVERGED:
-        return Rejection(RejectionCode.REASSIGNED_SINCE, reasons.MOVED_SINCE.say(replicas=now.replicas))
+        return Rejection(RejectionCode.REASSIGNED_SINCE, reasons.MOVED_SINCE.render(replicas=now.replicas))
     return None
 
 
@@ -158,7 +158,7 @@ def _leader_rejection(partition: PartitionInfo, cluster: ClusterFacts) -> Reject
     leader, isr = partition.leader, partition.isr or []
     if has_live_leader(leader, isr, cluster.live):
         return None
-    return Rejection(RejectionCode.NO_LIVE_LEADER, reasons.ELECT_FIRST.say(leader=leader, isr=isr))
+    return Rejection(RejectionCode.NO_LIVE_LEADER, reasons.ELECT_FIRST.render(leader=leader, isr=isr))
 
 
 def _target_rejection(
@@ -169,15 +169,15 @@ def _target_rejection(
         dead = [broker for broker in added if broker not in cluster.eligible]
         drained = [broker for broker in added if broker in cluster.drained]
         if dead:
-            return Rejection(LintCode.BROKER_NOT_ALIVE, reasons.ADDS_NOT_ALIVE.say(target=after, dead=dead))
+            return Rejection(LintCode.BROKER_NOT_ALIVE, reasons.ADDS_NOT_ALIVE.render(target=after, dead=dead))
         if drained:
-            return Rejection(RejectionCode.DRAINED, reasons.ADDS_DRAINED.say(target=after, drained=drained))
+            return Rejection(RejectionCode.DRAINED, reasons.ADDS_DRAINED.render(target=after, drained=drained))
         if len(set(after)) < len(after):
-            return Rejection(LintCode.DUPLICATE_BROKER, reasons.DUPLICATE_BROKER.say(target=after))
+            return Rejection(LintCode.DUPLICATE_BROKER, reasons.DUPLICATE_BROKER.render(target=after))
     final, min_isr = stops[-1][1], min_isr_of(topic.config, cluster.min_isr)
     if len(final) < min(min_isr, len(set(partition.replicas))):
         noun = "replica" if len(final) == 1 else "replicas"
-        reason = reasons.MIN_ISR_UNREACHABLE.say(count=len(final), noun=noun, min_isr=min_isr)
+        reason = reasons.MIN_ISR_UNREACHABLE.render(count=len(final), noun=noun, min_isr=min_isr)
         return Rejection(LintCode.MIN_ISR_UNREACHABLE, reason)
     return None
 
@@ -238,7 +238,7 @@ def _election(last: Change, cluster: ClusterFacts, target: RollbackTarget) -> li
         isr_before=replicas,
         leader_epoch_before=None,
         requires_live=[preferred],
-        reason=reasons.BACK_ELECTED.say(target=target.name, preferred=preferred),
+        reason=reasons.BACK_ELECTED.render(target=target.name, preferred=preferred),
     )
     return [election]
 
@@ -266,10 +266,10 @@ def _reason(
     before: Sequence[int], after: Sequence[int], cluster: ClusterFacts, wave: int | None, target: RollbackTarget
 ) -> str:
     moved = ReplicaAssignment(before).towards(after)
-    moves = reasons.REORDERED.say()
+    moves = reasons.REORDERED.render()
     if moved.is_moving:
-        moves = reasons.MOVES.say(adding=moved.adding, removing=moved.removing)
-    undone = "" if wave is None else reasons.UNDOES_WAVE.say(wave=wave)
+        moves = reasons.MOVES.render(adding=moved.adding, removing=moved.removing)
+    undone = "" if wave is None else reasons.UNDOES_WAVE.render(wave=wave)
     counts = [
         Counter(rack for broker in replicas if (rack := cluster.racks.get(broker)) is not None)
         for replicas in (before, after)
@@ -277,10 +277,10 @@ def _reason(
     racks, most = [len(count) for count in counts], [max(count.values(), default=0) for count in counts]
     lost = ""
     if racks[1] < min(racks[0], len(after)):
-        lost = reasons.FEWER_RACKS.say(before=racks[0], after=racks[1])
+        lost = reasons.FEWER_RACKS.render(before=racks[0], after=racks[1])
     elif most[1] > most[0]:
-        lost = reasons.MORE_IN_RACK.say(before=most[0], after=most[1])
-    return reasons.BACK.say(target=target.name, wave=undone, moves=moves, racks=lost)
+        lost = reasons.MORE_IN_RACK.render(before=most[0], after=most[1])
+    return reasons.BACK.render(target=target.name, wave=undone, moves=moves, racks=lost)
 
 
 def with_waves_numbered(changes: Sequence[Change]) -> list[Change]:

@@ -127,12 +127,12 @@ def cancellation_risk(
         return None
     live_origin = [broker for broker in now.origin if broker in live]
     dead = [broker for broker in now.origin if broker not in live]
-    lost = reasons.COPIES_LOST.say(adding=now.adding)
+    lost = reasons.COPIES_LOST.render(adding=now.adding)
     if not set(live_origin) & set(isr or ()):
-        known = reasons.ISR_UNKNOWN.say() if isr is None else reasons.ISR_KNOWN.say(isr=isr)
-        reason = reasons.NO_ORIGIN_IN_SYNC.say(origin=now.origin, isr=known, lost=lost)
+        known = reasons.ISR_UNKNOWN.render() if isr is None else reasons.ISR_KNOWN.render(isr=isr)
+        reason = reasons.NO_ORIGIN_IN_SYNC.render(origin=now.origin, isr=known, lost=lost)
         return CancellationRisk(RejectionCode.NO_ELIGIBLE_LEADER, reason)
     if dead and not fewer_copies:
-        reason = reasons.ORIGIN_NOT_ALIVE.say(dead=dead, lost=lost, live=live_origin)
+        reason = reasons.ORIGIN_NOT_ALIVE.render(dead=dead, lost=lost, live=live_origin)
         return CancellationRisk(RejectionCode.REPLICA_NOT_ALIVE, reason)
     return None

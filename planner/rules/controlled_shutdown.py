@@ -50,7 +50,7 @@ def controlled_shutdown(
         leader_and_isr_to=without(among(row.replicas, brokers.eligible), stopped),
         stop_replica_to=stopped,
         requires_live=[leader],
-        reason=reasons.DRAINED.say(brokers=among(row.replicas, draining)) + how.say(leader=leader),
+        reason=reasons.DRAINED.render(brokers=among(row.replicas, draining)) + how.render(leader=leader),
     )
     return _decision(row, change=change)
 
@@ -75,10 +75,12 @@ def _refusal(
     candidates = among(among(row.replicas, isr), brokers.electable - draining)
     if (row.leader in brokers.drained | draining or is_last_in_isr) and not candidates:
         is_only = len(row.replicas) == 1
-        why_not = reasons.ONLY_REPLICA.say(replicas=row.replicas) if is_only else reasons.NO_OTHER_CAN_LEAD.say(isr=isr)
+        why_not = (
+            reasons.ONLY_REPLICA.render(replicas=row.replicas) if is_only else reasons.NO_OTHER_CAN_LEAD.render(isr=isr)
+        )
         return RejectionCode.GOES_OFFLINE, why_not
     if is_leaderless:
-        return RejectionCode.LEADER_NOT_ALIVE, reasons.LEADER_NOT_ALIVE.say(leader=row.leader)
+        return RejectionCode.LEADER_NOT_ALIVE, reasons.LEADER_NOT_ALIVE.render(leader=row.leader)
     if not without(isr, stopping):
-        return RejectionCode.LAST_IN_ISR, reasons.LAST_IN_ISR.say()
+        return RejectionCode.LAST_IN_ISR, reasons.LAST_IN_ISR.render()
     return None

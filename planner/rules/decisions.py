@@ -41,10 +41,10 @@ class Decision(Struct, frozen=True, kw_only=True, gc=False):
 def unelectable(row: PartitionInfo, topic: TopicInfo | None) -> tuple[RejectionCode, str] | None:
     """Return why no leader of a partition is elected for a request, whatever the brokers are; None if one may be."""
     if topic is not None and topic.deletion_requested:
-        return RejectionCode.DELETION_REQUESTED, reasons.DELETION_REQUESTED.say()
+        return RejectionCode.DELETION_REQUESTED, reasons.DELETION_REQUESTED.render()
     if not row.understood:
-        return RejectionCode.NOT_UNDERSTOOD, reasons.QUARANTINED.say()
-    return (RejectionCode.NO_STATE, reasons.NO_STATE.say()) if row.leader is None else None
+        return RejectionCode.NOT_UNDERSTOOD, reasons.QUARANTINED.render()
+    return (RejectionCode.NO_STATE, reasons.NO_STATE.render()) if row.leader is None else None
 
 
 def change_of(
@@ -105,7 +105,7 @@ def one_change(decisions: Iterable[Decision]) -> list[Decision]:
             first = decision.change
             ordered.append(decision)
         else:
-            why_not = reasons.WAITS_FOR_CHANGE.say(action=first.action)
+            why_not = reasons.WAITS_FOR_CHANGE.render(action=first.action)
             code = RejectionCode.WAITS_FOR_CHANGE
             ordered.append(replace(decision, change=None, code=code, why_not=why_not, withdrawn=False))
     return ordered

@@ -76,12 +76,12 @@ class BrokerSets:
 
     def drained_leads(self, leader: int | None) -> str:
         """Return the part of a reason that names the leader if it is drained, else an empty string."""
-        return DRAINED_BROKER_LEADS.say(leader=leader) if leader in self.drained else ""
+        return DRAINED_BROKER_LEADS.render(leader=leader) if leader in self.drained else ""
 
     @property
     def failed_suffix(self) -> str:
         """The part of a reason that names the brokers with a failed log dir, else an empty string."""
-        return FAILED_LOG_DIRS.say(failed=self.failed) if self.failed else ""
+        return FAILED_LOG_DIRS.render(failed=self.failed) if self.failed else ""
 
 
 @dataclass(frozen=True, slots=True)

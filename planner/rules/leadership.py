@@ -65,7 +65,7 @@ def leadership(  # noqa: PLR0911 - a line for each case
     if not needs_attention(row, brokers) or (topic is not None and topic.deletion_requested):
         return None
     if not row.understood:
-        return _no_leader(row, reasons.UNPLANNED_IN_QUARANTINE.say(), RejectionCode.NOT_UNDERSTOOD)
+        return _no_leader(row, reasons.UNPLANNED_IN_QUARANTINE.render(), RejectionCode.NOT_UNDERSTOOD)
     if row.leader is None:
         return _creation(row, topic, brokers)
     if row.leader in brokers.live:
@@ -78,7 +78,7 @@ def leadership(  # noqa: PLR0911 - a line for each case
     if row.leader == NO_LEADER or survivors or not row.isr:
         return _no_leader(row, why_not)
     # the whole ISR is kept: any member that returns has everything that was acknowledged
-    reason = reasons.ISR_GONE.say(gone=row.isr) + brokers.failed_suffix
+    reason = reasons.ISR_GONE.render(gone=row.isr) + brokers.failed_suffix
     values = {"leader_after": NO_LEADER, **_next_epoch(row), **_absent(row, brokers), "reason": reason}
     change = change_of(row, topic, brokers, Action.TAKE_OFFLINE, **values)
     return Decision(
@@ -95,8 +95,8 @@ def _creation(row: PartitionInfo, topic: TopicInfo | None, brokers: BrokerSets) 
     isr = first_isr(row, brokers)
     leader = brokers.first_choice(isr)
     if leader is None:
-        return _no_leader(row, reasons.NO_REPLICA_ALIVE.say(replicas=row.replicas))
-    reason = reasons.FIRST_LEADER.say(what=reasons.NO_STATE_YET.say()) + brokers.drained_leads(leader)
+        return _no_leader(row, reasons.NO_REPLICA_ALIVE.render(replicas=row.replicas))
+    reason = reasons.FIRST_LEADER.render(what=reasons.NO_STATE_YET.render()) + brokers.drained_leads(leader)
     return _changed(
         row,
         topic,
@@ -126,7 +126,7 @@ def _shrink(row: PartitionInfo, topic: TopicInfo | None, brokers: BrokerSets) ->
         **_next_epoch(row),
         requires_live=union([row.leader], _assumed_failed(brokers, gone)),
         requires_dead=without(gone, brokers.failed),
-        reason=reasons.ISR_SHRINKS.say(gone=gone) + brokers.failed_suffix,
+        reason=reasons.ISR_SHRINKS.render(gone=gone) + brokers.failed_suffix,
     )
 
 
@@ -152,8 +152,8 @@ def _election(
         leader_and_isr_to=brokers.recipients(row.replicas, {*(row.isr or ()), *elected.isr}),
         requires_live=union([elected.leader], absent["requires_live"]),
         requires_dead=absent["requires_dead"],
-        reason=loss.say(leader=row.leader)
-        + how.say(leader=elected.leader)
+        reason=loss.render(leader=row.leader)
+        + how.render(leader=elected.leader)
         + brokers.drained_leads(elected.leader)
         + brokers.failed_suffix,
     )
@@ -196,13 +196,13 @@ def _no_leader(row: PartitionInfo, why_not: str, code: RejectionCode = Rejection
 def _no_leader_reason(row: PartitionInfo, brokers: BrokerSets) -> str:
     isr = row.isr or []
     if not any(broker in brokers.live for broker in (*row.replicas, *isr)):
-        reason = reasons.NO_REPLICA_ALIVE.say(replicas=row.replicas)
+        reason = reasons.NO_REPLICA_ALIVE.render(replicas=row.replicas)
     elif not isr:
-        reason = reasons.ISR_EMPTY.say()
+        reason = reasons.ISR_EMPTY.render()
     else:
         survivors = among(isr, brokers.live)
-        survivors_reason = reasons.ALIVE_NOT_ELECTABLE.say(survivors=survivors) if survivors else ""
-        reason = reasons.ISR_CANNOT_LEAD.say(isr=isr) + survivors_reason
+        survivors_reason = reasons.ALIVE_NOT_ELECTABLE.render(survivors=survivors) if survivors else ""
+        reason = reasons.ISR_CANNOT_LEAD.render(isr=isr) + survivors_reason
     return reason + brokers.failed_suffix
 
 
@@ -223,7 +223,7 @@ def preferred_election(key: Key, row: PartitionInfo | None, topic: TopicInfo | N
             leader_after=preferred,
             **_next_epoch(row),
             requires_live=[preferred],
-            reason=reasons.PREFERRED_ELECTED.say(preferred=preferred),
+            reason=reasons.PREFERRED_ELECTED.render(preferred=preferred),
         )
     return Decision(
         topic=key[0],
@@ -242,22 +242,22 @@ def _no_preferred_election(  # noqa: PLR0911 - a line for each code
     """Return why the preferred replica is not elected, None if it is."""
     codes = RejectionCode
     if row is None:
-        return codes.UNKNOWN_PARTITION, reasons.UNKNOWN_IN_SNAPSHOT.say()
+        return codes.UNKNOWN_PARTITION, reasons.UNKNOWN_IN_SNAPSHOT.render()
     if (refusal := unelectable(row, topic)) is not None:
         return refusal
     preferred = row.replicas[0]
     if row.leader == preferred:
-        dead = "" if preferred in brokers.live else reasons.PREFERRED_LEADS_DEAD.say()
-        return codes.ALREADY_PREFERRED, reasons.ALREADY_PREFERRED.say(preferred=preferred) + dead
+        dead = "" if preferred in brokers.live else reasons.PREFERRED_LEADS_DEAD.render()
+        return codes.ALREADY_PREFERRED, reasons.ALREADY_PREFERRED.render(preferred=preferred) + dead
     if row.leader in brokers.live and row.leader not in brokers.eligible:
         # the broker cannot be notified that it no longer leads, so it would continue to accept writes
-        return codes.NOT_UNDERSTOOD, reasons.LEADER_IN_QUARANTINE.say(leader=row.leader)
+        return codes.NOT_UNDERSTOOD, reasons.LEADER_IN_QUARANTINE.render(leader=row.leader)
     if preferred in brokers.electable and preferred in (row.isr or ()):
         return None, None
     if preferred in brokers.drained:
-        return codes.DRAINED, reasons.PREFERRED_DRAINED.say(preferred=preferred)
+        return codes.DRAINED, reasons.PREFERRED_DRAINED.render(preferred=preferred)
     if preferred in brokers.failed:
-        return codes.LOG_DIR_FAILED, reasons.PREFERRED_LOG_DIR_FAILED.say(preferred=preferred)
+        return codes.LOG_DIR_FAILED, reasons.PREFERRED_LOG_DIR_FAILED.render(preferred=preferred)
     if preferred in brokers.eligible:
-        return codes.PREFERRED_NOT_IN_ISR, reasons.PREFERRED_NOT_IN_ISR.say(preferred=preferred)
-    return codes.PREFERRED_NOT_ALIVE, reasons.PREFERRED_NOT_ALIVE.say(preferred=preferred)
+        return codes.PREFERRED_NOT_IN_ISR, reasons.PREFERRED_NOT_IN_ISR.render(preferred=preferred)
+    return codes.PREFERRED_NOT_ALIVE, reasons.PREFERRED_NOT_ALIVE.render(preferred=preferred)

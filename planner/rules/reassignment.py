@@ -120,14 +120,14 @@ def reassignment(  # noqa: PLR0913 - what a step depends on
         is_unread = topic is not None and not topic.understood
         code = RejectionCode.NOT_UNDERSTOOD if is_unread else RejectionCode.UNKNOWN_PARTITION
         unknown = reasons.QUARANTINED if is_unread else reasons.UNKNOWN_PARTITION
-        return _decision(key, code=code, why_not=unknown.say(), is_requested=requested is not None)
+        return _decision(key, code=code, why_not=unknown.render(), is_requested=requested is not None)
     move = _Move(row, requested, brokers, stopped)
     refusal = _refusal(move, is_deleting=topic is not None and topic.deletion_requested)
     if resumes and refusal is not None and refusal[0] in _WAITS and move.left_behind:
         change = change_of(row, topic, brokers, **_resume(move))
         return _decision(key, change=change, is_requested=requested is not None)
     if refusal is None and is_resident and move.is_narrowed and move.unstopped:
-        refusal = RejectionCode.WAITS_FOR_STOP, reasons.TO_BE_STOPPED.say(unstopped=move.unstopped)
+        refusal = RejectionCode.WAITS_FOR_STOP, reasons.TO_BE_STOPPED.render(unstopped=move.unstopped)
     if refusal is not None:
         code, why_not = refusal
         stop = move.unstopped if code is RejectionCode.WAITS_FOR_STOP else ()
@@ -151,30 +151,30 @@ def _refusal(move: _Move, *, is_deleting: bool) -> tuple[RejectionCode, str] | N
     """Return why a partition does not take its next step, None if it does or only waits for replicas to stop."""
     row, requested, live = move.row, move.requested, move.brokers.live
     if requested is not None and not is_broker_list(requested):
-        return RejectionCode.INVALID_TARGET, reasons.INVALID_TARGET.say(requested=requested)
+        return RejectionCode.INVALID_TARGET, reasons.INVALID_TARGET.render(requested=requested)
     if is_deleting and not row.is_moving:
-        return RejectionCode.DELETION_REQUESTED, reasons.DELETION_REQUESTED.say()
+        return RejectionCode.DELETION_REQUESTED, reasons.DELETION_REQUESTED.render()
     if not row.understood:
-        return RejectionCode.NOT_UNDERSTOOD, reasons.QUARANTINED.say()
+        return RejectionCode.NOT_UNDERSTOOD, reasons.QUARANTINED.render()
     if requested is not None and not row.is_moving and not move.is_requested:
-        return RejectionCode.ALREADY_ASSIGNED, reasons.ALREADY_ASSIGNED.say()
+        return RejectionCode.ALREADY_ASSIGNED, reasons.ALREADY_ASSIGNED.render()
     if move.is_requested and is_deleting:
-        return RejectionCode.DELETION_REQUESTED, reasons.DELETION_REQUESTED.say()
+        return RejectionCode.DELETION_REQUESTED, reasons.DELETION_REQUESTED.render()
     if move.is_requested and not row.is_moving and move.not_live:
-        return RejectionCode.TARGET_NOT_ALIVE, reasons.TARGET_NOT_ALIVE.say(not_live=move.not_live)
+        return RejectionCode.TARGET_NOT_ALIVE, reasons.TARGET_NOT_ALIVE.render(not_live=move.not_live)
     if row.leader is None:
-        return RejectionCode.NO_STATE, reasons.NO_LEADER_YET.say()
+        return RejectionCode.NO_STATE, reasons.NO_LEADER_YET.render()
     if not has_live_leader(row.leader, row.isr, live):
-        return RejectionCode.NO_LIVE_LEADER, reasons.NO_LIVE_LEADER.say()
+        return RejectionCode.NO_LIVE_LEADER, reasons.NO_LIVE_LEADER.render()
     if move.starts:
         return None
     lagging = move.lagging
     if dead := without(lagging, live):
-        return RejectionCode.WAITS_FOR_BROKER, reasons.WAITS_FOR_BROKER.say(lagging=lagging, dead=dead)
+        return RejectionCode.WAITS_FOR_BROKER, reasons.WAITS_FOR_BROKER.render(lagging=lagging, dead=dead)
     if lagging:
-        return RejectionCode.WAITS_FOR_ISR, reasons.WAITS_FOR_ISR.say(lagging=lagging)
+        return RejectionCode.WAITS_FOR_ISR, reasons.WAITS_FOR_ISR.render(lagging=lagging)
     if not move.is_narrowed and move.next_leader is None:
-        return RejectionCode.NO_ELIGIBLE_LEADER, reasons.TARGET_CANNOT_LEAD.say()
+        return RejectionCode.NO_ELIGIBLE_LEADER, reasons.TARGET_CANNOT_LEAD.render()
     return None
 
 
@@ -196,14 +196,14 @@ def _resume(move: _Move) -> dict[str, Any]:
         "action": Action.START_REPLICA,
         "leader_epoch_after": None if row.leader_epoch is None else row.leader_epoch + 1,
         "requires_live": [_leader(row)],
-        "reason": reasons.MOVE_RESUMES.say(left_behind=move.left_behind),
+        "reason": reasons.MOVE_RESUMES.render(left_behind=move.left_behind),
     }
 
 
 def _start(move: _Move) -> dict[str, Any]:
     row, requested = move.row, move.requested or ()
     replicas = union(requested, row.replicas)
-    replacing = reasons.MOVE_REPLACED.say() if row.is_moving else ""
+    replacing = reasons.MOVE_REPLACED.render() if row.is_moving else ""
     return {
         "action": Action.START_REASSIGNMENT,
         "replicas_after": replicas,
@@ -211,14 +211,14 @@ def _start(move: _Move) -> dict[str, Any]:
         "removing_after": without(row.replicas, requested),
         "leader_and_isr_to": move.brokers.recipients(replicas, row.isr or ()),
         "requires_live": union([_leader(row)], move.added),
-        "reason": reasons.MOVE_REQUESTED.say(requested=requested) + replacing,
+        "reason": reasons.MOVE_REQUESTED.render(requested=requested) + replacing,
     }
 
 
 def _narrow(move: _Move, *, is_resident: bool) -> dict[str, Any]:
     row, target, brokers = move.row, move.target, move.brokers
     leader = row.leader if row.leader in target else move.next_leader
-    in_sync = reasons.TARGET_IN_SYNC.say(target=target) + brokers.drained_leads(leader)
+    in_sync = reasons.TARGET_IN_SYNC.render(target=target) + brokers.drained_leads(leader)
     return {
         "action": Action.NARROW_TO_TARGET,
         "leader_after": leader,
@@ -230,7 +230,7 @@ def _narrow(move: _Move, *, is_resident: bool) -> dict[str, Any]:
         if is_resident
         else without(among(row.removing_replicas, brokers.eligible), brokers.failed),
         "requires_live": [leader],
-        "reason": reasons.TO_BE_STOPPED.say(unstopped=move.unstopped) if move.is_narrowed else in_sync,
+        "reason": reasons.TO_BE_STOPPED.render(unstopped=move.unstopped) if move.is_narrowed else in_sync,
     }
 
 
@@ -243,7 +243,7 @@ def _end(move: _Move) -> dict[str, Any]:
         "removing_after": [],
         "leader_and_isr_to": move.brokers.recipients(target, row.isr or ()),
         "requires_live": [_leader(row)],
-        "reason": reasons.REPLICAS_REMOVED.say(removing=row.removing_replicas),
+        "reason": reasons.REPLICAS_REMOVED.render(removing=row.removing_replicas),
     }
 
 

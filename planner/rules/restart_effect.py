@@ -74,10 +74,10 @@ def restart_effect(  # noqa: PLR0911, PLR0913 - a line for each outcome; facts a
         return None
     if not row.understood:
         return _restarted_partition(
-            row, brokers, _EFFECT.UNKNOWN, RestartCode.NOT_UNDERSTOOD, reasons.QUARANTINED.say()
+            row, brokers, _EFFECT.UNKNOWN, RestartCode.NOT_UNDERSTOOD, reasons.QUARANTINED.render()
         )
     if row.leader is None:
-        return _restarted_partition(row, brokers, _EFFECT.UNKNOWN, RestartCode.NO_STATE, reasons.NO_STATE.say())
+        return _restarted_partition(row, brokers, _EFFECT.UNKNOWN, RestartCode.NO_STATE, reasons.NO_STATE.render())
     isr = row.isr or []
     remaining = without(among(isr, brokers.live), restarting)
     uncertain = without(remaining, brokers.eligible)
@@ -99,16 +99,16 @@ def restart_effect(  # noqa: PLR0911, PLR0913 - a line for each outcome; facts a
     counted_columns["min_isr"], needed = min_isr, min_isr + margin
     most, least = (_effect_of(count, min_isr, margin) for count in counts)
     if most != least:
-        reason = reasons.DEPENDS_ON_UNCERTAIN.say(uncertain=uncertain)
+        reason = reasons.DEPENDS_ON_UNCERTAIN.render(uncertain=uncertain)
         return _restarted_partition(
             row, brokers, _EFFECT.UNKNOWN, RestartCode.BROKER_UNCERTAIN, reason, **counted_columns
         )
     if least is None:
         return None
     if len(others) < needed:
-        reason = reasons.TOO_FEW_REPLICAS.say(count=len(others), needed=needed)
+        reason = reasons.TOO_FEW_REPLICAS.render(count=len(others), needed=needed)
         return _restarted_partition(row, brokers, least, RestartCode.TOO_FEW_REPLICAS, reason, **counted_columns)
-    reason = reasons.TOO_FEW_IN_SYNC.say(count=counts[-1], needed=needed, isr=isr)
+    reason = reasons.TOO_FEW_IN_SYNC.render(count=counts[-1], needed=needed, isr=isr)
     return _restarted_partition(row, brokers, least, RestartCode.TOO_FEW_IN_SYNC, reason, **counted_columns)
 
 
@@ -127,18 +127,18 @@ def _offline(
 ) -> tuple[RestartEffect, RestartCode, str] | None:
     """Return why no replica leads after the restart; None if one does."""
     if row.leader not in brokers.live:
-        return _EFFECT.OFFLINE, RestartCode.NO_LIVE_LEADER, reasons.OFFLINE_NOW.say(leader=row.leader)
+        return _EFFECT.OFFLINE, RestartCode.NO_LIVE_LEADER, reasons.OFFLINE_NOW.render(leader=row.leader)
     candidates = among(row.replicas, remaining)
     if row.leader in restarting and not among(candidates, brokers.eligible):
         if candidates:
-            reason = reasons.DEPENDS_ON_UNCERTAIN.say(uncertain=candidates)
+            reason = reasons.DEPENDS_ON_UNCERTAIN.render(uncertain=candidates)
             return _EFFECT.UNKNOWN, RestartCode.BROKER_UNCERTAIN, reason
         if len(row.replicas) == 1:
-            return _EFFECT.OFFLINE, RestartCode.ONLY_REPLICA, reasons.ONLY_REPLICA.say(replicas=row.replicas)
-        return _EFFECT.OFFLINE, RestartCode.NO_OTHER_IN_SYNC, reasons.NO_OTHER_CAN_LEAD.say(isr=row.isr)
+            return _EFFECT.OFFLINE, RestartCode.ONLY_REPLICA, reasons.ONLY_REPLICA.render(replicas=row.replicas)
+        return _EFFECT.OFFLINE, RestartCode.NO_OTHER_IN_SYNC, reasons.NO_OTHER_CAN_LEAD.render(isr=row.isr)
     if row.is_moving and not others:
         ends_with = target(row.replicas, row.removing_replicas)
-        return _EFFECT.OFFLINE, RestartCode.ONLY_TARGET, reasons.ENDS_WITH_TARGET.say(target=ends_with)
+        return _EFFECT.OFFLINE, RestartCode.ONLY_TARGET, reasons.ENDS_WITH_TARGET.render(target=ends_with)
     return None
 
 
@@ -147,12 +147,12 @@ def _min_isr(
 ) -> tuple[int | None, str]:
     """Return the largest min.insync.replicas that a leader may apply; else None, and why it is unknown."""
     if topic is None or topic.config is None:
-        return None, reasons.MIN_ISR_OF_TOPIC_UNREAD.say()
+        return None, reasons.MIN_ISR_OF_TOPIC_UNREAD.render()
     if MIN_ISR in topic.config:
-        return whole_number(topic.config[MIN_ISR]), reasons.MIN_ISR_OF_TOPIC_UNREAD.say()
+        return whole_number(topic.config[MIN_ISR]), reasons.MIN_ISR_OF_TOPIC_UNREAD.render()
     silent = [broker for broker in may_lead if broker not in min_isr_of_brokers]
     if silent:
-        return None, reasons.MIN_ISR_OF_BROKERS_UNREAD.say(brokers=silent)
+        return None, reasons.MIN_ISR_OF_BROKERS_UNREAD.render(brokers=silent)
     return max(min_isr_of_brokers[broker] for broker in may_lead), ""
 
 

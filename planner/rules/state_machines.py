@@ -89,7 +89,7 @@ def allowed_transition(action: Action) -> str:
     'create leads to Online from New only'
     """
     leads_to, starts = TRANSITIONS[action]
-    return reasons.ALLOWED_TRANSITION.say(action=action.value, state=leads_to, starts=join_ids(starts))
+    return reasons.ALLOWED_TRANSITION.render(action=action.value, state=leads_to, starts=join_ids(starts))
 
 
 def illegal_transition(change: Change, brokers: BrokerSets, stopped: Collection[int] | None) -> str | None:
@@ -103,7 +103,7 @@ def illegal_transition(change: Change, brokers: BrokerSets, stopped: Collection[
     state, after = partition_state(change.leader_before, brokers.live), _state_after(change)
     if state not in starts or after is not leads_to:
         allowed = allowed_transition(Action(change.action))
-        return reasons.ILLEGAL_CHANGE.say(state=state, after=after, allowed=allowed)
+        return reasons.ILLEGAL_CHANGE.render(state=state, after=after, allowed=allowed)
     leaving = () if stopped is None else without(change.replicas_before or (), change.replicas_after)
     for broker in leaving:
         is_reachable = broker in brokers.eligible and broker not in brokers.failed
@@ -116,7 +116,7 @@ def illegal_transition(change: Change, brokers: BrokerSets, stopped: Collection[
         )
         if replica not in (*PREVIOUS_REPLICA_STATES[_R.NON_EXISTENT], _R.DELETION_INELIGIBLE):
             allowed = join_ids(PREVIOUS_REPLICA_STATES[_R.NON_EXISTENT])
-            return reasons.ILLEGAL_REMOVAL.say(broker=broker, state=replica, after=_R.NON_EXISTENT, starts=allowed)
+            return reasons.ILLEGAL_REMOVAL.render(broker=broker, state=replica, after=_R.NON_EXISTENT, starts=allowed)
     return None
 
 

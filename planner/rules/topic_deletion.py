@@ -61,20 +61,20 @@ def deletion_step(  # noqa: PLR0911, PLR0913 - what a step depends on, and a lin
 ) -> Deletion:
     """Decide on a topic queued for deletion; `is_elected` is whether a preferred election of it is requested."""
     if topic is None:
-        return _refused(name, None, RejectionCode.UNKNOWN_TOPIC, reasons.UNKNOWN_TOPIC.say())
+        return _refused(name, None, RejectionCode.UNKNOWN_TOPIC, reasons.UNKNOWN_TOPIC.render())
     if not config.deletion_enabled:
-        return _refused(name, topic, RejectionCode.DELETION_DISABLED, reasons.DELETION_DISABLED.say())
+        return _refused(name, topic, RejectionCode.DELETION_DISABLED, reasons.DELETION_DISABLED.render())
     if not topic.assignment_understood:
-        return _waits(name, topic, RejectionCode.NOT_UNDERSTOOD, reasons.QUARANTINED.say())
+        return _waits(name, topic, RejectionCode.NOT_UNDERSTOOD, reasons.QUARANTINED.render())
     # a partition that never had a state does not move, whatever its topic assigns
     if any(row.is_moving and row.had_state for row in partitions):
-        return _waits(name, topic, RejectionCode.WAITS_FOR_REPLICAS, reasons.TOPIC_MOVES.say())
+        return _waits(name, topic, RejectionCode.WAITS_FOR_REPLICAS, reasons.TOPIC_MOVES.render())
     if is_elected:
-        return _waits(name, topic, RejectionCode.WAITS_FOR_REPLICAS, reasons.ELECTION_REQUESTED.say())
+        return _waits(name, topic, RejectionCode.WAITS_FOR_REPLICAS, reasons.ELECTION_REQUESTED.render())
     states = replica_states(partitions, brokers, confirmed, failed)
     ineligible = sorted({broker for (_, broker), state in states.items() if state is ReplicaState.DELETION_INELIGIBLE})
     if ineligible:
-        reason = reasons.REPLICAS_UNREACHABLE.say(brokers=ineligible)
+        reason = reasons.REPLICAS_UNREACHABLE.render(brokers=ineligible)
         return _waits(name, topic, RejectionCode.WAITS_FOR_REPLICAS, reason)
     is_deleted = all(state is ReplicaState.DELETION_SUCCESSFUL for state in states.values())
     step = DeletionStep.REMOVE if is_deleted else DeletionStep.DELETE

@@ -162,8 +162,8 @@ class Controllership:
     def stop_reason(self, max_hold: float) -> str | None:
         """Return why no further writes may start, None while `max_hold` seconds are not over and no signal came."""
         if interrupted():
-            return reasons.INTERRUPTED_BEFORE.say()
-        return reasons.OVER_MAX_HOLD.say(seconds=f"{max_hold:g}") if self.held() > max_hold else None
+            return reasons.INTERRUPTED_BEFORE.render()
+        return reasons.OVER_MAX_HOLD.render(seconds=f"{max_hold:g}") if self.held() > max_hold else None
 
 
 def check_registered(broker: int) -> list[Op]:

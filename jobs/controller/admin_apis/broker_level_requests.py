@@ -24,8 +24,8 @@ _BROKER: Final = 4
 _DELETE: Final = 1
 """`AlterConfigOp.OpType`: reset to the default, which changes nothing where nothing is set."""
 
-_NO_SETTINGS: Final = ApiError(AdminError.POLICY_VIOLATION, reasons.NO_CONTROLLER_SETTINGS.say())
-_OTHER: Final = ApiError(AdminError.INVALID_REQUEST, reasons.OTHER_RESOURCES.say())
+_NO_SETTINGS: Final = ApiError(AdminError.POLICY_VIOLATION, reasons.NO_CONTROLLER_SETTINGS.render())
+_OTHER: Final = ApiError(AdminError.INVALID_REQUEST, reasons.OTHER_RESOURCES.render())
 
 
 def concerns_controller(controller_id: int, request: ApiMessage) -> bool:

@@ -85,12 +85,12 @@ def _refusal(api_context: AdminApiContext, key: Key, replicas: Sequence[int] | N
     if row is None or api_context.context.is_queued(key[0]):
         return NO_TOPIC
     if replicas is None:
-        none = ApiError(AdminError.NO_REASSIGNMENT_IN_PROGRESS, reasons.NOT_BEING_REASSIGNED.say())
+        none = ApiError(AdminError.NO_REASSIGNMENT_IN_PROGRESS, reasons.NOT_BEING_REASSIGNED.render())
         return None if row.is_moving or key in api_context.context.requested(RequestKind.REASSIGN) else none
     if not is_broker_list(replicas):
-        return ApiError(AdminError.INVALID_REPLICA_ASSIGNMENT, reasons.NOT_BROKER_IDS.say(replicas=replicas))
+        return ApiError(AdminError.INVALID_REPLICA_ASSIGNMENT, reasons.NOT_BROKER_IDS.render(replicas=replicas))
     if dead := without(replicas, {*api_context.context.live}):
-        message = reasons.BROKERS_NOT_ALIVE.say(dead=dead) + reasons.ALIVE_ARE.say(live=api_context.context.live)
+        message = reasons.BROKERS_NOT_ALIVE.render(dead=dead) + reasons.ALIVE_ARE.render(live=api_context.context.live)
         return ApiError(AdminError.INVALID_REPLICA_ASSIGNMENT, message)
     return None
 
@@ -122,7 +122,7 @@ def _request(api_context: AdminApiContext, targets: Mapping[Key, list[int]], sec
         return in_znode.isdisjoint(waiting)
 
     api_context.await_cycle(is_taken, seconds)
-    waits = ApiError(AdminError.REQUEST_TIMED_OUT, reasons.ADMIN_REQUEST_WAITS.say())
+    waits = ApiError(AdminError.REQUEST_TIMED_OUT, reasons.ADMIN_REQUEST_WAITS.render())
     return {key: OK if is_begun(key) else waits for key in targets}
 
 
@@ -235,15 +235,15 @@ def _preferred_refusal(row: PartitionInfo | None, is_queued: bool) -> ApiError |
     if row is None or is_queued or not row.replicas:
         return NO_TOPIC
     is_led = row.leader == row.replicas[0]
-    return ApiError(AdminError.ELECTION_NOT_NEEDED, reasons.ELECTION_NOT_NEEDED.say()) if is_led else None
+    return ApiError(AdminError.ELECTION_NOT_NEEDED, reasons.ELECTION_NOT_NEEDED.render()) if is_led else None
 
 
 def _unclean_refusal(row: PartitionInfo | None, is_queued: bool) -> ApiError | None:  # noqa: FBT001
     if row is None or is_queued:
         return NO_TOPIC
     if row.leader is not None and row.leader >= 0:
-        return ApiError(AdminError.ELECTION_NOT_NEEDED, reasons.LED_ALREADY.say())
-    return ApiError(AdminError.ELIGIBLE_LEADERS_NOT_AVAILABLE, reasons.RECOVER_INSTEAD.say())
+        return ApiError(AdminError.ELECTION_NOT_NEEDED, reasons.LED_ALREADY.render())
+    return ApiError(AdminError.ELIGIBLE_LEADERS_NOT_AVAILABLE, reasons.RECOVER_INSTEAD.render())
 
 
 def _elect(api_context: AdminApiContext, due: Sequence[Key], seconds: float) -> dict[Key, ApiError]:
@@ -259,7 +259,7 @@ def _elect(api_context: AdminApiContext, due: Sequence[Key], seconds: float) -> 
     was_made: Callable[[], bool] = lambda: all(map(is_led, due)) or not _is_election_requested(api_context)  # noqa: E731
     if not api_context.await_cycle(was_made, seconds):
         return {key: OK if is_led(key) else TIMED_OUT for key in due}
-    unavailable = ApiError(AdminError.PREFERRED_LEADER_NOT_AVAILABLE, reasons.PREFERRED_UNAVAILABLE.say())
+    unavailable = ApiError(AdminError.PREFERRED_LEADER_NOT_AVAILABLE, reasons.PREFERRED_UNAVAILABLE.render())
     return {key: OK if is_led(key) else unavailable for key in due}
 
 

@@ -74,9 +74,9 @@ class ApiError(NamedTuple):
 
 
 OK: Final = ApiError()
-NO_TOPIC: Final = ApiError(AdminError.UNKNOWN_TOPIC_OR_PARTITION, reasons.NOT_HOSTED.say())
-TIMED_OUT: Final = ApiError(AdminError.REQUEST_TIMED_OUT, reasons.NOT_COMPLETE_IN_TIME.say())
-CHANGED: Final = ApiError(AdminError.REQUEST_TIMED_OUT, reasons.ZNODE_CHANGED.say())
+NO_TOPIC: Final = ApiError(AdminError.UNKNOWN_TOPIC_OR_PARTITION, reasons.NOT_HOSTED.render())
+TIMED_OUT: Final = ApiError(AdminError.REQUEST_TIMED_OUT, reasons.NOT_COMPLETE_IN_TIME.render())
+CHANGED: Final = ApiError(AdminError.REQUEST_TIMED_OUT, reasons.ZNODE_CHANGED.render())
 
 
 class RefusedRequestError(Exception):

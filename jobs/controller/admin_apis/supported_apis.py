@@ -64,8 +64,8 @@ VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     UPDATE_FEATURES: (0, 1),
 }
 
-_NO_SCRAM: Final = ApiError(AdminError.POLICY_VIOLATION, reasons.NO_SCRAM_CHANGES.say())
-_NO_FEATURES: Final = ApiError(AdminError.POLICY_VIOLATION, reasons.NO_FEATURES.say())
+_NO_SCRAM: Final = ApiError(AdminError.POLICY_VIOLATION, reasons.NO_SCRAM_CHANGES.render())
+_NO_FEATURES: Final = ApiError(AdminError.POLICY_VIOLATION, reasons.NO_FEATURES.render())
 
 
 COMMANDS: Final[Mapping[int, str]] = {
@@ -93,20 +93,20 @@ def refusal_of(api: int, caller: Caller, authorizer: str | None, *, is_served: b
     if reason is None:
         return None
     error = AdminError.CLUSTER_AUTHORIZATION_FAILED if api == LIST_REASSIGNMENTS else AdminError.POLICY_VIOLATION
-    return ApiError(error, reasons.USE_COMMAND.say(reason=reason, command=COMMANDS[api]))
+    return ApiError(error, reasons.USE_COMMAND.render(reason=reason, command=COMMANDS[api]))
 
 
 def _reason_to_refuse(caller: Caller, authorizer: str | None, *, is_served: bool) -> str | None:
     if caller.protocol != PLAINTEXT and caller.clients_of is None:
-        return reasons.SERVES_BROKERS_ONLY.say(protocol=caller.protocol)
+        return reasons.SERVES_BROKERS_ONLY.render(protocol=caller.protocol)
     if authorizer != "":
         if authorizer is None:
-            return reasons.AUTHORIZER_UNKNOWN.say()
-        return reasons.AUTHORIZER_UNASKED.say(authorizer=authorizer)
+            return reasons.AUTHORIZER_UNKNOWN.render()
+        return reasons.AUTHORIZER_UNASKED.render(authorizer=authorizer)
     if not caller.is_verified:
-        return reasons.LOGIN_UNVERIFIED.say()
+        return reasons.LOGIN_UNVERIFIED.render()
     if not is_served:
-        return reasons.SERVES_NO_CLIENTS.say()
+        return reasons.SERVES_NO_CLIENTS.render()
     return None
 
 

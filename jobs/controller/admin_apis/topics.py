@@ -93,7 +93,7 @@ def create_topics(api_context: AdminApiContext, version: int, request: ApiMessag
 
 def _refuse_repeated(name: str, count: int) -> None:
     if count > 1:
-        raise RefusedRequestError(AdminError.INVALID_REQUEST, reasons.TOPIC_NAMED_TWICE.say(topic=name, times=count))
+        raise RefusedRequestError(AdminError.INVALID_REQUEST, reasons.TOPIC_NAMED_TWICE.render(topic=name, times=count))
 
 
 def _creation_result(version: int, name: str, error: ApiError, made: Assignment | None) -> ApiMessage:
@@ -130,7 +130,7 @@ def _create(api_context: AdminApiContext, topic: ApiMessage, remaining_partition
     _refuse_name(api_context, topic.name)
     policy = api_context.config(CREATE_POLICY, "")
     if policy:
-        raise RefusedRequestError(AdminError.POLICY_VIOLATION, reasons.POLICY_UNASKED.say(policy=policy))
+        raise RefusedRequestError(AdminError.POLICY_VIOLATION, reasons.POLICY_UNASKED.render(policy=policy))
     config = {config.name: config.value for config in topic.configs}
     _refuse_config(config)
     partitions = (
@@ -156,20 +156,20 @@ def _refuse_name(api_context: AdminApiContext, name: str) -> None:
     except ValueError as error:
         raise RefusedRequestError(AdminError.INVALID_TOPIC, str(error)) from None
     if name == METADATA_TOPIC:
-        raise RefusedRequestError(AdminError.TOPIC_AUTHORIZATION_FAILED, reasons.METADATA_LOG.say(topic=name))
+        raise RefusedRequestError(AdminError.TOPIC_AUTHORIZATION_FAILED, reasons.METADATA_LOG.render(topic=name))
     if name in api_context.context.topics:
         is_queued = api_context.context.is_queued(name)
         exists = reasons.QUEUED_TOPIC_EXISTS if is_queued else reasons.TOPIC_EXISTS
-        raise RefusedRequestError(AdminError.TOPIC_ALREADY_EXISTS, exists.say(topic=name))
+        raise RefusedRequestError(AdminError.TOPIC_ALREADY_EXISTS, exists.render(topic=name))
     metric = metric_name(name)
     alike = [other for other in [*api_context.context.topics] if metric_name(other) == metric]
     if alike:
-        raise RefusedRequestError(AdminError.INVALID_TOPIC, reasons.TOPIC_COLLIDES.say(topic=name, other=alike[0]))
+        raise RefusedRequestError(AdminError.INVALID_TOPIC, reasons.TOPIC_COLLIDES.render(topic=name, other=alike[0]))
 
 
 def _refuse_config(config: Mapping[str, str | None]) -> None:
     values = {name: value for name, value in config.items() if value is not None}
-    nulls = [reasons.NULL_VALUE.say(name=name) for name, value in config.items() if value is None]
+    nulls = [reasons.NULL_VALUE.render(name=name) for name, value in config.items() if value is None]
     faults = [*nulls, *config_name_faults(config), *value_faults(values), *conflicts(values)]
     if faults:
         raise RefusedRequestError(AdminError.INVALID_CONFIG, "; ".join(faults))
@@ -182,7 +182,7 @@ def _placed(api_context: AdminApiContext, topic: ApiMessage, remaining_partition
     factor = topic.replication_factor
     factor = int(api_context.config("default.replication.factor", "1")) if factor == _DEFAULT else factor
     if count <= 0:
-        raise RefusedRequestError(AdminError.INVALID_PARTITIONS, reasons.NO_PARTITIONS.say(count=count))
+        raise RefusedRequestError(AdminError.INVALID_PARTITIONS, reasons.NO_PARTITIONS.render(count=count))
     _refuse_too_many(count, remaining_partitions)
     racks = _racks(api_context)
     _refuse_factor(factor, racks)
@@ -192,7 +192,7 @@ def _placed(api_context: AdminApiContext, topic: ApiMessage, remaining_partition
 
 def _refuse_too_many(count: int, remaining_partitions: int) -> None:
     if count > remaining_partitions:
-        message = reasons.TOO_MANY_PARTITIONS.say(count=count, limit=MAX_NEW_PARTITIONS, left=remaining_partitions)
+        message = reasons.TOO_MANY_PARTITIONS.render(count=count, limit=MAX_NEW_PARTITIONS, left=remaining_partitions)
         raise RefusedRequestError(AdminError.POLICY_VIOLATION, message)
 
 
@@ -202,17 +202,17 @@ def _racks(api_context: AdminApiContext) -> dict[int, str | None]:
 
 def _refuse_factor(factor: int, racks: Collection[int]) -> None:
     if not 0 < factor <= len(racks):
-        message = reasons.FACTOR_UNREACHABLE.say(factor=factor, live=len(racks))
+        message = reasons.FACTOR_UNREACHABLE.render(factor=factor, live=len(racks))
         raise RefusedRequestError(AdminError.INVALID_REPLICATION_FACTOR, message)
 
 
 def _explicit(api_context: AdminApiContext, topic: ApiMessage) -> dict[int, list[int]]:
     """Return the replicas that a request lists; Kafka wants partitions from 0 on, of equal replication factor."""
     if topic.num_partitions != _DEFAULT or topic.replication_factor != _DEFAULT:
-        raise RefusedRequestError(AdminError.INVALID_REQUEST, reasons.ASSIGNED_TWICE.say())
+        raise RefusedRequestError(AdminError.INVALID_REQUEST, reasons.ASSIGNED_TWICE.render())
     partitions = {assignment.partition_index: [*assignment.broker_ids] for assignment in topic.assignments}
     if sorted(partitions) != [*range(len(topic.assignments))]:
-        message = reasons.NOT_CONSECUTIVE.say(partitions=sorted(partitions))
+        message = reasons.NOT_CONSECUTIVE.render(partitions=sorted(partitions))
         raise RefusedRequestError(AdminError.INVALID_REPLICA_ASSIGNMENT, message)
     _refuse_replicas(api_context, partitions.values(), len(partitions[0]))
     return partitions
@@ -222,10 +222,12 @@ def _refuse_replicas(api_context: AdminApiContext, lists: Collection[Sequence[in
     live = {*api_context.context.live}
     for replicas in lists:
         if not replicas or len({*replicas}) < len(replicas) or len(replicas) != factor:
-            message = reasons.NOT_OF_FACTOR.say(replicas=replicas, factor=factor)
+            message = reasons.NOT_OF_FACTOR.render(replicas=replicas, factor=factor)
             raise RefusedRequestError(AdminError.INVALID_REPLICA_ASSIGNMENT, message)
         if dead := sorted({*replicas} - live):
-            raise RefusedRequestError(AdminError.INVALID_REPLICA_ASSIGNMENT, reasons.BROKERS_NOT_ALIVE.say(dead=dead))
+            raise RefusedRequestError(
+                AdminError.INVALID_REPLICA_ASSIGNMENT, reasons.BROKERS_NOT_ALIVE.render(dead=dead)
+            )
 
 
 def create_partitions(api_context: AdminApiContext, version: int, request: ApiMessage) -> ApiMessage:
@@ -263,14 +265,14 @@ def _extend(api_context: AdminApiContext, topic: ApiMessage, remaining_partition
         assignment = decode_assignment(znode.data)
     except MalformedZnodeError as error:
         raise RefusedRequestError(
-            AdminError.POLICY_VIOLATION, reasons.CANNOT_BE_DECODED.say(path=topic_path(name), fault=error)
+            AdminError.POLICY_VIOLATION, reasons.CANNOT_BE_DECODED.render(path=topic_path(name), fault=error)
         ) from None
     present = assignment.partitions
     if is_reassigned(assignment.adding_replicas, assignment.removing_replicas):
-        raise RefusedRequestError(AdminError.REASSIGNMENT_IN_PROGRESS, reasons.TOPIC_REASSIGNED.say(topic=name))
+        raise RefusedRequestError(AdminError.REASSIGNMENT_IN_PROGRESS, reasons.TOPIC_REASSIGNED.render(topic=name))
     if count <= len(present):
         raise RefusedRequestError(
-            AdminError.INVALID_PARTITIONS, reasons.PARTITIONS_EXIST.say(topic=name, count=len(present))
+            AdminError.INVALID_PARTITIONS, reasons.PARTITIONS_EXIST.render(topic=name, count=len(present))
         )
     _refuse_too_many(count - len(present), remaining_partitions)
     new = range(len(present), count)
@@ -283,7 +285,7 @@ def _extend(api_context: AdminApiContext, topic: ApiMessage, remaining_partition
     else:
         lists = [[*assignment.broker_ids] for assignment in topic.assignments]
         if len(lists) != len(new):
-            message = reasons.ASSIGNMENTS_DIFFER.say(assignments=len(lists), partitions=len(new))
+            message = reasons.ASSIGNMENTS_DIFFER.render(assignments=len(lists), partitions=len(new))
             raise RefusedRequestError(AdminError.INVALID_REPLICA_ASSIGNMENT, message)
         _refuse_replicas(api_context, lists, factor)
         placed = dict(zip(new, lists, strict=True))
@@ -342,7 +344,7 @@ def _queue(api_context: AdminApiContext, name: str) -> ApiError:
     if name not in api_context.context.topics:
         return NO_TOPIC
     if boolean(api_context.config(DELETION_ENABLED, "true")) is False:
-        return ApiError(AdminError.TOPIC_DELETION_DISABLED, reasons.DELETION_DISABLED.say())
+        return ApiError(AdminError.TOPIC_DELETION_DISABLED, reasons.DELETION_DISABLED.render())
     path = f"{DELETE_TOPICS}/{name}"
     if read(api_context.control.client, path).version is not None:
         return OK

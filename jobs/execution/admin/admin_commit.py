@@ -146,7 +146,7 @@ class AdminCommit:
             for row in self.commit_log.undecided(pending):  # a later wave may lead to the same replicas
                 next_by_key.setdefault(row.key, row)
             requested = [row for row in next_by_key.values() if row.place in moving]
-            reason = reasons.STILL_IN_PROGRESS.say()
+            reason = reasons.STILL_IN_PROGRESS.render()
             self.commit_log.add_outcomes([RowOutcome(change, Outcome.APPLIED, reason) for change in requested])
             self.commit_log.skip_undecided(pending)
 

@@ -49,18 +49,18 @@ class AuditedConfigs:
         if not overrides:
             return {}
         self._record(step, [(Outcome.PENDING, override_text(*override)) for override in overrides.items()])
-        outcomes = dict.fromkeys(overrides, (Outcome.SKIPPED, reasons.CONFIG_NOT_REQUESTED.say()))
+        outcomes = dict.fromkeys(overrides, (Outcome.SKIPPED, reasons.CONFIG_NOT_REQUESTED.render()))
         refusals: dict[Resource, str] = {}
         try:
             for resource, values in overrides.items():
-                outcomes[resource] = Outcome.UNKNOWN, reasons.COMMAND_ENDED.say()
+                outcomes[resource] = Outcome.UNKNOWN, reasons.COMMAND_ENDED.render()
                 try:
                     outcomes[resource] = _outcome_of(admin.alter_override(resource[0].value, resource[1], values))
                 except SurveyorError:  # raised before the request was sent
-                    outcomes[resource] = Outcome.SKIPPED, reasons.CONFIG_NOT_REQUESTED.say()
+                    outcomes[resource] = Outcome.SKIPPED, reasons.CONFIG_NOT_REQUESTED.render()
                     raise
                 except UNKNOWN_OUTCOME as error:
-                    outcomes[resource] = Outcome.UNKNOWN, reasons.CONFIG_NO_ANSWER.say(error=error)
+                    outcomes[resource] = Outcome.UNKNOWN, reasons.CONFIG_NO_ANSWER.render(error=error)
                 outcome, message = outcomes[resource]
                 if outcome is not Outcome.APPLIED:
                     refusals[resource] = message
@@ -70,7 +70,9 @@ class AuditedConfigs:
             results = (
                 (
                     outcome,
-                    reasons.CONFIG_OUTCOME.say(override=override_text(resource, overrides[resource]), outcome=message),
+                    reasons.CONFIG_OUTCOME.render(
+                        override=override_text(resource, overrides[resource]), outcome=message
+                    ),
                 )
                 for resource, (outcome, message) in outcomes.items()
             )
@@ -89,7 +91,7 @@ def _outcome_of(error: int | str) -> tuple[Outcome, str]:
     >>> [_outcome_of(answer)[0].value for answer in (0, "InvalidConfig: no")]
     ['applied', 'failed']
     """
-    return (Outcome.FAILED, str(error)) if error else (Outcome.APPLIED, reasons.CONFIG_ACCEPTED.say())
+    return (Outcome.FAILED, str(error)) if error else (Outcome.APPLIED, reasons.CONFIG_ACCEPTED.render())
 
 
 def override_text(resource: Resource, values: Mapping[str, str | None]) -> str:

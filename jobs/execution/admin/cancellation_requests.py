@@ -117,7 +117,7 @@ class CancellationRequests:
                 raise  # nothing was sent
             except (SurveyorError, *UNKNOWN_OUTCOME) as error:
                 self.requested += targets
-                self.lost_response = reasons.NO_ANSWER.say(error=describe_error(error))
+                self.lost_response = reasons.NO_ANSWER.render(error=describe_error(error))
                 if isinstance(error, SurveyorError):
                     self._failed += targets
                     raise
@@ -145,17 +145,17 @@ class CancellationRequests:
         """Return the outcome of a requested partition that is as before; `detail` describes its state."""
         code = self._codes.get(key)
         if code is None:
-            answer = self.lost_response or reasons.UNNAMED.say()
-            return Outcome.UNKNOWN, reasons.NO_ANSWER_YET.say(answer=answer, state=detail)
+            answer = self.lost_response or reasons.UNNAMED.render()
+            return Outcome.UNKNOWN, reasons.NO_ANSWER_YET.render(answer=answer, state=detail)
         if code in _DONE_CODES:
-            return Outcome.UNKNOWN, reasons.NOT_VISIBLE.say(state=detail)
-        return Outcome.FAILED, reasons.REFUSED.say(cause=refusal(code, "cluster", "ALTER"))
+            return Outcome.UNKNOWN, reasons.NOT_VISIBLE.render(state=detail)
+        return Outcome.FAILED, reasons.REFUSED.render(cause=refusal(code, "cluster", "ALTER"))
 
     def unrequested_reason(self, error: SurveyorError | None) -> Reason:
         """Return the outcome of partitions that were not requested before this error, or before an answer was lost."""
-        lost = reasons.EARLIER_REQUEST.say(answer=self.lost_response)
+        lost = reasons.EARLIER_REQUEST.render(answer=self.lost_response)
         cause = lost if error is None else str(error).partition("\n")[0]
-        return Outcome.SKIPPED, reasons.NOT_REQUESTED.say(cause=cause)
+        return Outcome.SKIPPED, reasons.NOT_REQUESTED.render(cause=cause)
 
 
 def ended_reason(status: ReassignmentStatus, state: str, *, is_stranded: bool, way_back: str) -> Reason:
@@ -166,12 +166,12 @@ def ended_reason(status: ReassignmentStatus, state: str, *, is_stranded: bool, w
     """
     returned = status in {ReassignmentStatus.NOT_STARTED, ReassignmentStatus.OUT_OF_ORDER}
     if not returned and status is not ReassignmentStatus.COMPLETE:
-        return Outcome.STALE, reasons.CHANGED_BY_ANOTHER.say(state=state)
+        return Outcome.STALE, reasons.CHANGED_BY_ANOTHER.render(state=state)
     if is_stranded:
-        return Outcome.FAILED, reasons.STRANDED.say(state=state)
+        return Outcome.FAILED, reasons.STRANDED.render(state=state)
     if returned:
         return Outcome.APPLIED, state
-    return Outcome.STALE, reasons.COMPLETE_BEFORE.say(state=state, command=way_back)
+    return Outcome.STALE, reasons.COMPLETE_BEFORE.render(state=state, command=way_back)
 
 
 def refuse_other_controller(reader: ClusterReader, *, was_resident: bool) -> None:

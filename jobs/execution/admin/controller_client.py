@@ -218,7 +218,7 @@ def _send_in_turn(
     for planned, send in in_order:
         end += len(planned)
         if lost_response is not None:
-            reason = reasons.NOT_REQUESTED.say(cause=reasons.EARLIER_REQUEST.say(answer=lost_response))
+            reason = reasons.NOT_REQUESTED.render(cause=reasons.EARLIER_REQUEST.render(answer=lost_response))
             rest = [change for change in planned if change.place not in due_check.not_due]
             yield [RowOutcome(change, Outcome.SKIPPED, reason) for change in rest]
             continue
@@ -228,7 +228,7 @@ def _send_in_turn(
                 break
             due_check.judged.clear()
         else:
-            reason = reasons.NOT_REQUESTED.say(cause=_lease_slow())
+            reason = reasons.NOT_REQUESTED.render(cause=_lease_slow())
             yield [RowOutcome(change, Outcome.SKIPPED, reason) for change in changes]
             continue
         if not changes:
@@ -236,7 +236,7 @@ def _send_in_turn(
         try:
             outcomes, lost_response = _ask(cluster, changes, send)
         except KeyboardInterrupt:
-            yield [RowOutcome(change, Outcome.UNKNOWN, reasons.INTERRUPTED.say()) for change in changes]
+            yield [RowOutcome(change, Outcome.UNKNOWN, reasons.INTERRUPTED.render()) for change in changes]
             raise
         yield outcomes
 
@@ -264,20 +264,20 @@ def judge_under_lease(lease: Lease, judge: Callable[[], T]) -> T:
 
 
 def _lease_slow() -> str:
-    return reasons.LEASE_SLOW.say(seconds=f"{MAX_CHECK_SECONDS:g}")
+    return reasons.LEASE_SLOW.render(seconds=f"{MAX_CHECK_SECONDS:g}")
 
 
 def _ask(cluster: ClusterConnection, changes: Sequence[PlanRow], send: Send) -> tuple[list[RowOutcome], str | None]:
     """Send one request; return the outcomes, and what happened to the answer if it is lost or late."""
-    lost_response, why_unknown = None, reasons.UNNAMED.say()
+    lost_response, why_unknown = None, reasons.UNNAMED.render()
     try:
         codes = send(changes)
     except UNKNOWN_OUTCOME as error:
-        lost_response = reasons.NO_ANSWER.say(error=describe_error(error))
+        lost_response = reasons.NO_ANSWER.render(error=describe_error(error))
         codes, why_unknown = _read_back(cluster, changes, lost_response)
     else:
         if late := _answered(changes, codes, {REQUEST_TIMED_OUT}):
-            lost_response = reasons.ANSWER_WAS.say(answer=error_name(REQUEST_TIMED_OUT))
+            lost_response = reasons.ANSWER_WAS.render(answer=error_name(REQUEST_TIMED_OUT))
             shown, why_unknown = _read_back(cluster, late, lost_response)
             codes = {key: code for key, code in codes.items() if code != REQUEST_TIMED_OUT} | {**shown}
         codes = {**codes, **_repeated(cluster, changes, codes, REPEATED)}
@@ -310,11 +310,11 @@ def _repeated(
         unread = None
     for change in refused:
         code = codes[change.key]
-        answer = reasons.ANSWER_WAS.say(answer=error_name(code) if isinstance(code, int) else code)
+        answer = reasons.ANSWER_WAS.render(answer=error_name(code) if isinstance(code, int) else code)
         if change.key in outcomes_shown:
-            outcomes[change.key] = RowOutcome(change, Outcome.APPLIED, reasons.APPLIED_ANYWAY.say(answer=answer))
+            outcomes[change.key] = RowOutcome(change, Outcome.APPLIED, reasons.APPLIED_ANYWAY.render(answer=answer))
         elif unread is not None:
-            message = reasons.PERHAPS_REPEATED.say(answer=answer, error=unread)
+            message = reasons.PERHAPS_REPEATED.render(answer=answer, error=unread)
             outcomes[change.key] = RowOutcome(change, Outcome.UNKNOWN, message)
     return outcomes
 
@@ -327,7 +327,7 @@ def _read_back(cluster: ClusterConnection, changes: Sequence[PlanRow], lost_resp
     try:
         return dict.fromkeys(_shown(cluster, changes, READ_BACK_SECONDS), NO_ERROR), lost_response
     except SurveyorError as error:
-        return {}, reasons.CLUSTER_UNREAD.say(answer=lost_response, error=_first_line(error))
+        return {}, reasons.CLUSTER_UNREAD.render(answer=lost_response, error=_first_line(error))
 
 
 def _shown(cluster: ClusterConnection, changes: Sequence[PlanRow], seconds: float) -> list[Key]:
@@ -361,9 +361,9 @@ def outcome_of(change: PlanRow, codes: Codes, why_unknown: str) -> RowOutcome:
     if isinstance(code, RowOutcome):
         return code
     if code in _ACCEPTED:
-        return RowOutcome(change, Outcome.APPLIED, _ACCEPTED[code].say())
+        return RowOutcome(change, Outcome.APPLIED, _ACCEPTED[code].render())
     cause = refusal(code, *_permission(change)) if isinstance(code, int) else code
-    return RowOutcome(change, Outcome.FAILED, reasons.REFUSED.say(cause=cause))
+    return RowOutcome(change, Outcome.FAILED, reasons.REFUSED.render(cause=cause))
 
 
 def _permission(change: PlanRow) -> tuple[str, str]:
@@ -377,14 +377,14 @@ def _permission(change: PlanRow) -> tuple[str, str]:
 
 def _reassign(cluster: ClusterConnection, controller: ControllerClient, changes: Sequence[Change]) -> Codes:
     codes = controller.reassign({change.key: change.replicas_after for change in changes})
-    why_unknown = reasons.UNNAMED.say()
+    why_unknown = reasons.UNNAMED.render()
     missing = [change for change in changes if change.key not in codes]
     if not missing:
         return codes
     try:
         shown = _shown_reassignments(cluster, missing)
     except SurveyorError as error:
-        shown, why_unknown = [], reasons.CLUSTER_UNREAD.say(answer=why_unknown, error=_first_line(error))
+        shown, why_unknown = [], reasons.CLUSTER_UNREAD.render(answer=why_unknown, error=_first_line(error))
     unknown = {change.key: RowOutcome(change, Outcome.UNKNOWN, why_unknown) for change in missing}
     return {**codes, **unknown, **dict.fromkeys(shown, NO_ERROR)}
 
@@ -404,7 +404,7 @@ def _elect_uncleanly(cluster: ClusterConnection, admin: Admin, changes: Sequence
     """Request unclean elections; a partition that has another leader by now is stale, and keeps it."""
     codes: Codes = admin.elect_unclean([change.key for change in changes])
     led = _answered(changes, codes, {ELECTION_NOT_NEEDED})
-    stale = {change.key: RowOutcome(change, Outcome.STALE, reasons.HAS_LEADER.say()) for change in led}
+    stale = {change.key: RowOutcome(change, Outcome.STALE, reasons.HAS_LEADER.render()) for change in led}
     return {**codes, **stale, **_repeated(cluster, changes, codes, {ELECTION_NOT_NEEDED})}
 
 
@@ -413,7 +413,7 @@ def _await_own_elections(cluster: ClusterConnection, changes: Sequence[Change]) 
 
     A request would be for an unclean election, which loses records if the replica in sync fails just then.
     """
-    shown, why_unknown = _read_back(cluster, changes, reasons.LEFT_TO_CONTROLLER.say())
+    shown, why_unknown = _read_back(cluster, changes, reasons.LEFT_TO_CONTROLLER.render())
     waiting = {change.key: RowOutcome(change, Outcome.SKIPPED, why_unknown) for change in changes}
     return {**waiting, **shown}
 

@@ -46,7 +46,7 @@ def recheck_wave(
     """
     refused = {outcome.change.key for outcome in commit_log.outcomes if outcome.outcome is not Outcome.APPLIED}
     commit_log.add_outcomes(
-        RowOutcome(change, Outcome.SKIPPED, reasons.WAVE_BEFORE.say(wave=change.wave))
+        RowOutcome(change, Outcome.SKIPPED, reasons.WAVE_BEFORE.render(wave=change.wave))
         for change in wave
         if change.key in refused
     )
@@ -142,8 +142,8 @@ def wait_complete(
 def _failed_move(commit_log: CommitLog, move: Change, detail: str) -> RowOutcome:
     """Outcome of a running reassignment that was turned back; for a cancelled plan that is expected."""
     if commit_log.is_closed:
-        return RowOutcome(move, Outcome.STALE, reasons.TURNED_BACK.say(state=detail))
-    return RowOutcome(move, Outcome.FAILED, reasons.NO_LONGER_MOVES.say(state=detail))
+        return RowOutcome(move, Outcome.STALE, reasons.TURNED_BACK.render(state=detail))
+    return RowOutcome(move, Outcome.FAILED, reasons.NO_LONGER_MOVES.render(state=detail))
 
 
 def make_poll_hook(max_wait: float | None, commit_log: CommitLog, lease: Lease) -> Callable[[], None]:

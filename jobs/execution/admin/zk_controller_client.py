@@ -125,7 +125,7 @@ class ZkControllerClient:
         try:
             codes = _poll_codes(lambda: read_codes(changes), len(changes))
         except SurveyorError as error:
-            why_unknown = reasons.UNREAD_AFTER_REQUEST.say(error=str(error).partition("\n")[0])
+            why_unknown = reasons.UNREAD_AFTER_REQUEST.render(error=str(error).partition("\n")[0])
         self.commit_log.add_outcomes(outcome_of(change, codes, why_unknown) for change in changes)
 
     def _judge(self, changes: Mapping[Key, Change], requests: _Requests) -> RecheckPartitions:
@@ -164,7 +164,9 @@ class ZkControllerClient:
         with self.session.connected() as client:
             statuses = read_statuses(ZooKeeperReader(client), moves)
         return {
-            move.key: reasons.REQUEST_WITHDRAWN.say(state=detail) if status is ReassignmentStatus.DIVERGED else NO_ERROR
+            move.key: reasons.REQUEST_WITHDRAWN.render(state=detail)
+            if status is ReassignmentStatus.DIVERGED
+            else NO_ERROR
             for move, status, detail in statuses
         }
 
@@ -182,7 +184,7 @@ class ZkControllerClient:
             assignment, led = partition.assignment, None if partition.state is None else partition.state.leader
             done = assignment is not None and led == assignment.replicas[0]
             codes[topic, number] = (
-                NO_ERROR if done else reasons.REQUEST_WITHDRAWN.say(state=reasons.LED_BY.say(leader=led))
+                NO_ERROR if done else reasons.REQUEST_WITHDRAWN.render(state=reasons.LED_BY.render(leader=led))
             )
         return codes
 

@@ -147,7 +147,7 @@ def take_over_above(
         control = _take_over(stack, settings, commit_log, since, epoch, report=report)
         commit_log.intents_written, commit_log.written_under = True, control.epoch
         commit_log.step(
-            Step.TAKE_OVER, Outcome.APPLIED, reasons.TAKEN_OVER_ABOVE.say(epoch=control.epoch, refused=epoch)
+            Step.TAKE_OVER, Outcome.APPLIED, reasons.TAKEN_OVER_ABOVE.render(epoch=control.epoch, refused=epoch)
         )
         report(events.TakenOver(control.epoch, control.controller_id))
         seconds = control.held()
@@ -168,7 +168,7 @@ def _take_over_and_commit(  # noqa: PLR0917 - inputs of the take-over and of the
     with ExitStack() as stack:
         control = _take_over(stack, settings, commit_log, since, above, report=report)
         commit_log.written_under = control.epoch
-        commit_log.step(Step.TAKE_OVER, Outcome.APPLIED, reasons.TAKEN_OVER.say(epoch=control.epoch))
+        commit_log.step(Step.TAKE_OVER, Outcome.APPLIED, reasons.TAKEN_OVER.render(epoch=control.epoch))
         report(events.TakenOver(control.epoch, control.controller_id))
         notified = _write_and_notify(settings, commit_log, control, pending, hold, report=report)
         seconds = control.held()
@@ -191,7 +191,7 @@ def _take_over(
 
     def record_intent(epoch: int) -> None:
         epochs.append(epoch)
-        commit_log.step(Step.TAKE_OVER, Outcome.PENDING, reasons.TAKEN_OVER.say(epoch=epoch))
+        commit_log.step(Step.TAKE_OVER, Outcome.PENDING, reasons.TAKEN_OVER.render(epoch=epoch))
 
     controller_id = settings.conf.controller_id
     take_over = controllership(
@@ -284,7 +284,7 @@ def _write(
             # and the next plan finds it fulfilled.
             premature = _premature_withdrawals(commit_log, withdrawals)
             commit_log.add_outcomes(
-                RowOutcome(task, Outcome.STALE, reasons.REASSIGNMENT_INCOMPLETE.say()) for task in premature
+                RowOutcome(task, Outcome.STALE, reasons.REASSIGNMENT_INCOMPLETE.render()) for task in premature
             )
             for outcomes in write_tasks(control, [task for task in withdrawals if task not in premature], max_hold):
                 commit_log.add_outcomes(outcomes)
@@ -363,12 +363,12 @@ def _wait_for_successor(
                 lambda: current_controller(client), lambda it: it != NO_CONTROLLER, RESIGN_TIMEOUT_SECONDS
             )
     except SurveyorError as error:
-        commit_log.step(Step.HAND_BACK, Outcome.UNKNOWN, reasons.SESSION_CLOSED.say(error=error))
+        commit_log.step(Step.HAND_BACK, Outcome.UNKNOWN, reasons.SESSION_CLOSED.render(error=error))
         raise
     if controller == NO_CONTROLLER:
-        message = reasons.NO_SUCCESSOR.say()
+        message = reasons.NO_SUCCESSOR.render()
     else:
-        message = reasons.SUCCESSOR.say(controller=controller, seconds=f"{seconds:.1f}")
+        message = reasons.SUCCESSOR.render(controller=controller, seconds=f"{seconds:.1f}")
     message += f"; {notified}" if notified else ""
     commit_log.step(Step.HAND_BACK, Outcome.APPLIED, message)
     report(events.Resigned(message))

@@ -85,10 +85,10 @@ class FencedWriter:
             try:
                 yield from self._write_batch()
             except FencedError:
-                yield [RowOutcome(change, Outcome.FENCED, reasons.FENCED.say()) for change in self._undecided]
+                yield [RowOutcome(change, Outcome.FENCED, reasons.FENCED.render()) for change in self._undecided]
                 raise
             except (SessionLostError, KazooException, UnreadableError) as error:
-                yield [RowOutcome(change, Outcome.UNKNOWN, reasons.SESSION_LOST.say()) for change in self._undecided]
+                yield [RowOutcome(change, Outcome.UNKNOWN, reasons.SESSION_LOST.render()) for change in self._undecided]
                 raise lost_while_writing(error) from None
 
     def _write_batch(self) -> Iterator[list[RowOutcome]]:
@@ -125,7 +125,7 @@ class FencedWriter:
     def _later_controller_reason(self, change: Change) -> str:
         state_epoch = change.controller_epoch_before
         sentence = reasons.LAST_EPOCH_IN_STATE if state_epoch == LAST_EPOCH else reasons.LATER_EPOCH_IN_STATE
-        return sentence.say(path=state_path(change.key), found=state_epoch, epoch=self.control.epoch)
+        return sentence.render(path=state_path(change.key), found=state_epoch, epoch=self.control.epoch)
 
     def _rebase_on_own_write(self, change: Change) -> Change:
         """Base a change on the topic version that our last multi wrote.
@@ -146,7 +146,7 @@ class FencedWriter:
         failure = self._commit(pending)
         if failure is None:
             return [
-                RowOutcome(change, Outcome.APPLIED, reasons.WRITTEN.say(), change.state_znode_version + 1)
+                RowOutcome(change, Outcome.APPLIED, reasons.WRITTEN.render(), change.state_znode_version + 1)
                 for change in pending
             ], None
         keys = [change.key for change in pending]

@@ -38,7 +38,7 @@ def confirmation_expired(confirmed_under: int | None, epoch: int) -> str | None:
     """
     if confirmed_under is None or epoch - confirmed_under in {0, 1}:
         return None
-    return reasons.CONTROLLER_BETWEEN.say()
+    return reasons.CONTROLLER_BETWEEN.render()
 
 
 def restarted_replicas(plan: Plan, changes: Sequence[Change], epoch: int) -> list[RowOutcome]:
@@ -83,12 +83,12 @@ def deletion_outcomes(deletions: Sequence[Operation], notified: NotificationResu
     for task in deletions:
         by_partition = data_of(task, DeletedReplicas).replicas
         replicas = {(broker, (task.topic, partition)) for partition, on in by_partition.items() for broker in on}
-        progress = reasons.REPLICAS_DELETED.say(deleted=len(replicas & confirmed), replicas=len(replicas))
+        progress = reasons.REPLICAS_DELETED.render(deleted=len(replicas & confirmed), replicas=len(replicas))
         hold_expired = notified.hold_expired or notified.fenced is not None
         yield RowOutcome(
             task,
             Outcome.SKIPPED if hold_expired else Outcome.APPLIED,
-            reasons.NO_TIME_TO_NOTIFY.say(progress=progress) if hold_expired else progress,
+            reasons.NO_TIME_TO_NOTIFY.render(progress=progress) if hold_expired else progress,
         )
 
 

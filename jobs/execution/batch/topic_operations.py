@@ -48,7 +48,7 @@ def write_tasks(control: Controllership, tasks: Sequence[Operation], max_hold: f
         try:
             outcome = _write(control, task)
         except (SessionLostError, KazooException, UnreadableError) as error:
-            yield [RowOutcome(task, Outcome.UNKNOWN, reasons.SESSION_LOST.say())]
+            yield [RowOutcome(task, Outcome.UNKNOWN, reasons.SESSION_LOST.render())]
             raise lost_while_writing(error) from None
         yield [outcome]
         if outcome.outcome is Outcome.FENCED:
@@ -72,18 +72,18 @@ def _write(control: Controllership, task: Operation) -> RowOutcome:
                 break
             refused = _carry_out(control, task)
         except FencedError:
-            return RowOutcome(task, Outcome.FENCED, reasons.FENCED.say())
+            return RowOutcome(task, Outcome.FENCED, reasons.FENCED.render())
         except LOST:
             control.await_reconnect()
             continue
         if refused is None:
-            return RowOutcome(task, Outcome.APPLIED, reasons.WRITTEN.say())
+            return RowOutcome(task, Outcome.APPLIED, reasons.WRITTEN.render())
         if refused.is_forbidden:
             break
     else:
         if refused is not None and refused.is_lost:
-            return RowOutcome(task, Outcome.UNKNOWN, reasons.OUTCOME_UNKNOWN.say(fault=refused))
-    return RowOutcome(task, Outcome.FAILED, reasons.CONNECTION_LOST.say() if refused is None else str(refused))
+            return RowOutcome(task, Outcome.UNKNOWN, reasons.OUTCOME_UNKNOWN.render(fault=refused))
+    return RowOutcome(task, Outcome.FAILED, reasons.CONNECTION_LOST.render() if refused is None else str(refused))
 
 
 def _expired_confirmation(control: Controllership, task: Operation) -> str | None:

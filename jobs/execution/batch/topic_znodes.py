@@ -94,7 +94,7 @@ def too_large(ops: Iterable[Op]) -> MultiFailure | None:
         size_of_data = len(op.data or b"") if isinstance(op, (Create, SetData)) else 0
         if size_of_data > MAX_ZNODE_BYTES:
             verb = "set" if isinstance(op, SetData) else "create"
-            reason = reasons.REQUEST_TOO_LARGE.say(size=f"{size_of_data:,}", limit=f"{MAX_ZNODE_BYTES:,}")
+            reason = reasons.REQUEST_TOO_LARGE.render(size=f"{size_of_data:,}", limit=f"{MAX_ZNODE_BYTES:,}")
             return MultiFailure(verb, op.path, TooLargeError(reason))
     return None
 

@@ -102,7 +102,7 @@ def optimise(tables: SnapshotTables, request: PlacementRequest, weights: Weights
     concerned = _concerned(cluster.partitions, request)
     placement, unplaced = _place(brokers, cluster, request.goal, concerned)
     barred, dead = np.flatnonzero(cluster.barred & concerned), placement.held[concerned[placement.held]]
-    held = [_rejected(cluster, dead, RejectionCode.REPLICA_NOT_ALIVE.value, reasons.HELD_BY_DEAD.say())]
+    held = [_rejected(cluster, dead, RejectionCode.REPLICA_NOT_ALIVE.value, reasons.HELD_BY_DEAD.render())]
     held += [_rejected(cluster, np.array(error.rows), error.code, error.reason) for error in unplaced]
     held += _unknown_topics(request.scope, cluster, tables)
     whole = _Solution(cluster=cluster, brokers=brokers, placement=placement, barred=barred, elects=request.elects)
@@ -208,8 +208,8 @@ def _unknown_topics(scope: Scope, cluster: NamedPartitions, tables: SnapshotTabl
     """Return requested topics that have no partition in the snapshot: not understood, or not in it."""
     missing = set(scope.named or ()) - set(pc.unique(cluster.names["topic"]).to_pylist())
     not_understood = missing.intersection(unread_in(tables.warehouse, tables.snapshot).topics) if missing else set()
-    unread = RejectionCode.NOT_UNDERSTOOD.value, reasons.TOPIC_NOT_UNDERSTOOD.say(command=QUARANTINE_COMMAND)
-    absent = reasons.TOPIC_NOT_IN_SNAPSHOT.say(snapshot=tables.snapshot.snapshot_id)
+    unread = RejectionCode.NOT_UNDERSTOOD.value, reasons.TOPIC_NOT_UNDERSTOOD.render(command=QUARANTINE_COMMAND)
+    absent = reasons.TOPIC_NOT_IN_SNAPSHOT.render(snapshot=tables.snapshot.snapshot_id)
     unknown = RejectionCode.UNKNOWN_TOPIC.value, absent
     return [_whole_topics(sorted(not_understood), *unread), _whole_topics(sorted(missing - not_understood), *unknown)]
 

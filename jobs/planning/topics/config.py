@@ -78,7 +78,7 @@ class ConfigRequest:
             partition=WHOLE_TOPIC,
             action=OperationKind.ALTER_CONFIG.value,
             code=RejectionCode.NOT_SET.value,
-            reason=reasons.CONFIG_NOT_SET.say(name=name),
+            reason=reasons.CONFIG_NOT_SET.render(name=name),
         )
 
 

@@ -59,9 +59,9 @@ def _rejection(topic: str, row: Topic | None, why_unknown: str) -> RejectionReco
     if row is None:
         code, reason = RejectionCode.UNKNOWN_TOPIC, why_unknown
     elif row.deletion_requested:
-        code, reason = RejectionCode.DELETION_REQUESTED, reasons.QUEUED_ALREADY.say()
+        code, reason = RejectionCode.DELETION_REQUESTED, reasons.QUEUED_ALREADY.render()
     elif not is_assignment_understood(row):
-        code, reason = RejectionCode.NOT_UNDERSTOOD, reasons.TOPIC_NOT_UNDERSTOOD.say(command=QUARANTINE_COMMAND)
+        code, reason = RejectionCode.NOT_UNDERSTOOD, reasons.TOPIC_NOT_UNDERSTOOD.render(command=QUARANTINE_COMMAND)
     else:
         return None
     action = OperationKind.DELETE_TOPIC.value

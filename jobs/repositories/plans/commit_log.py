@@ -117,7 +117,7 @@ class CommitLog:
 
     def skip_undecided(self, pending: Iterable[PlanRow]) -> None:
         """Add outcomes for the rows that have none: the commit ends before it comes to them."""
-        reason = reasons.COMMIT_STOPPED.say()
+        reason = reasons.COMMIT_STOPPED.render()
         self.add_outcomes([RowOutcome(row, Outcome.SKIPPED, reason) for row in self.undecided(pending)])
 
     def replace_outcomes(self, outcomes: Iterable[RowOutcome]) -> None:
